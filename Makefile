@@ -1,0 +1,86 @@
+# The tasks of the project; `make` alone lists them. Everything runs in .venv, which `make setup` creates.
+
+PYTHON ?= python3
+WORKERS ?= 2
+
+BIN := .venv/bin
+MEMBERS := $(sort $(dir $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)))
+SETUP_DONE := .venv/.setup-done
+COMPILER := .venv-proto/bin/python
+COMPILER_DONE := .venv-proto/.setup-done
+UV := $(shell command -v uv 2>/dev/null)
+
+# uv is faster; pip alone is enough.
+ifdef UV
+installer = $(UV) pip install --quiet --python $(1)/bin/python
+else
+installer = $(1)/bin/python -m pip install --quiet --disable-pip-version-check
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint type proto proto-check proto-baseline up down status bench sim requirements check
+
+help: ## list the tasks
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(SETUP_DONE) ## create .venv with every pinned dependency and our own packages
+
+$(SETUP_DONE): requirements-dev.txt $(addsuffix pyproject.toml,$(MEMBERS))
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "error: $(PYTHON) is older than 3.11; name another one: make setup PYTHON=python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(call installer,.venv) --require-hashes -r requirements-dev.txt
+	$(call installer,.venv) --no-deps --no-build-isolation $(addprefix -e ./,$(patsubst %/,%,$(MEMBERS)))
+	@touch $@
+
+$(COMPILER_DONE): requirements-proto.txt
+	$(PYTHON) -m venv .venv-proto
+	$(call installer,.venv-proto) --require-hashes -r requirements-proto.txt
+	@touch $@
+
+demo: setup ## run a real cluster's workload through the whole mesh, with a report at the end
+	$(BIN)/argosy demo
+
+test: setup ## run all tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+lint: setup $(COMPILER_DONE) ## check style, formatting, import contracts, size limits and the .proto files
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tools/size_limits.py
+	$(BIN)/python tools/protos.py lint --compiler $(COMPILER)
+
+type: setup ## check types
+	$(BIN)/mypy
+
+proto: setup $(COMPILER_DONE) ## regenerate libs/proto from proto/
+	$(BIN)/python tools/protos.py generate --compiler $(COMPILER)
+
+proto-check: setup $(COMPILER_DONE) ## fail if generated code is stale or a .proto change breaks the baseline
+	$(BIN)/python tools/protos.py check --compiler $(COMPILER)
+	$(BIN)/python tools/protos.py breaking --compiler $(COMPILER)
+
+proto-baseline: setup $(COMPILER_DONE) ## make the present .proto files the baseline (at a release)
+	$(BIN)/python tools/protos.py baseline --compiler $(COMPILER)
+
+up: setup ## start a mesh with simulated clusters on this machine
+	$(BIN)/argosy up
+
+down: setup ## stop it
+	$(BIN)/argosy down
+
+status: setup ## show its processes
+	$(BIN)/argosy status
+
+bench: setup ## measure the scheduling core and the whole mesh
+	$(BIN)/argosy bench core
+	$(BIN)/argosy bench mesh
+
+sim: setup ## run the demo's workload in virtual time
+	$(BIN)/argosy simulate
+
+requirements: ## pin every dependency again (needs uv)
+	tools/pin-requirements
+
+check: lint type proto-check test ## everything that .ci/run checks

@@ -1,0 +1,1 @@
+"""Pure scheduling, queueing, ledger and reconciliation logic of Argosy."""

@@ -1,0 +1,1 @@
+"""Event log port of Argosy and its in-memory implementation."""

@@ -1,0 +1,1 @@
+"""Cluster port of Argosy and its simulated cluster."""

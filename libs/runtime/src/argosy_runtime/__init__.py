@@ -1,0 +1,1 @@
+"""Configuration, gRPC bootstrap, health, shutdown, logs and metrics of Argosy services."""

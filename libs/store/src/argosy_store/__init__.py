@@ -1,0 +1,1 @@
+"""Postgres tables, migrations, transactions and event log of Argosy."""

@@ -1,0 +1,1 @@
+"""Builders, contract suites and fakes for the tests of Argosy."""

@@ -1,0 +1,1 @@
+"""Workload traces, generators and simulation reports for Argosy."""

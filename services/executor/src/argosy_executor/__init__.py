@@ -1,0 +1,1 @@
+"""The per-cluster agent of Argosy: leases in, pods and reports out."""

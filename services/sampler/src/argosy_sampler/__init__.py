@@ -1,0 +1,1 @@
+"""The node sampling service of Argosy."""

@@ -1,0 +1,1 @@
+"""The central scheduling service of Argosy: API, queueing, planning and commit."""

@@ -1,0 +1,132 @@
+"""The import contracts hold for the real tree, and each of them is seen to fail once."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SETTINGS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+LINT_IMPORTS = Path(sys.executable).parent / "lint-imports"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Break:
+    """An import that one contract must refuse."""
+
+    contract: str
+    """Id of the contract."""
+    module: str
+    """Module that gets the import."""
+    imports: str
+    """What it imports."""
+
+
+BREAKS = (
+    Break(contract="layers", module="argosy_core.job", imports="argosy_store"),
+    Break(contract="layers", module="argosy_store.tables", imports="argosy_runtime"),
+    Break(contract="layers", module="argosy_eventlog.memory", imports="argosy_kube"),
+    Break(contract="layers", module="argosy_runtime.health", imports="argosy_server"),
+    Break(contract="layers", module="argosy_server.app", imports="argosy_cli"),
+    Break(contract="layers", module="argosy_client.jobs", imports="argosy_testkit"),
+    Break(contract="services", module="argosy_server.app", imports="argosy_sampler"),
+    Break(contract="services", module="argosy_executor.app", imports="argosy_server"),
+    Break(contract="pure-core", module="argosy_core.queueing", imports="asyncio"),
+    Break(contract="pure-core", module="argosy_core.queueing", imports="time"),
+    Break(contract="pure-core", module="argosy_core.queueing", imports="random"),
+    Break(contract="pure-core", module="argosy_core.queueing", imports="argosy.lease.v1"),
+    Break(contract="postgres-driver", module="argosy_server.app", imports="sqlalchemy"),
+    Break(contract="postgres-driver", module="argosy_runtime.health", imports="psycopg"),
+    Break(contract="rpc-driver", module="argosy_store.tables", imports="grpc"),
+    Break(contract="rpc-driver", module="argosy_kube.port", imports="google.protobuf"),
+    Break(contract="wire-types", module="argosy_store.tables", imports="argosy.lease.v1"),
+    Break(contract="wire-types", module="argosy_workload.report", imports="argosy.api.v1"),
+)
+
+
+def write_module(tree: Path, module: str, text: str) -> None:
+    """Write a module and the package files above it into `tree`."""
+    *packages, name = module.split(".")
+    folder = tree
+    for package in packages:
+        folder /= package
+        folder.mkdir(exist_ok=True)
+        (folder / "__init__.py").touch()
+    folder.joinpath(f"{name}.py").write_text(text, encoding="utf-8")
+
+
+def write_settings(tree: Path, *contracts: dict[str, Any]) -> None:
+    """Write an import-linter file with these contracts of the project into `tree`."""
+
+    def listed(values: list[str]) -> str:
+        return "".join(f"\n    {value}" for value in values)
+
+    lines = ["[importlinter]", f"root_packages = {listed(SETTINGS['root_packages'])}"]
+    lines.append("include_external_packages = True")
+    for contract in contracts:
+        lines.append(f"[importlinter:contract:{contract['id']}]")
+        # An exception names modules that this small tree does not have.
+        lines.append("unmatched_ignore_imports_alerting = none")
+        settings = {key: value for key, value in contract.items() if key != "id"}
+        lines += [f"{key} = {listed(value) if isinstance(value, list) else value}" for key, value in settings.items()]
+    (tree / ".importlinter").write_text("\n".join(lines), encoding="utf-8")
+
+
+def lint(tree: Path) -> subprocess.CompletedProcess[str]:
+    """Run import-linter on the packages in `tree` alone."""
+    return subprocess.run(
+        [LINT_IMPORTS, "--no-logo", "--no-cache", "--config", ".importlinter"],
+        cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A folder with all root packages, empty but for the wire types that some breaks import."""
+    for package in SETTINGS["root_packages"]:
+        write_module(tmp_path, f"{package}.nothing", "")
+    for package in ("argosy.lease", "argosy.api"):
+        write_module(tmp_path, f"{package}.v1", "")
+    return tmp_path
+
+
+def contract_named(contract_id: str) -> dict[str, Any]:
+    """The project's contract with this id."""
+    return next(contract for contract in SETTINGS["contracts"] if contract["id"] == contract_id)
+
+
+def test_every_contract_has_a_break() -> None:
+    """A contract that nothing breaks here may be one that never fails."""
+    assert {contract["id"] for contract in SETTINGS["contracts"]} == {case.contract for case in BREAKS}
+
+
+@pytest.mark.parametrize("case", BREAKS, ids=lambda case: f"{case.contract}:{case.module}:{case.imports}")
+def test_contract_fails_when_broken(case: Break, tree: Path) -> None:
+    """A forbidden import is refused, and by the contract that says so."""
+    write_settings(tree, contract_named(case.contract))
+    write_module(tree, case.module, f"import {case.imports}\n")
+    finished = lint(tree)
+    assert finished.returncode == 1, finished.stdout + finished.stderr
+    assert "0 kept, 1 broken" in finished.stdout
+    assert case.module in finished.stdout
+
+
+def test_contracts_hold_when_nothing_is_imported(tree: Path) -> None:
+    """The refusals above come from the forbidden import and from nothing else in the small tree."""
+    write_settings(tree, *SETTINGS["contracts"])
+    finished = lint(tree)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+def test_real_tree_keeps_all_contracts() -> None:
+    """What is committed obeys every contract."""
+    finished = subprocess.run(
+        [LINT_IMPORTS, "--no-logo", "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert f"{len(SETTINGS['contracts'])} kept, 0 broken" in finished.stdout

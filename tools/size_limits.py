@@ -1,0 +1,63 @@
+"""Check that no file, function or class of ours outgrows what a reader can hold.
+
+A file has at most 600 lines and a function at most 80, its docstring and decorators included. Generated code is exempt.
+
+Usage: python tools/size_limits.py
+"""
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("libs", "services", "tests", "tools")
+GENERATED = ROOT / "libs" / "proto" / "src"
+MAX_FILE_LINES = 600
+MAX_FUNCTION_LINES = 80
+
+
+def python_files(root: Path) -> Iterator[Path]:
+    """Yield every hand-written Python file of the project below `root`, sorted."""
+    for folder in FOLDERS:
+        for path in sorted((root / folder).rglob("*.py")):
+            if not path.is_relative_to(GENERATED):
+                yield path
+
+
+def violations(name: str, source: str) -> Iterator[str]:
+    """Yield one line for each limit that the text `source` of the file `name` breaks.
+
+    Raises:
+        SyntaxError: if `source` is not Python.
+    """
+    line_count = source.count("\n")
+    if line_count > MAX_FILE_LINES:
+        yield f"{name}: {line_count} lines, at most {MAX_FILE_LINES}: split it by subject"
+    for node in ast.walk(ast.parse(source, filename=name)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first_line = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            length = (node.end_lineno or node.lineno) - first_line + 1
+            if length > MAX_FUNCTION_LINES:
+                yield f"{name}:{node.lineno}: {node.name} has {length} lines, at most {MAX_FUNCTION_LINES}"
+
+
+def all_violations(paths: Iterable[Path], root: Path) -> list[str]:
+    """Return the violations of all files, each named relative to `root`."""
+    return [
+        line
+        for path in paths
+        for line in violations(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
+    ]
+
+
+def main() -> int:
+    """Print every violation; return 1 if there is any, else 0."""
+    found = all_violations(python_files(ROOT), ROOT)
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
