@@ -1,0 +1,1 @@
+"""Generated wire types of the package `argosy.api`; see `make proto`."""

@@ -1,0 +1,167 @@
+import datetime
+
+from buf.validate import validate_pb2 as _validate_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ResourceAmounts(_message.Message):
+    __slots__ = ("amounts",)
+    class AmountsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    AMOUNTS_FIELD_NUMBER: _ClassVar[int]
+    amounts: _containers.ScalarMap[str, int]
+    def __init__(self, amounts: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class Cluster(_message.Message):
+    __slots__ = ("name", "uid", "sampler_connected", "executor_connected", "cordoned", "cordon_reason", "node_count", "run_count", "total", "free", "contact_time", "cordoned_nodes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    SAMPLER_CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    EXECUTOR_CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    CORDONED_FIELD_NUMBER: _ClassVar[int]
+    CORDON_REASON_FIELD_NUMBER: _ClassVar[int]
+    NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RUN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    FREE_FIELD_NUMBER: _ClassVar[int]
+    CONTACT_TIME_FIELD_NUMBER: _ClassVar[int]
+    CORDONED_NODES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    uid: str
+    sampler_connected: bool
+    executor_connected: bool
+    cordoned: bool
+    cordon_reason: str
+    node_count: int
+    run_count: int
+    total: ResourceAmounts
+    free: ResourceAmounts
+    contact_time: _timestamp_pb2.Timestamp
+    cordoned_nodes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., sampler_connected: bool = ..., executor_connected: bool = ..., cordoned: bool = ..., cordon_reason: _Optional[str] = ..., node_count: _Optional[int] = ..., run_count: _Optional[int] = ..., total: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., free: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., contact_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cordoned_nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Node(_message.Message):
+    __slots__ = ("name", "allocatable", "free", "ready", "cordoned", "labels")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATABLE_FIELD_NUMBER: _ClassVar[int]
+    FREE_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    CORDONED_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    allocatable: ResourceAmounts
+    free: ResourceAmounts
+    ready: bool
+    cordoned: bool
+    labels: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., allocatable: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., free: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., ready: bool = ..., cordoned: bool = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class ListClustersRequest(_message.Message):
+    __slots__ = ("page_size", "page_token")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListClustersResponse(_message.Message):
+    __slots__ = ("clusters", "next_page_token")
+    CLUSTERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    clusters: _containers.RepeatedCompositeFieldContainer[Cluster]
+    next_page_token: str
+    def __init__(self, clusters: _Optional[_Iterable[_Union[Cluster, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class GetClusterRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class GetClusterResponse(_message.Message):
+    __slots__ = ("cluster",)
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    cluster: Cluster
+    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ...) -> None: ...
+
+class ListNodesRequest(_message.Message):
+    __slots__ = ("cluster", "page_size", "page_token", "label_selector")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LABEL_SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    page_size: int
+    page_token: str
+    label_selector: str
+    def __init__(self, cluster: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., label_selector: _Optional[str] = ...) -> None: ...
+
+class ListNodesResponse(_message.Message):
+    __slots__ = ("nodes", "next_page_token")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[Node]
+    next_page_token: str
+    def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class CordonClusterRequest(_message.Message):
+    __slots__ = ("name", "cordoned", "reason")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CORDONED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    cordoned: bool
+    reason: str
+    def __init__(self, name: _Optional[str] = ..., cordoned: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class CordonClusterResponse(_message.Message):
+    __slots__ = ("cluster",)
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    cluster: Cluster
+    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ...) -> None: ...
+
+class CordonNodeRequest(_message.Message):
+    __slots__ = ("cluster", "node", "cordoned")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    CORDONED_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    node: str
+    cordoned: bool
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., cordoned: bool = ...) -> None: ...
+
+class CordonNodeResponse(_message.Message):
+    __slots__ = ("cluster",)
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    cluster: Cluster
+    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ...) -> None: ...
+
+class ForgetClusterRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class ForgetClusterResponse(_message.Message):
+    __slots__ = ("lost_run_count",)
+    LOST_RUN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    lost_run_count: int
+    def __init__(self, lost_run_count: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,287 @@
+import datetime
+
+from buf.validate import validate_pb2 as _validate_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOB_STATE_UNSPECIFIED: _ClassVar[JobState]
+    JOB_STATE_QUEUED: _ClassVar[JobState]
+    JOB_STATE_LEASED: _ClassVar[JobState]
+    JOB_STATE_RUNNING: _ClassVar[JobState]
+    JOB_STATE_SUCCEEDED: _ClassVar[JobState]
+    JOB_STATE_FAILED: _ClassVar[JobState]
+    JOB_STATE_CANCELLED: _ClassVar[JobState]
+JOB_STATE_UNSPECIFIED: JobState
+JOB_STATE_QUEUED: JobState
+JOB_STATE_LEASED: JobState
+JOB_STATE_RUNNING: JobState
+JOB_STATE_SUCCEEDED: JobState
+JOB_STATE_FAILED: JobState
+JOB_STATE_CANCELLED: JobState
+
+class JobSpec(_message.Message):
+    __slots__ = ("manifests",)
+    MANIFESTS_FIELD_NUMBER: _ClassVar[int]
+    manifests: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, manifests: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class JobItem(_message.Message):
+    __slots__ = ("spec", "queue", "job_set", "priority", "client_id", "count", "labels", "annotations")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class AnnotationsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    JOB_SET_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
+    spec: int
+    queue: str
+    job_set: str
+    priority: int
+    client_id: str
+    count: int
+    labels: _containers.ScalarMap[str, str]
+    annotations: _containers.ScalarMap[str, str]
+    def __init__(self, spec: _Optional[int] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., priority: _Optional[int] = ..., client_id: _Optional[str] = ..., count: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class SubmitJobsRequest(_message.Message):
+    __slots__ = ("specs", "items", "validate_only")
+    SPECS_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    specs: _containers.RepeatedCompositeFieldContainer[JobSpec]
+    items: _containers.RepeatedCompositeFieldContainer[JobItem]
+    validate_only: bool
+    def __init__(self, specs: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., items: _Optional[_Iterable[_Union[JobItem, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class SubmitJobsResponse(_message.Message):
+    __slots__ = ("job_ids",)
+    JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    job_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Run(_message.Message):
+    __slots__ = ("attempt", "state", "cluster", "node", "lease_time", "start_time", "end_time", "exit_code", "reason")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_TIME_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
+    END_TIME_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    attempt: int
+    state: str
+    cluster: str
+    node: str
+    lease_time: _timestamp_pb2.Timestamp
+    start_time: _timestamp_pb2.Timestamp
+    end_time: _timestamp_pb2.Timestamp
+    exit_code: int
+    reason: str
+    def __init__(self, attempt: _Optional[int] = ..., state: _Optional[str] = ..., cluster: _Optional[str] = ..., node: _Optional[str] = ..., lease_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Job(_message.Message):
+    __slots__ = ("id", "queue", "job_set", "state", "priority", "create_time", "end_time", "reason", "cancel_requested", "client_id", "labels", "annotations", "runs", "spec")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class AnnotationsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    JOB_SET_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    END_TIME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    queue: str
+    job_set: str
+    state: JobState
+    priority: int
+    create_time: _timestamp_pb2.Timestamp
+    end_time: _timestamp_pb2.Timestamp
+    reason: str
+    cancel_requested: bool
+    client_id: str
+    labels: _containers.ScalarMap[str, str]
+    annotations: _containers.ScalarMap[str, str]
+    runs: _containers.RepeatedCompositeFieldContainer[Run]
+    spec: JobSpec
+    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., priority: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., cancel_requested: bool = ..., client_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ...) -> None: ...
+
+class JobSelector(_message.Message):
+    __slots__ = ("queue", "job_set", "states", "label_selector")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    JOB_SET_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    LABEL_SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    job_set: str
+    states: _containers.RepeatedScalarFieldContainer[JobState]
+    label_selector: str
+    def __init__(self, queue: _Optional[str] = ..., job_set: _Optional[str] = ..., states: _Optional[_Iterable[_Union[JobState, str]]] = ..., label_selector: _Optional[str] = ...) -> None: ...
+
+class GetJobRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class GetJobResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: Job
+    def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ...) -> None: ...
+
+class ListJobsRequest(_message.Message):
+    __slots__ = ("selector", "page_size", "page_token")
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    selector: JobSelector
+    page_size: int
+    page_token: str
+    def __init__(self, selector: _Optional[_Union[JobSelector, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListJobsResponse(_message.Message):
+    __slots__ = ("jobs", "next_page_token")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[Job]
+    next_page_token: str
+    def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class JobIds(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CancelJobsRequest(_message.Message):
+    __slots__ = ("jobs", "selector", "validate_only", "reason")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    jobs: JobIds
+    selector: JobSelector
+    validate_only: bool
+    reason: str
+    def __init__(self, jobs: _Optional[_Union[JobIds, _Mapping]] = ..., selector: _Optional[_Union[JobSelector, _Mapping]] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class CancelJobsResponse(_message.Message):
+    __slots__ = ("job_count", "unknown_ids", "sample")
+    JOB_COUNT_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_IDS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    job_count: int
+    unknown_ids: _containers.RepeatedScalarFieldContainer[str]
+    sample: _containers.RepeatedCompositeFieldContainer[Job]
+    def __init__(self, job_count: _Optional[int] = ..., unknown_ids: _Optional[_Iterable[str]] = ..., sample: _Optional[_Iterable[_Union[Job, _Mapping]]] = ...) -> None: ...
+
+class ReprioritizeJobsRequest(_message.Message):
+    __slots__ = ("jobs", "selector", "priority", "validate_only")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    jobs: JobIds
+    selector: JobSelector
+    priority: int
+    validate_only: bool
+    def __init__(self, jobs: _Optional[_Union[JobIds, _Mapping]] = ..., selector: _Optional[_Union[JobSelector, _Mapping]] = ..., priority: _Optional[int] = ..., validate_only: bool = ...) -> None: ...
+
+class ReprioritizeJobsResponse(_message.Message):
+    __slots__ = ("job_count", "unknown_ids", "sample")
+    JOB_COUNT_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_IDS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    job_count: int
+    unknown_ids: _containers.RepeatedScalarFieldContainer[str]
+    sample: _containers.RepeatedCompositeFieldContainer[Job]
+    def __init__(self, job_count: _Optional[int] = ..., unknown_ids: _Optional[_Iterable[str]] = ..., sample: _Optional[_Iterable[_Union[Job, _Mapping]]] = ...) -> None: ...
+
+class ExplainJobRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class FilterCount(_message.Message):
+    __slots__ = ("filter", "node_count", "text")
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    filter: str
+    node_count: int
+    text: str
+    def __init__(self, filter: _Optional[str] = ..., node_count: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
+
+class ExplainJobResponse(_message.Message):
+    __slots__ = ("job", "stage", "summary", "queue_position", "pending_position", "filters", "examined_node_count", "nearest_miss", "failed_attempt_count", "queue_flow_per_weight", "least_flow_per_weight")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_POSITION_FIELD_NUMBER: _ClassVar[int]
+    PENDING_POSITION_FIELD_NUMBER: _ClassVar[int]
+    FILTERS_FIELD_NUMBER: _ClassVar[int]
+    EXAMINED_NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NEAREST_MISS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_ATTEMPT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FLOW_PER_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    LEAST_FLOW_PER_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    job: Job
+    stage: str
+    summary: str
+    queue_position: int
+    pending_position: int
+    filters: _containers.RepeatedCompositeFieldContainer[FilterCount]
+    examined_node_count: int
+    nearest_miss: str
+    failed_attempt_count: int
+    queue_flow_per_weight: float
+    least_flow_per_weight: float
+    def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., stage: _Optional[str] = ..., summary: _Optional[str] = ..., queue_position: _Optional[int] = ..., pending_position: _Optional[int] = ..., filters: _Optional[_Iterable[_Union[FilterCount, _Mapping]]] = ..., examined_node_count: _Optional[int] = ..., nearest_miss: _Optional[str] = ..., failed_attempt_count: _Optional[int] = ..., queue_flow_per_weight: _Optional[float] = ..., least_flow_per_weight: _Optional[float] = ...) -> None: ...

@@ -1,0 +1,121 @@
+from buf.validate import validate_pb2 as _validate_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class QueueShare(_message.Message):
+    __slots__ = ("queue", "weight", "fair_share_ratio", "usage_cores", "flow_cores", "demand_cores", "entitled_cores", "queued_count", "pending_count", "leased_count")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    FAIR_SHARE_RATIO_FIELD_NUMBER: _ClassVar[int]
+    USAGE_CORES_FIELD_NUMBER: _ClassVar[int]
+    FLOW_CORES_FIELD_NUMBER: _ClassVar[int]
+    DEMAND_CORES_FIELD_NUMBER: _ClassVar[int]
+    ENTITLED_CORES_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LEASED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    weight: float
+    fair_share_ratio: float
+    usage_cores: float
+    flow_cores: float
+    demand_cores: float
+    entitled_cores: float
+    queued_count: int
+    pending_count: int
+    leased_count: int
+    def __init__(self, queue: _Optional[str] = ..., weight: _Optional[float] = ..., fair_share_ratio: _Optional[float] = ..., usage_cores: _Optional[float] = ..., flow_cores: _Optional[float] = ..., demand_cores: _Optional[float] = ..., entitled_cores: _Optional[float] = ..., queued_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ...) -> None: ...
+
+class GetSharesRequest(_message.Message):
+    __slots__ = ("pool",)
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    pool: str
+    def __init__(self, pool: _Optional[str] = ...) -> None: ...
+
+class GetSharesResponse(_message.Message):
+    __slots__ = ("shares", "capacity_cores")
+    SHARES_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_CORES_FIELD_NUMBER: _ClassVar[int]
+    shares: _containers.RepeatedCompositeFieldContainer[QueueShare]
+    capacity_cores: float
+    def __init__(self, shares: _Optional[_Iterable[_Union[QueueShare, _Mapping]]] = ..., capacity_cores: _Optional[float] = ...) -> None: ...
+
+class GetLastRoundRequest(_message.Message):
+    __slots__ = ("pool",)
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    pool: str
+    def __init__(self, pool: _Optional[str] = ...) -> None: ...
+
+class PhaseDuration(_message.Message):
+    __slots__ = ("phase", "duration_ms")
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    phase: str
+    duration_ms: float
+    def __init__(self, phase: _Optional[str] = ..., duration_ms: _Optional[float] = ...) -> None: ...
+
+class StageLatency(_message.Message):
+    __slots__ = ("stage", "job_count", "p50_ms", "p90_ms", "p99_ms", "bound_ms", "bucket_count")
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    JOB_COUNT_FIELD_NUMBER: _ClassVar[int]
+    P50_MS_FIELD_NUMBER: _ClassVar[int]
+    P90_MS_FIELD_NUMBER: _ClassVar[int]
+    P99_MS_FIELD_NUMBER: _ClassVar[int]
+    BOUND_MS_FIELD_NUMBER: _ClassVar[int]
+    BUCKET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    stage: str
+    job_count: int
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    bound_ms: _containers.RepeatedScalarFieldContainer[float]
+    bucket_count: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, stage: _Optional[str] = ..., job_count: _Optional[int] = ..., p50_ms: _Optional[float] = ..., p90_ms: _Optional[float] = ..., p99_ms: _Optional[float] = ..., bound_ms: _Optional[_Iterable[float]] = ..., bucket_count: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class GetLastRoundResponse(_message.Message):
+    __slots__ = ("round", "epoch", "queued_count", "pending_count", "leased_count", "conflict_count", "class_count", "phases", "totals", "latencies")
+    class TotalsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LEASED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CONFLICT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CLASS_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PHASES_FIELD_NUMBER: _ClassVar[int]
+    TOTALS_FIELD_NUMBER: _ClassVar[int]
+    LATENCIES_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    epoch: int
+    queued_count: int
+    pending_count: int
+    leased_count: int
+    conflict_count: int
+    class_count: int
+    phases: _containers.RepeatedCompositeFieldContainer[PhaseDuration]
+    totals: _containers.ScalarMap[str, int]
+    latencies: _containers.RepeatedCompositeFieldContainer[StageLatency]
+    def __init__(self, round: _Optional[int] = ..., epoch: _Optional[int] = ..., queued_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., conflict_count: _Optional[int] = ..., class_count: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[PhaseDuration, _Mapping]]] = ..., totals: _Optional[_Mapping[str, int]] = ..., latencies: _Optional[_Iterable[_Union[StageLatency, _Mapping]]] = ...) -> None: ...
+
+class DumpStateRequest(_message.Message):
+    __slots__ = ("pool",)
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    pool: str
+    def __init__(self, pool: _Optional[str] = ...) -> None: ...
+
+class DumpStateResponse(_message.Message):
+    __slots__ = ("chunk",)
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    chunk: str
+    def __init__(self, chunk: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,175 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class WishKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    WISH_KIND_UNSPECIFIED: _ClassVar[WishKind]
+    WISH_KIND_CANCEL: _ClassVar[WishKind]
+    WISH_KIND_REPRIORITIZE: _ClassVar[WishKind]
+WISH_KIND_UNSPECIFIED: WishKind
+WISH_KIND_CANCEL: WishKind
+WISH_KIND_REPRIORITIZE: WishKind
+
+class LeaseBatch(_message.Message):
+    __slots__ = ("pool", "epoch", "sequence", "create_time_us", "leader_marker", "leases", "stops", "failed_jobs", "round_state")
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    LEADER_MARKER_FIELD_NUMBER: _ClassVar[int]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    STOPS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_JOBS_FIELD_NUMBER: _ClassVar[int]
+    ROUND_STATE_FIELD_NUMBER: _ClassVar[int]
+    pool: str
+    epoch: int
+    sequence: int
+    create_time_us: int
+    leader_marker: bool
+    leases: Leases
+    stops: Stops
+    failed_jobs: FailedJobs
+    round_state: RoundState
+    def __init__(self, pool: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., create_time_us: _Optional[int] = ..., leader_marker: bool = ..., leases: _Optional[_Union[Leases, _Mapping]] = ..., stops: _Optional[_Union[Stops, _Mapping]] = ..., failed_jobs: _Optional[_Union[FailedJobs, _Mapping]] = ..., round_state: _Optional[_Union[RoundState, _Mapping]] = ...) -> None: ...
+
+class Leases(_message.Message):
+    __slots__ = ("handle_column", "attempt_column", "cluster_column", "node_column", "clusters", "nodes")
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NODE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    CLUSTERS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    handle_column: bytes
+    attempt_column: bytes
+    cluster_column: bytes
+    node_column: bytes
+    clusters: _containers.RepeatedScalarFieldContainer[str]
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., cluster_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., clusters: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Stops(_message.Message):
+    __slots__ = ("handle_column", "attempt_column")
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    handle_column: bytes
+    attempt_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ...) -> None: ...
+
+class FailedJobs(_message.Message):
+    __slots__ = ("handle_column", "reasons")
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    handle_column: bytes
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, handle_column: _Optional[bytes] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RoundState(_message.Message):
+    __slots__ = ("queue_column", "flow_column", "flow_time_us", "pending_handle_column", "attempted_handle_column", "failed_attempt_column")
+    QUEUE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    FLOW_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    FLOW_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    PENDING_HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTED_HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    FAILED_ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    queue_column: bytes
+    flow_column: bytes
+    flow_time_us: int
+    pending_handle_column: bytes
+    attempted_handle_column: bytes
+    failed_attempt_column: bytes
+    def __init__(self, queue_column: _Optional[bytes] = ..., flow_column: _Optional[bytes] = ..., flow_time_us: _Optional[int] = ..., pending_handle_column: _Optional[bytes] = ..., attempted_handle_column: _Optional[bytes] = ..., failed_attempt_column: _Optional[bytes] = ...) -> None: ...
+
+class Changes(_message.Message):
+    __slots__ = ("submitted", "wishes", "changed_queue_ids", "changed_clusters")
+    SUBMITTED_FIELD_NUMBER: _ClassVar[int]
+    WISHES_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_QUEUE_IDS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_CLUSTERS_FIELD_NUMBER: _ClassVar[int]
+    submitted: SubmittedJobs
+    wishes: Wishes
+    changed_queue_ids: _containers.RepeatedScalarFieldContainer[int]
+    changed_clusters: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, submitted: _Optional[_Union[SubmittedJobs, _Mapping]] = ..., wishes: _Optional[_Union[Wishes, _Mapping]] = ..., changed_queue_ids: _Optional[_Iterable[int]] = ..., changed_clusters: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SubmittedJobs(_message.Message):
+    __slots__ = ("handle_column", "id_high_column", "queue_column", "job_set_column", "class_column", "priority_column", "submit_time_us_column", "spec_column", "metadata_column", "specs", "metadata")
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ID_HIGH_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    JOB_SET_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    CLASS_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_TIME_US_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    SPEC_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    METADATA_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    SPECS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    handle_column: bytes
+    id_high_column: bytes
+    queue_column: bytes
+    job_set_column: bytes
+    class_column: bytes
+    priority_column: bytes
+    submit_time_us_column: bytes
+    spec_column: bytes
+    metadata_column: bytes
+    specs: _containers.RepeatedCompositeFieldContainer[SpecReference]
+    metadata: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, handle_column: _Optional[bytes] = ..., id_high_column: _Optional[bytes] = ..., queue_column: _Optional[bytes] = ..., job_set_column: _Optional[bytes] = ..., class_column: _Optional[bytes] = ..., priority_column: _Optional[bytes] = ..., submit_time_us_column: _Optional[bytes] = ..., spec_column: _Optional[bytes] = ..., metadata_column: _Optional[bytes] = ..., specs: _Optional[_Iterable[_Union[SpecReference, _Mapping]]] = ..., metadata: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class SpecReference(_message.Message):
+    __slots__ = ("hash", "day", "layout")
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    DAY_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_FIELD_NUMBER: _ClassVar[int]
+    hash: bytes
+    day: int
+    layout: bytes
+    def __init__(self, hash: _Optional[bytes] = ..., day: _Optional[int] = ..., layout: _Optional[bytes] = ...) -> None: ...
+
+class Wishes(_message.Message):
+    __slots__ = ("handle_column", "kind_column", "priority_column", "ended_column", "reason")
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    KIND_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ENDED_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    handle_column: bytes
+    kind_column: bytes
+    priority_column: bytes
+    ended_column: bytes
+    reason: str
+    def __init__(self, handle_column: _Optional[bytes] = ..., kind_column: _Optional[bytes] = ..., priority_column: _Optional[bytes] = ..., ended_column: _Optional[bytes] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class EventBatch(_message.Message):
+    __slots__ = ("handle_column", "id_high_column", "kind_column", "attempt_column", "time_us_column", "cluster_column", "node_column", "reason_column", "texts", "from_state_column", "to_state_column")
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ID_HIGH_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    KIND_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    TIME_US_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NODE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    REASON_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    TEXTS_FIELD_NUMBER: _ClassVar[int]
+    FROM_STATE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    TO_STATE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    handle_column: bytes
+    id_high_column: bytes
+    kind_column: bytes
+    attempt_column: bytes
+    time_us_column: bytes
+    cluster_column: bytes
+    node_column: bytes
+    reason_column: bytes
+    texts: _containers.RepeatedScalarFieldContainer[str]
+    from_state_column: bytes
+    to_state_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., id_high_column: _Optional[bytes] = ..., kind_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., time_us_column: _Optional[bytes] = ..., cluster_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., reason_column: _Optional[bytes] = ..., texts: _Optional[_Iterable[str]] = ..., from_state_column: _Optional[bytes] = ..., to_state_column: _Optional[bytes] = ...) -> None: ...

@@ -1,0 +1,1 @@
+"""Generated wire types of the package `argosy.sampler`; see `make proto`."""

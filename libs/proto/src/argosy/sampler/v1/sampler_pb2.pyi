@@ -1,0 +1,258 @@
+from buf.validate import validate_pb2 as _validate_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class CommitOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    COMMIT_OUTCOME_UNSPECIFIED: _ClassVar[CommitOutcome]
+    COMMIT_OUTCOME_PLACED: _ClassVar[CommitOutcome]
+    COMMIT_OUTCOME_CONFLICT: _ClassVar[CommitOutcome]
+    COMMIT_OUTCOME_NODE_UNAVAILABLE: _ClassVar[CommitOutcome]
+    COMMIT_OUTCOME_UNKNOWN_CLASS: _ClassVar[CommitOutcome]
+COMMIT_OUTCOME_UNSPECIFIED: CommitOutcome
+COMMIT_OUTCOME_PLACED: CommitOutcome
+COMMIT_OUTCOME_CONFLICT: CommitOutcome
+COMMIT_OUTCOME_NODE_UNAVAILABLE: CommitOutcome
+COMMIT_OUTCOME_UNKNOWN_CLASS: CommitOutcome
+
+class SessionRequest(_message.Message):
+    __slots__ = ("hello", "capacity", "ready", "sample", "commit", "heartbeat")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    capacity: Capacity
+    ready: Ready
+    sample: SampleAnswer
+    commit: CommitAnswer
+    heartbeat: Heartbeat
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., capacity: _Optional[_Union[Capacity, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., sample: _Optional[_Union[SampleAnswer, _Mapping]] = ..., commit: _Optional[_Union[CommitAnswer, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("cluster", "cluster_uid", "incarnation", "pool")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_UID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    cluster_uid: str
+    incarnation: int
+    pool: str
+    def __init__(self, cluster: _Optional[str] = ..., cluster_uid: _Optional[str] = ..., incarnation: _Optional[int] = ..., pool: _Optional[str] = ...) -> None: ...
+
+class Capacity(_message.Message):
+    __slots__ = ("resources", "node_column", "names", "allocatable_column", "free_column", "flag_column", "groups", "group_column", "total_column", "total_free_column", "node_count", "placement_count")
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    NODE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATABLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    FREE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    FLAG_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FREE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    resources: _containers.RepeatedScalarFieldContainer[str]
+    node_column: bytes
+    names: _containers.RepeatedScalarFieldContainer[str]
+    allocatable_column: bytes
+    free_column: bytes
+    flag_column: bytes
+    groups: _containers.RepeatedScalarFieldContainer[bytes]
+    group_column: bytes
+    total_column: bytes
+    total_free_column: bytes
+    node_count: int
+    placement_count: int
+    def __init__(self, resources: _Optional[_Iterable[str]] = ..., node_column: _Optional[bytes] = ..., names: _Optional[_Iterable[str]] = ..., allocatable_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., flag_column: _Optional[bytes] = ..., groups: _Optional[_Iterable[bytes]] = ..., group_column: _Optional[bytes] = ..., total_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., node_count: _Optional[int] = ..., placement_count: _Optional[int] = ...) -> None: ...
+
+class Ready(_message.Message):
+    __slots__ = ("placement_count",)
+    PLACEMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    placement_count: int
+    def __init__(self, placement_count: _Optional[int] = ...) -> None: ...
+
+class SampleAnswer(_message.Message):
+    __slots__ = ("round", "incarnation", "node_column", "free_column", "offset_column", "candidate_column", "score_column", "examined_column", "eligible_column", "filters", "rejection_column", "total_free_column", "complete_column", "nearest_misses")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    NODE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    FREE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    SCORE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    EXAMINED_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ELIGIBLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    FILTERS_FIELD_NUMBER: _ClassVar[int]
+    REJECTION_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FREE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NEAREST_MISSES_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    incarnation: int
+    node_column: bytes
+    free_column: bytes
+    offset_column: bytes
+    candidate_column: bytes
+    score_column: bytes
+    examined_column: bytes
+    eligible_column: bytes
+    filters: _containers.RepeatedScalarFieldContainer[str]
+    rejection_column: bytes
+    total_free_column: bytes
+    complete_column: bytes
+    nearest_misses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, round: _Optional[int] = ..., incarnation: _Optional[int] = ..., node_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., offset_column: _Optional[bytes] = ..., candidate_column: _Optional[bytes] = ..., score_column: _Optional[bytes] = ..., examined_column: _Optional[bytes] = ..., eligible_column: _Optional[bytes] = ..., filters: _Optional[_Iterable[str]] = ..., rejection_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., complete_column: _Optional[bytes] = ..., nearest_misses: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CommitAnswer(_message.Message):
+    __slots__ = ("round", "stage", "incarnation", "node_column", "outcome_column")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    NODE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    stage: int
+    incarnation: int
+    node_column: bytes
+    outcome_column: bytes
+    def __init__(self, round: _Optional[int] = ..., stage: _Optional[int] = ..., incarnation: _Optional[int] = ..., node_column: _Optional[bytes] = ..., outcome_column: _Optional[bytes] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SessionResponse(_message.Message):
+    __slots__ = ("welcome", "redirect", "placements", "sample", "commit", "release", "cordons", "confirmed")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    REDIRECT_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    CORDONS_FIELD_NUMBER: _ClassVar[int]
+    CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    welcome: Welcome
+    redirect: Redirect
+    placements: PlacementList
+    sample: SampleRequest
+    commit: CommitRequest
+    release: Release
+    cordons: Cordons
+    confirmed: Confirmed
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., redirect: _Optional[_Union[Redirect, _Mapping]] = ..., placements: _Optional[_Union[PlacementList, _Mapping]] = ..., sample: _Optional[_Union[SampleRequest, _Mapping]] = ..., commit: _Optional[_Union[CommitRequest, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cordons: _Optional[_Union[Cordons, _Mapping]] = ..., confirmed: _Optional[_Union[Confirmed, _Mapping]] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("epoch", "heartbeat_s")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_S_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    heartbeat_s: float
+    def __init__(self, epoch: _Optional[int] = ..., heartbeat_s: _Optional[float] = ...) -> None: ...
+
+class Redirect(_message.Message):
+    __slots__ = ("address",)
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    def __init__(self, address: _Optional[str] = ...) -> None: ...
+
+class ClassDefinition(_message.Message):
+    __slots__ = ("class_id", "definition")
+    CLASS_ID_FIELD_NUMBER: _ClassVar[int]
+    DEFINITION_FIELD_NUMBER: _ClassVar[int]
+    class_id: int
+    definition: bytes
+    def __init__(self, class_id: _Optional[int] = ..., definition: _Optional[bytes] = ...) -> None: ...
+
+class PlacementList(_message.Message):
+    __slots__ = ("handle_column", "attempt_column", "class_column", "node_column", "nodes", "classes", "last")
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    CLASS_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NODE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    CLASSES_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    handle_column: bytes
+    attempt_column: bytes
+    class_column: bytes
+    node_column: bytes
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    classes: _containers.RepeatedCompositeFieldContainer[ClassDefinition]
+    last: bool
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., class_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., nodes: _Optional[_Iterable[str]] = ..., classes: _Optional[_Iterable[_Union[ClassDefinition, _Mapping]]] = ..., last: bool = ...) -> None: ...
+
+class SampleRequest(_message.Message):
+    __slots__ = ("round", "epoch", "classes", "class_column", "wanted_column", "resources", "nodes_to_sample_ratio", "deadline_ms", "complete_column", "strategy")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CLASSES_FIELD_NUMBER: _ClassVar[int]
+    CLASS_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    WANTED_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    NODES_TO_SAMPLE_RATIO_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    epoch: int
+    classes: _containers.RepeatedCompositeFieldContainer[ClassDefinition]
+    class_column: bytes
+    wanted_column: bytes
+    resources: _containers.RepeatedScalarFieldContainer[str]
+    nodes_to_sample_ratio: float
+    deadline_ms: int
+    complete_column: bytes
+    strategy: str
+    def __init__(self, round: _Optional[int] = ..., epoch: _Optional[int] = ..., classes: _Optional[_Iterable[_Union[ClassDefinition, _Mapping]]] = ..., class_column: _Optional[bytes] = ..., wanted_column: _Optional[bytes] = ..., resources: _Optional[_Iterable[str]] = ..., nodes_to_sample_ratio: _Optional[float] = ..., deadline_ms: _Optional[int] = ..., complete_column: _Optional[bytes] = ..., strategy: _Optional[str] = ...) -> None: ...
+
+class CommitRequest(_message.Message):
+    __slots__ = ("round", "stage", "epoch", "handle_column", "attempt_column", "class_column", "offset_column", "candidate_column")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    CLASS_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    stage: int
+    epoch: int
+    handle_column: bytes
+    attempt_column: bytes
+    class_column: bytes
+    offset_column: bytes
+    candidate_column: bytes
+    def __init__(self, round: _Optional[int] = ..., stage: _Optional[int] = ..., epoch: _Optional[int] = ..., handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., class_column: _Optional[bytes] = ..., offset_column: _Optional[bytes] = ..., candidate_column: _Optional[bytes] = ...) -> None: ...
+
+class Release(_message.Message):
+    __slots__ = ("epoch", "handle_column", "attempt_column")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    handle_column: bytes
+    attempt_column: bytes
+    def __init__(self, epoch: _Optional[int] = ..., handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ...) -> None: ...
+
+class Cordons(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Confirmed(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -1,0 +1,1 @@
+"""Generated wire types of the package `buf.validate`; see `make proto`."""
