@@ -1,0 +1,247 @@
+"""Where a pod may run: node selector, required node affinity, tolerations, platform and host ports.
+
+Preferences (preferred affinity, PreferNoSchedule) are left to the scores of later profiles and do not refuse anything.
+Required inter-pod affinity is refused rather than ignored: nobody would honour it, since pods are made with their node.
+
+Source: seed 004, "Filters"; the meanings are those of Kubernetes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from argosy_core.job.classes import HostPort, MatchExpression, Operator, Toleration
+from argosy_core.job.findings import Findings, is_label_key, is_label_value
+from argosy_core.job.policy import PodRights, is_reserved_key
+
+__all__ = ["NodeConstraints", "merge_constraints", "read_constraints"]
+
+_OS_LABEL: Final = "kubernetes.io/os"
+_ARCH_LABEL: Final = "kubernetes.io/arch"
+_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
+_EFFECTS: Final = frozenset({"", "NoSchedule", "PreferNoSchedule", "NoExecute"})
+_PROTOCOLS: Final = frozenset({"TCP", "UDP", "SCTP"})
+_MAX_TERM_COUNT: Final = 64
+_NAME_FIELD: Final = "metadata.name"
+
+Terms = tuple[tuple[MatchExpression, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConstraints:
+    """What one pod, or a bag's pods together, demand of their node."""
+
+    node_selector: dict[str, str]
+    """Labels the node must have; operating system and architecture are in `platform` instead."""
+    affinity: Terms
+    """Required node affinity: any term must hold; empty for none."""
+    tolerations: frozenset[Toleration]
+    """Tolerated taints."""
+    platform: tuple[str, str]
+    """(operating system, architecture), empty text for any."""
+    host_ports: tuple[HostPort, ...]
+    """Ports taken, in the order of the manifest."""
+
+
+_FREE: Final = NodeConstraints(node_selector={}, affinity=(), tolerations=frozenset(), platform=("", ""), host_ports=())
+
+
+def read_constraints(
+    spec: dict[str, Any],
+    path: str,
+    findings: Findings,
+    *,
+    containers: list[dict[str, Any]],
+    rights: PodRights,
+) -> NodeConstraints:
+    """Return where a pod may run.
+
+    Args:
+        spec: The pod's `spec`.
+        path: Its path, for violations.
+        findings: Where violations are noted.
+        containers: The pod's `spec.containers`, already read as objects.
+        rights: What is allowed beyond the baseline.
+    """
+    host_ports = _read_host_ports(containers, f"{path}.containers", findings, rights)
+    if not spec.keys() & {"nodeSelector", "affinity", "tolerations", "os"} and not host_ports:
+        return _FREE
+    selector = _read_selector(spec.get("nodeSelector"), f"{path}.nodeSelector", findings)
+    operating_system = findings.text(findings.mapping(spec.get("os"), f"{path}.os").get("name"), f"{path}.os.name")
+    selected = selector.pop(_OS_LABEL, "")
+    if operating_system and selected and operating_system != selected:
+        findings.add(f"{path}.os.name", f"differs from the node selector {_OS_LABEL}={selected}")
+    return NodeConstraints(
+        node_selector=selector,
+        affinity=_read_affinity(spec.get("affinity"), f"{path}.affinity", findings),
+        tolerations=_read_tolerations(spec.get("tolerations"), f"{path}.tolerations", findings),
+        platform=(operating_system or selected, selector.pop(_ARCH_LABEL, "")),
+        host_ports=host_ports,
+    )
+
+
+def _read_selector(value: object, path: str, findings: Findings) -> dict[str, str]:
+    """Return a node selector."""
+    selector: dict[str, str] = {}
+    for key, text in findings.mapping(value, path).items():
+        if not isinstance(text, str) or not is_label_value(text) or not is_label_key(key):
+            findings.add(f"{path}.{key[:80]}", "must be a label: a valid key and a string value")
+        elif is_reserved_key(key):
+            findings.add(f"{path}.{key[:80]}", "this prefix is reserved")
+        else:
+            selector[key] = text
+    return selector
+
+
+def _read_affinity(value: object, path: str, findings: Findings) -> Terms:
+    """Return the required node affinity."""
+    affinity = findings.mapping(value, path)
+    for kind in ("podAffinity", "podAntiAffinity"):
+        required = findings.mapping(affinity.get(kind), f"{path}.{kind}").get(
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        )
+        if required:
+            findings.add(
+                f"{path}.{kind}", "required affinity between pods is not supported; use preferred, or node affinity"
+            )
+    place = f"{path}.nodeAffinity"
+    node = findings.mapping(affinity.get("nodeAffinity"), place)
+    required = node.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required is None:
+        return ()
+    place = f"{place}.requiredDuringSchedulingIgnoredDuringExecution"
+    terms = findings.mappings(findings.mapping(required, place).get("nodeSelectorTerms"), f"{place}.nodeSelectorTerms")
+    if len(terms) > _MAX_TERM_COUNT:
+        findings.add(f"{place}.nodeSelectorTerms", f"has {len(terms)} terms, at most {_MAX_TERM_COUNT}")
+        return ()
+    read = [_read_term(term, f"{place}.nodeSelectorTerms[{index}]", findings) for index, term in enumerate(terms)]
+    # To Kubernetes an empty term matches no node, so it adds nothing to the others.
+    kept = tuple(dict.fromkeys(term for term in read if term))
+    if not kept:
+        findings.add(f"{place}.nodeSelectorTerms", "has no term that could match a node")
+    return kept
+
+
+def _read_term(term: dict[str, Any], path: str, findings: Findings) -> tuple[MatchExpression, ...]:
+    """Return one term with its expressions sorted."""
+    expressions: list[MatchExpression] = []
+    for group in ("matchExpressions", "matchFields"):
+        for index, item in enumerate(findings.mappings(term.get(group), f"{path}.{group}")):
+            place = f"{path}.{group}[{index}]"
+            key = findings.text(item.get("key"), f"{place}.key")
+            if group == "matchFields" and key != _NAME_FIELD:
+                findings.add(f"{place}.key", f"must be {_NAME_FIELD}")
+            elif not is_label_key(key) or is_reserved_key(key):
+                findings.add(f"{place}.key", f"{key[:80]!r} cannot be matched: not a label key, or reserved")
+            else:
+                expressions.extend(_read_expression(key, item, place, findings))
+    return tuple(sorted(expressions))
+
+
+def _read_expression(key: str, item: dict[str, Any], path: str, findings: Findings) -> list[MatchExpression]:
+    """Return one requirement, or nothing if it is wrong."""
+    operator = item.get("operator")
+    values = findings.items(item.get("values"), f"{path}.values")
+    if operator not in _OPERATORS:
+        findings.add(f"{path}.operator", f"must be one of {', '.join(sorted(_OPERATORS))}")
+    elif not all(isinstance(value, str) and len(value) <= 253 for value in values):
+        findings.add(f"{path}.values", "must be strings of at most 253 characters")
+    elif (operator in ("In", "NotIn")) != bool(values) and operator not in ("Gt", "Lt"):
+        findings.add(f"{path}.values", f"{operator} takes {'values' if operator in ('In', 'NotIn') else 'no values'}")
+    elif operator in ("Gt", "Lt") and (len(values) != 1 or not values[0].lstrip("-").isdecimal()):
+        findings.add(f"{path}.values", f"{operator} takes one whole number as a string")
+    else:
+        return [MatchExpression(key, cast("Operator", operator), tuple(sorted(set(values))))]
+    return []
+
+
+def _read_tolerations(value: object, path: str, findings: Findings) -> frozenset[Toleration]:
+    """Return the tolerations."""
+    tolerations: set[Toleration] = set()
+    for index, item in enumerate(findings.mappings(value, path)):
+        place = f"{path}[{index}]"
+        key = findings.text(item.get("key"), f"{place}.key")
+        text = findings.text(item.get("value"), f"{place}.value")
+        effect = findings.text(item.get("effect"), f"{place}.effect")
+        operator = item.get("operator") or "Equal"
+        if operator not in ("Equal", "Exists"):
+            findings.add(f"{place}.operator", "must be Equal or Exists")
+        elif key and (not is_label_key(key) or is_reserved_key(key)):
+            findings.add(f"{place}.key", f"{key[:80]!r} cannot be tolerated: not a taint key, or reserved")
+        elif not key and operator == "Equal":
+            findings.add(f"{place}.key", "must be set with the operator Equal")
+        elif operator == "Exists" and text:
+            findings.add(f"{place}.value", "must not be set with the operator Exists")
+        elif effect not in _EFFECTS:
+            findings.add(f"{place}.effect", "must be NoSchedule, PreferNoSchedule or NoExecute")
+        else:
+            tolerations.add(Toleration(key, "Exists" if operator == "Exists" else "Equal", text, effect))
+    return frozenset(tolerations)
+
+
+def _read_host_ports(
+    containers: list[dict[str, Any]], path: str, findings: Findings, rights: PodRights
+) -> tuple[HostPort, ...]:
+    """Return the ports of the node that the containers take."""
+    taken: list[HostPort] = []
+    for index, container in enumerate(containers):
+        if "ports" not in container:
+            continue
+        for number, port in enumerate(findings.mappings(container["ports"], f"{path}[{index}].ports")):
+            place = f"{path}[{index}].ports[{number}]"
+            host_port = port.get("hostPort")
+            protocol = port.get("protocol") or "TCP"
+            if protocol not in _PROTOCOLS:
+                findings.add(f"{place}.protocol", "must be TCP, UDP or SCTP")
+            elif host_port in (None, 0):
+                continue
+            elif type(host_port) is not int or not 1 <= host_port <= 65535:
+                findings.add(f"{place}.hostPort", "must be a port, 1 to 65535")
+            elif not any(first <= host_port <= last for first, last in rights.host_ports):
+                findings.add(f"{place}.hostPort", f"the node's port {host_port} is not granted to jobs")
+            elif HostPort(protocol, host_port) in taken:
+                findings.add(f"{place}.hostPort", f"the node's port {host_port} is taken twice")
+            else:
+                taken.append(HostPort(protocol, host_port))
+    return tuple(taken)
+
+
+def merge_constraints(
+    first: NodeConstraints, second: NodeConstraints, path: str, findings: Findings
+) -> NodeConstraints:
+    """Return what two pods demand of a node that both run on.
+
+    Selectors unite, affinities hold both, a taint must be tolerated by both, ports must differ.
+
+    Args:
+        first: Of the pods before.
+        second: Of the pod at `path`.
+        path: Path of the second pod's spec, for violations.
+        findings: Where contradictions are noted.
+    """
+    for key in first.node_selector.keys() & second.node_selector.keys():
+        if first.node_selector[key] != second.node_selector[key]:
+            findings.add(f"{path}.nodeSelector.{key}", "contradicts another pod of the job; both run on one node")
+    platform = [ours or theirs for ours, theirs in zip(first.platform, second.platform, strict=True)]
+    if platform != [theirs or ours for ours, theirs in zip(first.platform, second.platform, strict=True)]:
+        findings.add(path, "wants another platform than another pod of the job; both run on one node")
+    if set(first.host_ports) & set(second.host_ports):
+        findings.add(path, "takes a port of the node that another pod of the job takes; both run on one node")
+    affinity = first.affinity or second.affinity
+    if first.affinity and second.affinity and first.affinity != second.affinity:
+        affinity = tuple(
+            dict.fromkeys(tuple(sorted({*ours, *theirs})) for ours in first.affinity for theirs in second.affinity)
+        )
+        if len(affinity) > _MAX_TERM_COUNT:
+            findings.add(
+                f"{path}.affinity", f"together with other pods of the job makes more than {_MAX_TERM_COUNT} terms"
+            )
+            affinity = affinity[:_MAX_TERM_COUNT]
+    return NodeConstraints(
+        node_selector={**first.node_selector, **second.node_selector},
+        affinity=affinity,
+        tolerations=first.tolerations & second.tolerations,
+        platform=(platform[0], platform[1]),
+        host_ports=(*first.host_ports, *second.host_ports),
+    )

@@ -1,0 +1,77 @@
+"""Identity of jobs: a 64-bit handle inside a time-ordered UUID.
+
+A handle is an int64 that every hot path carries instead of the id: `day << 40 | number`, where the day is that of the
+submit (days since the Unix epoch, so that rows of one day share a partition) and the number comes from one sequence.
+The id is a version 7 UUID: 48 bits of milliseconds, 12 random bits, and the handle in the lower 62 bits. So an id leads
+to its row without an index of its own, and the upper 64 bits plus the handle make the id again.
+
+Source: design section 4, "jobs" and section 6, "int64 handles".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from argosy_core.errors import InvalidRequest
+
+__all__ = ["DAY_SHIFT", "compose_id", "day_of_handle", "first_handle_of_day", "id_high", "parse_id", "run_key"]
+
+DAY_SHIFT: Final = 40
+"""Bits of a handle below the day."""
+_VARIANT: Final = 0b10 << 62
+_HANDLE_MASK: Final = (1 << 62) - 1
+_MAX_HANDLE: Final = 1 << 55
+_ATTEMPT_BITS: Final = 8
+
+
+def id_high(time_ms: int, random_bits: int) -> int:
+    """Return the upper 64 bits of an id as a signed int64.
+
+    Args:
+        time_ms: Submit time, milliseconds since the Unix epoch.
+        random_bits: 12 random bits.
+    """
+    high = (time_ms & ((1 << 48) - 1)) << 16 | 0x7000 | (random_bits & 0xFFF)
+    return high - (1 << 64) if high >= 1 << 63 else high
+
+
+def compose_id(high: int, handle: int) -> str:
+    """Return the job id made of its upper 64 bits and its handle, as UUID text."""
+    number = ((high & 0xFFFFFFFFFFFFFFFF) << 64) | _VARIANT | handle
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def parse_id(text: str) -> tuple[int, int]:
+    """Return (upper 64 bits as signed int64, handle) of a job id.
+
+    Raises:
+        InvalidRequest: The text is not an id that Argosy gives.
+    """
+    try:
+        number = UUID(text).int
+    except ValueError as cause:
+        msg = f"{text[:64]!r} is not a job id; an id is a UUID"
+        raise InvalidRequest(msg) from cause
+    handle = number & _HANDLE_MASK
+    if handle >= _MAX_HANDLE or (number >> 62) & 0b11 != 0b10 or (number >> 76) & 0xF != 7:
+        msg = f"{text[:64]!r} is a UUID but not a job id of this system"
+        raise InvalidRequest(msg)
+    high = number >> 64
+    return (high - (1 << 64) if high >= 1 << 63 else high), handle
+
+
+def day_of_handle(handle: int) -> int:
+    """Return the submit day of a handle, days since the Unix epoch."""
+    return handle >> DAY_SHIFT
+
+
+def first_handle_of_day(day: int) -> int:
+    """Return the smallest handle that a day can have."""
+    return day << DAY_SHIFT
+
+
+def run_key(handle: int, attempt: int) -> int:
+    """Return one int64 for a run: the handle with the attempt (1 to 255) in the lower 8 bits."""
+    return handle << _ATTEMPT_BITS | attempt

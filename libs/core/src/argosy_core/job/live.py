@@ -1,0 +1,240 @@
+"""Live jobs: every job of a pool that has not ended, as structure of arrays.
+
+A job is a *slot*: a row in all columns. Slots are reused, so what outlives a call holds handles, not slots. Columns are
+public arrays; they may be replaced when the table grows, so read them from the table each time. A job costs 77 bytes in
+columns and 24 in the handle index; shared values (specs, metadata) are interned.
+
+Source: design section 6, "the leader keeps live jobs as structure of arrays too, at most 400 bytes a job".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.job.handle_index import HandleIndex
+from argosy_core.job.interning import InternTable, SpecTable
+from argosy_core.job.states import JobState
+
+__all__ = ["BACKING_OFF", "CANCEL_WISHED", "IN_FLIGHT", "PENDING", "STOP_SENT", "LiveJobs", "NewJobs"]
+
+CANCEL_WISHED: Final = 1
+"""Flag: the job shall end."""
+IN_FLIGHT: Final = 2
+"""Flag: placed, lease not yet ingested."""
+PENDING: Final = 4
+"""Flag: stands in the pool's pending order."""
+STOP_SENT: Final = 8
+"""Flag: the stop of its run was decided."""
+BACKING_OFF: Final = 16
+"""Flag: waits at its place, but is passed over until its back-off is over."""
+
+_BAG_WIDTH: Final = 32
+"""Most objects a bag may have."""
+_COLUMNS: Final[tuple[tuple[str, type[np.generic]], ...]] = (
+    ("handle", np.int64),
+    ("id_high", np.int64),
+    ("submit_time_us", np.int64),
+    ("start_time_us", np.int64),
+    ("queue", np.int32),
+    ("job_set", np.int32),
+    ("class_index", np.int32),
+    ("priority", np.int32),
+    ("spec", np.int32),
+    ("metadata", np.int32),
+    ("node", np.int32),
+    ("bag", np.int32),
+    ("cluster", np.int16),
+    ("state", np.int8),
+    ("run_state", np.int8),
+    ("attempt", np.uint8),
+    ("failed_attempts", np.uint8),
+    ("flags", np.uint8),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJobs:
+    """Jobs to add, one element each; indices are those of the scheduler's own tables."""
+
+    handle: npt.NDArray[np.int64]
+    """Job handles, each once and none live."""
+    id_high: npt.NDArray[np.int64]
+    """Upper 64 bits of the job ids."""
+    queue: npt.NDArray[np.int32]
+    """Queue index."""
+    job_set: npt.NDArray[np.int32]
+    """Job set index."""
+    class_index: npt.NDArray[np.int32]
+    """Class index."""
+    priority: npt.NDArray[np.int32]
+    """Priority."""
+    submit_time_us: npt.NDArray[np.int64]
+    """Acceptance, microseconds since the Unix epoch."""
+    spec: npt.NDArray[np.int32]
+    """Index into `LiveJobs.specs`."""
+    metadata: npt.NDArray[np.int32]
+    """Index into `LiveJobs.metadata_texts`, or -1."""
+
+
+class LiveJobs:
+    """The table of live jobs."""
+
+    handle: npt.NDArray[np.int64]
+    """Job handle, -1 in a free slot."""
+    id_high: npt.NDArray[np.int64]
+    """Upper 64 bits of the job id."""
+    submit_time_us: npt.NDArray[np.int64]
+    """Acceptance, microseconds since the Unix epoch."""
+    start_time_us: npt.NDArray[np.int64]
+    """When the current run's first pod ran; 0 if not yet."""
+    queue: npt.NDArray[np.int32]
+    """Queue index."""
+    job_set: npt.NDArray[np.int32]
+    """Job set index."""
+    class_index: npt.NDArray[np.int32]
+    """Class index."""
+    priority: npt.NDArray[np.int32]
+    """Priority."""
+    spec: npt.NDArray[np.int32]
+    """Index into `specs`."""
+    metadata: npt.NDArray[np.int32]
+    """Index into `metadata_texts`, or -1."""
+    node: npt.NDArray[np.int32]
+    """Node name index in its cluster, or -1."""
+    bag: npt.NDArray[np.int32]
+    """Row of `bag_states` for a run of several objects, or -1."""
+    cluster: npt.NDArray[np.int16]
+    """Cluster index, or -1."""
+    state: npt.NDArray[np.int8]
+    """JobState."""
+    run_state: npt.NDArray[np.int8]
+    """RunState of the current run, 0 if none."""
+    attempt: npt.NDArray[np.uint8]
+    """Attempt of the current run, or of the newest one that ended; 0 if there was none."""
+    failed_attempts: npt.NDArray[np.uint8]
+    """Rounds in which all commit candidates conflicted."""
+    flags: npt.NDArray[np.uint8]
+    """CANCEL_WISHED, IN_FLIGHT, PENDING, STOP_SENT, BACKING_OFF."""
+
+    def __init__(self, capacity: int = 1024) -> None:
+        """Make an empty table with room for `capacity` jobs."""
+        for name, dtype in _COLUMNS:
+            setattr(self, name, np.zeros(capacity, dtype=dtype))
+        self.handle.fill(-1)
+        self.specs = SpecTable()
+        self.metadata_texts = InternTable()
+        self.bag_states = np.zeros((0, _BAG_WIDTH), dtype=np.int8)
+        """(bag, object) ObjectState of runs of several objects."""
+        self._free_bags: list[int] = []
+        self._index = HandleIndex()
+        self._free = np.zeros(0, dtype=np.int32)
+        self._free_count = 0
+        self._high_water = 0
+
+    def __len__(self) -> int:
+        """Return the number of live jobs."""
+        return len(self._index)
+
+    @property
+    def capacity(self) -> int:
+        """Return how many slots there are, free ones included."""
+        return int(self.handle.size)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory of columns, index and bags, bytes; interned values apart."""
+        columns = sum(getattr(self, name).nbytes for name, _ in _COLUMNS)
+        return int(columns + self._index.nbytes + self._free.nbytes + self.bag_states.nbytes)
+
+    def slots(self, handles: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+        """Return the slot of each handle as int32[n], -1 for one that is not live. Complexity: O(n) in NumPy."""
+        return self._index.lookup(handles)
+
+    def live_slots(self) -> npt.NDArray[np.int32]:
+        """Return the slots in use, ascending. Complexity: O(capacity)."""
+        return np.flatnonzero(self.handle[: self._high_water] >= 0).astype(np.int32)
+
+    def add(self, jobs: NewJobs) -> npt.NDArray[np.int32]:
+        """Add queued jobs and return their slots. Complexity: amortised O(n) in NumPy."""
+        slots = self._take_slots(jobs.handle.size)
+        self.handle[slots] = jobs.handle
+        self.id_high[slots] = jobs.id_high
+        self.submit_time_us[slots] = jobs.submit_time_us
+        self.start_time_us[slots] = 0
+        self.queue[slots] = jobs.queue
+        self.job_set[slots] = jobs.job_set
+        self.class_index[slots] = jobs.class_index
+        self.priority[slots] = jobs.priority
+        self.spec[slots] = jobs.spec
+        self.metadata[slots] = jobs.metadata
+        self.node[slots] = -1
+        self.bag[slots] = -1
+        self.cluster[slots] = -1
+        self.state[slots] = int(JobState.QUEUED)
+        for column in (self.run_state, self.attempt, self.failed_attempts, self.flags):
+            column[slots] = 0
+        self._index.insert(jobs.handle, slots)
+        self.specs.acquire(jobs.spec)
+        self.metadata_texts.acquire(jobs.metadata)
+        return slots
+
+    def remove(self, slots: npt.NDArray[np.int32]) -> None:
+        """Remove live jobs, each once; their slots may be reused at once. Complexity: O(n) in NumPy."""
+        if slots.size == 0:
+            return
+        self._index.remove(self.handle[slots])
+        self.specs.release(self.spec[slots])
+        self.metadata_texts.release(self.metadata[slots])
+        self.free_bags(slots)
+        self.handle[slots] = -1
+        self.flags[slots] = 0
+        end = self._free_count + slots.size
+        if end > self._free.size:
+            self._free = np.concatenate([self._free, np.zeros(max(end, 1024), dtype=np.int32)])
+        self._free[self._free_count : end] = slots
+        self._free_count = end
+
+    def open_bags(self, slots: npt.NDArray[np.int32], state: int) -> None:
+        """Give each slot whose bag has several objects a row of object states, all set to `state`."""
+        several = slots[self.specs.object_counts(self.spec[slots]) > 1]
+        for slot in several.tolist():
+            if not self._free_bags:
+                start = self.bag_states.shape[0]
+                count = max(start, 64)
+                self.bag_states = np.vstack([self.bag_states, np.zeros((count, _BAG_WIDTH), dtype=np.int8)])
+                self._free_bags.extend(range(start + count - 1, start - 1, -1))
+            bag = self._free_bags.pop()
+            self.bag_states[bag] = state
+            self.bag[slot] = bag
+
+    def free_bags(self, slots: npt.NDArray[np.int32]) -> None:
+        """Take back the rows of object states of the slots."""
+        bags = self.bag[slots]
+        if (bags >= 0).any():
+            self._free_bags.extend(bags[bags >= 0].tolist())
+            self.bag[slots] = -1
+
+    def _take_slots(self, count: int) -> npt.NDArray[np.int32]:
+        """Return `count` free slots: freed ones first, then new ones."""
+        reused = min(count, self._free_count)
+        self._free_count -= reused
+        freed = self._free[self._free_count : self._free_count + reused].copy()
+        fresh = count - reused
+        if fresh == 0:
+            return freed
+        start = self._high_water
+        self._high_water += fresh
+        while self._high_water > self.capacity:
+            self._grow()
+        return np.concatenate([freed, np.arange(start, self._high_water, dtype=np.int32)])
+
+    def _grow(self) -> None:
+        """Enlarge every column by half."""
+        extra = max(self.capacity // 2, 1024)
+        for name, dtype in _COLUMNS:
+            fill = -1 if name == "handle" else 0
+            setattr(self, name, np.concatenate([getattr(self, name), np.full(extra, fill, dtype=dtype)]))

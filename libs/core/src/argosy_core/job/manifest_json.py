@@ -1,0 +1,107 @@
+"""Strict reading of one JSON manifest: what Kubernetes would read two ways, nobody of ours reads at all.
+
+Refused: bytes that are not UTF-8, duplicate keys, NaN and infinities (numbers too large for a float count as such),
+nesting deeper than `max_depth`, anything behind the document, and documents that are not objects.
+
+Source: design section 5, "Submit": every bad item is listed; design section 3, "JSON manifests".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final
+
+__all__ = ["MalformedManifest", "read_manifest"]
+
+
+class MalformedManifest(ValueError):
+    """The bytes are not one strict JSON object; the text says why and where."""
+
+
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a dict of the pairs; refuse repeated keys."""
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                msg = f"the key {key[:60]!r} stands twice in one object"
+                raise MalformedManifest(msg)
+            seen.add(key)
+    return document
+
+
+def _read_float(text: str) -> float:
+    """Return a finite float."""
+    number = float(text)
+    if not math.isfinite(number):
+        msg = f"the number {text[:40]} is too large"
+        raise MalformedManifest(msg)
+    return number
+
+
+def _refuse_constant(text: str) -> Any:  # noqa: ANN401 - the signature the decoder asks for
+    """Refuse NaN, Infinity and -Infinity."""
+    msg = f"{text} is not JSON"
+    raise MalformedManifest(msg)
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_build_object, parse_float=_read_float, parse_constant=_refuse_constant
+)
+
+
+def _depth(document: object) -> int:
+    """Return how deep the objects and arrays of a document are nested."""
+    depth = 0
+    level = [document]
+    while level:
+        inner: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner.extend(value for value in item.values() if isinstance(value, dict | list))
+            elif isinstance(item, list):
+                inner.extend(value for value in item if isinstance(value, dict | list))
+        depth += 1
+        level = inner
+    return depth
+
+
+def read_manifest(manifest: bytes, max_depth: int) -> dict[str, Any]:
+    """Return the JSON object that the bytes hold.
+
+    Args:
+        manifest: UTF-8 JSON.
+        max_depth: Deepest nesting of objects and arrays that is accepted.
+
+    Raises:
+        MalformedManifest: The bytes are not one strict JSON object.
+
+    Complexity: linear in the bytes.
+    """
+    try:
+        document = _DECODER.decode(manifest.decode())
+    except UnicodeDecodeError as cause:
+        msg = f"not UTF-8 at byte {cause.start}"
+        raise MalformedManifest(msg) from cause
+    except json.JSONDecodeError as cause:
+        msg = f"not JSON: {cause.msg} at line {cause.lineno} column {cause.colno}"
+        raise MalformedManifest(msg) from cause
+    except RecursionError as cause:
+        msg = f"nested deeper than {max_depth} levels"
+        raise MalformedManifest(msg) from cause
+    except MalformedManifest:
+        raise
+    except ValueError as cause:
+        # An integer of thousands of digits.
+        msg = "a number has too many digits"
+        raise MalformedManifest(msg) from cause
+    if not isinstance(document, dict):
+        msg = 'a manifest is a JSON object, as {"apiVersion": "v1", "kind": "Pod", ...}'
+        raise MalformedManifest(msg)
+    # Only a document with more brackets than levels can be too deep, and most have few: the walk is rare.
+    if manifest.count(b"{") + manifest.count(b"[") > max_depth and _depth(document) > max_depth:
+        msg = f"nested deeper than {max_depth} levels"
+        raise MalformedManifest(msg)
+    return document

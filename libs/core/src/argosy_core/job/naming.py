@@ -1,0 +1,71 @@
+"""Names of the Kubernetes objects of a run: the user's name with a suffix that no other run has.
+
+The suffix is `-` and the job's handle in base 32 (lower case, 11 digits, most significant first), `-` and the attempt.
+A base name that would make the whole longer than a DNS label is cut; the suffix never is, so names stay distinct.
+
+Source: design section 3, "Objects of a run get the user's name with a run suffix".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["MAX_NAME_LENGTH", "object_label", "object_name", "run_suffixes"]
+
+MAX_NAME_LENGTH: Final = 63
+"""Longest DNS label."""
+_DIGIT_COUNT: Final = 11
+_DIGITS: Final = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz234567", dtype=np.uint8)
+_SHIFTS: Final = np.arange(_DIGIT_COUNT - 1, -1, -1, dtype=np.int64) * 5
+_MAX_BASE_LENGTH: Final = MAX_NAME_LENGTH - _DIGIT_COUNT - 5
+_HYPHEN: Final = ord("-")
+_ZERO: Final = ord("0")
+
+
+def object_label(base: str) -> bytes:
+    """Return a base name as the beginning of a DNS label, ASCII, cut so that any run suffix still fits.
+
+    Args:
+        base: Name in the user's manifest; what a label cannot hold becomes `-`; empty becomes `job`.
+    """
+    label = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in base.lower())
+    return label.lstrip("-")[:_MAX_BASE_LENGTH].rstrip("-").encode() or b"job"
+
+
+def run_suffixes(handles: npt.NDArray[np.int64], attempts: npt.NDArray[np.integer]) -> list[bytes]:
+    """Return the name suffix of each run, ASCII, `-` first.
+
+    Args:
+        handles: int64[n] job handles below 2^55.
+        attempts: int[n] attempts, 1 to 255.
+
+    Complexity: a few array passes over n; no Python work per name but the list itself.
+    """
+    numbers = np.asarray(attempts, dtype=np.int64)
+    text = np.zeros((handles.size, _DIGIT_COUNT + 5), dtype=np.uint8)
+    text[:, 0] = _HYPHEN
+    text[:, 1 : 1 + _DIGIT_COUNT] = _DIGITS[(handles[:, None] >> _SHIFTS) & 31]
+    text[:, 1 + _DIGIT_COUNT] = _HYPHEN
+    tail = text[:, 2 + _DIGIT_COUNT :]
+    # Digits from the left, without leading zeros: a fixed-width byte string drops the zeros behind a shorter one.
+    for digits, low, high in ((1, 0, 10), (2, 10, 100), (3, 100, 1000)):
+        rows = (numbers >= low) & (numbers < high)
+        for place in range(digits):
+            tail[rows, place] = _ZERO + numbers[rows] // 10 ** (digits - 1 - place) % 10
+    suffixes: list[bytes] = text.view(f"S{text.shape[1]}").ravel().tolist()
+    return suffixes
+
+
+def object_name(base: str, handle: int, attempt: int) -> str:
+    """Return the name of one object of one run: a DNS label of at most 63 characters.
+
+    Args:
+        base: Name in the user's manifest.
+        handle: Job handle.
+        attempt: Attempt, 1 to 255.
+    """
+    suffix = run_suffixes(np.array([handle], dtype=np.int64), np.array([attempt], dtype=np.int64))[0]
+    return (object_label(base) + suffix).decode()

@@ -1,0 +1,280 @@
+"""What a pod may not ask for: the Kubernetes "baseline" policy, and what would reach past the scheduler.
+
+Every tenant's pods run on shared machines with the executor's rights behind them, so anything that leads to the host,
+to another tenant or around the scheduler is refused when the job is submitted, long before a cluster sees it.
+
+Only keys that are present are looked at: one dictionary lookup per key of the manifest finds the check, if it has one.
+
+Source: the Pod Security Standards' "baseline" level; design section 5, "Submit" ("then policy").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from argosy_core.job.findings import Findings, is_dns_label
+
+__all__ = ["RESERVED_PREFIX", "PodRights", "check_container", "check_pod_spec", "is_reserved_key"]
+
+RESERVED_PREFIX: Final = "argosy.dev/"
+"""Labels and annotations below this prefix are written by Argosy alone; `argosy.dev/simulated-` is free."""
+_FREE_PREFIX: Final = "argosy.dev/simulated-"
+
+_CAPABILITIES: Final = frozenset(
+    {
+        "AUDIT_WRITE",
+        "CHOWN",
+        "DAC_OVERRIDE",
+        "FOWNER",
+        "FSETID",
+        "KILL",
+        "MKNOD",
+        "NET_BIND_SERVICE",
+        "SETFCAP",
+        "SETGID",
+        "SETPCAP",
+        "SETUID",
+        "SYS_CHROOT",
+    }
+)
+_SELINUX_TYPES: Final = frozenset({"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
+_SYSCTLS: Final = frozenset(
+    {
+        "kernel.shm_rmid_forced",
+        "net.ipv4.ip_local_port_range",
+        "net.ipv4.ip_local_reserved_ports",
+        "net.ipv4.ip_unprivileged_port_start",
+        "net.ipv4.ping_group_range",
+        "net.ipv4.tcp_fin_timeout",
+        "net.ipv4.tcp_keepalive_intvl",
+        "net.ipv4.tcp_keepalive_probes",
+        "net.ipv4.tcp_keepalive_time",
+        "net.ipv4.tcp_syncookies",
+    }
+)
+_PROFILES: Final = frozenset({"RuntimeDefault", "Localhost"})
+_MAX_USER_PRIORITY: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRights:
+    """What an installation lets jobs do beyond the baseline."""
+
+    service_accounts: frozenset[str] = frozenset()
+    """Service accounts that pods may name besides `default`."""
+    token_allowed: bool = False
+    """Whether pods may mount a service account token."""
+    host_ports: tuple[tuple[int, int], ...] = ()
+    """Ranges (first, last) of node ports that pods may take; none by default."""
+
+
+Check = Callable[[Any, str, Findings, PodRights], None]
+
+
+def is_reserved_key(key: str) -> bool:
+    """Return whether a label, annotation or taint key belongs to Argosy."""
+    return key.startswith(RESERVED_PREFIX) and not key.startswith(_FREE_PREFIX)
+
+
+def _must_be_false(description: str) -> Check:
+    """Return a check that refuses anything but false."""
+
+    def check(value: object, path: str, findings: Findings, _: PodRights) -> None:
+        if value is not None and value is not False:
+            findings.add(path, description)
+
+    return check
+
+
+def _must_be_absent(description: str) -> Check:
+    """Return a check that refuses anything but nothing."""
+
+    def check(value: object, path: str, findings: Findings, _: PodRights) -> None:
+        if value not in (None, "", [], {}):
+            findings.add(path, description)
+
+    return check
+
+
+def _check_priority_class(value: object, path: str, findings: Findings, _: PodRights) -> None:
+    """Refuse the classes that push Kubernetes' own pods aside."""
+    if findings.text(value, path).startswith("system-"):
+        findings.add(path, "names a system priority class; these are for parts of the cluster")
+
+
+def _check_priority(value: object, path: str, findings: Findings, _: PodRights) -> None:
+    """Refuse numeric priorities of the system's range."""
+    if value is not None and (type(value) is not int or value > _MAX_USER_PRIORITY):
+        findings.add(path, f"must be a whole number of at most {_MAX_USER_PRIORITY}")
+
+
+def _check_service_account(value: object, path: str, findings: Findings, rights: PodRights) -> None:
+    """Refuse service accounts that were not granted."""
+    name = findings.text(value, path)
+    if name not in ("", "default") and name not in rights.service_accounts:
+        findings.add(path, f"the service account {name[:63]!r} is not granted to jobs of this installation")
+
+
+def _check_token(value: object, path: str, findings: Findings, rights: PodRights) -> None:
+    """Refuse a token of the API server unless it was granted."""
+    if value is not None and value is not False and not rights.token_allowed:
+        findings.add(path, "must be false: jobs of this installation get no service account token")
+
+
+def _check_restart_policy(value: object, path: str, findings: Findings, _: PodRights) -> None:
+    """Refuse pods that never end."""
+    if value not in (None, "Never", "OnFailure"):
+        findings.add(path, "must be Never or OnFailure, because a job ends; left out it is Never")
+
+
+def _check_volumes(value: object, path: str, findings: Findings, rights: PodRights) -> None:
+    """Refuse volumes that lead to the host, and projected tokens that were not granted."""
+    for index, volume in enumerate(findings.mappings(value, path)):
+        place = f"{path}[{index}]"
+        if not is_dns_label(findings.text(volume.get("name"), f"{place}.name")):
+            findings.add(f"{place}.name", "must be a DNS label")
+        if "hostPath" in volume:
+            findings.add(f"{place}.hostPath", "is not allowed: jobs do not reach files of the node")
+        projected = volume.get("projected")
+        if projected is not None and not rights.token_allowed:
+            sources = findings.mapping(projected, f"{place}.projected").get("sources")
+            for number, source in enumerate(findings.mappings(sources, f"{place}.projected.sources")):
+                if "serviceAccountToken" in source:
+                    findings.add(
+                        f"{place}.projected.sources[{number}]", "jobs of this installation get no service account token"
+                    )
+
+
+def _check_security_context(value: object, path: str, findings: Findings, rights: PodRights) -> None:
+    """Check what pods and containers may set alike, and what only one of them has."""
+    for key, setting in findings.mapping(value, path).items():
+        check = _SECURITY_CHECKS.get(key)
+        if check is not None:
+            check(setting, f"{path}.{key}", findings, rights)
+
+
+def _check_capabilities(value: object, path: str, findings: Findings, _: PodRights) -> None:
+    """Refuse added capabilities beyond the baseline."""
+    added = findings.mapping(value, path).get("add")
+    for index, capability in enumerate(findings.items(added, f"{path}.add")):
+        if capability not in _CAPABILITIES:
+            findings.add(f"{path}.add[{index}]", f"the capability {str(capability)[:40]!r} is not allowed")
+
+
+def _check_selinux(value: object, path: str, findings: Findings, _: PodRights) -> None:
+    """Refuse SELinux options beyond the baseline."""
+    options = findings.mapping(value, path)
+    if findings.text(options.get("type"), f"{path}.type") not in _SELINUX_TYPES:
+        findings.add(f"{path}.type", "this SELinux type is not allowed")
+    for key in ("user", "role"):
+        if options.get(key):
+            findings.add(f"{path}.{key}", "must not be set")
+
+
+def _check_profile(value: object, path: str, findings: Findings, _: PodRights) -> None:
+    """Refuse unconfined seccomp and AppArmor profiles."""
+    kind = findings.mapping(value, path).get("type")
+    if kind is not None and kind not in _PROFILES:
+        findings.add(f"{path}.type", "must be RuntimeDefault or Localhost")
+
+
+def _check_sysctls(value: object, path: str, findings: Findings, _: PodRights) -> None:
+    """Refuse sysctls that reach beyond the pod."""
+    for index, sysctl in enumerate(findings.mappings(value, path)):
+        if sysctl.get("name") not in _SYSCTLS:
+            findings.add(f"{path}[{index}].name", f"the sysctl {str(sysctl.get('name'))[:60]!r} is not allowed")
+
+
+def _check_windows(value: object, path: str, findings: Findings, _: PodRights) -> None:
+    """Refuse host processes."""
+    if findings.mapping(value, path).get("hostProcess") not in (None, False):
+        findings.add(f"{path}.hostProcess", "must be false")
+
+
+def _check_proc_mount(value: object, path: str, findings: Findings, _: PodRights) -> None:
+    """Refuse an unmasked /proc."""
+    if value not in (None, "", "Default"):
+        findings.add(path, "must be Default")
+
+
+def _check_probe(value: object, path: str, findings: Findings, _: PodRights) -> None:
+    """Refuse probes that make the kubelet call other hosts."""
+    probe = findings.mapping(value, path)
+    for action in ("httpGet", "tcpSocket"):
+        if action in probe and findings.mapping(probe[action], f"{path}.{action}").get("host"):
+            findings.add(f"{path}.{action}.host", "must not be set: probes call their own pod only")
+
+
+def _check_lifecycle(value: object, path: str, findings: Findings, rights: PodRights) -> None:
+    """Refuse hooks that make the kubelet call other hosts."""
+    for name, hook in findings.mapping(value, path).items():
+        if name != "stopSignal":
+            _check_probe(hook, f"{path}.{name}", findings, rights)
+
+
+_SECURITY_CHECKS: Final[dict[str, Check]] = {
+    "privileged": _must_be_false("must be false: privileged containers are not allowed"),
+    "capabilities": _check_capabilities,
+    "seLinuxOptions": _check_selinux,
+    "seccompProfile": _check_profile,
+    "appArmorProfile": _check_profile,
+    "sysctls": _check_sysctls,
+    "windowsOptions": _check_windows,
+    "procMount": _check_proc_mount,
+}
+_POD_CHECKS: Final[dict[str, Check]] = {
+    "hostNetwork": _must_be_false("must be false: jobs have their own network"),
+    "hostPID": _must_be_false("must be false: jobs have their own processes"),
+    "hostIPC": _must_be_false("must be false: jobs have their own memory segments"),
+    "nodeName": _must_be_absent("must not be set: the scheduler chooses the node; use nodeSelector or affinity"),
+    "priorityClassName": _check_priority_class,
+    "priority": _check_priority,
+    "serviceAccountName": _check_service_account,
+    "serviceAccount": _check_service_account,
+    "automountServiceAccountToken": _check_token,
+    "restartPolicy": _check_restart_policy,
+    "volumes": _check_volumes,
+    "securityContext": _check_security_context,
+    "ephemeralContainers": _must_be_absent("cannot be set when a pod is made"),
+    "schedulingGates": _must_be_absent("is not allowed: pods are made with their node"),
+    "resourceClaims": _must_be_absent("resource claims are not supported"),
+    "topologySpreadConstraints": _must_be_absent("is not supported for the one node of a job"),
+}
+_CONTAINER_CHECKS: Final[dict[str, Check]] = {
+    "securityContext": _check_security_context,
+    "livenessProbe": _check_probe,
+    "readinessProbe": _check_probe,
+    "startupProbe": _check_probe,
+    "lifecycle": _check_lifecycle,
+}
+
+
+def check_pod_spec(spec: dict[str, Any], path: str, findings: Findings, *, rights: PodRights) -> None:
+    """Note everything in a pod's spec, containers apart, that is not allowed.
+
+    Args:
+        spec: The pod's `spec`.
+        path: Its path.
+        findings: Where violations are noted.
+        rights: What is allowed beyond the baseline.
+    """
+    for key, value in spec.items():
+        check = _POD_CHECKS.get(key)
+        if check is not None:
+            check(value, f"{path}.{key}", findings, rights)
+
+
+def check_container(container: dict[str, Any], path: str, findings: Findings, *, rights: PodRights) -> None:
+    """Note everything in a container that is not allowed or missing; ports are read with the constraints."""
+    name = container.get("name")
+    if not isinstance(name, str) or not is_dns_label(name):
+        findings.add(f"{path}.name", "must be a DNS label: a-z, 0-9 and '-', at most 63")
+    image = container.get("image")
+    if not isinstance(image, str) or not image.strip():
+        findings.add(f"{path}.image", "must name an image")
+    for key, value in container.items():
+        check = _CONTAINER_CHECKS.get(key)
+        if check is not None:
+            check(value, f"{path}.{key}", findings, rights)

@@ -1,0 +1,7 @@
+"""The node ledger of a cluster: placements, strangers' pods, and what they leave free."""
+
+from argosy_core.ledger.ledger import NodeLedger
+from argosy_core.ledger.placements import Hold
+from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents, run_keys
+
+__all__ = ["Hold", "LedgerTotals", "ListOutcome", "NodeLedger", "ObserveOutcome", "PodEvents", "run_keys"]

@@ -1,0 +1,435 @@
+"""The node ledger: the one place that says what is taken of each node of a cluster, and by whom.
+
+Booking follows seed 001: `reserved` is an upper bound on what pods take; a commit is kept only while
+`reserved <= total - system` for every resource that its pod asks for. A reservation is made at once, before it is
+checked, and may drive what is free below zero; only then is it kept or rolled back, so that nobody else is offered what
+is about to be taken. Facts (an observed pod, the list of a new leader, a node that shrank) are always booked, even if
+that leaves less than nothing free.
+
+A placement ends by fact: its leader released it, the full list of a new leader lacks it, or its pod ended. A pod that
+was observed and not seen to end keeps its amounts booked whatever the leader says, because it is there.
+
+Source: seed 001 "Basics"; seed 000 "Commit Phase"; design sections 5 "Sampler session" and 6 "ledger transitions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.errors import InvalidRequest, InvariantViolation
+from argosy_core.framework import ClassTable
+from argosy_core.job.classes import SchedulingClass
+from argosy_core.ledger.placements import Hold, PlacementTable
+from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
+from argosy_core.nodes import NodeSpec, NodeTable
+from argosy_core.resources import DEFAULT_AXIS, ResourceAxis
+
+__all__ = ["NodeLedger"]
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+Bools = npt.NDArray[np.bool_]
+
+# NumPy takes a member of an IntFlag for an int64.
+_LEADER: Final = np.uint8(Hold.LEADER)
+_POD: Final = np.uint8(Hold.POD)
+
+
+class NodeLedger:
+    """Nodes, scheduling classes and placements of one cluster.
+
+    Args:
+        axis: Resource columns to begin with; nodes and classes add theirs.
+    """
+
+    def __init__(self, axis: ResourceAxis = DEFAULT_AXIS) -> None:
+        """Start with nothing."""
+        self.nodes = NodeTable(axis)
+        """The node table; change it through the ledger only."""
+        self.classes = ClassTable(axis)
+        """The scheduling classes that were defined."""
+        self._placements = PlacementTable(len(axis))
+        self._strangers: dict[bytes, int] = {}
+        self._last_stranger = 0
+        self._ended_runs: set[int] = set()
+        self._list_taken = False
+
+    # --- definitions and nodes ----------------------------------------------------------------------------------------
+
+    @property
+    def axis(self) -> ResourceAxis:
+        """Order of all resource columns; grows when a node or a class names a new resource."""
+        return self.nodes.axis
+
+    def define_class(self, class_id: int, definition: SchedulingClass) -> None:
+        """Make a scheduling class known; an id that is known keeps its definition."""
+        self.classes.define(class_id, definition)
+        self._sync_axis()
+
+    def put_nodes(self, nodes: Sequence[NodeSpec]) -> Int32s:
+        """Add nodes or replace what is known of them, and return their rows."""
+        rows = self.nodes.put(nodes)
+        self._sync_axis()
+        return rows
+
+    def remove_nodes(self, names: Iterable[str]) -> Int32s:
+        """Take nodes out and return their rows; placements on them stay until they end by fact."""
+        return self.nodes.remove(names)
+
+    def set_cordons(self, names: Iterable[str]) -> None:
+        """Say which nodes an administrator cordoned; replaces what was said before."""
+        self.nodes.set_cordons(names)
+
+    def rows_of_names(self, names: Iterable[str]) -> Int32s:
+        """Return the row of each node name; a name never seen gets the row of a removed node.
+
+        For lists of placements and pods that name a node before the node itself was seen.
+        """
+        return np.fromiter((self.nodes.hold_name(name) for name in names), np.int32)
+
+    def extend_axis(self, names: Iterable[str]) -> None:
+        """Make sure that each resource has a column."""
+        self.nodes.extend_axis(names)
+        self._sync_axis()
+
+    # --- placing ------------------------------------------------------------------------------------------------------
+
+    def nodes_of(self, run_keys: Int64s) -> Int32s:
+        """Return the node of each run's placement, -1 where it has none."""
+        slots = self._placements.slots(run_keys)
+        return np.where(slots >= 0, self._placements.node[slots], np.int32(-1))
+
+    def claim(self, run_keys: Int64s) -> Int32s:
+        """Return the node of each run's placement and let the leader hold those that exist; -1 where there is none."""
+        slots = self._placements.slots(run_keys)
+        known = slots >= 0
+        self._placements.hold[slots[known]] |= _LEADER
+        return np.where(known, self._placements.node[slots], np.int32(-1))
+
+    def reserve(self, class_slots: Int32s, nodes: Int32s) -> None:
+        """Reserve for n pods at once whatever the nodes have left; `keep` or `roll_back` must follow.
+
+        Args:
+            class_slots: n slots of the class table.
+            nodes: n rows of the node table.
+        """
+        self.nodes.take(nodes, self.classes.requests[class_slots].T)
+        self._each_port(self.classes.port[class_slots], nodes, take=True)
+
+    def roll_back(self, class_slots: Int32s, nodes: Int32s) -> None:
+        """Undo reservations that are not kept."""
+        self.nodes.roll_back(nodes, self.classes.requests[class_slots].T)
+        self._each_port(self.classes.port[class_slots], nodes, take=False)
+
+    def keep(self, run_keys: Int64s, class_slots: Int32s, nodes: Int32s) -> None:
+        """Turn n reservations into placements; the runs have none yet and are distinct."""
+        slots = self._placements.add(run_keys)
+        self._fill(slots, nodes=nodes, class_slots=class_slots)
+        self._placements.hold[slots] = _LEADER
+
+    def release(self, run_keys: Int64s) -> int:
+        """Let the leader go of placements; runs without one are ignored, so it may be repeated.
+
+        Args:
+            run_keys: n run keys.
+
+        Returns:
+            How many placements ended. One whose pod was observed stays until the pod's end is.
+        """
+        self._ended_runs.difference_update(run_keys.tolist())
+        slots = np.unique(self._placements.slots(run_keys))
+        return self._let_go(slots[slots >= 0])
+
+    def take_list(self, run_keys: Int64s, class_ids: Int32s, nodes: Int32s) -> ListOutcome:
+        """Take in the full list of placements of a new leader.
+
+        What the list lacks is dropped unless a pod of it was observed. What it has is held; where no pod was observed
+        the leader's word on node and class counts, otherwise the pod. Runs whose pod was seen to end stay ended.
+
+        Args:
+            run_keys: n run keys, distinct.
+            class_ids: n class ids, all defined.
+            nodes: n rows of the node table (see `rows_of_names`).
+
+        Raises:
+            InvalidRequest: A class is not defined, a row does not exist, or a run stands twice.
+        """
+        class_slots = self.classes.slots(class_ids)
+        if (class_slots < 0).any():
+            raise InvalidRequest(f"the list names class {class_ids[class_slots < 0][0]}, which was not defined")
+        if len(nodes) and not 0 <= nodes.min() <= nodes.max() < len(self.nodes):
+            raise InvalidRequest("the list names a node index that does not exist")
+        listed = set(run_keys.tolist())
+        if len(listed) != len(run_keys):
+            raise InvalidRequest("the list names a run twice")
+        self._ended_runs &= listed
+        self._list_taken = True
+        table = self._placements
+        known = table.live()
+        dropped = known[(table.key[known] > 0) & ~np.isin(table.key[known], run_keys)]
+        dropped_count = self._let_go(dropped)
+        slots = table.slots(run_keys)
+        ended = np.fromiter((key in self._ended_runs for key in run_keys.tolist()), np.bool_, len(run_keys))
+        fresh = (slots < 0) & ~ended
+        moved = (slots >= 0) & (table.hold[slots] & _POD == 0)
+        moved &= (table.node[slots] != nodes) | (table.class_slot[slots] != class_slots)
+        if moved.any():
+            self._unbook(slots[moved])
+            self._fill(slots[moved], nodes=nodes[moved], class_slots=class_slots[moved])
+            self._book(slots[moved])
+        self._hold_listed(slots[slots >= 0], class_slots[slots >= 0])
+        self.reserve(class_slots[fresh], nodes[fresh])
+        self.keep(run_keys[fresh], class_slots[fresh], nodes[fresh])
+        return ListOutcome(added_count=int(fresh.sum()), moved_count=int(moved.sum()), dropped_count=dropped_count)
+
+    # --- observing ----------------------------------------------------------------------------------------------------
+
+    def observe(self, events: PodEvents) -> ObserveOutcome:
+        """Take in pods as the cluster shows them.
+
+        An observed pod with a run's label replaces the run's placement and never adds to it; a stranger's pod counts
+        with what it asks for. A pod that ended frees what it took. A pod without a node takes nothing yet.
+
+        Raises:
+            InvalidRequest: `requests` has not one column per resource of the axis, or a row does not exist.
+
+        Complexity: about a microsecond an event.
+        """
+        self._sync_axis()
+        if events.requests.shape != (len(events), len(self.axis)):
+            raise InvalidRequest(f"requests are shaped {events.requests.shape}, not ({len(events)}, {len(self.axis)})")
+        if len(events) and int(events.nodes.max()) >= len(self.nodes):
+            raise InvalidRequest("the events name a node index that does not exist")
+        counts = np.zeros(3, np.int64)
+        for wave in self._waves(events):
+            counts += self._observe_distinct(wave)
+        added, replaced, ended = counts.tolist()
+        return ObserveOutcome(added_count=added, replaced_count=replaced, ended_count=ended)
+
+    def observe_all(self, events: PodEvents) -> ObserveOutcome:
+        """Take in the full list of the cluster's pods: `observe`, then end every observed pod that is not in it."""
+        outcome = self.observe(events)
+        listed = set(events.run_keys.tolist())
+        listed.update(
+            self._strangers.get(uid.tobytes(), 0)
+            for uid, run_key in zip(events.uids, events.run_keys.tolist(), strict=True)
+            if not run_key
+        )
+        table = self._placements
+        held = table.live()
+        held = held[table.hold[held] & _POD > 0]
+        gone = np.array([slot for slot in held.tolist() if int(table.key[slot]) not in listed], np.int32)
+        self._end(gone)
+        return ObserveOutcome(
+            added_count=outcome.added_count,
+            replaced_count=outcome.replaced_count,
+            ended_count=outcome.ended_count + len(gone),
+        )
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def placement_count(self) -> int:
+        """How many runs have a placement."""
+        return len(self._placements) - len(self._strangers)
+
+    def totals(self) -> LedgerTotals:
+        """Return the sums over the cluster."""
+        nodes = self.nodes.totals()
+        slots = np.fromiter((self._strangers.values()), np.int64, len(self._strangers))
+        reserved = self._placements.amounts[:, self._placements.slots(slots)].sum(axis=1)
+        return LedgerTotals(
+            allocatable=nodes.allocatable,
+            free=nodes.free,
+            stranger_reserved=reserved,
+            node_count=nodes.node_count,
+            usable_count=nodes.usable_count,
+            placement_count=self.placement_count,
+            stranger_count=len(self._strangers),
+        )
+
+    def check_invariants(self) -> None:
+        """Compare the books with the placements they are made of.
+
+        Raises:
+            InvariantViolation: What is free of a node is not allocatable minus the amounts of its placements, or
+                something is kept for a placement that ended.
+        """
+        table, nodes = self._placements, self.nodes
+        slots = table.live()
+        free = nodes.allocatable.copy()
+        for column, amount in zip(free, table.amounts[:, slots], strict=True):
+            np.subtract.at(column, table.node[slots], amount)
+        wrong = np.argwhere(free != nodes.free)
+        if len(wrong):
+            resource, node = wrong[0].tolist()
+            raise InvariantViolation(
+                f"node {nodes.names[node]} has {nodes.free[resource, node]} {self.axis.names[resource]} free, "
+                f"but its placements leave {free[resource, node]}"
+            )
+        if not (table.hold[slots] > 0).all():
+            raise InvariantViolation("a placement is held by nobody")
+        if set(self._strangers.values()) != {key for key in table if key < 0}:
+            raise InvariantViolation("strangers' pods and their placements differ")
+        users: dict[tuple[object, int], int] = {}
+        for slot in slots[table.port[slots] > 0].tolist():
+            for port in self.classes.ports[int(table.port[slot])]:
+                users[port, int(table.node[slot])] = users.get((port, int(table.node[slot])), 0) + 1
+        if users != {
+            (port, node): count for port in nodes.ports_in_use() for node, count in nodes.port_users(port).items()
+        }:
+            raise InvariantViolation("host ports in use are not those of the placements")
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _sync_axis(self) -> None:
+        """Give nodes, classes and placements the same resource columns."""
+        if len(self.nodes.axis) != len(self.classes.axis) or len(self.nodes.axis) != len(self._placements.amounts):
+            self.nodes.extend_axis(self.classes.axis.names)
+            self.classes.extend_axis(self.nodes.axis.names)
+            self._placements.extend_axis(len(self.nodes.axis))
+
+    def _fill(self, slots: Int32s, *, nodes: Int32s, class_slots: Int32s) -> None:
+        """Write node, class and amounts of placements that are as their class says."""
+        table = self._placements
+        table.node[slots] = nodes
+        table.class_slot[slots] = class_slots
+        table.port[slots] = self.classes.port[class_slots]
+        table.amounts[:, slots] = self.classes.requests[class_slots].T
+
+    def _hold_listed(self, slots: Int32s, class_slots: Int32s) -> None:
+        """Give the leader its hold on placements that it listed; ports are learnt from the class where no pod told."""
+        table = self._placements
+        table.hold[slots] |= _LEADER
+        table.class_slot[slots] = class_slots
+        learnt = (table.port[slots] == 0) & (self.classes.port[class_slots] > 0)
+        table.port[slots[learnt]] = self.classes.port[class_slots[learnt]]
+        self._each_port(table.port[slots[learnt]], table.node[slots[learnt]], take=True)
+
+    def _book(self, slots: Int32s) -> None:
+        """Take the amounts and ports of placements off their nodes."""
+        table = self._placements
+        self.nodes.take(table.node[slots], table.amounts[:, slots])
+        self._each_port(table.port[slots], table.node[slots], take=True)
+
+    def _unbook(self, slots: Int32s) -> None:
+        """Give the amounts and ports of placements back to their nodes."""
+        table = self._placements
+        self.nodes.give(table.node[slots], table.amounts[:, slots])
+        self._each_port(table.port[slots], table.node[slots], take=False)
+
+    def _each_port(self, ports: Int32s, nodes: Int32s, *, take: bool) -> None:
+        """Take or give the host ports of the few pods that have some."""
+        change = self.nodes.take_ports if take else self.nodes.give_ports
+        for position in np.flatnonzero(ports).tolist():
+            change(int(nodes[position]), self.classes.ports[int(ports[position])])
+
+    def _let_go(self, slots: Int32s) -> int:
+        """Take the leader's hold off distinct placements; end those that no pod holds, and return how many."""
+        table = self._placements
+        table.hold[slots] &= _POD
+        ending = slots[table.hold[slots] == 0]
+        if len(ending):
+            self._unbook(ending)
+            table.drop(ending)
+        return len(ending)
+
+    def _end(self, slots: Int32s) -> None:
+        """End distinct placements because their pods ended."""
+        if not len(slots):
+            return
+        table = self._placements
+        self._unbook(slots)
+        held = (table.hold[slots] & _LEADER > 0) & (table.key[slots] > 0)
+        # Until the leader lets go it may list such a run again; what ended must not come back.
+        self._ended_runs.update(table.key[slots[held]].tolist())
+        for slot in slots[table.key[slots] < 0].tolist():
+            del self._strangers[table.uid[slot].tobytes()]
+        table.drop(slots)
+
+    def _waves(self, events: PodEvents) -> list[PodEvents]:
+        """Split events so that no pod stands twice in a part and the parts keep each pod's order."""
+        runs = events.run_keys.tolist()
+        if not all(runs):
+            runs = [run or uid.tobytes() for run, uid in zip(runs, events.uids, strict=True)]
+        if len(set(runs)) == len(runs):
+            return [events]
+        seen: dict[object, int] = {}
+        rank = np.empty(len(runs), np.int32)
+        for position, key in enumerate(runs):
+            rank[position] = seen[key] = seen.get(key, -1) + 1
+        return [events.part(np.flatnonzero(rank == wave)) for wave in range(int(rank.max()) + 1)]
+
+    def _observe_distinct(self, events: PodEvents) -> tuple[int, int, int]:
+        """Take in events of distinct pods; return how many were added, replaced, ended."""
+        table = self._placements
+        keys = self._pod_keys(events)
+        uids = np.ascontiguousarray(events.uids).view(np.int64)
+        slots = table.slots(keys)
+        known = slots >= 0
+        same_pod = known & ((table.uid[slots] == uids).all(axis=1) | (table.uid[slots] == 0).all(axis=1))
+        ending = events.ended & same_pod
+        if not self._list_taken:
+            self._ended_runs.update(keys[events.ended & ~known & (keys > 0)].tolist())
+        self._end(slots[ending])
+        there = ~events.ended & (events.nodes >= 0)
+        stays = there & known
+        if stays.any():
+            stays_at = np.flatnonzero(stays)
+            replaced = self._replace(slots[stays_at], events, stays_at)
+            table.hold[slots[stays_at]] |= _POD
+            table.uid[slots[stays_at]] = uids[stays_at]
+        else:
+            replaced = 0
+        added = np.flatnonzero(there & ~known)
+        if len(added):
+            self._add_pods(keys[added], events, added)
+        return len(added), replaced, int(ending.sum())
+
+    def _pod_keys(self, events: PodEvents) -> Int64s:
+        """Return the placement key of each event; 0 for the end of a stranger's pod that was never seen."""
+        keys = events.run_keys
+        strangers = np.flatnonzero(keys == 0)
+        if len(strangers):
+            keys = keys.copy()
+            for position in strangers.tolist():
+                uid = events.uids[position].tobytes()
+                key = self._strangers.get(uid, 0)
+                if not key and not events.ended[position] and events.nodes[position] >= 0:
+                    self._last_stranger -= 1
+                    key = self._strangers[uid] = self._last_stranger
+                keys[position] = key
+        return keys
+
+    def _replace(self, slots: Int32s, events: PodEvents, positions: npt.NDArray[np.intp]) -> int:
+        """Book placements as their observed pods are; return how many differed."""
+        table = self._placements
+        nodes, requests = events.nodes[positions], events.requests[positions].T
+        differs = (table.node[slots] != nodes) | (table.amounts[:, slots] != requests).any(axis=0)
+        moved = slots[differs]
+        if len(moved):
+            self._unbook(moved)
+            table.node[moved] = nodes[differs]
+            table.amounts[:, moved] = requests[:, differs]
+            self._book(moved)
+        return len(moved)
+
+    def _add_pods(self, keys: Int64s, events: PodEvents, positions: npt.NDArray[np.intp]) -> None:
+        """Book pods that nothing was known of."""
+        table = self._placements
+        slots = table.add(keys)
+        table.node[slots] = events.nodes[positions]
+        table.class_slot[slots] = -1
+        table.hold[slots] = _POD
+        table.uid[slots] = np.ascontiguousarray(events.uids[positions]).view(np.int64)
+        table.amounts[:, slots] = events.requests[positions].T
+        if events.host_ports:
+            table.port[slots] = [
+                self.classes.ports.intern(events.host_ports.get(position, ())) for position in positions.tolist()
+            ]
+        self._ended_runs.difference_update(keys.tolist())
+        self._book(slots)

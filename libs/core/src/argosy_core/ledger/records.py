@@ -1,0 +1,107 @@
+"""What the ledger is told and what it answers, as columns.
+
+Source: design section 5, "Sampler session".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.job.classes import HostPort
+
+__all__ = ["LedgerTotals", "ListOutcome", "ObserveOutcome", "PodEvents", "run_keys"]
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+
+_ATTEMPT_BITS = 8
+
+
+def run_keys(handles: npt.NDArray[np.integer], attempts: npt.NDArray[np.integer]) -> Int64s:
+    """Return n run keys of n handles and attempts (argosy_core.job.identity.run_key, for arrays)."""
+    return (handles.astype(np.int64) << _ATTEMPT_BITS) | attempts.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodEvents:
+    """Pods as the cluster shows them, n events, in order per pod; states in between may be left out."""
+
+    run_keys: Int64s
+    """(n,) run that the pod's label names; 0 for a stranger's pod."""
+    uids: npt.NDArray[np.uint8]
+    """(n, 16) uid of the pod."""
+    nodes: Int32s
+    """(n,) row of the node table, -1 for a pod without a node."""
+    ended: npt.NDArray[np.bool_]
+    """(n,) the pod's containers ended for good, or the pod is gone."""
+    requests: Int64s
+    """(n, resource of the ledger's axis) base units that the pod asks for, `pods` included."""
+    host_ports: Mapping[int, tuple[HostPort, ...]] = field(default_factory=dict)
+    """By position of the event: host ports that the pod takes, left out where it takes none."""
+
+    def __len__(self) -> int:
+        """Return the number of events."""
+        return len(self.run_keys)
+
+    def part(self, positions: npt.NDArray[np.integer]) -> PodEvents:
+        """Return some of the events."""
+        ports = {}
+        if self.host_ports:
+            chosen = {old: new for new, old in enumerate(positions.tolist())}
+            ports = {chosen[old]: ports for old, ports in self.host_ports.items() if old in chosen}
+        return PodEvents(
+            run_keys=self.run_keys[positions],
+            uids=self.uids[positions],
+            nodes=self.nodes[positions],
+            ended=self.ended[positions],
+            requests=self.requests[positions],
+            host_ports=ports,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserveOutcome:
+    """What pod events changed."""
+
+    added_count: int
+    """Pods that nothing was known of."""
+    replaced_count: int
+    """Placements whose pod stands elsewhere or asks for something else; its facts now count."""
+    ended_count: int
+    """Placements that ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOutcome:
+    """What a leader's full list changed."""
+
+    added_count: int
+    """Placements that were not known."""
+    moved_count: int
+    """Placements without a pod that the leader has elsewhere or with another class."""
+    dropped_count: int
+    """Placements that the list lacks and no pod of which was observed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerTotals:
+    """Sums over the cluster; arrays have one element per resource of the ledger's axis."""
+
+    allocatable: Int64s
+    """Total minus system, over usable nodes."""
+    free: Int64s
+    """Free now, over usable nodes, nodes with a negative amount counted as 0."""
+    stranger_reserved: Int64s
+    """What strangers' pods ask for, over all nodes."""
+    node_count: int
+    """Nodes in the cluster."""
+    usable_count: int
+    """Nodes that are ready and not cordoned."""
+    placement_count: int
+    """Runs that have a placement."""
+    stranger_count: int
+    """Strangers' pods."""

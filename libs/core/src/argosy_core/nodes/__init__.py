@@ -1,0 +1,17 @@
+"""Nodes: the node table as structure of arrays, and groups of nodes that selectors see alike."""
+
+from argosy_core.nodes.groups import HOSTNAME_LABEL, PER_NODE_LABELS, GroupTable, NodeGroup, Taint
+from argosy_core.nodes.table import DEFAULT_POD_COUNT, NodeFlag, NodeSpec, NodeTable, NodeTotals
+
+__all__ = [
+    "DEFAULT_POD_COUNT",
+    "HOSTNAME_LABEL",
+    "PER_NODE_LABELS",
+    "GroupTable",
+    "NodeFlag",
+    "NodeGroup",
+    "NodeSpec",
+    "NodeTable",
+    "NodeTotals",
+    "Taint",
+]

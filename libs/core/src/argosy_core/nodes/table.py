@@ -1,0 +1,381 @@
+"""The node table: every node of a cluster as columns, so that one NumPy operation looks at all of them.
+
+Rows are nodes, numbered in the order in which they came. An index means the same node for the life of the table: a node
+that went leaves a hole that only a node of the same name fills again. Resource columns are int64 base units in the
+order of a `ResourceAxis`, stored resource by resource (`array[resource, node]`), so that one resource of many nodes is
+contiguous.
+
+Two numbers per node say when it changed: `changed_at` for any change, `risen_at` for a change after which a pod may fit
+that did not fit before. They are generations of the table, which grow with each call that changes something.
+
+Source: design section 6, "Data layout"; seed 001 "Basics: reserved, system, and total".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntFlag
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.job.classes import HostPort
+from argosy_core.nodes.groups import HOSTNAME_LABEL, GroupTable, NodeGroup, Taint
+from argosy_core.resources import DEFAULT_AXIS, PODS, ResourceAxis
+
+__all__ = ["DEFAULT_POD_COUNT", "NodeFlag", "NodeSpec", "NodeTable", "NodeTotals"]
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+
+DEFAULT_POD_COUNT: Final = 110
+"""Pods that a node takes if it does not say, as in Kubernetes."""
+# NumPy takes a member of an IntFlag for an int64.
+_READY: Final = np.uint8(1)
+_REMOVED: Final = np.uint8(4)
+_COMPACT_SLACK: Final = 64
+_FIRST_CAPACITY: Final = 64
+
+
+class NodeFlag(IntFlag):
+    """State of a node in one byte; the bits of the sampler's capacity message."""
+
+    READY = 1
+    """The node is ready."""
+    CORDONED = 2
+    """Somebody cordoned it: Kubernetes (`unschedulable`) or an administrator."""
+    REMOVED = 4
+    """It is not in the cluster (any more)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSpec:
+    """A node as its cluster describes it."""
+
+    name: str
+    """Node name, unique in the cluster."""
+    total: Mapping[str, int]
+    """All it has, base units by resource name; `pods` is DEFAULT_POD_COUNT if not named."""
+    system: Mapping[str, int] = field(default_factory=dict)
+    """What is kept for functions the scheduler is not responsible for, base units by resource name."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """All labels."""
+    taints: tuple[Taint, ...] = ()
+    """All taints."""
+    platform: tuple[str, str] = ("", "")
+    """(operating system, architecture); empty texts are read from the labels."""
+    ready: bool = True
+    """It can run pods."""
+    unschedulable: bool = False
+    """Kubernetes cordoned it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTotals:
+    """Sums over the usable (ready, not cordoned) nodes; arrays have one element per resource of the axis."""
+
+    allocatable: Int64s
+    """Total minus system."""
+    free: Int64s
+    """Free now, nodes with a negative amount counted as 0."""
+    node_count: int
+    """Nodes in the cluster, usable or not."""
+    usable_count: int
+    """Usable nodes."""
+
+
+class NodeTable:
+    """All nodes of one cluster.
+
+    Args:
+        axis: Resource columns to begin with; others join as nodes name them.
+
+    The invariant `free == allocatable - reserved` is kept by whoever calls `take` and `give` (the ledger).
+    """
+
+    def __init__(self, axis: ResourceAxis = DEFAULT_AXIS) -> None:
+        """Start without nodes."""
+        self.axis = axis
+        self.groups = GroupTable()
+        self.generation = 0
+        self.names: list[str] = []
+        self.hostnames: list[str] = []
+        self.membership = 0
+        self._index: dict[str, int] = {}
+        self._count = 0
+        self._allocatable = np.zeros((len(axis), _FIRST_CAPACITY), np.int64)
+        self._system = np.zeros_like(self._allocatable)
+        self._free = np.zeros_like(self._allocatable)
+        self._inverse = np.zeros(self._allocatable.shape, np.float64)
+        self._flags = np.zeros(_FIRST_CAPACITY, np.uint8)
+        self._group = np.zeros(_FIRST_CAPACITY, np.int32)
+        self._changed_at = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._risen_at = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._unschedulable: set[str] = set()
+        self._admin_cordons: frozenset[str] = frozenset()
+        self._ports: dict[HostPort, dict[int, int]] = {}
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Return the number of rows, holes included."""
+        return self._count
+
+    @property
+    def allocatable(self) -> Int64s:
+        """(resource, node): total minus system; 0 for removed nodes."""
+        return self._allocatable[:, : self._count]
+
+    @property
+    def system(self) -> Int64s:
+        """(resource, node): what is kept for the system."""
+        return self._system[:, : self._count]
+
+    @property
+    def free(self) -> Int64s:
+        """(resource, node): free now; may be negative."""
+        return self._free[:, : self._count]
+
+    @property
+    def inverse_allocatable(self) -> npt.NDArray[np.float64]:
+        """(resource, node): 1 / allocatable, 0 where there is nothing."""
+        return self._inverse[:, : self._count]
+
+    @property
+    def flags(self) -> npt.NDArray[np.uint8]:
+        """(node,): bits of NodeFlag."""
+        return self._flags[: self._count]
+
+    @property
+    def group(self) -> Int32s:
+        """(node,): index into `groups`."""
+        return self._group[: self._count]
+
+    @property
+    def changed_at(self) -> Int64s:
+        """(node,): generation of the last change."""
+        return self._changed_at[: self._count]
+
+    def index_of(self, names: Iterable[str]) -> Int32s:
+        """Return the row of each name, -1 for names never seen."""
+        index = self._index
+        return np.fromiter((index.get(name, -1) for name in names), np.int32)
+
+    def usable(self) -> npt.NDArray[np.bool_]:
+        """Return, per node, whether it is ready and neither cordoned nor removed."""
+        return np.asarray(self.flags == _READY)
+
+    def live(self) -> Int32s:
+        """Return the rows of all nodes that are in the cluster, ascending."""
+        return np.flatnonzero(self.flags & _REMOVED == 0).astype(np.int32)
+
+    def changed_since(self, generation: int) -> Int32s:
+        """Return the rows that changed after a generation, ascending."""
+        return np.flatnonzero(self.changed_at > generation).astype(np.int32)
+
+    def risen_since(self, generation: int) -> Int32s:
+        """Return the rows on which, after a generation, something may fit that did not before, ascending."""
+        return np.flatnonzero(self._risen_at[: self._count] > generation).astype(np.int32)
+
+    def totals(self) -> NodeTotals:
+        """Return the sums over usable nodes."""
+        usable = self.usable()
+        return NodeTotals(
+            allocatable=self.allocatable.sum(axis=1, where=usable),
+            free=np.maximum(self.free, 0).sum(axis=1, where=usable),
+            node_count=int(np.count_nonzero(self.flags & _REMOVED == 0)),
+            usable_count=int(np.count_nonzero(usable)),
+        )
+
+    def port_users(self, port: HostPort) -> Mapping[int, int]:
+        """Return how many pods hold a host port, by node; nodes without one are left out."""
+        return self._ports.get(port, {})
+
+    def ports_in_use(self) -> Iterable[HostPort]:
+        """Return all host ports that some pod holds."""
+        return self._ports.keys()
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def put(self, nodes: Sequence[NodeSpec]) -> Int32s:
+        """Add nodes or replace what is known of them; what is reserved on them stays reserved.
+
+        Returns:
+            The row of each node. Nodes that are as they were do not count as changed.
+        """
+        named = {name: None for node in nodes for amounts in (node.total, node.system) for name in amounts}
+        self.extend_axis(named)
+        generation = self.generation + 1
+        rows = np.fromiter((self._put_one(node, generation) for node in nodes), np.int32, len(nodes))
+        self.generation = generation
+        if len(self.groups) > 2 * max(1, self._count) + _COMPACT_SLACK:
+            self._compact_groups()
+        return rows
+
+    def hold_name(self, name: str) -> int:
+        """Return the row of a name; one never seen gets a row as a removed node without resources."""
+        row = self._index.get(name)
+        if row is None:
+            row = self._append(name)
+            self._group[row] = self.groups.intern(NodeGroup())
+            self.generation += 1
+            self._changed_at[row] = self.generation
+        return row
+
+    def remove(self, names: Iterable[str]) -> Int32s:
+        """Take nodes out of the cluster; their rows and what is reserved on them stay.
+
+        Returns:
+            The rows of those that were there.
+        """
+        rows = [row for row in self.index_of(names).tolist() if row >= 0 and not self._flags[row] & NodeFlag.REMOVED]
+        if rows:
+            self.generation += 1
+            self.membership += 1
+            self._free[:, rows] -= self._allocatable[:, rows]
+            for array in (self._allocatable, self._system, self._inverse):
+                array[:, rows] = 0
+            self._flags[rows] = NodeFlag.REMOVED
+            self._changed_at[rows] = self.generation
+            self._unschedulable.difference_update(self.names[row] for row in rows)
+        return np.array(rows, np.int32)
+
+    def set_cordons(self, names: Iterable[str]) -> None:
+        """Say which nodes an administrator cordoned: all of them; replaces what was said before."""
+        wanted = frozenset(names)
+        touched = self.index_of(wanted ^ self._admin_cordons).tolist()
+        self._admin_cordons = wanted
+        self.generation += 1
+        for row in touched:
+            if row >= 0 and not self._flags[row] & NodeFlag.REMOVED:
+                self._set_flags(row, bool(self._flags[row] & NodeFlag.READY), self.generation)
+
+    def extend_axis(self, names: Iterable[str]) -> None:
+        """Make sure that each resource has a column; new columns are 0 on every node."""
+        axis = self.axis.extend(names)
+        added = len(axis) - len(self.axis)
+        if added:
+            self.axis = axis
+            rows = ((0, added), (0, 0))
+            self._allocatable = np.pad(self._allocatable, rows)
+            self._system = np.pad(self._system, rows)
+            self._free = np.pad(self._free, rows)
+            self._inverse = np.pad(self._inverse, rows)
+
+    # --- reservations -------------------------------------------------------------------------------------------------
+
+    def take(self, nodes: npt.NDArray[np.integer], amounts: Int64s) -> None:
+        """Subtract amounts from what is free, whether it is there or not.
+
+        Args:
+            nodes: n rows, repeats allowed.
+            amounts: (resource, n) base units.
+        """
+        self.generation += 1
+        for column, amount in zip(self._free, amounts, strict=True):
+            np.subtract.at(column, nodes, amount)
+        self._changed_at[nodes] = self.generation
+
+    def give(self, nodes: npt.NDArray[np.integer], amounts: Int64s) -> None:
+        """Add amounts to what is free; arguments as in `take`."""
+        self.generation += 1
+        for column, amount in zip(self._free, amounts, strict=True):
+            np.add.at(column, nodes, amount)
+        self._changed_at[nodes] = self.generation
+        self._risen_at[nodes] = self.generation
+
+    def roll_back(self, nodes: npt.NDArray[np.integer], amounts: Int64s) -> None:
+        """Undo a `take` of the same call: as `give`, but no node counts as risen, because none is freer than before."""
+        for column, amount in zip(self._free, amounts, strict=True):
+            np.add.at(column, nodes, amount)
+
+    def take_ports(self, node: int, ports: Iterable[HostPort]) -> None:
+        """Note that one more pod holds host ports of a node."""
+        for port in ports:
+            users = self._ports.setdefault(port, {})
+            users[node] = users.get(node, 0) + 1
+
+    def give_ports(self, node: int, ports: Iterable[HostPort]) -> None:
+        """Note that a pod no longer holds host ports of a node."""
+        for port in ports:
+            users = self._ports[port]
+            users[node] -= 1
+            if not users[node]:
+                del users[node]
+                if not users:
+                    del self._ports[port]
+        self._risen_at[node] = self.generation
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _put_one(self, node: NodeSpec, generation: int) -> int:
+        """Add or replace one node."""
+        row = self._index.get(node.name)
+        if row is None:
+            row = self._append(node.name)
+        removed = bool(self._flags[row] & NodeFlag.REMOVED)
+        total = self.axis.vector({PODS: DEFAULT_POD_COUNT, **node.total})
+        system = self.axis.vector(node.system)
+        allocatable = total - system
+        gain = allocatable - self._allocatable[:, row]
+        group = self.groups.intern(NodeGroup.of(node.labels, node.taints, node.platform))
+        hostname = node.labels.get(HOSTNAME_LABEL, "")
+        relabelled = removed or group != self._group[row] or hostname != self.hostnames[row]
+        if relabelled:
+            self.membership += 1
+        if relabelled or gain.any() or (system != self._system[:, row]).any():
+            self._changed_at[row] = generation
+            self._free[:, row] += gain
+            self._allocatable[:, row] = allocatable
+            self._system[:, row] = system
+            self._inverse[:, row] = np.divide(1.0, allocatable, out=np.zeros(len(self.axis)), where=allocatable > 0)
+            self._group[row] = group
+            self.hostnames[row] = hostname
+            if relabelled or (gain > 0).any():
+                self._risen_at[row] = generation
+        (self._unschedulable.add if node.unschedulable else self._unschedulable.discard)(node.name)
+        self._set_flags(row, node.ready, generation)
+        return row
+
+    def _set_flags(self, row: int, ready: bool, generation: int) -> None:  # noqa: FBT001 - a state, not a switch
+        """Set the flags of a node from readiness and cordons; a removed node asked here is back."""
+        name = self.names[row]
+        cordoned = name in self._unschedulable or name in self._admin_cordons
+        flags = (NodeFlag.READY if ready else 0) | (NodeFlag.CORDONED if cordoned else 0)
+        if flags != self._flags[row]:
+            self._flags[row] = flags
+            self._changed_at[row] = generation
+            if flags == NodeFlag.READY:
+                self._risen_at[row] = generation
+
+    def _append(self, name: str) -> int:
+        """Return a new row for a name, as a removed node without resources."""
+        row = self._count
+        if row == len(self._flags):
+            self._grow()
+        self._count += 1
+        self._index[name] = row
+        self.names.append(name)
+        self.hostnames.append("")
+        self._flags[row] = NodeFlag.REMOVED
+        self.membership += 1
+        return row
+
+    def _grow(self) -> None:
+        """Double the capacity of every column."""
+        wide, narrow = ((0, 0), (0, len(self._flags))), (0, len(self._flags))
+        self._allocatable = np.pad(self._allocatable, wide)
+        self._system = np.pad(self._system, wide)
+        self._free = np.pad(self._free, wide)
+        self._inverse = np.pad(self._inverse, wide)
+        self._flags = np.pad(self._flags, narrow)
+        self._group = np.pad(self._group, narrow)
+        self._changed_at = np.pad(self._changed_at, narrow)
+        self._risen_at = np.pad(self._risen_at, narrow)
+
+    def _compact_groups(self) -> None:
+        """Drop groups that no node has, so that labels which change all the time cost no memory."""
+        moved = self.groups.compact(np.unique(self.group).tolist())
+        self._group[: self._count] = [moved[old] for old in self.group.tolist()]

@@ -1,0 +1,19 @@
+"""Placement: sampling and MultiBind on the sampler, decision on the leader."""
+
+from argosy_core.placement.decision import CandidatePool, Decision, DecisionProfile, decide, spread_over_clusters
+from argosy_core.placement.multibind import CommitOutcome, commit
+from argosy_core.placement.sampling import NodeSampler, SampleQuestion, SampleReply, sample
+
+__all__ = [
+    "CandidatePool",
+    "CommitOutcome",
+    "Decision",
+    "DecisionProfile",
+    "NodeSampler",
+    "SampleQuestion",
+    "SampleReply",
+    "commit",
+    "decide",
+    "sample",
+    "spread_over_clusters",
+]

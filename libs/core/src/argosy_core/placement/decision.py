@@ -1,0 +1,378 @@
+"""The decision phase on the leader: which nodes each pending run is tried on, best first.
+
+The leader walks the pending runs in order (never class by class) over the candidates that the samplers answered. Each
+run gets up to m candidates that can hold it, over all clusters; the first one is taken off what is free there, so that
+the next runs, of whatever class, see what is left. Candidates of equal score come in random order.
+
+Candidates are kept sorted per class and touched only when their turn comes, so the cost of a run does not grow with the
+number of candidates.
+
+Source: seed 000 "Decision Phase"; design section 5, "Round" 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.errors import InvalidRequest
+
+__all__ = [
+    "CandidatePool",
+    "Candidates",
+    "Decision",
+    "DecisionProfile",
+    "PoolColumns",
+    "decide",
+    "spread_over_clusters",
+]
+
+Bools = npt.NDArray[np.bool_]
+Int16s = npt.NDArray[np.int16]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+_SCORE_STEPS: Final = 1000
+_TIE_BITS: Final = 20
+_TIES: Final = (1 << _TIE_BITS) - 1
+_MAX_SCORE: Final = 2**40
+
+
+class Candidates(Protocol):
+    """What the decision reads of a sampler's answer; `SampleReply` has it."""
+
+    @property
+    def node(self) -> Int32s:
+        """(n,) node indices."""
+        ...
+
+    @property
+    def free(self) -> Int64s:
+        """(n, r) free on them."""
+        ...
+
+    @property
+    def offset(self) -> Int32s:
+        """(c + 1,) positions in `candidate`."""
+        ...
+
+    @property
+    def candidate(self) -> Int32s:
+        """(k,) positions in `node`."""
+        ...
+
+    @property
+    def score(self) -> npt.NDArray[np.float32]:
+        """(k,) scores."""
+        ...
+
+    @property
+    def total_free(self) -> Int64s:
+        """(r,) free in the whole cluster."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolColumns:
+    """All candidates of a round in columns, for global filters and scores; k candidates, e entries (cluster, node)."""
+
+    class_ids: Int32s
+    """(k,) class of the candidate."""
+    entry: Int32s
+    """(k,) entry of the candidate."""
+    cluster: Int16s
+    """(e,) cluster of the entry."""
+    node: Int32s
+    """(e,) node index of the entry."""
+    free: Int64s
+    """(e, r) free on it when it was sampled."""
+    cluster_free: Int64s
+    """(clusters, r) free in each whole cluster."""
+
+
+GlobalFilter = Callable[[PoolColumns], Bools]
+"""(k,) candidates that may be used."""
+GlobalScore = Callable[[PoolColumns], Floats]
+"""(k,) points to add, 0 to 100."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionProfile:
+    """Global policies of the decision phase."""
+
+    filters: tuple[GlobalFilter, ...] = ()
+    """Asked in order; a candidate must pass all. An error refuses every candidate of the round."""
+    scores: tuple[tuple[GlobalScore, float], ...] = ()
+    """Scores and their weights, added to the samplers' scores. An error counts as 0."""
+    spread: bool = True
+    """A node's score shrinks with what it has been given in this round, so that runs spread as the sampling score
+    means them to. False keeps scores as sampled: fill the best node first (packing profiles)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Commit candidates per run, best first; n runs, k candidates."""
+
+    offset: Int32s
+    """(n + 1,) positions in the columns below; a run without a candidate has an empty part."""
+    cluster: Int16s
+    """(k,) cluster."""
+    node: Int32s
+    """(k,) node index in that cluster."""
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The candidates of one class: those whose turn has not come, sorted, and a heap of those in play."""
+
+    asked: list[tuple[int, int]]
+    """(resource, amount) pairs that a pod of the class asks for."""
+    position: int
+    """Where the candidate whose turn is next stands in the pool's keys."""
+    end: int
+    """Where the candidates of the class end."""
+    heap: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """(key now, key as sampled, entry, stamp of the entry when it was last known to fit)."""
+
+
+class CandidatePool:
+    """The candidates of one round, from all samplers that answered.
+
+    Args:
+        class_ids: Classes that wait, each once.
+        requests: (classes, r) base units that a pod of each asks for.
+        profile: Global filters and scores.
+    """
+
+    def __init__(self, class_ids: Int32s, requests: Int64s, profile: DecisionProfile | None = None) -> None:
+        """Start without candidates."""
+        if len(class_ids) != len(requests):
+            raise InvalidRequest("there must be one request per class")
+        self.profile = profile or DecisionProfile()
+        self._requests = requests
+        self._class_ids = class_ids
+        self._row_of = {class_id: row for row, class_id in enumerate(class_ids.tolist())}
+        self._answers: list[tuple[int, Int32s, Candidates]] = []
+        self._queues: dict[int, _Queue] | None = None
+        self.cluster = np.zeros(0, np.int16)
+        """(entries,) cluster of each entry, once decided upon."""
+        self.node = np.zeros(0, np.int32)
+        """(entries,) node index of each entry, once decided upon."""
+        self.free: list[list[int]] = []
+        """By entry: what is free now, base units per resource; falls as runs are decided."""
+        self.load: list[float] = []
+        """By entry: share of what was free that was given away in this round, mean over the resources asked for."""
+        self.stamp: list[int] = []
+        """By entry: how often something was given away."""
+        self.inverse: list[list[float]] = []
+        """By entry: 1 / what was free when sampled, 0 where there was nothing."""
+        self.keys: list[int] = []
+        """Keys of all candidates, by class, ascending within it: best first."""
+        self.entries: list[int] = []
+        """Entry of each key."""
+
+    def add(self, cluster: int, class_ids: Int32s, reply: Candidates) -> None:
+        """Add the answer of one sampler.
+
+        Args:
+            cluster: Number of the cluster, 0 or more; each answers once.
+            class_ids: Classes that it was asked for, in the order of its answer.
+            reply: The answer; resource columns as in `requests`.
+
+        Raises:
+            InvalidRequest: The answer does not fit the question, or the pool was decided upon before.
+        """
+        if self._queues is not None:
+            raise InvalidRequest("the round has begun to decide; candidates come too late")
+        if len(reply.offset) != len(class_ids) + 1 or reply.free.shape[1:] != self._requests.shape[1:]:
+            raise InvalidRequest("the sampler's answer does not fit what it was asked")
+        if len(reply.candidate):
+            self._answers.append((cluster, class_ids, reply))
+
+    def queue(self, class_id: int, rng: np.random.Generator) -> _Queue | None:
+        """Return the candidates of a class; None if it has none."""
+        if self._queues is None:
+            self._queues = self._build(rng)
+        return self._queues.get(class_id)
+
+    def _build(self, rng: np.random.Generator) -> dict[int, _Queue]:
+        """Merge the answers, apply the global policies, and sort each class's candidates."""
+        columns, scores = self._columns()
+        if not len(columns.entry):
+            return {}
+        keep = np.ones(len(scores), np.bool_)
+        for accepts in self.profile.filters:
+            keep &= _or_default(accepts, columns, 0.0).astype(np.bool_)
+        for score, weight in self.profile.scores:
+            scores += weight * _or_default(score, columns, 0.0).astype(np.float64)
+        steps = np.rint(np.clip(np.nan_to_num(scores), 0, _MAX_SCORE / _SCORE_STEPS) * _SCORE_STEPS).astype(np.int64)
+        keys = (-steps << _TIE_BITS) | rng.integers(0, 1 << _TIE_BITS, len(steps))
+        rows = self._rows(columns.class_ids)
+        order = np.flatnonzero(keep & (rows >= 0))
+        order = order[np.argsort(keys[order])]
+        order = order[np.argsort(rows[order], kind="stable")]
+        self.keys, self.entries = keys[order].tolist(), columns.entry[order].tolist()
+        return self._split(rows[order])
+
+    def _columns(self) -> tuple[PoolColumns, Floats]:
+        """Return all candidates in columns, and their scores; sets up the entries."""
+        sizes = [len(reply.node) for _, _, reply in self._answers]
+        begins = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))[: len(sizes)].tolist()
+        width = self._requests.shape[1]
+        free = np.concatenate([np.zeros((0, width), np.int64), *(reply.free for _, _, reply in self._answers)])
+        self.cluster = np.repeat(np.array([number for number, _, _ in self._answers], np.int16), sizes)
+        self.node = np.concatenate([np.zeros(0, np.int32), *(reply.node for _, _, reply in self._answers)])
+        self.free = free.tolist()
+        self.load = [0.0] * len(free)
+        self.stamp = [0] * len(free)
+        self.inverse = np.divide(1.0, free, out=np.zeros(free.shape), where=free > 0).tolist()
+        class_ids = [np.repeat(ids, np.diff(reply.offset)) for _, ids, reply in self._answers]
+        entry = [reply.candidate + begin for begin, (_, _, reply) in zip(begins, self._answers, strict=True)]
+        cluster_free = np.zeros((1 + max((number for number, _, _ in self._answers), default=0), width), np.int64)
+        for number, _, reply in self._answers:
+            cluster_free[number] = reply.total_free
+        columns = PoolColumns(
+            class_ids=np.concatenate([np.zeros(0, np.int32), *class_ids]),
+            entry=np.concatenate([np.zeros(0, np.int32), *entry]).astype(np.int32),
+            cluster=self.cluster,
+            node=self.node,
+            free=free,
+            cluster_free=cluster_free,
+        )
+        scores = np.concatenate([np.zeros(0), *(reply.score for _, _, reply in self._answers)])
+        return columns, scores.astype(np.float64)
+
+    def _rows(self, class_ids: Int32s) -> Int32s:
+        """Return the row in `requests` of each class id, -1 where it does not wait."""
+        distinct, which = np.unique(class_ids, return_inverse=True)
+        rows = np.fromiter((self._row_of.get(class_id, -1) for class_id in distinct.tolist()), np.int32, len(distinct))
+        return np.asarray(rows[which])
+
+    def _split(self, rows: Int32s) -> dict[int, _Queue]:
+        """Return the queues by class id; `rows` are those of the sorted candidates."""
+        begins = np.flatnonzero(np.diff(rows, prepend=-1))
+        used = rows[begins]
+        asked = [
+            [(column, amount) for column, amount in enumerate(amounts) if amount > 0]
+            for amounts in self._requests[used].tolist()
+        ]
+        columns = (self._class_ids[used].tolist(), asked, begins.tolist(), [*begins[1:].tolist(), len(rows)])
+        return {
+            class_id: _Queue(asked=pairs, position=begin, end=end)
+            for class_id, pairs, begin, end in zip(*columns, strict=True)
+        }
+
+
+def decide(pool: CandidatePool, pending: Int32s, commit_candidate_count: int, rng: np.random.Generator) -> Decision:
+    """Choose commit candidates for pending runs.
+
+    Args:
+        pool: Candidates of the round; what is given away is taken off, so later calls see what is left.
+        pending: n class ids, in the order of the runs.
+        commit_candidate_count: m, at least 1.
+        rng: Orders candidates of equal score.
+
+    Raises:
+        InvalidRequest: m is below 1.
+
+    Complexity: about 4 us a run for m = 3, plus about 1 us a candidate of the round.
+    """
+    if commit_candidate_count < 1:
+        raise InvalidRequest(f"commit_candidate_count is {commit_candidate_count}, but must be 1 or more")
+    chosen: list[int] = []
+    offset = [0]
+    spread = pool.profile.spread
+    previous, queue = None, None
+    for class_id in pending.tolist():
+        if class_id != previous:
+            previous, queue = class_id, pool.queue(class_id, rng)
+        if queue is not None:
+            _choose(pool, queue, commit_candidate_count, chosen, spread=spread)
+        offset.append(len(chosen))
+    entries = np.array(chosen, np.int64)
+    return Decision(offset=np.array(offset, np.int32), cluster=pool.cluster[entries], node=pool.node[entries])
+
+
+def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *, spread: bool) -> None:
+    """Append up to `count` candidates of one run and give it its first."""
+    free, load, stamp = pool.free, pool.load, pool.stamp
+    heap, keys, asked = queue.heap, pool.keys, queue.asked
+    position, end = queue.position, queue.end
+    # Enough to choose well among; without a bound a run would look at every node that others were given.
+    last = position + 2 * count
+    picked: list[tuple[int, int, int, int]] = []
+    while len(picked) < count:
+        # Keys as sampled bound keys now from below, so the next in line is due when it beats the heap.
+        if position < end and (not heap or (position < last and keys[position] <= heap[0][0])):
+            now = key = keys[position]
+            entry, known = pool.entries[position], -1
+            position += 1
+        elif heap:
+            now, key, entry, known = heappop(heap)
+        else:
+            break
+        version = stamp[entry]
+        if known != version:
+            if not _fits(free[entry], asked):
+                continue
+            fresh = _key_now(key, load[entry]) if spread and version else key
+            if fresh > now:
+                heappush(heap, (fresh, key, entry, version))
+                continue
+        picked.append((now, key, entry, version))
+    queue.position = position
+    if not picked:
+        return
+    for item in picked:
+        chosen.append(item[2])
+        heappush(heap, item)
+    first = picked[0][2]
+    left, inverse = free[first], pool.inverse[first]
+    given = 0.0
+    for column, amount in asked:
+        left[column] -= amount
+        given += amount * inverse[column]
+    load[first] += given / len(asked) if asked else 0.0
+    stamp[first] += 1
+
+
+def _fits(left: list[int], asked: list[tuple[int, int]]) -> bool:
+    """Return whether what is left holds a pod; a node that does not hold one will not do so again in this round."""
+    for column, amount in asked:  # noqa: SIM110 - a generator costs more than the comparison
+        if left[column] < amount:
+            return False
+    return True
+
+
+def _key_now(key: int, load: float) -> int:
+    """Return the key of a candidate on a node of which a share has been given away: its score shrinks by that share."""
+    return int((key >> _TIE_BITS) * max(0.0, 1.0 - load)) << _TIE_BITS | (key & _TIES)
+
+
+def spread_over_clusters(columns: PoolColumns) -> Floats:
+    """Global score: up to 100 points for candidates in the cluster with most free, fewer in proportion for others.
+
+    The share is the mean over the resources that any cluster has free.
+    """
+    largest = columns.cluster_free.max(axis=0, initial=0)
+    counted = largest > 0
+    if not counted.any():
+        return np.zeros(len(columns.entry))
+    shares = (columns.cluster_free[:, counted] / largest[counted]).mean(axis=1)
+    return np.asarray(100.0 * shares[columns.cluster[columns.entry]])
+
+
+def _or_default(
+    function: GlobalFilter | GlobalScore, columns: PoolColumns, default: float
+) -> npt.NDArray[np.bool_] | npt.NDArray[np.float64]:
+    """Return the answer of a plugin, or the default for every candidate if it fails."""
+    try:
+        return np.asarray(function(columns))
+    except Exception:  # noqa: BLE001 - an error of a plugin is an answer (seed 002)
+        return np.full(len(columns.entry), default, np.float64)

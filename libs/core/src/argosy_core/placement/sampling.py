@@ -1,0 +1,501 @@
+"""The sampling phase on the sampler: candidates for many classes at once.
+
+Every class looks through the cluster's nodes in windows until it has found enough eligible ones or has seen all. The
+windows of all classes are evaluated together, as (class, node) arrays. The best candidates of each class are answered,
+with what is free on them, so that the leader can decide over several clusters.
+
+Source: seed 000 "Sampling Phase" (2-Smart Sampling); design section 5, "Round" 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+from typing import Final, cast
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
+
+from argosy_core.errors import InvalidRequest
+from argosy_core.framework import Cycle, Framework
+from argosy_core.framework.cycle import Gather
+from argosy_core.ledger import NodeLedger
+from argosy_core.placement.scarcity import ScarcityMemory
+from argosy_core.placement.strategies import Strategy, strategy_of
+from argosy_core.plugins import build_framework, nearest_misses, sum_up
+
+__all__ = ["NodeSampler", "SampleQuestion", "SampleReply", "sample"]
+
+Bools = npt.NDArray[np.bool_]
+Int8s = npt.NDArray[np.int8]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+_NODE_BITS: Final = 21
+_TIE_BITS: Final = 12
+_SCORE_STEPS: Final = 1000
+"""Scores closer than one thousandth of a point are ties."""
+_MAX_SCORE: Final = 2 ** (62 - _NODE_BITS - _TIE_BITS)
+_BLOCK: Final = 1 << 16
+"""(class, node) pairs that are evaluated in one go; small enough that the arrays stay in the cache."""
+_MIN_WINDOW: Final = 8
+_ROUNDING: Final = 1e-9
+_MAX_EXPLAINED: Final = 10_000
+_NO_NODES: Final = np.zeros(0, np.int32)
+_NO_RANKS: Final = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleQuestion:
+    """What a sampler is asked; c classes."""
+
+    class_ids: Int32s
+    """(c,) class ids, each once."""
+    wanted: Int32s
+    """(c,) how many pods of the class wait."""
+    complete: npt.NDArray[np.integer] | Bools
+    """(c,) not 0 if every node must be taken into account."""
+    resources: tuple[str, ...]
+    """Order of the answer's resource columns."""
+    nodes_to_sample_ratio: float
+    """Np: share of the nodes that must be eligible before looking ends, 0 to 1."""
+    strategy: str = "random"
+    """Sampling strategy: `random` or `round-robin`."""
+    spare_count: int = 4
+    """Candidates beyond one per waiting pod; at least the m of the commit phase, so each pod has m to choose from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleReply:
+    """The answer; c classes, n nodes, r resources, f filters, k candidates."""
+
+    node: Int32s
+    """(n,) rows of the distinct candidate nodes."""
+    free: Int64s
+    """(n, r) free now, in the order of the question's resources."""
+    offset: Int32s
+    """(c + 1,) positions in `candidate`."""
+    candidate: Int32s
+    """(k,) positions in `node`, best first per class."""
+    score: npt.NDArray[np.float32]
+    """(k,) scores, higher is better."""
+    examined: Int32s
+    """(c,) nodes looked at; nodes known not to fit since an earlier look count as looked at."""
+    eligible: Int32s
+    """(c,) nodes looked at that can hold a pod."""
+    filters: tuple[str, ...]
+    """Names of the f filters."""
+    rejection: Int32s
+    """(c, f) nodes that the filter turned away first; not 0 only for complete classes without a candidate."""
+    explanations: tuple[str, ...]
+    """(c,) the same in words, empty where there is nothing to say."""
+    total_free: Int64s
+    """(r,) sums of positive free over usable nodes."""
+    complete: Int8s
+    """(c,) 1 if every node was taken into account."""
+    nearest_misses: tuple[str, ...]
+    """(c,) for complete classes without a candidate the node that came closest and what it lacks, otherwise empty."""
+
+
+class _Findings:
+    """What was found for each class so far."""
+
+    def __init__(self, class_count: int) -> None:
+        """Start with nothing found."""
+        self.examined = np.zeros(class_count, np.int32)
+        self.eligible = np.zeros(class_count, np.int32)
+        self.complete = np.zeros(class_count, np.int8)
+        self.ranks: list[Int64s] = [_NO_RANKS] * class_count
+        """Per class: ranks of its candidates (see `_rank`), best first."""
+
+
+class NodeSampler:
+    """Answers sampling requests for one cluster; keeps cursors and memory between them.
+
+    Args:
+        ledger: The cluster's ledger; define the classes there first.
+        framework: Filters and scores of the sampling profile; by default all filters and `least-allocated`.
+    """
+
+    def __init__(self, ledger: NodeLedger, framework: Framework | None = None) -> None:
+        """Start with an empty memory."""
+        self.ledger = ledger
+        self.framework = framework or build_framework()
+        self._strategies: dict[str, Strategy] = {}
+        self._memory = ScarcityMemory()
+        self._explained: dict[int, tuple[int, Int32s, str, str]] = {}
+
+    def sample(
+        self,
+        question: SampleQuestion,
+        rng: np.random.Generator,
+        *,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> SampleReply:
+        """Return candidates for each class of a question.
+
+        Args:
+            question: What is asked. Classes that are not defined get no candidate.
+            rng: Draws samples and breaks ties.
+            should_stop: Asked between windows; once it says yes, what was found so far is the answer.
+
+        Raises:
+            InvalidRequest: The question's columns differ in length, Np is no share, or there is no such strategy.
+
+        Complexity: about 5 us a class that finds its nodes at once; on a full cluster, about 1 us a class plus the
+        nodes that changed.
+        """
+        self._check(question)
+        findings = _Findings(len(question.class_ids))
+        slots = self.ledger.classes.slots(question.class_ids)
+        live_count = len(self.ledger.nodes.live())
+        required = max(1, ceil(question.nodes_to_sample_ratio * live_count - _ROUNDING))
+        limits = np.minimum(
+            max(required, question.spare_count), question.wanted.astype(np.int64) + question.spare_count
+        )
+        full = question.complete.astype(np.bool_)
+        todo = np.flatnonzero(slots >= 0)
+        if live_count:
+            todo = self._look_where_scarce(todo, slots, limits, required=required, findings=findings, rng=rng)
+            looks = _Looks(self, slots, limits, findings=findings, rng=rng, should_stop=should_stop, enough=required)
+            strategy = self._strategies.get(question.strategy) or strategy_of(question.strategy)
+            self._strategies[question.strategy] = strategy
+            looks.run(todo[full[todo]], strategy, required=live_count + 1)
+            looks.run(todo[~full[todo]], strategy, required=required)
+        else:
+            findings.complete[todo] = 1
+        return self._reply(question, slots, findings)
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def _look_where_scarce(
+        self,
+        todo: npt.NDArray[np.intp],
+        slots: Int32s,
+        limits: Int64s,
+        *,
+        required: int,
+        findings: _Findings,
+        rng: np.random.Generator,
+    ) -> npt.NDArray[np.intp]:
+        """Answer the classes that are remembered to fit on few nodes; return the classes still to look for."""
+        memory, table = self._memory, self.ledger.nodes
+        known = [p for p, slot in zip(todo.tolist(), slots[todo].tolist(), strict=True) if slot in memory]
+        if not known:
+            return todo
+        generation, live_count = table.generation, len(table.live())
+        for members, nodes in memory.possible(table, slots[known].tolist()):
+            positions = np.array(known, np.intp)[members]
+            step = max(1, _BLOCK // max(1, nodes.shape[1]))
+            for begin in range(0, len(positions), step):
+                part = positions[begin : begin + step]
+                looked = nodes if len(nodes) == 1 else nodes[begin : begin + step]
+                ranks, eligible = self.rank(slots[part], looked, rng)
+                findings.eligible[part] = eligible
+                findings.examined[part] = live_count
+                findings.complete[part] = 1
+                self.note_scarce(part, slots, ranks, enough=required, generation=generation)
+                crowded = int(limits.sum()) > ranks.shape[1]
+                _keep_best(findings, part, ranks, limits[part], rng=rng if crowded else None)
+        return todo[findings.examined[todo] == 0]
+
+    def note_scarce(
+        self,
+        positions: npt.NDArray[np.intp],
+        slots: Int32s,
+        ranks: Int64s,
+        *,
+        enough: int,
+        generation: int,
+    ) -> None:
+        """Remember where classes that looked at every node fitted, if that is on no more than `enough` nodes.
+
+        Args:
+            positions: Positions of k classes in the question.
+            slots: Slots of all classes of the question.
+            ranks: (k, n) ranks over every node on which the classes can fit.
+            enough: As many nodes as a look would end at; with more there is no need to remember.
+            generation: Generation of the node table that was looked at.
+        """
+        if not self.framework.filters_read_nodes_only:
+            return
+        fits = ranks >= 0
+        counts = np.count_nonzero(fits, axis=1)
+        nodes = _nodes_of(ranks[fits])
+        ends = np.cumsum(counts).tolist()
+        for slot, count, end in zip(slots[positions].tolist(), counts.tolist(), ends, strict=True):
+            if count > enough:
+                self._memory.forget(slot)
+            else:
+                self._memory.remember(slot, generation, nodes[end - count : end] if count else _NO_NODES)
+
+    def rank(
+        self, slots: Int32s, nodes: npt.NDArray[np.integer], rng: np.random.Generator, *, gather: Gather | None = None
+    ) -> tuple[Int64s, Int32s]:
+        """Filter and score.
+
+        Args:
+            slots: k slots of the class table.
+            nodes: (k, n) or (1, n) rows of the node table, -1 for none.
+            rng: Breaks ties.
+            gather: A faster way to look columns up for `nodes` (see `Cycle`).
+
+        Returns:
+            (k, w) ranks of the nodes that passed, in no order, greater is better: the score in thousandths, then a
+            random number, then the node; -1 where there is none. (k,) how many passed.
+        """
+        cycle = Cycle(self.ledger.nodes, self.ledger.classes.batch(slots), nodes, gather)
+        fault = self.framework.pre_filter(cycle)
+        alive = self.framework.filter(cycle)
+        eligible = np.count_nonzero(alive, axis=1).astype(np.int32)
+        most = int(eligible.max(initial=0))
+        if fault or self.framework.post_filter(cycle) or not most:
+            return np.full((len(slots), 0), -1, np.int64), np.zeros(len(slots), np.int32)
+        if 2 * most < cycle.shape[1]:
+            cycle = cycle.narrowed(most)
+            alive = cycle.alive
+        scores = self.framework.score(cycle)
+        scores *= _SCORE_STEPS
+        np.clip(scores, 0, _MAX_SCORE, out=scores)
+        ranks = scores.astype(np.int64)
+        ranks <<= _TIE_BITS
+        ranks |= rng.integers(0, 1 << _TIE_BITS, cycle.shape, dtype=np.uint16)
+        ranks <<= _NODE_BITS
+        ranks |= cycle.nodes
+        if not alive.all():
+            ranks[~alive] = -1
+        return ranks, eligible
+
+    # --- answering ----------------------------------------------------------------------------------------------------
+
+    def _check(self, question: SampleQuestion) -> None:
+        """Refuse a question that makes no sense."""
+        if not len(question.class_ids) == len(question.wanted) == len(question.complete):
+            raise InvalidRequest("the columns of the sampling request differ in length")
+        if not 0 <= question.nodes_to_sample_ratio <= 1:
+            raise InvalidRequest(f"nodes_to_sample_ratio is {question.nodes_to_sample_ratio}, not between 0 and 1")
+        if len(self.ledger.nodes) >= 1 << _NODE_BITS:
+            raise InvalidRequest(f"a cluster can have at most {(1 << _NODE_BITS) - 1} nodes")
+
+    def _reply(self, question: SampleQuestion, slots: Int32s, findings: _Findings) -> SampleReply:
+        """Put the answer together."""
+        table = self.ledger.nodes
+        ranks = np.concatenate([_NO_RANKS, *findings.ranks])
+        lengths = np.fromiter(map(len, findings.ranks), np.int32, len(findings.ranks))
+        rows = _nodes_of(ranks)
+        place = np.zeros(len(table), np.int32)
+        place[rows] = 1
+        nodes = np.flatnonzero(place).astype(np.int32)
+        place[nodes] = np.arange(len(nodes), dtype=np.int32)
+        columns = [table.axis.names.index(name) if name in table.axis.names else -1 for name in question.resources]
+        free = np.zeros((len(nodes), len(columns)), np.int64)
+        total_free = np.zeros(len(columns), np.int64)
+        sums = table.totals().free
+        for position, column in enumerate(columns):
+            if column >= 0:
+                free[:, position] = table.free[column, nodes]
+                total_free[position] = sums[column]
+        rejection, explanations, misses = self._explain(
+            np.flatnonzero(question.complete.astype(np.bool_) & (findings.complete > 0) & (lengths == 0)), slots
+        )
+        return SampleReply(
+            node=nodes,
+            free=free,
+            offset=np.concatenate(([0], np.cumsum(lengths))).astype(np.int32),
+            candidate=place[rows],
+            score=((ranks >> (_TIE_BITS + _NODE_BITS)) / _SCORE_STEPS).astype(np.float32),
+            examined=findings.examined,
+            eligible=findings.eligible,
+            filters=self.framework.filter_names,
+            rejection=rejection,
+            explanations=explanations,
+            total_free=total_free,
+            complete=findings.complete,
+            nearest_misses=misses,
+        )
+
+    def _explain(
+        self, positions: npt.NDArray[np.intp], slots: Int32s
+    ) -> tuple[Int32s, tuple[str, ...], tuple[str, ...]]:
+        """Count, for classes that fit nowhere, the nodes each filter turned away, and find the nearest misses.
+
+        Answers are kept until a node changes.
+        """
+        table, classes, framework = self.ledger.nodes, self.ledger.classes, self.framework
+        rejection = np.zeros((len(slots), len(framework.filter_names)), np.int32)
+        explanations, misses = [""] * len(slots), [""] * len(slots)
+        generation, live = table.generation, table.live()
+        old = [p for p in positions.tolist() if self._explained.get(int(slots[p]), (-1,))[0] != generation]
+        if old and len(self._explained) > _MAX_EXPLAINED:
+            self._explained.clear()
+            old = positions.tolist()
+        step = max(1, _BLOCK // max(1, len(live)))
+        for begin in range(0, len(old), step):
+            part = slots[old[begin : begin + step]]
+            _, counts = framework.filter_and_count(Cycle(table, classes.batch(part), live[None, :]))
+            nearest = nearest_misses(framework, table, classes, part)
+            for slot, count, miss in zip(part.tolist(), counts, nearest, strict=True):
+                text = miss.text() if miss else ""
+                self._explained[slot] = (generation, count, sum_up(framework, count.tolist()), text)
+        for position in positions.tolist():
+            _, rejection[position], explanations[position], misses[position] = self._explained[int(slots[position])]
+        return rejection, tuple(explanations), tuple(misses)
+
+
+class _Circle:
+    """Nodes in looking order, and columns of the node table put into that order once per request.
+
+    A window is then a row of a sliding view, copied as a whole, which is far cheaper than picking single nodes.
+    """
+
+    def __init__(self, nodes: Int32s) -> None:
+        """Start with no column put into order."""
+        self.nodes = nodes.astype(np.intp)
+        self._twice: dict[str, npt.NDArray[np.generic]] = {"": np.concatenate((self.nodes, self.nodes))}
+
+    def __len__(self) -> int:
+        """Return the number of nodes."""
+        return len(self.nodes)
+
+    def windows(
+        self, begins: Int64s, window: int, name: str, column: npt.NDArray[np.generic]
+    ) -> npt.NDArray[np.generic]:
+        """Return (k, window): a column of the table for the windows that begin at k places of the circle."""
+        twice = self._twice.get(name)
+        if twice is None:
+            once = column.take(self.nodes)
+            twice = self._twice[name] = np.concatenate((once, once))
+        return sliding_window_view(twice, window)[begins]
+
+
+class _Looks:
+    """The windows of one request."""
+
+    def __init__(
+        self,
+        sampler: NodeSampler,
+        slots: Int32s,
+        limits: Int64s,
+        *,
+        findings: _Findings,
+        rng: np.random.Generator,
+        should_stop: Callable[[], bool],
+        enough: int,
+    ) -> None:
+        """Prepare to look."""
+        self._enough = enough
+        self._sampler = sampler
+        self._slots = slots
+        self._limits = limits
+        self._findings = findings
+        self._rng = rng
+        self._should_stop = should_stop
+
+    def run(self, positions: npt.NDArray[np.intp], strategy: Strategy, *, required: int) -> None:
+        """Look for the classes at some positions until each has `required` eligible nodes or has seen all."""
+        if not len(positions):
+            return
+        circle = strategy.circle(self._sampler.ledger.nodes, self._rng)
+        window = min(len(circle), max(required, _MIN_WINDOW))
+        step = max(1, _BLOCK // window)
+        around = _Circle(circle)
+        for begin in range(0, len(positions), step):
+            if self._should_stop():
+                return
+            part = positions[begin : begin + step]
+            begins = strategy.begin(len(part), window, self._rng)
+            strategy.looked(self._run_block(part, around, begins, window=window, required=required))
+
+    def _run_block(
+        self, positions: npt.NDArray[np.intp], circle: _Circle, begins: Int64s, *, window: int, required: int
+    ) -> int:
+        """Look for as many classes as are evaluated in one go; return how many nodes were looked at."""
+        sampler, findings, slots = self._sampler, self._findings, self._slots
+        size, seen, looks = len(circle), 0, 0
+        best: Int64s | None = None
+        generation = sampler.ledger.nodes.generation
+        while len(positions):
+            windows = partial(circle.windows, begins + seen, window)
+            nodes = cast("npt.NDArray[np.intp]", windows("", circle.nodes))
+            gather = windows if nodes.size >= size else None
+            ranks, eligible = sampler.rank(slots[positions], nodes, self._rng, gather=gather)
+            looks += nodes.size
+            seen += window
+            findings.examined[positions] = seen
+            findings.eligible[positions] += eligible
+            best = ranks if best is None else np.concatenate((best, ranks), axis=1)
+            going = findings.eligible[positions] < required
+            ended = going & (seen >= size)
+            if ended.any():
+                findings.complete[positions[ended]] = 1
+                sampler.note_scarce(positions[ended], slots, best[ended], enough=self._enough, generation=generation)
+            done = ~going | ended if seen < size and not self._should_stop() else np.ones(len(positions), np.bool_)
+            if seen >= size:
+                findings.complete[positions] = 1
+            self._keep(positions[done], best[done], seen / size)
+            positions, begins, best = positions[~done], begins[~done], best[~done]
+            window = min(2 * window, size - seen)
+        return looks
+
+    def _keep(self, positions: npt.NDArray[np.intp], ranks: Int64s, seen_ratio: float) -> None:
+        """Keep the best of what classes found when they had seen a share of the nodes."""
+        if len(positions):
+            eligible_count = float(self._findings.eligible[positions].mean()) / seen_ratio
+            rng = self._rng if int(self._limits.sum()) > eligible_count else None
+            _keep_best(self._findings, positions, ranks, self._limits[positions], rng=rng)
+
+
+def _nodes_of(ranks: Int64s) -> Int32s:
+    """Return the nodes that ranks are of."""
+    return (ranks & ((1 << _NODE_BITS) - 1)).astype(np.int32)
+
+
+def _keep_best(
+    findings: _Findings,
+    positions: npt.NDArray[np.intp],
+    ranks: Int64s,
+    limits: Int64s,
+    *,
+    rng: np.random.Generator | None,
+) -> None:
+    """Write the best ranks of each class, at most its limit, into the findings.
+
+    Args:
+        findings: Where to write.
+        positions: Positions of k classes.
+        ranks: (k, n) ranks, -1 for none.
+        limits: (k,) how many to keep of each.
+        rng: Given if the request's classes together want more nodes than there are eligible ones. Each class then keeps
+            a stretch of its ranking that begins at random, since else all would crowd on the same best nodes and leave
+            the others unused.
+    """
+    if not ranks.size:
+        return
+    widest = min(int(limits.max()), ranks.shape[1])
+    if rng is None and 4 * widest < ranks.shape[1]:
+        ranks = np.partition(ranks, ranks.shape[1] - widest, axis=1)[:, -widest:]
+    ranks = np.sort(ranks, axis=1)[:, ::-1]
+    fitting = np.count_nonzero(ranks >= 0, axis=1)
+    if rng is not None and widest < ranks.shape[1]:
+        begins = np.where(fitting > limits, rng.integers(0, 1 << 30, len(ranks)), 0)
+        places = (begins[:, None] + np.arange(widest)) % np.maximum(fitting, 1)[:, None]
+        ranks = np.take_along_axis(ranks, places, axis=1)
+        ranks[np.arange(widest) >= np.minimum(fitting, limits)[:, None]] = -1
+        ranks = np.sort(ranks, axis=1)[:, ::-1]
+    counts = np.minimum(fitting, limits).tolist()
+    for position, row, count in zip(positions.tolist(), ranks, counts, strict=True):
+        findings.ranks[position] = row[:count]
+
+
+def sample(
+    ledger: NodeLedger,
+    question: SampleQuestion,
+    rng: np.random.Generator,
+    *,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> SampleReply:
+    """Answer one question without memory of others; services keep a `NodeSampler`."""
+    return NodeSampler(ledger).sample(question, rng, should_stop=should_stop)

@@ -1,0 +1,20 @@
+"""Built-in plugins: filters, scores, the profiles that choose among them, and explanations."""
+
+from argosy_core.plugins.explanations import Explanation, NearestMiss, explain, explanation_text, nearest_misses, sum_up
+from argosy_core.plugins.profiles import DEFAULT_PROFILE, FILTERS, SCORES, Profile, build_framework
+from argosy_core.plugins.scores import lost_opportunity_amounts
+
+__all__ = [
+    "DEFAULT_PROFILE",
+    "FILTERS",
+    "SCORES",
+    "Explanation",
+    "NearestMiss",
+    "Profile",
+    "build_framework",
+    "explain",
+    "explanation_text",
+    "lost_opportunity_amounts",
+    "nearest_misses",
+    "sum_up",
+]

@@ -1,0 +1,140 @@
+"""Why a pod fits nowhere: counts per filter as text and as structure, and the node that came closest.
+
+Source: seed 004 "Filters" (Explain); design sections 6 "explanations" and 9 ("counts and the nearest miss").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.framework import ClassTable, Cycle, Framework, Point
+from argosy_core.nodes import NodeTable
+from argosy_core.resources import format_amount
+
+__all__ = ["Explanation", "NearestMiss", "explain", "explanation_text", "nearest_misses", "sum_up"]
+
+Int32s = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearestMiss:
+    """The node that came closest to holding a pod."""
+
+    node: int
+    """Row of the node table."""
+    name: str
+    """Node name."""
+    filters: tuple[str, ...]
+    """Filters that it fails, in order."""
+    lacks: Mapping[str, int]
+    """Base units missing, by resource name; empty if it has enough of everything."""
+
+    def text(self) -> str:
+        """Return it as one sentence, as `node n7 lacks 2 cpu, 4Gi memory`."""
+        faults = []
+        if self.lacks:
+            amounts = ", ".join(f"{format_amount(name, amount)} {name}" for name, amount in self.lacks.items())
+            faults.append(f"lacks {amounts}")
+        others = [name for name in self.filters if name != "resources"]
+        if others:
+            faults.append(f"does not pass {', '.join(others)}")
+        return f"node {self.name} {' and '.join(faults)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a pod fits nowhere."""
+
+    counts: Mapping[str, int]
+    """Nodes that each filter turned away first, by filter name, in filter order; zeros left out."""
+    text: str
+    """The same in words, most nodes first."""
+    nearest: NearestMiss | None
+    """The node that came closest; None if there is no node."""
+
+
+def sum_up(framework: Framework, counts: Sequence[int]) -> str:
+    """Return counts per filter in words: texts of the filters, by descending count, joined by "; ".
+
+    Args:
+        framework: Has the filters and their texts.
+        counts: Nodes turned away per filter, in filter order.
+    """
+    texts = [
+        registration.explanation or f"{registration.name} failed on {{nodes}}"
+        for registration in framework.registered(Point.FILTER)
+    ]
+    return explanation_text(texts, counts)
+
+
+def explanation_text(texts: Sequence[str], counts: Sequence[int]) -> str:
+    """Return texts with a count above 0, by descending count, `{nodes}` put in, joined by "; "."""
+    said = sorted(
+        ((count, text) for count, text in zip(counts, texts, strict=True) if count), key=lambda pair: -pair[0]
+    )
+    return "; ".join(text.format(nodes="1 node" if count == 1 else f"{count} nodes") for count, text in said)
+
+
+def explain(framework: Framework, table: NodeTable, classes: ClassTable, slot: int) -> Explanation | None:
+    """Return why a class fits nowhere, looking at every node; None if it fits somewhere.
+
+    Complexity: O(filters x nodes).
+    """
+    slots = np.array([slot], np.int32)
+    cycle = Cycle(table, classes.batch(slots), table.live()[None, :])
+    alive, counts = framework.filter_and_count(cycle)
+    if alive.any():
+        return None
+    row = counts[0].tolist()
+    return Explanation(
+        counts={name: count for name, count in zip(framework.filter_names, row, strict=True) if count},
+        text=sum_up(framework, row),
+        nearest=nearest_misses(framework, table, classes, slots)[0],
+    )
+
+
+def nearest_misses(
+    framework: Framework, table: NodeTable, classes: ClassTable, slots: Int32s
+) -> list[NearestMiss | None]:
+    """Return for each class that fits nowhere the node that came closest.
+
+    Closest is the node that fails the fewest filters; among those the one whose largest shortage, as a share of what
+    the pod asks for, is smallest; then the first.
+
+    Complexity: O(classes x filters x nodes).
+    """
+    live = table.live()
+    if not len(live):
+        return [None] * len(slots)
+    cycle = Cycle(table, classes.batch(slots), live[None, :])
+    masks = [np.broadcast_to(mask, cycle.shape) for mask in framework.filter_each(cycle)]
+    shortage = np.zeros(cycle.shape, np.float32)
+    for column in np.flatnonzero(cycle.pods.needed).tolist():
+        asked = cycle.pods.requests[:, column].astype(np.float32)[:, None]
+        lack = (asked - cycle.free(column).astype(np.float32)) * (np.float32(1) / np.maximum(asked, 1))
+        np.maximum(shortage, np.where(asked > 0, lack, 0), out=shortage)
+    # Held below the weight of a filter, so that one filter less always wins; free may be far below zero.
+    np.minimum(shortage, np.float32(3), out=shortage)
+    for mask in masks:
+        shortage += np.where(mask, np.float32(0), np.float32(4))
+    places = shortage.argmin(axis=1).tolist()
+    return [
+        _miss(framework, cycle, pod=pod, place=place, passes=[bool(mask[pod, place]) for mask in masks])
+        for pod, place in enumerate(places)
+    ]
+
+
+def _miss(framework: Framework, cycle: Cycle, *, pod: int, place: int, passes: list[bool]) -> NearestMiss:
+    """Return the nearest miss of a pod as a value."""
+    row = int(cycle.nodes[0, place])
+    lacks = np.where(cycle.pods.requests[pod] > 0, cycle.pods.requests[pod] - cycle.table.free[:, row], 0)
+    return NearestMiss(
+        node=row,
+        name=cycle.table.names[row],
+        filters=tuple(name for name, passed in zip(framework.filter_names, passes, strict=True) if not passed),
+        lacks=cycle.table.axis.amounts(np.maximum(lacks, 0)),
+    )

@@ -1,0 +1,89 @@
+"""The built-in scores: which node is best. All answer 0 to 100, higher is better, vectorised over k pods and n nodes.
+
+Shares are real numbers; nothing is rounded, so that scores of different clusters compare.
+
+Source: design section 6, "vectorised plugins", "lost opportunity"; seed 003 "Executor implementation".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.framework import Cycle
+from argosy_core.resources import CPU, MEMORY, PODS
+
+__all__ = ["least_allocated", "lost_opportunity", "lost_opportunity_amounts", "most_allocated"]
+
+Floats = npt.NDArray[np.float64]
+Int64s = npt.NDArray[np.int64]
+
+
+def least_allocated(cycle: Cycle) -> Floats:
+    """Score `least-allocated`: 100 times the mean share that stays free, so pods spread over the nodes.
+
+    The mean is over cpu, memory and every other resource that the pod asks for; the number of pods does not count.
+    """
+    return 100.0 * _mean_free_share(cycle)
+
+
+def most_allocated(cycle: Cycle) -> Floats:
+    """Score `most-allocated`: 100 times the mean share in use with the pod, so nodes fill one after the other."""
+    return 100.0 - 100.0 * _mean_free_share(cycle)
+
+
+def lost_opportunity(cycle: Cycle) -> Floats:
+    """Score `lost-opportunity`: 100 minus the mean of what a placement leaves unusable on the node.
+
+    Of each resource that any node has (pods apart), the amount left is measured against the largest node of the
+    cluster, so that the same remainder weighs the same on a small and on a large node. A pod that needs no accelerator
+    thus avoids nodes that have one.
+
+    Source: 003 "Executor implementation".
+    """
+    largest = cycle.table.allocatable.max(axis=1, initial=0)
+    columns = [column for column, name in enumerate(cycle.table.axis.names) if name != PODS and largest[column] > 0]
+    lost = np.zeros(cycle.shape)
+    for column in columns:
+        left = cycle.free(column) - cycle.pods.requests[:, column, None]
+        lost += np.maximum(left, 0) * (1.0 / float(largest[column]))
+    return 100.0 - lost * (100.0 / max(1, len(columns)))
+
+
+def lost_opportunity_amounts(free: Int64s, request: Int64s) -> Int64s:
+    """Return what a node can no longer offer to a pod of the same size once this one is placed: what is left on it.
+
+    Args:
+        free: (resource,) free before, base units.
+        request: (resource,) base units of the pod.
+
+    Example:
+        A node of 72 cores and 128 GB and a pod of 50 cores and 32 GB lose 22 cores and 96 GB.
+
+    Source: 003 "Executor implementation".
+    """
+    return np.asarray(np.maximum(free - request, 0))
+
+
+def _mean_free_share(cycle: Cycle) -> Floats:
+    """Return (k, n) or (1, n): mean over the counted resources of (free - request) / allocatable, at least 0 each."""
+    names, pods = cycle.table.axis.names, cycle.pods
+    basic = [column for column, name in enumerate(names) if name in {CPU, MEMORY}]
+    total = np.zeros(cycle.shape)
+    for column in basic:
+        total += _free_share(cycle, column)
+    counted = np.full(len(pods), float(len(basic)))
+    for column in np.flatnonzero(pods.needed).tolist():
+        if column in basic or names[column] == PODS:
+            continue
+        asked = (pods.requests[:, column] > 0).astype(np.float64)
+        total += _free_share(cycle, column) * asked[:, None]
+        counted += asked
+    total *= (1.0 / np.maximum(counted, 1.0))[:, None]
+    return total
+
+
+def _free_share(cycle: Cycle, column: int) -> Floats:
+    """Return (k, n): share of a resource that is free once the pod is placed, at least 0."""
+    share = (cycle.free(column) - cycle.pods.requests[:, column, None]) * cycle.inverse_allocatable(column)
+    return np.maximum(share, 0.0, out=share)

@@ -1,0 +1,29 @@
+"""Queues: flow, order within a queue, progressive filling, and the exact max-min yardstick.
+
+Source: 003 "Resource usage and fairness", "Global prioritisation".
+"""
+
+from argosy_core.queueing.filling import Filled, FillingQueues, StopRule, fill, flow_keys
+from argosy_core.queueing.flow import advance_flow
+from argosy_core.queueing.order import Backlog, ChainedBacklog, Comparator, Entries, QueueOrder
+from argosy_core.queueing.usage import MICRO, to_cores, weigh_amounts, weigh_vector
+from argosy_core.queueing.water_filling import fill_water
+
+__all__ = [
+    "MICRO",
+    "Backlog",
+    "ChainedBacklog",
+    "Comparator",
+    "Entries",
+    "Filled",
+    "FillingQueues",
+    "QueueOrder",
+    "StopRule",
+    "advance_flow",
+    "fill",
+    "fill_water",
+    "flow_keys",
+    "to_cores",
+    "weigh_amounts",
+    "weigh_vector",
+]

@@ -1,0 +1,33 @@
+"""Flow: what a queue has used, with a memory that halves.
+
+`flow = usage + max(flow - usage, 0) * 0.5 ^ (dt / half_time)`: never below the usage, and falling to it. While usage
+stays the same, one step over dt equals any number of steps that add up to dt, so the tick does not matter; whoever
+changes a usage brings the flow up to that moment first.
+
+Source: 003 "Flow".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["advance_flow"]
+
+
+def advance_flow(
+    flow_cores: npt.NDArray[np.float64], usage_cores: npt.NDArray[np.float64], *, elapsed_s: float, half_time_s: float
+) -> npt.NDArray[np.float64]:
+    """Return the flows after some time of unchanged usage.
+
+    Args:
+        flow_cores: float64[q], flows before, cores.
+        usage_cores: float64[q], weighted usage during the time, cores.
+        elapsed_s: Time since the flows were right, seconds; negative counts as 0 (a clock that was set back).
+        half_time_s: Time in which the excess over usage halves, seconds.
+
+    Source: 003 "Flow".
+    """
+    beta = 0.5 ** (max(elapsed_s, 0.0) / half_time_s)
+    flow: npt.NDArray[np.float64] = usage_cores + np.maximum(flow_cores - usage_cores, 0.0) * beta
+    return flow

@@ -1,0 +1,291 @@
+"""Order of the jobs of one queue: higher priority first, then submit order.
+
+A backlog is a handful of sorted runs of entries, merged when they are of like size, so that mostly ordered arrays are
+appended and anything else costs O(log n) amortised per job. Nothing is deleted from the middle: an entry counts only
+while the job it names still waits with the priority the entry was made with, which the owner's `valid` function says.
+
+Source: 003 "Scheduler architecture" (jobs within each queue are ordered by priority); design section 6, "order in a
+queue".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cmp_to_key
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Backlog", "ChainedBacklog", "Comparator", "Entries", "QueueOrder"]
+
+Comparator = Callable[[int, int], int]
+"""Compares two slots: below 0 if the first goes first, above 0 if the second does, 0 if this one does not decide."""
+
+_SWEEP_SLACK: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Waiting jobs as columns."""
+
+    priority: npt.NDArray[np.int32]
+    """Priorities when the entries were made."""
+    submit_time_us: npt.NDArray[np.int64]
+    """Acceptance, microseconds since the Unix epoch."""
+    handle: npt.NDArray[np.int64]
+    """Job handles."""
+    slot: npt.NDArray[np.int32]
+    """Slots."""
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return int(self.handle.size)
+
+    def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_] | slice) -> Entries:
+        """Return some of the entries."""
+        return Entries(self.priority[rows], self.submit_time_us[rows], self.handle[rows], self.slot[rows])
+
+    def sorted(self) -> Entries:
+        """Return the entries in queue order; those that are in order already are not copied."""
+        if len(self) < 2:
+            return self
+        priority, submit, handle = self.priority, self.submit_time_us, self.handle
+        later = submit[1:] - submit[:-1]
+        same = priority[1:] == priority[:-1]
+        if same.all() and ((later > 0) | ((later == 0) & (handle[1:] >= handle[:-1]))).all():
+            return self
+        # ~p falls as p rises and, unlike -p, exists for every int32.
+        return self.take(np.lexsort((handle, submit, ~priority)))
+
+    def key(self, row: int) -> tuple[int, int, int]:
+        """Return the sort key of one entry."""
+        return ~int(self.priority[row]), int(self.submit_time_us[row]), int(self.handle[row])
+
+    @staticmethod
+    def join(parts: Sequence[Entries]) -> Entries:
+        """Return several columns in one."""
+        return Entries(
+            np.concatenate([part.priority for part in parts]),
+            np.concatenate([part.submit_time_us for part in parts]),
+            np.concatenate([part.handle for part in parts]),
+            np.concatenate([part.slot for part in parts]),
+        )
+
+
+Valid = Callable[[Entries], npt.NDArray[np.bool_]]
+"""Says which entries still stand for a job that waits with that priority."""
+
+
+class QueueOrder(Protocol):
+    """What filling and views need of a queue's waiting jobs."""
+
+    def push(self, entries: Entries) -> None:
+        """Add waiting jobs; an entry for a job that is already in stands beside the old one and counts once."""
+
+    def heads(self, count: int) -> tuple[npt.NDArray[np.int32], bool]:
+        """Return the slots of the first jobs in order, at most `count`, and whether these are all."""
+
+    def position(self, entry: Entries) -> int:
+        """Return how many waiting jobs stand before the one entry given."""
+
+
+class _Run:
+    """A sorted run that can grow at its end and shrink at its head."""
+
+    __slots__ = ("_entries", "_length", "head")
+
+    def __init__(self, entries: Entries) -> None:
+        """Take over sorted entries."""
+        self._entries = entries
+        self._length = len(entries)
+        self.head = 0
+
+    def __len__(self) -> int:
+        return self._length - self.head
+
+    def window(self, count: int) -> Entries:
+        """Return the first `count` entries, as views."""
+        return self._entries.take(slice(self.head, min(self.head + count, self._length)))
+
+    def accepts(self, entries: Entries) -> bool:
+        """Tell whether sorted entries may simply follow."""
+        return self._entries.key(self._length - 1) <= entries.key(0)
+
+    def append(self, entries: Entries) -> None:
+        """Add sorted entries behind the last; amortised O(n)."""
+        end = self._length + len(entries)
+        if end > len(self._entries):
+            kept = self.window(len(self))
+            room = (len(kept) + len(entries)) // 2
+            spare = Entries(
+                np.zeros(room, dtype=np.int32),
+                np.zeros(room, dtype=np.int64),
+                np.zeros(room, dtype=np.int64),
+                np.zeros(room, dtype=np.int32),
+            )
+            self._length, self.head = len(kept) + len(entries), 0
+            self._entries = Entries.join([kept, entries, spare])
+            return
+        place = slice(self._length, end)
+        self._entries.priority[place] = entries.priority
+        self._entries.submit_time_us[place] = entries.submit_time_us
+        self._entries.handle[place] = entries.handle
+        self._entries.slot[place] = entries.slot
+        self._length = end
+
+
+class Backlog:
+    """The default order: priority, then submit time, then handle."""
+
+    def __init__(self, valid: Valid) -> None:
+        """Start empty.
+
+        Args:
+            valid: Says which entries still count.
+        """
+        self._valid = valid
+        self._runs: list[_Run] = []
+        self._sweep_at = _SWEEP_SLACK
+
+    @property
+    def entry_count(self) -> int:
+        """Return the number of entries held, those that no longer count included."""
+        return sum(len(run) for run in self._runs)
+
+    def push(self, entries: Entries) -> None:
+        """Add waiting jobs. Complexity: O(n) for entries in order, else O(n log n) and O(log total) amortised each."""
+        if not len(entries):
+            return
+        entries = entries.sorted()
+        self._runs = [run for run in self._runs if len(run)]
+        target = max((run for run in self._runs if run.accepts(entries)), key=len, default=None)
+        if target is None:
+            # The caller's arrays must not change under the run, nor the run's appends write into them.
+            self._runs.append(_Run(entries.take(np.arange(len(entries)))))
+        else:
+            target.append(entries)
+        self._runs.sort(key=len, reverse=True)
+        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
+            last, previous = self._runs.pop(), self._runs.pop()
+            self._runs.append(_Run(self._sweep(Entries.join([previous.window(len(previous)), last.window(len(last))]))))
+            self._runs.sort(key=len, reverse=True)
+        if self.entry_count > self._sweep_at:
+            swept = [self._sweep(run.window(len(run))) for run in self._runs]
+            self._runs = [_Run(entries) for entries in swept if len(entries)]
+            self._sweep_at = 2 * self.entry_count + _SWEEP_SLACK
+
+    def _sweep(self, entries: Entries) -> Entries:
+        """Return the entries that count, sorted, as a copy."""
+        return entries.take(np.flatnonzero(self._valid(entries))).sorted()
+
+    def heads(self, count: int) -> tuple[npt.NDArray[np.int32], bool]:
+        """Return the slots of the first jobs in order, at most `count`, and whether these are all.
+
+        Complexity: O(count * runs) and what was passed over for good; runs are at most the logarithm of the jobs.
+        """
+        parts: list[Entries] = []
+        exhausted = True
+        for run in self._runs:
+            part, all_of_it = self._head_of(run, count)
+            exhausted &= all_of_it
+            if len(part):
+                parts.append(part)
+        if not parts:
+            return np.zeros(0, dtype=np.int32), exhausted
+        merged = parts[0] if len(parts) == 1 else Entries.join(parts).sorted()
+        handles = merged.handle
+        repeated = handles[1:] == handles[:-1]
+        slots = merged.slot[np.concatenate([[True], ~repeated])] if repeated.any() else merged.slot
+        return slots[:count], exhausted and slots.size <= count
+
+    def _head_of(self, run: _Run, count: int) -> tuple[Entries, bool]:
+        """Return the first `count` entries of a run that count, and whether it has no more."""
+        width = count
+        while True:
+            window = run.window(width)
+            valid = self._valid(window)
+            passed = int(np.argmax(valid)) if valid.any() else len(window)
+            run.head += passed
+            all_of_it = passed + len(run) <= width
+            rows = np.flatnonzero(valid)
+            if all_of_it or rows.size >= count:
+                return window.take(rows[:count]), all_of_it and rows.size <= count
+            width = 2 * width + passed
+
+    def position(self, entry: Entries) -> int:
+        """Return how many waiting jobs stand before the one entry given. Complexity: O(jobs of the queue)."""
+        handles: list[npt.NDArray[np.int64]] = []
+        not_priority, submit, handle = entry.key(0)
+        for run in self._runs:
+            window = run.window(len(run))
+            lower = ~window.priority < not_priority
+            same = ~window.priority == not_priority
+            earlier = (window.submit_time_us < submit) | ((window.submit_time_us == submit) & (window.handle < handle))
+            before = window.take(np.flatnonzero(lower | (same & earlier)))
+            handles.append(before.handle[self._valid(before)])
+        return int(np.unique(np.concatenate(handles)).size) if handles else 0
+
+
+class ChainedBacklog:
+    """An order given by a chain of comparators: the first that is not 0 decides, then the default order.
+
+    Sorted in Python when it is read after a change: for custom queue sort plugins, not for millions.
+
+    Source: 002, queue sort; design section 6, "queue sort chain (first non-equal wins)".
+    """
+
+    def __init__(self, valid: Valid, chain: Sequence[Comparator]) -> None:
+        """Start empty.
+
+        Args:
+            valid: Says which entries still count.
+            chain: Comparators over slots, most important first.
+        """
+        self._valid = valid
+        self._chain = tuple(chain)
+        self._entries: Entries | None = None
+        self._sorted = True
+
+    def push(self, entries: Entries) -> None:
+        """Add waiting jobs."""
+        if len(entries):
+            self._entries = entries if self._entries is None else Entries.join([self._entries, entries])
+            self._sorted = False
+
+    def heads(self, count: int) -> tuple[npt.NDArray[np.int32], bool]:
+        """Return the slots of the first jobs in order, at most `count`, and whether these are all."""
+        entries = self._waiting()
+        return entries.slot[:count], len(entries) <= count
+
+    def position(self, entry: Entries) -> int:
+        """Return how many waiting jobs stand before the one entry given."""
+        return int(np.argmax(self._waiting().handle == entry.handle[0]))
+
+    def _waiting(self) -> Entries:
+        """Return the entries that count, in order."""
+        if self._entries is None:
+            none = np.zeros(0, dtype=np.int64)
+            return Entries(none.astype(np.int32), none, none, none.astype(np.int32))
+        self._entries = self._entries.take(np.flatnonzero(self._valid(self._entries)))
+        if not self._sorted:
+            _, first = np.unique(self._entries.handle, return_index=True)
+            entries = self._entries.take(np.sort(first)).sorted()
+            rows = sorted(range(len(entries)), key=cmp_to_key(self._comparison(entries)))
+            self._entries = entries.take(np.array(rows, dtype=np.int64))
+            self._sorted = True
+        return self._entries
+
+    def _comparison(self, entries: Entries) -> Comparator:
+        """Return the chain as one comparator over rows of entries that stand in the default order."""
+        slots = entries.slot.tolist()
+
+        def compare(first: int, second: int) -> int:
+            for comparator in self._chain:
+                decision = comparator(slots[first], slots[second])
+                if decision:
+                    return decision
+            return first - second
+
+        return compare

@@ -1,0 +1,67 @@
+"""Actions in columns, made from slots of the table.
+
+Source: design section 8, "packed arrays".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.reconcile.columns import Creates, Deletes
+from argosy_core.reconcile.run_table import RunTable
+
+__all__ = ["build_creates", "build_deletes"]
+
+Int64Array = npt.NDArray[np.int64]
+
+
+def _intern(values: npt.NDArray[np.object_]) -> tuple[npt.NDArray[np.int32], tuple[Any, ...]]:
+    """Return for each value its index among the distinct ones (-1 for None), and these in order of first use."""
+    table: dict[Any, int] = {}
+    column = np.fromiter(
+        [-1 if value is None else table.setdefault(value, len(table)) for value in values.tolist()],
+        dtype=np.int32,
+        count=values.size,
+    )
+    return column, tuple(table)
+
+
+def build_creates(table: RunTable, slots: Int64Array) -> Creates:
+    """Return what is needed to create the objects in some slots, at least one."""
+    keys = table.key[slots]
+    body_column, bodies = _intern(table.body[slots])
+    node_column, nodes = _intern(table.node[slots])
+    metadata_column, metadata = _intern(table.metadata[slots])
+    owner_column, owners = _intern(table.owner[slots])
+    return Creates(
+        slot_column=slots,
+        body_column=body_column,
+        object_column=table.object[slots],
+        handle_column=keys >> 8,
+        attempt_column=(keys & 255).astype(np.int32),
+        id_high_column=table.id_high[slots],
+        node_column=node_column,
+        metadata_column=metadata_column,
+        owner_column=owner_column,
+        bodies=bodies,
+        nodes=nodes,
+        metadata=metadata,
+        owners=owners,
+    )
+
+
+def build_deletes(table: RunTable, slots: Int64Array) -> Deletes:
+    """Return what is needed to delete the objects in some slots, at least one."""
+    keys = table.key[slots]
+    return Deletes(
+        slot_column=slots,
+        uid_column=table.uid[slots].view(np.uint8).reshape(-1, 16),
+        kind_column=table.kind[slots],
+        handle_column=keys >> 8,
+        attempt_column=(keys & 255).astype(np.int32),
+        object_column=table.object[slots],
+        kinds=tuple(table.kinds),
+    )

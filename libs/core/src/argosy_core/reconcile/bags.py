@@ -1,0 +1,113 @@
+"""What to do next with a bag of several objects.
+
+Rules:
+
+* Other objects come first, then the pods but one, and the first pod last. So whoever sees the first pod knows that the
+  whole bag was made, even if it does not know the bag (an executor that was restarted in the middle).
+* Any failure, and any loss, deletes the bag; what is deleted so ends in the same state as what failed.
+* When all pods have succeeded, the other objects have done their work, and go when the pods go.
+
+Source: design section 5, "Sync": "Pods come last in a bag; any failure deletes the bag".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState
+from argosy_core.reconcile.run_table import Phase, RunTable
+
+__all__ = ["BagPlan", "is_torn", "plan_bag"]
+
+
+@dataclass(slots=True)
+class BagPlan:
+    """What to do with the objects of one bag, by slot."""
+
+    create: list[int] = field(default_factory=list)
+    """Objects to create now."""
+    delete: list[int] = field(default_factory=list)
+    """Objects to delete now."""
+    finish: list[tuple[int, int]] = field(default_factory=list)
+    """(slot, state): objects that end without the cluster having a say."""
+    wait: list[int] = field(default_factory=list)
+    """Objects that cannot be called absent before the predecessor has settled."""
+    forget: bool = False
+    """The run is over and stored; nothing of it is left."""
+
+
+def is_torn(table: RunTable, bag: list[int]) -> bool:
+    """Return whether a bag of which only the objects are known was left unfinished by a predecessor.
+
+    It is whole if its first pod is there with everything before it, because the first pod is made last.
+    """
+    for slot in bag:
+        if slot < 0:
+            return True
+        if table.kind[slot] == 0:
+            return False
+    return False
+
+
+def plan_bag(table: RunTable, key: int, *, now_s: float, is_settled: bool) -> BagPlan:
+    """Return what to do with a bag.
+
+    Args:
+        table: Where the objects are; not changed, except for the end states of what shall be deleted.
+        key: Run key.
+        now_s: Monotonic seconds.
+        is_settled: Whether a predecessor can no longer create anything.
+    """
+    plan = BagPlan()
+    slots = table.slots_of_run(key)
+    causes = [slot for slot in slots if table.state[slot] in (ObjectState.FAILED, ObjectState.LOST)]
+    if causes or table.stop[slots].any():
+        end = int(table.state[causes[0]]) if causes else ObjectState.CANCELLED
+        _plan_end(table, slots, plan, end=end, now_s=now_s, may_conclude=is_settled or not table.stop[slots].any())
+    else:
+        pods = table.pods(slots)
+        others = [slot for slot in slots if table.kind[slot] != 0]
+        if pods and all(table.state[slot] == ObjectState.SUCCEEDED for slot in pods):
+            plan.finish.extend((slot, ObjectState.SUCCEEDED) for slot in others if not _has_ended(table, slot))
+        elif table.is_wanted[slots].all():
+            _plan_creation(table, others, pods, plan, now_s=now_s)
+    for slot in slots:
+        if table.phase[slot] == Phase.PRESENT and _is_stored(table, slot) and table.not_before_s[slot] <= now_s:
+            plan.delete.append(slot)
+    plan.forget = all(table.phase[slot] == Phase.GONE and _is_stored(table, slot) for slot in slots)
+    return plan
+
+
+def _has_ended(table: RunTable, slot: int) -> bool:
+    """Return whether an object's state is terminal."""
+    return bool(IS_RUN_TERMINAL[table.state[slot]])
+
+
+def _is_stored(table: RunTable, slot: int) -> bool:
+    """Return whether an object has ended and the leader has stored it."""
+    return _has_ended(table, slot) and bool(table.stored_state[slot] == table.state[slot])
+
+
+def _plan_end(table: RunTable, slots: list[int], plan: BagPlan, *, end: int, now_s: float, may_conclude: bool) -> None:
+    """Plan the deletion of everything that has not ended."""
+    for slot in slots:
+        if _has_ended(table, slot):
+            continue
+        phase = table.phase[slot]
+        if phase == Phase.ABSENT and not table.is_uncertain[slot]:
+            if may_conclude:
+                plan.finish.append((slot, end))
+            else:
+                plan.wait.append(slot)
+        elif phase == Phase.PRESENT and table.not_before_s[slot] <= now_s:
+            table.end_state[slot] = end
+            plan.delete.append(slot)
+
+
+def _plan_creation(table: RunTable, others: list[int], pods: list[int], plan: BagPlan, *, now_s: float) -> None:
+    """Plan the next step of making the bag."""
+    for step in (others, pods[1:], pods[:1]):
+        absent = [slot for slot in step if table.phase[slot] == Phase.ABSENT]
+        plan.create.extend(slot for slot in absent if table.not_before_s[slot] <= now_s)
+        if absent or any(table.phase[slot] == Phase.CREATING for slot in step):
+            return

@@ -1,0 +1,473 @@
+"""The executor's reconcile step: what the leader wants against what the cluster shows.
+
+::
+
+    take_rows, take_stops          what the leader wants
+    take_observed, take_listing    what the cluster shows
+    take_create_answers, take_delete_answers, acknowledge    what became of what was asked
+                 |
+                 v
+    next_actions -> creates, deletes        next_reports -> states for the leader
+
+Nothing here does anything; a shell carries the actions out and brings the answers back. The step is level-triggered: it
+looks at where each object stands, never at which event brought it there, so lost, late and repeated events do no harm.
+
+Rules:
+
+* A pod is created only while none of its run was ever seen. Once it was seen, its absence is a loss, and a loss is the
+  leader's to mend with another run.
+* Creating is safe to repeat: the name is the run's own, and what exists with the run's labels is adopted.
+* A deletion carries the uid of what was seen, so it never hits another object.
+* What ended stays until the leader has stored its end and `keep_finished_s` have passed.
+* An object that the leader does not know stays until the leader says stop.
+* "There is nothing" is concluded only where no creation is under way: not while an answer is missing, and not before a
+  predecessor's calls have run out.
+
+Source: design section 5, "Sync" and "Fencing executors"; seed 003, last section.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.job.states import IS_RUN_TERMINAL, RUN_MAY_FOLLOW, FailureKind, ObjectState, resolve_ends
+from argosy_core.reconcile.action_columns import build_creates, build_deletes
+from argosy_core.reconcile.bags import is_torn, plan_bag
+from argosy_core.reconcile.columns import (
+    Actions,
+    CreateAnswers,
+    Creates,
+    DeleteAnswers,
+    Deletes,
+    Instant,
+    Observations,
+    ReportBatch,
+    RunRows,
+)
+from argosy_core.reconcile.intake import add_rows
+from argosy_core.reconcile.reports import ReportQueue
+from argosy_core.reconcile.run_table import Phase, RunTable, distinct, run_keys
+
+__all__ = ["MAX_ACTION_COUNT", "Reconciler"]
+
+MAX_ACTION_COUNT: Final = 5000
+"""Most creates, and most deletes, given out at once."""
+_FIRST_RETRY_S: Final = 0.5
+_LAST_RETRY_S: Final = 30.0
+
+Int64Array = npt.NDArray[np.int64]
+Int8Array = npt.NDArray[np.int8]
+# Members of enumerations cost a look-up and a conversion each time an array meets them.
+_ABSENT, _CREATING, _PRESENT, _DELETING, _GONE = (int(phase) for phase in Phase)
+_CREATED_STATE, _RUNNING = int(ObjectState.CREATED), int(ObjectState.RUNNING)
+_FAILED, _CANCELLED, _LOST = int(ObjectState.FAILED), int(ObjectState.CANCELLED), int(ObjectState.LOST)
+_NONE: Final = np.zeros(0, dtype=np.int64)
+_NOTHING: Final = Actions(creates=None, deletes=None)
+
+
+class Reconciler:
+    """The state of one executor and what to do next.
+
+    Args:
+        keep_finished_s: How long what ended stays, seconds.
+    """
+
+    def __init__(self, *, keep_finished_s: float = 60.0) -> None:
+        """Start knowing nothing; take a listing of the cluster before anything else."""
+        self.keep_finished_s = keep_finished_s
+        """How long what ended stays, seconds; counts for what ends from now on."""
+        self.settled_at_s = 0.0
+        """Moment from which a predecessor can no longer act, monotonic seconds."""
+        self._table = RunTable()
+        self._reports = ReportQueue(self._table)
+        self._ready: list[Int64Array] = []
+        self._timers: list[tuple[float, int, Int64Array]] = []
+        self._timer_count = 0
+
+    @property
+    def object_count(self) -> int:
+        """Number of objects known."""
+        return len(self._table)
+
+    @property
+    def wants_listing(self) -> bool:
+        """Whether something can be concluded only from a full listing of the cluster."""
+        table = self._table
+        return bool((table.is_uncertain & table.stop & (table.phase == _ABSENT)).any())
+
+    @property
+    def all_stored(self) -> bool:
+        """Whether every state was sent and stored."""
+        return self._reports.is_empty
+
+    def known_runs(self) -> tuple[Int64Array, npt.NDArray[np.int32]]:
+        """Return (handles, attempts) of the runs that need no row: the leader gave it, or a pod of it is there.
+
+        A run of which a predecessor made only other objects is left out, so that its row comes and it is made whole.
+        """
+        table = self._table
+        known = table.is_used & (table.is_wanted | table.stop | (table.kind == 0))
+        keys = np.unique(table.key[known])
+        return keys >> 8, (keys & 255).astype(np.int32)
+
+    def states_of(self, handle: int, attempt: int) -> dict[int, ObjectState]:
+        """Return the states of a run's known objects by position."""
+        key = handle << 8 | attempt
+        table = self._table
+        return {int(table.object[slot]): ObjectState(table.state[slot]) for slot in table.slots_of_run(key)}
+
+    # --- what the leader wants ---------------------------------------------------------------------------------------
+
+    def take_rows(self, rows: RunRows, now: Instant) -> None:
+        """Take runs that the leader wants; rows that are already here change nothing."""
+        taken = add_rows(self._table, rows)
+        self._ready.append(taken.slots)
+        # The run was seen by a predecessor's pods, and these were not whole: what is missing was lost.
+        self._finish(taken.missing, _LOST, now)
+
+    def take_stops(self, handles: Int64Array, attempts: npt.NDArray[np.int32]) -> None:
+        """Take runs whose objects shall not be; a run of which nothing is known ends as cancelled."""
+        table = self._table
+        stopped: list[int] = []
+        for key in run_keys(handles, attempts).tolist():
+            slots = table.slots_of_run(key)
+            if not slots:
+                slots = table.allocate(1).tolist()
+                table.key[slots] = key
+                table.index[key] = slots[0]
+            stopped.extend(slots)
+        table.stop[stopped] = True
+        self._ready.append(np.array(stopped, dtype=np.int64))
+
+    # --- what the cluster shows --------------------------------------------------------------------------------------
+
+    def take_observed(self, observed: Observations, now: Instant) -> None:
+        """Take changes of our objects, late and repeated ones included."""
+        self._observe(observed, now)
+
+    def take_listing(self, observed: Observations, *, started_s: float, now: Instant) -> None:
+        """Take all our objects that exist; what was known to exist before the listing and is not in it, is gone.
+
+        Args:
+            observed: Every object of ours.
+            started_s: When the listing was asked for, monotonic seconds; what was seen later is not judged by it.
+            now: The present.
+        """
+        listed = self._observe(observed, now)
+        table = self._table
+        exists = (table.phase == _PRESENT) | (table.phase == _DELETING)
+        exists[listed] = False
+        missing = np.flatnonzero(exists & (table.seen_s < started_s))
+        self._end_missing(missing, now)
+        settled = np.flatnonzero(table.is_uncertain & (table.phase == _ABSENT) & (table.seen_s < started_s))
+        table.is_uncertain[settled] = False
+        self._ready.append(settled)
+        for bag in list(table.bags.values()):
+            live = [slot for slot in bag if slot >= 0]
+            unfinished = not IS_RUN_TERMINAL[table.state[table.pods(live)]].all()
+            if not table.is_wanted[live].any() and table.pods(live) and unfinished and is_torn(table, bag):
+                table.stop[live] = True
+                table.end_state[live] = _LOST
+                self._ready.append(np.array(live, dtype=np.int64))
+
+    def _observe(self, observed: Observations, now: Instant) -> Int64Array:
+        """Take changes; return the slots they were about."""
+        table = self._table
+        if not len(observed):
+            return _NONE
+        keys = run_keys(observed.handle_column, observed.attempt_column).tolist()
+        slots = table.find(keys, observed.object_column)
+        for place in np.flatnonzero(slots < 0).tolist():
+            slots[place] = self._find_or_add(keys[place], observed, place)
+        places = np.flatnonzero(slots >= 0)
+        while places.size:
+            if distinct(slots[places]).size == places.size:
+                self._apply(slots[places], places, observed, now)
+                break
+            # An object that changed twice is taken twice, in order.
+            first = np.sort(np.unique(slots[places], return_index=True)[1])
+            self._apply(slots[places[first]], places[first], observed, now)
+            places = np.delete(places, first)
+        return slots[slots >= 0]
+
+    def _find_or_add(self, key: int, observed: Observations, place: int) -> int:
+        """Return the slot of an object that was not known when its batch came; -1 if it is gone already."""
+        table = self._table
+        position = int(observed.object_column[place])
+        found = int(table.find([key], observed.object_column[place : place + 1])[0])
+        if found >= 0 or observed.gone_column[place]:
+            return found
+        slot = int(table.allocate(1)[0])
+        table.key[slot] = key
+        table.object[slot] = position
+        table.kind[slot] = table.kind_index(observed.kinds[observed.kind_column[place]])
+        siblings = table.slots_of_run(key)
+        if siblings or position:
+            table.put_in_bag(key, position, slot)
+            table.stop[slot] = bool(table.stop[siblings].any())
+        else:
+            table.index[key] = slot
+        return slot
+
+    def _apply(self, slots: Int64Array, places: Int64Array, observed: Observations, now: Instant) -> None:
+        """Take one change for each of some distinct objects."""
+        table = self._table
+        gone = observed.gone_column[places]
+        uids = np.ascontiguousarray(observed.uid_column[places]).view(np.int64)
+        is_other = (table.uid[slots] != 0).any(axis=1) & (table.uid[slots] != uids).any(axis=1)
+        is_over = table.phase[slots] == _GONE
+        self._take_intruders(slots, uids, is_over & ~gone, now)
+        kept = np.flatnonzero(~is_other & ~is_over)
+        if not kept.size:
+            return
+        slots, places, gone = slots[kept], places[kept], gone[kept]
+        table.uid[slots] = uids[kept]
+        table.seen_s[slots] = now.monotonic_s
+        fresh = slots[~gone & (table.phase[slots] <= _CREATING)]
+        self._mark_present(fresh)
+        states = observed.state_column[places]
+        sent = table.stop_sent[slots]
+        # Whoever vanishes under a wish vanished for it, even if our own call did not get through.
+        ends = resolve_ends(states, sent | (table.stop[slots] & gone), gone)
+        end_states = table.end_state[slots]
+        ends = np.where((ends == _CANCELLED) & (end_states > 0), end_states, ends)
+        moves = np.flatnonzero(RUN_MAY_FOLLOW[table.state[slots], ends])
+        self._record(slots[moves], places[moves], ends[moves], observed)
+        table.phase[slots[gone]] = _GONE
+        self._reports.note(slots[moves], ends[moves], observed.time_us_column[places[moves]])
+        self._keep_ended(slots[moves], now)
+        self._ready.append(slots)
+
+    def _take_intruders(self, slots: Int64Array, uids: Int64Array, mask: npt.NDArray[np.bool_], now: Instant) -> None:
+        """Take objects of runs that are over (a call came late, a list was old): they shall go."""
+        late = np.flatnonzero(mask)
+        if late.size:
+            table, slots = self._table, slots[late]
+            table.uid[slots] = uids[late]
+            table.phase[slots] = _PRESENT
+            table.stop[slots] = True
+            table.not_before_s[slots] = now.monotonic_s
+            table.seen_s[slots] = now.monotonic_s
+            self._ready.append(slots)
+
+    def _record(self, slots: Int64Array, places: Int64Array, states: Int8Array, observed: Observations) -> None:
+        """Keep why objects ended, or cannot be asked."""
+        table = self._table
+        table.exit_code[slots] = observed.exit_code_column[places]
+        own = states == observed.state_column[places]
+        table.failure[slots] = np.where(own, observed.failure_column[places], 0)
+        for slot, place in zip(slots.tolist(), places.tolist(), strict=True) if observed.texts else ():
+            text = observed.message_column[place]
+            if text >= 0:
+                table.message[slot] = observed.texts[text]
+        for slot in slots[states == _LOST].tolist():
+            table.message[slot] = "the object was there and is gone; not by us"
+
+    def _mark_present(self, slots: Int64Array) -> None:
+        """Note that objects exist; what they were made from is not needed any more."""
+        table = self._table
+        table.phase[slots] = _PRESENT
+        table.is_uncertain[slots] = False
+        table.tries[slots] = 0
+        table.not_before_s[slots] = 0.0
+        table.body[slots] = None
+        table.metadata[slots] = None
+        table.owner[slots] = None
+
+    def _keep_ended(self, slots: Int64Array, now: Instant) -> None:
+        """Let those of the objects that have ended stay for a while."""
+        table = self._table
+        ended = slots[IS_RUN_TERMINAL[table.state[slots]] & (table.phase[slots] == _PRESENT)]
+        if ended.size:
+            due_s = now.monotonic_s + self.keep_finished_s
+            table.not_before_s[ended] = due_s
+            self._wake(ended, due_s)
+
+    def _end_missing(self, slots: Int64Array, now: Instant) -> None:
+        """Take objects that a listing does not show as gone."""
+        table = self._table
+        if not slots.size:
+            return
+        deleted = table.stop[slots] | table.stop_sent[slots]
+        ends = resolve_ends(table.state[slots], deleted, np.ones(slots.size, dtype=np.bool_))
+        ends = np.where((ends == _CANCELLED) & (table.end_state[slots] > 0), table.end_state[slots], ends)
+        for state in np.unique(ends).tolist():
+            self._finish(slots[ends == state], state, now)
+
+    def _finish(self, slots: Int64Array, state: int, now: Instant) -> None:
+        """End objects that are not there and will not be; those that have ended keep their state."""
+        table = self._table
+        if slots.size:
+            open_slots = slots[~IS_RUN_TERMINAL[table.state[slots]]]
+            table.phase[slots] = _GONE
+            if state == _LOST:
+                table.message[open_slots] = "the object was there and is gone; not by us"
+            count = open_slots.size
+            self._reports.note(open_slots, np.full(count, state, np.int8), np.full(count, now.wall_us, np.int64))
+            self._ready.append(slots)
+
+    # --- what became of what was asked -------------------------------------------------------------------------------
+
+    def take_create_answers(self, creates: Creates, answers: CreateAnswers, now: Instant) -> None:
+        """Take what became of creates."""
+        table, slots = self._table, creates.slot_column
+        waits = table.phase[slots] == _CREATING
+        made = np.flatnonzero(answers.exists_column & waits)
+        if made.size:
+            where = slots[made]
+            self._mark_present(where)
+            table.uid[where] = np.ascontiguousarray(answers.uid_column[made]).view(np.int64)
+            table.seen_s[where] = now.monotonic_s
+            states = np.where(table.kind[where] == 0, _CREATED_STATE, _RUNNING).astype(np.int8)
+            moves = RUN_MAY_FOLLOW[table.state[where], states]
+            times = np.full(int(moves.sum()), now.wall_us, dtype=np.int64)
+            self._reports.note(where[moves], states[moves], times)
+        refused = np.flatnonzero(answers.refused_column & waits)
+        if refused.size:
+            where = slots[refused]
+            table.failure[where] = FailureKind.REJECTED
+            for slot, text in zip(where.tolist(), answers.message_column[refused].tolist(), strict=True):
+                table.message[slot] = answers.messages[text] if text >= 0 else "the cluster refused the object"
+            self._finish(where, _FAILED, now)
+        again = np.flatnonzero(~answers.exists_column & ~answers.refused_column & waits)
+        if again.size:
+            where = slots[again]
+            table.phase[where] = _ABSENT
+            table.is_uncertain[where] |= ~answers.later_column[again]
+            table.seen_s[where] = now.monotonic_s
+            self._retry(where, now)
+        self._ready.append(slots)
+
+    def take_delete_answers(self, deletes: Deletes, answers: DeleteAnswers, now: Instant) -> None:
+        """Take what became of deletes."""
+        table, slots = self._table, deletes.slot_column
+        waits = table.phase[slots] == _DELETING
+        self._end_missing(slots[answers.gone_column & waits], now)
+        again = slots[~answers.accepted_column & ~answers.gone_column & waits]
+        if again.size:
+            table.phase[again] = _PRESENT
+            self._retry(again, now)
+
+    def _retry(self, slots: Int64Array, now: Instant) -> None:
+        """Let objects whose call failed wait, longer each time."""
+        table = self._table
+        waits_s = np.minimum(_FIRST_RETRY_S * 2.0 ** np.minimum(table.tries[slots], 16), _LAST_RETRY_S)
+        table.tries[slots] += 1
+        table.not_before_s[slots] = now.monotonic_s + waits_s
+        for wait_s in np.unique(waits_s).tolist():
+            self._wake(slots[waits_s == wait_s], now.monotonic_s + wait_s)
+
+    def _wake(self, slots: Int64Array, due_s: float) -> None:
+        """Look at objects again at a moment."""
+        self._timer_count += 1
+        heapq.heappush(self._timers, (due_s, self._timer_count, slots))
+
+    def acknowledge(self, number: int) -> None:
+        """Take the leader's word that report batches up to a number are stored."""
+        self._ready.append(self._reports.acknowledge(number))
+
+    def restart_session(self) -> None:
+        """Begin a new session with a leader: batches are numbered from 1, and what it may not have is reported."""
+        self._reports.restart()
+
+    def next_reports(self, now: Instant) -> ReportBatch | None:
+        """Return the next batch of states, or None; at most one small batch per 100 ms."""
+        return self._reports.next_batch(now.monotonic_s)
+
+    # --- what to do next ---------------------------------------------------------------------------------------------
+
+    def next_wake_s(self) -> float | None:
+        """Return when something is to be looked at again by itself, monotonic seconds, or None."""
+        return self._timers[0][0] if self._timers else None
+
+    def next_actions(self, now: Instant, *, may_act: bool) -> Actions:
+        """Return what to do to the cluster now; each action is given out once, until its answer comes.
+
+        Args:
+            now: The present.
+            may_act: Whether the session was confirmed recently enough. If not, nothing is given out, and what is due
+                stays due.
+        """
+        while self._timers and self._timers[0][0] <= now.monotonic_s:
+            self._ready.append(heapq.heappop(self._timers)[2])
+        if not self._ready or not may_act:
+            return _NOTHING
+        table = self._table
+        slots = distinct(np.concatenate(self._ready))
+        self._ready.clear()
+        slots = slots[table.is_used[slots]]
+        is_bag = table.is_bag[slots]
+        creates, deletes = self._plan_single(slots[~is_bag], now)
+        if is_bag.any():
+            bag_creates, bag_deletes = self._plan_bags(distinct(table.key[slots[is_bag]]), now)
+            creates, deletes = np.concatenate([creates, bag_creates]), np.concatenate([deletes, bag_deletes])
+        if creates.size > MAX_ACTION_COUNT:
+            self._ready.append(creates[MAX_ACTION_COUNT:])
+            creates = creates[:MAX_ACTION_COUNT]
+        if deletes.size > MAX_ACTION_COUNT:
+            self._ready.append(deletes[MAX_ACTION_COUNT:])
+            deletes = deletes[:MAX_ACTION_COUNT]
+        table.phase[creates] = _CREATING
+        table.phase[deletes] = _DELETING
+        table.stop_sent[deletes] = True
+        return Actions(
+            creates=build_creates(table, creates) if creates.size else None,
+            deletes=build_deletes(table, deletes) if deletes.size else None,
+        )
+
+    def _plan_single(self, slots: Int64Array, now: Instant) -> tuple[Int64Array, Int64Array]:
+        """Return the slots to create and to delete among runs of one object."""
+        table = self._table
+        phases, states, stops = table.phase[slots], table.state[slots], table.stop[slots]
+        ended = IS_RUN_TERMINAL[states]
+        stored = ended & (table.stored_state[slots] == states)
+        due = table.not_before_s[slots] <= now.monotonic_s
+        absent = (phases == _ABSENT) & ~ended
+        dropped = slots[absent & stops & ~table.is_uncertain[slots]]
+        if dropped.size:
+            if now.monotonic_s < self.settled_at_s:
+                self._wake(dropped, self.settled_at_s)
+            else:
+                self._finish(dropped, _CANCELLED, now)
+        over = slots[stored & (phases == _GONE)]
+        if over.size:
+            for key in table.key[over].tolist():
+                del table.index[key]
+            table.release(over)
+        deletes = slots[(phases == _PRESENT) & due & np.where(ended, stored, stops)]
+        return slots[absent & ~stops & due & table.is_wanted[slots]], deletes
+
+    def _plan_bags(self, keys: Int64Array, now: Instant) -> tuple[Int64Array, Int64Array]:
+        """Return the slots to create and to delete among runs of several objects."""
+        table = self._table
+        creates: list[int] = []
+        deletes: list[int] = []
+        is_settled = now.monotonic_s >= self.settled_at_s
+        for key in keys.tolist():
+            plan = plan_bag(table, key, now_s=now.monotonic_s, is_settled=is_settled)
+            creates.extend(plan.create)
+            deletes.extend(plan.delete)
+            for slot, state in plan.finish:
+                self._finish_in_bag(slot, state, now)
+            if plan.wait:
+                self._wake(np.array(plan.wait, dtype=np.int64), self.settled_at_s)
+            if plan.forget:
+                slots = table.slots_of_run(key)
+                table.bags.pop(key, None)
+                table.index.pop(key, None)
+                table.release(np.array(slots, dtype=np.int64))
+        return np.array(creates, dtype=np.int64), np.array(deletes, dtype=np.int64)
+
+    def _finish_in_bag(self, slot: int, state: int, now: Instant) -> None:
+        """End one object of a bag, which may still be there (it then goes with the pods) or never was."""
+        slots = np.array([slot], dtype=np.int64)
+        if self._table.phase[slot] == _ABSENT:
+            self._finish(slots, state, now)
+        else:
+            self._reports.note(slots, np.array([state], np.int8), np.array([now.wall_us], np.int64))
+            self._keep_ended(slots, now)
+        self._ready.append(slots)

@@ -1,0 +1,233 @@
+"""Making the manifest of one object of one run from the bag that the user gave.
+
+What is added: the run's own name, our labels and annotations, the job's labels and annotations, the node. What is taken
+away: what only a cluster writes. References between objects of the bag follow the new names by one table; references to
+objects outside the bag stay.
+
+Source: design section 3, "Objects of a run get the user's name with a run suffix; references inside the bag ... are
+rewritten by one table. Labels carry installation, job and run".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Final
+
+from argosy_core.errors import InvalidRequest
+from argosy_core.job.identity import compose_id
+from argosy_core.job.naming import object_name
+from argosy_core.job.spec import base_names
+
+__all__ = [
+    "INSTALLATION_LABEL",
+    "JOB_LABEL",
+    "JOB_SET_LABEL",
+    "OBJECT_LABEL",
+    "QUEUE_LABEL",
+    "REFERENCES",
+    "RUN_LABEL",
+    "BagTemplate",
+    "RunIdentity",
+    "label_value",
+    "parse_run_label",
+    "run_label",
+]
+
+INSTALLATION_LABEL: Final = "argosy.dev/installation"
+"""Label of the installation an object belongs to; objects without it, or of another, are never touched."""
+JOB_LABEL: Final = "argosy.dev/job-id"
+"""Label of the job id."""
+RUN_LABEL: Final = "argosy.dev/run"
+"""Label of the run, as `handle-attempt`."""
+OBJECT_LABEL: Final = "argosy.dev/object"
+"""Label of the position of the object in its bag."""
+QUEUE_LABEL: Final = "argosy.dev/queue"
+"""Label of the queue; the annotation of the same key has the name as it is."""
+JOB_SET_LABEL: Final = "argosy.dev/job-set"
+"""Label of the job set; the annotation of the same key has the name as it is."""
+
+REFERENCES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "Pod": (
+        ("spec.volumes.*.configMap.name", "ConfigMap"),
+        ("spec.volumes.*.secret.secretName", "Secret"),
+        ("spec.volumes.*.persistentVolumeClaim.claimName", "PersistentVolumeClaim"),
+        ("spec.volumes.*.csi.nodePublishSecretRef.name", "Secret"),
+        ("spec.volumes.*.projected.sources.*.configMap.name", "ConfigMap"),
+        ("spec.volumes.*.projected.sources.*.secret.name", "Secret"),
+        ("spec.containers.*.env.*.valueFrom.configMapKeyRef.name", "ConfigMap"),
+        ("spec.containers.*.env.*.valueFrom.secretKeyRef.name", "Secret"),
+        ("spec.containers.*.envFrom.*.configMapRef.name", "ConfigMap"),
+        ("spec.containers.*.envFrom.*.secretRef.name", "Secret"),
+        ("spec.initContainers.*.env.*.valueFrom.configMapKeyRef.name", "ConfigMap"),
+        ("spec.initContainers.*.env.*.valueFrom.secretKeyRef.name", "Secret"),
+        ("spec.initContainers.*.envFrom.*.configMapRef.name", "ConfigMap"),
+        ("spec.initContainers.*.envFrom.*.secretRef.name", "Secret"),
+        ("spec.imagePullSecrets.*.name", "Secret"),
+        ("spec.subdomain", "Service"),
+    ),
+    "Ingress": (
+        ("spec.defaultBackend.service.name", "Service"),
+        ("spec.rules.*.http.paths.*.backend.service.name", "Service"),
+        ("spec.tls.*.secretName", "Secret"),
+    ),
+    "PersistentVolumeClaim": (
+        ("spec.dataSource.name", "PersistentVolumeClaim"),
+        ("spec.dataSourceRef.name", "PersistentVolumeClaim"),
+    ),
+}
+"""(kind of the object that refers, where, kind it refers to): the one table of references inside a bag."""
+
+_PATHS: Final = {
+    kind: tuple((tuple(path.split(".")), target) for path, target in rows) for kind, rows in REFERENCES.items()
+}
+_CLUSTER_WRITTEN: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink")
+_NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_MAX_LABEL_LENGTH: Final = 63
+_DIGEST_LENGTH: Final = 9  # '-' and eight digits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunIdentity:
+    """For whom an object is rendered."""
+
+    installation: str
+    """Installation the object is labelled with."""
+    handle: int
+    """Job handle."""
+    attempt: int
+    """Attempt, from 1."""
+    id_high: int
+    """Upper 64 bits of the job id."""
+    queue: str
+    """Queue name."""
+    job_set: str
+    """Job set name."""
+    node: str = ""
+    """Node that pods get."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the job."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Annotations of the job."""
+
+
+def run_label(handle: int, attempt: int) -> str:
+    """Return the value of the run label."""
+    return f"{handle}-{attempt}"
+
+
+def parse_run_label(text: str) -> tuple[int, int] | None:
+    """Return (handle, attempt) of a run label, or None if the text is none that we write."""
+    handle, _, attempt = text.partition("-")
+    if not (handle.isdecimal() and attempt.isdecimal() and handle.isascii() and attempt.isascii()):
+        return None
+    numbers = int(handle), int(attempt)
+    return numbers if numbers[0] < 1 << 55 and 1 <= numbers[1] < 1 << 8 and run_label(*numbers) == text else None
+
+
+def label_value(text: str) -> str:
+    """Return a text as a label value: itself if it can be one, else cut and with a digest that keeps it distinct."""
+    plain = _NOT_IN_LABELS.sub("_", text).strip("_.-")
+    if plain == text and len(text) <= _MAX_LABEL_LENGTH:
+        return text
+    digest = blake2b(text.encode(errors="surrogatepass"), digest_size=4).hexdigest()
+    head = plain[: _MAX_LABEL_LENGTH - _DIGEST_LENGTH].rstrip("_.-")
+    return f"{head}-{digest}" if head else digest
+
+
+class BagTemplate:
+    """A spec's body, read once, from which the objects of any run are rendered.
+
+    Args:
+        body: JSON array of manifests in the order of the object index, as in `job_specs`.
+        default_namespace: Namespace of objects that name none.
+
+    Raises:
+        InvalidRequest: The body is no array of objects; submit never accepts one.
+    """
+
+    def __init__(self, body: bytes, *, default_namespace: str = "default") -> None:
+        """Read the kinds and names."""
+        manifests = json.loads(body)
+        if not isinstance(manifests, list) or not all(isinstance(manifest, dict) for manifest in manifests):
+            raise InvalidRequest("a spec's body is not a JSON array of objects")
+        self._texts = [json.dumps(manifest) for manifest in manifests]
+        self.kinds: tuple[str, ...] = tuple(str(manifest.get("kind")) for manifest in manifests)
+        """Kinds by object index."""
+        self.namespaces: tuple[str, ...] = tuple(
+            str((manifest.get("metadata") or {}).get("namespace") or default_namespace) for manifest in manifests
+        )
+        """Namespaces by object index."""
+        self.names: tuple[str, ...] = base_names(
+            self.kinds, self.namespaces, [(manifest.get("metadata") or {}).get("name") for manifest in manifests]
+        )
+        """Base names by object index."""
+        self._targets = frozenset(zip(self.kinds, self.namespaces, self.names, strict=True))
+
+    def __len__(self) -> int:
+        """Return the number of objects."""
+        return len(self.kinds)
+
+    def render(self, index: int, run: RunIdentity) -> dict[str, Any]:
+        """Return the manifest of one object of one run; the caller may keep and change it.
+
+        Args:
+            index: Position of the object in the bag.
+            run: For whom.
+
+        Complexity: linear in the manifest.
+        """
+        manifest: dict[str, Any] = json.loads(self._texts[index])
+        kind = self.kinds[index]
+        manifest.pop("status", None)
+        metadata = manifest["metadata"] = dict(manifest.get("metadata") or {})
+        for key in _CLUSTER_WRITTEN:
+            metadata.pop(key, None)
+        metadata["name"] = object_name(self.names[index], run.handle, run.attempt)
+        metadata["namespace"] = self.namespaces[index]
+        metadata["labels"] = {**(metadata.get("labels") or {}), **run.labels, **_our_labels(index, run)}
+        metadata["annotations"] = {
+            **(metadata.get("annotations") or {}),
+            **run.annotations,
+            QUEUE_LABEL: run.queue,
+            JOB_SET_LABEL: run.job_set,
+        }
+        if len(self) > 1:
+            for path, target in _PATHS.get(kind, ()):
+                self._rewrite(manifest, path, target, namespace=self.namespaces[index], run=run)
+        if kind == "Pod":
+            spec = manifest["spec"]
+            spec["nodeName"] = run.node
+            spec.setdefault("restartPolicy", "Never")
+            spec.setdefault("automountServiceAccountToken", False)
+        elif kind == "Service" and (manifest.get("spec") or {}).get("selector"):
+            # Runs of one spec have equal labels of the user's; a service must not serve another run's pods.
+            manifest["spec"]["selector"][RUN_LABEL] = run_label(run.handle, run.attempt)
+        return manifest
+
+    def _rewrite(self, node: object, path: tuple[str, ...], target: str, *, namespace: str, run: RunIdentity) -> None:
+        """Give every reference at a path the new name, where the object it means is in the bag."""
+        step, rest = path[0], path[1:]
+        if step == "*":
+            for item in node if isinstance(node, list) else ():
+                self._rewrite(item, rest, target, namespace=namespace, run=run)
+        elif isinstance(node, dict) and step in node:
+            if rest:
+                self._rewrite(node[step], rest, target, namespace=namespace, run=run)
+            elif (target, namespace, node[step]) in self._targets:
+                node[step] = object_name(node[step], run.handle, run.attempt)
+
+
+def _our_labels(index: int, run: RunIdentity) -> dict[str, str]:
+    """Return the labels that only we write."""
+    return {
+        INSTALLATION_LABEL: run.installation,
+        JOB_LABEL: compose_id(run.id_high, run.handle),
+        RUN_LABEL: run_label(run.handle, run.attempt),
+        OBJECT_LABEL: str(index),
+        QUEUE_LABEL: label_value(run.queue),
+        JOB_SET_LABEL: label_value(run.job_set),
+    }

@@ -1,0 +1,186 @@
+"""The executor's rows as structure of arrays: one slot per Kubernetes object.
+
+Most bags are one pod, so a run is mostly one slot; `index` leads from the run to the slot of its object 0. The objects
+of larger bags, and of bags of which only a later object was seen, are listed in `bags`.
+
+Source: design section 6, "Data layout".
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.job.states import ObjectState
+
+__all__ = ["POD_KIND", "Phase", "RunTable", "distinct", "run_keys"]
+
+POD_KIND: Final = "Pod"
+_FIRST_CAPACITY: Final = 256
+_ATTEMPT_BITS: Final = 8
+
+Int64Array = npt.NDArray[np.int64]
+ObjectArray = npt.NDArray[np.object_]
+
+
+class Phase(IntEnum):
+    """Where an object stands between wish and cluster; the state that is reported is another matter."""
+
+    ABSENT = 0
+    """It was not made yet, as far as is known."""
+    CREATING = 1
+    """Its creation was sent, the answer is not here."""
+    PRESENT = 2
+    """It is there."""
+    DELETING = 3
+    """Its deletion was accepted or sent."""
+    GONE = 4
+    """It was there and is gone, or it will never be made."""
+
+
+def run_keys(handles: Int64Array, attempts: npt.NDArray[np.integer]) -> Int64Array:
+    """Return one int64 per run: the handle with the attempt in the lower 8 bits."""
+    keys: Int64Array = (handles.astype(np.int64) << _ATTEMPT_BITS) | attempts.astype(np.int64)
+    return keys
+
+
+def distinct(values: Int64Array) -> Int64Array:
+    """Return the distinct values, sorted; cheaper than `np.unique` for the few hundred values of a batch."""
+    ordered = np.sort(values)
+    if ordered.size < 2:
+        return ordered
+    is_first = np.empty(ordered.size, dtype=np.bool_)
+    is_first[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]
+
+
+class RunTable:
+    """Columns by slot, with a free list, and the ways from runs to slots. Only the reconciler writes to it.
+
+    ::
+
+        key object kind            which object it is; kinds are indices into `kinds`, 0 is Pod
+        is_used is_wanted is_bag   taken; the leader gave its row; its run is in `bags`
+        phase                      between wish and cluster, see Phase
+        state stored_state         as reported, and as the leader is known to have stored it
+        stop stop_sent end_state   the leader wants it gone; we have sent its deletion; how it ends then (0: cancelled)
+        is_uncertain               a creation was sent and nobody knows what became of it
+        tries not_before_s         failed calls in a row; no call before this moment (monotonic seconds)
+        seen_s                     when it was last known to exist (monotonic seconds)
+        uid time_us exit_code failure message     what was observed
+        id_high body node metadata owner          what it is created from; None once it exists
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        size = _FIRST_CAPACITY
+        self.key: Int64Array = np.zeros(size, dtype=np.int64)
+        self.object = np.zeros(size, dtype=np.int16)
+        self.kind = np.zeros(size, dtype=np.int16)
+        self.is_used = np.zeros(size, dtype=np.bool_)
+        self.is_wanted = np.zeros(size, dtype=np.bool_)
+        self.is_bag = np.zeros(size, dtype=np.bool_)
+        self.phase = np.zeros(size, dtype=np.int8)
+        self.state = np.zeros(size, dtype=np.int8)
+        self.stored_state = np.zeros(size, dtype=np.int8)
+        self.stop = np.zeros(size, dtype=np.bool_)
+        self.stop_sent = np.zeros(size, dtype=np.bool_)
+        self.end_state = np.zeros(size, dtype=np.int8)
+        self.is_uncertain = np.zeros(size, dtype=np.bool_)
+        self.tries = np.zeros(size, dtype=np.int16)
+        self.not_before_s = np.zeros(size, dtype=np.float64)
+        self.seen_s = np.zeros(size, dtype=np.float64)
+        self.uid: Int64Array = np.zeros((size, 2), dtype=np.int64)
+        self.time_us: Int64Array = np.zeros(size, dtype=np.int64)
+        self.exit_code = np.zeros(size, dtype=np.int32)
+        self.failure = np.zeros(size, dtype=np.int8)
+        self.id_high: Int64Array = np.zeros(size, dtype=np.int64)
+        self.message: ObjectArray = np.full(size, None, dtype=np.object_)
+        self.body: ObjectArray = np.full(size, None, dtype=np.object_)
+        self.node: ObjectArray = np.full(size, None, dtype=np.object_)
+        self.metadata: ObjectArray = np.full(size, None, dtype=np.object_)
+        self.owner: ObjectArray = np.full(size, None, dtype=np.object_)
+        self.index: dict[int, int] = {}
+        self.bags: dict[int, list[int]] = {}
+        self.kinds: list[str] = [POD_KIND]
+        self._free: list[int] = list(range(size - 1, -1, -1))
+
+    def __len__(self) -> int:
+        """Return the number of objects known."""
+        return len(self.key) - len(self._free)
+
+    def kind_index(self, kind: str) -> int:
+        """Return the index of a kind, adding it if it is new; there are few kinds."""
+        if kind not in self.kinds:
+            self.kinds.append(kind)
+        return self.kinds.index(kind)
+
+    def allocate(self, count: int) -> Int64Array:
+        """Return `count` slots whose columns are all zero or None, marked used."""
+        while len(self._free) < count:
+            self._grow()
+        cut = len(self._free) - count
+        slots = np.array(self._free[cut:], dtype=np.int64)
+        del self._free[cut:]
+        self.is_used[slots] = True
+        self.state[slots] = ObjectState.LEASED
+        return slots
+
+    def _grow(self) -> None:
+        """Double every column."""
+        size = len(self.key)
+        for name, column in vars(self).items():
+            if isinstance(column, np.ndarray):
+                fill = np.full_like(column, None) if column.dtype == np.object_ else np.zeros_like(column)
+                setattr(self, name, np.concatenate([column, fill]))
+        self._free[:0] = range(2 * size - 1, size - 1, -1)
+
+    def release(self, slots: Int64Array) -> None:
+        """Forget objects. Their runs must be taken out of `index` and `bags` before."""
+        for column in vars(self).values():
+            if isinstance(column, np.ndarray):
+                column[slots] = None if column.dtype == np.object_ else 0
+        self._free.extend(slots.tolist())
+
+    def slots_of_run(self, key: int) -> list[int]:
+        """Return the slots of a run's known objects in order of their positions; none if the run is not known."""
+        bag = self.bags.get(key)
+        if bag is not None:
+            return [slot for slot in bag if slot >= 0]
+        slot = self.index.get(key)
+        return [] if slot is None else [slot]
+
+    def find(self, keys: list[int], objects: npt.NDArray[np.int16]) -> Int64Array:
+        """Return the slot of each (run, object), -1 where it is not known."""
+        slots = np.fromiter(map(self.index.get, keys, [-1] * len(keys)), dtype=np.int64, count=len(keys))
+        for place in np.flatnonzero(objects > 0).tolist():
+            bag = self.bags.get(keys[place])
+            position = int(objects[place])
+            slots[place] = bag[position] if bag is not None and position < len(bag) else -1
+        return slots
+
+    def open_bag(self, key: int, size: int) -> list[int]:
+        """Return the slots of a run as a bag of at least `size` objects, made from what is known of the run."""
+        bag = self.bags.get(key)
+        if bag is None:
+            head = self.index.get(key)
+            bag = self.bags[key] = [] if head is None else [head]
+            if head is not None:
+                self.is_bag[head] = True
+        bag.extend([-1] * (size - len(bag)))
+        return bag
+
+    def put_in_bag(self, key: int, position: int, slot: int) -> None:
+        """Make a slot the object at a position of a run's bag."""
+        self.open_bag(key, position + 1)[position] = slot
+        self.is_bag[slot] = True
+        if position == 0:
+            self.index[key] = slot
+
+    def pods(self, slots: list[int]) -> list[int]:
+        """Return those of the slots that are pods."""
+        return [slot for slot in slots if self.kind[slot] == 0]

@@ -1,0 +1,199 @@
+"""The round and all that surrounds it: a pool leader's memory and the pure functions that change it.
+
+`PoolState` is the one mutable value. Only the functions here change it; each answers what the shell has to write, send
+or publish. Call them from one thread. Time is `now_s`, seconds since the Unix epoch; randomness is a
+`numpy.random.Generator` of the caller's.
+
+Setting up::
+
+    state = PoolState(settings)                                   # RoundSettings
+    define_classes(state, {class_id: definition})                 # argosy_core.job.classes JSON
+    set_queues(state, [QueueView...])                             # adds or changes
+    remove_queues(state, [queue_id...])
+    define_job_sets(state, [JobSetView...])
+    set_cluster(state, ClusterView)                               # adds or changes; new incarnation drops node indices
+    recover(state, LoadedColumns, now_s) -> RecoverEffects        # a new leader, before the first round
+
+    adopt_plan(state, LeasePlan) -> LeasePlan                     # a record that an earlier leader left on the log
+
+Changes (jobs need their classes, queues and job sets defined; `missing` says which are not)::
+
+    missing(state, JobColumns) -> Missing
+    take_jobs(state, JobColumns, now_s) -> TakeEffects
+    take_wishes(state, WishColumns, now_s) -> WishEffects
+    note_ended(state, EndedJobs, reason=..., now_s=...) -> EventDraft
+
+Samplers::
+
+    placements_of(state, cluster) -> Placements                   # in-flight and just committed ones included
+    update_capacity(state, cluster, CapacityColumns) -> None
+    class_definitions(state, class_ids) -> list[bytes]
+
+Round::
+
+    has_work(state) -> bool
+    round = begin_round(state, now_s, rng)                        # fills
+    round.questions -> tuple[SampleQuestion, ...]
+    round.take_sample(cluster, SampleReply | None)                # None: no answer in time
+    round.decide(rng) -> tuple[CommitQuestion, ...]               # stage 1; may be empty
+    round.take_commits(cluster, CommitReply | None)               # None: outcome not known, will be released
+    round.next_commits() -> tuple[CommitQuestion, ...]            # further stages until empty
+    round.finish(now_s) -> LeasePlan
+
+Ingest (runs of a plan are in flight until then)::
+
+    draft_ingest(state, plan) -> (NewRuns, NewObjects)            # changes nothing; the store answers refused handles
+    apply_ingested(state, plan, refused_handles, now_s) -> LeaseEffects   # inside that transaction: events go with rows
+
+Executors::
+
+    rows_missing(state, cluster, Runs) -> RowsMissing             # at hello
+    take_states(state, cluster, StateColumns, now_s) -> StateEffects
+    forget_cluster(state, cluster, now_s) -> StateEffects         # runs lost, jobs queued again
+
+Views::
+
+    explain(state, handle, now_s) -> Explanation | None
+    shares(state, now_s) -> PoolShares
+    last_round(state) -> RoundStatistics
+    dump(state, now_s) -> Iterator[str]                           # JSON text in chunks
+    check_invariants(state) -> None                               # InvariantViolation
+
+Source: design section 5 and 6; seed 003.
+"""
+
+from argosy_core.scheduler.effects import (
+    ExecutorRows,
+    LeaseEffects,
+    LeasePlan,
+    LoadedColumns,
+    LoadedObjects,
+    LoadedRuns,
+    RecoverEffects,
+    RowsMissing,
+    StateEffects,
+    TakeEffects,
+    WishEffects,
+)
+from argosy_core.scheduler.events import EventDraft, EventGroup
+from argosy_core.scheduler.ingest import apply_ingested, draft_ingest
+from argosy_core.scheduler.intake import (
+    class_definitions,
+    define_classes,
+    define_job_sets,
+    missing,
+    note_ended,
+    remove_queues,
+    set_cluster,
+    set_queues,
+    take_jobs,
+    take_wishes,
+    update_capacity,
+)
+from argosy_core.scheduler.invariants import check_invariants
+from argosy_core.scheduler.messages import (
+    CapacityColumns,
+    ClusterRuns,
+    ClusterView,
+    CommitQuestion,
+    CommitReply,
+    EndedJobs,
+    JobColumns,
+    JobPriorities,
+    JobSetView,
+    JobUpdates,
+    Missing,
+    NewObjects,
+    NewRuns,
+    ObjectUpdates,
+    Placements,
+    QueueView,
+    RoundStateColumns,
+    Runs,
+    RunUpdates,
+    SampleQuestion,
+    SampleReply,
+    SpecReference,
+    StateColumns,
+    WishColumns,
+)
+from argosy_core.scheduler.outcomes import forget_cluster, take_states
+from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
+from argosy_core.scheduler.round import Round, begin_round, has_work
+from argosy_core.scheduler.settings import DEFAULT_RESOURCE_WEIGHTS, RoundSettings
+from argosy_core.scheduler.state import PoolState, RoundStatistics
+from argosy_core.scheduler.views import Explanation, PoolShares, QueueShares, dump, explain, last_round, shares
+
+__all__ = [
+    "DEFAULT_RESOURCE_WEIGHTS",
+    "CapacityColumns",
+    "ClusterRuns",
+    "ClusterView",
+    "CommitQuestion",
+    "CommitReply",
+    "EndedJobs",
+    "EventDraft",
+    "EventGroup",
+    "ExecutorRows",
+    "Explanation",
+    "JobColumns",
+    "JobPriorities",
+    "JobSetView",
+    "JobUpdates",
+    "LeaseEffects",
+    "LeasePlan",
+    "LoadedColumns",
+    "LoadedObjects",
+    "LoadedRuns",
+    "Missing",
+    "NewObjects",
+    "NewRuns",
+    "ObjectUpdates",
+    "Placements",
+    "PoolShares",
+    "PoolState",
+    "QueueShares",
+    "QueueView",
+    "RecoverEffects",
+    "Round",
+    "RoundSettings",
+    "RoundStateColumns",
+    "RoundStatistics",
+    "RowsMissing",
+    "RunUpdates",
+    "Runs",
+    "SampleQuestion",
+    "SampleReply",
+    "SpecReference",
+    "StateColumns",
+    "StateEffects",
+    "TakeEffects",
+    "WishColumns",
+    "WishEffects",
+    "adopt_plan",
+    "apply_ingested",
+    "begin_round",
+    "check_invariants",
+    "class_definitions",
+    "define_classes",
+    "define_job_sets",
+    "draft_ingest",
+    "dump",
+    "explain",
+    "forget_cluster",
+    "has_work",
+    "last_round",
+    "missing",
+    "note_ended",
+    "placements_of",
+    "recover",
+    "remove_queues",
+    "rows_missing",
+    "set_cluster",
+    "set_queues",
+    "shares",
+    "take_jobs",
+    "take_states",
+    "take_wishes",
+    "update_capacity",
+]

@@ -1,0 +1,265 @@
+"""What the scheduler's functions answer: everything a shell has to write, send or publish, as columns.
+
+Source: design section 5, "Take changes", "Round", "Ingest", "Sync".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from argosy_core.scheduler.events import EventDraft
+from argosy_core.scheduler.messages import (
+    ClusterRuns,
+    Int8s,
+    Int16s,
+    Int32s,
+    Int64s,
+    JobColumns,
+    JobPriorities,
+    JobSetView,
+    JobUpdates,
+    ObjectUpdates,
+    RoundStateColumns,
+    Runs,
+    RunUpdates,
+    SpecReference,
+)
+
+__all__ = [
+    "ExecutorRows",
+    "LeaseEffects",
+    "LeasePlan",
+    "LoadedColumns",
+    "LoadedObjects",
+    "LoadedRuns",
+    "RecoverEffects",
+    "RowsMissing",
+    "StateEffects",
+    "TakeEffects",
+    "WishEffects",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeEffects:
+    """Answer of `take_jobs`."""
+
+    events: EventDraft
+    """SUBMITTED, one per job."""
+    added_count: int
+    """Jobs that are new to the state."""
+    known_count: int
+    """Jobs that the state already held from `recover`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WishEffects:
+    """Answer of `take_wishes`."""
+
+    events: EventDraft
+    """CANCELLED, CANCEL_REQUESTED, REPRIORITIZED."""
+    job_updates: JobUpdates
+    """Jobs that end now because they wait without a run; those that the API ended itself are not among them."""
+    job_priorities: JobPriorities
+    """Open jobs with a new priority."""
+    unknown_ended: Int64s
+    """Handles that the API ended and this state never held: read (id_high, job set) and call `note_ended`."""
+    unknown_count: int
+    """Other handles that are not open here; nothing to do for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasePlan:
+    """What a round decided: the content of one LeaseBatch, and what to tell samplers before it."""
+
+    round_number: int
+    """Round."""
+    create_time_us: int
+    """When the plan was made."""
+    handle: Int64s
+    """Leased jobs, in order of decision."""
+    attempt: Int32s
+    """Attempts of their runs."""
+    cluster: Int32s
+    """Index into `clusters`."""
+    node: Int32s
+    """Index into `nodes`."""
+    clusters: tuple[str, ...]
+    """Names of the clusters used."""
+    nodes: tuple[str, ...]
+    """Names of the nodes used; a name may stand once per cluster."""
+    stops: Runs
+    """Runs to stop because of a cancel wish."""
+    failed_handle: Int64s
+    """Jobs that end because too many attempts failed."""
+    failed_reasons: tuple[str, ...]
+    """Why, one per failed job."""
+    round_state: RoundStateColumns
+    """Flow, pending order, failed attempts."""
+    releases: tuple[ClusterRuns, ...]
+    """Placements to release at once: commits whose answer was lost, or whose job was cancelled meanwhile."""
+
+    @property
+    def has_news(self) -> bool:
+        """Tell whether the plan carries a lease, a stop or a failed job, so that it must be published."""
+        return bool(self.handle.size or self.stops.handle.size or self.failed_handle.size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorRows:
+    """Rows for one executor (executor.v1.ObjectRows without spec bodies); one element per run."""
+
+    cluster: str
+    """Cluster."""
+    handle: Int64s
+    """Job handles."""
+    attempt: Int32s
+    """Attempts."""
+    id_high: Int64s
+    """Upper 64 bits of the job ids."""
+    spec: Int32s
+    """Index into `specs`."""
+    specs: tuple[SpecReference, ...]
+    """Specs used, in order of first use."""
+    node: Int32s
+    """Index into `nodes`."""
+    nodes: tuple[str, ...]
+    """Names of the nodes used."""
+    metadata_index: Int32s
+    """Index into `metadata`, or -1."""
+    metadata: tuple[bytes, ...]
+    """Labels and annotations as JSON."""
+    owner: Int32s
+    """Index into `owners`."""
+    owners: tuple[tuple[str, str], ...]
+    """(queue name, job set name)."""
+
+    def without(self, handles: Int64s) -> ExecutorRows:
+        """Return the rows of other jobs than these; the tables stay as they are."""
+        keep = ~np.isin(self.handle, handles)
+        return replace(
+            self,
+            handle=self.handle[keep],
+            attempt=self.attempt[keep],
+            id_high=self.id_high[keep],
+            spec=self.spec[keep],
+            node=self.node[keep],
+            metadata_index=self.metadata_index[keep],
+            owner=self.owner[keep],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseEffects:
+    """Answer of `apply_ingested`: what follows once the store has taken the plan's rows."""
+
+    events: EventDraft
+    """LEASED, FAILED."""
+    job_updates: JobUpdates
+    """Jobs that failed without a run, and refused ones whose cancel wish the leader already knew."""
+    releases: tuple[ClusterRuns, ...]
+    """Placements of refused leases."""
+    rows: tuple[ExecutorRows, ...]
+    """New runs per cluster."""
+    stops: tuple[ClusterRuns, ...]
+    """Runs to stop per cluster, after `rows`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateEffects:
+    """Answer of `take_states` and `forget_cluster`."""
+
+    object_updates: ObjectUpdates
+    """Last state per object."""
+    run_updates: RunUpdates
+    """Runs that ended."""
+    job_updates: JobUpdates
+    """Jobs that ended."""
+    events: EventDraft
+    """Every state reached, in legal order."""
+    releases: ClusterRuns
+    """Placements that ended, for the cluster's sampler."""
+    stops: ClusterRuns
+    """Runs to stop at once: not live here, or a bag of which an object failed."""
+    requeued_count: int
+    """Jobs that wait again."""
+    stale_count: int
+    """Elements of runs that are not live here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsMissing:
+    """Answer of `rows_missing`: what an executor that just said hello lacks."""
+
+    rows: ExecutorRows
+    """Live runs that it does not know, stopping ones included."""
+    stops: ClusterRuns
+    """Runs that it knows and that are not live, and live ones that shall stop; send after `rows`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedRuns:
+    """Live rows of `runs`, one element per run."""
+
+    handle: Int64s
+    """Job handles."""
+    attempt: Int32s
+    """Attempts."""
+    cluster: Int32s
+    """Index into `clusters`."""
+    clusters: tuple[str, ...]
+    """Cluster names."""
+    node: Int32s
+    """Index into `nodes`."""
+    nodes: tuple[str, ...]
+    """Node names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedObjects:
+    """Rows of `objects` of live runs, one element per object; rows still in state LEASED may be left out."""
+
+    handle: Int64s
+    """Job handles."""
+    attempt: Int32s
+    """Attempts."""
+    object_index: Int16s
+    """Positions in the bag."""
+    state: Int8s
+    """Object states."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedColumns:
+    """What a new leader reads; classes, queues, clusters and job sets are handed in by their own functions."""
+
+    jobs: JobColumns
+    """All open jobs of the pool."""
+    wish: Int8s
+    """Per job: 1 if it has a cancel wish."""
+    last_attempt: Int32s
+    """Per job: attempt of its newest run, ended or not; 0 if it never had one."""
+    runs: LoadedRuns
+    """Live runs of those jobs."""
+    objects: LoadedObjects
+    """States of the objects of those runs."""
+    round_state: RoundStateColumns | None
+    """The last stored round state, if any."""
+    job_sets: tuple[JobSetView, ...] = ()
+    """Job sets of those jobs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoverEffects:
+    """Answer of `recover`."""
+
+    events: EventDraft
+    """CANCELLED of jobs that had a cancel wish and no live run."""
+    job_updates: JobUpdates
+    """The same jobs."""
+    job_count: int
+    """Open jobs taken."""
+    run_count: int
+    """Live runs taken."""

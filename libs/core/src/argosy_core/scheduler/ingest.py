@@ -1,0 +1,259 @@
+"""After the log: leases become runs, or are refused, and executors get their rows.
+
+Source: design section 5, "Ingest".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.job.interning import Layout, distinct
+from argosy_core.job.live import CANCEL_WISHED, IN_FLIGHT
+from argosy_core.job.naming import object_label, run_suffixes
+from argosy_core.scheduler.codes import (
+    EVENT_CANCELLED,
+    EVENT_FAILED,
+    EVENT_LEASED,
+    JOB_CANCELLED,
+    JOB_FAILED,
+    JOB_LEASED,
+    RUN_LEASED,
+)
+from argosy_core.scheduler.effects import ExecutorRows, LeaseEffects, LeasePlan
+from argosy_core.scheduler.events import Detail, EventBuffer
+from argosy_core.scheduler.messages import Bools, ClusterRuns, Int32s, Int64s, NewObjects, NewRuns, SpecReference
+from argosy_core.scheduler.rows import Texts, cluster_runs, job_updates
+from argosy_core.scheduler.state import PoolState
+
+__all__ = ["apply_ingested", "draft_ingest", "executor_rows"]
+
+_REFUSED_BACK_OFF_S = 1.0
+_MAX_FAILED_HANDLES = 10_000
+
+
+def _in_flight(state: PoolState, plan: LeasePlan) -> tuple[Int32s, Bools]:
+    """Return the slot of each lease of a plan, and whether that very run is still in flight."""
+    live = state.live
+    slots = live.slots(plan.handle)
+    flying = (slots >= 0) & ((live.flags[slots] & IN_FLIGHT) != 0) & (live.attempt[slots] == plan.attempt)
+    return slots, flying & (live.cluster[slots] >= 0)
+
+
+def draft_ingest(state: PoolState, plan: LeasePlan) -> tuple[NewRuns, NewObjects]:
+    """Return the rows that a plan makes, for the store to insert; nothing is changed.
+
+    Leases whose job ended meanwhile are left out. The store skips the rows of jobs that are not open or have a cancel
+    wish, and answers their handles; pass those to `apply_ingested`.
+
+    Complexity: O(n log n) in NumPy, and about half a microsecond of Python per object for its name.
+    """
+    live = state.live
+    slots, flying = _in_flight(state, plan)
+    rows = np.flatnonzero(flying)
+    rows = rows[np.argsort(plan.handle[rows], kind="stable")]
+    slots = slots[rows]
+    runs = NewRuns(
+        handle=plan.handle[rows],
+        attempt=plan.attempt[rows].astype(np.int16),
+        cluster_index=plan.cluster[rows],
+        clusters=plan.clusters,
+        node_index=plan.node[rows],
+        nodes=plan.nodes,
+        lease_time_us=np.full(rows.size, plan.create_time_us, dtype=np.int64),
+    )
+    specs = live.specs
+    counts = specs.object_counts(live.spec[slots]).astype(np.int64)
+    objects = np.repeat(np.arange(slots.size), counts)
+    places = np.arange(objects.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    kinds, kind_index, names = _name_objects(state, slots, plan.attempt[rows])
+    return runs, NewObjects(
+        handle=runs.handle[objects],
+        attempt=runs.attempt[objects],
+        object_index=places.astype(np.int16),
+        kind_index=kind_index,
+        kinds=kinds,
+        name=names,
+    )
+
+
+def _name_objects(state: PoolState, slots: Int32s, attempts: Int32s) -> tuple[tuple[str, ...], Int32s, list[bytes]]:
+    """Return the kinds in use, and kind and name of every object, run by run."""
+    specs = state.live.specs
+    suffixes = run_suffixes(state.live.handle[slots], attempts)
+    kinds = Texts()
+    layouts, which = distinct(specs.layout_ids(state.live.spec[slots]))
+    parsed: list[Layout] = [specs.layout(layout) for layout in layouts.tolist()]
+    labels = [[object_label(name) for name in layout.names] for layout in parsed]
+    kind_lists = [[kinds.index(kind) for kind in layout.kinds] for layout in parsed]
+    kind_index: list[int] = []
+    names: list[bytes] = []
+    for row, suffix in zip(which.tolist(), suffixes, strict=True):
+        kind_index += kind_lists[row]
+        for label in labels[row]:
+            names.append(label + suffix)  # noqa: PERF401 - most bags have one object, for which this is the fastest
+    return kinds.all(), np.array(kind_index, dtype=np.int32), names
+
+
+def apply_ingested(state: PoolState, plan: LeasePlan, refused_handles: Int64s, now_s: float) -> LeaseEffects:
+    """Take in that the store took a plan's rows, and return what follows.
+
+    A lease that was refused gives its placement back; its job ends if its cancel wish is known here, or waits again
+    until the wish arrives. May be called inside the store's transaction, between its check and its commit, so that the
+    events go with the rows.
+
+    Args:
+        state: The pool.
+        plan: The plan, once.
+        refused_handles: Jobs whose rows the store skipped.
+        now_s: Now.
+
+    Complexity: O(n log n) in NumPy.
+    """
+    live = state.live
+    state.advance_flow(now_s)
+    slots, flying = _in_flight(state, plan)
+    refused = np.isin(plan.handle, refused_handles)
+    taken = slots[flying & ~refused]
+    events = EventBuffer(state, now_s)
+    events.add(taken, EVENT_LEASED, to_state=JOB_LEASED, time_us=plan.create_time_us, with_run=Detail.PLACE)
+    live.state[taken] = JOB_LEASED
+    live.run_state[taken] = RUN_LEASED
+    live.flags[taken] &= np.uint8(0xFF ^ IN_FLIGHT)
+    live.open_bags(taken, RUN_LEASED)
+    releases = [
+        cluster_runs(plan.clusters[cluster], plan.handle[rows], plan.attempt[rows])
+        for cluster, rows in _by_cluster(plan.cluster, ~flying | refused)
+    ]
+    texts, ended, ended_state = Texts(), [], []
+    cancelled = _refuse(state, slots[flying & refused], now_s)
+    events.add(cancelled, EVENT_CANCELLED, to_state=JOB_CANCELLED)
+    ended.append(cancelled)
+    ended_state.append(np.full(cancelled.size, JOB_CANCELLED, dtype=np.int16))
+    failed, reasons = _failed(state, plan, refused_handles, texts)
+    table = np.array([events.reason(text) for text in texts.all()] or [-1], dtype=np.int64)
+    events.add(failed, EVENT_FAILED, to_state=JOB_FAILED, reason=table[reasons])
+    ended.append(failed)
+    ended_state.append(np.full(failed.size, JOB_FAILED, dtype=np.int16))
+    gone = np.concatenate(ended)
+    updates = job_updates(
+        live.handle[gone],
+        np.concatenate(ended_state),
+        np.full(gone.size, round(now_s * 1e6), dtype=np.int64),
+        reason=np.concatenate([np.full(cancelled.size, -1, dtype=np.int64), reasons]),
+        texts=texts,
+    )
+    effects = LeaseEffects(
+        events=events.draft(),
+        job_updates=updates,
+        releases=tuple(releases),
+        rows=_rows_per_cluster(state, taken),
+        stops=_stops_per_cluster(state, plan),
+    )
+    _remember_failed(state, live.handle[failed])
+    state.remove_jobs(gone)
+    state.totals["leases"] += int(taken.size)
+    state.totals["refused"] += int((flying & refused).sum())
+    state.totals["failed"] += int(failed.size)
+    state.totals["cancelled"] += int(cancelled.size)
+    return effects
+
+
+def _refuse(state: PoolState, slots: Int32s, now_s: float) -> Int32s:
+    """Give back what refused leases held; jobs wait again except those to be cancelled, which are returned."""
+    live = state.live
+    for cluster in np.unique(live.cluster[slots]).tolist():
+        state.give_back(cluster, slots[live.cluster[slots] == cluster])
+    wished = (live.flags[slots] & CANCEL_WISHED) != 0
+    again = slots[~wished]
+    if again.size:
+        state.count_held(again, -1)
+        live.flags[again] = 0
+        live.cluster[again] = -1
+        live.node[again] = -1
+        live.attempt[again] -= 1
+        state.count_queued(again, 1)
+        # The wish that refused the lease is on its way; until it is here there is no use in trying again.
+        state.back_off_until(again, np.full(again.size, now_s + _REFUSED_BACK_OFF_S))
+    cancelled: Int32s = slots[wished]
+    return cancelled
+
+
+def _failed(state: PoolState, plan: LeasePlan, refused: Int64s, texts: Texts) -> tuple[Int32s, Int64s]:
+    """Return the jobs that the plan ends and that are still there, and their reasons' indices."""
+    slots = state.live.slots(plan.failed_handle)
+    there = (slots >= 0) & ((state.live.flags[slots] & IN_FLIGHT) != 0) & ~np.isin(plan.failed_handle, refused)
+    rows = np.flatnonzero(there)
+    return slots[rows], np.array([texts.index(plan.failed_reasons[row]) for row in rows.tolist()], dtype=np.int64)
+
+
+def _remember_failed(state: PoolState, handles: Int64s) -> None:
+    """Keep a bounded number of handles for which a late wish is no news."""
+    state.failed_handles.update(dict.fromkeys(handles.tolist()))
+    while len(state.failed_handles) > _MAX_FAILED_HANDLES:
+        del state.failed_handles[next(iter(state.failed_handles))]
+
+
+def _by_cluster(clusters: npt.NDArray[np.integer], chosen: Bools) -> list[tuple[int, npt.NDArray[np.int64]]]:
+    """Return (cluster, rows) for the chosen rows."""
+    rows = np.flatnonzero(chosen)
+    return [(cluster, rows[clusters[rows] == cluster]) for cluster in np.unique(clusters[rows]).tolist()]
+
+
+def _rows_per_cluster(state: PoolState, slots: Int32s) -> tuple[ExecutorRows, ...]:
+    """Return the rows of new runs for each executor."""
+    clusters = state.live.cluster[slots]
+    parts = _by_cluster(clusters, np.ones(slots.size, dtype=np.bool_))
+    return tuple(executor_rows(state, cluster, slots[rows]) for cluster, rows in parts)
+
+
+def _stops_per_cluster(state: PoolState, plan: LeasePlan) -> tuple[ClusterRuns, ...]:
+    """Return the plan's stops for each executor, without those whose run has ended meanwhile."""
+    live = state.live
+    slots = live.slots(plan.stops.handle)
+    open_run = (slots >= 0) & (live.attempt[slots] == plan.stops.attempt) & (live.run_state[slots] > 0)
+    handle, attempt, clusters = plan.stops.handle, plan.stops.attempt, live.cluster[slots]
+    return tuple(
+        cluster_runs(state.clusters.names[cluster], handle[rows], attempt[rows])
+        for cluster, rows in _by_cluster(clusters, open_run)
+    )
+
+
+def executor_rows(state: PoolState, cluster: int, slots: Int32s) -> ExecutorRows:
+    """Return rows for an executor: the current runs of some jobs of its cluster.
+
+    Args:
+        state: The pool.
+        cluster: Cluster index.
+        slots: Jobs with an ingested run there.
+
+    Complexity: O(n log n) in NumPy, Python work per distinct spec, node, metadata and job set.
+    """
+    live, queues, job_sets = state.live, state.queues, state.job_sets
+    specs, spec = distinct(live.spec[slots])
+    nodes, node = distinct(live.node[slots])
+    owners, owner = distinct(live.job_set[slots])
+    metadata = live.metadata[slots]
+    has = metadata >= 0
+    texts, text = distinct(metadata[has])
+    metadata_index = np.full(slots.size, -1, dtype=np.int32)
+    metadata_index[has] = text
+    names = state.clusters.nodes[cluster].names
+    references = [live.specs.reference(index) for index in specs.tolist()]
+    return ExecutorRows(
+        cluster=state.clusters.names[cluster],
+        handle=live.handle[slots],
+        attempt=live.attempt[slots].astype(np.int32),
+        id_high=live.id_high[slots],
+        spec=spec.astype(np.int32),
+        specs=tuple(SpecReference(hash=key, day=day, layout=layout) for key, day, layout in references),
+        node=node.astype(np.int32),
+        nodes=tuple(names[index] for index in nodes.tolist()),
+        metadata_index=metadata_index,
+        metadata=tuple(live.metadata_texts.value(index) for index in texts.tolist()),
+        owner=owner.astype(np.int32),
+        owners=tuple(
+            (queues.names[queues.ids.find(int(job_sets.queue_id[index])) or 0], job_sets.names[index])
+            for index in owners.tolist()
+        ),
+    )

@@ -1,0 +1,363 @@
+"""What comes in from people and clusters: definitions, jobs, wishes, capacity.
+
+Source: design section 5, "Take changes", "Wish", "Sampler session".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+
+from argosy_core.errors import NotAllowedNow
+from argosy_core.job.live import CANCEL_WISHED, IN_FLIGHT, NewJobs
+from argosy_core.scheduler.codes import (
+    EVENT_CANCEL_REQUESTED,
+    EVENT_CANCELLED,
+    EVENT_REPRIORITIZED,
+    EVENT_SUBMITTED,
+    JOB_CANCELLED,
+    JOB_QUEUED,
+)
+from argosy_core.scheduler.effects import TakeEffects, WishEffects
+from argosy_core.scheduler.events import Detail, EventBuffer, EventDraft
+from argosy_core.scheduler.messages import (
+    CapacityColumns,
+    ClusterView,
+    EndedJobs,
+    Int32s,
+    JobColumns,
+    JobPriorities,
+    JobSetView,
+    Missing,
+    QueueView,
+    WishColumns,
+)
+from argosy_core.scheduler.rows import job_ends
+from argosy_core.scheduler.state import PoolState
+from argosy_core.scheduler.tables import NodeNames, grow
+
+__all__ = [
+    "add_jobs",
+    "class_definitions",
+    "define_classes",
+    "define_job_sets",
+    "missing",
+    "note_ended",
+    "remove_queues",
+    "set_cluster",
+    "set_queues",
+    "take_jobs",
+    "take_wishes",
+    "update_capacity",
+]
+
+_CANCEL: Final = 1
+_REPRIORITIZE: Final = 2
+_REMOVED: Final = 4
+
+
+def define_classes(state: PoolState, definitions: Mapping[int, bytes]) -> None:
+    """Add scheduling classes; known ones are left alone.
+
+    Args:
+        state: The pool.
+        definitions: Class id -> canonical JSON (`argosy_core.job.classes`).
+
+    Raises:
+        ValueError: A definition is malformed; those before it were added.
+    """
+    for index in state.classes.drop_idle():
+        if index < state.empty_generation.shape[0]:
+            state.empty_generation[index] = -1
+        state.asked_complete.discard(index)
+        for key in [key for key in state.answers if key[0] == index]:
+            del state.answers[key]
+    before = len(state.classes.axis)
+    for class_id, definition in definitions.items():
+        state.classes.define(class_id, definition)
+    added = len(state.classes.axis) - before
+    if added:
+        state.clusters.add_columns(added)
+
+
+def class_definitions(state: PoolState, class_ids: Iterable[int]) -> list[bytes]:
+    """Return the definitions of classes, as handed to `define_classes`.
+
+    Raises:
+        NotFound: A class is not defined.
+    """
+    indices = state.classes.ids.indices(np.fromiter(class_ids, dtype=np.int64))
+    return [state.classes.definitions[index] for index in indices.tolist()]
+
+
+def set_queues(state: PoolState, queues: Iterable[QueueView]) -> None:
+    """Add queues or change their weight, name and cordon; flow and jobs stay."""
+    for view in queues:
+        index = state.queues.ids.find(view.queue_id)
+        if index is None:
+            index = state.queues.add(view.queue_id, state.make_order())
+        state.queues.names[index] = view.name
+        state.queues.weight[index] = view.weight
+        state.queues.cordoned[index] = view.cordoned
+
+
+def remove_queues(state: PoolState, queue_ids: Iterable[int]) -> None:
+    """Forget deleted queues; unknown ones are ignored.
+
+    Raises:
+        NotAllowedNow: A queue has open jobs.
+    """
+    for queue_id in queue_ids:
+        index = state.queues.ids.find(queue_id)
+        if index is None:
+            continue
+        if state.queues.open_count(index):
+            raise NotAllowedNow(f"queue {state.queues.names[index]!r} has open jobs; it cannot be removed yet")
+        state.queues.drop(queue_id)
+
+
+def define_job_sets(state: PoolState, job_sets: Iterable[JobSetView], now_s: float = 0.0) -> None:
+    """Add job sets; a known one keeps its own event number."""
+    state.job_sets.drop_idle(now_s)
+    for view in job_sets:
+        state.job_sets.define(view.job_set_id, view.queue_id, view.name, view.last_event_number)
+
+
+def set_cluster(state: PoolState, view: ClusterView) -> None:
+    """Add a cluster or change whether it may be given work.
+
+    A new incarnation drops the meaning of sampler node indices: nothing is placed there until capacity has come again.
+    """
+    clusters = state.clusters
+    index = clusters.add(view.name)
+    usable = bool(clusters.usable()[index])
+    if view.incarnation and view.incarnation != clusters.incarnation[index]:
+        _start_incarnation(state, index, view.incarnation)
+    clusters.connected[index] = view.connected
+    clusters.cordoned[index] = view.cordoned
+    if not usable and clusters.usable()[index]:
+        clusters.free_generation[index] += 1
+    state.ensure_class_grid()
+
+
+def _start_incarnation(state: PoolState, index: int, incarnation: int) -> None:
+    """Forget what the sampler's node indices meant."""
+    clusters = state.clusters
+    clusters.incarnation[index] = incarnation
+    clusters.nodes[index].by_sampler = np.zeros(0, dtype=np.int32)
+    clusters.allocatable[index] = np.zeros((0, clusters.total.shape[1]), dtype=np.int64)
+    clusters.free_generation[index] += 1
+
+
+def update_capacity(state: PoolState, cluster: str, columns: CapacityColumns) -> None:
+    """Take in nodes that changed and the cluster's totals.
+
+    Args:
+        state: The pool.
+        cluster: Name; the cluster must be known.
+        columns: What the sampler sent.
+
+    Raises:
+        NotFound: The cluster is not known.
+    """
+    clusters = state.clusters
+    index = clusters.index(cluster)
+    state.ensure_columns(columns.resources)
+    if columns.incarnation != clusters.incarnation[index]:
+        _start_incarnation(state, index, columns.incarnation)
+    if columns.node.size:
+        _update_nodes(state, index, columns)
+    total = state.in_axis_order(columns.total, columns.resources)
+    free = state.in_axis_order(columns.total_free, columns.resources)
+    if columns.node.size or (free > clusters.free[index]).any() or (total > clusters.total[index]).any():
+        clusters.free_generation[index] += 1
+    clusters.total[index], clusters.free[index] = total, free
+    clusters.node_count[index] = columns.node_count
+
+
+def _update_nodes(state: PoolState, index: int, columns: CapacityColumns) -> None:
+    """Take in names and allocatable of some nodes."""
+    clusters = state.clusters
+    names: NodeNames = clusters.nodes[index]
+    end = int(columns.node.max()) + 1
+    names.by_sampler = grow(names.by_sampler, end, -1)
+    names.by_sampler[columns.node] = names.intern(columns.names)
+    matrix = grow(clusters.allocatable[index], end)
+    gone = (columns.flag & _REMOVED) != 0
+    allocatable = state.in_axis_order(columns.allocatable, columns.resources)
+    matrix[columns.node] = np.where(gone[:, None], 0, allocatable)
+    clusters.allocatable[index] = matrix
+    clusters.largest[index] = matrix.max(axis=0)
+
+
+def missing(state: PoolState, columns: JobColumns) -> Missing:
+    """Return what must be defined before `take_jobs` takes these columns."""
+    return Missing(
+        class_ids=state.classes.ids.unknown(columns.class_id),
+        queue_ids=state.queues.ids.unknown(columns.queue),
+        job_set_ids=state.job_sets.ids.unknown(columns.job_set),
+    )
+
+
+def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s) -> Int32s:
+    """Add some of the jobs to the table, counted as queued but in no order yet, and return their slots.
+
+    Raises:
+        NotFound: A class, queue or job set is not defined; nothing was changed.
+    """
+    live = state.live
+    queue = state.queues.ids.indices(columns.queue[rows])
+    job_set = state.job_sets.ids.indices(columns.job_set[rows])
+    class_index = state.classes.ids.indices(columns.class_id[rows])
+    specs = live.specs.intern([(spec.hash, spec.day, spec.layout) for spec in columns.specs])
+    texts = live.metadata_texts.intern(columns.metadata)
+    metadata_index = columns.metadata_index[rows]
+    if texts.size:
+        metadata = np.where(metadata_index >= 0, texts[metadata_index], np.int32(-1))
+    else:
+        metadata = np.full(rows.size, -1, dtype=np.int32)
+    slots = live.add(
+        NewJobs(
+            handle=columns.handle[rows],
+            id_high=columns.id_high[rows],
+            queue=queue,
+            job_set=job_set,
+            class_index=class_index,
+            priority=columns.priority[rows],
+            submit_time_us=columns.submit_time_us[rows],
+            spec=specs[columns.spec[rows]] if rows.size else np.zeros(0, dtype=np.int32),
+            metadata=metadata.astype(np.int32),
+        )
+    )
+    live.specs.forget_unused(specs)
+    live.metadata_texts.forget_unused(texts)
+    np.add.at(state.classes.job_count, class_index, 1)
+    np.add.at(state.job_sets.job_count, job_set, 1)
+    state.count_queued(slots, 1)
+    return slots
+
+
+def take_jobs(state: PoolState, columns: JobColumns, now_s: float) -> TakeEffects:
+    """Take accepted jobs: they wait in their queues from now on.
+
+    A job that `recover` brought already gets its SUBMITTED event and nothing else, because a row of `changes` is taken
+    exactly once, in the transaction that stores its events.
+
+    Args:
+        state: The pool; classes, queues and job sets must be defined (`missing`).
+        columns: The jobs.
+        now_s: Now.
+
+    Raises:
+        NotFound: A class, queue or job set is not defined; nothing was changed.
+
+    Complexity: O(n log n) in NumPy, one dict look-up per distinct spec.
+    """
+    known = state.live.slots(columns.handle) >= 0
+    rows = np.flatnonzero(~known).astype(np.int32)
+    slots = add_jobs(state, columns, rows)
+    state.push_queued(slots)
+    events = EventBuffer(state, now_s)
+    everyone = state.live.slots(columns.handle)
+    events.add(
+        everyone,
+        EVENT_SUBMITTED,
+        to_state=JOB_QUEUED,
+        time_us=columns.submit_time_us,
+    )
+    return TakeEffects(events=events.draft(), added_count=int(rows.size), known_count=int(known.sum()))
+
+
+def take_wishes(state: PoolState, columns: WishColumns, now_s: float) -> WishEffects:
+    """Take wishes.
+
+    Cancel: a job that waits ends now (the API may have ended its row already); a job that is in flight, leased or
+    running is stopped by the next round's plan. Reprioritise: a queued job moves in its queue, any other only
+    keeps the number.
+
+    Args:
+        state: The pool.
+        columns: The wishes; of several for one job the last counts.
+        now_s: Now.
+
+    Complexity: O(n log n) in NumPy.
+    """
+    live = state.live
+    slots = live.slots(columns.handle)
+    unknown = slots < 0
+    ended = columns.ended != 0
+    cancel = columns.kind == _CANCEL
+    strange = columns.handle[unknown & ended & cancel]
+    strange = strange[[handle not in state.failed_handles for handle in strange.tolist()]]
+    events = EventBuffer(state, now_s)
+    reason = events.reason(columns.reason)
+    state.advance_flow(now_s)
+    priorities = _reprioritize(state, columns, np.flatnonzero(~unknown & (columns.kind == _REPRIORITIZE)), events)
+    rows = np.flatnonzero(~unknown & cancel)
+    _, first = np.unique(slots[rows], return_index=True)
+    rows = rows[np.sort(first)]
+    chosen, chosen_ended = slots[rows], ended[rows]
+    waiting = state.stage_is_queued(chosen) | state.stage_is_pending(chosen)
+    in_flight = (live.flags[chosen] & IN_FLIGHT) != 0
+    over = waiting | (in_flight & chosen_ended)
+    held = chosen[~over]
+    held = held[(live.flags[held] & CANCEL_WISHED) == 0]
+    live.flags[held] |= CANCEL_WISHED
+    state.unsent_stops.update(dict.fromkeys(live.handle[held].tolist()))
+    events.add(held, EVENT_CANCEL_REQUESTED, to_state=live.state[held], reason=reason, with_run=Detail.ATTEMPT)
+    events.add(chosen[over], EVENT_CANCELLED, to_state=JOB_CANCELLED, reason=reason)
+    updates = job_ends(live.handle[chosen[waiting & ~chosen_ended]], JOB_CANCELLED, round(now_s * 1e6), columns.reason)
+    draft = events.draft()
+    placed = chosen[over & in_flight]
+    for cluster in np.unique(live.cluster[placed]).tolist():
+        if cluster >= 0:
+            state.give_back(cluster, placed[live.cluster[placed] == cluster])
+    state.remove_jobs(chosen[over])
+    return WishEffects(
+        events=draft,
+        job_updates=updates,
+        job_priorities=priorities,
+        unknown_ended=strange,
+        unknown_count=int(unknown.sum()) - int(strange.size),
+    )
+
+
+def _reprioritize(
+    state: PoolState, columns: WishColumns, rows: np.ndarray[tuple[int], np.dtype[np.intp]], events: EventBuffer
+) -> JobPriorities:
+    """Give live jobs another priority; queued ones move in their queue."""
+    live = state.live
+    slots = live.slots(columns.handle[rows])
+    # The last wish for a job counts.
+    _, from_end = np.unique(slots[::-1], return_index=True)
+    rows = rows[np.sort(rows.size - 1 - from_end)] if rows.size else rows
+    slots = live.slots(columns.handle[rows])
+    changed = live.priority[slots] != columns.priority[rows]
+    slots, priority = slots[changed], columns.priority[rows][changed]
+    events.add(slots, EVENT_REPRIORITIZED, to_state=live.state[slots], reason=events.reason(columns.reason))
+    live.priority[slots] = priority
+    state.push_queued(slots[state.stage_is_queued(slots)])
+    order = np.argsort(live.handle[slots], kind="stable")
+    return JobPriorities(handle=live.handle[slots][order], priority=priority[order])
+
+
+def note_ended(state: PoolState, jobs: EndedJobs, *, reason: str, now_s: float) -> EventDraft:
+    """Number the CANCELLED events of jobs that the API ended and that this leader never held.
+
+    That happens after a change of leader: the job's row was ended, so it was not loaded, but its wish was still unread.
+
+    Args:
+        state: The pool; the job sets must be defined.
+        jobs: What the database knows of them.
+        reason: Reason of the wish.
+        now_s: Now.
+
+    Raises:
+        NotFound: A job set is not defined.
+    """
+    events = EventBuffer(state, now_s)
+    job_set = state.job_sets.ids.indices(jobs.job_set)
+    events.add_ended(jobs.handle, jobs.id_high, job_set, reason=events.reason(reason))
+    return events.draft()

@@ -1,0 +1,127 @@
+"""What must hold of the memory between any two calls; tests check it after every step.
+
+Source: design section 7.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.errors import InvariantViolation
+from argosy_core.job.live import CANCEL_WISHED, IN_FLIGHT, PENDING, STOP_SENT
+from argosy_core.queueing import to_cores
+from argosy_core.scheduler.codes import (
+    JOB_QUEUED,
+    JOB_RUNNING,
+)
+from argosy_core.scheduler.messages import Int32s
+from argosy_core.scheduler.state import PoolState
+
+__all__ = ["check_invariants"]
+
+
+def check_invariants(state: PoolState) -> None:
+    """Check counts, usages, orders and flags against the table of live jobs.
+
+    Raises:
+        InvariantViolation: Something does not hold; the message says what.
+
+    Complexity: O(live jobs log live jobs).
+    """
+    live = state.live
+    slots = live.live_slots()
+    _require(slots.size == len(live), "as many slots in use as handles in the index")
+    _require(bool((live.slots(live.handle[slots]) == slots).all()), "every handle leads to its slot")
+    _check_stages(state, slots)
+    _check_counts(state, slots)
+    _check_orders(state, slots)
+    _check_pending(state, slots)
+    _require(bool((state.queues.flow >= to_cores(state.queues.usage) - 1e-9).all()), "no flow below its usage")
+    stops = live.slots(np.fromiter(state.unsent_stops, dtype=np.int64))
+    _require(bool(((live.flags[stops[stops >= 0]] & STOP_SENT) == 0).all()), "a stop is sent once")
+
+
+def _check_stages(state: PoolState, slots: Int32s) -> None:
+    """Every job is in one stage, with the columns of that stage."""
+    live = state.live
+    flags, job_state = live.flags[slots], live.state[slots]
+    pending, flying = (flags & PENDING) != 0, (flags & IN_FLIGHT) != 0
+    queued_state = job_state == JOB_QUEUED
+    _require(not (pending & flying).any(), "no job pending and in flight")
+    _require(bool(queued_state[pending | flying].all()), "pending and in-flight jobs are queued by state")
+    _require(bool((job_state <= JOB_RUNNING).all()), "no terminal job is live")
+    held = ~queued_state
+    _require(bool((live.run_state[slots][held] > 0).all()), "leased and running jobs have a run")
+    _require(bool((live.run_state[slots][~held] == 0).all()), "jobs without a run have no run state")
+    _require(bool((live.cluster[slots][held] >= 0).all()), "runs have a cluster")
+    waiting = queued_state & ~flying
+    _require(bool((live.cluster[slots][waiting] == -1).all()), "waiting jobs have no cluster")
+    _require(not ((flags & STOP_SENT != 0) & (flags & CANCEL_WISHED == 0)).any(), "only wished jobs are stopped")
+    counts = live.specs.object_counts(live.spec[slots])
+    _require(bool(((live.bag[slots] >= 0) == (held & (counts > 1))).all()), "runs of several objects have a bag row")
+
+
+def _check_counts(state: PoolState, slots: Int32s) -> None:
+    """Counts and usages per queue, class and job set are what the table says."""
+    live, queues = state.live, state.queues
+    queued, pending = state.stage_is_queued(slots), state.stage_is_pending(slots)
+    usage = state.job_usage(slots)
+
+    def count(rows: npt.NDArray[np.integer], size: int) -> npt.NDArray[np.int64]:
+        return np.bincount(rows, minlength=size).astype(np.int64)
+
+    def total(chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        sums = np.zeros(queues.usage.size, dtype=np.int64)
+        np.add.at(sums, live.queue[slots[chosen]], usage[chosen])
+        return sums
+
+    size = queues.usage.size
+    held = ~queued & ~pending
+    expected = (
+        ("queued_count", count(live.queue[slots[queued]], size)),
+        ("pending_count", count(live.queue[slots[pending]], size)),
+        ("leased_count", count(live.queue[slots[held]], size)),
+        ("usage", total(~queued)),
+        ("queued_usage", total(queued)),
+    )
+    for name, values in expected:
+        _require(bool((getattr(queues, name) == values).all()), f"{name} per queue is the sum over its jobs")
+    classes = count(live.class_index[slots], state.classes.job_count.size)
+    _require(bool((state.classes.job_count == classes).all()), "job count per class is right")
+    job_sets = count(live.job_set[slots], state.job_sets.job_count.size)
+    _require(bool((state.job_sets.job_count == job_sets).all()), "job count per job set is right")
+
+
+def _check_orders(state: PoolState, slots: Int32s) -> None:
+    """Every queued job that is not in back-off stands in its queue's order once."""
+    live = state.live
+    waiting = slots[state.stage_is_queued(slots)]
+    backing_off = {handle for _, handle in state.back_off}
+    for index in [index for _, index in state.queues.ids.items()]:
+        mine = waiting[live.queue[waiting] == index]
+        heads, all_of_them = state.queues.orders[index].heads(max(2 * mine.size, 1))
+        _require(all_of_them, "an order ends")
+        away = [handle for handle in live.handle[mine].tolist() if handle in backing_off]
+        missing = set(live.handle[mine].tolist()) - set(live.handle[heads].tolist()) - set(away)
+        _require(not missing, "every queued job stands in its order")
+        _require(np.unique(heads).size == heads.size, "no job stands twice in its order")
+        if not state.queue_sort:
+            keys = np.lexsort((live.handle[heads], live.submit_time_us[heads], ~live.priority[heads]))
+            _require(bool((keys == np.arange(heads.size)).all()), "orders are by priority, then submit order")
+
+
+def _check_pending(state: PoolState, slots: Int32s) -> None:
+    """The pending order has every pending job once; in-flight jobs of an open round may not have left it yet."""
+    flagged = slots[state.stage_is_pending(slots)]
+    order = state.pending[(state.live.flags[state.pending] & PENDING) != 0] if state.round else state.pending
+    _require(np.unique(order).size == order.size, "no job is pending twice")
+    _require(
+        bool(np.isin(flagged, order).all()) and order.size == flagged.size, "the pending order has all pending jobs"
+    )
+
+
+def _require(holds: bool, what: str) -> None:  # noqa: FBT001 - a condition and its name
+    """Raise if something does not hold."""
+    if not holds:
+        raise InvariantViolation(f"does not hold: {what}")

@@ -1,0 +1,503 @@
+"""What enters and leaves the scheduler: columns, one array element per record.
+
+Nothing here knows protobuf, sockets or tables; the shell turns these values into wire messages and rows and back. Time
+is seconds or microseconds since the Unix epoch, amounts are int64 base units, states are the integers of
+`argosy_core.job.states`.
+
+Source: design section 5 and the protos of argosy.lease.v1, argosy.executor.v1 and argosy.sampler.v1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "Bools",
+    "CapacityColumns",
+    "ClusterRuns",
+    "ClusterView",
+    "CommitQuestion",
+    "CommitReply",
+    "EndedJobs",
+    "Float32s",
+    "Float64s",
+    "Int8s",
+    "Int16s",
+    "Int32s",
+    "Int64s",
+    "JobColumns",
+    "JobPriorities",
+    "JobSetView",
+    "JobUpdates",
+    "Missing",
+    "NewObjects",
+    "NewRuns",
+    "ObjectUpdates",
+    "Placements",
+    "QueueView",
+    "RoundStateColumns",
+    "RunUpdates",
+    "Runs",
+    "SampleQuestion",
+    "SampleReply",
+    "SpecReference",
+    "StateColumns",
+    "WishColumns",
+]
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Int8s: TypeAlias = npt.NDArray[np.int8]
+Int16s: TypeAlias = npt.NDArray[np.int16]
+Int32s: TypeAlias = npt.NDArray[np.int32]
+Int64s: TypeAlias = npt.NDArray[np.int64]
+Float32s: TypeAlias = npt.NDArray[np.float32]
+Float64s: TypeAlias = npt.NDArray[np.float64]
+
+
+# --- what is defined beforehand ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """A queue as the scheduler needs it."""
+
+    queue_id: int
+    """Id of the row, 1 or more."""
+    name: str
+    """Name."""
+    weight: float
+    """Weight, 0 or more; a queue of weight 0 gets only what all others leave."""
+    cordoned: bool = False
+    """True if none of its queued jobs may become pending."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """A cluster as the scheduler needs it, apart from its nodes."""
+
+    name: str
+    """Name."""
+    connected: bool = False
+    """True while a sampler session stands and has answered Ready."""
+    cordoned: bool = False
+    """True if nothing new may be placed there."""
+    incarnation: int = 0
+    """Incarnation of the sampler whose node indices are in use; 0 before the first session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSetView:
+    """A job set: whom jobs belong to and how far its events are numbered."""
+
+    job_set_id: int
+    """Id of the row."""
+    queue_id: int
+    """Its queue."""
+    name: str
+    """Name."""
+    last_event_number: int
+    """Number of its last stored event, 0 if none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecReference:
+    """Where a spec's bytes are, and what objects it makes."""
+
+    hash: bytes
+    """16 bytes: BLAKE2b-128 of the spec as received."""
+    day: int
+    """Day of the row in job_specs, days since the Unix epoch."""
+    layout: bytes
+    """Objects of the bag, pods last, as JSON [[kind, name], ...]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """What must be defined before columns can be taken; everything empty means nothing is missing."""
+
+    class_ids: tuple[int, ...]
+    """Scheduling classes to read and hand to `define_classes`."""
+    queue_ids: tuple[int, ...]
+    """Queues to read and hand to `set_queues`."""
+    job_set_ids: tuple[int, ...]
+    """Job sets to read and hand to `define_job_sets`."""
+
+
+# --- what comes from `changes` ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobColumns:
+    """Accepted jobs, one element per job (lease.v1.SubmittedJobs)."""
+
+    handle: Int64s
+    """Job handles."""
+    id_high: Int64s
+    """Upper 64 bits of the job ids."""
+    queue: Int32s
+    """Queue ids."""
+    job_set: Int64s
+    """Job set ids."""
+    class_id: Int32s
+    """Scheduling class ids."""
+    priority: Int32s
+    """Priorities, higher first."""
+    submit_time_us: Int64s
+    """Acceptance."""
+    spec: Int32s
+    """Index into `specs`."""
+    metadata_index: Int32s
+    """Index into `metadata`, or -1."""
+    specs: tuple[SpecReference, ...]
+    """Specs the jobs use."""
+    metadata: tuple[bytes, ...] = ()
+    """Distinct labels and annotations as JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WishColumns:
+    """Wishes, one element per job (lease.v1.Wishes)."""
+
+    handle: Int64s
+    """Job handles."""
+    kind: Int8s
+    """1 cancel, 2 reprioritise."""
+    priority: Int32s
+    """New priority for kind 2."""
+    ended: Int8s
+    """1 where the job had no run and ended in the wish's transaction."""
+    reason: str = ""
+    """Who asked and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJobs:
+    """Jobs that a wish ended and that this leader never held (found by the shell in the database)."""
+
+    handle: Int64s
+    """Job handles."""
+    id_high: Int64s
+    """Upper 64 bits of the job ids."""
+    job_set: Int64s
+    """Job set ids."""
+
+
+# --- what comes from samplers -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityColumns:
+    """Changed nodes and totals of one cluster (sampler.v1.Capacity); n nodes, r resources."""
+
+    incarnation: int
+    """Incarnation of the sampler."""
+    resources: tuple[str, ...]
+    """Names of the r resources, in the order of all resource columns here."""
+    node: Int32s
+    """n sampler node indices."""
+    names: tuple[str, ...]
+    """Names of those nodes."""
+    allocatable: Int64s
+    """(n, r) total minus what the system keeps."""
+    free: Int64s
+    """(n, r) free now, may be negative."""
+    flag: Int8s
+    """n bits: 1 ready, 2 cordoned, 4 removed."""
+    total: Int64s
+    """r sums of allocatable over usable nodes."""
+    total_free: Int64s
+    """r sums of positive free over usable nodes."""
+    node_count: int
+    """Nodes of the cluster."""
+    placement_count: int = 0
+    """Runs that have a placement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleQuestion:
+    """What one sampler is asked in the sampling phase: c classes at once."""
+
+    cluster: str
+    """Cluster asked."""
+    round_number: int
+    """Round."""
+    class_ids: Int32s
+    """c class ids, each once."""
+    wanted: Int32s
+    """c counts of waiting pods."""
+    complete: Int8s
+    """c flags: 1 if every node must be taken into account and counts per filter answered."""
+    resources: tuple[str, ...]
+    """Order of the answer's resource columns."""
+    nodes_to_sample_ratio: float
+    """Np."""
+    deadline_ms: int
+    """How long to look at most, milliseconds."""
+    strategy: str
+    """Sampling strategy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleReply:
+    """A sampler's answer (sampler.v1.SampleAnswer); c classes, n nodes, r resources, f filters, k candidates."""
+
+    incarnation: int
+    """Incarnation of the sampler."""
+    node: Int32s
+    """n node indices."""
+    free: Int64s
+    """(n, r) free now."""
+    offset: Int32s
+    """c + 1 positions in `candidate`."""
+    candidate: Int32s
+    """k positions in `node`, best first per class."""
+    score: Float32s
+    """k scores, higher is better."""
+    examined: Int32s
+    """c counts of nodes looked at."""
+    eligible: Int32s
+    """c counts of nodes that could hold a pod."""
+    filters: tuple[str, ...]
+    """Names of the f filters."""
+    rejection: Int32s
+    """(c, f) nodes that the filter turned away first."""
+    total_free: Int64s
+    """r sums of positive free over usable nodes."""
+    complete: Int8s
+    """c flags: 1 if every node was taken into account."""
+    nearest_misses: tuple[str, ...]
+    """c texts, empty where there is a candidate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitQuestion:
+    """Runs that one sampler shall place (MultiBind), in the order of the decision; n runs, k candidates."""
+
+    cluster: str
+    """Cluster asked."""
+    round_number: int
+    """Round."""
+    stage: int
+    """Stage within the round, from 1."""
+    handle: Int64s
+    """n job handles."""
+    attempt: Int32s
+    """n attempts."""
+    class_ids: Int32s
+    """n class ids."""
+    offset: Int32s
+    """n + 1 positions in `candidate`."""
+    candidate: Int32s
+    """k sampler node indices, best first per run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitReply:
+    """Outcome of each commit (sampler.v1.CommitAnswer); n runs in the order of the question."""
+
+    incarnation: int
+    """Incarnation of the sampler."""
+    node: Int32s
+    """n sampler node indices that were committed, or -1."""
+    outcome: Int8s
+    """n values of CommitOutcome: 1 placed, 2 conflict, 3 node unavailable, 4 unknown class."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """Runs by key."""
+
+    handle: Int64s
+    """Job handles."""
+    attempt: Int32s
+    """Attempts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRuns:
+    """Runs by key, of one cluster: placements to release, or runs to stop."""
+
+    cluster: str
+    """Cluster."""
+    handle: Int64s
+    """Job handles."""
+    attempt: Int32s
+    """Attempts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placements:
+    """All placements of one cluster, in flight included (sampler.v1.PlacementList)."""
+
+    handle: Int64s
+    """Job handles."""
+    attempt: Int32s
+    """Attempts."""
+    class_ids: Int32s
+    """Class ids."""
+    node: Int32s
+    """Index into `nodes`."""
+    nodes: tuple[str, ...]
+    """Names of the nodes used, each once."""
+
+
+# --- what comes from executors ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateColumns:
+    """States of objects in order of observation (executor.v1.StateBatch); one object may have several."""
+
+    handle: Int64s
+    """Job handles."""
+    attempt: Int32s
+    """Attempts."""
+    object_index: Int16s
+    """Positions of the objects in their bags."""
+    state: Int8s
+    """Object states."""
+    time_us: Int64s
+    """When observed."""
+    exit_code: Int32s
+    """Exit code of the first failed container."""
+    failure: Int8s
+    """Values of FailureKind."""
+    message: Int32s
+    """Index into `texts`, or -1."""
+    uid: bytes
+    """16 bytes per element, zeros if unknown."""
+    texts: tuple[str, ...] = ()
+    """Messages."""
+
+
+# --- what the store writes --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRuns:
+    """Rows of `runs` to insert, sorted by handle."""
+
+    handle: Int64s
+    """Job handles."""
+    attempt: Int16s
+    """Attempts."""
+    cluster_index: Int32s
+    """Index into `clusters`."""
+    clusters: tuple[str, ...]
+    """Cluster names."""
+    node_index: Int32s
+    """Index into `nodes`."""
+    nodes: tuple[str, ...]
+    """Node names."""
+    lease_time_us: Int64s
+    """When the lease was decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewObjects:
+    """Rows of `objects` to insert, sorted by handle, then object."""
+
+    handle: Int64s
+    """Job handles."""
+    attempt: Int16s
+    """Attempts."""
+    object_index: Int16s
+    """Positions in the bag."""
+    kind_index: Int32s
+    """Index into `kinds`."""
+    kinds: tuple[str, ...]
+    """Kubernetes kinds."""
+    name: list[bytes]
+    """Object names, ASCII."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectUpdates:
+    """Last state of each object that changed, sorted by (handle, attempt, object)."""
+
+    handle: Int64s
+    """Job handles."""
+    attempt: Int16s
+    """Attempts."""
+    object_index: Int16s
+    """Positions in the bag."""
+    state: Int16s
+    """New states."""
+    uid: bytes
+    """16 bytes per element, zeros keep."""
+    message_index: Int32s
+    """Index into `messages`, or -1."""
+    messages: tuple[str, ...]
+    """Messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunUpdates:
+    """Runs that ended, sorted by handle."""
+
+    handle: Int64s
+    """Job handles."""
+    attempt: Int16s
+    """Attempts."""
+    state: Int16s
+    """Terminal run states."""
+    start_time_us: Int64s
+    """When the first pod ran; 0 unknown or never."""
+    end_time_us: Int64s
+    """When the run ended."""
+    exit_code: Int32s
+    """Exit codes."""
+    failure: Int16s
+    """Values of FailureKind."""
+    reason_index: Int32s
+    """Index into `reasons`, or -1."""
+    reasons: tuple[str, ...]
+    """Reasons."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobUpdates:
+    """Jobs that ended, sorted by handle."""
+
+    handle: Int64s
+    """Job handles."""
+    state: Int16s
+    """Terminal job states."""
+    end_time_us: Int64s
+    """When they ended."""
+    reason_index: Int32s
+    """Index into `reasons`, or -1."""
+    reasons: tuple[str, ...]
+    """Reasons."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPriorities:
+    """Open jobs whose priority changed, sorted by handle."""
+
+    handle: Int64s
+    """Job handles."""
+    priority: Int32s
+    """New priorities."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundStateColumns:
+    """What the next leader needs to continue (lease.v1.RoundState)."""
+
+    queue: Int64s
+    """Queue ids that have flow."""
+    flow: Float64s
+    """Their flows, cores."""
+    flow_time_us: int
+    """Moment of the flows."""
+    pending_handle: Int64s
+    """Pending jobs in order."""
+    attempted_handle: Int64s
+    """Jobs with failed attempts."""
+    failed_attempt: Int32s
+    """Their counts."""

@@ -1,0 +1,210 @@
+"""How reports of objects move runs on, before anything ends.
+
+A run of one object has its object's state. A run of several keeps a state per object: it has got as far as its farthest
+pod; it is *broken* once an object failed or a pod is gone; it ends when all its pods have ended, where pods of a broken
+bag that were never reported count as ended, because a broken bag is deleted.
+
+Source: design section 4; section 5, "Sync"; 003 "Jobs" (a bag of objects with a shared life cycle).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.job.states import (
+    IS_RUN_TERMINAL,
+    RUN_MAY_FOLLOW,
+    FailureKind,
+)
+from argosy_core.scheduler.codes import (
+    EVENT_CREATED,
+    EVENT_RUNNING,
+    EVENT_UNKNOWN,
+    JOB_LEASED,
+    JOB_RUNNING,
+    OBJECT_CANCELLED,
+    OBJECT_CREATED,
+    OBJECT_FAILED,
+    OBJECT_LEASED,
+    OBJECT_LOST,
+    OBJECT_RUNNING,
+    OBJECT_SUCCEEDED,
+    OBJECT_UNKNOWN,
+    RUN_CANCELLED,
+    RUN_CREATED,
+    RUN_FAILED,
+    RUN_LEASED,
+    RUN_LOST,
+    RUN_RUNNING,
+    RUN_SUCCEEDED,
+    RUN_UNKNOWN,
+)
+from argosy_core.scheduler.events import Detail, EventBuffer
+from argosy_core.scheduler.messages import Bools, Int8s, Int32s, Int64s, StateColumns
+from argosy_core.scheduler.state import BagFailure, PoolState
+
+__all__ = ["Ended", "Progress", "waves"]
+
+_PLACES: Final = np.arange(32)
+_RAN: Final = np.array([False, True, True, False, False, False, False])
+"""bool[7] by FailureKind: a pod that failed so has run."""
+
+
+def waves(slots: Int32s) -> list[npt.NDArray[np.int64]]:
+    """Return positions in groups: each slot at most once per group, repeated slots in order.
+
+    Complexity: O(n log n) in NumPy; as many groups as the most frequent slot has elements.
+    """
+    order = np.argsort(slots, kind="stable")
+    ordered = slots[order]
+    first = np.concatenate([[True], ordered[1:] != ordered[:-1]]) if slots.size else np.zeros(0, dtype=np.bool_)
+    if first.all():
+        return [np.arange(slots.size)] if slots.size else []
+    starts = np.flatnonzero(first)
+    turn = np.arange(slots.size) - np.repeat(starts, np.diff(np.append(starts, slots.size)))
+    return [np.sort(order[turn == index]) for index in range(int(turn.max()) + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Runs that ended, one element each."""
+
+    slots: Int32s
+    """Jobs."""
+    rows: npt.NDArray[np.int64]
+    """The elements of the reports that ended them."""
+    end: Int8s
+    """SUCCEEDED, FAILED, CANCELLED or LOST, as the pods did."""
+
+
+class Progress:
+    """Applies reports to the table of live jobs and collects what follows."""
+
+    def __init__(self, state: PoolState, columns: StateColumns, events: EventBuffer) -> None:
+        """Start with nothing applied."""
+        self._state = state
+        self._columns = columns
+        self._events = events
+        self.applied: list[npt.NDArray[np.int64]] = []
+        """Elements that moved an object on, in order."""
+        self.ended: list[Ended] = []
+        """Runs that ended."""
+        self.broken: list[Int32s] = []
+        """Jobs whose bag broke and whose other objects shall be deleted."""
+
+    def apply(self, rows: npt.NDArray[np.int64], slots: Int32s) -> None:
+        """Apply one report for each of some jobs whose current run is meant.
+
+        Args:
+            rows: Elements of the columns.
+            slots: Their jobs, each once.
+        """
+        live = self._state.live
+        reported, index = self._columns.state[rows], self._columns.object_index[rows]
+        bag = live.bag[slots]
+        before = np.where(bag < 0, live.run_state[slots], 0).astype(np.int8)
+        several = bag >= 0
+        if several.any():
+            before[several] = live.bag_states[bag[several], index[several]]
+        moves = RUN_MAY_FOLLOW[before, reported] & ~IS_RUN_TERMINAL[live.run_state[slots]]
+        if not moves.all():
+            rows, slots, reported, several = rows[moves], slots[moves], reported[moves], several[moves]
+        if rows.size == 0:
+            return
+        self.applied.append(rows)
+        after = reported.copy()
+        if several.any():
+            after[several] = self._apply_bags(rows[several], slots[several])
+        self._move(rows, slots, after)
+
+    def _apply_bags(self, rows: npt.NDArray[np.int64], slots: Int32s) -> Int8s:
+        """Set the states of objects of bags, and return the state of each run that follows."""
+        live = self._state.live
+        bag, index = live.bag[slots], self._columns.object_index[rows]
+        object_count = live.specs.object_counts(live.spec[slots])[:, None]
+        pod_count = live.specs.pod_counts(live.spec[slots])[:, None]
+        is_object = object_count > _PLACES
+        is_pod = is_object & (object_count - pod_count <= _PLACES)
+        was_broken = _is_broken(live.bag_states[bag], is_object, is_pod)
+        live.bag_states[bag, index] = self._columns.state[rows]
+        states = live.bag_states[bag]
+        broken = _is_broken(states, is_object, is_pod)
+        self._note_failures(rows, slots)
+        over = IS_RUN_TERMINAL[states] | (broken[:, None] & (states == OBJECT_LEASED))
+        ended = (over | ~is_pod).all(axis=1)
+        self.broken.append(slots[broken & ~was_broken & ~ended])
+        failed = ((states == OBJECT_FAILED) & is_object).any(axis=1)
+        pods = np.where(is_pod, states, 0)
+        lost, cancelled = (pods == OBJECT_LOST).any(axis=1), (pods == OBJECT_CANCELLED).any(axis=1)
+        end = np.select([failed, lost, cancelled], [RUN_FAILED, RUN_LOST, RUN_CANCELLED], RUN_SUCCEEDED)
+        unknown = (pods == OBJECT_UNKNOWN).any(axis=1)
+        ran = ((pods == OBJECT_RUNNING) | (pods == OBJECT_SUCCEEDED)).any(axis=1)
+        created = (pods == OBJECT_CREATED).any(axis=1)
+        # A run does not go back to created because the pod that ran is the one that ended.
+        reached = live.run_state[slots]
+        open_state = np.select(
+            [unknown, ran | (reached == RUN_RUNNING) | (reached == RUN_UNKNOWN), created],
+            [RUN_UNKNOWN, RUN_RUNNING, RUN_CREATED],
+            reached,
+        )
+        return np.where(ended, end, open_state).astype(np.int8)
+
+    def _note_failures(self, rows: npt.NDArray[np.int64], slots: Int32s) -> None:
+        """Keep the first failure of each bag until its run ends."""
+        columns = self._columns
+        failures = self._state.bag_failures
+        for row, slot in zip(rows.tolist(), slots.tolist(), strict=True):
+            if columns.state[row] == OBJECT_FAILED:
+                handle = int(self._state.live.handle[slot])
+                text = columns.texts[columns.message[row]] if columns.message[row] >= 0 else ""
+                failure = BagFailure(
+                    failure=int(columns.failure[row]), exit_code=int(columns.exit_code[row]), reason=text
+                )
+                failures.setdefault(handle, failure)
+
+    def _move(self, rows: npt.NDArray[np.int64], slots: Int32s, after: Int8s) -> None:
+        """Set the states of runs and jobs, and write the events of every state reached on the way."""
+        live = self._state.live
+        before = live.run_state[slots]
+        time_us = self._columns.time_us[rows]
+        ended = IS_RUN_TERMINAL[after]
+        own_failure = (after == RUN_FAILED) & _RAN[np.clip(self._columns.failure[rows], 0, len(FailureKind) - 1)]
+        ran = (after == RUN_RUNNING) | (after == RUN_SUCCEEDED) | own_failure
+        created = ran | (after == RUN_CREATED) | (after == RUN_UNKNOWN)
+        is_new = before == RUN_LEASED
+        self._say(slots, time_us, is_new & created, EVENT_CREATED)
+        starts = ran & (is_new | (before == RUN_CREATED))
+        back = (before == RUN_UNKNOWN) & (after == RUN_RUNNING)
+        seen = starts & (after == RUN_RUNNING)
+        live.start_time_us[slots[seen]] = time_us[seen]
+        self._say(slots, time_us, starts | back, EVENT_RUNNING)
+        self._say(slots, time_us, (after == RUN_UNKNOWN) & (before != after), EVENT_UNKNOWN)
+        live.run_state[slots] = after
+        if ended.any():
+            self.ended.append(Ended(slots[ended], rows[ended], after[ended]))
+
+    def _say(self, slots: Int32s, time_us: Int64s, chosen: Bools, kind: int) -> None:
+        """Write one event for the chosen jobs and set their state."""
+        if not chosen.any():
+            return
+        target = JOB_LEASED if kind == EVENT_CREATED else JOB_RUNNING
+        jobs = slots[chosen]
+        place = kind == EVENT_UNKNOWN
+        self._events.add(
+            jobs,
+            int(kind),
+            to_state=int(target),
+            time_us=time_us[chosen],
+            with_run=Detail.PLACE if place else Detail.ATTEMPT,
+        )
+        self._state.live.state[jobs] = target
+
+
+def _is_broken(states: Int8s, is_object: Bools, is_pod: Bools) -> Bools:
+    """Return which bags have a failed object or a pod that is gone."""
+    gone = (states == OBJECT_LOST) | (states == OBJECT_CANCELLED)
+    return np.asarray(((states == OBJECT_FAILED) & is_object | gone & is_pod).any(axis=1))

@@ -1,0 +1,265 @@
+"""A new leader's memory, and what reconnecting samplers and executors are told.
+
+Source: design section 5, "Leader lost", "Sampler session", "Sync".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.errors import InvariantViolation
+from argosy_core.job.interning import distinct
+from argosy_core.job.live import CANCEL_WISHED, IN_FLIGHT, PENDING, STOP_SENT
+from argosy_core.job.states import IS_RUN_TERMINAL, RUN_RANKS
+from argosy_core.queueing import to_cores
+from argosy_core.scheduler.codes import (
+    EVENT_CANCELLED,
+    JOB_CANCELLED,
+    JOB_LEASED,
+    JOB_RUNNING,
+    RUN_LEASED,
+    RUN_RUNNING,
+    RUN_UNKNOWN,
+)
+from argosy_core.scheduler.effects import LeasePlan, LoadedColumns, LoadedObjects, RecoverEffects, RowsMissing
+from argosy_core.scheduler.events import EventBuffer
+from argosy_core.scheduler.ingest import executor_rows
+from argosy_core.scheduler.intake import add_jobs, define_job_sets
+from argosy_core.scheduler.messages import Int32s, Placements, RoundStateColumns, Runs
+from argosy_core.scheduler.rows import cluster_runs, job_ends
+from argosy_core.scheduler.state import PoolState
+
+__all__ = ["adopt_plan", "placements_of", "recover", "rows_missing"]
+
+
+def recover(state: PoolState, loaded: LoadedColumns, now_s: float) -> RecoverEffects:
+    """Build the memory of a new leader from what the database holds.
+
+    Define classes, queues and clusters first. Before the first round take every row of `changes` that can be read: jobs
+    among them that were loaded get their SUBMITTED event then.
+
+    Args:
+        state: A pool that holds no job.
+        loaded: Open jobs, live runs, the last round state.
+        now_s: Now.
+
+    Raises:
+        InvariantViolation: The pool holds jobs already.
+        NotFound: A class or queue is not defined.
+
+    Complexity: O(n log n) in NumPy, Python work per distinct spec, node and job set.
+    """
+    if len(state.live):
+        raise InvariantViolation("recover was called on a pool that holds jobs")
+    define_job_sets(state, loaded.job_sets, now_s)
+    live = state.live
+    slots = add_jobs(state, loaded.jobs, np.arange(loaded.jobs.handle.size, dtype=np.int32))
+    live.attempt[slots] = loaded.last_attempt
+    wished = slots[loaded.wish == 1]
+    live.flags[wished] |= CANCEL_WISHED
+    run_count = _recover_runs(state, loaded)
+    held = slots[live.run_state[slots] > 0]
+    state.unsent_stops.update(dict.fromkeys(live.handle[wished[live.run_state[wished] > 0]].tolist()))
+    _recover_objects(state, loaded.objects)
+    over = wished[live.run_state[wished] == 0]
+    events = EventBuffer(state, now_s)
+    events.add(over, EVENT_CANCELLED, to_state=JOB_CANCELLED)
+    updates = job_ends(live.handle[over], JOB_CANCELLED, round(now_s * 1e6), "")
+    draft = events.draft()
+    state.remove_jobs(over)
+    waiting = slots[live.handle[slots] >= 0]
+    waiting = waiting[live.run_state[waiting] == 0]
+    state.push_queued(waiting)
+    if loaded.round_state is not None:
+        _recover_round_state(state, loaded.round_state)
+    state.queues.flow = np.maximum(state.queues.flow, to_cores(state.queues.usage))
+    state.flow_time_s = state.flow_time_s or now_s
+    return RecoverEffects(
+        events=draft, job_updates=updates, job_count=int(slots.size - over.size), run_count=min(run_count, held.size)
+    )
+
+
+def _recover_runs(state: PoolState, loaded: LoadedColumns) -> int:
+    """Give jobs their live runs; return how many."""
+    live, runs = state.live, loaded.runs
+    slots = live.slots(runs.handle)
+    there = slots >= 0
+    clusters = np.array([state.clusters.add(name) for name in runs.clusters], dtype=np.int64)
+    state.ensure_class_grid()
+    for cluster in np.unique(runs.cluster[there]).tolist():
+        index = int(clusters[cluster])
+        rows = np.flatnonzero(there & (runs.cluster == cluster))
+        nodes, which = distinct(runs.node[rows])
+        names = state.clusters.nodes[index].intern([runs.nodes[node] for node in nodes.tolist()])
+        live.cluster[slots[rows]] = index
+        live.node[slots[rows]] = names[which]
+    held = slots[there]
+    live.attempt[held] = runs.attempt[there]
+    state.count_queued(held, -1)
+    live.state[held] = JOB_LEASED
+    live.run_state[held] = RUN_LEASED
+    live.open_bags(held, RUN_LEASED)
+    state.count_held(held, 1)
+    return int(held.size)
+
+
+def _recover_objects(state: PoolState, objects: LoadedObjects) -> None:
+    """Set how far runs have got from the states of their objects."""
+    live = state.live
+    slots = live.slots(objects.handle)
+    chosen = (slots >= 0) & (live.attempt[slots] == objects.attempt) & (live.run_state[slots] > 0)
+    slots, index, reported = slots[chosen], objects.object_index[chosen], objects.state[chosen]
+    bags = live.bag[slots]
+    live.bag_states[bags[bags >= 0], index[bags >= 0]] = reported[bags >= 0]
+    # Of a bag only its pods say how far the run has got, and an ended pod is one that ran.
+    counts, pods = live.specs.object_counts(live.spec[slots]), live.specs.pod_counts(live.spec[slots])
+    is_pod = index >= counts - pods
+    reached = np.where((bags >= 0) & IS_RUN_TERMINAL[reported], np.int8(RUN_RUNNING), reported)
+    order = np.argsort(RUN_RANKS[reached[is_pod]], kind="stable")
+    rows = np.flatnonzero(is_pod)[order]
+    live.run_state[slots[rows]] = reached[rows]
+    ran = (live.run_state[slots] == RUN_RUNNING) | (live.run_state[slots] == RUN_UNKNOWN)
+    live.state[slots[ran]] = JOB_RUNNING
+
+
+def _recover_round_state(state: PoolState, stored: RoundStateColumns) -> None:
+    """Continue the order of the last leader: flows, pending order, failed attempts."""
+    live, queues = state.live, state.queues
+    for queue_id, flow in zip(stored.queue.tolist(), stored.flow.tolist(), strict=True):
+        index = queues.ids.find(queue_id)
+        if index is not None:
+            queues.flow[index] = flow
+    state.flow_time_s = stored.flow_time_us / 1e6
+    slots = live.slots(stored.pending_handle)
+    slots = slots[slots >= 0]
+    slots = slots[state.stage_is_queued(slots)]
+    state.count_queued(slots, -1)
+    live.flags[slots] |= PENDING
+    state.count_pending(slots, 1)
+    state.pending = slots
+    attempted = live.slots(stored.attempted_handle)
+    there = attempted >= 0
+    live.failed_attempts[attempted[there]] = stored.failed_attempt[there]
+
+
+def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
+    """Take up a plan that an earlier leader published and nobody ingested; return what of it still holds.
+
+    Afterwards its runs are in flight here, as if this leader had decided them: pass the answer to `draft_ingest` and
+    `apply_ingested`. Left out are jobs that are not waiting or whose next attempt is another one. Stops are decided
+    anew from the wishes.
+
+    Args:
+        state: The pool, after `recover` and before its first round.
+        plan: The decoded plan.
+
+    Complexity: O(n) in NumPy, Python work per cluster and node.
+    """
+    live = state.live
+    slots = live.slots(plan.handle)
+    fits = (slots >= 0) & (state.stage_is_queued(slots) | state.stage_is_pending(slots))
+    fits &= live.attempt[slots].astype(np.int64) + 1 == plan.attempt
+    fits &= (live.flags[slots] & CANCEL_WISHED) == 0
+    rows = np.flatnonzero(fits)
+    held = slots[rows]
+    _leave_order(state, held)
+    live.attempt[held] += 1
+    for cluster in np.unique(plan.cluster[rows]).tolist():
+        index = state.clusters.add(plan.clusters[cluster])
+        state.ensure_class_grid()
+        mine = rows[plan.cluster[rows] == cluster]
+        nodes, which = distinct(plan.node[mine])
+        names = state.clusters.nodes[index].intern([plan.nodes[node] for node in nodes.tolist()])
+        live.cluster[slots[mine]] = index
+        live.node[slots[mine]] = names[which]
+    failed_slots = live.slots(plan.failed_handle)
+    failed = np.flatnonzero(
+        (failed_slots >= 0) & (state.stage_is_queued(failed_slots) | state.stage_is_pending(failed_slots))
+    )
+    _leave_order(state, failed_slots[failed])
+    return replace(
+        plan,
+        handle=plan.handle[rows],
+        attempt=plan.attempt[rows],
+        cluster=plan.cluster[rows],
+        node=plan.node[rows],
+        stops=Runs(handle=plan.stops.handle[:0], attempt=plan.stops.attempt[:0]),
+        failed_handle=plan.failed_handle[failed],
+        failed_reasons=tuple(plan.failed_reasons[row] for row in failed.tolist()),
+    )
+
+
+def _leave_order(state: PoolState, slots: Int32s) -> None:
+    """Take waiting jobs out of the queued or pending order and mark them in flight."""
+    live = state.live
+    pending = slots[(live.flags[slots] & PENDING) != 0]
+    queued = slots[(live.flags[slots] & PENDING) == 0]
+    state.count_pending(pending, -1)
+    state.count_queued(queued, -1)
+    live.flags[slots] = IN_FLIGHT
+    state.count_held(slots, 1)
+    state.drop_from_pending()
+
+
+def placements_of(state: PoolState, cluster: str) -> Placements:
+    """Return all placements of a cluster: running, leased, in flight, and committed in the present round.
+
+    Args:
+        state: The pool.
+        cluster: Name; an unknown cluster has none.
+
+    Complexity: O(live jobs) in NumPy.
+    """
+    live = state.live
+    index = state.clusters.find(cluster)
+    slots: Int32s = live.live_slots()
+    slots = slots[live.cluster[slots] == (-2 if index is None else index)]
+    nodes, node = distinct(live.node[slots])
+    names = state.clusters.nodes[index].names if index is not None else []
+    return Placements(
+        handle=live.handle[slots],
+        attempt=live.attempt[slots].astype(np.int32),
+        class_ids=state.classes.class_id[live.class_index[slots]],
+        node=node.astype(np.int32),
+        nodes=tuple(names[row] for row in nodes.tolist()),
+    )
+
+
+def rows_missing(state: PoolState, cluster: str, known: Runs) -> RowsMissing:
+    """Return what an executor that says hello lacks, and what it shall stop.
+
+    Args:
+        state: The pool.
+        cluster: Its cluster.
+        known: Runs that it knows of.
+
+    Raises:
+        NotFound: The cluster is not known.
+
+    Complexity: O(live jobs + known log known) in NumPy.
+    """
+    index = state.clusters.index(cluster)
+    live = state.live
+    slots = live.live_slots()
+    mine = (live.cluster[slots] == index) & (live.run_state[slots] > 0) & ((live.flags[slots] & IN_FLIGHT) == 0)
+    slots = slots[mine]
+    have = _keys(live.handle[slots], live.attempt[slots])
+    told = _keys(known.handle, known.attempt)
+    stopping = slots[(live.flags[slots] & STOP_SENT) != 0]
+    strange = ~np.isin(told, have)
+    return RowsMissing(
+        rows=executor_rows(state, index, slots[~np.isin(have, told)]),
+        stops=cluster_runs(
+            cluster,
+            np.concatenate([known.handle[strange], live.handle[stopping]]),
+            np.concatenate([known.attempt[strange], live.attempt[stopping].astype(np.int32)]),
+        ),
+    )
+
+
+def _keys(handle: npt.NDArray[np.int64], attempt: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Return one integer per run."""
+    return handle << 8 | attempt.astype(np.int64)

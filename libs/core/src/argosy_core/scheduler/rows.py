@@ -1,0 +1,143 @@
+"""Rows for the store, put together from columns and sorted by key.
+
+Source: design section 4, "Bulk statements work in key order, so there are no deadlocks".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.scheduler.messages import (
+    ClusterRuns,
+    Int32s,
+    Int64s,
+    JobUpdates,
+    ObjectUpdates,
+    Runs,
+    RunUpdates,
+    StateColumns,
+)
+
+__all__ = ["Texts", "cluster_runs", "job_ends", "job_updates", "no_runs", "object_updates", "run_updates"]
+
+
+class Texts:
+    """Distinct texts in order of first use."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._index: dict[str, int] = {}
+
+    def index(self, text: str) -> int:
+        """Return the index of a text, -1 for an empty one."""
+        return self._index.setdefault(text, len(self._index)) if text else -1
+
+    def all(self) -> tuple[str, ...]:
+        """Return the texts."""
+        return tuple(self._index)
+
+
+def job_updates(
+    handle: Int64s,
+    state: npt.NDArray[np.integer],
+    end_time_us: Int64s,
+    *,
+    reason: npt.NDArray[np.integer],
+    texts: Texts,
+) -> JobUpdates:
+    """Return rows for jobs that ended, sorted by handle.
+
+    Args:
+        handle: Job handles.
+        state: Terminal JobState of each.
+        end_time_us: When each ended.
+        reason: Index into the texts, or -1.
+        texts: The reasons.
+    """
+    order = np.argsort(handle, kind="stable")
+    return JobUpdates(
+        handle=handle[order],
+        state=state[order].astype(np.int16),
+        end_time_us=end_time_us[order],
+        reason_index=reason[order].astype(np.int32),
+        reasons=texts.all(),
+    )
+
+
+def job_ends(handle: Int64s, state: int, end_time_us: int, reason: str) -> JobUpdates:
+    """Return rows for jobs that ended in one way at one moment."""
+    texts = Texts()
+    count = handle.size
+    return job_updates(
+        handle,
+        np.full(count, state, dtype=np.int16),
+        np.full(count, end_time_us, dtype=np.int64),
+        reason=np.full(count, texts.index(reason), dtype=np.int32),
+        texts=texts,
+    )
+
+
+def run_updates(columns: Sequence[npt.NDArray[np.generic]], texts: Texts) -> RunUpdates:
+    """Return rows for runs that ended, sorted by handle.
+
+    Args:
+        columns: Handle, attempt, state, start_time_us, end_time_us, exit_code, failure, reason index.
+        texts: The reasons.
+    """
+    order = np.argsort(columns[0], kind="stable")
+    handle, attempt, state, start, end, exit_code, failure, reason = (column[order] for column in columns)
+    return RunUpdates(
+        handle=handle.astype(np.int64),
+        attempt=attempt.astype(np.int16),
+        state=state.astype(np.int16),
+        start_time_us=start.astype(np.int64),
+        end_time_us=end.astype(np.int64),
+        exit_code=exit_code.astype(np.int32),
+        failure=failure.astype(np.int16),
+        reason_index=reason.astype(np.int32),
+        reasons=texts.all(),
+    )
+
+
+def object_updates(columns: StateColumns, rows: npt.NDArray[np.integer]) -> ObjectUpdates:
+    """Return the last of the chosen states of each object, sorted by key.
+
+    Args:
+        columns: States as observed.
+        rows: Chosen elements, later ones later.
+
+    Complexity: O(n log n) in NumPy.
+    """
+    order = np.lexsort((rows, columns.object_index[rows], columns.attempt[rows], columns.handle[rows]))
+    rows = rows[order]
+    handle, attempt, index = columns.handle[rows], columns.attempt[rows], columns.object_index[rows]
+    if rows.size:
+        same = (handle[1:] == handle[:-1]) & (attempt[1:] == attempt[:-1]) & (index[1:] == index[:-1])
+        rows = rows[np.append(~same, True)]
+    message = columns.message[rows]
+    used, inverse = np.unique(message, return_inverse=True)
+    shift = 1 if used.size and used[0] < 0 else 0
+    return ObjectUpdates(
+        handle=columns.handle[rows],
+        attempt=columns.attempt[rows].astype(np.int16),
+        object_index=columns.object_index[rows],
+        state=columns.state[rows].astype(np.int16),
+        uid=np.frombuffer(columns.uid, dtype="V16")[rows].tobytes(),
+        message_index=(inverse.ravel() - shift).astype(np.int32),
+        messages=tuple(columns.texts[text] for text in used[shift:].tolist()),
+    )
+
+
+def cluster_runs(cluster: str, handle: Int64s, attempt: npt.NDArray[np.integer]) -> ClusterRuns:
+    """Return runs of one cluster, each once, sorted by key."""
+    key = np.unique(handle << 8 | attempt.astype(np.int64))
+    return ClusterRuns(cluster=cluster, handle=key >> 8, attempt=(key & 0xFF).astype(np.int32))
+
+
+def no_runs() -> Runs:
+    """Return no runs."""
+    nothing: Int32s = np.zeros(0, dtype=np.int32)
+    return Runs(handle=np.zeros(0, dtype=np.int64), attempt=nothing)

@@ -1,0 +1,91 @@
+"""Settings of the round: what an operator may tune, with the defaults of the seeds.
+
+Source: 003 "Resource usage and fairness"; 000 for Cp, Np and m; design section 5, "Round".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from argosy_core.errors import InvalidRequest
+
+__all__ = ["DEFAULT_RESOURCE_WEIGHTS", "RoundSettings"]
+
+DEFAULT_RESOURCE_WEIGHTS: Mapping[str, float] = {"cpu": 0.001}
+"""Cores of usage per base unit: one core per 1000 millicores; every other resource counts 0 unless configured.
+
+CPU alone by default, because the cost of a gibibyte or an accelerator relative to a core is the operator's decision
+(003 "Resource usage": `CPU + w_GPU * GPU + w_RAM * RAM`); a guessed weight would silently change everybody's share.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSettings:
+    """How a pool's rounds order, sample, decide and retry."""
+
+    half_time_s: float = 300.0
+    """Time in which the part of a queue's flow above its usage halves, seconds."""
+    resource_weights: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_RESOURCE_WEIGHTS))
+    """Cores of weighted usage per base unit of each resource (millicore, byte, whole unit); absent means 0."""
+    look_ahead_ratio: float = 0.25
+    """Filling stops once pending usage exceeds (1 + ratio) times the pool's free usage."""
+    look_ahead_min_count: int = 256
+    """Jobs that may be pending and not blocked however full the pool is."""
+    max_blocked: int = 2048
+    """Jobs of blocked classes that may be pending at once; they do not count for the look-ahead."""
+    max_pending: int = 20_000
+    """Jobs that may be pending at once."""
+    max_round_leases: int = 10_000
+    """Pending jobs that one round samples and commits at most."""
+    clusters_to_sample_ratio: float = 0.33
+    """Cp: share of the clusters that are asked per class and round, rounded up."""
+    nodes_to_sample_ratio: float = 0.04
+    """Np: share of a cluster's nodes that must be eligible before its sampler stops looking."""
+    commit_candidate_count: int = 3
+    """m: commit candidates per run."""
+    sample_deadline_ms: int = 200
+    """How long a sampler may look, milliseconds."""
+    strategy: str = "random"
+    """Sampling strategy: `random` or `round-robin`."""
+    max_failed_attempts: int = 10
+    """Rounds in which all commit candidates of a job conflicted, after which the job fails."""
+    max_runs: int = 10
+    """Runs of a job that may end for reasons that are not its own before the job fails; at most 250."""
+    back_off_initial_s: float = 1.0
+    """Back-off after the first failed attempt, seconds; doubles with each."""
+    back_off_max_s: float = 10.0
+    """Longest back-off, seconds."""
+    seed: int = 0
+    """Recorded with dumps so that a round can be repeated; the generator itself is passed to each call."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings with which no round can work.
+
+        Raises:
+            InvalidRequest: A value is out of its range.
+        """
+        ratios = {
+            "clusters_to_sample_ratio": self.clusters_to_sample_ratio,
+            "nodes_to_sample_ratio": self.nodes_to_sample_ratio,
+        }
+        for name, value in ratios.items():
+            if not 0.0 < value <= 1.0:
+                raise InvalidRequest(f"{name} is {value}; it must be above 0 and at most 1")
+        at_least_one = {
+            "commit_candidate_count": self.commit_candidate_count,
+            "look_ahead_min_count": self.look_ahead_min_count,
+            "max_pending": self.max_pending,
+            "max_round_leases": self.max_round_leases,
+            "max_failed_attempts": self.max_failed_attempts,
+            "max_runs": self.max_runs,
+        }
+        for name, count in at_least_one.items():
+            if count < 1:
+                raise InvalidRequest(f"{name} is {count}; it must be at least 1")
+        if self.max_runs > 250 or self.max_failed_attempts > 250:
+            raise InvalidRequest("max_runs and max_failed_attempts must be at most 250")
+        if self.half_time_s <= 0 or self.back_off_initial_s <= 0 or self.look_ahead_ratio < 0:
+            raise InvalidRequest("half_time_s and back_off_initial_s must be above 0, look_ahead_ratio 0 or more")
+        if any(weight < 0 for weight in self.resource_weights.values()):
+            raise InvalidRequest("resource_weights must be 0 or more")

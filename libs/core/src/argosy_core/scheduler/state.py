@@ -1,0 +1,308 @@
+"""The memory of a pool's leader, and the few primitives through which everything else changes it.
+
+A job stands in one *stage*: queued (waits in its queue's order), pending (stands in the pool's order), or held (in
+flight, leased or running). Counts and usage per queue follow the stages; usage counts pending and held jobs.
+
+Source: 003 "Scheduler architecture"; design section 5.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PENDING, LiveJobs
+from argosy_core.placement.decision import DecisionProfile
+from argosy_core.queueing.flow import advance_flow
+from argosy_core.queueing.order import Backlog, ChainedBacklog, Comparator, Entries, QueueOrder
+from argosy_core.queueing.usage import to_cores, weigh_vector
+from argosy_core.scheduler.codes import (
+    JOB_QUEUED,
+)
+from argosy_core.scheduler.messages import Bools, Int32s, Int64s
+from argosy_core.scheduler.settings import RoundSettings
+from argosy_core.scheduler.tables import ClassTable, ClusterTable, JobSetTable, QueueTable
+
+if TYPE_CHECKING:
+    from argosy_core.scheduler.round import Round
+
+__all__ = ["BagFailure", "ClassAnswer", "PoolState", "RoundStatistics"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BagFailure:
+    """The first failure of a bag whose run has not ended yet."""
+
+    failure: int
+    """FailureKind."""
+    exit_code: int
+    """Exit code."""
+    reason: str
+    """The executor's message, or empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassAnswer:
+    """A cluster's last complete answer for a class that fits none of its nodes."""
+
+    filters: tuple[str, ...]
+    """Names of the filters."""
+    rejections: tuple[int, ...]
+    """Nodes that each turned away first."""
+    examined_count: int
+    """Nodes looked at."""
+    nearest_miss: str
+    """The node that came closest and what it lacks."""
+    round_number: int
+    """Round of the answer."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RoundStatistics:
+    """What the last round did."""
+
+    round_number: int = 0
+    """Number of the round since the leader started."""
+    queued_count: int = 0
+    """Jobs that wait for their turn, after the round."""
+    pending_count: int = 0
+    """Jobs pending, after the round."""
+    moved_count: int = 0
+    """Jobs that became pending."""
+    class_count: int = 0
+    """Classes sampled."""
+    blocked_class_count: int = 0
+    """Classes of pending jobs that fit nowhere now."""
+    asked_cluster_count: int = 0
+    """Samplers asked."""
+    decided_count: int = 0
+    """Runs with at least one commit candidate."""
+    leased_count: int = 0
+    """Runs leased."""
+    conflict_count: int = 0
+    """Commits that met a conflict."""
+    failed_attempt_count: int = 0
+    """Runs all of whose candidates conflicted."""
+    stage_count: int = 0
+    """Stages of commits."""
+    totals: dict[str, int] = field(default_factory=dict)
+    """Counts since the leader started, by name: rounds, leases, conflicts, retries, refused, requeued, stale."""
+
+
+class PoolState:
+    """Everything a pool's leader holds in memory; changed only by the functions of `argosy_core.scheduler`."""
+
+    def __init__(
+        self,
+        settings: RoundSettings | None = None,
+        *,
+        queue_sort: Sequence[Comparator] = (),
+        decision_profile: DecisionProfile | None = None,
+    ) -> None:
+        """Start with nothing known.
+
+        Args:
+            settings: How rounds work; the defaults if None.
+            queue_sort: Chain of comparators over slots that orders each queue; empty for priority, then submit order.
+            decision_profile: Global filters and scores of the decision phase; the defaults if None.
+        """
+        self.settings = settings or RoundSettings()
+        self.decision_profile = decision_profile
+        self.queue_sort = tuple(queue_sort)
+        self.live = LiveJobs()
+        self.classes = ClassTable(self.settings)
+        self.queues = QueueTable()
+        self.job_sets = JobSetTable()
+        self.clusters = ClusterTable(len(self.classes.axis))
+        self.pending: Int32s = np.zeros(0, dtype=np.int32)
+        """Slots of pending jobs in order."""
+        self.flow_time_s = 0.0
+        """Moment for which the flows are right; 0 before the first."""
+        self.back_off: list[tuple[float, int]] = []
+        """Heap of (moment, handle): jobs with the flag BACKING_OFF and when it falls."""
+        self.empty_generation = np.full((0, 0), -1, dtype=np.int64)
+        """(class, cluster) free generation at which a complete answer had no candidate; -1 none."""
+        self.answers: dict[tuple[int, int], ClassAnswer] = {}
+        """(class, cluster) -> last complete answer without a candidate."""
+        self.asked_complete: set[int] = set()
+        """Class indices that had no candidate when only some nodes were looked at: ask for complete answers."""
+        self.explained: set[int] = set()
+        """Class indices that somebody asked to explain: the next round asks every cluster."""
+        self.bag_failures: dict[int, BagFailure] = {}
+        """Handle -> first failure of the current run, for runs of several objects."""
+        self.failed_handles: dict[int, None] = {}
+        """Handles of the last jobs that this leader failed without a run, so that a late wish is not taken for news."""
+        self.unsent_stops: dict[int, None] = {}
+        """Handles of held jobs whose stop was not decided yet, in order of the wishes."""
+        self.round_number = 0
+        self.round: Round | None = None
+        """The round in progress."""
+        self.statistics = RoundStatistics()
+        self.totals: Counter[str] = Counter()
+
+    # --- order ----------------------------------------------------------------------------------------------------
+
+    def make_order(self) -> QueueOrder:
+        """Return an empty order for a queue."""
+        return ChainedBacklog(self._waits, self.queue_sort) if self.queue_sort else Backlog(self._waits)
+
+    def _waits(self, entries: Entries) -> Bools:
+        """Return which entries stand for a job that is queued with that priority and not in back-off."""
+        live, slots = self.live, entries.slot
+        valid: Bools = (live.handle[slots] == entries.handle) & (live.state[slots] == JOB_QUEUED)
+        valid &= (live.flags[slots] & (PENDING | IN_FLIGHT | BACKING_OFF)) == 0
+        valid &= live.priority[slots] == entries.priority
+        return valid
+
+    def entries(self, slots: Int32s) -> Entries:
+        """Return entries for jobs as they are now."""
+        live = self.live
+        return Entries(live.priority[slots], live.submit_time_us[slots], live.handle[slots], slots)
+
+    def push_queued(self, slots: Int32s) -> None:
+        """Put queued jobs into the orders of their queues. Complexity: one push per queue concerned."""
+        queues = self.live.queue[slots]
+        if slots.size and (queues == queues[0]).all():
+            self.queues.orders[int(queues[0])].push(self.entries(slots))
+            return
+        order = np.argsort(queues, kind="stable")
+        bounds = np.flatnonzero(np.diff(queues[order])) + 1
+        for part in np.split(slots[order], bounds):
+            if part.size:
+                self.queues.orders[int(self.live.queue[part[0]])].push(self.entries(part))
+
+    def back_off_until(self, slots: Int32s, moments_s: npt.NDArray[np.float64]) -> None:
+        """Have jobs passed over until a moment each; they keep their places."""
+        self.live.flags[slots] |= BACKING_OFF
+        for moment_s, handle in zip(moments_s.tolist(), self.live.handle[slots].tolist(), strict=True):
+            heapq.heappush(self.back_off, (moment_s, handle))
+
+    def end_back_offs(self, now_s: float) -> None:
+        """Let jobs whose back-off is over take part again."""
+        due: list[int] = []
+        while self.back_off and self.back_off[0][0] <= now_s:
+            due.append(heapq.heappop(self.back_off)[1])
+        if due:
+            slots = self.live.slots(np.array(due, dtype=np.int64))
+            slots = np.unique(slots[slots >= 0])
+            slots = slots[(self.live.flags[slots] & BACKING_OFF) != 0]
+            self.live.flags[slots] &= np.uint8(0xFF ^ BACKING_OFF)
+            # The order passed over the entries of queued jobs meanwhile and may have dropped them.
+            self.push_queued(slots[self.stage_is_queued(slots)])
+
+    # --- accounting -----------------------------------------------------------------------------------------------
+
+    def stage_is_queued(self, slots: Int32s) -> Bools:
+        """Return which jobs wait in their queue."""
+        live = self.live
+        queued: Bools = (live.state[slots] == JOB_QUEUED) & ((live.flags[slots] & (PENDING | IN_FLIGHT)) == 0)
+        return queued
+
+    def stage_is_pending(self, slots: Int32s) -> Bools:
+        """Return which jobs stand in the pending order."""
+        pending: Bools = (self.live.flags[slots] & PENDING) != 0
+        return pending
+
+    def job_usage(self, slots: Int32s) -> Int64s:
+        """Return the usage of jobs, micro-cores."""
+        return self.classes.usage[self.live.class_index[slots]]
+
+    def count_queued(self, slots: Int32s, sign: int) -> None:
+        """Count jobs in (+1) or out (-1) of the queued stage."""
+        rows = self.live.queue[slots]
+        np.add.at(self.queues.queued_count, rows, sign)
+        np.add.at(self.queues.queued_usage, rows, sign * self.job_usage(slots))
+
+    def count_pending(self, slots: Int32s, sign: int) -> None:
+        """Count jobs in or out of the pending stage."""
+        rows = self.live.queue[slots]
+        np.add.at(self.queues.pending_count, rows, sign)
+        np.add.at(self.queues.usage, rows, sign * self.job_usage(slots))
+
+    def count_held(self, slots: Int32s, sign: int) -> None:
+        """Count jobs in or out of the held stage."""
+        rows = self.live.queue[slots]
+        np.add.at(self.queues.leased_count, rows, sign)
+        np.add.at(self.queues.usage, rows, sign * self.job_usage(slots))
+
+    def advance_flow(self, now_s: float) -> None:
+        """Bring the flows to a moment; called before usage changes, so that the tick does not matter."""
+        queues = self.queues
+        elapsed = now_s - self.flow_time_s if self.flow_time_s else 0.0
+        queues.flow = advance_flow(
+            queues.flow, to_cores(queues.usage), elapsed_s=elapsed, half_time_s=self.settings.half_time_s
+        )
+        self.flow_time_s = max(self.flow_time_s, now_s)
+
+    def remove_jobs(self, slots: Int32s) -> None:
+        """Take jobs out of every structure; their stage is read from the table, so call before changing it."""
+        if slots.size == 0:
+            return
+        queued, pending = self.stage_is_queued(slots), self.stage_is_pending(slots)
+        self.count_queued(slots[queued], -1)
+        self.count_pending(slots[pending], -1)
+        self.count_held(slots[~queued & ~pending], -1)
+        if pending.any():
+            self.live.flags[slots] &= np.uint8(0xFF ^ PENDING)
+            self.drop_from_pending()
+        live = self.live
+        np.subtract.at(self.classes.job_count, live.class_index[slots], 1)
+        np.subtract.at(self.job_sets.job_count, live.job_set[slots], 1)
+        if self.unsent_stops:
+            for handle in live.handle[slots].tolist():
+                self.unsent_stops.pop(handle, None)
+        live.remove(slots)
+
+    def drop_from_pending(self) -> None:
+        """Take jobs without the PENDING flag out of the pending order."""
+        self.pending = self.pending[(self.live.flags[self.pending] & PENDING) != 0]
+
+    # --- capacity -------------------------------------------------------------------------------------------------
+
+    def ensure_columns(self, names: Sequence[str]) -> None:
+        """Give new resources a column in every resource array."""
+        before = len(self.classes.axis)
+        if self.classes.extend_axis(names):
+            self.clusters.add_columns(len(self.classes.axis) - before)
+
+    def in_axis_order(self, values: npt.NDArray[np.int64], names: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Return resource columns (..., r) in the order of the axis; the axis must have all names."""
+        axis = self.classes.axis
+        if tuple(names) == axis.names:
+            return values
+        result = np.zeros((*values.shape[:-1], len(axis)), dtype=np.int64)
+        result[..., [axis.index(name) for name in names]] = values
+        return result
+
+    def free_usage(self) -> int:
+        """Return the weighted free capacity of all clusters that may be given work, micro-cores."""
+        free = np.maximum(self.clusters.free[self.clusters.usable()], 0).sum(axis=0)
+        return weigh_vector(np.asarray(free, dtype=np.int64), self.classes.axis.names, self.settings.resource_weights)
+
+    def capacity_usage(self) -> int:
+        """Return the weighted capacity of all clusters that may be given work, micro-cores."""
+        total = self.clusters.total[self.clusters.usable()].sum(axis=0)
+        return weigh_vector(np.asarray(total, dtype=np.int64), self.classes.axis.names, self.settings.resource_weights)
+
+    def give_back(self, cluster: int, slots: Int32s) -> None:
+        """Count the requests of ended runs as free in their cluster, so that waiting classes are asked again there."""
+        if slots.size:
+            self.clusters.free[cluster] += self.classes.vector[self.live.class_index[slots]].sum(axis=0)
+            self.clusters.free_generation[cluster] += 1
+
+    def ensure_class_grid(self) -> None:
+        """Make room for every class and cluster in `empty_generation`."""
+        rows, columns = self.classes.ids.end, len(self.clusters)
+        have = self.empty_generation.shape
+        if rows > have[0] or columns > have[1]:
+            grid = np.full(
+                (max(rows, have[0] * 2 if rows > have[0] else have[0]), max(columns, have[1])), -1, dtype=np.int64
+            )
+            grid[: have[0], : have[1]] = self.empty_generation
+            self.empty_generation = grid

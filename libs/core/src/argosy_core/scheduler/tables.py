@@ -1,0 +1,397 @@
+"""Tables of what jobs refer to: classes, queues, job sets, clusters; each with small dense indices.
+
+Columns are public arrays of this package's own; the functions of `argosy_core.scheduler` alone change them.
+
+Source: design section 6, "Data layout".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.errors import InvariantViolation, NotFound
+from argosy_core.job.classes import SchedulingClass
+from argosy_core.queueing.order import QueueOrder
+from argosy_core.queueing.usage import weigh_amounts
+from argosy_core.resources.axis import DEFAULT_AXIS, PODS, ResourceAxis
+from argosy_core.scheduler.settings import RoundSettings
+
+__all__ = ["ClassTable", "ClusterTable", "IdTable", "JobSetTable", "NodeNames", "QueueTable", "grow"]
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+_MAX_IDLE_CLASSES: Final = 20_000
+_MAX_IDLE_JOB_SETS: Final = 50_000
+_IDLE_JOB_SET_S: Final = 60.0
+
+
+def grow(column: npt.NDArray[Scalar], count: int, fill: float = 0) -> npt.NDArray[Scalar]:
+    """Return a column with room for at least `count` rows, the new ones set to `fill`; amortised by doubling."""
+    if count <= column.shape[0]:
+        return column
+    rows = max(count, 2 * column.shape[0], 16) - column.shape[0]
+    return np.concatenate([column, np.full((rows, *column.shape[1:]), fill, dtype=column.dtype)])
+
+
+class IdTable:
+    """Dense indices for ids from the database; looked up in bulk."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._index: dict[int, int] = {}
+        self._free: list[int] = []
+        self._end = 0
+
+    def __len__(self) -> int:
+        """Return the number of ids held."""
+        return len(self._index)
+
+    def __contains__(self, key: int) -> bool:
+        """Tell whether an id is held."""
+        return key in self._index
+
+    @property
+    def end(self) -> int:
+        """Return one more than the highest index ever given."""
+        return self._end
+
+    def items(self) -> list[tuple[int, int]]:
+        """Return (id, index) of all, in order of first appearance."""
+        return list(self._index.items())
+
+    def find(self, key: int) -> int | None:
+        """Return the index of an id, or None."""
+        return self._index.get(key)
+
+    def add(self, key: int) -> int:
+        """Return the index of an id, giving it one if it has none."""
+        index = self._index.get(key)
+        if index is None:
+            if self._free:
+                index = self._free.pop()
+            else:
+                index = self._end
+                self._end += 1
+            self._index[key] = index
+        return index
+
+    def drop(self, key: int) -> int:
+        """Forget an id and return the index it had."""
+        index = self._index.pop(key)
+        self._free.append(index)
+        return index
+
+    def indices(self, keys: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+        """Return the index of each id as int32[n]. Complexity: O(n log n) in NumPy, one dict look-up per distinct id.
+
+        Raises:
+            NotFound: An id is not held; define it first.
+        """
+        found, inverse = np.unique(keys, return_inverse=True)
+        try:
+            table = np.array([self._index[key] for key in found.tolist()], dtype=np.int32)
+        except KeyError as cause:
+            raise NotFound(f"id {cause.args[0]} is not defined; ask `missing` and define it first") from cause
+        return table[inverse.ravel()] if keys.size else np.zeros(0, dtype=np.int32)
+
+    def unknown(self, keys: npt.NDArray[np.integer]) -> tuple[int, ...]:
+        """Return the distinct ids that are not held, ascending."""
+        return tuple(key for key in np.unique(keys).tolist() if key not in self._index)
+
+
+class ClassTable:
+    """Scheduling classes in use."""
+
+    def __init__(self, settings: RoundSettings) -> None:
+        """Start empty.
+
+        Args:
+            settings: For the weights of resources.
+        """
+        self._weights = settings.resource_weights
+        self.ids = IdTable()
+        self.axis: ResourceAxis = DEFAULT_AXIS
+        self.class_id: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        """Id of each index."""
+        self.usage: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Usage of one job, micro-cores."""
+        self.vector: npt.NDArray[np.int64] = np.zeros((0, len(self.axis)), dtype=np.int64)
+        """Requests in axis order, base units; `pods` is 1."""
+        self.job_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Live jobs of the class."""
+        self.definitions: dict[int, bytes] = {}
+        """Index -> definition."""
+
+    def define(self, class_id: int, definition: bytes) -> int:
+        """Add a class and return its index; a known one is left alone.
+
+        Raises:
+            ValueError: The definition is malformed.
+        """
+        known = self.ids.find(class_id)
+        if known is not None:
+            return known
+        parsed = SchedulingClass.parse(definition)
+        self.extend_axis([name for name, _ in parsed.requests])
+        index = self.ids.add(class_id)
+        end = self.ids.end
+        self.class_id = grow(self.class_id, end)
+        self.usage = grow(self.usage, end)
+        self.vector = grow(self.vector, end)
+        self.job_count = grow(self.job_count, end)
+        self.class_id[index] = class_id
+        self.usage[index] = weigh_amounts((*parsed.requests, (PODS, 1)), self._weights)
+        self.vector[index] = self.axis.vector({**dict(parsed.requests), PODS: 1})
+        self.job_count[index] = 0
+        self.definitions[index] = definition
+        return index
+
+    def extend_axis(self, names: Iterable[str]) -> bool:
+        """Give new resources a column; return whether there were any."""
+        axis = self.axis.extend(names)
+        added = len(axis) - len(self.axis)
+        if added:
+            self.axis = axis
+            self.vector = np.pad(self.vector, ((0, 0), (0, added)))
+        return added > 0
+
+    def drop_idle(self) -> list[int]:
+        """Forget classes without live jobs once there are many; return the indices forgotten."""
+        live = self.job_count[: self.ids.end]
+        if len(self.ids) - int((live > 0).sum()) <= _MAX_IDLE_CLASSES:
+            return []
+        idle = [(class_id, index) for class_id, index in self.ids.items() if live[index] == 0]
+        for class_id, index in idle:
+            self.ids.drop(class_id)
+            del self.definitions[index]
+        return [index for _, index in idle]
+
+
+class QueueTable:
+    """Queues with their flow and counts."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.ids = IdTable()
+        self.names: dict[int, str] = {}
+        """Index -> name."""
+        self.orders: dict[int, QueueOrder] = {}
+        """Index -> waiting jobs in order."""
+        self.queue_id: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Id of each index, 0 where the index is free."""
+        self.weight: npt.NDArray[np.float64] = np.zeros(0, dtype=np.float64)
+        """Weights."""
+        self.cordoned: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        """Whether nothing may become pending."""
+        self.flow: npt.NDArray[np.float64] = np.zeros(0, dtype=np.float64)
+        """Flow at the pool's flow time, cores."""
+        self.usage: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Usage of pending, in-flight, leased and running jobs, micro-cores."""
+        self.queued_usage: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Usage of queued jobs, micro-cores."""
+        self.queued_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Queued jobs that are not pending."""
+        self.pending_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Pending jobs."""
+        self.leased_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """In-flight, leased and running jobs."""
+
+    def add(self, queue_id: int, order: QueueOrder) -> int:
+        """Add a queue that is not known and return its index."""
+        index = self.ids.add(queue_id)
+        end = self.ids.end
+        self.queue_id = grow(self.queue_id, end)
+        self.weight = grow(self.weight, end)
+        self.cordoned = grow(self.cordoned, end)
+        self.flow = grow(self.flow, end)
+        self.usage = grow(self.usage, end)
+        self.queued_usage = grow(self.queued_usage, end)
+        self.queued_count = grow(self.queued_count, end)
+        self.pending_count = grow(self.pending_count, end)
+        self.leased_count = grow(self.leased_count, end)
+        for column in (self.usage, self.queued_usage, self.queued_count, self.pending_count, self.leased_count):
+            column[index] = 0
+        self.flow[index] = 0.0
+        self.queue_id[index] = queue_id
+        self.orders[index] = order
+        return index
+
+    def open_count(self, index: int) -> int:
+        """Return how many live jobs a queue has."""
+        return int(self.queued_count[index] + self.pending_count[index] + self.leased_count[index])
+
+    def drop(self, queue_id: int) -> None:
+        """Forget a queue without live jobs."""
+        index = self.ids.drop(queue_id)
+        self.queue_id[index] = 0
+        self.weight[index] = 0.0
+        self.flow[index] = 0.0
+        del self.names[index], self.orders[index]
+
+
+class JobSetTable:
+    """Job sets and how far their events are numbered."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.ids = IdTable()
+        self.names: dict[int, str] = {}
+        """Index -> name."""
+        self.job_set_id: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Id of each index."""
+        self.queue_id: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Queue id of each job set."""
+        self.last_number: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Number of the last event drafted."""
+        self.job_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Live jobs."""
+        self.touched_s: npt.NDArray[np.float64] = np.zeros(0, dtype=np.float64)
+        """When events were last drafted."""
+
+    def define(self, job_set_id: int, queue_id: int, name: str, last_number: int) -> int:
+        """Add a job set and return its index; a known one keeps its own number, which is never behind."""
+        known = self.ids.find(job_set_id)
+        if known is not None:
+            return known
+        index = self.ids.add(job_set_id)
+        end = self.ids.end
+        self.job_set_id = grow(self.job_set_id, end)
+        self.queue_id = grow(self.queue_id, end)
+        self.last_number = grow(self.last_number, end)
+        self.job_count = grow(self.job_count, end)
+        self.touched_s = grow(self.touched_s, end)
+        self.names[index] = name
+        self.job_set_id[index] = job_set_id
+        self.queue_id[index] = queue_id
+        self.last_number[index] = last_number
+        self.job_count[index] = 0
+        self.touched_s[index] = np.inf
+        return index
+
+    def drop_idle(self, now_s: float) -> None:
+        """Forget job sets without live jobs once there are many, if their last events are surely stored."""
+        end = self.ids.end
+        if len(self.ids) - int((self.job_count[:end] > 0).sum()) <= _MAX_IDLE_JOB_SETS:
+            return
+        idle = (self.job_count[:end] == 0) & (self.touched_s[:end] < now_s - _IDLE_JOB_SET_S)
+        for job_set_id, index in self.ids.items():
+            if idle[index]:
+                self.ids.drop(job_set_id)
+                del self.names[index]
+
+
+class NodeNames:
+    """Names of one cluster's nodes; an index means the same name for as long as this leader lives."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.names: list[str] = []
+        self._index: dict[str, int] = {}
+        self.by_sampler: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        """Index for each sampler node index of the present incarnation, -1 where none was told."""
+
+    def intern(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
+        """Return the index of each name, adding what is new."""
+        result = np.empty(len(names), dtype=np.int32)
+        for row, name in enumerate(names):
+            index = self._index.get(name)
+            if index is None:
+                index = len(self.names)
+                self.names.append(name)
+                self._index[name] = index
+            result[row] = index
+        return result
+
+    def translate(self, sampler_nodes: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+        """Return the index for each sampler node index, -1 where none was told."""
+        if self.by_sampler.size == 0:
+            return np.full(sampler_nodes.size, -1, dtype=np.int32)
+        inside = (sampler_nodes >= 0) & (sampler_nodes < self.by_sampler.size)
+        return np.where(inside, self.by_sampler[np.where(inside, sampler_nodes, 0)], np.int32(-1))
+
+
+class ClusterTable:
+    """Clusters as their samplers described them."""
+
+    def __init__(self, column_count: int) -> None:
+        """Start empty.
+
+        Args:
+            column_count: Resources of the axis.
+        """
+        self._index: dict[str, int] = {}
+        self.names: list[str] = []
+        self.nodes: list[NodeNames] = []
+        self.allocatable: list[npt.NDArray[np.int64]] = []
+        """Per cluster, (sampler node, resource) allocatable; zeros for nodes that are gone."""
+        self.connected: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        """Whether a sampler session stands and is ready."""
+        self.cordoned: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        """Whether nothing new may be placed."""
+        self.incarnation: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Incarnation of the sampler."""
+        self.node_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Nodes."""
+        self.free_generation: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Grows whenever free capacity may have risen."""
+        self.total: npt.NDArray[np.int64] = np.zeros((0, column_count), dtype=np.int64)
+        """Sum of allocatable over usable nodes."""
+        self.free: npt.NDArray[np.int64] = np.zeros((0, column_count), dtype=np.int64)
+        """Sum of positive free over usable nodes, kept current with commits and releases."""
+        self.largest: npt.NDArray[np.int64] = np.zeros((0, column_count), dtype=np.int64)
+        """Largest allocatable of any node, per resource."""
+
+    def __len__(self) -> int:
+        """Return the number of clusters."""
+        return len(self.names)
+
+    def add(self, name: str) -> int:
+        """Return the index of a cluster, adding it if it is new."""
+        index = self._index.get(name)
+        if index is not None:
+            return index
+        index = len(self.names)
+        if index >= np.iinfo(np.int16).max:
+            raise InvariantViolation(f"more than {np.iinfo(np.int16).max} clusters in one pool")
+        self._index[name] = index
+        self.names.append(name)
+        self.nodes.append(NodeNames())
+        self.allocatable.append(np.zeros((0, self.total.shape[1]), dtype=np.int64))
+        count = index + 1
+        self.connected = np.append(self.connected, False)
+        self.cordoned = np.append(self.cordoned, False)
+        for column in ("incarnation", "node_count", "free_generation", "total", "free", "largest"):
+            values = getattr(self, column)
+            row = np.zeros((count - values.shape[0], *values.shape[1:]), dtype=np.int64)
+            setattr(self, column, np.concatenate([values, row]))
+        return index
+
+    def find(self, name: str) -> int | None:
+        """Return the index of a cluster, or None."""
+        return self._index.get(name)
+
+    def index(self, name: str) -> int:
+        """Return the index of a cluster.
+
+        Raises:
+            NotFound: The cluster is not known.
+        """
+        index = self._index.get(name)
+        if index is None:
+            raise NotFound(f"cluster {name!r} is not known to the scheduler; hand it to `set_cluster` first")
+        return index
+
+    def add_columns(self, count: int) -> None:
+        """Give every resource array `count` more columns."""
+        self.total = np.pad(self.total, ((0, 0), (0, count)))
+        self.free = np.pad(self.free, ((0, 0), (0, count)))
+        self.largest = np.pad(self.largest, ((0, 0), (0, count)))
+        self.allocatable = [np.pad(matrix, ((0, 0), (0, count))) for matrix in self.allocatable]
+
+    def usable(self) -> npt.NDArray[np.bool_]:
+        """Return which clusters may be given work."""
+        return self.connected & ~self.cordoned

@@ -1,0 +1,436 @@
+"""Reading bags: classes, layouts, and everything that is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from argosy_core.job.classes import HostPort, MatchExpression, Toleration
+from argosy_core.job.policy import PodRights
+from argosy_core.job.spec import Bag, SpecLimits, read_bag, spec_hash
+
+GIB = 1 << 30
+LIMITS = SpecLimits()
+
+
+def container(name: str = "main", **fields: Any) -> dict[str, Any]:
+    """Return a container of one core and one gibibyte."""
+    return {
+        "name": name,
+        "image": "registry.example/app:1",
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+        **fields,
+    }
+
+
+def pod(*containers: dict[str, Any], metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    """Return a pod."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "train", **(metadata or {})},
+        "spec": {"containers": list(containers) or [container()], **spec},
+    }
+
+
+def read(*manifests: dict[str, Any], limits: SpecLimits = LIMITS) -> Bag:
+    """Read manifests given as documents."""
+    return read_bag([json.dumps(manifest).encode() for manifest in manifests], limits)
+
+
+def requests(bag: Bag) -> dict[str, int]:
+    """Return the class's requests; there must be no violations."""
+    assert bag.violations == ()
+    return dict(bag.scheduling_class.requests)
+
+
+def faults(bag: Bag) -> dict[str, str]:
+    """Return the violations by path."""
+    return {violation.field: violation.description for violation in bag.violations}
+
+
+def resources(**amounts: str) -> dict[str, Any]:
+    """Return resources with requests."""
+    return {"requests": dict(amounts)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param(pod(), {"cpu": 1000, "memory": GIB}, id="one"),
+        pytest.param(pod(container("a"), container("b")), {"cpu": 2000, "memory": 2 * GIB}, id="containers-add-up"),
+        pytest.param(
+            pod(container(resources={"limits": {"cpu": "500m", "memory": "1Gi"}})),
+            {"cpu": 500, "memory": GIB},
+            id="limits-stand-in",
+        ),
+        pytest.param(
+            pod(initContainers=[container("i", resources=resources(cpu="3", memory="512Mi"))]),
+            {"cpu": 3000, "memory": GIB},
+            id="init-is-a-maximum",
+        ),
+        pytest.param(
+            pod(
+                initContainers=[
+                    container("side", restartPolicy="Always", resources=resources(cpu="500m", memory="1Gi")),
+                    container("i", resources=resources(cpu="2", memory="512Mi")),
+                ]
+            ),
+            {"cpu": 2500, "memory": 2 * GIB},
+            id="sidecar-runs-beside-later-init-and-containers",
+        ),
+        pytest.param(
+            pod(
+                initContainers=[
+                    container("i", resources=resources(cpu="2", memory="512Mi")),
+                    container("side", restartPolicy="Always", resources=resources(cpu="500m", memory="1Gi")),
+                ]
+            ),
+            {"cpu": 2000, "memory": 2 * GIB},
+            id="sidecar-after-init-does-not-add-to-it",
+        ),
+        pytest.param(
+            pod(overhead={"cpu": "250m", "memory": "128Mi"}),
+            {"cpu": 1250, "memory": GIB + (128 << 20)},
+            id="overhead",
+        ),
+        pytest.param(
+            pod(
+                container(
+                    resources={
+                        "requests": {"cpu": 2, "memory": "1e9", "nvidia.com/gpu": "1"},
+                        "limits": {"nvidia.com/gpu": 1},
+                    }
+                )
+            ),
+            {"cpu": 2000, "memory": 10**9, "nvidia.com/gpu": 1},
+            id="numbers-and-extended-resources",
+        ),
+        pytest.param(
+            pod(container(resources={}), resources={"requests": {"cpu": "4", "memory": "2Gi"}}),
+            {"cpu": 4000, "memory": 2 * GIB},
+            id="pod-level-resources",
+        ),
+    ],
+)
+def test_read_bag_sums_effective_requests_as_kubernetes_does(spec: dict[str, Any], expected: dict[str, int]) -> None:
+    """The class asks for what the Kubernetes scheduler would count."""
+    assert requests(read(spec)) == expected
+
+
+def test_read_bag_puts_pods_last_and_keeps_bytes_as_received() -> None:
+    """The layout is the order of creation, the body has each manifest as it came, and the hash covers what came."""
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "head"}, "spec": {}}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}, "data": {"a": "b"}}
+    received = [
+        json.dumps(pod()).encode(),
+        json.dumps(service).encode(),
+        b' {"kind":"ConfigMap",' + json.dumps(config).encode()[1:].replace(b'"kind": "ConfigMap", ', b""),
+    ]
+    bag = read_bag(received, LIMITS)
+    assert bag.violations == ()
+    assert bag.layout == (("Service", "head"), ("ConfigMap", "conf"), ("Pod", "train"))
+    assert json.loads(bag.layout_definition()) == [["Service", "head"], ["ConfigMap", "conf"], ["Pod", "train"]]
+    assert bag.body == b"[" + b",".join([received[1], received[2], received[0]]) + b"]"
+    assert bag.hash == spec_hash(received)
+    assert len(bag.hash) == 16
+    assert spec_hash(received) != spec_hash([received[1], received[0], received[2]])
+    assert spec_hash([b"ab", b"c"]) != spec_hash([b"a", b"bc"])
+
+
+def test_read_bag_sums_pods_of_one_node_and_merges_constraints() -> None:
+    """Several pods are placed on one node together: requests add up, constraints hold at once."""
+    first = pod(nodeSelector={"zone": "a"}, tolerations=[{"key": "x", "operator": "Exists"}])
+    second = pod(
+        metadata={"name": "side"},
+        nodeSelector={"disk": "ssd"},
+        tolerations=[{"key": "x", "operator": "Exists"}, {"key": "y", "value": "1"}],
+    )
+    bag = read(first, second)
+    assert requests(bag) == {"cpu": 2000, "memory": 2 * GIB}
+    assert bag.scheduling_class.node_selector == (("disk", "ssd"), ("zone", "a"))
+    assert bag.scheduling_class.tolerations == (Toleration("x", "Exists"),)
+    clash = read(first, pod(metadata={"name": "side"}, nodeSelector={"zone": "b"}))
+    assert list(faults(clash)) == ["manifests[1].spec.nodeSelector.zone"]
+
+
+def test_read_bag_reads_constraints_into_sorted_class() -> None:
+    """Selectors, affinity, tolerations, platform and host ports are sorted, so that equal needs are equal classes."""
+    terms = [
+        {"matchExpressions": [{"key": "gpu", "operator": "In", "values": ["v100", "a100"]}]},
+        {"matchExpressions": [{"key": "cores", "operator": "Gt", "values": ["32"]}], "matchFields": []},
+        {},
+    ]
+    spec = pod(
+        container(ports=[{"containerPort": 80, "hostPort": 30080}, {"containerPort": 81}]),
+        nodeSelector={"kubernetes.io/arch": "arm64", "zone": "b"},
+        os={"name": "linux"},
+        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}},
+        tolerations=[{"key": "b", "effect": "NoSchedule", "value": "1"}, {"operator": "Exists"}],
+    )
+    found = read(spec, limits=SpecLimits(rights=PodRights(host_ports=((30000, 30100),))))
+    assert found.violations == ()
+    cls = found.scheduling_class
+    assert cls.node_selector == (("zone", "b"),)
+    assert cls.platforms == (("linux", "arm64"),)
+    assert cls.affinity == (
+        (MatchExpression("cores", "Gt", ("32",)),),
+        (MatchExpression("gpu", "In", ("a100", "v100")),),
+    )
+    assert cls.tolerations == (Toleration("", "Exists"), Toleration("b", "Equal", "1", "NoSchedule"))
+    assert cls.host_ports == (HostPort("TCP", 30080),)
+    assert type(cls).parse(cls.definition()) == cls
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        pytest.param(pod(hostNetwork=True), "spec.hostNetwork", id="host-network"),
+        pytest.param(pod(hostPID=True), "spec.hostPID", id="host-pid"),
+        pytest.param(pod(hostIPC=True), "spec.hostIPC", id="host-ipc"),
+        pytest.param(pod(nodeName="node-1"), "spec.nodeName", id="static-node"),
+        pytest.param(pod(priorityClassName="system-node-critical"), "spec.priorityClassName", id="system-priority"),
+        pytest.param(pod(serviceAccountName="admin"), "spec.serviceAccountName", id="foreign-account"),
+        pytest.param(pod(automountServiceAccountToken=True), "spec.automountServiceAccountToken", id="token"),
+        pytest.param(pod(restartPolicy="Always"), "spec.restartPolicy", id="never-ends"),
+        pytest.param(
+            pod(volumes=[{"name": "h", "hostPath": {"path": "/"}}]), "spec.volumes[0].hostPath", id="host-path"
+        ),
+        pytest.param(
+            pod(container(securityContext={"privileged": True})),
+            "spec.containers[0].securityContext.privileged",
+            id="privileged",
+        ),
+        pytest.param(
+            pod(container(securityContext={"capabilities": {"add": ["CHOWN", "SYS_ADMIN"]}})),
+            "spec.containers[0].securityContext.capabilities.add[1]",
+            id="capability",
+        ),
+        pytest.param(
+            pod(container(securityContext={"procMount": "Unmasked"})),
+            "spec.containers[0].securityContext.procMount",
+            id="proc-mount",
+        ),
+        pytest.param(
+            pod(securityContext={"seccompProfile": {"type": "Unconfined"}}),
+            "spec.securityContext.seccompProfile.type",
+            id="seccomp",
+        ),
+        pytest.param(
+            pod(securityContext={"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}),
+            "spec.securityContext.sysctls[0].name",
+            id="sysctl",
+        ),
+        pytest.param(
+            pod(securityContext={"seLinuxOptions": {"type": "spc_t"}}),
+            "spec.securityContext.seLinuxOptions.type",
+            id="selinux",
+        ),
+        pytest.param(
+            pod(securityContext={"windowsOptions": {"hostProcess": True}}),
+            "spec.securityContext.windowsOptions.hostProcess",
+            id="host-process",
+        ),
+        pytest.param(
+            pod(container(livenessProbe={"httpGet": {"host": "10.0.0.1"}})),
+            "spec.containers[0].livenessProbe.httpGet.host",
+            id="probe-host",
+        ),
+        pytest.param(
+            pod(container(lifecycle={"preStop": {"tcpSocket": {"host": "x"}}})),
+            "spec.containers[0].lifecycle.preStop.tcpSocket.host",
+            id="hook-host",
+        ),
+        pytest.param(pod(container(ports=[{"hostPort": 80}])), "spec.containers[0].ports[0].hostPort", id="host-port"),
+        pytest.param(
+            pod(initContainers=[container("i", securityContext={"privileged": True})]),
+            "spec.initContainers[0].securityContext.privileged",
+            id="privileged-init",
+        ),
+        pytest.param(
+            pod(metadata={"labels": {"argosy.dev/run": "1-1"}}), "metadata.labels.argosy.dev/run", id="reserved-label"
+        ),
+        pytest.param(
+            pod(metadata={"annotations": {"argosy.dev/x": "1"}}),
+            "metadata.annotations.argosy.dev/x",
+            id="reserved-annotation",
+        ),
+        pytest.param(pod(nodeSelector={"argosy.dev/x": "1"}), "spec.nodeSelector.argosy.dev/x", id="reserved-selector"),
+        pytest.param(
+            pod(tolerations=[{"key": "argosy.dev/x", "operator": "Exists"}]),
+            "spec.tolerations[0].key",
+            id="reserved-toleration",
+        ),
+        pytest.param(pod(metadata={"finalizers": ["a/b"]}), "metadata.finalizers", id="finalizer"),
+        pytest.param(pod(metadata={"ownerReferences": [{}]}), "metadata.ownerReferences", id="owner"),
+        pytest.param(pod(metadata={"namespace": "../x"}), "metadata.namespace", id="path-as-namespace"),
+        pytest.param(pod(metadata={"name": "UPPER"}), "metadata.name", id="name"),
+        pytest.param(pod(metadata={"name": "a\nb"}), "metadata.name", id="newline"),
+        pytest.param(pod(metadata={"labels": {"a": "x" * 64}}), "metadata.labels.a", id="long-label"),
+        pytest.param(pod(metadata={"labels": {f"l{i}": "" for i in range(65)}}), "metadata.labels", id="many-labels"),
+        pytest.param(pod(container(name="")), "spec.containers[0].name", id="container-name"),
+        pytest.param(pod(container(image=" ")), "spec.containers[0].image", id="image"),
+        pytest.param(
+            pod(container(resources={"requests": {"cpu": "1"}})), "spec.containers[0].resources", id="no-memory"
+        ),
+        pytest.param(
+            pod(initContainers=[container("i", resources={})]),
+            "spec.initContainers[0].resources",
+            id="init-without-values",
+        ),
+        pytest.param(
+            pod(container(resources=resources(cpu="-1", memory="1Gi"))),
+            "spec.containers[0].resources.requests.cpu",
+            id="negative",
+        ),
+        pytest.param(
+            pod(container(resources=resources(cpu="NaN", memory="1Gi"))),
+            "spec.containers[0].resources.requests.cpu",
+            id="nan",
+        ),
+        pytest.param(
+            pod(container(resources=resources(cpu="1e99", memory="1Gi"))),
+            "spec.containers[0].resources.requests.cpu",
+            id="huge",
+        ),
+        pytest.param(
+            pod(container(resources={"requests": {"cpu": True, "memory": "1Gi"}})),
+            "spec.containers[0].resources.requests.cpu",
+            id="boolean",
+        ),
+        pytest.param(
+            pod(container(resources={"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "1"}})),
+            "spec.containers[0].resources.requests.cpu",
+            id="request-over-limit",
+        ),
+        pytest.param(pod(container(resources=resources(cpu="0", memory="0"))), "spec", id="nothing-at-all"),
+        pytest.param(
+            pod(container(resources={"requests": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "0.5"}})),
+            "spec.containers[0].resources.requests.nvidia.com/gpu",
+            id="half-a-gpu",
+        ),
+        pytest.param(
+            pod(container(resources=resources(cpu="1", memory="1Gi", pods="3"))),
+            "spec.containers[0].resources.requests.pods",
+            id="pods",
+        ),
+        pytest.param(
+            pod(affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}),
+            "spec.affinity.podAntiAffinity",
+            id="pod-affinity",
+        ),
+        pytest.param(
+            pod(
+                affinity={
+                    "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}
+                }
+            ),
+            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms",
+            id="affinity-that-matches-nothing",
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []}}, "spec.containers", id="no-container"
+        ),
+        pytest.param({"apiVersion": "v1", "kind": "Pod", "spec": 5}, "spec", id="spec-is-a-number"),
+        pytest.param({"apiVersion": "v2", "kind": "Pod", "spec": pod()["spec"]}, "apiVersion", id="api-version"),
+        pytest.param({"apiVersion": "v1", "kind": "DaemonSet"}, "kind", id="kind"),
+    ],
+)
+def test_read_bag_refuses_and_names_the_field(spec: dict[str, Any], path: str) -> None:
+    """Each thing that is not allowed is refused with the path of its field."""
+    assert f"manifests[0].{path}" in faults(read(spec))
+
+
+@pytest.mark.parametrize(
+    ("manifest", "text"),
+    [
+        pytest.param(b"\xff{}", "UTF-8", id="utf-8"),
+        pytest.param(b'{"kind": "Pod", "kind": "Pod"}', "twice", id="duplicate-key"),
+        pytest.param(b'{"kind": NaN}', "NaN", id="nan"),
+        pytest.param(b'{"kind": 1e400}', "too large", id="infinite"),
+        pytest.param(b'{"kind": ' + b"9" * 5000 + b"}", "digits", id="long-integer"),
+        pytest.param(b'{"a":' * 70 + b"1" + b"}" * 70, "nested", id="depth-70"),
+        pytest.param(b"[" * 20_000, "nested", id="depth-20000"),
+        pytest.param(b"[]", "JSON object", id="array"),
+        pytest.param(b'{"kind": "Pod"} {}', "line 1 column 17", id="two-documents"),
+        pytest.param(b"{", "line 1", id="truncated"),
+        pytest.param(b'{"a": "' + b"x" * 262_144 + b'"}', "bytes", id="size"),
+    ],
+)
+def test_read_bag_refuses_bytes_that_are_not_strict_json(manifest: bytes, text: str) -> None:
+    """What could be read in two ways, or is too deep or large, is refused before it is looked at."""
+    (violation,) = read_bag([manifest], LIMITS).violations
+    assert violation.field == "manifests[0]"
+    assert text in violation.description
+
+
+def test_read_bag_lists_everything_that_is_wrong_at_once() -> None:
+    """All violations of all manifests come together."""
+    bag = read(
+        pod(hostPID=True, nodeName="x"), {"apiVersion": "v1", "kind": "Role"}, pod(hostIPC=True, metadata={"name": "b"})
+    )
+    assert list(faults(bag)) == [
+        "manifests[0].spec.hostPID",
+        "manifests[0].spec.nodeName",
+        "manifests[1].kind",
+        "manifests[2].spec.hostIPC",
+    ]
+    many = read(*[pod(container(image=""), *[container("x", image="") for _ in range(9)]) for _ in range(32)])
+    assert len(many.violations) == 100
+
+
+@pytest.mark.parametrize(
+    ("extra", "path"),
+    [
+        pytest.param(
+            {"apiVersion": "v1", "kind": "Service", "spec": {"externalIPs": ["1.2.3.4"]}},
+            "spec.externalIPs",
+            id="service",
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token"}, "type", id="secret"
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {"volumeName": "pv"}},
+            "spec.volumeName",
+            id="claim",
+        ),
+        pytest.param({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": 1}}, "data.a", id="config-map"),
+        pytest.param({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": []}, "spec", id="ingress"),
+    ],
+)
+def test_read_bag_checks_other_kinds(extra: dict[str, Any], path: str) -> None:
+    """Objects beside the pods may not reach past their job either."""
+    assert list(faults(read(pod(), extra))) == [f"manifests[1].{path}"]
+
+
+def test_read_bag_refuses_bags_without_pods_with_too_many_objects_and_with_equal_names() -> None:
+    """A job has at least one pod, at most 32 objects, and each object its own name after cutting."""
+    assert list(faults(read({"apiVersion": "v1", "kind": "ConfigMap"}))) == ["manifests"]
+    assert "manifests" in faults(read(*[pod(metadata={"name": f"p{i}"}) for i in range(33)]))
+    assert list(faults(read(pod(), pod()))) == ["manifests[1].metadata.name"]
+    stem = "n" * 46
+    assert list(faults(read(pod(metadata={"name": stem + "1"}), pod(metadata={"name": stem + "2"})))) == [
+        "manifests[1].metadata.name"
+    ]
+
+
+def test_read_bag_names_what_has_no_name() -> None:
+    """Objects without a name get their kind's, longer where that is taken."""
+    bag = read(pod(metadata={"name": ""}), pod(metadata={"name": "pod"}), pod(metadata={"name": ""}))
+    assert bag.violations == ()
+    assert bag.layout == (("Pod", "podx"), ("Pod", "pod"), ("Pod", "podxx"))
+    assert bag.namespaces == ("default",)
+
+
+def test_read_bag_grants_rights_that_the_installation_gives() -> None:
+    """Service accounts, tokens and host ports can be granted."""
+    rights = PodRights(service_accounts=frozenset({"spark"}), token_allowed=True, host_ports=((80, 80),))
+    spec = pod(
+        container(ports=[{"containerPort": 80, "hostPort": 80}]),
+        serviceAccountName="spark",
+        automountServiceAccountToken=True,
+    )
+    assert read(spec, limits=SpecLimits(rights=rights)).violations == ()

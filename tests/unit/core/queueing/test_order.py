@@ -1,0 +1,103 @@
+"""Order of a queue's waiting jobs."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from argosy_core.queueing import Backlog, ChainedBacklog, Entries
+
+
+class _Jobs:
+    """Waiting jobs by handle; a slot is the handle."""
+
+    def __init__(self) -> None:
+        self.priority: dict[int, int] = {}
+
+    def valid(self, entries: Entries) -> np.ndarray:
+        pairs = zip(entries.handle.tolist(), entries.priority.tolist(), strict=True)
+        return np.array([self.priority.get(handle) == priority for handle, priority in pairs], dtype=np.bool_)
+
+    def add(self, order: Backlog | ChainedBacklog, *rows: tuple[int, int, int]) -> None:
+        """Add (handle, priority, submit time)."""
+        self.priority.update({handle: priority for handle, priority, _ in rows})
+        order.push(_entries(*rows))
+
+
+def _entries(*rows: tuple[int, int, int]) -> Entries:
+    handle, priority, submit = (np.array(column) for column in zip(*rows, strict=True))
+    return Entries(priority.astype(np.int32), submit.astype(np.int64), handle.astype(np.int64), handle.astype(np.int32))
+
+
+def _all(order: Backlog | ChainedBacklog) -> list[int]:
+    return order.heads(1000)[0].tolist()
+
+
+@pytest.fixture(params=["default", "chain without an opinion"])
+def make_order(request: pytest.FixtureRequest) -> Callable[[_Jobs], Backlog | ChainedBacklog]:
+    """Both kinds of order; a chain that never decides is the default order."""
+    if request.param == "default":
+        return lambda jobs: Backlog(jobs.valid)
+    return lambda jobs: ChainedBacklog(jobs.valid, [lambda first, second: 0])
+
+
+def test_heads_are_by_priority_then_submit_time_then_handle(make_order: Callable[[_Jobs], Backlog]) -> None:
+    """Higher priority first, then submit order; equal times go by handle."""
+    jobs = _Jobs()
+    order = make_order(jobs)
+    jobs.add(order, (1, 0, 50), (2, 5, 90), (3, -2, 10))
+    jobs.add(order, (5, 0, 20), (4, 0, 20), (6, -(2**31), 0), (7, 2**31 - 1, 99))
+    assert _all(order) == [7, 2, 4, 5, 1, 3, 6]
+
+
+def test_heads_pass_over_jobs_that_no_longer_wait(make_order: Callable[[_Jobs], Backlog]) -> None:
+    """Cancelled jobs are removed lazily."""
+    jobs = _Jobs()
+    order = make_order(jobs)
+    jobs.add(order, *[(handle, 0, handle) for handle in range(1, 200)])
+    for handle in range(1, 150):
+        del jobs.priority[handle]
+    slots, all_of_them = order.heads(3)
+    assert slots.tolist() == [150, 151, 152]
+    assert not all_of_them
+    assert order.heads(50)[1]
+
+
+def test_reprioritised_job_stands_once_at_its_new_place(make_order: Callable[[_Jobs], Backlog]) -> None:
+    """A job that moves and moves back is not there twice."""
+    jobs = _Jobs()
+    order = make_order(jobs)
+    jobs.add(order, (1, 0, 1), (2, 0, 2), (3, 0, 3))
+    jobs.add(order, (3, 9, 3))
+    assert _all(order) == [3, 1, 2]
+    jobs.add(order, (3, 0, 3))
+    assert _all(order) == [1, 2, 3]
+
+
+def test_position_counts_waiting_jobs_before_one(make_order: Callable[[_Jobs], Backlog]) -> None:
+    """Jobs that left, and old entries of jobs that moved, do not count."""
+    jobs = _Jobs()
+    order = make_order(jobs)
+    jobs.add(order, *[(handle, 0, handle) for handle in range(1, 11)])
+    jobs.add(order, (9, 4, 9))
+    del jobs.priority[2]
+    assert order.position(_entries((5, 0, 5))) == 4  # 9, 1, 3, 4
+
+
+def test_chain_decides_before_the_default_order() -> None:
+    """The first comparator that is not 0 wins, then the next, then priority and submit order."""
+    jobs = _Jobs()
+    even_first = ChainedBacklog(jobs.valid, [lambda a, b: a % 2 - b % 2, lambda a, b: (a > 4) - (b > 4)])
+    jobs.add(even_first, *[(handle, handle, 0) for handle in range(1, 9)])
+    assert _all(even_first) == [4, 2, 8, 6, 3, 1, 7, 5]
+
+
+def test_backlog_of_mostly_ordered_jobs_stays_in_few_runs_and_bounded_memory() -> None:
+    """Appending costs no merge, and what left is swept out in time."""
+    jobs = _Jobs()
+    order = Backlog(jobs.valid)
+    for start in range(0, 60_000, 100):
+        jobs.priority = {handle: 0 for handle in range(start + 1, start + 101)}
+        order.push(_entries(*[(handle, 0, handle) for handle in range(start + 1, start + 101)]))
+    assert order.entry_count < 10_000
+    assert _all(order) == list(range(59_901, 60_001))
