@@ -1,1 +1,79 @@
-"""Postgres tables, migrations, transactions and event log of Argosy."""
+"""Postgres tables, migrations, transactions and event log of Argosy.
+
+What others use:
+
+* `ApiStore` for API replicas, `LeaderStore` for a pool's leader, `PostgresLog` as event log.
+* `migrate`, `check`, `ensure_partitions` and `retain` for whoever runs the installation.
+* `EmbeddedPostgres` for one machine.
+
+All classes are synchronous and thread-safe; asynchronous services call them in threads. Errors are those of
+`argosy_core.errors`.
+"""
+
+from __future__ import annotations
+
+from argosy_store.api import ApiStore
+from argosy_store.effects import (
+    AppliedEffects,
+    Effects,
+    EventRow,
+    JobPriorities,
+    JobUpdates,
+    NewObjects,
+    NewRuns,
+    ObjectUpdates,
+    QuarantinedRecord,
+    RunUpdates,
+)
+from argosy_store.embedded import EmbeddedPostgres
+from argosy_store.jobs import JobFilter, LabelRequirement
+from argosy_store.leader import Leadership, LeaderStore
+from argosy_store.load import LoadedJobs, LoadedObjects, LoadedPool, LoadedRuns, LoadedSpec
+from argosy_store.log import PostgresLog
+from argosy_store.migrate import check, create_database, drop_database, migrate
+from argosy_store.partitions import ensure_partitions
+from argosy_store.retention import Retained, retain
+from argosy_store.rows import ClusterRow, JobRecord, QueueRow, RunRecord, WishResult
+from argosy_store.submission import SpecRow, SubmitRequest, SubmitResult
+from argosy_store.wishes import BoundedFilter
+
+__all__ = [
+    "ApiStore",
+    "AppliedEffects",
+    "BoundedFilter",
+    "ClusterRow",
+    "Effects",
+    "EmbeddedPostgres",
+    "EventRow",
+    "JobFilter",
+    "JobPriorities",
+    "JobRecord",
+    "JobUpdates",
+    "LabelRequirement",
+    "LeaderStore",
+    "Leadership",
+    "LoadedJobs",
+    "LoadedObjects",
+    "LoadedPool",
+    "LoadedRuns",
+    "LoadedSpec",
+    "NewObjects",
+    "NewRuns",
+    "ObjectUpdates",
+    "PostgresLog",
+    "QuarantinedRecord",
+    "QueueRow",
+    "Retained",
+    "RunRecord",
+    "RunUpdates",
+    "SpecRow",
+    "SubmitRequest",
+    "SubmitResult",
+    "WishResult",
+    "check",
+    "create_database",
+    "drop_database",
+    "ensure_partitions",
+    "migrate",
+    "retain",
+]

@@ -1,0 +1,167 @@
+"""The store of an API replica: accepting jobs, wishes, queues, clusters, reads.
+
+Source: design section 4, "API replicas write jobs, specs, deduplication, queues, wishes, and append to changes".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+import psycopg
+
+from argosy_core.errors import BackendUnavailable
+from argosy_store.binary import INT4, UUID, array, bytes_array, fields, text_array, uuid_column
+from argosy_store.clusters import ClusterCalls
+from argosy_store.jobs import JobCalls
+from argosy_store.pool import Connections
+from argosy_store.queues import QueueCalls
+from argosy_store.submission import EncodeChanges, SubmitRequest, SubmitResult, submit_requests
+from argosy_store.wishes import WishCalls
+
+__all__ = ["ApiStore"]
+
+_NUMBER_BLOCK: Final = 10_000
+_CACHE_LIMIT: Final = 100_000
+_ATTEMPTS: Final = 3
+_RESERVE: Final = "UPDATE shared_state SET next_number = next_number + %s RETURNING next_number"
+_ADD_CLASSES: Final = (
+    "INSERT INTO scheduling_classes (hash, definition) SELECT * FROM unnest($1::uuid[], $2::bytea[])"
+    " ON CONFLICT DO NOTHING"
+)
+_ADD_JOB_SETS: Final = (
+    "INSERT INTO job_sets (queue_id, name) SELECT * FROM unnest($1::integer[], $2::text[]) ON CONFLICT DO NOTHING"
+)
+
+
+class ApiStore(QueueCalls, JobCalls, WishCalls, ClusterCalls):
+    """The database as an API replica sees it. Thread-safe.
+
+    Args:
+        url: Database, migrated, with partitions.
+        max_connections: Most connections of each of two kinds.
+    """
+
+    def __init__(self, url: str, *, max_connections: int = 8) -> None:
+        """Open no connection yet."""
+        super().__init__(Connections(url, max_size=max_connections))
+        self._number_lock = threading.Lock()
+        self._next_number = 0
+        self._end_number = 0
+        self._classes: dict[bytes, int] = {}
+        self._job_sets: dict[tuple[int, str], int] = {}
+        self._specs: set[tuple[int, bytes]] = set()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connections.close()
+
+    def reserve_numbers(self, count: int) -> int:
+        """Return the first of `count` consecutive sequence numbers that nobody else gets.
+
+        Numbers are taken from the database in blocks; those of an unfinished block are lost with the process.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._number_lock:
+            if self._end_number - self._next_number < count:
+                size = max(count, _NUMBER_BLOCK)
+                with self._connections.read() as connection:
+                    row = connection.execute(_RESERVE, [size]).fetchone()
+                assert row is not None
+                self._next_number, self._end_number = row[0] - size, row[0]
+            first = self._next_number
+            self._next_number += count
+            return first
+
+    def class_ids(self, definitions: Sequence[bytes]) -> list[int]:
+        """Return the ids of scheduling classes, storing those that are new.
+
+        Args:
+            definitions: Canonical definitions.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        missing = sorted({value for value in definitions if value not in self._classes})
+        if missing:
+            hashes = {hashlib.blake2b(value, digest_size=16).digest(): value for value in missing}
+            ordered = sorted(hashes)
+            packed = array(UUID, uuid_column(b"".join(ordered)))
+            with self._connections.read() as connection:
+                connection.bulk(_ADD_CLASSES, packed, bytes_array(hashes[value] for value in ordered))
+                cursor = connection.execute(
+                    "SELECT class_id, hash FROM scheduling_classes WHERE hash = ANY (%s::uuid[])",
+                    [[value.hex() for value in ordered]],
+                )
+                found = {hashes[row[1].bytes]: row[0] for row in cursor}
+            answer = {value: found.get(value) or self._classes[value] for value in definitions}
+            self._remember(self._classes, found)
+            return [answer[value] for value in definitions]
+        return [self._classes[value] for value in definitions]
+
+    def job_set_ids(self, pairs: Sequence[tuple[int, str]]) -> list[int]:
+        """Return the ids of job sets, storing those that are new.
+
+        Args:
+            pairs: (queue id, name).
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+            InvalidRequest: A name cannot be stored.
+        """
+        known = {pair: self._job_sets.get(pair) for pair in pairs}
+        missing = sorted(pair for pair, value in known.items() if value is None)
+        if missing:
+            queue_ids, names = [pair[0] for pair in missing], [pair[1] for pair in missing]
+            with self._connections.read() as connection:
+                connection.bulk(
+                    _ADD_JOB_SETS, array(INT4, queue_ids), text_array(fields([name.encode() for name in names]))
+                )
+                cursor = connection.execute(
+                    "SELECT job_set_id, t.queue_id, t.name FROM unnest(%s::integer[], %s::text[]) AS n (queue_id, name)"
+                    " JOIN job_sets t ON t.queue_id = n.queue_id AND t.name = n.name",
+                    [queue_ids, names],
+                )
+                found = {(row[1], row[2]): row[0] for row in cursor}
+            known.update(found)
+            self._remember(self._job_sets, found)
+        return [known[pair] or 0 for pair in pairs]
+
+    @staticmethod
+    def _remember(cache: dict, found: dict) -> None:  # type: ignore[type-arg]
+        """Add to a cache, which begins anew when it is full."""
+        if len(cache) + len(found) > _CACHE_LIMIT:
+            cache.clear()
+        cache.update(found)
+
+    def submit(self, requests: Sequence[SubmitRequest], encode_changes: EncodeChanges) -> list[SubmitResult]:
+        """Store requests in one transaction, each whole or not at all; what is returned is durable.
+
+        A client id that was used before gives the existing job if the payload is equal, else refuses its request.
+        Two items of one request with one client id are one job if their payloads are equal.
+
+        Args:
+            requests: Requests that were gathered, of any pools.
+            encode_changes: Makes the leader's news from (request, mask of jobs really inserted), once per pool.
+
+        Returns:
+            One result per request, in order.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached. The jobs may or may not be stored: repeat with client ids.
+            InvalidRequest: A value cannot be stored, as text with a zero byte; nothing was stored.
+        """
+        if len(self._specs) > _CACHE_LIMIT:
+            self._specs.clear()
+        for attempt in range(1, _ATTEMPTS + 1):
+            with self._connections.bulk() as connection:
+                try:
+                    return submit_requests(connection, requests, encode_changes, known_specs=self._specs)
+                except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
+                    if attempt == _ATTEMPTS:
+                        raise
+        raise BackendUnavailable("the database is busy; try again")

@@ -1,0 +1,404 @@
+"""Statements of a leader's transaction: COPY for new rows, one UPDATE per kind and day for changes.
+
+Every statement works in key order and through primary keys only. Guards are in the statements: a terminal state never
+changes, whatever is asked.
+
+Source: design section 4, "States apply by rank, never backwards; terminal states absorb".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from psycopg.pq.abc import PGresult
+
+from argosy_core.errors import InvariantViolation, StateConflict
+from argosy_core.job.states import RUN_RANKS, ObjectState, RunState
+from argosy_store.binary import (
+    INT2,
+    INT4,
+    INT8,
+    TEXT,
+    UUID,
+    Column,
+    array,
+    bytes_array,
+    copy_buffer,
+    fields,
+    indexed_fields,
+    scalar,
+    text_array,
+)
+from argosy_store.connection import StoreConnection
+from argosy_store.effects import (
+    EventRow,
+    JobPriorities,
+    JobUpdates,
+    NewObjects,
+    NewRuns,
+    ObjectUpdates,
+    QuarantinedRecord,
+    RunUpdates,
+)
+from argosy_store.partitions import partition, split_days
+
+__all__ = [
+    "delete_changes",
+    "end_jobs",
+    "end_runs",
+    "insert_objects",
+    "insert_quarantined",
+    "insert_runs",
+    "refuse_runs",
+    "set_contacts",
+    "set_priorities",
+    "set_queued_counts",
+    "update_objects",
+    "write_events",
+]
+
+_Handles = npt.NDArray[np.int64]
+_DAY_US: Final = 86_400_000_000
+_NO_UID: Final = "'00000000-0000-0000-0000-000000000000'::uuid"
+
+_REFUSED: Final = (
+    "SELECT n.handle FROM unnest($1::bigint[], $2::smallint[]) AS n (handle, attempt)"
+    " LEFT JOIN {jobs} j ON j.handle = n.handle"
+    " WHERE j.handle IS NULL OR j.state <> 0 OR j.wish <> 0 OR EXISTS (SELECT FROM {runs} r"
+    " WHERE r.handle = n.handle AND (r.end_time_us IS NULL OR r.attempt >= n.attempt))"
+)
+_END_RUNS: Final = (
+    "UPDATE {table} t SET state = n.state, start_time_us = nullif(n.start_time_us, 0), end_time_us = n.end_time_us,"
+    " exit_code = n.exit_code, failure = n.failure, reason = n.reason"
+    " FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::integer[],"
+    " $7::smallint[], $8::text[])"
+    " AS n (handle, attempt, state, start_time_us, end_time_us, exit_code, failure, reason)"
+    " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.end_time_us IS NULL"
+)
+_END_JOBS: Final = (
+    "UPDATE {table} t SET state = n.state, end_time_us = n.end_time_us, reason = n.reason"
+    " FROM unnest($1::bigint[], $2::smallint[], $3::bigint[], $4::text[]) AS n (handle, state, end_time_us, reason)"
+    " WHERE t.handle = n.handle AND t.state = 0"
+)
+_ENDED_BEFORE: Final = (
+    "SELECT n.handle FROM unnest($1::bigint[]) AS n (handle) LEFT JOIN {table} t ON t.handle = n.handle"
+    " WHERE t.handle IS NULL OR t.xmin::text <> pg_current_xact_id()::xid::text"
+)
+_SET_PRIORITIES: Final = (
+    "UPDATE {table} t SET priority = n.priority FROM unnest($1::bigint[], $2::integer[]) AS n (handle, priority)"
+    " WHERE t.handle = n.handle AND t.state = 0 AND t.priority <> n.priority"
+)
+_DELETE_CHANGES: Final = "DELETE FROM changes WHERE pool = $1::text AND id = ANY ($2::bigint[])"
+_ADVANCE_SETS: Final = (
+    "UPDATE job_sets t SET last_event_number = n.last_number FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])"
+    " AS n (job_set_id, first_number, last_number)"
+    " WHERE t.job_set_id = n.job_set_id AND t.last_event_number = n.first_number - 1"
+)
+_INSERT_QUARANTINED: Final = (
+    "INSERT INTO quarantine (pool, position, payload, error, create_time_us)"
+    " SELECT $1::text, n.* FROM unnest($2::bigint[], $3::bytea[], $4::text[], $5::bigint[]) AS n"
+)
+_SET_CONTACTS: Final = (
+    "UPDATE clusters t SET contact_time_us = n.contact_time_us FROM unnest($1::text[], $2::bigint[])"
+    " AS n (name, contact_time_us) WHERE t.name = n.name AND t.contact_time_us < n.contact_time_us"
+)
+
+_SET_COUNTS: Final = (
+    "INSERT INTO queue_counts (queue_id, queued_count, update_time_us)"
+    " SELECT n.queue_id, n.queued_count, $3::bigint"
+    " FROM unnest($1::integer[], $2::bigint[]) AS n (queue_id, queued_count)"
+    " ON CONFLICT (queue_id) DO UPDATE SET queued_count = excluded.queued_count,"
+    " update_time_us = excluded.update_time_us"
+)
+
+
+def refuse_runs(connection: StoreConnection, runs: NewRuns) -> _Handles:
+    """Return the ascending handles whose lease must not be stored.
+
+    A lease is refused if its job is unknown, has ended, shall be cancelled, or has a live run or a later attempt.
+    """
+    order = np.argsort(runs.handles, kind="stable")
+    handles, attempts = runs.handles[order], runs.attempts[order]
+    refused: list[_Handles] = []
+    for day, piece in split_days(handles):
+        statement = _REFUSED.format(jobs=partition(connection, "jobs", day), runs=partition(connection, "runs", day))
+        result = connection.bulk(statement, array(INT8, handles[piece]), array(INT2, attempts[piece]))
+        refused.append(_int8_column(result))
+    return np.unique(np.concatenate(refused)) if refused else np.empty(0, dtype=np.int64)
+
+
+def insert_runs(connection: StoreConnection, runs: NewRuns, epoch: int, refused: _Handles) -> None:
+    """Insert leases, except those of refused handles."""
+    order = _kept_order(runs.handles, refused)
+    handles = runs.handles[order]
+    columns = [
+        Column(INT8, handles),
+        Column(INT2, runs.attempts[order]),
+        Column(INT8, epoch),
+        Column(INT2, int(RunState.LEASED)),
+        Column(INT8, runs.lease_time_us[order]),
+    ]
+    variable = [
+        indexed_fields(runs.cluster_index[order], runs.clusters),
+        indexed_fields(runs.node_index[order], runs.nodes),
+    ]
+    _copy(
+        connection,
+        "runs",
+        "handle, attempt, epoch, state, lease_time_us, cluster, node",
+        handles=handles,
+        columns=columns,
+        variable=variable,
+    )
+
+
+def insert_objects(connection: StoreConnection, objects: NewObjects, refused: _Handles) -> None:
+    """Insert the objects of leases, except those of refused handles."""
+    order = _kept_order(objects.handles, refused)
+    handles = objects.handles[order]
+    columns = [
+        Column(INT8, handles),
+        Column(INT2, objects.attempts[order]),
+        Column(INT2, objects.objects[order]),
+        Column(INT2, int(ObjectState.LEASED)),
+    ]
+    names = list(map(fields(objects.names).__getitem__, order.tolist()))
+    variable = [indexed_fields(objects.kind_index[order], objects.kinds), names]
+    _copy(
+        connection,
+        "objects",
+        "handle, attempt, object, state, kind, name",
+        handles=handles,
+        columns=columns,
+        variable=variable,
+    )
+
+
+def update_objects(connection: StoreConnection, updates: ObjectUpdates) -> None:
+    """Move objects to the states reported; reports that do not advance an object change nothing."""
+    order = _last_by_rank(updates)
+    handles = updates.handles[order]
+    assignments, names = ["state = n.state"], ["handle", "attempt", "object", "state"]
+    types = ["bigint[]", "smallint[]", "smallint[]", "smallint[]"]
+    uids = None if updates.uids is None else updates.uids[order]
+    if uids is not None:
+        names.append("uid")
+        types.append("uuid[]")
+        assignments.append(f"uid = CASE WHEN n.uid = {_NO_UID} THEN t.uid ELSE n.uid END")
+    texts: list[list[bytes]] = []
+    for name, index, table in (
+        ("message", updates.message_index, updates.messages),
+        ("node", updates.node_index, updates.nodes),
+    ):
+        if index is not None and bool((index >= 0).any()):
+            names.append(name)
+            types.append("text[]")
+            assignments.append(f"{name} = coalesce(n.{name}, t.{name})")
+            texts.append(indexed_fields(index[order], table))
+    unnested = ", ".join(f"${place}::{kind}" for place, kind in enumerate(types, 1))
+    # Terminal states (4 to 7) absorb; unknown (8) stands beside running.
+    template = (
+        f"UPDATE {{table}} t SET {', '.join(assignments)} FROM unnest({unnested}) AS n ({', '.join(names)})"
+        " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.object = n.object"
+        " AND t.state NOT BETWEEN 4 AND 7 AND (n.state > t.state OR t.state = 8 AND n.state BETWEEN 3 AND 7)"
+    )
+    for day, piece in split_days(handles):
+        chosen = order[piece]
+        parameters = [
+            array(INT8, handles[piece]),
+            array(INT2, updates.attempts[chosen]),
+            array(INT2, updates.objects[chosen]),
+            array(INT2, updates.states[chosen]),
+        ]
+        if uids is not None:
+            parameters.append(array(UUID, uids[piece]))
+        parameters += [text_array(values[piece]) for values in texts]
+        connection.bulk(template.format(table=partition(connection, "objects", day)), *parameters)
+
+
+def end_runs(connection: StoreConnection, updates: RunUpdates) -> None:
+    """End runs that are live."""
+    order = _unique_order(updates.handles, updates.attempts)
+    handles = updates.handles[order]
+    reasons = indexed_fields(updates.reason_index[order], updates.reasons)
+    for day, piece in split_days(handles):
+        chosen = order[piece]
+        connection.bulk(
+            _END_RUNS.format(table=partition(connection, "runs", day)),
+            array(INT8, handles[piece]),
+            array(INT2, updates.attempts[chosen]),
+            array(INT2, updates.states[chosen]),
+            array(INT8, updates.start_time_us[chosen]),
+            array(INT8, updates.end_time_us[chosen]),
+            array(INT4, updates.exit_codes[chosen]),
+            array(INT2, updates.failures[chosen]),
+            text_array(reasons[piece]),
+        )
+
+
+def end_jobs(connection: StoreConnection, updates: JobUpdates) -> _Handles:
+    """End jobs that are open; return the ascending handles of those that had ended before."""
+    order = _unique_order(updates.handles)
+    handles = updates.handles[order]
+    reasons = indexed_fields(updates.reason_index[order], updates.reasons)
+    absorbed: list[_Handles] = []
+    for day, piece in split_days(handles):
+        table, chosen = partition(connection, "jobs", day), order[piece]
+        ended = connection.bulk(
+            _END_JOBS.format(table=table),
+            array(INT8, handles[piece]),
+            array(INT2, updates.states[chosen]),
+            array(INT8, updates.end_time_us[chosen]),
+            text_array(reasons[piece]),
+        )
+        if ended.command_tuples != piece.stop - piece.start:
+            # Whatever this transaction did not write had ended before.
+            absorbed.append(
+                _int8_column(connection.bulk(_ENDED_BEFORE.format(table=table), array(INT8, handles[piece])))
+            )
+    return np.sort(np.concatenate(absorbed)) if absorbed else np.empty(0, dtype=np.int64)
+
+
+def set_priorities(connection: StoreConnection, updates: JobPriorities) -> None:
+    """Give open jobs other priorities."""
+    order = _unique_order(updates.handles)
+    handles = updates.handles[order]
+    for day, piece in split_days(handles):
+        connection.bulk(
+            _SET_PRIORITIES.format(table=partition(connection, "jobs", day)),
+            array(INT8, handles[piece]),
+            array(INT4, updates.priorities[order[piece]]),
+        )
+
+
+def write_events(connection: StoreConnection, events: Sequence[EventRow]) -> None:
+    """Store batches of events and advance their job sets.
+
+    Raises:
+        InvariantViolation: The batches of one job set do not follow each other.
+        StateConflict: A batch does not follow what is stored.
+    """
+    spans: dict[int, tuple[int, int]] = {}
+    for row in events:
+        span = spans.get(row.job_set_id)
+        if row.last_number < row.first_number or (span is not None and row.first_number != span[1] + 1):
+            raise InvariantViolation(
+                f"events {row.first_number} to {row.last_number} of job set {row.job_set_id} leave a gap"
+            )
+        spans[row.job_set_id] = (span[0] if span else row.first_number, row.last_number)
+    # The numbers are checked first: a second writer is a conflict and not a duplicate key.
+    ordered = sorted(spans)
+    result = connection.bulk(
+        _ADVANCE_SETS,
+        array(INT8, ordered),
+        array(INT8, [spans[key][0] for key in ordered]),
+        array(INT8, [spans[key][1] for key in ordered]),
+    )
+    if result.command_tuples != len(ordered):
+        raise StateConflict("events do not follow the last ones stored: another writer numbered this job set")
+    days = {row.create_time_us // _DAY_US for row in events}
+    for day in sorted(days):
+        rows = [row for row in events if row.create_time_us // _DAY_US == day]
+        columns = [
+            Column(INT4, int(day)),
+            Column(INT8, np.array([row.job_set_id for row in rows])),
+            Column(INT8, np.array([row.first_number for row in rows])),
+            Column(INT8, np.array([row.last_number for row in rows])),
+            Column(INT8, np.array([row.create_time_us for row in rows])),
+        ]
+        buffer = copy_buffer(columns, len(rows), [fields([row.payload for row in rows])])
+        table = partition(connection, "job_set_events", int(day))
+        connection.copy_in(
+            f"COPY {table} (day, job_set_id, first_number, last_number, create_time_us, payload)"
+            " FROM STDIN (FORMAT binary)",
+            buffer,
+        )
+
+
+def delete_changes(connection: StoreConnection, pool: str, ids: _Handles) -> None:
+    """Delete the changes that were taken."""
+    connection.bulk(_DELETE_CHANGES, scalar(TEXT, pool), array(INT8, np.sort(ids)))
+
+
+def insert_quarantined(connection: StoreConnection, pool: str, records: Sequence[QuarantinedRecord]) -> None:
+    """Put records out of the way, where they can be looked at."""
+    connection.bulk(
+        _INSERT_QUARANTINED,
+        scalar(TEXT, pool),
+        array(INT8, [record.position for record in records]),
+        bytes_array(record.payload for record in records),
+        text_array(fields([record.error.replace("\0", " ").encode() for record in records])),
+        array(INT8, [record.create_time_us for record in records]),
+    )
+
+
+def set_contacts(connection: StoreConnection, names: Sequence[str], times_us: Sequence[int]) -> None:
+    """Move the last contact of clusters forward."""
+    order = sorted(range(len(names)), key=names.__getitem__)
+    connection.bulk(
+        _SET_CONTACTS,
+        text_array(fields([names[place].encode() for place in order])),
+        array(INT8, [times_us[place] for place in order]),
+    )
+
+
+def set_queued_counts(connection: StoreConnection, counts: Mapping[int, int], time_us: int) -> None:
+    """Store how many jobs wait by queue."""
+    queue_ids = sorted(counts)
+    values = [counts[queue_id] for queue_id in queue_ids]
+    connection.bulk(_SET_COUNTS, array(INT4, queue_ids), array(INT8, values), scalar(INT8, time_us))
+
+
+def _copy(
+    connection: StoreConnection,
+    table: str,
+    names: str,
+    *,
+    handles: _Handles,
+    columns: Sequence[Column],
+    variable: Sequence[list[bytes]],
+) -> None:
+    """COPY rows in handle order into the partitions of their days."""
+    for day, piece in split_days(handles):
+        cut = [Column(kind, values if isinstance(values, int) else values[piece]) for kind, values in columns]
+        buffer = copy_buffer(cut, piece.stop - piece.start, [values[piece] for values in variable])
+        connection.copy_in(f"COPY {partition(connection, table, day)} ({names}) FROM STDIN (FORMAT binary)", buffer)
+
+
+def _kept_order(handles: _Handles, refused: _Handles) -> npt.NDArray[np.intp]:
+    """Return the indices of rows that are not refused, in handle order."""
+    order = np.argsort(handles, kind="stable")
+    if len(refused):
+        order = order[~np.isin(handles[order], refused)]
+    return order
+
+
+def _unique_order(*keys: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Return indices in the order of the keys, the first one of equal keys only."""
+    order = np.lexsort(keys[::-1])
+    same = np.ones(max(len(order) - 1, 0), dtype=np.bool_)
+    for key in keys:
+        ordered = key[order]
+        same &= ordered[1:] == ordered[:-1]
+    return order[np.concatenate(([True], ~same))] if same.any() else order
+
+
+def _last_by_rank(updates: ObjectUpdates) -> npt.NDArray[np.intp]:
+    """Return indices in key order; of several reports of one object the one that goes furthest, first among equals."""
+    ranks = -RUN_RANKS[updates.states].astype(np.int16)
+    order = np.lexsort((ranks, updates.objects, updates.attempts, updates.handles))
+    keys = (updates.handles, updates.attempts, updates.objects)
+    same = np.ones(max(len(order) - 1, 0), dtype=np.bool_)
+    for key in keys:
+        ordered = key[order]
+        same &= ordered[1:] == ordered[:-1]
+    return order[np.concatenate(([True], ~same))] if same.any() else order
+
+
+def _int8_column(result: PGresult) -> _Handles:
+    """Return the first column of a binary result of bigints."""
+    packed = b"".join(result.get_value(row, 0) or b"" for row in range(result.ntuples))
+    return np.frombuffer(packed, dtype=">i8").astype(np.int64)

@@ -1,0 +1,108 @@
+"""Clusters and pools as the API sees them.
+
+Source: design section 3, ClusterService; section 5, "Executor lost".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from argosy_core.errors import NotFound
+from argosy_store.pool import Connections
+from argosy_store.rows import CLUSTER_COLUMNS, ClusterRow
+
+__all__ = ["ClusterCalls", "EncodeClusters"]
+
+EncodeClusters = Callable[[Sequence[str]], bytes]
+"""Makes the payload of a `changes` row out of the names of clusters that changed."""
+
+
+class ClusterCalls:
+    """What an API replica does with clusters."""
+
+    def __init__(self, connections: Connections) -> None:
+        """Keep the connections."""
+        self._connections = connections
+
+    def pool_leader(self, pool: str) -> tuple[str, int] | None:
+        """Return (address, epoch) of the leader whose lease holds, None if there is none.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            row = connection.execute(
+                "SELECT address, epoch FROM pools"
+                " WHERE pool = %s AND leader_id <> '' AND expire_time > clock_timestamp()",
+                [pool],
+            ).fetchone()
+        return None if row is None else (row[0], row[1])
+
+    def list_clusters(self, after_name: str = "", limit: int = 100) -> list[ClusterRow]:
+        """Return clusters that are not forgotten in order of their names, those after a name.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        statement = f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE NOT forgotten AND name > %s ORDER BY name LIMIT %s"
+        with self._connections.read() as connection:
+            return [ClusterRow.of(row) for row in connection.execute(statement, [after_name, limit])]
+
+    def get_cluster(self, name: str) -> ClusterRow:
+        """Return a cluster that is not forgotten.
+
+        Raises:
+            NotFound: There is none by that name.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        statement = f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE NOT forgotten AND name = %s"
+        with self._connections.read() as connection:
+            row = connection.execute(statement, [name]).fetchone()
+        if row is None:
+            raise NotFound(f"there is no cluster {name}")
+        return ClusterRow.of(row)
+
+    def set_cluster_cordon(self, name: str, *, cordoned: bool, reason: str, encode: EncodeClusters) -> ClusterRow:
+        """Cordon or uncordon a cluster.
+
+        Raises:
+            NotFound: There is none by that name.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        return self._change(
+            name, "cordoned = %s, cordon_reason = %s", [cordoned, reason if cordoned else ""], encode=encode
+        )
+
+    def set_node_cordon(self, name: str, node: str, *, cordoned: bool, encode: EncodeClusters) -> ClusterRow:
+        """Cordon or uncordon a node of a cluster.
+
+        Raises:
+            NotFound: There is no cluster by that name.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        without = "array_remove(cordoned_nodes, %s)"
+        change = f"cordoned_nodes = {f'array_append({without}, %s)' if cordoned else without}"
+        return self._change(name, change, [node, node] if cordoned else [node], encode=encode)
+
+    def forget_cluster(self, name: str, *, encode: EncodeClusters) -> ClusterRow:
+        """Declare a cluster gone for good; the leader then takes its runs for lost.
+
+        Raises:
+            NotFound: There is none by that name.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        return self._change(name, "forgotten = true", [], encode=encode)
+
+    def _change(self, name: str, assignments: str, values: Sequence[Any], *, encode: EncodeClusters) -> ClusterRow:
+        """Change a cluster and tell the leader."""
+        statement = f"UPDATE clusters SET {assignments} WHERE name = %s AND NOT forgotten RETURNING {CLUSTER_COLUMNS}"
+        with self._connections.read() as connection, connection.transaction_block():
+            row = connection.execute(statement, [*values, name]).fetchone()
+            if row is None:
+                raise NotFound(f"there is no cluster {name}")
+            cluster = ClusterRow.of(row)
+            connection.execute(
+                "INSERT INTO changes (pool, payload) VALUES (%s, %s)", [cluster.pool, encode([cluster.name])]
+            )
+            return cluster

@@ -1,0 +1,354 @@
+"""Jobs and events as the API reads them.
+
+The state of an open job stands in no row of its own: it follows from its live run and that run's pods.
+
+Source: design section 4, "States and rows".
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import sqlalchemy as sa
+
+from argosy_core.errors import OutOfRange
+from argosy_core.job.identity import DAY_SHIFT
+from argosy_core.job.states import JobState
+from argosy_store.connection import StoreConnection
+from argosy_store.pool import Connections
+from argosy_store.rows import JobRecord, RunRecord
+from argosy_store.tables import job_sets, jobs, objects, queues, runs
+
+__all__ = ["JobCalls", "JobFilter", "LabelRequirement", "filter_conditions", "state_expression"]
+
+_READ_EVENTS: Final = (
+    "SELECT first_number, last_number, payload FROM job_set_events WHERE job_set_id = %(set)s"
+    " AND first_number >= coalesce((SELECT max(first_number) FROM job_set_events"
+    " WHERE job_set_id = %(set)s AND first_number <= %(next)s), 0)"
+    " AND last_number >= %(next)s ORDER BY first_number LIMIT %(limit)s"
+)
+_OPEN_STATES: Final = frozenset({JobState.QUEUED, JobState.LEASED, JobState.RUNNING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelRequirement:
+    """One requirement of a label selector; all must hold."""
+
+    key: str
+    """Label."""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    """Kubernetes operator; equality is In with one value."""
+    values: tuple[str, ...] = ()
+    """Values for In and NotIn. NotIn holds for jobs without the label."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs are meant: all conditions hold."""
+
+    queue_id: int | None = None
+    """Queue."""
+    job_set: str | None = None
+    """Name of the job set."""
+    states: frozenset[int] = frozenset()
+    """JobStates; none means all."""
+    labels: tuple[LabelRequirement, ...] = ()
+    """Requirements on labels."""
+
+
+class JobCalls:
+    """What an API replica reads of jobs and events."""
+
+    def __init__(self, connections: Connections) -> None:
+        """Keep the connections."""
+        self._connections = connections
+
+    def get_job(self, handle: int) -> JobRecord | None:
+        """Return a job with its runs and its spec, None if there is none (any more).
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            found = _read_jobs(connection, [jobs.c.handle == handle], limit=1, with_spec=True)
+        return found[0] if found else None
+
+    def get_jobs(self, handles: Sequence[int]) -> list[JobRecord]:
+        """Return jobs with their runs, without their specs, ascending; handles that name none are left out.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            return _read_jobs(connection, [jobs.c.handle == sa.any_(_array(handles))], limit=len(handles))
+
+    def list_jobs(self, job_filter: JobFilter, after_handle: int = 0, limit: int = 100) -> list[JobRecord]:
+        """Return jobs in submit order with their runs, those after a handle.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        conditions = [*filter_conditions(job_filter), jobs.c.handle > after_handle]
+        with self._connections.read() as connection:
+            return _read_jobs(connection, conditions, limit=limit)
+
+    def open_job_count(self, job_set_id: int) -> int:
+        """Return how many jobs of a job set have not ended.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            row = connection.execute(
+                "SELECT count(*) FROM jobs WHERE job_set_id = %s AND state = 0", [job_set_id]
+            ).fetchone()
+        return int(row[0]) if row else 0
+
+    def count_states(self, job_set_id: int) -> dict[int, int]:
+        """Return the number of jobs of a job set by JobState.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        state = state_expression()
+        statement = sa.select(state, sa.func.count()).where(jobs.c.job_set_id == job_set_id).group_by(state)
+        with self._connections.read() as connection:
+            return {int(row[0]): int(row[1]) for row in connection.select(statement)}
+
+    def count_queued(self, queue_id: int) -> int:
+        """Return how many jobs of a queue wait, as its leader last wrote it; 0 before it ever did.
+
+        Costs one look-up, so it may be asked at every submit. It lags by the interval at which the leader writes.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            row = connection.execute("SELECT queued_count FROM queue_counts WHERE queue_id = %s", [queue_id]).fetchone()
+        return int(row[0]) if row else 0
+
+    def find_job_set(self, queue_id: int, name: str) -> int | None:
+        """Return the id of a job set, None if nothing was ever submitted to it.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            row = connection.execute(
+                "SELECT job_set_id FROM job_sets WHERE queue_id = %s AND name = %s", [queue_id, name]
+            ).fetchone()
+        return None if row is None else int(row[0])
+
+    def read_events(self, job_set_id: int, after_number: int, limit_rows: int = 100) -> list[tuple[int, int, bytes]]:
+        """Return batches of events (first number, last number, payload) that hold numbers after a given one.
+
+        The first batch may begin before it: its reader skips what it has.
+
+        Raises:
+            OutOfRange: Events after that number have aged out.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            parameters = {"set": job_set_id, "next": after_number + 1, "limit": limit_rows}
+            rows = connection.execute(_READ_EVENTS, parameters).fetchall()
+            if not rows and _last_number(connection, job_set_id) > after_number:
+                # The number is newer than the rows: what was stored in between is there by now, unless it aged out.
+                rows = connection.execute(_READ_EVENTS, parameters).fetchall()
+                if not rows:
+                    raise _aged_out(after_number)
+        if rows and rows[0][0] > after_number + 1:
+            raise _aged_out(after_number)
+        return [(row[0], row[1], bytes(row[2])) for row in rows]
+
+    def oldest_event_number(self, job_set_id: int) -> int:
+        """Return the number of the oldest event that is kept; one more than the last number if none is.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            row = connection.execute(
+                "SELECT min(first_number) FROM job_set_events WHERE job_set_id = %s", [job_set_id]
+            ).fetchone()
+            if row is not None and row[0] is not None:
+                return int(row[0])
+            return _last_number(connection, job_set_id) + 1
+
+    def list_quarantined(self, pool: str, after_id: int = 0, limit: int = 100) -> list[tuple[int, int, str, bytes]]:
+        """Return (id, log position, error, payload) of records that could not be applied, in id order.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            cursor = connection.execute(
+                "SELECT id, position, error, payload FROM quarantine WHERE pool = %s AND id > %s ORDER BY id LIMIT %s",
+                [pool, after_id, limit],
+            )
+            return [(row[0], row[1], row[2], bytes(row[3])) for row in cursor]
+
+
+def _aged_out(after_number: int) -> OutOfRange:
+    """Return the error of a reader whose place is older than what is kept."""
+    return OutOfRange(f"events after number {after_number} are no longer kept; begin again without a cursor")
+
+
+def _last_number(connection: StoreConnection, job_set_id: int) -> int:
+    """Return the number of the last event of a job set."""
+    row = connection.execute("SELECT last_event_number FROM job_sets WHERE job_set_id = %s", [job_set_id]).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _array(values: Sequence[int]) -> sa.BindParameter[Any]:
+    """Return a bigint[] parameter."""
+    return sa.bindparam(None, [int(value) for value in values], type_=sa.ARRAY(sa.BigInteger))
+
+
+def state_expression() -> sa.ColumnElement[int]:
+    """Return the JobState of a row of `jobs`: its own when it has ended, else what its live run's pods say."""
+    pod_state = sa.func.min(objects.c.state)
+    live = (
+        sa.select(sa.case((pod_state <= JobState.LEASED, int(JobState.LEASED)), else_=int(JobState.RUNNING)))
+        .select_from(
+            runs.join(objects, sa.and_(runs.c.handle == objects.c.handle, runs.c.attempt == objects.c.attempt))
+        )
+        .where(runs.c.handle == jobs.c.handle, runs.c.end_time_us.is_(None), objects.c.kind == "Pod")
+        .group_by(runs.c.attempt)
+        .order_by(runs.c.attempt.desc())
+        .limit(1)
+        .correlate(jobs)
+        .scalar_subquery()
+    )
+    return sa.case((jobs.c.state != 0, jobs.c.state), else_=sa.func.coalesce(live, int(JobState.QUEUED)))
+
+
+def filter_conditions(job_filter: JobFilter) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions of a filter on `jobs`."""
+    conditions: list[sa.ColumnElement[bool]] = []
+    if job_filter.queue_id is not None:
+        conditions.append(jobs.c.queue_id == job_filter.queue_id)
+    if job_filter.job_set is not None:
+        sets = sa.select(job_sets.c.job_set_id).where(job_sets.c.name == job_filter.job_set)
+        if job_filter.queue_id is not None:
+            sets = sets.where(job_sets.c.queue_id == job_filter.queue_id)
+        conditions.append(jobs.c.job_set_id.in_(sets))
+    if job_filter.states:
+        conditions.append(_state_condition(job_filter.states))
+    conditions += [_label_condition(requirement) for requirement in job_filter.labels]
+    return conditions
+
+
+def _state_condition(states: frozenset[int]) -> sa.ColumnElement[bool]:
+    """Return the condition that a job is in one of some states; the cheap column alone decides where it can."""
+    ended = sorted(int(state) for state in states - _OPEN_STATES)
+    waiting = sorted(int(state) for state in states & _OPEN_STATES)
+    parts: list[sa.ColumnElement[bool]] = []
+    if ended:
+        parts.append(jobs.c.state.in_(ended))
+    if len(waiting) == len(_OPEN_STATES):
+        parts.append(jobs.c.state == 0)
+    elif waiting:
+        parts.append(sa.and_(jobs.c.state == 0, state_expression().in_(waiting)))
+    return sa.or_(*parts)
+
+
+def _label_condition(requirement: LabelRequirement) -> sa.ColumnElement[bool]:
+    """Return the condition that a label requirement holds."""
+    label: sa.ColumnElement[str] = jobs.c.metadata["labels"][requirement.key].astext
+    match requirement.operator:
+        case "In":
+            return label.in_(requirement.values)
+        case "NotIn":
+            return sa.or_(label.is_(None), label.not_in(requirement.values))
+        case "Exists":
+            return label.is_not(None)
+        case "DoesNotExist":
+            return label.is_(None)
+
+
+def _read_jobs(
+    connection: StoreConnection, conditions: Sequence[sa.ColumnElement[bool]], *, limit: int, with_spec: bool = False
+) -> list[JobRecord]:
+    """Return jobs in handle order with their runs."""
+    statement = (
+        sa.select(
+            jobs,
+            state_expression().label("derived"),
+            queues.c.name.label("queue"),
+            job_sets.c.name.label("job_set"),
+        )
+        .join(queues, queues.c.queue_id == jobs.c.queue_id)
+        .join(job_sets, job_sets.c.job_set_id == jobs.c.job_set_id)
+        .where(*conditions)
+        .order_by(jobs.c.handle)
+        .limit(limit)
+    )
+    cursor = connection.select(statement)
+    names = [column.name for column in cursor.description or ()]
+    rows = [dict(zip(names, row, strict=True)) for row in cursor]
+    by_job = _read_runs(connection, [row["handle"] for row in rows])
+    return [
+        JobRecord(
+            handle=row["handle"],
+            job_id=str(row["job_id"]),
+            queue_id=row["queue_id"],
+            queue=row["queue"],
+            job_set_id=row["job_set_id"],
+            job_set=row["job_set"],
+            class_id=row["class_id"],
+            state=int(row["derived"]),
+            priority=row["priority"],
+            submit_time_us=row["submit_time_us"],
+            end_time_us=row["end_time_us"],
+            reason=row["reason"],
+            cancel_requested=row["wish"] == 1,
+            client_id=row["client_id"],
+            metadata=row["metadata"],
+            runs=tuple(by_job.get(row["handle"], ())),
+            spec_body=_read_spec(connection, row["handle"], row["spec_hash"]) if with_spec else None,
+        )
+        for row in rows
+    ]
+
+
+def _read_runs(connection: StoreConnection, handles: Sequence[int]) -> dict[int, list[RunRecord]]:
+    """Return the runs of jobs by handle, each job's in order of attempt."""
+    found: dict[int, list[RunRecord]] = defaultdict(list)
+    if not handles:
+        return found
+    # The least advanced pod speaks for a live run; the run's own state is that of its lease until it ends.
+    cursor = connection.execute(
+        "SELECT r.handle, r.attempt, r.cluster, r.node, CASE WHEN r.end_time_us IS NULL THEN coalesce((SELECT"
+        " min(o.state) FROM objects o WHERE o.handle = r.handle AND o.attempt = r.attempt AND o.kind = 'Pod'), r.state)"
+        " ELSE r.state END, r.lease_time_us, r.start_time_us, r.end_time_us, r.exit_code, r.failure, r.reason"
+        " FROM runs r WHERE r.handle = ANY (%s::bigint[]) ORDER BY r.handle, r.attempt",
+        [list(handles)],
+    )
+    for row in cursor:
+        found[row[0]].append(
+            RunRecord(
+                attempt=row[1],
+                cluster=row[2],
+                node=row[3],
+                state=row[4],
+                lease_time_us=row[5],
+                start_time_us=row[6],
+                end_time_us=row[7],
+                exit_code=row[8],
+                failure=row[9],
+                reason=row[10],
+            )
+        )
+    return found
+
+
+def _read_spec(connection: StoreConnection, handle: int, spec_hash: uuid.UUID) -> bytes | None:
+    """Return the body of a spec."""
+    row = connection.execute(
+        "SELECT body FROM job_specs WHERE day = %s AND hash = %s", [handle >> DAY_SHIFT, spec_hash]
+    ).fetchone()
+    return None if row is None else bytes(row[0])

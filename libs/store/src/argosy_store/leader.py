@@ -1,0 +1,363 @@
+"""The store of a pool's leader: election, taking changes, applying effects, loading.
+
+Writes go through one connection, reads through another, each used by one thread at a time. Every write checks the epoch
+under a lock on the pool's row, so a leader that has been replaced changes nothing: it gets StateConflict.
+
+Applying the same log position twice is StateConflict as well: the position is moved from its expected value.
+
+Source: design section 5, "Ingest" and "Leader lost"; section 7, invariant 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.errors import NotAllowedNow, StateConflict
+from argosy_core.job.identity import parse_id
+from argosy_store import apply
+from argosy_store.binary import BYTEA, INT4, INT8, TEXT, UUID, array, scalar, uuid_column
+from argosy_store.connection import BULK_SETTINGS, READ_SETTINGS, Line, StoreConnection
+from argosy_store.effects import AppliedEffects, Effects
+from argosy_store.load import LoadedPool, load_pool
+from argosy_store.partitions import PARTITION_LOCK, STATE_COLUMNS, learn_state, prologue, wish_lock
+from argosy_store.rows import CLUSTER_COLUMNS, QUEUE_COLUMNS, ClusterRow, QueueRow
+
+__all__ = ["LeaderStore", "Leadership"]
+
+_LEAD: Final = """
+INSERT INTO pools AS p (pool, leader_id, address, epoch, expire_time)
+VALUES (%(pool)s, %(leader)s, %(address)s, 1, clock_timestamp() + make_interval(secs => %(lease)s))
+ON CONFLICT (pool) DO UPDATE SET leader_id = excluded.leader_id, address = excluded.address, epoch = p.epoch + 1,
+    expire_time = excluded.expire_time
+WHERE p.leader_id IN ('', excluded.leader_id) OR p.expire_time <= clock_timestamp()
+RETURNING epoch, log_position, round_state
+"""
+_RENEW: Final = """
+UPDATE pools SET expire_time = clock_timestamp() + make_interval(secs => %s)
+WHERE pool = %s AND epoch = %s AND leader_id <> '' AND expire_time > clock_timestamp()
+"""
+_RESIGN: Final = "UPDATE pools SET leader_id = '', expire_time = clock_timestamp() WHERE pool = %s AND epoch = %s"
+_MOVE: Final = "UPDATE pools SET log_position = $2::bigint WHERE pool = $1::text"
+_MOVE_STATE: Final = "UPDATE pools SET log_position = $2::bigint, round_state = $3::bytea WHERE pool = $1::text"
+_STATE: Final = "UPDATE pools SET round_state = $2::bytea WHERE pool = $1::text"
+_READ_CHANGES: Final = "SELECT id, payload FROM changes WHERE pool = $1::text ORDER BY id LIMIT $2::bigint"
+_READ_SPECS: Final = (
+    "SELECT s.day, s.hash, s.body, s.layout FROM unnest($1::integer[], $2::uuid[]) AS n (day, hash)"
+    " JOIN job_specs s ON s.day = n.day AND s.hash = n.hash"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leadership:
+    """What a new leader starts from."""
+
+    epoch: int
+    """Its epoch, higher than any before."""
+    log_position: int
+    """Position up to which the log has been applied."""
+    round_state: bytes
+    """State of the last round applied, opaque here."""
+
+
+class LeaderStore:
+    """The database as one pool's leader sees it. Thread-safe: calls of one kind wait for each other.
+
+    Args:
+        url: Database, migrated.
+        pool: Pool; jobs belong to it through their queue.
+    """
+
+    def __init__(self, url: str, pool: str) -> None:
+        """Remember; connections are opened when they are needed and again after they broke."""
+        self._url = url
+        self._pool = pool
+        self._writer = Line(url, {**BULK_SETTINGS})
+        self._reader = Line(url, {**READ_SETTINGS})
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._writer.close()
+        self._reader.close()
+
+    def try_lead(self, leader_id: str, address: str, lease_s: float) -> Leadership | None:
+        """Take the pool if it is free, expired or ours already; the epoch grows by one.
+
+        Args:
+            leader_id: Who asks; unique per process.
+            address: host:port where the leader is reached.
+            lease_s: How long the lead lasts unless renewed, by the database's clock.
+
+        Returns:
+            What to start from, or None while another leads.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        values = {"pool": self._pool, "leader": leader_id, "address": address, "lease": lease_s}
+        with self._reader.use() as connection:
+            row = connection.execute(_LEAD, values).fetchone()
+        if row is None:
+            return None
+        return Leadership(epoch=row[0], log_position=row[1], round_state=bytes(row[2]))
+
+    def renew(self, epoch: int, lease_s: float) -> None:
+        """Lead on.
+
+        Raises:
+            StateConflict: The lead was lost, by another leader or by time.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._reader.use() as connection:
+            if connection.execute(_RENEW, [lease_s, self._pool, epoch]).rowcount != 1:
+                raise StateConflict(f"epoch {epoch} does not lead pool {self._pool} any more")
+
+    def resign(self, epoch: int) -> None:
+        """Leave the pool to whoever comes; nothing happens if the lead was lost before.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._reader.use() as connection:
+            connection.execute(_RESIGN, [self._pool, epoch])
+
+    def read_changes(self, limit: int) -> list[tuple[int, bytes]]:
+        """Return up to `limit` visible changes of the pool in id order.
+
+        A change that commits late may have a lower id than one read before, so callers keep no cursor: they delete what
+        they took.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._reader.use() as connection:
+            result = connection.bulk(_READ_CHANGES, scalar(TEXT, self._pool), scalar(INT8, limit))
+            return [
+                (int.from_bytes(result.get_value(row, 0) or b"", "big"), result.get_value(row, 1) or b"")
+                for row in range(result.ntuples)
+            ]
+
+    def apply(self, epoch: int, effects: Effects) -> AppliedEffects:
+        """Write everything in one transaction.
+
+        Order: ends of runs, leases and their objects, states of objects, ends of runs that were leased in here, jobs,
+        priorities, events, changes, quarantine, contacts, position and round state.
+
+        Args:
+            epoch: The caller's epoch.
+            effects: What to write.
+
+        Returns:
+            What was refused.
+
+        Raises:
+            StateConflict: The epoch or the log position is not the current one; nothing was written.
+            BackendUnavailable: Postgres cannot be reached; the transaction may have happened. The position tells.
+            InvariantViolation: Events leave a gap; nothing was written.
+        """
+        with self._writer.use() as connection:
+            locks = [] if effects.new_runs is None else [wish_lock(self._pool, shared=False)]
+            with connection.transaction_block(_opening(self._pool, locks)) as state:
+                if state.ntuples == 0 or int(state.get_value(0, STATE_COLUMNS) or b"0") != epoch:
+                    raise StateConflict(f"epoch {epoch} does not lead pool {self._pool} any more")
+                position = int(state.get_value(0, STATE_COLUMNS + 1) or b"0")
+                if effects.log_position is not None and effects.log_position[0] != position:
+                    raise StateConflict(
+                        f"the log of {self._pool} is applied up to {position}, not {effects.log_position[0]}"
+                    )
+                learn_state(connection, state)
+                return self._write(connection, epoch, effects)
+
+    def _write(self, connection: StoreConnection, epoch: int, effects: Effects) -> AppliedEffects:
+        """Execute the statements of one transaction."""
+        refused = _write_runs(connection, epoch, effects)
+        absorbed = np.empty(0, dtype=np.int64)
+        if effects.job_updates is not None:
+            absorbed = apply.end_jobs(connection, effects.job_updates)
+        if effects.job_priorities is not None:
+            apply.set_priorities(connection, effects.job_priorities)
+        applied = AppliedEffects(refused_handles=refused, absorbed_handles=absorbed)
+        events = effects.events(applied) if callable(effects.events) else effects.events
+        if events:
+            apply.write_events(connection, events)
+        if effects.deleted_change_ids is not None and len(effects.deleted_change_ids):
+            apply.delete_changes(connection, self._pool, effects.deleted_change_ids)
+        if effects.quarantined:
+            apply.insert_quarantined(connection, self._pool, effects.quarantined)
+        if effects.clusters_contact:
+            apply.set_contacts(connection, list(effects.clusters_contact), list(effects.clusters_contact.values()))
+        if effects.queued_counts:
+            apply.set_queued_counts(connection, effects.queued_counts, effects.queued_count_time_us)
+        self._move(connection, effects)
+        return applied
+
+    def _move(self, connection: StoreConnection, effects: Effects) -> None:
+        """Store position and round state; last, so that the pool's row is locked exclusively for a moment only."""
+        pool = scalar(TEXT, self._pool)
+        if effects.log_position is not None and effects.round_state is not None:
+            state = scalar(BYTEA, effects.round_state)
+            connection.bulk(_MOVE_STATE, pool, scalar(INT8, effects.log_position[1]), state)
+        elif effects.log_position is not None:
+            connection.bulk(_MOVE, pool, scalar(INT8, effects.log_position[1]))
+        elif effects.round_state is not None:
+            connection.bulk(_STATE, pool, scalar(BYTEA, effects.round_state))
+
+    def load(self) -> LoadedPool:
+        """Return everything the leader keeps in memory, as of one moment.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._reader.use() as connection:
+            # Taken before the transaction begins: its view must not be older than the partitions it reads.
+            connection.run(f"SELECT pg_advisory_lock_shared({PARTITION_LOCK})")
+            try:
+                with connection.transaction_block("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"):
+                    return load_pool(connection, self._pool)
+            finally:
+                if not connection.closed:
+                    connection.run(f"SELECT pg_advisory_unlock_shared({PARTITION_LOCK})")
+
+    def read_classes(self, class_ids: Sequence[int]) -> dict[int, bytes]:
+        """Return definitions of scheduling classes by id."""
+        with self._reader.use() as connection:
+            statement = "SELECT class_id, definition FROM scheduling_classes WHERE class_id = ANY (%s)"
+            cursor = connection.execute(statement, [[int(value) for value in class_ids]])
+            return {row[0]: bytes(row[1]) for row in cursor}
+
+    def read_queues(self, queue_ids: Sequence[int]) -> list[QueueRow]:
+        """Return queues by id, deleted ones included."""
+        with self._reader.use() as connection:
+            statement = f"SELECT {QUEUE_COLUMNS} FROM queues WHERE queue_id = ANY (%s) ORDER BY queue_id"
+            cursor = connection.execute(statement, [list(queue_ids)])
+            return [QueueRow.of(row) for row in cursor]
+
+    def read_job_sets(self, job_set_ids: Sequence[int]) -> dict[int, tuple[int, str, int]]:
+        """Return (queue id, name, last event number) of job sets by id."""
+        statement = "SELECT job_set_id, queue_id, name, last_event_number FROM job_sets WHERE job_set_id = ANY (%s)"
+        with self._reader.use() as connection:
+            cursor = connection.execute(statement, [list(job_set_ids)])
+            return {row[0]: (row[1], row[2], row[3]) for row in cursor}
+
+    def read_specs(self, keys: Sequence[tuple[int, bytes]]) -> dict[tuple[int, bytes], tuple[bytes, bytes]]:
+        """Return (body, layout) of specs by (day, hash)."""
+        with self._reader.use() as connection:
+            result = connection.bulk(
+                _READ_SPECS,
+                array(INT4, [key[0] for key in keys]),
+                array(UUID, uuid_column(b"".join(key[1] for key in keys))),
+            )
+            return {
+                (
+                    int.from_bytes(result.get_value(row, 0) or b"", "big", signed=True),
+                    result.get_value(row, 1) or b"",
+                ): (
+                    result.get_value(row, 2) or b"",
+                    result.get_value(row, 3) or b"",
+                )
+                for row in range(result.ntuples)
+            }
+
+    def read_ended_jobs(self, handles: Sequence[int] | npt.NDArray[np.int64]) -> list[tuple[int, int, int]]:
+        """Return (handle, upper half of the id, job set id) of jobs, ended ones too; unknown handles are left out."""
+        statement = "SELECT handle, job_id, job_set_id FROM jobs WHERE handle = ANY (%s) ORDER BY handle"
+        with self._reader.use() as connection:
+            cursor = connection.execute(statement, [[int(handle) for handle in handles]])
+            return [(row[0], parse_id(str(row[1]))[0], row[2]) for row in cursor]
+
+    def leader_address(self) -> str:
+        """Return host:port of the pool's leader, empty if nobody leads."""
+        statement = "SELECT address FROM pools WHERE pool = %s AND leader_id <> '' AND expire_time > clock_timestamp()"
+        with self._reader.use() as connection:
+            row = connection.execute(statement, [self._pool]).fetchone()
+            return str(row[0]) if row is not None else ""
+
+    def read_clusters(self, names: Sequence[str] | None = None) -> list[ClusterRow]:
+        """Return clusters by name, or all of the pool."""
+        with self._reader.use() as connection:
+            if names is None:
+                statement = f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE pool = %s AND NOT forgotten ORDER BY name"
+                cursor = connection.execute(statement, [self._pool])
+            else:
+                statement = f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE name = ANY (%s) ORDER BY name"
+                cursor = connection.execute(statement, [list(names)])
+            return [ClusterRow.of(row) for row in cursor]
+
+    def bind_cluster(self, epoch: int, name: str, *, uid: str, role: str, incarnation: int) -> ClusterRow:
+        """Bind a cluster's name to its uid and raise the incarnation of one of its services.
+
+        A forgotten cluster's name may be bound anew, to whatever uid.
+
+        Args:
+            epoch: The caller's epoch.
+            name: Name of the cluster.
+            uid: Uid of the cluster.
+            role: `executor` or `sampler`.
+            incarnation: Of the service that connects; the one seen before may connect again.
+
+        Raises:
+            StateConflict: The epoch is not the current one, or a higher incarnation was seen.
+            NotAllowedNow: The name belongs to another uid, or to another pool.
+        """
+        column = {"executor": "executor_incarnation", "sampler": "sampler_incarnation"}[role]
+        with self._writer.use() as connection, connection.transaction_block(_opening(self._pool, [])) as state:
+            if state.ntuples == 0 or int(state.get_value(0, STATE_COLUMNS) or b"0") != epoch:
+                raise StateConflict(f"epoch {epoch} does not lead pool {self._pool} any more")
+            connection.execute(
+                "INSERT INTO clusters (name, pool, uid) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+                [name, self._pool, uid],
+            )
+            row = connection.execute(
+                f"SELECT uid, pool, {column}, forgotten FROM clusters WHERE name = %s FOR UPDATE",
+                [name],
+            ).fetchone()
+            assert row is not None
+            known_uid, pool, seen, forgotten = row
+            if forgotten:
+                connection.execute(
+                    "UPDATE clusters SET uid = %s, pool = %s, forgotten = false, executor_incarnation = 0,"
+                    " sampler_incarnation = 0 WHERE name = %s",
+                    [uid, self._pool, name],
+                )
+            elif known_uid not in {"", uid}:
+                raise NotAllowedNow(
+                    f"cluster {name} is bound to uid {known_uid}, not {uid}; forget it first to rebind it"
+                )
+            elif pool != self._pool:
+                raise NotAllowedNow(f"cluster {name} belongs to pool {pool}, not {self._pool}")
+            elif incarnation < seen:
+                raise StateConflict(f"{role} {incarnation} of cluster {name} is older than {seen}, which was seen")
+            bound = connection.execute(
+                f"UPDATE clusters SET uid = %s, {column} = %s WHERE name = %s RETURNING {CLUSTER_COLUMNS}",
+                [uid, incarnation, name],
+            ).fetchone()
+            assert bound is not None
+            return ClusterRow.of(bound)
+
+
+def _write_runs(connection: StoreConnection, epoch: int, effects: Effects) -> npt.NDArray[np.int64]:
+    """Write runs and objects; return the handles of refused leases."""
+    refused = np.empty(0, dtype=np.int64)
+    if effects.run_updates is not None:
+        apply.end_runs(connection, effects.run_updates)
+    if effects.new_runs is not None:
+        refused = apply.refuse_runs(connection, effects.new_runs)
+        apply.insert_runs(connection, effects.new_runs, epoch, refused)
+    if effects.new_objects is not None:
+        apply.insert_objects(connection, effects.new_objects, refused)
+    if effects.object_updates is not None:
+        apply.update_objects(connection, effects.object_updates)
+    if effects.run_updates is not None and effects.new_runs is not None:
+        apply.end_runs(connection, effects.run_updates)
+    return refused
+
+
+def _opening(pool: str, locks: Sequence[str]) -> str:
+    """Return the statements that open an epoch-checked transaction; its last columns are epoch and position."""
+    quoted = pool.replace("'", "''")
+    tail = f", p.epoch, p.log_position FROM partition_state s, pools p WHERE p.pool = '{quoted}' FOR SHARE OF p"
+    return prologue(*locks, tail=tail)

@@ -1,0 +1,381 @@
+"""Everything a new leader keeps in memory, read as columns.
+
+Numbers come out of COPY in binary form and become arrays without an object per row; texts are few and come as tables.
+
+Source: design section 5, "Leader lost"; section 6, "the leader keeps live jobs as structure of arrays".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.errors import NotFound
+from argosy_core.job.identity import DAY_SHIFT
+from argosy_store.binary import INT2, INT4, INT8, UUID, Kind, read_rows
+from argosy_store.connection import StoreConnection
+from argosy_store.rows import CLUSTER_COLUMNS, QUEUE_COLUMNS, ClusterRow, QueueRow
+
+__all__ = ["LoadedJobs", "LoadedObjects", "LoadedPool", "LoadedRuns", "LoadedSpec", "load_pool"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedSpec:
+    """A spec that open jobs refer to; its body is read when it is needed."""
+
+    day: int
+    """Submit day, days since the Unix epoch."""
+    hash: bytes
+    """16 bytes."""
+    layout: bytes
+    """What the API made of the body; opaque here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedJobs:
+    """Open jobs as columns, ascending by handle."""
+
+    handles: npt.NDArray[np.int64]
+    """Handles."""
+    id_highs: npt.NDArray[np.int64]
+    """Upper halves of the ids."""
+    queue_ids: npt.NDArray[np.int32]
+    """Queues."""
+    job_set_ids: npt.NDArray[np.int64]
+    """Job sets."""
+    class_ids: npt.NDArray[np.int32]
+    """Scheduling classes."""
+    priorities: npt.NDArray[np.int32]
+    """Priorities."""
+    submit_time_us: npt.NDArray[np.int64]
+    """Acceptance, microseconds since the Unix epoch."""
+    wishes: npt.NDArray[np.int16]
+    """1 where somebody asked to cancel."""
+    last_attempts: npt.NDArray[np.int16]
+    """Attempt of the newest run, 0 for none."""
+    spec_index: npt.NDArray[np.int32]
+    """Index into the pool's specs."""
+    metadata_index: npt.NDArray[np.int32]
+    """Index into the pool's metadata, -1 for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedRuns:
+    """Live runs as columns, ascending by handle."""
+
+    handles: npt.NDArray[np.int64]
+    """Jobs."""
+    attempts: npt.NDArray[np.int16]
+    """Attempts."""
+    cluster_index: npt.NDArray[np.int32]
+    """Index into the pool's run_clusters."""
+    node_index: npt.NDArray[np.int32]
+    """Index into the pool's run_nodes."""
+    lease_time_us: npt.NDArray[np.int64]
+    """When they were leased, microseconds since the Unix epoch."""
+    states: npt.NDArray[np.int16]
+    """RunState of a live run as its pods say: leased, created, running or unknown; or the end of a pod whose run has
+    not been ended yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedObjects:
+    """Objects of live runs as columns, ascending by handle, attempt and object."""
+
+    handles: npt.NDArray[np.int64]
+    """Jobs."""
+    attempts: npt.NDArray[np.int16]
+    """Attempts."""
+    objects: npt.NDArray[np.int16]
+    """Place in the bag."""
+    states: npt.NDArray[np.int16]
+    """ObjectState."""
+    is_pod: npt.NDArray[np.bool_]
+    """Whether it is a pod."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedPool:
+    """All of one pool, as of one moment."""
+
+    queues: tuple[QueueRow, ...]
+    """Queues of the pool; deleted ones only if open jobs name them."""
+    clusters: tuple[ClusterRow, ...]
+    """Clusters of the pool that are not forgotten."""
+    classes: dict[int, bytes]
+    """Definitions of the scheduling classes of open jobs by id."""
+    job_sets: dict[int, tuple[int, str, int]]
+    """(queue id, name, last event number) of the job sets of open jobs by id."""
+    specs: tuple[LoadedSpec, ...]
+    """Specs of open jobs."""
+    metadata: tuple[bytes, ...]
+    """Distinct labels and annotations of open jobs, JSON."""
+    jobs: LoadedJobs
+    """Open jobs."""
+    runs: LoadedRuns
+    """Live runs."""
+    run_clusters: tuple[str, ...]
+    """Names of the clusters of live runs."""
+    run_nodes: tuple[str, ...]
+    """Names of the nodes of live runs."""
+    objects: LoadedObjects
+    """Objects of live runs."""
+    log_position: int
+    """Position up to which the log has been applied."""
+    round_state: bytes
+    """State of the last round applied."""
+
+
+def load_pool(connection: StoreConnection, pool: str) -> LoadedPool:
+    """Read a pool inside a repeatable-read transaction, under the partition lock.
+
+    Days that are known to hold no open job are left out, so the time goes with recent and open jobs, not with history.
+
+    Raises:
+        NotFound: Nobody has ever led the pool.
+        psycopg.Error: As the driver raises it.
+    """
+    head = connection.execute("SELECT log_position, round_state FROM pools WHERE pool = %s", [pool]).fetchone()
+    if head is None:
+        raise NotFound(f"pool {pool} has never had a leader")
+    scope = _read_scope(connection, pool)
+    jobs, hashes = _load_jobs(connection, scope)
+    specs, spec_index = _load_specs(connection, jobs[0], hashes)
+    metadata, metadata_index = _load_metadata(connection, scope, jobs[0])
+    runs, run_clusters, run_nodes = _load_runs(connection, scope)
+    objects = _load_objects(connection, scope)
+    return LoadedPool(
+        queues=_load_queues(connection, pool, jobs[2]),
+        clusters=tuple(
+            ClusterRow.of(row)
+            for row in connection.execute(
+                f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE pool = %s AND NOT forgotten ORDER BY name",
+                [pool],
+            )
+        ),
+        classes=_load_classes(connection, jobs[4]),
+        job_sets=_load_job_sets(connection, jobs[3]),
+        specs=specs,
+        metadata=metadata,
+        jobs=LoadedJobs(
+            handles=jobs[0],
+            id_highs=jobs[1],
+            queue_ids=jobs[2],
+            job_set_ids=jobs[3],
+            class_ids=jobs[4],
+            priorities=jobs[5],
+            submit_time_us=jobs[6],
+            wishes=jobs[7],
+            last_attempts=_last_attempts(connection, scope, jobs[0]),
+            spec_index=spec_index,
+            metadata_index=metadata_index,
+        ),
+        runs=_with_states(runs, objects),
+        run_clusters=run_clusters,
+        run_nodes=run_nodes,
+        objects=objects,
+        log_position=head[0],
+        round_state=bytes(head[1]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Which jobs are loaded, as conditions that let the planner leave out days. COPY takes no parameters."""
+
+    low: int
+    """First handle of the first day that may hold open jobs."""
+    carried_below: int
+    """First handle of the first day that has partitions: open jobs below were carried over."""
+    queue_ids: tuple[int, ...]
+    """Queues of the pool."""
+
+    def handles(self, alias: str) -> str:
+        """Return the condition on the handle of a table."""
+        return f"({alias}.handle >= {self.low} OR {alias}.handle < {self.carried_below})"
+
+    @property
+    def jobs(self) -> str:
+        """The condition of an open job `j` of the pool."""
+        queues = ",".join(map(str, self.queue_ids))
+        return f"j.state = 0 AND {self.handles('j')} AND j.queue_id = ANY ('{{{queues}}}'::integer[])"
+
+    @property
+    def live_runs(self) -> str:
+        """The condition of a live run `r` of an open job `j`."""
+        return f"r.end_time_us IS NULL AND {self.handles('r')} AND {self.jobs}"
+
+
+def _columns(connection: StoreConnection, query: str, kinds: list[Kind]) -> list[npt.NDArray[Any]]:
+    """Return a query's result as arrays."""
+    return read_rows(connection.copy_out(f"COPY ({query}) TO STDOUT (FORMAT binary)"), kinds)
+
+
+def _read_scope(connection: StoreConnection, pool: str) -> _Scope:
+    """Return which jobs are loaded."""
+    row = connection.execute(
+        "SELECT min(day), min(day) FILTER (WHERE NOT day = ANY (closed_days)) FROM partition_state, unnest(days) AS day"
+    ).fetchone()
+    first, first_open = row or (None, None)
+    queue_ids = connection.execute("SELECT queue_id FROM queues WHERE pool = %s ORDER BY 1", [pool]).fetchall()
+    return _Scope(
+        low=0 if first_open is None else first_open << DAY_SHIFT,
+        carried_below=0 if first is None else first << DAY_SHIFT,
+        queue_ids=tuple(queue_id for (queue_id,) in queue_ids),
+    )
+
+
+def _load_jobs(connection: StoreConnection, scope: _Scope) -> tuple[list[npt.NDArray[Any]], npt.NDArray[np.void]]:
+    """Return the numeric columns of open jobs and their spec hashes."""
+    columns = _columns(
+        connection,
+        "SELECT j.handle, j.job_id, j.queue_id, j.job_set_id, j.class_id, j.priority, j.submit_time_us, j.wish,"
+        f" j.spec_hash FROM jobs j WHERE {scope.jobs} ORDER BY j.handle",
+        [INT8, UUID, INT4, INT8, INT4, INT4, INT8, INT2, UUID],
+    )
+    ids = columns[1].view(">i8").reshape(-1, 2)[:, 0].astype(np.int64) if len(columns[1]) else columns[0]
+    return [columns[0], ids, *columns[2:8]], columns[8]
+
+
+def _load_specs(
+    connection: StoreConnection, handles: npt.NDArray[np.int64], hashes: npt.NDArray[np.void]
+) -> tuple[tuple[LoadedSpec, ...], npt.NDArray[np.int32]]:
+    """Return the distinct specs of open jobs and each job's index into them."""
+    if not len(handles):
+        return (), np.empty(0, dtype=np.int32)
+    keys = np.empty((len(handles), 3), dtype=">u8")
+    keys[:, 0] = handles >> DAY_SHIFT
+    keys[:, 1:] = hashes.view(">u8").reshape(-1, 2)
+    _, first, index = np.unique(keys.reshape(-1).view("V24"), return_index=True, return_inverse=True)
+    days = (handles[first] >> DAY_SHIFT).tolist()
+    wanted = [bytes(value) for value in hashes[first].tolist()]
+    cursor = connection.execute(
+        "SELECT s.day, s.hash, s.layout FROM unnest(%s::integer[], %s::uuid[]) AS n (day, hash)"
+        " JOIN job_specs s ON s.day = n.day AND s.hash = n.hash",
+        [days, [value.hex() for value in wanted]],
+    )
+    layouts = {(row[0], row[1].bytes): bytes(row[2]) for row in cursor}
+    specs = tuple(
+        LoadedSpec(day=day, hash=value, layout=layouts.get((day, value), b""))
+        for day, value in zip(days, wanted, strict=True)
+    )
+    return specs, index.reshape(-1).astype(np.int32)
+
+
+def _load_metadata(
+    connection: StoreConnection, scope: _Scope, handles: npt.NDArray[np.int64]
+) -> tuple[tuple[bytes, ...], npt.NDArray[np.int32]]:
+    """Return the distinct metadata of open jobs and each job's index into them."""
+    table: dict[str, int] = {}
+    places: list[tuple[int, int]] = []
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT j.handle, j.metadata::text FROM jobs j WHERE {scope.jobs} AND j.metadata IS NOT NULL")
+        for handle, text in cursor:
+            places.append((handle, table.setdefault(text, len(table))))
+    index = np.full(len(handles), -1, dtype=np.int32)
+    if places:
+        pairs = np.array(places, dtype=np.int64)
+        index[np.searchsorted(handles, pairs[:, 0])] = pairs[:, 1]
+    return tuple(text.encode() for text in table), index
+
+
+def _load_runs(
+    connection: StoreConnection, scope: _Scope
+) -> tuple[list[npt.NDArray[Any]], tuple[str, ...], tuple[str, ...]]:
+    """Return columns of live runs (handle, attempt, lease time, cluster and node index) and the names."""
+    columns = _columns(
+        connection,
+        "SELECT r.handle, r.attempt, r.lease_time_us FROM runs r JOIN jobs j ON j.handle = r.handle"
+        f" WHERE {scope.live_runs} ORDER BY r.handle, r.attempt",
+        [INT8, INT2, INT8],
+    )
+    clusters: dict[str, int] = {}
+    nodes: dict[str, int] = {}
+    places = np.empty((len(columns[0]), 2), dtype=np.int32)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT r.cluster, r.node FROM runs r JOIN jobs j ON j.handle = r.handle"
+            f" WHERE {scope.live_runs} ORDER BY r.handle, r.attempt"
+        )
+        for place, (cluster, node) in enumerate(cursor):
+            places[place] = clusters.setdefault(cluster, len(clusters)), nodes.setdefault(node, len(nodes))
+    return [*columns, places[:, 0].copy(), places[:, 1].copy()], tuple(clusters), tuple(nodes)
+
+
+def _load_objects(connection: StoreConnection, scope: _Scope) -> LoadedObjects:
+    """Return the objects of live runs."""
+    columns = _columns(
+        connection,
+        "SELECT o.handle, o.attempt, o.object, o.state, (o.kind = 'Pod')::integer::smallint FROM objects o"
+        " JOIN runs r ON r.handle = o.handle AND r.attempt = o.attempt JOIN jobs j ON j.handle = r.handle"
+        f" WHERE {scope.live_runs} AND {scope.handles('o')} ORDER BY o.handle, o.attempt, o.object",
+        [INT8, INT2, INT2, INT2, INT2],
+    )
+    return LoadedObjects(
+        handles=columns[0],
+        attempts=columns[1],
+        objects=columns[2],
+        states=columns[3],
+        is_pod=columns[4].astype(np.bool_),
+    )
+
+
+def _with_states(runs: list[npt.NDArray[Any]], objects: LoadedObjects) -> LoadedRuns:
+    """Return live runs with the state that the least advanced of their pods says."""
+    handles, attempts, lease_time_us, cluster_index, node_index = runs
+    states = np.full(len(handles), np.iinfo(np.int16).max, dtype=np.int16)
+    pods = objects.is_pod
+    # A job has one live run, so its handle alone finds it.
+    np.minimum.at(states, np.searchsorted(handles, objects.handles[pods]), objects.states[pods])
+    states[states == np.iinfo(np.int16).max] = 1
+    return LoadedRuns(
+        handles=handles,
+        attempts=attempts,
+        cluster_index=cluster_index,
+        node_index=node_index,
+        lease_time_us=lease_time_us,
+        states=states,
+    )
+
+
+def _last_attempts(connection: StoreConnection, scope: _Scope, handles: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
+    """Return the newest attempt of each open job, live or not."""
+    columns = _columns(
+        connection,
+        "SELECT r.handle, max(r.attempt)::smallint FROM runs r JOIN jobs j ON j.handle = r.handle"
+        f" WHERE {scope.jobs} AND {scope.handles('r')} GROUP BY r.handle",
+        [INT8, INT2],
+    )
+    attempts = np.zeros(len(handles), dtype=np.int16)
+    attempts[np.searchsorted(handles, columns[0])] = columns[1]
+    return attempts
+
+
+def _load_queues(connection: StoreConnection, pool: str, queue_ids: npt.NDArray[np.int32]) -> tuple[QueueRow, ...]:
+    """Return the pool's queues."""
+    cursor = connection.execute(
+        f"SELECT {QUEUE_COLUMNS} FROM queues WHERE pool = %s AND (NOT deleted OR queue_id = ANY (%s))"
+        " ORDER BY queue_id",
+        [pool, np.unique(queue_ids).tolist()],
+    )
+    return tuple(QueueRow.of(row) for row in cursor)
+
+
+def _load_classes(connection: StoreConnection, class_ids: npt.NDArray[np.int32]) -> dict[int, bytes]:
+    """Return the definitions of scheduling classes."""
+    cursor = connection.execute(
+        "SELECT class_id, definition FROM scheduling_classes WHERE class_id = ANY (%s)", [np.unique(class_ids).tolist()]
+    )
+    return {row[0]: bytes(row[1]) for row in cursor}
+
+
+def _load_job_sets(connection: StoreConnection, job_set_ids: npt.NDArray[np.int64]) -> dict[int, tuple[int, str, int]]:
+    """Return job sets."""
+    cursor = connection.execute(
+        "SELECT job_set_id, queue_id, name, last_event_number FROM job_sets WHERE job_set_id = ANY (%s)",
+        [np.unique(job_set_ids).tolist()],
+    )
+    return {row[0]: (row[1], row[2], row[3]) for row in cursor}

@@ -1,0 +1,133 @@
+"""Migrations: a step of its own, safe to run from several places at once.
+
+Source: design section 4, "Migrations with alembic as a step of their own".
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import psycopg
+import sqlalchemy
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from psycopg.conninfo import make_conninfo
+
+from argosy_core.errors import NotAllowedNow
+from argosy_store.connection import READ_SETTINGS, connection_options, translated
+from argosy_store.partitions import ensure_partitions
+
+__all__ = ["check", "create_database", "drop_database", "migrate", "sqlalchemy_engine"]
+
+_DAY_S: Final = 86_400
+_MIGRATION_LOCK: Final = 7_310_002
+_FOLDER: Final = Path(__file__).parent / "migrations"
+
+
+def sqlalchemy_engine(url: str) -> sqlalchemy.Engine:
+    """Return a SQLAlchemy engine for a libpq URL or connection string, without a pool of its own."""
+    text = connection_options(url, READ_SETTINGS)
+    return sqlalchemy.create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(text), poolclass=sqlalchemy.pool.NullPool
+    )
+
+
+def _config() -> Config:
+    """Return alembic's configuration; there is no file for it."""
+    config = Config()
+    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+    return config
+
+
+@translated
+def migrate(url: str) -> None:
+    """Bring the tables to the newest version and make the partitions of these days.
+
+    Repeating it does nothing; concurrent callers wait for each other. Later days get their partitions by
+    `argosy_store.partitions.ensure_partitions`, daily.
+
+    Raises:
+        BackendUnavailable: Postgres cannot be reached.
+    """
+    engine = sqlalchemy_engine(url)
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"SELECT pg_advisory_lock({_MIGRATION_LOCK})")
+        connection.commit()
+        try:
+            config = _config()
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+            connection.commit()
+        finally:
+            connection.rollback()
+            connection.exec_driver_sql(f"SELECT pg_advisory_unlock({_MIGRATION_LOCK})")
+            connection.commit()
+    engine.dispose()
+    # From yesterday on: clocks differ, and at midnight jobs of the day before are still on their way.
+    ensure_partitions(url, int(time.time() // _DAY_S) - 1, days_ahead=4)
+
+
+@translated
+def check(url: str) -> None:
+    """Raise unless the tables are those this version works with.
+
+    Raises:
+        NotAllowedNow: The migrations have not been run, or a newer version's have.
+        BackendUnavailable: Postgres cannot be reached.
+    """
+    engine = sqlalchemy_engine(url)
+    with engine.connect() as connection:
+        present = MigrationContext.configure(connection).get_current_revision()
+    engine.dispose()
+    wanted = ScriptDirectory.from_config(_config()).get_current_head()
+    if present != wanted:
+        raise NotAllowedNow(f"the database is at version {present or 'none'}, needed is {wanted}: run the migrations")
+
+
+def _with_database(url: str, name: str) -> str:
+    """Return a URL or connection string that differs in the database only."""
+    return make_conninfo(url, dbname=name)
+
+
+@translated
+def create_database(url: str, name: str, template: str | None = None) -> str:
+    """Make a database on the server of `url`, as a copy of another one where a template is named.
+
+    Args:
+        url: Any database of the server.
+        name: Name of the new database.
+        template: Name of a database nobody is connected to.
+
+    Returns:
+        Connection string of the new database.
+
+    Raises:
+        AlreadyExists: There is one by that name.
+    """
+    statement = psycopg.sql.SQL("CREATE DATABASE {}").format(psycopg.sql.Identifier(name))
+    if template is not None:
+        statement += psycopg.sql.SQL(" TEMPLATE {}").format(psycopg.sql.Identifier(template))
+    with psycopg.connect(url, autocommit=True) as connection:
+        try:
+            connection.execute(statement)
+        except psycopg.errors.DuplicateDatabase as cause:
+            raise psycopg.errors.UniqueViolation(str(cause)) from cause
+    return _with_database(url, name)
+
+
+@translated
+def drop_database(url: str, name: str) -> None:
+    """Drop a database, ending its connections; one that does not exist is fine."""
+    statement = psycopg.sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(psycopg.sql.Identifier(name))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement)
+
+
+def url_of(host: str, port: int, database: str, user: str) -> str:
+    """Return a libpq URL for a server on a Unix socket directory."""
+    return f"postgresql://{quote(user)}@/{quote(database)}?host={quote(host, safe='')}&port={port}"

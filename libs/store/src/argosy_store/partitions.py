@@ -1,0 +1,195 @@
+"""Day partitions: made ahead, named directly by bulk statements, dropped by retention.
+
+Every bulk transaction begins with `prologue`: it takes the partition lock in shared mode and then reads which days have
+partitions. Whoever changes that takes the lock exclusively, so a transaction never writes to a partition that is being
+emptied, and no error has to be repeated.
+
+Source: design section 4, "Finished jobs and events leave by partition; open jobs are moved out first".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import psycopg
+from psycopg.pq.abc import PGresult
+
+from argosy_core.job.identity import DAY_SHIFT
+from argosy_store.connection import READ_SETTINGS, StoreConnection, connect, translated
+from argosy_store.tables import DAY_PARTITIONED
+
+__all__ = [
+    "PARTITION_LOCK",
+    "STATE_COLUMNS",
+    "ensure_partitions",
+    "learn_state",
+    "lock_exclusively",
+    "partition",
+    "prologue",
+    "split_days",
+    "wish_lock",
+]
+
+PARTITION_LOCK: Final = 7_310_001
+"""Advisory lock: shared in every bulk transaction, exclusive for whoever changes partitions or deletes queues."""
+STATE_COLUMNS: Final = 3
+"""Columns of a prologue's result before those of its tail."""
+_LOCK_WAIT: Final = "2s"
+_LOCK_ATTEMPTS: Final = 10
+_UPDATED: Final = frozenset({"jobs", "runs", "objects"})
+_FILL: Final = {"jobs": 45, "runs": 40, "objects": 50}
+"""Percent of a page that inserts fill. What an update adds needs the rest: a run gets five more columns at its end."""
+_STORAGE: Final = (
+    "autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_threshold = 20000,"
+    " autovacuum_vacuum_insert_threshold = 100000, autovacuum_analyze_scale_factor = 0.2,"
+    " autovacuum_analyze_threshold = 20000"
+)
+
+
+def prologue(*locks: str, tail: str = "") -> str:
+    """Return the statements that open a bulk transaction, sent as one message.
+
+    The last result has the columns (days, closed days, deleted queue ids) of partition_state, then those of `tail`.
+
+    Args:
+        locks: Further locking statements.
+        tail: What else to select, as `, p.epoch FROM pools p WHERE ...` after `partition_state s`; empty for nothing.
+    """
+    script = f"BEGIN; SELECT pg_advisory_xact_lock_shared({PARTITION_LOCK}); "
+    script += "".join(f"{lock}; " for lock in locks)
+    return script + f"SELECT s.days, s.closed_days, s.deleted_queue_ids{tail or ' FROM partition_state s'}"
+
+
+def learn_state(connection: StoreConnection, result: PGresult) -> None:
+    """Remember what the prologue's result says, reading it only when it has changed."""
+    state = tuple(result.get_value(0, column) or b"{}" for column in range(STATE_COLUMNS))
+    if state != connection.shared_state:
+        connection.shared_state = state
+        connection.days, connection.closed_days, connection.deleted_queue_ids = map(_integers, state)
+
+
+def lock_exclusively(connection: StoreConnection) -> None:
+    """Take the partition lock exclusively until the transaction ends.
+
+    Whoever waits for it holds up all bulk transactions that come later, so it waits briefly and tries again.
+
+    Raises:
+        psycopg.errors.LockNotAvailable: Long transactions held it all the time.
+    """
+    for attempt in range(1, _LOCK_ATTEMPTS + 1):
+        try:
+            connection.run(
+                f"SAVEPOINT waiting; SET LOCAL lock_timeout = '{_LOCK_WAIT}';"
+                f" SELECT pg_advisory_xact_lock({PARTITION_LOCK})"
+            )
+        except psycopg.errors.LockNotAvailable:
+            connection.run("ROLLBACK TO SAVEPOINT waiting")
+            if attempt == _LOCK_ATTEMPTS:
+                raise
+        else:
+            return
+
+
+def _integers(text: bytes) -> frozenset[int]:
+    """Return the elements of an integer[] in text form."""
+    return frozenset(int(item) for item in text.strip(b"{}").split(b",") if item)
+
+
+def partition(connection: StoreConnection, table: str, day: int) -> str:
+    """Return the name of the partition that holds a day's rows of a table."""
+    return f"{table}_d{day}" if day in connection.days else f"{table}_carried"
+
+
+def split_days(handles: npt.NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
+    """Yield (day, slice) for each day in sorted handles. Complexity: O(1) for one day, else O(n)."""
+    count = len(handles)
+    if count == 0:
+        return
+    first, last = int(handles[0]) >> DAY_SHIFT, int(handles[-1]) >> DAY_SHIFT
+    if first == last:
+        yield first, slice(0, count)
+        return
+    days = handles >> DAY_SHIFT
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(days)) + 1, [count])).tolist()
+    for start, end in pairwise(starts):
+        yield int(days[start]), slice(start, end)
+
+
+def _bounds(table: str, day: int) -> tuple[int, int]:
+    """Return the range of the partition key that a day covers."""
+    if table in _UPDATED:
+        return day << DAY_SHIFT, (day + 1) << DAY_SHIFT
+    return day, day + 1
+
+
+def _key(table: str) -> str:
+    """Return the column a table is partitioned by."""
+    return "handle" if table in _UPDATED else "day"
+
+
+@translated
+def ensure_partitions(url: str, today: int, days_ahead: int = 3) -> tuple[int, ...]:
+    """Make the partitions of a day and the days after it, where they are missing.
+
+    Rows that came before their partition (they went to the default one) are moved into it.
+
+    Args:
+        url: Database.
+        today: Days since the Unix epoch.
+        days_ahead: Days after today that get partitions too.
+
+    Returns:
+        The days that were made.
+
+    Raises:
+        BackendUnavailable: Postgres cannot be reached.
+    """
+    with connect(url, READ_SETTINGS) as connection:
+        wanted = set(range(today, today + days_ahead + 1))
+        with connection.transaction_block():
+            lock_exclusively(connection)
+            present = _present_days(connection)
+            made = tuple(sorted(wanted - set(present)))
+            for day in made:
+                for table in DAY_PARTITIONED:
+                    _make_partition(connection, table, day)
+            if made:
+                connection.execute("UPDATE partition_state SET days = %s", [sorted({*present, *made})])
+        return made
+
+
+def _present_days(connection: StoreConnection) -> list[int]:
+    """Return the days that have partitions."""
+    row = connection.execute("SELECT days FROM partition_state").fetchone()
+    return list(row[0]) if row else []
+
+
+def _make_partition(connection: StoreConnection, table: str, day: int) -> None:
+    """Make one partition and move rows into it that came before it."""
+    name, (low, high), key = f"{table}_d{day}", _bounds(table, day), _key(table)
+    storage = f" WITH (fillfactor = {_FILL[table]}, {_STORAGE})" if table in _UPDATED else ""
+    carried = f"{table}_carried"
+    early = connection.execute(f"SELECT 1 FROM {carried} WHERE {key} >= {low} AND {key} < {high} LIMIT 1").fetchone()
+    if early is None:
+        connection.run(f"CREATE TABLE {name} PARTITION OF {table} FOR VALUES FROM ({low}) TO ({high}){storage}")
+        return
+    connection.run(
+        f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL){storage};"
+        f"WITH moved AS (DELETE FROM {carried} WHERE {key} >= {low} AND {key} < {high} RETURNING *)"
+        f" INSERT INTO {name} SELECT * FROM moved;"
+        f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({low}) TO ({high})"
+    )
+
+
+def wish_lock(pool: str, *, shared: bool) -> str:
+    """Return the statement that keeps wishes and leases of a pool apart.
+
+    A wish ends a job that has no run; a lease gives a run to a job that is open. Each must see what the other did.
+    Wishes take the lock in shared mode, leases exclusively, both for one transaction.
+    """
+    quoted = pool.replace("'", "''")
+    return f"SELECT pg_advisory_xact_lock{'_shared' if shared else ''}(7310, hashtext('{quoted}'))"

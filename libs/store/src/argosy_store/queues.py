@@ -1,0 +1,214 @@
+"""Queues: made, changed, cordoned, deleted; every change is news for the pool's leader.
+
+Source: design section 3, QueueService; section 4, table queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from argosy_core.errors import AlreadyExists, NotAllowedNow, NotFound, StateConflict
+from argosy_store.connection import StoreConnection
+from argosy_store.partitions import lock_exclusively
+from argosy_store.pool import Connections
+from argosy_store.rows import QUEUE_COLUMNS, QueueRow
+
+__all__ = ["EncodeQueues", "QueueCalls"]
+
+EncodeQueues = Callable[[Sequence[int]], bytes]
+"""Makes the payload of a `changes` row out of the ids of queues that changed."""
+
+_INSERT: Final = (
+    "INSERT INTO queues (name, weight, pool, namespaces, max_queued_count, create_time_us)"
+    " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (name) WHERE NOT deleted DO NOTHING"
+    f" RETURNING {QUEUE_COLUMNS}"
+)
+_OPEN_JOBS: Final = (
+    "SELECT EXISTS (SELECT FROM job_sets s JOIN jobs j ON j.job_set_id = s.job_set_id"
+    " WHERE s.queue_id = %s AND j.state = 0)"
+)
+
+
+class QueueCalls:
+    """What an API replica does with queues."""
+
+    def __init__(self, connections: Connections) -> None:
+        """Keep the connections."""
+        self._connections = connections
+
+    def create_queue(
+        self,
+        name: str,
+        *,
+        weight: float,
+        pool: str,
+        create_time_us: int,
+        encode: EncodeQueues,
+        namespaces: Sequence[str] = (),
+        max_queued_count: int = 0,
+    ) -> QueueRow:
+        """Make a queue; an equal one by the same name is success.
+
+        Raises:
+            AlreadyExists: There is another one by that name.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection, connection.transaction_block():
+            values = [name, weight, pool, list(namespaces), max_queued_count, create_time_us]
+            row = connection.execute(_INSERT, values).fetchone()
+            if row is not None:
+                made = QueueRow.of(row)
+                _tell(connection, made.pool, encode([made.queue_id]))
+                return made
+            present = _find(connection, name)
+        wanted = (weight, pool, tuple(namespaces), max_queued_count)
+        if (present.weight, present.pool, present.namespaces, present.max_queued_count) != wanted:
+            raise AlreadyExists(f"queue {name} exists with other settings; update it instead")
+        return present
+
+    def get_queue(self, name: str) -> QueueRow:
+        """Return a queue.
+
+        Raises:
+            NotFound: There is none by that name.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            return _find(connection, name)
+
+    def list_queues(self, after_name: str = "", limit: int = 100) -> list[QueueRow]:
+        """Return queues in order of their names, those after a name.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        statement = f"SELECT {QUEUE_COLUMNS} FROM queues WHERE NOT deleted AND name > %s ORDER BY name LIMIT %s"
+        with self._connections.read() as connection:
+            return [QueueRow.of(row) for row in connection.execute(statement, [after_name, limit])]
+
+    def queues_by_id(self, queue_ids: Sequence[int]) -> dict[int, QueueRow]:
+        """Return queues by id, deleted ones included.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        statement = f"SELECT {QUEUE_COLUMNS} FROM queues WHERE queue_id = ANY (%s)"
+        with self._connections.read() as connection:
+            cursor = connection.execute(statement, [list(queue_ids)])
+            return {row[0]: QueueRow.of(row) for row in cursor}
+
+    def update_queue(
+        self,
+        name: str,
+        *,
+        expected_version: int,
+        weight: float,
+        pool: str,
+        encode: EncodeQueues,
+        namespaces: Sequence[str] = (),
+        max_queued_count: int = 0,
+    ) -> QueueRow:
+        """Change a queue.
+
+        Args:
+            name: Which queue.
+            expected_version: Version the caller read; 0 for whatever is there.
+            weight: Weight of the fair share.
+            pool: Pool; it can only change while the queue has no open jobs.
+            encode: Makes the leader's news.
+            namespaces: Namespaces its jobs may use.
+            max_queued_count: Most jobs that may wait.
+
+        Raises:
+            NotFound: There is none by that name.
+            StateConflict: The version is another one.
+            NotAllowedNow: The pool would change under open jobs.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection, connection.transaction_block():
+            present = _find(connection, name, lock=True)
+            if expected_version not in {0, present.version}:
+                raise StateConflict(f"queue {name} is at version {present.version}, not {expected_version}")
+            if pool != present.pool:
+                lock_exclusively(connection)
+                if _has_open_jobs(connection, present.queue_id):
+                    raise NotAllowedNow(f"queue {name} has open jobs, so it cannot move to another pool")
+            row = connection.execute(
+                "UPDATE queues SET weight = %s, pool = %s, namespaces = %s, max_queued_count = %s,"
+                f" version = version + 1 WHERE queue_id = %s RETURNING {QUEUE_COLUMNS}",
+                [weight, pool, list(namespaces), max_queued_count, present.queue_id],
+            ).fetchone()
+            assert row is not None
+            for told in sorted({present.pool, pool}):
+                _tell(connection, told, encode([present.queue_id]))
+            return QueueRow.of(row)
+
+    def set_queue_cordon(self, name: str, *, cordoned: bool, reason: str, encode: EncodeQueues) -> QueueRow:
+        """Cordon or uncordon a queue.
+
+        Raises:
+            NotFound: There is none by that name.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection, connection.transaction_block():
+            row = connection.execute(
+                "UPDATE queues SET cordoned = %s, cordon_reason = %s, version = version + 1"
+                f" WHERE name = %s AND NOT deleted RETURNING {QUEUE_COLUMNS}",
+                [cordoned, reason if cordoned else "", name],
+            ).fetchone()
+            if row is None:
+                raise NotFound(f"there is no queue {name}")
+            changed = QueueRow.of(row)
+            _tell(connection, changed.pool, encode([changed.queue_id]))
+            return changed
+
+    def delete_queue(self, name: str, *, encode: EncodeQueues) -> None:
+        """Delete a queue that has no open jobs. Submits that raced with it are refused.
+
+        Raises:
+            NotFound: There is none by that name.
+            NotAllowedNow: It has open jobs.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            # Asked first without the lock that holds up submits.
+            self._refuse_open(connection, _find(connection, name))
+            with connection.transaction_block():
+                lock_exclusively(connection)
+                present = _find(connection, name, lock=True)
+                self._refuse_open(connection, present)
+                connection.execute(
+                    "UPDATE queues SET deleted = true, version = version + 1 WHERE queue_id = %s", [present.queue_id]
+                )
+                connection.execute(
+                    "UPDATE partition_state SET deleted_queue_ids = array_append(deleted_queue_ids, %s)",
+                    [present.queue_id],
+                )
+                _tell(connection, present.pool, encode([present.queue_id]))
+
+    @staticmethod
+    def _refuse_open(connection: StoreConnection, queue: QueueRow) -> None:
+        """Raise if a queue has open jobs."""
+        if _has_open_jobs(connection, queue.queue_id):
+            raise NotAllowedNow(f"queue {queue.name} has open jobs; cancel them or wait for them")
+
+
+def _find(connection: StoreConnection, name: str, *, lock: bool = False) -> QueueRow:
+    """Return a queue by name."""
+    statement = f"SELECT {QUEUE_COLUMNS} FROM queues WHERE name = %s AND NOT deleted{' FOR UPDATE' if lock else ''}"
+    row = connection.execute(statement, [name]).fetchone()
+    if row is None:
+        raise NotFound(f"there is no queue {name}")
+    return QueueRow.of(row)
+
+
+def _has_open_jobs(connection: StoreConnection, queue_id: int) -> bool:
+    """Return whether a queue has open jobs."""
+    row = connection.execute(_OPEN_JOBS, [queue_id]).fetchone()
+    return row is not None and bool(row[0])
+
+
+def _tell(connection: StoreConnection, pool: str, payload: bytes) -> None:
+    """Append to a pool's changes."""
+    connection.execute("INSERT INTO changes (pool, payload) VALUES (%s, %s)", [pool, payload])

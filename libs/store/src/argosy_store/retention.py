@@ -1,0 +1,152 @@
+"""Retention: what has ended long ago leaves by dropped partitions.
+
+A day's partitions are dropped once the day is older than retention. Jobs of it that are open, or that ended within
+retention, are carried over into the default partitions first, with their runs, objects and specs; they leave from there
+when their time has come. Client ids leave after their jobs. Job sets stay, and with them the number of their last
+event, so a cursor that is older than what is kept is told from one that is ahead.
+
+Days without open jobs are *closed*: no job can come into them any more, so leaders do not look there.
+
+Source: design section 4, "Finished jobs and events leave by partition; open jobs are moved out first".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from argosy_core.job.identity import first_handle_of_day
+from argosy_store.connection import READ_SETTINGS, StoreConnection, connect, translated
+from argosy_store.partitions import lock_exclusively
+from argosy_store.tables import DAY_PARTITIONED
+
+__all__ = ["Retained", "retain"]
+
+_DAY_US: Final = 86_400_000_000
+_BATCH: Final = 5000
+_OPEN_DAYS: Final = 2
+"""Days, today included, into which jobs may still be submitted; their clocks may differ by less than a day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retained:
+    """What one run of retention did."""
+
+    dropped_days: tuple[int, ...]
+    """Days whose partitions were dropped."""
+    closed_days: tuple[int, ...]
+    """Days that were found to hold no open job."""
+    carried_job_count: int
+    """Jobs that were moved out of dropped days."""
+    deleted_client_id_count: int
+    """Client ids that were forgotten."""
+
+
+@translated
+def retain(url: str, now_us: int, retention_days: int) -> Retained:
+    """Close past days, drop aged ones, and forget what hangs on them. Repeating it does nothing.
+
+    Args:
+        url: Database.
+        now_us: Current time, microseconds since the Unix epoch.
+        retention_days: Full days that ended jobs, events and client ids stay.
+
+    Raises:
+        BackendUnavailable: Postgres cannot be reached, or long transactions held the partitions.
+    """
+    today = now_us // _DAY_US
+    cutoff_us = now_us - retention_days * _DAY_US
+    with connect(url, READ_SETTINGS) as connection:
+        closed = _close_days(connection, today - _OPEN_DAYS)
+        row = connection.execute("SELECT days FROM partition_state").fetchone()
+        aged = sorted(day for day in (row[0] if row else ()) if day < today - retention_days)
+        carried = sum(_drop_day(connection, day, cutoff_us) for day in aged)
+        _clean_carried(connection, cutoff_us, today - retention_days)
+        forgotten = _forget_client_ids(connection, first_handle_of_day(today - retention_days))
+    return Retained(
+        dropped_days=tuple(aged),
+        closed_days=closed,
+        carried_job_count=carried,
+        deleted_client_id_count=forgotten,
+    )
+
+
+def _close_days(connection: StoreConnection, last: int) -> tuple[int, ...]:
+    """Mark days up to `last` that hold no open job; return those that were not marked before."""
+    row = connection.execute("SELECT days, closed_days FROM partition_state").fetchone()
+    days, closed = (row[0], row[1]) if row else ([], [])
+    candidates = [day for day in days if day <= last and day not in closed]
+    done: list[int] = []
+    for day in candidates:
+        with connection.transaction_block():
+            lock_exclusively(connection)
+            if connection.execute(f"SELECT 1 FROM jobs_d{day} WHERE state = 0 LIMIT 1").fetchone() is None:
+                connection.execute("UPDATE partition_state SET closed_days = array_append(closed_days, %s)", [day])
+                done.append(day)
+    return tuple(done)
+
+
+def _drop_day(connection: StoreConnection, day: int, cutoff_us: int) -> int:
+    """Carry over what must stay of a day, drop its partitions; return the number of jobs carried over."""
+    with connection.transaction_block():
+        lock_exclusively(connection)
+        for table in DAY_PARTITIONED:
+            connection.run(f"ALTER TABLE {table} DETACH PARTITION {table}_d{day}")
+        carried = connection.execute(
+            f"INSERT INTO jobs_carried SELECT * FROM jobs_d{day} WHERE state = 0 OR end_time_us >= {cutoff_us}"
+        ).rowcount
+        of_carried = f"WHERE EXISTS (SELECT FROM jobs_carried j JOIN jobs_d{day} USING (handle) WHERE {{}})"
+        for table in ("runs", "objects"):
+            connection.run(
+                f"INSERT INTO {table}_carried SELECT t.* FROM {table}_d{day} t"
+                f" {of_carried.format('j.handle = t.handle')}"
+            )
+        connection.run(
+            f"INSERT INTO job_specs_carried SELECT t.* FROM job_specs_d{day} t"
+            f" {of_carried.format('j.spec_hash = t.hash')}"
+        )
+        for table in DAY_PARTITIONED:
+            connection.run(f"DROP TABLE {table}_d{day}")
+        connection.execute(
+            "UPDATE partition_state SET days = array_remove(days, %(day)s),"
+            " closed_days = array_remove(closed_days, %(day)s)",
+            {"day": day},
+        )
+        return carried
+
+
+def _clean_carried(connection: StoreConnection, cutoff_us: int, first_day: int) -> None:
+    """Delete carried jobs that have ended before the cutoff, with what belongs to them, and events that came late."""
+    _delete_in_batches(connection, "jobs_carried", f"t.state <> 0 AND t.end_time_us < {cutoff_us}")
+    orphaned = "NOT EXISTS (SELECT FROM jobs j WHERE j.handle = t.handle)"
+    _delete_in_batches(connection, "objects_carried", orphaned)
+    _delete_in_batches(connection, "runs_carried", orphaned)
+    _delete_in_batches(
+        connection,
+        "job_specs_carried",
+        "NOT EXISTS (SELECT FROM jobs_carried j WHERE (j.handle >> 40) = t.day AND j.spec_hash = t.hash)"
+        f" AND t.day < {first_day}",
+    )
+    _delete_in_batches(connection, "job_set_events_carried", f"t.day < {first_day}")
+
+
+def _forget_client_ids(connection: StoreConnection, first_handle: int) -> int:
+    """Delete client ids of jobs that are gone; return how many."""
+    condition = f"t.handle < {first_handle} AND NOT EXISTS (SELECT FROM jobs j WHERE j.handle = t.handle)"
+    partitions = connection.execute(
+        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'deduplication'::regclass ORDER BY 1"
+    ).fetchall()
+    return sum(_delete_in_batches(connection, name, condition) for (name,) in partitions)
+
+
+def _delete_in_batches(connection: StoreConnection, table: str, condition: str) -> int:
+    """Delete rows of a table in short transactions; return how many."""
+    statement = (
+        f"DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM {table} t WHERE {condition} LIMIT {_BATCH}))"
+    )
+    total = 0
+    while True:
+        count = connection.execute(statement).rowcount
+        total += count
+        if count < _BATCH:
+            return total

@@ -1,0 +1,165 @@
+"""Rows as values: queues, clusters, jobs and runs.
+
+Source: design section 4, the table of tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = ["CLUSTER_COLUMNS", "QUEUE_COLUMNS", "ClusterRow", "JobRecord", "QueueRow", "RunRecord", "WishResult"]
+
+_QUEUE_SETTINGS: Final = "namespaces, max_queued_count, deleted"
+QUEUE_COLUMNS: Final = (
+    f"queue_id, name, weight, pool, cordoned, cordon_reason, version, create_time_us, {_QUEUE_SETTINGS}"
+)
+"""Columns of a queue in the order of `QueueRow`."""
+CLUSTER_COLUMNS: Final = (
+    "name, pool, uid, executor_incarnation, sampler_incarnation, contact_time_us, cordoned, cordon_reason,"
+    " cordoned_nodes, forgotten"
+)
+"""Columns of a cluster in the order of `ClusterRow`."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """A queue."""
+
+    queue_id: int
+    """Id."""
+    name: str
+    """Name, unique among queues that are not deleted."""
+    weight: float
+    """Weight of its fair share."""
+    pool: str
+    """Pool whose leader schedules its jobs."""
+    cordoned: bool
+    """Whether its jobs may not become pending."""
+    cordon_reason: str
+    """Why."""
+    version: int
+    """Grows with each change."""
+    create_time_us: int
+    """When it was made, microseconds since the Unix epoch."""
+    namespaces: tuple[str, ...]
+    """Namespaces its jobs may use."""
+    max_queued_count: int
+    """Most jobs that may wait; 0 for the installation's limit."""
+    deleted: bool
+    """Whether it takes no jobs any more."""
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> QueueRow:
+        """Return the value of a row in the order of `QUEUE_COLUMNS`."""
+        values = [*row[:8], tuple(row[8]), *row[9:]]
+        return cls(*values)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    """A cluster."""
+
+    name: str
+    """Name."""
+    pool: str
+    """Pool it serves."""
+    uid: str
+    """Uid the name is bound to."""
+    executor_incarnation: int
+    """Highest incarnation of an executor seen."""
+    sampler_incarnation: int
+    """Highest incarnation of a sampler seen."""
+    contact_time_us: int
+    """Last contact, microseconds since the Unix epoch; 0 for none."""
+    cordoned: bool
+    """Whether nothing is placed on it."""
+    cordon_reason: str
+    """Why."""
+    cordoned_nodes: tuple[str, ...]
+    """Nodes on which nothing is placed."""
+    forgotten: bool
+    """Whether it was declared gone for good."""
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> ClusterRow:
+        """Return the value of a row in the order of `CLUSTER_COLUMNS`."""
+        values = [*row[:8], tuple(row[8]), *row[9:]]
+        return cls(*values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """A run, for people."""
+
+    attempt: int
+    """Attempt, from 1."""
+    cluster: str
+    """Cluster."""
+    node: str
+    """Node."""
+    state: int
+    """RunState; of a live run, what its objects say."""
+    lease_time_us: int
+    """When it was leased, microseconds since the Unix epoch."""
+    start_time_us: int | None
+    """When its pod was first seen running."""
+    end_time_us: int | None
+    """When it ended; None while it is live."""
+    exit_code: int | None
+    """Exit code of the first failed container."""
+    failure: int | None
+    """FailureKind."""
+    reason: str | None
+    """Why it ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """A job, for people."""
+
+    handle: int
+    """Handle."""
+    job_id: str
+    """Id, UUID text."""
+    queue_id: int
+    """Queue."""
+    queue: str
+    """Name of the queue."""
+    job_set_id: int
+    """Job set."""
+    job_set: str
+    """Name of the job set."""
+    class_id: int
+    """Scheduling class."""
+    state: int
+    """JobState: of an open job, what its live run says."""
+    priority: int
+    """Priority."""
+    submit_time_us: int
+    """When it was accepted, microseconds since the Unix epoch."""
+    end_time_us: int | None
+    """When it ended; None while it is open."""
+    reason: str | None
+    """Why it ended."""
+    cancel_requested: bool
+    """Whether somebody asked to cancel it."""
+    client_id: str | None
+    """Client id."""
+    metadata: dict[str, Any] | None
+    """Labels and annotations: {"labels": {}, "annotations": {}}."""
+    runs: tuple[RunRecord, ...] = ()
+    """Its runs by attempt."""
+    spec_body: bytes | None = None
+    """Its spec, JSON array of manifests; read for single jobs only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WishResult:
+    """What a wish did."""
+
+    job_count: int
+    """Open jobs it was set on."""
+    unknown_handles: tuple[int, ...] = ()
+    """Handles that name no job."""

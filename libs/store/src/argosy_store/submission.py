@@ -1,0 +1,464 @@
+"""Accepting jobs: deduplication, specs, jobs and the leader's news in one transaction.
+
+The common case, in which no client id was seen before, is a handful of COPY statements. A clash of client ids rolls
+back to the start and takes the slower way, which finds out which items are repeats, which are conflicts, and which are
+new.
+
+Source: design section 5, "Submit".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import psycopg
+
+from argosy_core.errors import ArgosyError, NotAllowedNow, NotFound
+from argosy_core.job.identity import DAY_SHIFT
+from argosy_store.binary import (
+    BYTEA,
+    INT4,
+    INT8,
+    TEXT,
+    UUID,
+    Column,
+    array,
+    bytes_array,
+    copy_buffer,
+    fields,
+    indexed_fields,
+    job_id_column,
+    scalar,
+    text_array,
+    uuid_column,
+)
+from argosy_store.connection import StoreConnection
+from argosy_store.partitions import learn_state, partition, prologue, split_days
+
+__all__ = ["EncodeChanges", "SpecRow", "SubmitRequest", "SubmitResult", "submit_requests"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecRow:
+    """A spec as stored."""
+
+    hash: bytes
+    """16 bytes over the body as received."""
+    body: bytes
+    """JSON array of the manifests."""
+    layout: bytes
+    """What the API made of the body; opaque here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitRequest:
+    """Jobs that are accepted all or none; arrays have one element per job.
+
+    Handles ascend. Jobs of one request belong to one pool.
+    """
+
+    pool: str
+    """Pool whose leader gets the news."""
+    handles: npt.NDArray[np.int64]
+    """Handles, ascending, as reserved by `ApiStore.reserve_numbers`."""
+    id_highs: npt.NDArray[np.int64]
+    """Upper halves of the ids."""
+    queue_ids: npt.NDArray[np.int32]
+    """Queues."""
+    job_set_ids: npt.NDArray[np.int64]
+    """Job sets."""
+    class_ids: npt.NDArray[np.int32]
+    """Scheduling classes."""
+    priorities: npt.NDArray[np.int32]
+    """Priorities."""
+    submit_time_us: npt.NDArray[np.int64]
+    """Acceptance, microseconds since the Unix epoch."""
+    spec_index: npt.NDArray[np.int32]
+    """Index into specs."""
+    specs: tuple[SpecRow, ...]
+    """Distinct specs."""
+    metadata_index: npt.NDArray[np.int32]
+    """Index into metadata, -1 for none."""
+    metadata: tuple[bytes, ...] = ()
+    """Distinct labels and annotations, JSON objects."""
+    client_ids: tuple[str | None, ...] = ()
+    """Client ids, None for none; an empty tuple means that no job has one."""
+    payload_hashes: bytes = b""
+    """16 bytes per job over what a repeat must equal; needed where there are client ids."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitResult:
+    """What became of one request: accepted with ids, or refused with nothing stored."""
+
+    id_highs: npt.NDArray[np.int64]
+    """Upper halves of the ids to answer with; of the existing jobs for repeats."""
+    handles: npt.NDArray[np.int64]
+    """Handles to answer with."""
+    conflicts: tuple[tuple[int, str], ...] = ()
+    """(index, client id) of jobs whose client id stands for another payload; then nothing of the request was stored."""
+    error: ArgosyError | None = None
+    """Why the request was refused otherwise, as a queue that was deleted meanwhile; then nothing of it was stored."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the request's jobs are stored."""
+        return not self.conflicts and self.error is None
+
+
+EncodeChanges = Callable[[Sequence[tuple[SubmitRequest, npt.NDArray[np.bool_]]]], bytes]
+"""Makes the payload of one `changes` row out of requests and masks of the jobs that were really inserted."""
+
+_ALL_COLUMNS: Final = (
+    "handle, job_id, queue_id, job_set_id, class_id, priority, submit_time_us, spec_hash"  # fixed width
+)
+_INSERT_SPECS: Final = (
+    "INSERT INTO {table} (day, hash, body, layout) SELECT * FROM"
+    " unnest($1::integer[], $2::uuid[], $3::bytea[], $4::bytea[]) ON CONFLICT DO NOTHING"
+)
+_CLAIM: Final = (
+    "INSERT INTO deduplication (queue_id, client_id, handle, id_high, payload_hash) SELECT * FROM"
+    " unnest($1::integer[], $2::text[], $3::bigint[], $4::bigint[], $5::uuid[]) ON CONFLICT DO NOTHING"
+    " RETURNING queue_id, client_id"
+)
+_EXISTING: Final = (
+    "SELECT d.queue_id, d.client_id, d.handle, d.id_high, d.payload_hash FROM"
+    " unnest(%s::integer[], %s::text[]) AS n (queue_id, client_id) JOIN deduplication d USING (queue_id, client_id)"
+)
+_UNCLAIM: Final = (
+    "DELETE FROM deduplication d USING unnest(%s::integer[], %s::text[]) AS n (queue_id, client_id)"
+    " WHERE d.queue_id = n.queue_id AND d.client_id = n.client_id"
+)
+_INSERT_CHANGES: Final = "INSERT INTO changes (pool, payload) VALUES ($1::text, $2::bytea)"
+
+_Key = tuple[int, str]
+
+
+@dataclass(slots=True)
+class _Part:
+    """A request on its way: which of its jobs are inserted, and what is answered."""
+
+    request: SubmitRequest
+    keep: npt.NDArray[np.bool_]
+    handles: npt.NDArray[np.int64]
+    id_highs: npt.NDArray[np.int64]
+    conflicts: list[tuple[int, str]] = field(default_factory=list)
+    error: ArgosyError | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether anything of it may still be inserted."""
+        return not self.conflicts and self.error is None
+
+    def result(self) -> SubmitResult:
+        """Return what to answer."""
+        return SubmitResult(
+            id_highs=self.id_highs, handles=self.handles, conflicts=tuple(self.conflicts), error=self.error
+        )
+
+
+def submit_requests(
+    connection: StoreConnection,
+    requests: Sequence[SubmitRequest],
+    encode_changes: EncodeChanges,
+    *,
+    known_specs: set[tuple[int, bytes]],
+) -> list[SubmitResult]:
+    """Store requests in one transaction; each is stored whole or not at all.
+
+    Args:
+        connection: A bulk connection outside a transaction.
+        requests: Requests, of any pools.
+        encode_changes: Makes the leader's news, called once per pool.
+        known_specs: (day, hash) of specs that are stored; new ones are added once they are.
+
+    Raises:
+        psycopg.Error: The transaction did not happen, or its outcome is unknown.
+    """
+    parts = [
+        _Part(request, np.ones(len(request.handles), dtype=np.bool_), request.handles, request.id_highs)
+        for request in requests
+    ]
+    stored: list[tuple[int, bytes]] = []
+    keyed = any(request.client_ids for request in requests)
+    with connection.transaction_block(prologue()) as state:
+        learn_state(connection, state)
+        _refuse_late(connection, parts)
+        if keyed:
+            _deduplicate(connection, parts)
+        pools: dict[str, list[_Part]] = {}
+        for part in parts:
+            if part.live and part.keep.any():
+                pools.setdefault(part.request.pool, []).append(part)
+        inserted = [part for group in pools.values() for part in group]
+        if inserted:
+            stored = _insert_specs(connection, inserted, known_specs)
+            _insert_jobs(connection, inserted)
+        for pool in sorted(pools):
+            payload = encode_changes([(part.request, part.keep) for part in pools[pool]])
+            connection.bulk(_INSERT_CHANGES, scalar(TEXT, pool), scalar(BYTEA, payload))
+    known_specs.update(stored)
+    return [part.result() for part in parts]
+
+
+def _refuse_late(connection: StoreConnection, parts: Sequence[_Part]) -> None:
+    """Refuse requests to queues that were deleted after their names were looked up, and those of days gone by.
+
+    Leaders do not look for open jobs in closed days, so a replica with a clock a day behind must not put any there.
+    """
+    deleted = connection.deleted_queue_ids
+    gone = np.fromiter(deleted, dtype=np.int32, count=len(deleted))
+    for part in parts:
+        day = int(part.request.handles[0]) >> DAY_SHIFT
+        if day in connection.closed_days or day < min(connection.days, default=day):
+            part.error = NotAllowedNow(f"day {day} takes no jobs any more; the clock of this replica is behind")
+            continue
+        hit = np.isin(part.request.queue_ids, gone)
+        if hit.any():
+            part.error = NotFound(f"the queue of item {int(np.argmax(hit))} was deleted")
+
+
+def _deduplicate(connection: StoreConnection, parts: Sequence[_Part]) -> None:
+    """Claim the client ids, by COPY if none was seen before, else one by one."""
+    rows = sorted(
+        (int(queue_id), client_id, place, index)
+        for place, part in enumerate(parts)
+        if part.live
+        for index, (queue_id, client_id) in enumerate(
+            zip(part.request.queue_ids.tolist(), part.request.client_ids, strict=False)
+        )
+        if client_id is not None
+    )
+    if not rows:
+        return
+    connection.run("SAVEPOINT claims")
+    try:
+        # Sorted by key, so that two transactions with the same keys wait for each other in one direction only.
+        _copy_claims(connection, parts, rows)
+    except psycopg.errors.UniqueViolation:
+        connection.run("ROLLBACK TO SAVEPOINT claims")
+        _resolve_claims(connection, parts, rows)
+
+
+def _gather(parts: Sequence[_Part], rows: Sequence[tuple[int, str, int, int]]) -> dict[str, Any]:
+    """Return the columns of deduplication rows."""
+    handles = np.array([int(parts[place].request.handles[index]) for _, _, place, index in rows], dtype=np.int64)
+    highs = np.array([int(parts[place].request.id_highs[index]) for _, _, place, index in rows], dtype=np.int64)
+    hashes = b"".join(parts[place].request.payload_hashes[16 * index : 16 * index + 16] for _, _, place, index in rows)
+    return {"handles": handles, "highs": highs, "hashes": uuid_column(hashes)}
+
+
+def _copy_claims(
+    connection: StoreConnection, parts: Sequence[_Part], rows: Sequence[tuple[int, str, int, int]]
+) -> None:
+    """Insert deduplication rows by COPY.
+
+    Raises:
+        psycopg.errors.UniqueViolation: A key exists already or is twice among the rows.
+    """
+    requests = [part.request for part in parts]
+    if len(requests) == 1:
+        index = np.fromiter((row[3] for row in rows), dtype=np.int64, count=len(rows))
+        request = requests[0]
+        columns = [
+            Column(INT4, request.queue_ids[index]),
+            Column(INT8, request.handles[index]),
+            Column(INT8, request.id_highs[index]),
+            Column(UUID, uuid_column(request.payload_hashes)[index]),
+        ]
+    else:
+        starts = np.concatenate(([0], np.cumsum([len(request.handles) for request in requests])))
+        index = np.fromiter((starts[row[2]] + row[3] for row in rows), dtype=np.int64, count=len(rows))
+        hashes = [request.payload_hashes or bytes(16 * len(request.handles)) for request in requests]
+        columns = [
+            Column(INT4, np.concatenate([request.queue_ids for request in requests])[index]),
+            Column(INT8, np.concatenate([request.handles for request in requests])[index]),
+            Column(INT8, np.concatenate([request.id_highs for request in requests])[index]),
+            Column(UUID, uuid_column(b"".join(hashes))[index]),
+        ]
+    buffer = copy_buffer(columns, len(rows), [fields([row[1].encode() for row in rows])])
+    connection.copy_in(
+        "COPY deduplication (queue_id, handle, id_high, payload_hash, client_id) FROM STDIN (FORMAT binary)", buffer
+    )
+
+
+def _resolve_claims(
+    connection: StoreConnection, parts: Sequence[_Part], rows: Sequence[tuple[int, str, int, int]]
+) -> None:
+    """Find out which items are repeats, which are conflicts, and claim the rest.
+
+    Rows are claimed by whoever comes first in the transaction. Then requests are judged in their order, so that a
+    request that is refused leaves its client ids to those after it.
+    """
+    firsts: dict[_Key, tuple[int, int]] = {}
+    for queue_id, client_id, place, index in rows:
+        firsts.setdefault((queue_id, client_id), (place, index))
+    claimed = _claim(connection, parts, firsts)
+    stored = _read_existing(connection, [key for key in firsts if key not in claimed])
+    owners: dict[_Key, tuple[int, int]] = {}
+    for place, part in enumerate(parts):
+        if part.live:
+            _judge(part, place, stored=stored, owners=owners, parts=parts)
+    abandoned = [key for key in claimed if owners.get(key) != firsts[key]]
+    if abandoned:
+        connection.execute(_UNCLAIM, [[key[0] for key in abandoned], [key[1] for key in abandoned]])
+        again = {key: owners[key] for key in abandoned if key in owners}
+        if again:
+            _claim(connection, parts, again)
+
+
+def _claim(connection: StoreConnection, parts: Sequence[_Part], claims: dict[_Key, tuple[int, int]]) -> set[_Key]:
+    """Insert claims that nobody holds; return the keys that were inserted. Waits for concurrent claims."""
+    rows = [(*key, *owner) for key, owner in sorted(claims.items())]
+    columns = _gather(parts, rows)
+    result = connection.bulk(
+        _CLAIM,
+        array(INT4, [row[0] for row in rows]),
+        text_array(fields([row[1].encode() for row in rows])),
+        array(INT8, columns["handles"]),
+        array(INT8, columns["highs"]),
+        array(UUID, columns["hashes"]),
+    )
+    return {
+        (
+            int.from_bytes(result.get_value(row, 0) or b"", "big", signed=True),
+            (result.get_value(row, 1) or b"").decode(),
+        )
+        for row in range(result.ntuples)
+    }
+
+
+def _read_existing(connection: StoreConnection, keys: Sequence[_Key]) -> dict[_Key, tuple[int, int, bytes]]:
+    """Return (handle, upper half, payload hash) of client ids that others hold."""
+    if not keys:
+        return {}
+    cursor = connection.execute(_EXISTING, [[key[0] for key in keys], [key[1] for key in keys]])
+    return {(row[0], row[1]): (row[2], row[3], row[4].bytes) for row in cursor}
+
+
+def _judge(
+    part: _Part,
+    place: int,
+    *,
+    stored: dict[_Key, tuple[int, int, bytes]],
+    owners: dict[_Key, tuple[int, int]],
+    parts: Sequence[_Part],
+) -> None:
+    """Decide each keyed item of one request; a request with a conflict owns nothing."""
+    request = part.request
+    own: dict[_Key, tuple[int, int]] = {}
+    keep, handles, highs = part.keep.copy(), request.handles.copy(), request.id_highs.copy()
+    for index, (queue_id, client_id) in enumerate(zip(request.queue_ids.tolist(), request.client_ids, strict=False)):
+        if client_id is None:
+            continue
+        key = (queue_id, client_id)
+        held = stored.get(key)
+        if held is None:
+            owner = own.get(key) or owners.get(key)
+            if owner is None:
+                own[key] = (place, index)
+                continue
+            other = parts[owner[0]].request
+            position = owner[1]
+            held = (
+                int(other.handles[position]),
+                int(other.id_highs[position]),
+                other.payload_hashes[16 * position : 16 * position + 16],
+            )
+        if held[2] != request.payload_hashes[16 * index : 16 * index + 16]:
+            part.conflicts.append((index, client_id))
+            continue
+        keep[index], handles[index], highs[index] = False, held[0], held[1]
+    if part.live:
+        owners.update(own)
+        part.keep, part.handles, part.id_highs = keep, handles, highs
+
+
+def _insert_specs(
+    connection: StoreConnection, parts: Sequence[_Part], known: set[tuple[int, bytes]]
+) -> list[tuple[int, bytes]]:
+    """Insert the specs that this replica has not stored yet; return them."""
+    wanted: dict[tuple[int, bytes], SpecRow] = {}
+    for part in parts:
+        request = part.request
+        days = {int(request.handles[0]) >> DAY_SHIFT, int(request.handles[-1]) >> DAY_SHIFT}
+        for spec in request.specs:
+            for day in days:
+                if (day, spec.hash) not in known:
+                    wanted[day, spec.hash] = spec
+    # In key order, so that concurrent transactions never wait for each other in a circle.
+    rows = sorted(wanted)
+    for day in sorted({row[0] for row in rows}):
+        hashes = [row[1] for row in rows if row[0] == day]
+        connection.bulk(
+            _INSERT_SPECS.format(table=partition(connection, "job_specs", day)),
+            array(INT4, np.full(len(hashes), day)),
+            array(UUID, uuid_column(b"".join(hashes))),
+            bytes_array(wanted[day, value].body for value in hashes),
+            bytes_array(wanted[day, value].layout for value in hashes),
+        )
+    return rows
+
+
+def _insert_jobs(connection: StoreConnection, parts: Sequence[_Part]) -> None:
+    """Insert the jobs of all parts by COPY, straight into the partitions of their days."""
+
+    def gather(name: str) -> npt.NDArray[Any]:
+        return np.concatenate([getattr(part.request, name)[part.keep] for part in parts])
+
+    handles = gather("handles")
+    hashes = np.concatenate(
+        [
+            uuid_column(b"".join(spec.hash for spec in part.request.specs))[part.request.spec_index[part.keep]]
+            for part in parts
+        ]
+    )
+    client_ids = [field_ for part in parts for field_ in _client_fields(part)]
+    metadata = [field_ for part in parts for field_ in _metadata_fields(part)]
+    columns = [
+        Column(INT8, handles),
+        Column(UUID, job_id_column(gather("id_highs"), handles)),
+        Column(INT4, gather("queue_ids")),
+        Column(INT8, gather("job_set_ids")),
+        Column(INT4, gather("class_ids")),
+        Column(INT4, gather("priorities")),
+        Column(INT8, gather("submit_time_us")),
+        Column(UUID, hashes),
+    ]
+    variable = [("client_id", client_ids), ("metadata", metadata)]
+    used = [(name, values) for name, values in variable if any(value != b"\xff\xff\xff\xff" for value in values)]
+    names = "".join(f", {name}" for name, _ in used)
+    order = np.argsort(handles, kind="stable") if np.any(np.diff(handles) < 0) else None
+    if order is not None:
+        columns = [Column(kind, np.asarray(values)[order]) for kind, values in columns]
+        used = [(name, [values[place] for place in order.tolist()]) for name, values in used]
+        handles = handles[order]
+    for day, piece in split_days(handles):
+        buffer = copy_buffer(
+            [Column(kind, np.asarray(values)[piece]) for kind, values in columns],
+            piece.stop - piece.start,
+            [values[piece] for _, values in used],
+        )
+        table = partition(connection, "jobs", day)
+        connection.copy_in(f"COPY {table} ({_ALL_COLUMNS}{names}) FROM STDIN (FORMAT binary)", buffer)
+
+
+def _client_fields(part: _Part) -> list[bytes]:
+    """Return the client ids of a part's kept jobs as fields."""
+    request = part.request
+    if not request.client_ids:
+        return indexed_fields(np.full(int(np.count_nonzero(part.keep)), -1), ())
+    encoded = fields(None if value is None else value.encode() for value in request.client_ids)
+    if bool(part.keep.all()):
+        return encoded
+    return [encoded[place] for place in np.flatnonzero(part.keep).tolist()]
+
+
+def _metadata_fields(part: _Part) -> list[bytes]:
+    """Return the metadata of a part's kept jobs as jsonb fields, which begin with their version."""
+    request = part.request
+    return indexed_fields(request.metadata_index[part.keep], [b"\x01" + entry for entry in request.metadata])

@@ -1,0 +1,279 @@
+"""The tables, as SQLAlchemy Core metadata; `migrations` makes them.
+
+Tables of jobs (jobs, runs, objects, job_specs, job_set_events) are partitioned by the day of the submit, respectively
+of the event, so that what has aged leaves by dropping partitions. Bulk statements name a day's partition directly: that
+saves routing and, above all, planning over all days. A default partition named `<table>_carried` holds open jobs of
+days that have been dropped.
+
+Updated tables have fillfactor 50 and no index on what changes, so updates stay HOT.
+
+Source: design section 4; 003 "Architecture", the tuple (jobId, executorId, spec, name, state).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, UUID
+
+__all__ = [
+    "DAY_PARTITIONED",
+    "changes",
+    "clusters",
+    "deduplication",
+    "job_set_events",
+    "job_sets",
+    "job_specs",
+    "jobs",
+    "log_records",
+    "metadata",
+    "objects",
+    "pools",
+    "quarantine",
+    "queues",
+    "runs",
+    "scheduling_classes",
+    "shared_state",
+]
+
+metadata: Final = sa.MetaData()
+
+DAY_PARTITIONED: Final = ("jobs", "runs", "objects", "job_specs", "job_set_events")
+"""Tables that are partitioned by day, in the order in which partitions are made and dropped."""
+_ZERO: Final = sa.text("0")
+_FALSE: Final = sa.text("false")
+_EMPTY: Final = sa.text("''")
+
+queues: Final = sa.Table(
+    "queues",
+    metadata,
+    sa.Column("queue_id", sa.Integer, sa.Identity(), primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("weight", sa.Double, nullable=False),
+    sa.Column("pool", sa.Text, nullable=False),
+    sa.Column("cordoned", sa.Boolean, nullable=False, server_default=_FALSE),
+    sa.Column("cordon_reason", sa.Text, nullable=False, server_default=_EMPTY),
+    sa.Column("version", sa.BigInteger, nullable=False, server_default=sa.text("1")),
+    sa.Column("create_time_us", sa.BigInteger, nullable=False),
+    sa.Column("namespaces", ARRAY(sa.Text), nullable=False, server_default=sa.text("'{}'")),
+    sa.Column("max_queued_count", sa.BigInteger, nullable=False, server_default=_ZERO),
+    sa.Column("deleted", sa.Boolean, nullable=False, server_default=_FALSE),
+    sa.Index("queues_name", "name", unique=True, postgresql_where=sa.text("NOT deleted")),
+)
+"""A queue. Deleted ones keep their row, since finished jobs still name them; their name is free again."""
+
+job_sets: Final = sa.Table(
+    "job_sets",
+    metadata,
+    sa.Column("job_set_id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("queue_id", sa.Integer, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("last_event_number", sa.BigInteger, nullable=False, server_default=_ZERO),
+    sa.UniqueConstraint("queue_id", "name", name="job_sets_queue_id_name_key"),
+)
+"""A job set: (queue, name), and the number of its last event, which only grows, also when events age out."""
+
+scheduling_classes: Final = sa.Table(
+    "scheduling_classes",
+    metadata,
+    sa.Column("class_id", sa.Integer, sa.Identity(), primary_key=True),
+    sa.Column("hash", UUID, nullable=False),
+    sa.Column("definition", BYTEA, nullable=False),
+    sa.UniqueConstraint("hash", name="scheduling_classes_hash_key"),
+)
+"""A scheduling class by the hash of its canonical definition."""
+
+jobs: Final = sa.Table(
+    "jobs",
+    metadata,
+    sa.Column("handle", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("job_id", UUID, nullable=False),
+    sa.Column("queue_id", sa.Integer, nullable=False),
+    sa.Column("job_set_id", sa.BigInteger, nullable=False),
+    sa.Column("class_id", sa.Integer, nullable=False),
+    sa.Column("priority", sa.Integer, nullable=False),
+    sa.Column("submit_time_us", sa.BigInteger, nullable=False),
+    sa.Column("spec_hash", UUID, nullable=False),
+    sa.Column("state", sa.SmallInteger, nullable=False, server_default=_ZERO),
+    sa.Column("wish", sa.SmallInteger, nullable=False, server_default=_ZERO),
+    sa.Column("end_time_us", sa.BigInteger),
+    sa.Column("reason", sa.Text),
+    sa.Column("client_id", sa.Text),
+    sa.Column("metadata", JSONB),
+    sa.Index("jobs_job_set_id_handle_idx", "job_set_id", "handle"),
+    postgresql_partition_by="RANGE (handle)",
+)
+"""A job. `state` is 0 while it is open, then its terminal JobState; `wish` is 1 once somebody asked to cancel it."""
+
+job_specs: Final = sa.Table(
+    "job_specs",
+    metadata,
+    sa.Column("day", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("hash", UUID, primary_key=True),
+    sa.Column("body", BYTEA, nullable=False),
+    sa.Column("layout", BYTEA, nullable=False),
+    postgresql_partition_by="RANGE (day)",
+)
+"""A spec: the bytes of its manifests, a JSON array, and a layout that is the API's own affair."""
+
+deduplication: Final = sa.Table(
+    "deduplication",
+    metadata,
+    sa.Column("queue_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("client_id", sa.Text, primary_key=True),
+    sa.Column("handle", sa.BigInteger, nullable=False),
+    sa.Column("id_high", sa.BigInteger, nullable=False),
+    sa.Column("payload_hash", UUID, nullable=False),
+    postgresql_partition_by="HASH (queue_id, client_id)",
+)
+"""Which job a client id became."""
+
+runs: Final = sa.Table(
+    "runs",
+    metadata,
+    sa.Column("handle", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("attempt", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("cluster", sa.Text, nullable=False),
+    sa.Column("node", sa.Text, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.SmallInteger, nullable=False),
+    sa.Column("lease_time_us", sa.BigInteger, nullable=False),
+    sa.Column("start_time_us", sa.BigInteger),
+    sa.Column("end_time_us", sa.BigInteger),
+    sa.Column("exit_code", sa.Integer),
+    sa.Column("failure", sa.SmallInteger),
+    sa.Column("reason", sa.Text),
+    postgresql_partition_by="RANGE (handle)",
+)
+"""A run. It is live while `end_time_us` is null; what it does meanwhile stands in its objects."""
+
+objects: Final = sa.Table(
+    "objects",
+    metadata,
+    sa.Column("handle", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("attempt", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("object", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("state", sa.SmallInteger, nullable=False),
+    sa.Column("node", sa.Text),
+    sa.Column("uid", UUID),
+    sa.Column("message", sa.Text),
+    sa.Column("desired", sa.SmallInteger, nullable=False, server_default=sa.text("1")),
+    postgresql_partition_by="RANGE (handle)",
+)
+"""One Kubernetes object of a run; `object` is its place in the bag, `desired` 1 exists or 0 deleted."""
+
+changes: Final = sa.Table(
+    "changes",
+    metadata,
+    sa.Column("pool", sa.Text, primary_key=True),
+    sa.Column("id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("payload", BYTEA, nullable=False),
+)
+"""One transaction's news for a pool's leader, who takes and deletes it."""
+
+job_set_events: Final = sa.Table(
+    "job_set_events",
+    metadata,
+    sa.Column("day", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("job_set_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("first_number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("last_number", sa.BigInteger, nullable=False),
+    sa.Column("create_time_us", sa.BigInteger, nullable=False),
+    sa.Column("payload", BYTEA, nullable=False),
+    postgresql_partition_by="RANGE (day)",
+)
+"""A batch of numbered events of one job set. Partitioned by the day of writing, so retention drops whole partitions."""
+
+pools: Final = sa.Table(
+    "pools",
+    metadata,
+    sa.Column("pool", sa.Text, primary_key=True),
+    sa.Column("leader_id", sa.Text, nullable=False, server_default=_EMPTY),
+    sa.Column("address", sa.Text, nullable=False, server_default=_EMPTY),
+    sa.Column("epoch", sa.BigInteger, nullable=False, server_default=_ZERO),
+    sa.Column("expire_time", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("log_position", sa.BigInteger, nullable=False, server_default=_ZERO),
+    sa.Column("round_state", BYTEA, nullable=False, server_default=_EMPTY),
+)
+"""Who leads a pool, until when by the database's clock, and how far the log has been applied."""
+
+clusters: Final = sa.Table(
+    "clusters",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("pool", sa.Text, nullable=False),
+    sa.Column("uid", sa.Text, nullable=False, server_default=_EMPTY),
+    sa.Column("executor_incarnation", sa.BigInteger, nullable=False, server_default=_ZERO),
+    sa.Column("sampler_incarnation", sa.BigInteger, nullable=False, server_default=_ZERO),
+    sa.Column("contact_time_us", sa.BigInteger, nullable=False, server_default=_ZERO),
+    sa.Column("cordoned", sa.Boolean, nullable=False, server_default=_FALSE),
+    sa.Column("cordon_reason", sa.Text, nullable=False, server_default=_EMPTY),
+    sa.Column("cordoned_nodes", ARRAY(sa.Text), nullable=False, server_default=sa.text("'{}'")),
+    sa.Column("forgotten", sa.Boolean, nullable=False, server_default=_FALSE),
+)
+"""A cluster, the uid its name is bound to, and the highest incarnations seen."""
+
+log_records: Final = sa.Table(
+    "log_records",
+    metadata,
+    sa.Column("pool", sa.Text, primary_key=True),
+    sa.Column("position", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("sequence", sa.BigInteger, nullable=False),
+    sa.Column("payload", BYTEA, nullable=False),
+    sa.UniqueConstraint("pool", "epoch", "sequence", name="log_records_pool_epoch_sequence_key"),
+)
+"""The event log on Postgres: positions of a pool count from 1 without gap."""
+
+log_ends: Final = sa.Table(
+    "log_ends",
+    metadata,
+    sa.Column("pool", sa.Text, primary_key=True),
+    sa.Column("position", sa.BigInteger, nullable=False),
+)
+"""Last position of each pool's log, which outlives its records."""
+
+quarantine: Final = sa.Table(
+    "quarantine",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("pool", sa.Text, nullable=False),
+    sa.Column("position", sa.BigInteger, nullable=False),
+    sa.Column("payload", BYTEA, nullable=False),
+    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("create_time_us", sa.BigInteger, nullable=False),
+)
+"""A record that could not be applied: out of the way, and never lost."""
+
+queue_counts: Final = sa.Table(
+    "queue_counts",
+    metadata,
+    sa.Column("queue_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("queued_count", sa.BigInteger, nullable=False),
+    sa.Column("update_time_us", sa.BigInteger, nullable=False),
+)
+"""How many jobs of a queue wait, as its leader counts them; lets an API replica bound a queue without counting rows."""
+
+shared_state: Final = sa.Table(
+    "shared_state",
+    metadata,
+    sa.Column("singleton", sa.Boolean, primary_key=True, server_default=sa.text("true")),
+    sa.Column("next_number", sa.BigInteger, nullable=False, server_default=sa.text("1")),
+    sa.CheckConstraint("singleton", name="shared_state_singleton_check"),
+)
+"""One row: the next sequence number for handles."""
+
+partition_state: Final = sa.Table(
+    "partition_state",
+    metadata,
+    sa.Column("singleton", sa.Boolean, primary_key=True, server_default=sa.text("true")),
+    sa.Column("days", ARRAY(sa.Integer), nullable=False),
+    sa.Column("closed_days", ARRAY(sa.Integer), nullable=False),
+    sa.Column("deleted_queue_ids", ARRAY(sa.Integer), nullable=False),
+    sa.CheckConstraint("singleton", name="partition_state_singleton_check"),
+)
+"""One row that every bulk transaction reads under a shared lock: days with partitions, days without open jobs, and
+queues that take no jobs any more. It changes under the exclusive lock only, so nobody acts on an older one."""

@@ -1,0 +1,243 @@
+"""Wishes: cancel and reprioritise, by handles or by a bounded filter, in chunks.
+
+A wish is durable once its transaction is; the leader learns of it from `changes`. A job without a live run ends right
+there. Leases and wishes exclude each other by a lock per pool, so none overlooks the other.
+
+Source: design section 5, "Wish".
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import sqlalchemy as sa
+
+from argosy_core.job.states import JobState
+from argosy_store.binary import INT4, INT8, TEXT, array, scalar
+from argosy_store.connection import StoreConnection
+from argosy_store.jobs import JobFilter, filter_conditions
+from argosy_store.partitions import learn_state, partition, prologue, split_days, wish_lock
+from argosy_store.pool import Connections
+from argosy_store.rows import WishResult
+from argosy_store.tables import jobs, queues
+
+__all__ = ["BoundedFilter", "EncodeWishes", "WishCalls"]
+
+EncodeWishes = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int8]], bytes]
+"""Makes the payload of a `changes` row out of handles and, for each, whether the job ended in the transaction."""
+
+CHUNK: Final = 5000
+"""Most jobs of one transaction."""
+_CANCEL: Final = (
+    "UPDATE {jobs} t SET wish = 1, state = CASE WHEN l.live THEN 0 ELSE 6 END::smallint,"
+    " end_time_us = CASE WHEN l.live THEN NULL ELSE $2::bigint END,"
+    " reason = CASE WHEN l.live THEN NULL ELSE $3::text END"
+    " FROM unnest($1::bigint[]) AS n (handle) CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM {runs} r"
+    " WHERE r.handle = n.handle AND r.end_time_us IS NULL) AS live) l"
+    " WHERE t.handle = n.handle AND t.state = 0 AND t.wish = 0 AND t.queue_id = ANY ($4::integer[])"
+    " RETURNING t.handle, t.state"
+)
+_REPRIORITIZE: Final = (
+    "UPDATE {jobs} t SET priority = $2::integer FROM unnest($1::bigint[]) AS n (handle)"
+    " WHERE t.handle = n.handle AND t.state = 0 AND t.priority <> $2::integer AND t.queue_id = ANY ($3::integer[])"
+    " RETURNING t.handle, t.state"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundedFilter:
+    """Open jobs that a filter means, among those that existed when the wish was taken."""
+
+    job_filter: JobFilter
+    """Which jobs; ended ones are never meant."""
+    upper_handle: int
+    """Highest handle that is meant."""
+
+
+class WishCalls:
+    """What an API replica writes when somebody wishes."""
+
+    def __init__(self, connections: Connections) -> None:
+        """Keep the connections."""
+        self._connections = connections
+
+    def set_wishes(
+        self,
+        pool: str | None,
+        target: Sequence[int] | npt.NDArray[np.int64] | BoundedFilter,
+        kind: Literal["cancel", "reprioritize"],
+        *,
+        encode: EncodeWishes,
+        priority: int = 0,
+        reason: str = "",
+    ) -> WishResult:
+        """Set a wish on open jobs; repeating it changes nothing and tells the leader nothing.
+
+        Args:
+            pool: Pool whose jobs are meant; None for those of all pools.
+            target: Handles, or a bounded filter.
+            kind: `cancel` ends jobs without a live run at once; `reprioritize` stores the new priority.
+            encode: Makes the leader's news, once per pool and chunk.
+            priority: The new priority.
+            reason: Why, shown with jobs that end at once.
+
+        Returns:
+            How many open jobs are meant, and which handles name no job.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached; chunks before may have been applied. Repeat it.
+        """
+        end_time_us = time.time_ns() // 1000
+        wish = _Wish(kind=kind, encode=encode, priority=priority, reason=reason, end_time_us=end_time_us)
+        count = 0
+        unknown: list[int] = []
+        after = 0
+        handles = None if isinstance(target, BoundedFilter) else np.unique(np.asarray(target, dtype=np.int64))
+        while True:
+            with self._connections.read() as reader:
+                if handles is None:
+                    assert isinstance(target, BoundedFilter)
+                    found = _find_open(reader, target, pool, after)
+                    chunk_end = len(found) < CHUNK
+                else:
+                    chunk, handles = handles[:CHUNK], handles[CHUNK:]
+                    found, missing = _look_up(reader, chunk, pool)
+                    unknown += missing
+                    chunk_end = len(handles) == 0
+            if found:
+                count += len(found)
+                after = found[-1][0]
+                with self._connections.bulk() as connection:
+                    _apply(connection, found, wish)
+            if chunk_end:
+                return WishResult(job_count=count, unknown_handles=tuple(unknown))
+
+    def preview_wishes(
+        self, pool: str | None, target: Sequence[int] | npt.NDArray[np.int64] | BoundedFilter
+    ) -> tuple[WishResult, list[int]]:
+        """Return what `set_wishes` would do, and up to 20 handles of jobs it would do it to.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as reader:
+            if isinstance(target, BoundedFilter):
+                conditions = _open_conditions(target, pool)
+                row = reader.select(sa.select(sa.func.count()).select_from(jobs).where(*conditions)).fetchone()
+                sample = reader.select(sa.select(jobs.c.handle).where(*conditions).order_by(jobs.c.handle).limit(20))
+                return WishResult(job_count=int(row[0]) if row else 0), [item[0] for item in sample]
+            found, missing = _look_up(reader, np.unique(np.asarray(target, dtype=np.int64)), pool)
+        return WishResult(job_count=len(found), unknown_handles=tuple(missing)), [item[0] for item in found[:20]]
+
+    def highest_handle(self) -> int:
+        """Return the highest handle that exists, the upper bound for a filter; 0 without jobs.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            row = connection.execute("SELECT max(handle) FROM jobs").fetchone()
+        return 0 if row is None or row[0] is None else int(row[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """A wish on its way through the chunks."""
+
+    kind: Literal["cancel", "reprioritize"]
+    encode: EncodeWishes
+    priority: int
+    reason: str
+    end_time_us: int
+
+
+_Found = list[tuple[int, int, str]]
+"""(handle, queue id, pool) of open jobs, ascending by handle."""
+
+
+def _open_conditions(target: BoundedFilter, pool: str | None) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions of a bounded filter."""
+    conditions = [*filter_conditions(target.job_filter), jobs.c.state == 0, jobs.c.handle <= target.upper_handle]
+    if pool is not None:
+        conditions.append(jobs.c.queue_id.in_(sa.select(queues.c.queue_id).where(queues.c.pool == pool)))
+    return conditions
+
+
+def _find_open(connection: StoreConnection, target: BoundedFilter, pool: str | None, after: int) -> _Found:
+    """Return the next chunk of open jobs that a filter means."""
+    statement = (
+        sa.select(jobs.c.handle, jobs.c.queue_id, queues.c.pool)
+        .join(queues, queues.c.queue_id == jobs.c.queue_id)
+        .where(*_open_conditions(target, pool), jobs.c.handle > after)
+        .order_by(jobs.c.handle)
+        .limit(CHUNK)
+    )
+    return [(row[0], row[1], row[2]) for row in connection.select(statement)]
+
+
+def _look_up(connection: StoreConnection, handles: npt.NDArray[np.int64], pool: str | None) -> tuple[_Found, list[int]]:
+    """Return which handles are open jobs and which name no job."""
+    cursor = connection.execute(
+        "SELECT j.handle, j.queue_id, q.pool, j.state FROM jobs j JOIN queues q ON q.queue_id = j.queue_id"
+        " WHERE j.handle = ANY (%s::bigint[]) ORDER BY j.handle",
+        [handles.tolist()],
+    )
+    rows = cursor.fetchall()
+    present = {row[0] for row in rows}
+    found = [(row[0], row[1], row[2]) for row in rows if row[3] == 0 and pool in {None, row[2]}]
+    return found, [handle for handle in handles.tolist() if handle not in present]
+
+
+def _apply(connection: StoreConnection, found: _Found, wish: _Wish) -> None:
+    """Set a wish on one chunk of open jobs, in one transaction."""
+    pools = sorted({row[2] for row in found})
+    locks = [wish_lock(pool, shared=True) for pool in pools] if wish.kind == "cancel" else []
+    with connection.transaction_block(prologue(*locks)) as state:
+        learn_state(connection, state)
+        for pool in pools:
+            handles = np.array([row[0] for row in found if row[2] == pool], dtype=np.int64)
+            queue_ids = sorted({row[1] for row in found if row[2] == pool})
+            changed, ended = _update(connection, handles, queue_ids, wish)
+            if len(changed):
+                connection.execute(
+                    "INSERT INTO changes (pool, payload) VALUES (%s, %s)", [pool, wish.encode(changed, ended)]
+                )
+
+
+def _update(
+    connection: StoreConnection, handles: npt.NDArray[np.int64], queue_ids: Sequence[int], wish: _Wish
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
+    """Return the handles that changed, ascending, and which of the jobs ended."""
+    changed: list[tuple[int, int]] = []
+    for day, piece in split_days(handles):
+        table = partition(connection, "jobs", day)
+        if wish.kind == "cancel":
+            result = connection.bulk(
+                _CANCEL.format(jobs=table, runs=partition(connection, "runs", day)),
+                array(INT8, handles[piece]),
+                scalar(INT8, wish.end_time_us),
+                scalar(TEXT, wish.reason or None),
+                array(INT4, queue_ids),
+            )
+        else:
+            result = connection.bulk(
+                _REPRIORITIZE.format(jobs=table),
+                array(INT8, handles[piece]),
+                scalar(INT4, wish.priority),
+                array(INT4, queue_ids),
+            )
+        changed += [
+            (
+                int.from_bytes(result.get_value(row, 0) or b"", "big"),
+                int.from_bytes(result.get_value(row, 1) or b"", "big"),
+            )
+            for row in range(result.ntuples)
+        ]
+    changed.sort()
+    states = np.array([row[1] for row in changed], dtype=np.int8)
+    return np.array([row[0] for row in changed], dtype=np.int64), (states == JobState.CANCELLED).astype(np.int8)
