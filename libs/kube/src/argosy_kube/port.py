@@ -1,0 +1,383 @@
+"""The cluster port: all that samplers and executors ask of a Kubernetes cluster, batched and in columns.
+
+Two adapters implement it: the simulated cluster and (over the API server) Kubernetes. One contract suite,
+`argosy_testkit.cluster_contract`, states what both must do.
+
+Words. An *object* is anything in a bag: a pod, service, config map and so on. An object is *ours* if it carries the
+labels of the installation the adapter was opened with; it is then identified by (handle, attempt, object index). Any
+other pod is a *stranger*: its requests count against its node, nothing else about it matters.
+
+Columns of one batch have the same length n. Texts that repeat stand once in a table, and a column of int32 indices
+points into it, -1 for none. A table may hold more than its batch uses, and an adapter gives the very same tuple again
+while it has not grown, so a consumer may keep what it worked out for a table for as long as `table is known_table`.
+
+Source: design sections 2 ("kube"), 5 ("Sync", "Sampler lost") and 8 ("packed arrays").
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.errors import OutOfRange
+from argosy_core.nodes import Taint
+
+__all__ = [
+    "EXIT_CODE_ANNOTATION",
+    "POD_KIND",
+    "RUN_TIME_ANNOTATION",
+    "START_DELAY_ANNOTATION",
+    "Change",
+    "Cluster",
+    "CreateBatch",
+    "CreateCode",
+    "CreateResult",
+    "DeleteBatch",
+    "DeleteCode",
+    "DeleteResult",
+    "NodeDescription",
+    "NodeEvents",
+    "ObjectEvents",
+    "Owner",
+    "PodPhase",
+    "Selector",
+    "Taint",
+    "WatchGone",
+]
+
+Int8Array = npt.NDArray[np.int8]
+Int16Array = npt.NDArray[np.int16]
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+UidArray = npt.NDArray[np.uint8]
+BoolArray = npt.NDArray[np.bool_]
+
+POD_KIND: Final = "Pod"
+"""Kind of pods; always element 0 of a table of kinds."""
+RUN_TIME_ANNOTATION: Final = "argosy.dev/simulated-run-time"
+"""How long a simulated pod runs: `30s`, or `20s-40s` to draw; 1 s if absent. Ignored by real clusters."""
+EXIT_CODE_ANNOTATION: Final = "argosy.dev/simulated-exit-code"
+"""Exit code of a simulated pod; 0 if absent."""
+START_DELAY_ANNOTATION: Final = "argosy.dev/simulated-start-delay"
+"""How long a simulated pod stays pending, same form as the run time; 0 s if absent."""
+
+
+class WatchGone(OutOfRange):
+    """The version to resume from is older than what the cluster keeps (410 Gone): list again, then watch."""
+
+
+class Selector(IntEnum):
+    """Which objects a list or watch is about."""
+
+    OURS = 1
+    """Objects of every kind that carry the labels of our installation (for executors)."""
+    ALL_PODS = 2
+    """Every pod of the cluster, strangers included (for samplers)."""
+
+
+class Change(IntEnum):
+    """What happened to an object or node."""
+
+    ADDED = 1
+    """It appeared; also every element of a list."""
+    MODIFIED = 2
+    """It changed."""
+    DELETED = 3
+    """It is gone; the other columns hold its last state."""
+
+
+class PodPhase(IntEnum):
+    """Phase of a pod; objects of other kinds are always RUNNING: they are there."""
+
+    PENDING = 1
+    """Bound to a node or not, no container has run."""
+    RUNNING = 2
+    """A container runs."""
+    SUCCEEDED = 3
+    """Ended, every container with exit code 0."""
+    FAILED = 4
+    """Ended otherwise; see exit code and reason."""
+    UNKNOWN = 5
+    """The node cannot be reached, so the cluster cannot tell."""
+
+
+class CreateCode(IntEnum):
+    """What became of one object to create."""
+
+    CREATED = 1
+    """It exists now; its uid is in the answer."""
+    EXISTS = 2
+    """An object of its name exists; the answer says whose it is."""
+    REJECTED = 3
+    """The cluster will never take it as it is (validation, admission, no such namespace); see the message."""
+    QUOTA = 4
+    """A quota of the namespace stands against it; it may be taken later."""
+    UNAVAILABLE = 5
+    """Not known whether it exists (time-out, throttled, connection lost): ask again; EXISTS then tells."""
+
+
+class DeleteCode(IntEnum):
+    """What became of one object to delete."""
+
+    DELETED = 1
+    """The deletion was accepted; a DELETED event follows once the object is gone."""
+    GONE = 2
+    """There is no such object with that uid."""
+    UNAVAILABLE = 3
+    """Not known: ask again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDescription:
+    """One node as the cluster describes it."""
+
+    name: str
+    """Node name, unique in its cluster."""
+    allocatable: Mapping[str, int]
+    """Amounts in base units by resource name; what the system keeps is already taken off."""
+    labels: Mapping[str, str]
+    """All labels."""
+    taints: tuple[Taint, ...] = ()
+    """All taints."""
+    ready: bool = True
+    """The Ready condition is true."""
+    unschedulable: bool = False
+    """Cordoned in Kubernetes (`spec.unschedulable`)."""
+    operating_system: str = "linux"
+    """As in the label kubernetes.io/os."""
+    architecture: str = "amd64"
+    """As in the label kubernetes.io/arch."""
+    uid: str = ""
+    """Uid of the node object; another uid under the same name is another node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEvents:
+    """Changes of nodes, in the order they happened. Nodes change seldom, so they come as values, not columns."""
+
+    change_column: Int8Array
+    """(n,) values of Change."""
+    nodes: tuple[NodeDescription, ...]
+    """The n nodes after their change (their last state if deleted)."""
+    version: int
+    """Version to resume from after this batch."""
+
+    def __len__(self) -> int:
+        """Return the number of changes."""
+        return len(self.nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectEvents:
+    """Changes of objects, in the order they happened per object; n elements, possibly 0 (a bookmark).
+
+    States in between may be left out: a pod that was created and started within one flush comes as one ADDED
+    element in phase RUNNING.
+    """
+
+    change_column: Int8Array
+    """(n,) values of Change."""
+    kind_column: Int16Array
+    """(n,) index into `kinds`."""
+    uid_column: UidArray
+    """(n, 16) uid of the object."""
+    ours_column: BoolArray
+    """(n,) the object carries the labels of our installation."""
+    handle_column: Int64Array
+    """(n,) job handle; 0 where not ours."""
+    attempt_column: Int32Array
+    """(n,) attempt of the run; 0 where not ours."""
+    object_column: Int16Array
+    """(n,) position of the object in its bag; 0 where not ours."""
+    node_column: Int32Array
+    """(n,) index into `nodes`, -1 where the object has no node."""
+    phase_column: Int8Array
+    """(n,) values of PodPhase."""
+    exit_code_column: Int32Array
+    """(n,) exit code of the first failed container, 0 otherwise."""
+    reason_column: Int32Array
+    """(n,) index into `texts` of the reason for the phase, as Kubernetes writes it (OOMKilled, Evicted, OutOfcpu,
+    ErrImagePull, ImagePullBackOff), or -1."""
+    request_column: Int32Array
+    """(n,) row of `requests` that the pod asks for, -1 for objects that are no pods."""
+    namespace_column: Int32Array
+    """(n,) index into `texts`, -1 where the adapter does not tell."""
+    name_column: Int32Array
+    """(n,) index into `texts`, -1 where the adapter does not tell; it then needs no name for our objects."""
+    time_us_column: Int64Array
+    """(n,) when it happened, microseconds since the Unix epoch."""
+    version_column: Int64Array
+    """(n,) version of the object."""
+    kinds: tuple[str, ...]
+    """Kinds used; element 0 is always `Pod`."""
+    nodes: tuple[str, ...]
+    """Node names used."""
+    texts: tuple[str, ...]
+    """Reasons, namespaces and names used."""
+    resources: tuple[str, ...]
+    """Resource names, the columns of `requests`."""
+    requests: Int64Array
+    """(k, len(resources)) distinct requests in base units: requests, else limits, else 0; `pods` counts 1 each."""
+    version: int
+    """Version to resume from after this batch."""
+
+    def __len__(self) -> int:
+        """Return the number of changes."""
+        return len(self.change_column)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whom a run belongs to; written to labels."""
+
+    queue: str
+    """Queue name."""
+    job_set: str
+    """Job set name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateBatch:
+    """Objects to create, one element per object; the adapter renders each from its bag.
+
+    A Kubernetes adapter makes manifest, name and labels with `argosy_core.reconcile.rendering`; the simulated cluster
+    reads each bag once and makes no text per object. Objects of one bag keep their order in the batch.
+    """
+
+    templates: tuple[bytes, ...]
+    """Distinct bags as JSON arrays of manifests, in the order of the object index."""
+    metadata: tuple[bytes, ...]
+    """Distinct labels and annotations as JSON {"labels": {}, "annotations": {}}; they are added to each object."""
+    owners: tuple[Owner, ...]
+    """Distinct owners."""
+    nodes: tuple[str, ...]
+    """Node names used."""
+    template_column: Int32Array
+    """(n,) index into `templates`."""
+    object_column: Int16Array
+    """(n,) position of the object in its bag."""
+    handle_column: Int64Array
+    """(n,) job handle."""
+    attempt_column: Int32Array
+    """(n,) attempt of the run, 1 to 255."""
+    id_high_column: Int64Array
+    """(n,) upper 64 bits of the job id."""
+    node_column: Int32Array
+    """(n,) index into `nodes`; pods are made with this node, other kinds ignore it (-1)."""
+    metadata_column: Int32Array
+    """(n,) index into `metadata`, or -1."""
+    owner_column: Int32Array
+    """(n,) index into `owners`."""
+
+    def __len__(self) -> int:
+        """Return the number of objects."""
+        return len(self.handle_column)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateResult:
+    """What became of each object of a CreateBatch, in its order."""
+
+    code_column: Int8Array
+    """(n,) values of CreateCode."""
+    uid_column: UidArray
+    """(n, 16) uid of the object that exists now (CREATED, EXISTS), zeros otherwise."""
+    existing_ours_column: BoolArray
+    """(n,) for EXISTS: the object carries our labels; False means a stranger has the name."""
+    existing_handle_column: Int64Array
+    """(n,) for EXISTS of ours: the job handle in its labels, else 0."""
+    existing_attempt_column: Int32Array
+    """(n,) for EXISTS of ours: the attempt in its labels, else 0."""
+    message_column: Int32Array
+    """(n,) index into `messages`, or -1."""
+    messages: tuple[str, ...]
+    """What the cluster said, each text once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteBatch:
+    """Objects to delete, each only if it still has the given uid."""
+
+    uid_column: UidArray
+    """(n, 16) uid of the object, as an event or create answer gave it."""
+    kind_column: Int16Array
+    """(n,) index into `kinds`."""
+    handle_column: Int64Array
+    """(n,) job handle."""
+    attempt_column: Int32Array
+    """(n,) attempt of the run."""
+    object_column: Int16Array
+    """(n,) position of the object in its bag."""
+    kinds: tuple[str, ...]
+    """Kinds used; element 0 is always `Pod`."""
+
+    def __len__(self) -> int:
+        """Return the number of objects."""
+        return len(self.uid_column)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteResult:
+    """What became of each object of a DeleteBatch, in its order."""
+
+    code_column: Int8Array
+    """(n,) values of DeleteCode."""
+
+
+class Cluster(Protocol):
+    """A cluster, seen by one installation.
+
+    Every call may raise BackendUnavailable: the cluster was not reached, or it is not known whether the call was
+    applied; the same call may be repeated, because creates answer EXISTS and deletes GONE. Calls may run concurrently.
+
+    Versions grow with every change of the cluster and mean the same for lists and watches of every selector. A watch
+    gives everything after the version it resumes from, in batches, for as long as it lasts: it may *end at any time
+    without an error* (the connection broke, the cluster dropped a slow reader); resume from the last `version` seen.
+    It raises WatchGone when that version is no longer kept: list again and compare. Closing the iterator (`aclose`)
+    ends the watch.
+    """
+
+    async def cluster_uid(self) -> str:
+        """Return the uid that identifies this cluster for as long as it lives."""
+        ...
+
+    async def list_nodes(self) -> NodeEvents:
+        """Return every node as ADDED, and the version to watch from."""
+        ...
+
+    def watch_nodes(self, version: int) -> AsyncGenerator[NodeEvents, None]:
+        """Give the changes of nodes after a version.
+
+        Raises:
+            WatchGone: The version is too old.
+        """
+        ...
+
+    async def list_objects(self, selector: Selector) -> ObjectEvents:
+        """Return every selected object as ADDED, and the version to watch from."""
+        ...
+
+    def watch_objects(self, selector: Selector, version: int) -> AsyncGenerator[ObjectEvents, None]:
+        """Give the changes of the selected objects after a version; may give empty batches as bookmarks.
+
+        Raises:
+            WatchGone: The version is too old.
+        """
+        ...
+
+    async def create_objects(self, batch: CreateBatch) -> CreateResult:
+        """Create objects; each for itself, in order, so one that is refused does not stop the others."""
+        ...
+
+    async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
+        """Delete objects by uid, without waiting for their end."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections; the cluster and its objects stay."""
+        ...

@@ -1,0 +1,87 @@
+"""The parts of a create call that are not about state: recipes of a batch, and the answer under construction."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from argosy_kube.port import CreateBatch, CreateCode, CreateResult, Int32Array, Int64Array, UidArray
+from argosy_kube.simulated.recipes import RecipeBook
+from argosy_kube.simulated.tables import TextTable
+
+__all__ = ["CreateAnswer", "read_recipes"]
+
+_OBJECTS_PER_BAG = 32
+
+
+class CreateAnswer:
+    """Columns of a CreateResult; every object is UNAVAILABLE until something else is said."""
+
+    def __init__(self, count: int) -> None:
+        """Start for `count` objects."""
+        self._codes = np.full(count, CreateCode.UNAVAILABLE, dtype=np.int8)
+        self._uids = np.zeros((count, 16), dtype=np.uint8)
+        self._ours = np.zeros(count, dtype=np.bool_)
+        self.existing_handle = np.zeros(count, dtype=np.int64)
+        """(count,) handle of the existing object of ours."""
+        self.existing_attempt = np.zeros(count, dtype=np.int32)
+        """(count,) attempt of the existing object of ours."""
+        self._messages = np.full(count, -1, dtype=np.int32)
+        self._texts = TextTable()
+
+    def created(self, rows: Int64Array, uids: UidArray) -> None:
+        """Say that the objects in these rows exist now."""
+        self._codes[rows] = CreateCode.CREATED
+        self._uids[rows] = uids
+
+    def exists(self, row: int, uid: UidArray, *, is_ours: bool) -> None:
+        """Say that an object with the name exists."""
+        self._codes[row] = CreateCode.EXISTS
+        self._uids[row] = uid
+        self._ours[row] = is_ours
+
+    def refuse(self, rows: Int64Array, code: CreateCode, message: str) -> None:
+        """Say that the objects in these rows were not made, and why."""
+        self._codes[rows] = code
+        self._messages[rows] = self._texts.intern(message)
+
+    def unknown(self, message: str) -> CreateResult:
+        """Return an answer that tells nothing about any object, whatever was said before."""
+        answer = CreateAnswer(len(self._codes))
+        answer.refuse(np.arange(len(self._codes)), CreateCode.UNAVAILABLE, message)
+        return answer.result()
+
+    def result(self) -> CreateResult:
+        """Return the answer."""
+        return CreateResult(
+            code_column=self._codes,
+            uid_column=self._uids,
+            existing_ours_column=self._ours,
+            existing_handle_column=self.existing_handle,
+            existing_attempt_column=self.existing_attempt,
+            message_column=self._messages,
+            messages=self._texts.texts,
+        )
+
+
+def read_recipes(batch: CreateBatch, book: RecipeBook, answer: CreateAnswer) -> Int32Array:
+    """Return (n,) the recipe of each object, -1 where the answer says it is rejected.
+
+    Complexity: one look-up per distinct (bag, object, metadata), array operations for the rest.
+    """
+    metadata_count = len(batch.metadata) + 1
+    sources = batch.template_column.astype(np.int64) * _OBJECTS_PER_BAG + batch.object_column
+    sources = sources * metadata_count + batch.metadata_column + 1
+    if len(sources) and (sources == sources[0]).all():
+        distinct, inverse = sources[:1], np.zeros(len(sources), dtype=np.int64)
+    else:
+        distinct, inverse = np.unique(sources, return_inverse=True)
+    recipes = np.full(len(distinct), -1, dtype=np.int32)
+    for position, source in enumerate(distinct.tolist()):
+        rest, metadata = divmod(source, metadata_count)
+        template, index = divmod(rest, _OBJECTS_PER_BAG)
+        found = book.find(batch.templates[template], index, batch.metadata[metadata - 1] if metadata else b"")
+        if isinstance(found, int):
+            recipes[position] = found
+        else:
+            answer.refuse(np.flatnonzero(inverse == position), CreateCode.REJECTED, found)
+    return recipes[inverse]

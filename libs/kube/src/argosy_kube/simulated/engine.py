@@ -1,0 +1,611 @@
+"""The engine of the simulated cluster: pure state, moved by create, delete, node changes and the passing of time.
+
+Pods go pending -> running -> succeeded or failed; a pod for which its node has no room fails with OutOf<resource>.
+Everything is done for whole batches, so that a pod's life costs a few microseconds.
+
+Source: design sections 5 and 7 (what a cluster does wrong), 8 (cost).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from argosy_core.errors import NotFound
+from argosy_core.resources import CPU
+from argosy_kube.port import (
+    POD_KIND,
+    BoolArray,
+    Change,
+    CreateBatch,
+    CreateCode,
+    CreateResult,
+    DeleteBatch,
+    DeleteCode,
+    DeleteResult,
+    Int8Array,
+    Int16Array,
+    Int32Array,
+    Int64Array,
+    NodeDescription,
+    PodPhase,
+)
+from argosy_kube.simulated.creation import CreateAnswer, read_recipes
+from argosy_kube.simulated.faults import Audit, Fault, PendingFaults
+from argosy_kube.simulated.objects import GONE, SLOT_MASK, EventBlock, EventColumns, History, ObjectTable
+from argosy_kube.simulated.recipes import RecipeBook
+from argosy_kube.simulated.tables import NodeTable, RequestTable, TextTable
+
+__all__ = ["ClusterEngine"]
+
+_BUCKET_BITS: Final = 12  # timers fire in steps of 4.096 ms, well below the flush interval
+_OBJECT_BITS: Final = 5  # a bag has at most 32 objects
+_NO_INSTALLATION: Final = -1
+_ENDLESS_US: Final = 1 << 60
+_KILLED_EXIT_CODE: Final = 137
+
+
+@dataclass(frozen=True, slots=True)
+class _Intake:
+    """A create call that is being applied."""
+
+    batch: CreateBatch
+    recipes: Int32Array
+    installation: int
+    answer: CreateAnswer
+
+
+class ClusterEngine:
+    """All state of one simulated cluster. Times are microseconds since the Unix epoch and never go back."""
+
+    def __init__(self, *, uid: str, start_us: int, speed: float, rng: np.random.Generator) -> None:
+        """Start empty.
+
+        Args:
+            uid: Uid of the cluster.
+            start_us: Now; versions start here, so that those of an earlier life are too old.
+            speed: Simulated seconds per real second, above 0.
+            rng: Draws run times and uids.
+        """
+        self.uid = uid
+        self.speed = speed
+        self.now_us = start_us
+        self.texts = TextTable()
+        self.kinds = TextTable((POD_KIND,))
+        self.installations = TextTable()
+        self.requests = RequestTable()
+        self.nodes = NodeTable(self.requests)
+        self.history = History(start_us)
+        self.node_history: deque[tuple[int, Change, NodeDescription]] = deque(maxlen=100_000)
+        self.node_floor = start_us
+        self.drops = 0
+        """How often running watches were told to end."""
+        self.faults = PendingFaults()
+        self._rng = rng
+        self._objects = ObjectTable(rng.bytes(8))
+        self._recipes = RecipeBook(self.requests, self.kinds, self.texts)
+        self._slot_of: dict[int, int] = {}
+        self._timers: defaultdict[int, list[int]] = defaultdict(list)
+        self._next_bucket = start_us >> _BUCKET_BITS
+        self._log: list[tuple[Change, Int32Array, Int8Array | PodPhase, int]] = []
+        self._late: Int32Array = np.zeros(0, dtype=np.int32)
+        self._counts = {"created": 0, "succeeded": 0, "failed": 0, "killed": 0, "double": 0, "over": 0, "strangers": 0}
+        self._running = 0
+        self._max_running = 0
+        self._running_millicores = 0
+        self._core_us = 0.0
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def touch(self, now_us: int) -> None:
+        """Let time pass without looking at pods; what is done next happens then."""
+        if now_us > self.now_us:
+            self._core_us += self._running_millicores * (now_us - self.now_us) * self.speed / 1000
+            self.now_us = now_us
+
+    def advance(self, now_us: int) -> None:
+        """Let time pass: start and end the pods whose moment has come."""
+        self.touch(now_us)
+        now_us = self.now_us
+        due: list[int] = []
+        last = now_us >> _BUCKET_BITS
+        if last - self._next_bucket > len(self._timers):
+            for bucket in sorted(bucket for bucket in self._timers if bucket < last):
+                due += self._timers.pop(bucket)
+        else:
+            for bucket in range(self._next_bucket, last):
+                keys = self._timers.pop(bucket, None)
+                if keys is not None:
+                    due += keys
+        self._next_bucket = last
+        if due:
+            self._fire(np.array(due, dtype=np.int64))
+
+    def _fire(self, keys: Int64Array) -> None:
+        objects = self._objects
+        slots = (keys & SLOT_MASK).astype(np.int32)
+        slots = slots[objects.low[slots] == keys]
+        phases = objects.phase[slots]
+        running = phases == PodPhase.RUNNING
+        if not running.all():
+            self._start(slots[phases == PodPhase.PENDING], Change.MODIFIED)
+            slots = slots[running]
+        reachable = self.nodes.reachable[objects.node[slots]]
+        if not reachable.all():
+            self._late = np.concatenate([self._late, slots[~reachable]])
+            slots = slots[reachable]
+        self._end(slots, "")
+
+    def _start(self, slots: Int32Array, change: Change) -> None:
+        """Let pods run: those of nodes that are not reachable stay as they are."""
+        objects = self._objects
+        slots = slots[self.nodes.reachable[objects.node[slots]]]
+        if not len(slots):
+            return
+        objects.phase[slots] = PodPhase.RUNNING
+        objects.reason[slots] = -1
+        chained = slots[objects.chained[slots]]
+        if len(chained):
+            self._count_doubles(chained)
+        self._book_running(slots, 1)
+        self._max_running = max(self._max_running, self._running)
+        self._set_timers(slots, self.now_us + objects.run_us[slots])
+        self._tell(change, slots, PodPhase.RUNNING)
+
+    def _end(self, slots: Int32Array, reason: str) -> None:
+        """Let running pods end by themselves, or fail for a reason."""
+        if not len(slots):
+            return
+        objects = self._objects
+        if reason:
+            objects.reason[slots] = self.texts.intern(reason)
+            objects.exit_code[slots] = _KILLED_EXIT_CODE
+        else:
+            objects.exit_code[slots] = objects.planned_exit_code[slots]
+        codes = objects.exit_code[slots]
+        phases = np.where(codes == 0, np.int8(PodPhase.SUCCEEDED), np.int8(PodPhase.FAILED))
+        self._book_running(slots, -1)
+        objects.phase[slots] = phases
+        self._free_nodes(slots)
+        succeeded = int(np.count_nonzero(phases == PodPhase.SUCCEEDED))
+        self._counts["succeeded"] += succeeded
+        self._counts["failed"] += len(slots) - succeeded
+        self._tell(Change.MODIFIED, slots, phases)
+
+    def _set_timers(self, slots: Int32Array, deadlines_us: Int64Array) -> None:
+        timers = self._timers
+        earliest = self._next_bucket
+        keys = self._objects.low[slots].tolist()
+        for bucket, key in zip((deadlines_us >> _BUCKET_BITS).tolist(), keys, strict=True):
+            timers[max(bucket, earliest)].append(key)
+
+    def _book_running(self, slots: Int32Array, sign: int) -> None:
+        objects = self._objects
+        self._running += sign * len(slots)
+        own = slots[objects.installation[slots] != _NO_INSTALLATION]
+        millicores = self.requests.matrix[objects.request[own], self.requests.axis.index(CPU)]
+        self._running_millicores += sign * int(millicores.sum())
+
+    def _count_doubles(self, slots: Int32Array) -> None:
+        """Count pods that start while another attempt of the same object runs."""
+        objects = self._objects
+        for slot in slots.tolist():
+            other = self._slot_of.get(self._key(slot), -1)
+            while other >= 0:
+                if other != slot and objects.phase[other] == PodPhase.RUNNING:
+                    self._counts["double"] += 1
+                other = int(objects.previous[other])
+
+    def _key(self, slot: int) -> int:
+        return int(self._objects.handle[slot]) << _OBJECT_BITS | int(self._objects.object[slot])
+
+    # --- creating -----------------------------------------------------------------------------------------------------
+
+    def create(self, batch: CreateBatch, installation: int) -> CreateResult:
+        """Create objects as the port says; pods without a start delay run at once."""
+        answer = CreateAnswer(len(batch))
+        if self.faults.take("create-throttled"):
+            return answer.unknown("too many requests, try again")
+        hide = bool(self.faults.take("create-timeout"))
+        self._recipes.trim()
+        recipes = read_recipes(batch, self._recipes, answer)
+        rows = np.flatnonzero(recipes >= 0)
+        for kind, code in (
+            ("create-rejected", CreateCode.REJECTED),
+            ("create-quota", CreateCode.QUOTA),
+            ("create-foreign", CreateCode.EXISTS),
+        ):
+            count = self.faults.take(kind, len(rows))  # type: ignore[arg-type] # the literals above
+            if count:
+                answer.refuse(rows[:count], code, f"refused on order: {kind}")
+                rows = rows[count:]
+        keys = (batch.handle_column << _OBJECT_BITS) | batch.object_column
+        found = keys[rows].tolist()
+        if len(set(found)) == len(found) and self._slot_of.keys().isdisjoint(found):
+            self._insert(_Intake(batch, recipes, installation, answer), rows)
+        else:
+            self._insert_with_conflicts(_Intake(batch, recipes, installation, answer), rows)
+        return answer.unknown("time-out, it is not known what was done") if hide else answer.result()
+
+    def _insert_with_conflicts(self, intake: _Intake, rows: Int64Array) -> None:
+        """Insert what is new in one step, then the rest one by one in order."""
+        batch, objects = intake.batch, self._objects
+        keys = ((batch.handle_column << _OBJECT_BITS) | batch.object_column)[rows].tolist()
+        seen: set[int] = set()
+        fresh: list[int] = []
+        rest: list[tuple[int, int]] = []
+        for row, key in zip(rows.tolist(), keys, strict=True):
+            if key in self._slot_of or key in seen:
+                rest.append((row, key))
+            else:
+                fresh.append(row)
+            seen.add(key)
+        self._insert(intake, np.array(fresh, dtype=np.int64))
+        for row, key in rest:
+            slot = self._slot_of.get(key, -1)
+            while slot >= 0 and objects.attempt[slot] != batch.attempt_column[row]:
+                slot = int(objects.previous[slot])
+            if slot < 0:
+                self._insert(intake, np.array([row], dtype=np.int64))
+                continue
+            is_ours = bool(objects.installation[slot] == intake.installation)
+            intake.answer.exists(row, objects.uids(np.array([slot], dtype=np.int32))[0], is_ours=is_ours)
+            if is_ours:
+                intake.answer.existing_handle[row] = objects.handle[slot]
+                intake.answer.existing_attempt[row] = objects.attempt[slot]
+
+    def _insert(self, intake: _Intake, rows: Int64Array) -> None:
+        """Make the objects of some rows; several rows only if none of them has another attempt."""
+        if not len(rows):
+            return
+        batch, objects = intake.batch, self._objects
+        recipe = intake.recipes[rows]
+        node_of = np.array([*map(self.nodes.find, batch.nodes), -1], dtype=np.int32)
+        handles, positions = batch.handle_column[rows], batch.object_column[rows]
+        slots = self._add(
+            recipe,
+            runs=(handles, batch.attempt_column[rows], positions),
+            nodes=node_of[batch.node_column[rows]],
+            installation=intake.installation,
+        )
+        keys = ((handles << _OBJECT_BITS) | positions).tolist()
+        older = self._slot_of.get(keys[0], -1) if len(keys) == 1 else -1
+        if older >= 0:
+            objects.previous[slots] = older
+            objects.chained[slots] = True
+            objects.chained[older] = True
+        self._slot_of.update(zip(keys, slots.tolist(), strict=True))
+        intake.answer.created(rows, objects.uids(slots))
+        self._admit_all(slots, recipe)
+
+    def _add(
+        self,
+        recipe: Int32Array,
+        *,
+        runs: tuple[Int64Array, Int32Array, Int16Array],
+        nodes: Int32Array,
+        installation: int,
+    ) -> Int32Array:
+        """Put new objects into the table, with run times drawn; return their slots."""
+        book, count = self._recipes, len(recipe)
+        times, rest = book.times_us[recipe], book.columns[recipe]
+        wide = np.zeros((count, 6), dtype=np.int64)
+        wide[:, 2] = runs[0]
+        wide[:, 5] = self._draw(times[:, 0], times[:, 1])
+        narrow = np.full((count, 9), -1, dtype=np.int32)
+        narrow[:, 0] = runs[1]
+        narrow[:, 1] = nodes
+        narrow[:, 2] = 0
+        narrow[:, 4] = rest[:, 1]
+        narrow[:, 5] = rest[:, 3]
+        narrow[:, 7] = rest[:, 2]
+        small = np.empty((count, 3), dtype=np.int16)
+        small[:, 0] = installation
+        small[:, 1] = rest[:, 0]
+        small[:, 2] = runs[2]
+        if rest[:, 0].any():
+            narrow[rest[:, 0] > 0, 1] = -1
+        return self._objects.add(wide, narrow, small)
+
+    def _draw(self, least_us: Int64Array, most_us: Int64Array) -> Int64Array:
+        """Return real durations for simulated ones, drawn evenly between two ends."""
+        spread = most_us - least_us
+        drawn = least_us + spread * self._rng.random(len(spread)) if spread.any() else least_us
+        real_us: Int64Array = np.minimum(drawn / self.speed, _ENDLESS_US).astype(np.int64)
+        return real_us
+
+    def _admit_all(self, slots: Int32Array, recipe: Int32Array) -> None:
+        """Do what kubelets do with new pods, and tell of all new objects."""
+        objects, book = self._objects, self._recipes
+        if objects.kind[slots].any():
+            pods = objects.kind[slots] == 0
+            others = slots[~pods]
+            objects.phase[others] = PodPhase.RUNNING
+            self._tell(Change.ADDED, others, PodPhase.RUNNING)
+            slots, recipe = slots[pods], recipe[pods]
+        self._counts["created"] += len(slots)
+        failed = self._admit(slots)
+        stuck = np.zeros(len(slots), dtype=np.bool_)
+        if taken := self.faults.take("image-never-pulls", int(np.count_nonzero(~failed))):
+            stuck[np.flatnonzero(~failed)[:taken]] = True
+            objects.reason[slots[stuck]] = self.texts.intern("ImagePullBackOff")
+        waits = ~failed & ~stuck & ~self.nodes.reachable[objects.node[slots]]
+        starts = ~(failed | stuck | waits)
+        if book.has_delay:
+            times = book.times_us[recipe]
+            delays = self._draw(times[:, 2], times[:, 3])
+            delayed = starts & (delays > 0)
+            self._set_timers(slots[delayed], self.now_us + delays[delayed])
+            starts &= ~delayed
+        if not starts.all():
+            self._tell(Change.ADDED, slots[~starts & ~failed], PodPhase.PENDING)
+            self._tell(Change.ADDED, slots[failed], PodPhase.FAILED)
+        self._start(slots[starts], Change.ADDED)
+
+    def _admit(self, slots: Int32Array) -> BoolArray:
+        """Book new pods on their nodes; return which failed because the node is missing or full."""
+        objects, nodes = self._objects, self.nodes
+        nodes.fit_axis()
+        node, need = objects.node[slots], self.requests.matrix[objects.request[slots]]
+        failed = node < 0
+        if failed.any():
+            self._refuse(slots[failed], "NodeLost")
+        held = ~failed
+        self._book(node[held], need[held], 1)
+        objects.holds[slots[held]] = True
+        over = held & (nodes.used[node] > nodes.allocatable[node]).any(axis=1)
+        if over.any():
+            self._book(node[over], need[over], -1)
+            for row in np.flatnonzero(over).tolist():
+                at, room = int(node[row]), nodes.used[node[row]] + need[row] <= nodes.allocatable[node[row]]
+                if room.all():
+                    nodes.used[at] += need[row]
+                else:
+                    failed[row] = True
+                    objects.holds[slots[row]] = False
+                    self._counts["over"] += 1
+                    lacking = self.requests.axis.names[int(np.flatnonzero(~room)[0])]
+                    self._refuse(slots[row : row + 1], f"OutOf{lacking}")
+        return failed
+
+    def _refuse(self, slots: Int32Array, reason: str) -> None:
+        self._objects.phase[slots] = PodPhase.FAILED
+        self._objects.exit_code[slots] = 0
+        self._objects.reason[slots] = self.texts.intern(reason)
+        self._counts["failed"] += len(slots)
+
+    def _book(self, node: Int32Array, amounts: Int64Array, sign: int) -> None:
+        """Add or take off amounts on nodes; the same node may stand several times."""
+        width = self.nodes.used.shape[1]
+        cells = node.astype(np.int64)[:, None] * width + np.arange(width)
+        np.add.at(self.nodes.used.reshape(-1), cells.reshape(-1), sign * amounts.reshape(-1))
+
+    def _free_nodes(self, slots: Int32Array) -> None:
+        objects = self._objects
+        held = slots[objects.holds[slots]]
+        objects.holds[held] = False
+        self._book(objects.node[held], self.requests.matrix[objects.request[held]], -1)
+
+    # --- deleting -----------------------------------------------------------------------------------------------------
+
+    def delete(self, batch: DeleteBatch) -> DeleteResult:
+        """Delete objects by uid, at once."""
+        slots = self._objects.find(batch.uid_column)
+        codes = np.where(slots < 0, np.int8(DeleteCode.GONE), np.int8(DeleteCode.DELETED)).astype(np.int8)
+        rows = np.flatnonzero(slots >= 0)
+        if len(rows) and len(set(slots[rows].tolist())) < len(rows):
+            _, first = np.unique(slots[rows], return_index=True)
+            repeated = np.delete(rows, first)
+            codes[repeated] = DeleteCode.GONE
+            rows = rows[np.sort(first)]
+        self._remove(slots[rows])
+        return DeleteResult(code_column=codes)
+
+    def _remove(self, slots: Int32Array) -> None:
+        if not len(slots):
+            return
+        objects = self._objects
+        pods = slots[objects.kind[slots] == 0]
+        phases = objects.phase[pods]
+        running = pods[phases == PodPhase.RUNNING]
+        if len(running):
+            self._book_running(running, -1)
+        self._counts["killed"] += int(np.count_nonzero(phases <= PodPhase.RUNNING))
+        self._counts["strangers"] -= int(np.count_nonzero(objects.installation[pods] == _NO_INSTALLATION))
+        self._free_nodes(pods)
+        self._tell(Change.DELETED, slots, objects.phase[slots].copy())
+        own = slots[objects.installation[slots] != _NO_INSTALLATION]
+        if objects.chained[own].any():
+            for slot in own.tolist():
+                self._unlink(slot)
+        else:
+            keys = (objects.handle[own] << _OBJECT_BITS) | objects.object[own]
+            deque(map(self._slot_of.__delitem__, keys.tolist()), maxlen=0)
+        objects.phase[slots] = GONE
+
+    def _unlink(self, slot: int) -> None:
+        """Take a slot out of the chain of attempts of its object."""
+        objects, key = self._objects, self._key(slot)
+        previous, head = int(objects.previous[slot]), self._slot_of[key]
+        if head != slot:
+            while objects.previous[head] != slot:
+                head = int(objects.previous[head])
+            objects.previous[head] = previous
+        elif previous >= 0:
+            self._slot_of[key] = previous
+        else:
+            del self._slot_of[key]
+
+    # --- nodes, strangers, failures -----------------------------------------------------------------------------------
+
+    def put_node(self, node: NodeDescription) -> None:
+        """Add a node or change it."""
+        _, is_new = self.nodes.put(node)
+        self._tell_node(Change.ADDED if is_new else Change.MODIFIED, node)
+
+    def remove_node(self, name: str) -> None:
+        """Take a node away together with its pods.
+
+        Raises:
+            NotFound: There is no such node.
+        """
+        index = self._node(name)
+        self._remove(self._on_node(index))
+        self.nodes.remove(index)
+        self._tell_node(Change.DELETED, self.nodes.descriptions[index])
+
+    def add_strangers(self, node: str, amounts: dict[str, int], count: int) -> None:
+        """Put pods of somebody else on a node; they run until their node goes.
+
+        Raises:
+            NotFound: There is no such node.
+        """
+        index = self._node(node)
+        recipe = np.full(count, self._recipes.stranger(amounts), dtype=np.int32)
+        objects = self._objects
+        runs = (np.zeros(count, np.int64), np.zeros(count, np.int32), np.zeros(count, np.int16))
+        nodes = np.full(count, index, dtype=np.int32)
+        slots = self._add(recipe, runs=runs, nodes=nodes, installation=_NO_INSTALLATION)
+        objects.name[slots] = [self.texts.intern(f"stranger-{low}") for low in objects.low[slots].tolist()]
+        self._counts["strangers"] += count
+        self._admit_all(slots, recipe)
+
+    def inject(self, fault: Fault) -> None:
+        """Make a failure happen, now or at the next chance.
+
+        Raises:
+            NotFound: The fault names a node that is not there.
+        """
+        if fault.kind == "watch-dropped":
+            self.drops += 1
+        elif fault.kind == "watch-stale":
+            self.flush()
+            self.history.forget()
+            self.node_history.clear()
+            self.node_floor = self.history.version
+            self.drops += 1
+        elif fault.kind == "node-lost":
+            self.remove_node(fault.node)
+        elif fault.kind == "node-unreachable":
+            self._set_reachable(fault.node, reachable=False)
+        elif fault.kind == "node-recovered":
+            self._set_reachable(fault.node, reachable=True)
+        elif fault.kind == "node-evicts":
+            slots = self._on_node(self._node(fault.node))
+            self._end(slots[self._objects.phase[slots] == PodPhase.RUNNING], "Evicted")
+        else:
+            self.faults.order(fault.kind, fault.count)
+
+    def _set_reachable(self, name: str, *, reachable: bool) -> None:
+        index = self._node(name)
+        node = self.nodes.descriptions[index]
+        self.nodes.put(_with_ready(node, ready=reachable))
+        self._tell_node(Change.MODIFIED, self.nodes.descriptions[index])
+        slots = self._on_node(index)
+        phases = self._objects.phase[slots]
+        running = slots[phases == PodPhase.RUNNING]
+        if not reachable:
+            self._tell(Change.MODIFIED, running, PodPhase.UNKNOWN)
+            return
+        self._tell(Change.MODIFIED, running, PodPhase.RUNNING)
+        pending = slots[phases == PodPhase.PENDING]
+        self._start(pending[self._objects.reason[pending] < 0], Change.MODIFIED)
+        here = np.isin(self._late, running)
+        late, self._late = self._late[here], self._late[~here]
+        self._end(late, "")
+
+    def _node(self, name: str) -> int:
+        index = self.nodes.find(name)
+        if index < 0:
+            msg = f"there is no node {name!r}"
+            raise NotFound(msg)
+        return index
+
+    def _on_node(self, index: int) -> Int32Array:
+        live = self._objects.live()
+        here: Int32Array = live[(self._objects.node[live] == index) & (self._objects.kind[live] == 0)]
+        return here
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    def _tell(self, change: Change, slots: Int32Array, phase: Int8Array | PodPhase) -> None:
+        if len(slots):
+            self._log.append((change, slots, phase, self.now_us))
+
+    def _tell_node(self, change: Change, node: NodeDescription) -> None:
+        self.history.version += 1
+        if len(self.node_history) == self.node_history.maxlen:
+            self.node_floor = self.node_history[0][0]
+        self.node_history.append((self.history.version, change, node))
+
+    def flush(self) -> bool:
+        """Make what happened visible to watchers; return whether anything did."""
+        if not self._log:
+            return False
+        objects, log = self._objects, self._log
+        self._log = []
+        slots = np.concatenate([entry[1] for entry in log])
+        tiny = np.empty((len(slots), 2), dtype=np.int8)
+        times = np.empty(len(slots), dtype=np.int64)
+        begin = 0
+        for change, told, phases, time_us in log:
+            end = begin + len(told)
+            tiny[begin:end, 0] = change
+            tiny[begin:end, 1] = phases
+            times[begin:end] = time_us
+            begin = end
+        columns = objects.events(slots, tiny)
+        first = self.history.version + 1
+        columns.wide[:, 3] = times
+        columns.wide[:, 4] = np.arange(first, first + len(slots), dtype=np.int64)
+        objects.wide[slots, 3:5] = columns.wide[:, 3:5]
+        owner = int(columns.small[0, 0])
+        is_pure = not columns.kind.any() and bool((columns.installation == owner).all())
+        self.history.append(EventBlock(columns, first, first + len(slots) - 1, owner if is_pure else -1))
+        gone = [entry[1] for entry in log if entry[0] == Change.DELETED]
+        if gone:
+            objects.release(np.concatenate(gone))
+        return True
+
+    def present(self) -> EventColumns:
+        """Return every object as an ADDED event, oldest first; `history.version` is the version to watch from."""
+        self.flush()
+        objects = self._objects
+        slots = objects.live()
+        tiny = np.empty((len(slots), 2), dtype=np.int8)
+        tiny[:, 0] = Change.ADDED
+        node = objects.node[slots]
+        hidden = (objects.phase[slots] == PodPhase.RUNNING) & (node >= 0) & ~self.nodes.reachable[node]
+        tiny[:, 1] = np.where(hidden, np.int8(PodPhase.UNKNOWN), objects.phase[slots])
+        return objects.events(slots, tiny)
+
+    def audit(self) -> Audit:
+        """Return what was counted so far."""
+        axis, present = self.requests.axis, self.nodes.present_indices()
+        self.nodes.fit_axis()
+        live = self._objects.live()
+        return Audit(
+            pods_created=self._counts["created"],
+            pods_succeeded=self._counts["succeeded"],
+            pods_failed=self._counts["failed"],
+            pods_killed=self._counts["killed"],
+            pods_present=int(np.count_nonzero(self._objects.kind[live] == 0)),
+            pods_running=self._running,
+            max_pods_running=self._max_running,
+            double_runs=self._counts["double"],
+            overcommits=self._counts["over"],
+            strangers=self._counts["strangers"],
+            cpu_core_s=self._core_us / 1e6,
+            used=axis.amounts(self.nodes.used[present].sum(axis=0)),
+            allocatable=axis.amounts(self.nodes.allocatable[present].sum(axis=0)),
+            time_us=self.now_us,
+            speed=self.speed,
+        )
+
+
+def _with_ready(node: NodeDescription, *, ready: bool) -> NodeDescription:
+    values = {name: getattr(node, name) for name in NodeDescription.__slots__}
+    return NodeDescription(**{**values, "ready": ready})

@@ -1,0 +1,79 @@
+"""From what the engine keeps to what the port gives: selecting events and putting tables beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from argosy_kube.port import Int64Array, ObjectEvents, Selector
+from argosy_kube.simulated.objects import EventBlock, EventColumns
+
+__all__ = ["Tables", "build_events", "select_block", "select_columns"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """The tables that event columns point into."""
+
+    kinds: tuple[str, ...]
+    """Kinds, element 0 is Pod."""
+    nodes: tuple[str, ...]
+    """Node names."""
+    texts: tuple[str, ...]
+    """Reasons, namespaces, names."""
+    resources: tuple[str, ...]
+    """Columns of `requests`."""
+    requests: Int64Array
+    """Distinct requests."""
+
+
+def select_columns(columns: EventColumns, selector: Selector, installation: int) -> EventColumns:
+    """Return the events that a selector asks for."""
+    mask = columns.kind == 0 if selector == Selector.ALL_PODS else columns.installation == installation
+    return columns if mask.all() else columns.part(mask)
+
+
+def select_block(block: EventBlock, selector: Selector, installation: int, version: int) -> EventColumns:
+    """Return the events of a block that a selector asks for, and that are newer than a version."""
+    columns = block.columns
+    if block.first_version <= version:
+        columns = columns.part(columns.version > version)
+    if block.only_installation == installation:
+        return columns
+    return select_columns(columns, selector, installation)
+
+
+def build_events(columns: EventColumns, tables: Tables, *, installation: int, version: int) -> ObjectEvents:
+    """Return events as the port gives them; `installation` is the one that is ours."""
+    wide, narrow, small, tiny = columns.wide, columns.narrow, columns.small, columns.tiny
+    ours = small[:, 0] == installation
+    handle, attempt, position = wide[:, 2], narrow[:, 0], small[:, 2]
+    if not ours.all():
+        handle = np.where(ours, handle, np.int64(0))
+        attempt = np.where(ours, attempt, np.int32(0))
+        position = np.where(ours, position, np.int16(0))
+    return ObjectEvents(
+        change_column=tiny[:, 0],
+        kind_column=small[:, 1],
+        uid_column=columns.uid,
+        ours_column=ours,
+        handle_column=handle,
+        attempt_column=attempt,
+        object_column=position,
+        node_column=narrow[:, 1],
+        phase_column=tiny[:, 1],
+        exit_code_column=narrow[:, 2],
+        reason_column=narrow[:, 3],
+        request_column=narrow[:, 4],
+        namespace_column=narrow[:, 5],
+        name_column=narrow[:, 6],
+        time_us_column=wide[:, 3],
+        version_column=wide[:, 4],
+        kinds=tables.kinds,
+        nodes=tables.nodes,
+        texts=tables.texts,
+        resources=tables.resources,
+        requests=tables.requests,
+        version=version,
+    )
