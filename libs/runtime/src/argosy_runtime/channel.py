@@ -1,0 +1,113 @@
+"""Client channels between services, and how long to wait before trying again.
+
+Source: design section 5, "Leader lost"; `reference/style.md` section 4, "Async".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import grpc
+import numpy as np
+
+from argosy_core.errors import ArgosyError, BackendUnavailable
+from argosy_runtime.errors import from_rpc_error
+
+__all__ = ["Backoff", "channel_options", "open_channel", "retry_unavailable"]
+
+Answer = TypeVar("Answer")
+
+_MAX_RECEIVE_BYTES: Final = 64 << 20
+
+
+def channel_options(*, max_receive_bytes: int = _MAX_RECEIVE_BYTES) -> list[tuple[str, int]]:
+    """Return the channel arguments that services use towards each other.
+
+    Reconnects come within a second, because a leader that came back must be found at once; connections are probed, so
+    that a silent partition is noticed.
+
+    Args:
+        max_receive_bytes: Largest message taken; internal streams are as large as a round.
+    """
+    return [
+        ("grpc.max_receive_message_length", max_receive_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_metadata_size", 64 << 10),
+        ("grpc.absolute_max_metadata_size", 128 << 10),
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 15_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+        # Addresses are told to us by the leader or by configuration; a proxy for the outside world is not on the way.
+        ("grpc.enable_http_proxy", 0),
+        # Channels of one process to one address would share a connection, and so die and back off together.
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """Return a channel to `host:port`; connecting happens with the first call. Close it when done."""
+    return grpc.aio.insecure_channel(address, options=channel_options())
+
+
+@dataclass(slots=True, kw_only=True)
+class Backoff:
+    """Waits that double up to a bound, each shortened by chance so that many callers do not come at once."""
+
+    rng: np.random.Generator
+    """Source of chance."""
+    first_s: float = 0.05
+    """Longest first wait, seconds."""
+    most_s: float = 2.0
+    """Longest wait, seconds."""
+    failure_count: int = 0
+    """Failures since the last success."""
+
+    def next_wait_s(self) -> float:
+        """Return how long to wait after one more failure: between half of and the whole bound, seconds."""
+        bound = min(self.first_s * 2.0 ** min(self.failure_count, 30), self.most_s)
+        self.failure_count += 1
+        return float(bound * (0.5 + 0.5 * self.rng.random()))
+
+    def reset(self) -> None:
+        """Start over, after a success."""
+        self.failure_count = 0
+
+
+async def retry_unavailable(
+    call: Callable[[], Awaitable[Answer]],
+    *,
+    wait: Callable[[float], Awaitable[None]],
+    backoff: Backoff,
+    attempt_count: int,
+) -> Answer:
+    """Return a call's answer, repeating it while its other side cannot be reached.
+
+    Only for calls that may be repeated. An RPC error becomes an error of Argosy's tree.
+
+    Args:
+        call: Makes the call once.
+        wait: Sleeps; `asyncio.sleep` outside tests.
+        backoff: How long to wait between attempts.
+        attempt_count: Most attempts, >= 1.
+
+    Raises:
+        BackendUnavailable: The last attempt failed so too.
+        ArgosyError: Any other error of the call, at once.
+    """
+    for attempt in range(1, attempt_count + 1):
+        try:
+            answer = await call()
+        except (grpc.RpcError, ArgosyError) as cause:
+            error = from_rpc_error(cause) if isinstance(cause, grpc.RpcError) else cause
+            if attempt == attempt_count or not isinstance(error, BackendUnavailable):
+                raise error from (None if error is cause else cause)
+            await wait(backoff.next_wait_s())
+        else:
+            backoff.reset()
+            return answer
+    raise AssertionError("attempt_count must be at least 1")

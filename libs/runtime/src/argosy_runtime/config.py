@@ -1,0 +1,350 @@
+"""Configuration: one frozen dataclass tree per service, loaded once, every field documented.
+
+A configuration type is a dataclass with a class variable `SERVICE` (as in `"server"`), a default for every field that
+need not be set, and a string below each field that gives its unit and the reason of its default; that string is the
+help text. A nested dataclass is a section. The field `limits.max_items` of the server is set by, first found first:
+
+1. the flag `--limits-max-items 5`;
+2. the environment variable `ARGOSY_SERVER_LIMITS_MAX_ITEMS=5`;
+3. the file named by `--config` or `ARGOSY_SERVER_CONFIG` (YAML, JSON or TOML by its ending), key
+   `limits: {max_items: 5}`;
+4. the default.
+
+A key that nothing reads is an error that names it and its nearest neighbour: a misspelt limit must not be a missing
+one.
+
+Source: `reference/style.md` section 4, "Config".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import os
+import re
+import sys
+import tomllib
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar, Union
+
+import yaml
+
+from argosy_core.errors import FieldViolation, InvalidRequest
+from argosy_runtime.documentation import field_texts, type_text
+
+__all__ = ["describe_config", "help_text", "load_config", "print_config"]
+
+Config = TypeVar("Config")
+
+_MISSING: Final = object()
+_TRUE: Final = frozenset({"1", "true", "yes", "on"})
+_FALSE: Final = frozenset({"0", "false", "no", "off"})
+_PASSWORD: Final = re.compile(r"(://[^:/@\s]*:)[^@\s]*(@)")
+# Kubernetes sets these for every Service of a namespace, and a Service may well be called `argosy-server`.
+_SERVICE_LINK: Final = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Leaf:
+    path: tuple[str, ...]
+    kind: Any
+    default: object
+    secret: bool
+    text: str
+
+    @property
+    def key(self) -> str:
+        return ".".join(self.path)
+
+    @property
+    def flag(self) -> str:
+        return "--" + "-".join(self.path).replace("_", "-")
+
+    def variable(self, prefix: str) -> str:
+        return prefix + "_".join(self.path).upper()
+
+
+def load_config(
+    config_type: type[Config], argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None
+) -> Config:
+    """Return the configuration of a service from flags, environment, file and defaults, in this order of precedence.
+
+    Args:
+        config_type: The service's configuration dataclass.
+        argv: Flags without the program's name; `sys.argv[1:]` if not given.
+        environ: Environment; the process's if not given.
+
+    Raises:
+        InvalidRequest: A key is unknown, a value does not fit its field, a needed one is missing, or the file cannot be
+            read; every fault is listed.
+        SystemExit: `--help` was asked for, after printing it.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    environment = os.environ if environ is None else environ
+    if "--help" in arguments or "-h" in arguments:
+        sys.stdout.write(help_text(config_type))
+        raise SystemExit(0)
+    leaves = tuple(_leaves(config_type))
+    faults: list[FieldViolation] = []
+    flags = _read_flags(arguments, leaves, faults)
+    prefix = _prefix(config_type)
+    variables = _read_environment(environment, leaves, prefix, faults)
+    path = flags.pop("config", None) or environment.get(f"{prefix}CONFIG")
+    document = _read_file(path, leaves, faults) if path else {}
+    values: dict[str, object] = {}
+    for leaf in leaves:
+        for source, label in (
+            (flags, leaf.flag),
+            (variables, leaf.variable(prefix)),
+            (document, f"{path}: {leaf.key}"),
+        ):
+            if leaf.key in source:
+                try:
+                    values[leaf.key] = _convert(source[leaf.key], leaf.kind)
+                except (ValueError, TypeError) as cause:
+                    shown = "***" if leaf.secret else repr(source[leaf.key])
+                    faults.append(FieldViolation(field=label, description=f"{shown} is not {cause}"))
+                break
+        else:
+            if leaf.default is _MISSING:
+                faults.append(
+                    FieldViolation(
+                        field=leaf.key,
+                        description=f"is needed; set {leaf.flag} or {leaf.variable(prefix)}. {leaf.text}",
+                    )
+                )
+    if faults:
+        text = "; ".join(f"{fault.field}: {fault.description}" for fault in faults)
+        raise InvalidRequest(f"configuration is wrong: {text}", violations=tuple(faults))
+    return _build(config_type, values, ())
+
+
+def describe_config(config: object) -> dict[str, object]:
+    """Return a configuration as a nested mapping fit for logs: secrets and passwords inside URLs are hidden."""
+    described: dict[str, object] = {}
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            described[field.name] = describe_config(value)
+        elif field.metadata.get("secret") and value:
+            described[field.name] = "***"
+        else:
+            described[field.name] = _PASSWORD.sub(r"\1***\2", value) if isinstance(value, str) else _plain(value)
+    return described
+
+
+def print_config(config: object) -> None:
+    """Log the configuration as loaded, without secrets; to be called once at the start."""
+    from argosy_runtime.logs import get_logger
+
+    get_logger().info("configuration", config=describe_config(config))
+
+
+def help_text(config_type: type[Any]) -> str:
+    """Return what `--help` prints: every flag with its variable, default, unit and reason."""
+    service = config_type.SERVICE
+    prefix = _prefix(config_type)
+    lines = [f"usage: argosy-{service} [--FLAG VALUE ...]", ""]
+    lines += [(config_type.__doc__ or "").strip().splitlines()[0], ""]
+    lines += ["  --config FILE", f"      YAML, JSON or TOML file with the same keys. Environment: {prefix}CONFIG.", ""]
+    for leaf in _leaves(config_type):
+        default = "needed" if leaf.default is _MISSING else f"default: {_default_text(leaf)}"
+        lines.append(f"  {leaf.flag} {type_text(leaf.kind)}")
+        lines.append(f"      {leaf.text} ({default}; environment: {leaf.variable(prefix)})")
+    return "\n".join(lines) + "\n"
+
+
+def _default_text(leaf: _Leaf) -> str:
+    if leaf.secret and leaf.default:
+        return "***"
+    if isinstance(leaf.default, tuple):
+        return ",".join(str(item) for item in leaf.default) or "none"
+    return "none" if leaf.default is None or leaf.default == "" else str(leaf.default)
+
+
+def _prefix(config_type: type[Any]) -> str:
+    return f"ARGOSY_{config_type.SERVICE.upper().replace('-', '_')}_"
+
+
+def _leaves(config_type: type[Any], path: tuple[str, ...] = ()) -> Iterator[_Leaf]:
+    hints = typing.get_type_hints(config_type)
+    texts = field_texts(config_type)
+    for field in dataclasses.fields(config_type):
+        kind = hints[field.name]
+        if dataclasses.is_dataclass(kind):
+            yield from _leaves(typing.cast("type[Any]", kind), (*path, field.name))
+            continue
+        default: object = _MISSING
+        if field.default is not dataclasses.MISSING:
+            default = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        yield _Leaf(
+            path=(*path, field.name),
+            kind=kind,
+            default=default,
+            secret=bool(field.metadata.get("secret")),
+            text=texts.get(field.name, ""),
+        )
+
+
+def _read_flags(arguments: list[str], leaves: Sequence[_Leaf], faults: list[FieldViolation]) -> dict[str, str]:
+    by_flag = {leaf.flag: leaf for leaf in leaves}
+    negations = {leaf.flag.replace("--", "--no-", 1): leaf for leaf in leaves if leaf.kind is bool}
+    found: dict[str, str] = {}
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if name in negations and not equals:
+            found[negations[name].key] = "false"
+            continue
+        leaf = by_flag.get(name)
+        if leaf is None and name != "--config":
+            faults.append(_unknown(name, [*by_flag, *negations, "--config", "--help"]))
+            if not equals and name.startswith("--"):
+                next(rest, None)
+            continue
+        key = leaf.key if leaf else "config"
+        if equals:
+            found[key] = value
+        elif leaf is not None and leaf.kind is bool:
+            found[key] = "true"
+        else:
+            following = next(rest, None)
+            if following is None:
+                faults.append(FieldViolation(field=name, description="needs a value"))
+            else:
+                found[key] = following
+    return found
+
+
+def _read_environment(
+    environment: Mapping[str, str], leaves: Sequence[_Leaf], prefix: str, faults: list[FieldViolation]
+) -> dict[str, str]:
+    by_variable = {leaf.variable(prefix): leaf.key for leaf in leaves}
+    found: dict[str, str] = {}
+    for name, value in environment.items():
+        if not name.startswith(prefix) or name == f"{prefix}CONFIG":
+            continue
+        if name in by_variable:
+            found[by_variable[name]] = value
+        elif not _SERVICE_LINK.search(f"_{name[len(prefix) :]}"):
+            faults.append(_unknown(name, list(by_variable)))
+    return found
+
+
+def _read_file(path: str, leaves: Sequence[_Leaf], faults: list[FieldViolation]) -> dict[str, object]:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        if path.endswith(".toml"):
+            document: object = tomllib.loads(text)
+        elif path.endswith(".json"):
+            document = json.loads(text)
+        else:
+            document = yaml.safe_load(text)
+    except (OSError, ValueError, yaml.YAMLError) as cause:
+        raise InvalidRequest(f"configuration file {path!r} cannot be read: {cause}") from cause
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise InvalidRequest(f"configuration file {path!r} holds no mapping of keys to values")
+    by_key = {leaf.key for leaf in leaves}
+    sections = {".".join(leaf.path[:length]) for leaf in leaves for length in range(1, len(leaf.path))}
+    found: dict[str, object] = {}
+
+    def walk(mapping: Mapping[str, object], above: str) -> None:
+        for name, value in mapping.items():
+            key = f"{above}{name}"
+            if key in by_key:
+                found[key] = value
+            elif key in sections and isinstance(value, dict):
+                walk(value, f"{key}.")
+            else:
+                faults.append(_unknown(key, [*by_key, *sections], where=path))
+
+    walk(document, "")
+    return found
+
+
+def _unknown(name: str, known: Sequence[str], *, where: str = "") -> FieldViolation:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return FieldViolation(field=f"{where}: {name}" if where else name, description=f"is no key of this service{hint}")
+
+
+def _convert(value: object, kind: Any) -> object:  # noqa: ANN401 - a type form, as typing gives it
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in {Union, types.UnionType}:
+        if value is None or (isinstance(value, str) and value.lower() in {"", "none", "null"}):
+            return None
+        return _convert(value, next(argument for argument in arguments if argument is not type(None)))
+    if origin is Literal:
+        if value not in arguments:
+            raise ValueError("one of " + ", ".join(str(argument) for argument in arguments))
+        return value
+    if origin is tuple:
+        items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, (list, tuple)):
+            raise TypeError("a list")
+        return tuple(
+            _convert(item.strip() if isinstance(item, str) else item, arguments[0]) for item in items if item != ""
+        )
+    return _convert_plain(value, kind)
+
+
+def _convert_plain(value: object, kind: Any) -> object:  # noqa: ANN401 - a type, as typing gives it
+    if kind is bool:
+        if isinstance(value, bool):
+            return value
+        word = str(value).lower()
+        if word not in _TRUE | _FALSE:
+            raise ValueError("true or false")
+        return word in _TRUE
+    if kind in {int, float}:
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise ValueError("a number")
+        if kind is int:
+            return _whole(value)
+        try:
+            number = float(value)
+        except ValueError as cause:
+            raise ValueError("a number") from cause
+        if number != number or number in {float("inf"), float("-inf")}:  # noqa: PLR0124 - NaN
+            raise ValueError("a finite number")
+        return number
+    if not isinstance(value, (str, int, float)) or isinstance(value, bool):
+        raise TypeError("a text")
+    return Path(str(value)).expanduser() if kind is Path else str(value)
+
+
+def _whole(value: str | float) -> int:
+    try:
+        number = int(value.replace("_", "")) if isinstance(value, str) else int(value)
+    except (ValueError, OverflowError) as cause:
+        raise ValueError("a whole number") from cause
+    if isinstance(value, float) and number != value:
+        raise ValueError("a whole number")
+    return number
+
+
+def _build(config_type: type[Config], values: Mapping[str, object], path: tuple[str, ...]) -> Config:
+    hints = typing.get_type_hints(config_type)
+    arguments: dict[str, Any] = {}
+    for field in dataclasses.fields(config_type):  # type: ignore[arg-type]
+        here = (*path, field.name)
+        if dataclasses.is_dataclass(hints[field.name]):
+            arguments[field.name] = _build(hints[field.name], values, here)
+        elif ".".join(here) in values:
+            arguments[field.name] = values[".".join(here)]
+    return config_type(**arguments)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

@@ -1,0 +1,61 @@
+"""Structured logs: one JSON object a line on stderr, with fixed keys.
+
+A message is a constant; what varies stands in keys: `job_id`, `run_id`, `queue`, `job_set`, `cluster`, `node`, `pool`,
+`epoch`, `incarnation`, `request_id`, `method`. So that logs of several processes can be joined, use no other word for
+these things.
+
+Source: `reference/style.md` section 4, "Logs, metrics, traces".
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Final, Literal, TextIO, cast
+
+import structlog
+
+__all__ = ["LOG_KEYS", "LogLevel", "Logger", "get_logger", "set_up_logs"]
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+"""Least severe level that is written."""
+Logger = structlog.typing.FilteringBoundLogger
+"""What `get_logger` gives."""
+
+LOG_KEYS: Final = (
+    "job_id", "run_id", "queue", "job_set", "cluster", "node", "pool", "epoch", "incarnation", "request_id", "method",
+)  # fmt: skip
+"""Keys with one meaning in every service."""
+
+_LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def set_up_logs(service: str, *, level: LogLevel = "info", stream: TextIO | None = None) -> None:
+    """Write logs of this process as JSON lines, each with `service`, `level`, `time` and `event`.
+
+    Args:
+        service: Name of the service, put on every line.
+        level: Least severe level that is written.
+        stream: Where to; stderr if not given.
+    """
+    target = stream if stream is not None else sys.stderr
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            structlog.processors.StackInfoRenderer(),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(default=str),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=structlog.PrintLoggerFactory(file=target),
+        cache_logger_on_first_use=False,
+    )
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(service=service)
+
+
+def get_logger(**values: object) -> Logger:
+    """Return a logger that puts `values` on each of its lines."""
+    return cast("Logger", structlog.get_logger(**values))

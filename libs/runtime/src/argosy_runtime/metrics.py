@@ -1,0 +1,198 @@
+"""All metric names of Argosy in one place, each with its unit and meaning.
+
+A service touches the ones it has; the others stay at zero and are not written out, because label sets appear when first
+used and plain metrics of other services are left out by `expose`. Label values are bounded: methods, codes, phases,
+queues, clusters; never jobs or users' texts.
+
+Source: design section 9, "Metrics on /metrics"; `reference/style.md` section 4, "Logs, metrics, traces".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+__all__ = ["METRICS", "METRICS_REGISTRY", "Metrics", "MetricsServer"]
+
+METRICS_REGISTRY: Final = CollectorRegistry(auto_describe=True)
+"""The registry of this process."""
+
+_FAST_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_SLOW_S: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_COUNTS: Final = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)
+
+
+def _counter(name: str, text: str, labels: Sequence[str] = ()) -> Counter:
+    return Counter(f"argosy_{name}", text, labels, registry=METRICS_REGISTRY)
+
+
+def _gauge(name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
+    return Gauge(f"argosy_{name}", text, labels, registry=METRICS_REGISTRY)
+
+
+def _histogram(name: str, text: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
+    return Histogram(f"argosy_{name}", text, labels, buckets=buckets, registry=METRICS_REGISTRY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """Every metric of every service."""
+
+    # --- gRPC, all services
+    grpc_calls: Counter = field(
+        default_factory=lambda: _counter("grpc_calls", "Calls answered, by method and code.", ("method", "code"))
+    )
+    grpc_call_seconds: Histogram = field(
+        default_factory=lambda: _histogram("grpc_call_seconds", "Time to answer a unary call.", _FAST_S, ("method",))
+    )
+    grpc_streams: Gauge = field(default_factory=lambda: _gauge("grpc_streams", "Streams under way.", ("method",)))
+    grpc_refused: Counter = field(
+        default_factory=lambda: _counter("grpc_refused", "Calls refused because the server had its limit of them.")
+    )
+    grpc_faults: Counter = field(
+        default_factory=lambda: _counter("grpc_faults", "Calls that met an error not ours to expect.", ("method",))
+    )
+
+    # --- server, API role
+    submitted_jobs: Counter = field(default_factory=lambda: _counter("submitted_jobs", "Jobs accepted."))
+    submit_batch_jobs: Histogram = field(
+        default_factory=lambda: _histogram("submit_batch_jobs", "Jobs that shared a submit transaction.", _COUNTS)
+    )
+    submit_transaction_seconds: Histogram = field(
+        default_factory=lambda: _histogram("submit_transaction_seconds", "Time of a submit transaction.", _FAST_S)
+    )
+    submit_waiting_jobs: Gauge = field(
+        default_factory=lambda: _gauge("submit_waiting_jobs", "Jobs that wait for a submit transaction.")
+    )
+    wished_jobs: Counter = field(
+        default_factory=lambda: _counter("wished_jobs", "Jobs a wish was set on, by kind.", ("kind",))
+    )
+    watched_job_sets: Gauge = field(default_factory=lambda: _gauge("watched_job_sets", "Watches under way."))
+    parsed_specs: Counter = field(
+        default_factory=lambda: _counter("parsed_specs", "Specs parsed because the cache had them not.")
+    )
+
+    # --- server, leader role
+    leading: Gauge = field(default_factory=lambda: _gauge("leading", "1 while this process leads the pool.", ("pool",)))
+    leader_epoch: Gauge = field(default_factory=lambda: _gauge("leader_epoch", "Epoch of the leader.", ("pool",)))
+    rounds: Counter = field(default_factory=lambda: _counter("rounds", "Rounds run.", ("pool",)))
+    round_phase_seconds: Histogram = field(
+        default_factory=lambda: _histogram("round_phase_seconds", "Time of a round by phase.", _FAST_S, ("phase",))
+    )
+    leased_runs: Counter = field(default_factory=lambda: _counter("leased_runs", "Runs leased.", ("pool",)))
+    commit_conflicts: Counter = field(
+        default_factory=lambda: _counter("commit_conflicts", "Commits that met a conflict.", ("pool",))
+    )
+    refused_leases: Counter = field(
+        default_factory=lambda: _counter("refused_leases", "Leases refused at ingest.", ("pool",))
+    )
+    requeued_jobs: Counter = field(
+        default_factory=lambda: _counter("requeued_jobs", "Jobs queued again after a lost or returned run.", ("pool",))
+    )
+    finished_jobs: Counter = field(
+        default_factory=lambda: _counter("finished_jobs", "Jobs that ended, by state.", ("state",))
+    )
+    queued_jobs: Gauge = field(
+        default_factory=lambda: _gauge("queued_jobs", "Jobs that wait for their turn.", ("pool",))
+    )
+    pending_jobs: Gauge = field(default_factory=lambda: _gauge("pending_jobs", "Jobs pending.", ("pool",)))
+    live_runs: Gauge = field(default_factory=lambda: _gauge("live_runs", "Runs leased or running.", ("pool",)))
+    considered_seconds: Histogram = field(
+        default_factory=lambda: _histogram(
+            "considered_seconds", "Time from acceptance to the first round that had the job.", _FAST_S
+        )
+    )
+    leased_seconds: Histogram = field(
+        default_factory=lambda: _histogram("leased_seconds", "Time from acceptance to the lease.", _SLOW_S)
+    )
+    queue_flow_cores: Gauge = field(
+        default_factory=lambda: _gauge("queue_flow_cores", "Flow of the queue, in cores of weighted usage.", ("queue",))
+    )
+    ingested_records: Counter = field(
+        default_factory=lambda: _counter("ingested_records", "Log records ingested.", ("pool",))
+    )
+    log_lag_records: Gauge = field(
+        default_factory=lambda: _gauge("log_lag_records", "Log records published, not yet ingested.", ("pool",))
+    )
+    quarantined_records: Counter = field(
+        default_factory=lambda: _counter("quarantined_records", "Messages that could not be applied.", ("pool",))
+    )
+    connected_samplers: Gauge = field(
+        default_factory=lambda: _gauge("connected_samplers", "Sampler sessions.", ("pool",))
+    )
+    connected_executors: Gauge = field(
+        default_factory=lambda: _gauge("connected_executors", "Executor sessions.", ("pool",))
+    )
+
+    # --- sampler
+    sampled_classes: Counter = field(
+        default_factory=lambda: _counter("sampled_classes", "Classes sampled.", ("cluster",))
+    )
+    committed_placements: Counter = field(
+        default_factory=lambda: _counter("committed_placements", "Placements kept by MultiBind.", ("cluster",))
+    )
+    refused_placements: Counter = field(
+        default_factory=lambda: _counter("refused_placements", "Placements refused by MultiBind.", ("cluster",))
+    )
+    ledger_nodes: Gauge = field(default_factory=lambda: _gauge("ledger_nodes", "Nodes in the ledger.", ("cluster",)))
+    ledger_placements: Gauge = field(
+        default_factory=lambda: _gauge("ledger_placements", "Placements in the ledger.", ("cluster",))
+    )
+
+    # --- executor
+    created_objects: Counter = field(
+        default_factory=lambda: _counter("created_objects", "Kubernetes objects created.", ("cluster",))
+    )
+    deleted_objects: Counter = field(
+        default_factory=lambda: _counter("deleted_objects", "Kubernetes objects deleted.", ("cluster",))
+    )
+    reported_states: Counter = field(
+        default_factory=lambda: _counter("reported_states", "Object states reported.", ("cluster",))
+    )
+    known_runs: Gauge = field(
+        default_factory=lambda: _gauge("known_runs", "Runs the executor looks after.", ("cluster",))
+    )
+    fenced: Gauge = field(
+        default_factory=lambda: _gauge("fenced", "1 while the executor may not act on its cluster.", ("cluster",))
+    )
+    session_reconnects: Counter = field(
+        default_factory=lambda: _counter("session_reconnects", "Sessions begun with the leader.", ("cluster",))
+    )
+
+
+METRICS: Final = Metrics()
+"""The metrics of this process."""
+
+ProcessCollector(registry=METRICS_REGISTRY)
+PlatformCollector(registry=METRICS_REGISTRY)
+GCCollector(registry=METRICS_REGISTRY)
+
+
+class MetricsServer:
+    """HTTP server that answers `GET /metrics` from a thread of its own.
+
+    Args:
+        listen: host:port; port 0 takes a free one.
+    """
+
+    def __init__(self, listen: str) -> None:
+        """Open the port and serve."""
+        host, _, port = listen.rpartition(":")
+        self._server, self._thread = start_http_server(int(port), addr=host.strip("[]"), registry=METRICS_REGISTRY)
+
+    @property
+    def port(self) -> int:
+        """Port it listens on."""
+        return int(self._server.server_port)
+
+    def close(self) -> None:
+        """Stop serving and close the port; waits for the thread."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

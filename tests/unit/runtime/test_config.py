@@ -1,0 +1,169 @@
+"""Tests of configuration loading."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import pytest
+
+from argosy_core.errors import InvalidRequest
+from argosy_runtime.config import describe_config, help_text, load_config
+from argosy_runtime.documentation import field_texts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """A section."""
+
+    max_items: int = 5
+    """Items of a request; 5 is plenty."""
+    ratio: float = 0.5
+    """A ratio."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Configuration of a test service."""
+
+    SERVICE: ClassVar[str] = "probe"
+
+    database_url: str
+    """Where the data is."""
+    role: Literal["api", "leader"] = "api"
+    """What it does."""
+    verbose: bool = False
+    """Whether it talks."""
+    names: tuple[str, ...] = ()
+    """Names."""
+    folder: Path | None = None
+    """Where files go."""
+    token: str = field(default="", metadata={"secret": True})
+    """A secret."""
+    limits: Limits = field(default_factory=Limits)
+    """Limits."""
+
+
+def load(*argv: str, **environ: str) -> Settings:
+    """Load with these flags and variables, the needed one given."""
+    variables = {f"ARGOSY_PROBE_{name}": value for name, value in environ.items()}
+    return load_config(Settings, ["--database-url", "x", *argv], variables)
+
+
+def test_config_takes_flag_before_environment_before_file_before_default(tmp_path: Path) -> None:
+    """Each source hides those after it."""
+    file = tmp_path / "probe.yaml"
+    file.write_text("limits: {max_items: 7, ratio: 0.25}\nrole: leader\nverbose: true\n")
+    config = load("--config", str(file), "--limits-max-items", "9", LIMITS_MAX_ITEMS="8", VERBOSE="no")
+    assert (config.limits.max_items, config.verbose) == (9, False)
+    assert (config.limits.ratio, config.role) == (0.25, "leader")
+    assert config.names == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", "limits:\n  max_items: 3\nnames: [a, b]\n"),
+        ("a.json", '{"limits": {"max_items": 3}, "names": ["a", "b"]}'),
+        ("a.toml", 'names = ["a", "b"]\n[limits]\nmax_items = 3\n'),
+    ],
+)
+def test_config_reads_file_by_its_ending(tmp_path: Path, name: str, text: str) -> None:
+    """YAML, JSON and TOML say the same."""
+    file = tmp_path / name
+    file.write_text(text)
+    config = load(CONFIG=str(file))
+    assert (config.limits.max_items, config.names) == (3, ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("argv", "read"),
+    [
+        (["--verbose"], lambda c: c.verbose is True),
+        (["--verbose=false"], lambda c: c.verbose is False),
+        (["--verbose", "--no-verbose"], lambda c: c.verbose is False),
+        (["--names", "a, b"], lambda c: c.names == ("a", "b")),
+        (["--folder", "/tmp"], lambda c: c.folder == Path("/tmp")),
+        (["--folder", "none"], lambda c: c.folder is None),
+        (["--limits-max-items=1_000"], lambda c: c.limits.max_items == 1000),
+        (["--limits-ratio", "1e-3"], lambda c: c.limits.ratio == 0.001),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_config_converts_values_to_field_types(argv: list[str], read: Any) -> None:
+    """Texts become what the field says."""
+    assert read(load(*argv))
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "expected"),
+    [
+        (["--limits-max-itens", "3"], {}, ["--limits-max-itens", "--limits-max-items"]),
+        ([], {"LIMIT_MAX_ITEMS": "3"}, ["ARGOSY_PROBE_LIMIT_MAX_ITEMS", "ARGOSY_PROBE_LIMITS_MAX_ITEMS"]),
+        (["--limits-max-items", "many"], {}, ["--limits-max-items", "'many' is not a whole number"]),
+        (["--limits-max-items", "1.5"], {}, ["a whole number"]),
+        (["--limits-ratio", "nan"], {}, ["a finite number"]),
+        (["--role", "king"], {}, ["'king' is not one of api, leader"]),
+        ([], {"VERBOSE": "perhaps"}, ["ARGOSY_PROBE_VERBOSE", "true or false"]),
+        (["--role"], {}, ["--role: needs a value"]),
+        (["stray"], {}, ["stray"]),
+    ],
+)
+def test_config_names_key_and_what_is_wrong(argv: list[str], environ: dict[str, str], expected: list[str]) -> None:
+    """A wrong key or value is an error with the key, the value, and the nearest known key."""
+    with pytest.raises(InvalidRequest) as caught:
+        load(*argv, **environ)
+    for text in expected:
+        assert text in caught.value.message
+
+
+def test_config_lists_every_fault_at_once(tmp_path: Path) -> None:
+    """Faults of all sources are listed together, the needed field that is missing among them."""
+    file = tmp_path / "probe.yaml"
+    file.write_text("limit: {max_items: 7}\n")
+    with pytest.raises(InvalidRequest) as caught:
+        load_config(Settings, ["--config", str(file), "--rolle", "api", "--limits-ratio", "x"], {})
+    assert len(caught.value.violations) == 4
+    assert "limit: is no key of this service; did you mean limits?" in caught.value.message
+    assert "database_url: is needed; set --database-url or ARGOSY_PROBE_DATABASE_URL" in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["[", "- a\n- b\n", "a: b: c"])
+def test_config_refuses_file_that_is_no_mapping(tmp_path: Path, text: str) -> None:
+    """A file that cannot be read is an error that names it."""
+    file = tmp_path / "probe.yaml"
+    file.write_text(text)
+    with pytest.raises(InvalidRequest, match=r"probe\.yaml"):
+        load("--config", str(file))
+
+
+def test_config_ignores_variables_that_kubernetes_sets_for_services() -> None:
+    """A Service called argosy-probe must not keep its own pods from starting."""
+    config = load(SERVICE_HOST="10.0.0.1", PORT="tcp://10.0.0.1:50051", PORT_50051_TCP_ADDR="10.0.0.1")
+    assert config.database_url == "x"
+
+
+def test_config_shows_itself_without_secrets() -> None:
+    """Secrets and passwords inside URLs do not reach the log."""
+    config = load_config(Settings, ["--database-url", "postgresql://me:hunter2@db/argosy", "--token", "t0k"], {})
+    described = describe_config(config)
+    assert described["database_url"] == "postgresql://me:***@db/argosy"
+    assert described["token"] == "***"
+    assert described["limits"] == {"max_items": 5, "ratio": 0.5}
+
+
+def test_help_tells_unit_reason_default_and_variable_of_every_field(capsys: pytest.CaptureFixture[str]) -> None:
+    """--help is made of the texts below the fields."""
+    with pytest.raises(SystemExit) as caught:
+        load_config(Settings, ["--help"], {})
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert text == help_text(Settings)
+    assert "Items of a request; 5 is plenty. (default: 5; environment: ARGOSY_PROBE_LIMITS_MAX_ITEMS)" in text
+    assert "Where the data is. (needed; environment: ARGOSY_PROBE_DATABASE_URL)" in text
+
+
+def test_field_texts_come_from_strings_below_fields() -> None:
+    """A field's string is its text."""
+    assert field_texts(Limits) == {"max_items": "Items of a request; 5 is plenty.", "ratio": "A ratio."}
