@@ -1,0 +1,560 @@
+"""The contract of the cluster port, as tests that every adapter's own test module inherits.
+
+A subclass gives a `lab` fixture: a cluster with three nodes `node-a`, `node-b`, `node-c` of 4 cores, 8 GiB and 10 pods.
+`FaultContract` is for clusters that fail on order.
+
+Source: `argosy_kube.port`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import BackendUnavailable
+from argosy_kube.port import (
+    EXIT_CODE_ANNOTATION,
+    RUN_TIME_ANNOTATION,
+    Change,
+    Cluster,
+    CreateBatch,
+    CreateCode,
+    CreateResult,
+    DeleteBatch,
+    DeleteCode,
+    NodeDescription,
+    NodeEvents,
+    ObjectEvents,
+    Owner,
+    PodPhase,
+    Selector,
+    WatchGone,
+)
+from argosy_kube.simulated.faults import Fault, FaultKind
+
+__all__ = [
+    "LAB_NODES",
+    "ClusterContract",
+    "ClusterLab",
+    "FaultContract",
+    "SeenObject",
+    "make_bag",
+    "make_create_batch",
+    "make_delete_batch",
+    "make_pod",
+    "read_events",
+]
+
+LAB_NODES = tuple(
+    NodeDescription(
+        name=name,
+        allocatable={"cpu": 4000, "memory": 8 << 30, "pods": 10},
+        labels={"kubernetes.io/hostname": name},
+        uid=f"uid-{name}",
+    )
+    for name in ("node-a", "node-b", "node-c")
+)
+"""Nodes of the lab."""
+LONG = "1h"
+"""Run time of pods that shall not end during a test."""
+_PATIENCE_S = 20.0
+
+
+class ClusterLab(Protocol):
+    """What the contract needs beside the port."""
+
+    def open(self, installation: str) -> Cluster:
+        """Return the cluster as one installation sees it."""
+        ...
+
+    async def put_node(self, node: NodeDescription) -> None:
+        """Add or change a node."""
+        ...
+
+    async def remove_node(self, name: str) -> None:
+        """Remove a node and its pods."""
+        ...
+
+    async def add_stranger(self, node: str, amounts: dict[str, int]) -> None:
+        """Put a pod of nobody we know on a node."""
+        ...
+
+
+class FaultLab(ClusterLab, Protocol):
+    """A lab whose cluster fails on order."""
+
+    async def inject(self, fault: Fault) -> None:
+        """Make a failure happen."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenObject:
+    """One element of ObjectEvents, spelled out."""
+
+    change: Change
+    """What happened."""
+    kind: str
+    """Kind."""
+    uid: bytes
+    """Uid."""
+    ours: bool
+    """Carries our labels."""
+    run: tuple[int, int, int]
+    """(handle, attempt, object index)."""
+    node: str | None
+    """Node name."""
+    phase: PodPhase
+    """Phase."""
+    exit_code: int
+    """Exit code."""
+    reason: str | None
+    """Reason."""
+    requests: Mapping[str, int] | None
+    """Requests by resource, zeros left out."""
+    version: int
+    """Version."""
+
+
+def read_events(events: ObjectEvents) -> list[SeenObject]:
+    """Return the elements of a batch, spelled out."""
+    seen: list[SeenObject] = []
+    for row in range(len(events)):
+        node, reason = int(events.node_column[row]), int(events.reason_column[row])
+        request = int(events.request_column[row])
+        amounts = zip(events.resources, events.requests[request].tolist(), strict=True) if request >= 0 else None
+        seen.append(
+            SeenObject(
+                change=Change(int(events.change_column[row])),
+                kind=events.kinds[events.kind_column[row]],
+                uid=events.uid_column[row].tobytes(),
+                ours=bool(events.ours_column[row]),
+                run=(
+                    int(events.handle_column[row]),
+                    int(events.attempt_column[row]),
+                    int(events.object_column[row]),
+                ),
+                node=events.nodes[node] if node >= 0 else None,
+                phase=PodPhase(int(events.phase_column[row])),
+                exit_code=int(events.exit_code_column[row]),
+                reason=events.texts[reason] if reason >= 0 else None,
+                requests={name: amount for name, amount in amounts if amount} if amounts is not None else None,
+                version=int(events.version_column[row]),
+            )
+        )
+    return seen
+
+
+def make_pod(
+    *, run_time: str = LONG, exit_code: int = 0, cpu: str = "1", memory: str = "1Gi", **annotations: str
+) -> dict[str, Any]:
+    """Return the manifest of a pod with one container; keywords become annotations `argosy.dev/...`."""
+    notes = {RUN_TIME_ANNOTATION: run_time, EXIT_CODE_ANNOTATION: str(exit_code)}
+    notes |= {f"argosy.dev/{name.replace('_', '-')}": text for name, text in annotations.items()}
+    resources = {"requests": {"cpu": cpu, "memory": memory}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "work", "annotations": notes},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [{"name": "main", "image": "example.test/work:1", "resources": resources}],
+        },
+    }
+
+
+def make_bag(*manifests: Mapping[str, Any]) -> bytes:
+    """Return a bag of manifests as the port takes it."""
+    return json.dumps(list(manifests)).encode()
+
+
+def make_create_batch(
+    runs: Sequence[tuple[int, int]],
+    *,
+    bag: bytes | None = None,
+    nodes: Sequence[str] = ("node-a",),
+    objects: int = 1,
+    metadata: bytes | None = None,
+) -> CreateBatch:
+    """Return a batch with all objects of some runs (handle, attempt), spread over nodes in turn."""
+    count = len(runs) * objects
+    handles = np.repeat(np.array([handle for handle, _ in runs], dtype=np.int64), objects)
+    attempts = np.repeat(np.array([attempt for _, attempt in runs], dtype=np.int32), objects)
+    turns = np.repeat(np.arange(len(runs), dtype=np.int32) % max(1, len(nodes)), objects)
+    return CreateBatch(
+        templates=(bag if bag is not None else make_bag(make_pod()),),
+        metadata=() if metadata is None else (metadata,),
+        owners=(Owner("queue", "set"),),
+        nodes=tuple(nodes),
+        template_column=np.zeros(count, dtype=np.int32),
+        object_column=np.tile(np.arange(objects, dtype=np.int16), len(runs)),
+        handle_column=handles,
+        attempt_column=attempts,
+        id_high_column=np.full(count, 7, dtype=np.int64),
+        node_column=turns,
+        metadata_column=np.full(count, -1 if metadata is None else 0, dtype=np.int32),
+        owner_column=np.zeros(count, dtype=np.int32),
+    )
+
+
+def make_delete_batch(*seen: SeenObject) -> DeleteBatch:
+    """Return a batch that deletes objects as they were seen."""
+    kinds = tuple(dict.fromkeys(["Pod", *(item.kind for item in seen)]))
+    return DeleteBatch(
+        uid_column=np.frombuffer(b"".join(item.uid for item in seen), dtype=np.uint8).reshape(-1, 16),
+        kind_column=np.array([kinds.index(item.kind) for item in seen], dtype=np.int16),
+        handle_column=np.array([item.run[0] for item in seen], dtype=np.int64),
+        attempt_column=np.array([item.run[1] for item in seen], dtype=np.int32),
+        object_column=np.array([item.run[2] for item in seen], dtype=np.int16),
+        kinds=kinds,
+    )
+
+
+def codes(result: CreateResult) -> list[CreateCode]:
+    """Return the codes of a create answer."""
+    return [CreateCode(code) for code in result.code_column.tolist()]
+
+
+async def watch_until(
+    watch: AsyncGenerator[ObjectEvents, None], enough: Callable[[list[SeenObject]], bool]
+) -> tuple[list[SeenObject], int]:
+    """Collect from a watch until it is enough; return what was seen and the version to resume from."""
+    seen: list[SeenObject] = []
+    async with asyncio.timeout(_PATIENCE_S), aclosing(watch):
+        async for events in watch:
+            seen += read_events(events)
+            if enough(seen):
+                return seen, events.version
+    pytest.fail("the watch ended before enough was seen")
+
+
+def ended(count: int) -> Callable[[list[SeenObject]], bool]:
+    """Return a condition: this many pods have ended."""
+    return lambda seen: sum(item.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED} for item in seen) >= count
+
+
+def changed(change: Change, count: int = 1) -> Callable[[list[SeenObject]], bool]:
+    """Return a condition: this many changes of a kind were seen."""
+    return lambda seen: sum(item.change == change for item in seen) >= count
+
+
+class ClusterContract:
+    """What every cluster does."""
+
+    async def test_cluster_uid_is_the_same_for_every_installation(self, lab: ClusterLab) -> None:
+        """The uid belongs to the cluster, not to who asks."""
+        assert await lab.open("one").cluster_uid() == await lab.open("two").cluster_uid() != ""
+
+    async def test_list_nodes_gives_every_node_as_added(self, lab: ClusterLab) -> None:
+        """A list is complete and holds amounts in base units."""
+        listed = await lab.open("one").list_nodes()
+        assert listed.change_column.tolist() == [Change.ADDED] * 3
+        assert {node.name: dict(node.allocatable) for node in listed.nodes} == {
+            node.name: dict(node.allocatable) for node in LAB_NODES
+        }
+
+    async def test_watch_nodes_tells_changes_after_the_list(self, lab: ClusterLab) -> None:
+        """Changed, added and removed nodes are told once each, in order."""
+        cluster = lab.open("one")
+        listed = await cluster.list_nodes()
+        cordoned = NodeDescription(name="node-a", allocatable={"cpu": 1000}, labels={}, unschedulable=True)
+        await lab.put_node(cordoned)
+        await lab.put_node(NodeDescription(name="node-d", allocatable={"cpu": 1000}, labels={}))
+        await lab.remove_node("node-b")
+        told: list[tuple[int, str, bool]] = []
+        batch: NodeEvents
+        async with asyncio.timeout(_PATIENCE_S), aclosing(cluster.watch_nodes(listed.version)) as watch:
+            async for batch in watch:
+                for change, node in zip(batch.change_column.tolist(), batch.nodes, strict=True):
+                    told.append((change, node.name, node.unschedulable))
+                if len(told) >= 3:
+                    break
+        assert told == [
+            (Change.MODIFIED, "node-a", True),
+            (Change.ADDED, "node-d", False),
+            (Change.DELETED, "node-b", False),
+        ]
+
+    async def test_create_makes_pods_that_lists_show_with_their_run_and_node(self, lab: ClusterLab) -> None:
+        """A created pod is listed with run, node, requests and the uid of the answer."""
+        cluster = lab.open("one")
+        result = await cluster.create_objects(make_create_batch([(11, 1), (12, 3)], nodes=("node-a", "node-b")))
+        assert codes(result) == [CreateCode.CREATED] * 2
+        listed = read_events(await cluster.list_objects(Selector.OURS))
+        assert [(item.run, item.node, item.ours) for item in listed] == [
+            ((11, 1, 0), "node-a", True),
+            ((12, 3, 0), "node-b", True),
+        ]
+        assert [item.uid for item in listed] == [uid.tobytes() for uid in result.uid_column]
+        assert listed[0].requests == {"cpu": 1000, "memory": 1 << 30, "pods": 1}
+
+    async def test_create_answers_exists_with_the_run_when_repeated(self, lab: ClusterLab) -> None:
+        """Repeating a create is safe: the answer names the object that exists and whose it is."""
+        cluster = lab.open("one")
+        first = await cluster.create_objects(make_create_batch([(11, 2)]))
+        second = await cluster.create_objects(make_create_batch([(11, 2), (13, 1)]))
+        assert codes(second) == [CreateCode.EXISTS, CreateCode.CREATED]
+        assert second.uid_column[0].tobytes() == first.uid_column[0].tobytes()
+        assert bool(second.existing_ours_column[0])
+        assert (second.existing_handle_column[0], second.existing_attempt_column[0]) == (11, 2)
+        assert len(await cluster.list_objects(Selector.OURS)) == 2
+
+    async def test_create_takes_another_attempt_beside_the_first(self, lab: ClusterLab) -> None:
+        """Attempts have names of their own, so a retry does not meet the pod it replaces."""
+        cluster = lab.open("one")
+        await cluster.create_objects(make_create_batch([(11, 1)]))
+        again = await cluster.create_objects(make_create_batch([(11, 2)]))
+        assert codes(again) == [CreateCode.CREATED]
+        listed = read_events(await cluster.list_objects(Selector.OURS))
+        assert [item.run for item in listed] == [(11, 1, 0), (11, 2, 0)]
+
+    async def test_create_rejects_a_bad_object_and_makes_the_others(self, lab: ClusterLab) -> None:
+        """Each object is taken for itself; the bad one is answered with a message."""
+        cluster = lab.open("one")
+        bag = make_bag({"kind": "ConfigMap", "metadata": {"name": "settings"}}, make_pod(cpu="much"))
+        result = await cluster.create_objects(make_create_batch([(11, 1)], bag=bag, objects=2))
+        assert codes(result) == [CreateCode.CREATED, CreateCode.REJECTED]
+        assert "much" in result.messages[result.message_column[1]]
+
+    async def test_objects_of_a_bag_are_told_with_kind_and_position(self, lab: ClusterLab) -> None:
+        """Objects other than pods are there: phase running, no node; only OURS selects them."""
+        cluster = lab.open("one")
+        bag = make_bag({"kind": "Service", "metadata": {"name": "front"}}, make_pod())
+        await cluster.create_objects(make_create_batch([(11, 1)], bag=bag, objects=2))
+        listed = read_events(await cluster.list_objects(Selector.OURS))
+        assert sorted((item.run, item.kind, item.node) for item in listed) == [
+            ((11, 1, 0), "Service", None),
+            ((11, 1, 1), "Pod", "node-a"),
+        ]
+        pods = read_events(await cluster.list_objects(Selector.ALL_PODS))
+        assert [item.kind for item in pods] == ["Pod"]
+
+    @pytest.mark.parametrize(
+        ("exit_code", "phase"),
+        [(0, PodPhase.SUCCEEDED), (3, PodPhase.FAILED)],
+        ids=["success", "failure"],
+    )
+    async def test_watch_tells_the_life_of_a_pod_in_order(
+        self, lab: ClusterLab, exit_code: int, phase: PodPhase
+    ) -> None:
+        """Added, then running, then ended with its exit code; versions grow."""
+        cluster = lab.open("one")
+        version = (await cluster.list_objects(Selector.OURS)).version
+        bag = make_bag(make_pod(run_time="1s", exit_code=exit_code))
+        await cluster.create_objects(make_create_batch([(11, 1)], bag=bag))
+        seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), ended(1))
+        assert seen[0].change == Change.ADDED
+        phases = [item.phase for item in seen]
+        assert phases == sorted(phases)
+        assert PodPhase.RUNNING in phases
+        assert (seen[-1].phase, seen[-1].exit_code) == (phase, exit_code)
+        versions = [item.version for item in seen]
+        assert versions == sorted(set(versions))
+
+    async def test_watch_resumes_without_gap_or_repeat(self, lab: ClusterLab) -> None:
+        """Two watches, the second from where the first ended, tell the same as one."""
+        cluster = lab.open("one")
+        start = (await cluster.list_objects(Selector.OURS)).version
+        bag = make_bag(make_pod(run_time="1s"))
+        await cluster.create_objects(make_create_batch([(11, 1)], bag=bag))
+        first, version = await watch_until(cluster.watch_objects(Selector.OURS, start), ended(1))
+        await cluster.create_objects(make_create_batch([(12, 1)], bag=bag))
+        second, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), ended(1))
+        whole, _ = await watch_until(cluster.watch_objects(Selector.OURS, start), ended(2))
+        assert first + second == whole
+
+    async def test_watch_is_gone_for_a_version_of_long_ago(self, lab: ClusterLab) -> None:
+        """A version that is not kept raises WatchGone, for objects and for nodes."""
+        cluster = lab.open("one")
+        with pytest.raises(WatchGone):
+            await watch_until(cluster.watch_objects(Selector.OURS, 1), ended(1))
+        with pytest.raises(WatchGone):
+            async with aclosing(cluster.watch_nodes(1)) as watch:
+                await anext(watch)
+
+    async def test_delete_removes_by_uid_and_is_told(self, lab: ClusterLab) -> None:
+        """A deletion takes the object with that uid and no other; repeating it answers GONE."""
+        cluster = lab.open("one")
+        await cluster.create_objects(make_create_batch([(11, 1), (12, 1)]))
+        listing = await cluster.list_objects(Selector.OURS)
+        first, second = read_events(listing)
+        result = await cluster.delete_objects(make_delete_batch(first))
+        assert result.code_column.tolist() == [DeleteCode.DELETED]
+        deleted = changed(Change.DELETED)
+        seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, listing.version), deleted)
+        assert [item.uid for item in seen if item.change == Change.DELETED] == [first.uid]
+        again = await cluster.delete_objects(make_delete_batch(first))
+        assert again.code_column.tolist() == [DeleteCode.GONE]
+        assert [item.uid for item in read_events(await cluster.list_objects(Selector.OURS))] == [second.uid]
+
+    async def test_delete_spares_an_object_that_took_the_name(self, lab: ClusterLab) -> None:
+        """A uid from before does not delete the object that has the name now."""
+        cluster = lab.open("one")
+        await cluster.create_objects(make_create_batch([(11, 1)]))
+        (old,) = read_events(await cluster.list_objects(Selector.OURS))
+        await cluster.delete_objects(make_delete_batch(old))
+        version = (await cluster.list_objects(Selector.OURS)).version
+        await cluster.create_objects(make_create_batch([(11, 1)]))
+        added = changed(Change.ADDED)
+        await watch_until(cluster.watch_objects(Selector.OURS, version), added)
+        result = await cluster.delete_objects(make_delete_batch(old))
+        assert result.code_column.tolist() == [DeleteCode.GONE]
+        assert len(await cluster.list_objects(Selector.OURS)) == 1
+
+    async def test_all_pods_shows_strangers_with_their_requests(self, lab: ClusterLab) -> None:
+        """Strangers, and pods of another installation, are told with node and requests but without a run."""
+        ours, theirs = lab.open("one"), lab.open("two")
+        await lab.add_stranger("node-c", {"cpu": 500})
+        await theirs.create_objects(make_create_batch([(11, 1)], nodes=("node-b",)))
+        seen = read_events(await ours.list_objects(Selector.ALL_PODS))
+        assert sorted((item.node or "", item.ours, item.run, (item.requests or {}).get("cpu")) for item in seen) == [
+            ("node-b", False, (0, 0, 0), 1000),
+            ("node-c", False, (0, 0, 0), 500),
+        ]
+        assert len(await ours.list_objects(Selector.OURS)) == 0
+        assert len(await theirs.list_objects(Selector.OURS)) == 1
+
+    async def test_create_meets_the_name_of_another_installation(self, lab: ClusterLab) -> None:
+        """A name that somebody else has is answered EXISTS, and not as ours."""
+        await lab.open("two").create_objects(make_create_batch([(11, 1)]))
+        result = await lab.open("one").create_objects(make_create_batch([(11, 1)]))
+        assert codes(result) == [CreateCode.EXISTS]
+        assert not result.existing_ours_column[0]
+        assert result.existing_handle_column[0] == 0
+
+    async def test_pod_fails_when_its_node_is_full(self, lab: ClusterLab) -> None:
+        """A pod bound to a node without room fails as a kubelet would fail it, and takes nothing."""
+        cluster = lab.open("one")
+        version = (await cluster.list_objects(Selector.OURS)).version
+        await cluster.create_objects(make_create_batch([(number, 1) for number in range(1, 6)]))
+        seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), ended(1))
+        failed = [item for item in seen if item.phase == PodPhase.FAILED]
+        assert [(item.run[0], item.reason) for item in failed] == [(5, "OutOfcpu")]
+
+    async def test_removed_node_takes_its_pods_along(self, lab: ClusterLab) -> None:
+        """Pods of a node that went are told as deleted."""
+        cluster = lab.open("one")
+        await cluster.create_objects(make_create_batch([(11, 1), (12, 1)], nodes=("node-a", "node-b")))
+        version = (await cluster.list_objects(Selector.OURS)).version
+        await lab.remove_node("node-a")
+        deleted = changed(Change.DELETED)
+        seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), deleted)
+        assert [item.run[0] for item in seen if item.change == Change.DELETED] == [11]
+
+
+class FaultContract:
+    """What a cluster does when it fails on order; the executor's and sampler's defences are tested against this."""
+
+    async def test_create_timeout_applies_and_does_not_say(self, lab: FaultLab) -> None:
+        """After a time-out the outcome is unknown; asking again finds the object."""
+        cluster = lab.open("one")
+        await lab.inject(Fault(kind="create-timeout"))
+        assert codes(await cluster.create_objects(make_create_batch([(11, 1)]))) == [CreateCode.UNAVAILABLE]
+        assert codes(await cluster.create_objects(make_create_batch([(11, 1)]))) == [CreateCode.EXISTS]
+
+    async def test_create_throttled_applies_nothing(self, lab: FaultLab) -> None:
+        """A throttled create made nothing."""
+        cluster = lab.open("one")
+        await lab.inject(Fault(kind="create-throttled"))
+        assert codes(await cluster.create_objects(make_create_batch([(11, 1)]))) == [CreateCode.UNAVAILABLE]
+        assert codes(await cluster.create_objects(make_create_batch([(11, 1)]))) == [CreateCode.CREATED]
+
+    @pytest.mark.parametrize(
+        ("kind", "code"),
+        [
+            ("create-rejected", CreateCode.REJECTED),
+            ("create-quota", CreateCode.QUOTA),
+            ("create-foreign", CreateCode.EXISTS),
+        ],
+    )
+    async def test_create_refuses_as_many_objects_as_ordered(
+        self, lab: FaultLab, kind: FaultKind, code: CreateCode
+    ) -> None:
+        """The first `count` objects are refused, the others made."""
+        cluster = lab.open("one")
+        await lab.inject(Fault(kind=kind, count=1))
+        result = await cluster.create_objects(make_create_batch([(11, 1), (12, 1)]))
+        assert codes(result) == [code, CreateCode.CREATED]
+        assert not result.existing_ours_column.any()
+
+    async def test_image_that_never_pulls_keeps_the_pod_pending(self, lab: FaultLab) -> None:
+        """Such a pod stays pending with the kubelet's reason."""
+        cluster = lab.open("one")
+        await lab.inject(Fault(kind="image-never-pulls"))
+        await cluster.create_objects(make_create_batch([(11, 1), (12, 1)]))
+        first, second = read_events(await cluster.list_objects(Selector.OURS))
+        assert (first.phase, first.reason) == (PodPhase.PENDING, "ImagePullBackOff")
+        assert second.phase == PodPhase.RUNNING
+
+    async def test_unavailable_cluster_raises_for_every_kind_of_call(self, lab: FaultLab) -> None:
+        """A call that is not answered raises BackendUnavailable; the next works."""
+        cluster = lab.open("one")
+        for call in (
+            cluster.list_nodes,
+            lambda: cluster.list_objects(Selector.OURS),
+            lambda: cluster.create_objects(make_create_batch([(11, 1)])),
+            lambda: cluster.delete_objects(make_delete_batch()),
+        ):
+            await lab.inject(Fault(kind="unavailable"))
+            with pytest.raises(BackendUnavailable):
+                await call()
+            await call()
+
+    async def test_dropped_watch_ends_without_error_and_resumes(self, lab: FaultLab) -> None:
+        """A dropped watch just ends; from its last version nothing is lost."""
+        cluster = lab.open("one")
+        version = (await cluster.list_objects(Selector.OURS)).version
+        await cluster.create_objects(make_create_batch([(11, 1)]))
+        async with asyncio.timeout(_PATIENCE_S), aclosing(cluster.watch_objects(Selector.OURS, version)) as watch:
+            async for events in watch:
+                if len(events):
+                    version = events.version
+                    await lab.inject(Fault(kind="watch-dropped"))
+        await cluster.create_objects(make_create_batch([(12, 1)]))
+        added = changed(Change.ADDED)
+        seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), added)
+        assert [item.run[0] for item in seen] == [12]
+
+    async def test_stale_watch_is_gone_and_a_new_list_works(self, lab: FaultLab) -> None:
+        """After the history was dropped an old version is gone, the one of a new list is not."""
+        cluster = lab.open("one")
+        version = (await cluster.list_objects(Selector.OURS)).version
+        await cluster.create_objects(make_create_batch([(11, 1)]))
+        await lab.inject(Fault(kind="watch-stale"))
+        with pytest.raises(WatchGone):
+            await watch_until(cluster.watch_objects(Selector.OURS, version), ended(1))
+        listing = await cluster.list_objects(Selector.OURS)
+        assert len(listing) == 1
+        await cluster.create_objects(make_create_batch([(12, 1)]))
+        added = changed(Change.ADDED)
+        seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, listing.version), added)
+        assert [item.run[0] for item in seen] == [12]
+
+    async def test_unreachable_node_hides_its_pods_until_it_recovers(self, lab: FaultLab) -> None:
+        """Pods of a node that is not heard are UNKNOWN, and what they are again once it is heard."""
+        cluster = lab.open("one")
+        await cluster.create_objects(make_create_batch([(11, 1)]))
+        version = (await cluster.list_objects(Selector.OURS)).version
+        await lab.inject(Fault(kind="node-unreachable", node="node-a"))
+        (hidden,) = read_events(await cluster.list_objects(Selector.OURS))
+        assert hidden.phase == PodPhase.UNKNOWN
+        assert [node.name for node in (await cluster.list_nodes()).nodes if not node.ready] == ["node-a"]
+        await lab.inject(Fault(kind="node-recovered", node="node-a"))
+        back = lambda seen: seen[-1].phase == PodPhase.RUNNING  # noqa: E731 - reads as the condition it is
+        seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), back)
+        assert [item.phase for item in seen] == [PodPhase.UNKNOWN, PodPhase.RUNNING]
+
+    async def test_evicting_node_fails_its_pods(self, lab: FaultLab) -> None:
+        """Evicted pods fail with that reason."""
+        cluster = lab.open("one")
+        await cluster.create_objects(make_create_batch([(11, 1)]))
+        await lab.inject(Fault(kind="node-evicts", node="node-a"))
+        (pod,) = read_events(await cluster.list_objects(Selector.OURS))
+        assert (pod.phase, pod.reason) == (PodPhase.FAILED, "Evicted")

@@ -1,0 +1,346 @@
+"""An API server in the test's process: keeps what it is sent, answers what it is told, breaks when it is told.
+
+For tests of clients; it knows no rule of the real server but idempotency by client id.
+"""
+
+# ruff: noqa: N802, ANN401 - methods are the protocol's, and generated servicers are not typed
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from google.rpc import code_pb2, error_details_pb2, status_pb2  # type: ignore[import-untyped]
+
+from argosy.api.v1 import (
+    cluster_pb2,
+    cluster_pb2_grpc,
+    event_pb2,
+    event_pb2_grpc,
+    job_pb2,
+    job_pb2_grpc,
+    queue_pb2,
+    queue_pb2_grpc,
+    scheduling_pb2,
+    scheduling_pb2_grpc,
+)
+
+__all__ = ["FakeApi", "start_fake"]
+
+
+class FakeApi:
+    """State of the server, and what goes wrong next."""
+
+    def __init__(self) -> None:
+        """Start empty, and in order."""
+        self.queues: dict[str, queue_pb2.Queue] = {}
+        """Queues by name."""
+        self.jobs: dict[str, job_pb2.Job] = {}
+        """Jobs by id."""
+        self.ids: dict[str, str] = {}
+        """Job id by client id and copy."""
+        self.requests: dict[str, list[Any]] = defaultdict(list)
+        """Requests by method, in the order they came."""
+        self.failures: dict[str, deque[grpc.StatusCode]] = defaultdict(deque)
+        """Codes with which the next calls of a method fail before anything is done."""
+        self.failures_after: dict[str, deque[grpc.StatusCode]] = defaultdict(deque)
+        """The same, after everything was done: only the answer is lost."""
+        self.violations: list[tuple[str, str]] = []
+        """(field, description) pairs that failures carry."""
+        self.events: list[event_pb2.JobEvent] = []
+        """Events of the one job set."""
+        self.watch_breaks_after: deque[int | None] = deque()
+        """After how many messages the next watches fail; None for never."""
+        self.watch_ends_after: deque[int | None] = deque()
+        """After how many messages the next watches end without an error."""
+        self.open_watches = 0
+        """Watches under way."""
+        self.state_counts: dict[str, int] = {}
+        """State counts of every message, if given."""
+
+    async def enter(self, name: str, request: Any, context: Any) -> None:
+        """Keep a request and fail if that is due."""
+        self.requests[name].append(request)
+        if self.failures[name]:
+            await self.abort(context, self.failures[name].popleft(), "not now")
+
+    async def leave(self, name: str, context: Any) -> None:
+        """Fail after the work was done, if that is due."""
+        if self.failures_after[name]:
+            await self.abort(context, self.failures_after[name].popleft(), "lost the answer")
+
+    async def abort(self, context: Any, code: grpc.StatusCode, text: str) -> None:
+        """End a call with a status and the violations that are set."""
+        status = status_pb2.Status(code=code_pb2.Code.Value(code.name), message=text)
+        if self.violations:
+            request = error_details_pb2.BadRequest()
+            for field, description in self.violations:
+                request.field_violations.add(field=field, description=description)
+            status.details.add().Pack(request)
+        await context.abort(code, text, (("grpc-status-details-bin", status.SerializeToString()),))
+
+
+class _Queues(queue_pb2_grpc.QueueServiceServicer):
+    """Queues in memory."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
+
+    async def CreateQueue(self, request: Any, context: Any) -> Any:
+        await self.api.enter("CreateQueue", request, context)
+        known = self.api.queues.get(request.queue.name)
+        if known is not None and known.weight != request.queue.weight:
+            await self.api.abort(context, grpc.StatusCode.ALREADY_EXISTS, "there is another queue by that name")
+        stored = self.api.queues.setdefault(request.queue.name, queue_pb2.Queue())
+        stored.CopyFrom(request.queue)
+        stored.version = 1
+        stored.create_time.FromSeconds(1_700_000_000)
+        await self.api.leave("CreateQueue", context)
+        return queue_pb2.CreateQueueResponse(queue=stored)
+
+    async def GetQueue(self, request: Any, context: Any) -> Any:
+        await self.api.enter("GetQueue", request, context)
+        if request.name not in self.api.queues:
+            await self.api.abort(context, grpc.StatusCode.NOT_FOUND, f"there is no queue {request.name!r}")
+        return queue_pb2.GetQueueResponse(queue=self.api.queues[request.name])
+
+    async def ListQueues(self, request: Any, context: Any) -> Any:
+        await self.api.enter("ListQueues", request, context)
+        names = sorted(name for name in self.api.queues if name > request.page_token)
+        page = names[: request.page_size]
+        token = page[-1] if len(names) > len(page) else ""
+        return queue_pb2.ListQueuesResponse(queues=[self.api.queues[name] for name in page], next_page_token=token)
+
+    async def UpdateQueue(self, request: Any, context: Any) -> Any:
+        await self.api.enter("UpdateQueue", request, context)
+        stored = self.api.queues[request.queue.name]
+        if request.queue.version not in {0, stored.version}:
+            await self.api.abort(context, grpc.StatusCode.ABORTED, "the queue was changed meanwhile")
+        version = stored.version + 1
+        stored.CopyFrom(request.queue)
+        stored.version = version
+        return queue_pb2.UpdateQueueResponse(queue=stored)
+
+    async def DeleteQueue(self, request: Any, context: Any) -> Any:
+        await self.api.enter("DeleteQueue", request, context)
+        if self.api.queues.pop(request.name, None) is None:
+            await self.api.abort(context, grpc.StatusCode.NOT_FOUND, f"there is no queue {request.name!r}")
+        await self.api.leave("DeleteQueue", context)
+        return queue_pb2.DeleteQueueResponse()
+
+    async def CordonQueue(self, request: Any, context: Any) -> Any:
+        await self.api.enter("CordonQueue", request, context)
+        stored = self.api.queues[request.name]
+        stored.cordoned, stored.cordon_reason = True, request.reason
+        return queue_pb2.CordonQueueResponse(queue=stored)
+
+    async def UncordonQueue(self, request: Any, context: Any) -> Any:
+        await self.api.enter("UncordonQueue", request, context)
+        stored = self.api.queues[request.name]
+        stored.cordoned, stored.cordon_reason = False, ""
+        return queue_pb2.UncordonQueueResponse(queue=stored)
+
+
+class _Jobs(job_pb2_grpc.JobServiceServicer):
+    """Jobs in memory, deduplicated by client id."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
+
+    async def SubmitJobs(self, request: Any, context: Any) -> Any:
+        await self.api.enter("SubmitJobs", request, context)
+        ids = []
+        for item in request.items if not request.validate_only else ():
+            for copy in range(max(item.count, 1)):
+                key = f"{item.client_id}/{copy}"
+                known = self.api.ids.get(key) if item.client_id else None
+                if known is None:
+                    known = f"01890000-0000-7000-8000-{len(self.api.jobs) + 1:012d}"
+                    self.api.ids[key] = known
+                    self.api.jobs[known] = job_pb2.Job(
+                        id=known,
+                        queue=item.queue,
+                        job_set=item.job_set,
+                        state=job_pb2.JOB_STATE_QUEUED,
+                        priority=item.priority,
+                        client_id=item.client_id,
+                        labels=item.labels,
+                        spec=request.specs[item.spec],
+                    )
+                ids.append(known)
+        await self.api.leave("SubmitJobs", context)
+        return job_pb2.SubmitJobsResponse(job_ids=ids)
+
+    async def GetJob(self, request: Any, context: Any) -> Any:
+        await self.api.enter("GetJob", request, context)
+        if request.id not in self.api.jobs:
+            await self.api.abort(context, grpc.StatusCode.NOT_FOUND, f"there is no job {request.id}")
+        return job_pb2.GetJobResponse(job=self.api.jobs[request.id])
+
+    async def ListJobs(self, request: Any, context: Any) -> Any:
+        await self.api.enter("ListJobs", request, context)
+        found = self._select(request.selector)
+        first = int(request.page_token or 0)
+        last = first + request.page_size
+        return job_pb2.ListJobsResponse(jobs=found[first:last], next_page_token=str(last) if last < len(found) else "")
+
+    async def CancelJobs(self, request: Any, context: Any) -> Any:
+        await self.api.enter("CancelJobs", request, context)
+        found, unknown = self._target(request)
+        if not request.validate_only:
+            for job in found:
+                job.cancel_requested = True
+        return job_pb2.CancelJobsResponse(job_count=len(found), unknown_ids=unknown, sample=found[:20])
+
+    async def ReprioritizeJobs(self, request: Any, context: Any) -> Any:
+        await self.api.enter("ReprioritizeJobs", request, context)
+        found, unknown = self._target(request)
+        if not request.validate_only:
+            for job in found:
+                job.priority = request.priority
+        return job_pb2.ReprioritizeJobsResponse(job_count=len(found), unknown_ids=unknown, sample=found[:20])
+
+    async def ExplainJob(self, request: Any, context: Any) -> Any:
+        await self.api.enter("ExplainJob", request, context)
+        return job_pb2.ExplainJobResponse(
+            job=self.api.jobs[request.id],
+            stage="pending",
+            summary="It waits for room.",
+            pending_position=3,
+            filters=[job_pb2.FilterCount(filter="resources", node_count=12, text="insufficient resources on 12 nodes")],
+            examined_node_count=12,
+            nearest_miss="c1/n7 lacks 2 cpu",
+        )
+
+    def _target(self, request: Any) -> tuple[list[Any], list[str]]:
+        if request.WhichOneof("target") == "selector":
+            return self._select(request.selector), []
+        found = [self.api.jobs[one] for one in request.jobs.ids if one in self.api.jobs]
+        return found, [one for one in request.jobs.ids if one not in self.api.jobs]
+
+    def _select(self, selector: Any) -> list[Any]:
+        return [
+            job
+            for job in self.api.jobs.values()
+            if job.queue == selector.queue
+            and selector.job_set in {"", job.job_set}
+            and (not selector.states or job.state in selector.states)
+        ]
+
+
+class _Events(event_pb2_grpc.EventServiceServicer):
+    """The fake's events, one a message; breaks or ends where it is told."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
+
+    async def WatchJobSet(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        await self.api.enter("WatchJobSet", request, context)
+        breaks_after = self.api.watch_breaks_after.popleft() if self.api.watch_breaks_after else None
+        ends_after = self.api.watch_ends_after.popleft() if self.api.watch_ends_after else None
+        self.api.open_watches += 1
+        try:
+            for sent, event in enumerate(self.api.events[int(request.cursor or 0) :]):
+                if sent == breaks_after:
+                    await self.api.abort(context, grpc.StatusCode.UNAVAILABLE, "shutting down")
+                if sent == ends_after:
+                    return
+                is_last = event is self.api.events[-1]
+                counts = {"succeeded": 1} if is_last else {"running": 1}
+                yield event_pb2.WatchJobSetResponse(
+                    events=[event], cursor=str(event.number), state_counts=self.api.state_counts or counts
+                )
+            if not request.until_finished:
+                await asyncio.Event().wait()
+        finally:
+            self.api.open_watches -= 1
+
+
+class _Clusters(cluster_pb2_grpc.ClusterServiceServicer):
+    """One cluster of three nodes."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
+        amounts = cluster_pb2.ResourceAmounts(amounts={"cpu": 32_000, "memory": 64 << 30})
+        self.cluster = cluster_pb2.Cluster(
+            name="c1",
+            uid="u-1",
+            sampler_connected=True,
+            executor_connected=True,
+            node_count=3,
+            total=amounts,
+            free=amounts,
+        )
+
+    async def ListClusters(self, request: Any, context: Any) -> Any:
+        await self.api.enter("ListClusters", request, context)
+        return cluster_pb2.ListClustersResponse(clusters=[self.cluster])
+
+    async def GetCluster(self, request: Any, context: Any) -> Any:
+        await self.api.enter("GetCluster", request, context)
+        return cluster_pb2.GetClusterResponse(cluster=self.cluster)
+
+    async def ListNodes(self, request: Any, context: Any) -> Any:
+        await self.api.enter("ListNodes", request, context)
+        amounts = cluster_pb2.ResourceAmounts(amounts={"cpu": 16_000, "memory": 8 << 30})
+        nodes = [cluster_pb2.Node(name=f"n{n}", ready=True, allocatable=amounts, free=amounts) for n in range(3)]
+        return cluster_pb2.ListNodesResponse(nodes=nodes)
+
+    async def CordonCluster(self, request: Any, context: Any) -> Any:
+        await self.api.enter("CordonCluster", request, context)
+        self.cluster.cordoned, self.cluster.cordon_reason = request.cordoned, request.reason
+        return cluster_pb2.CordonClusterResponse(cluster=self.cluster)
+
+    async def CordonNode(self, request: Any, context: Any) -> Any:
+        await self.api.enter("CordonNode", request, context)
+        self.cluster.cordoned_nodes[:] = [request.node] if request.cordoned else []
+        return cluster_pb2.CordonNodeResponse(cluster=self.cluster)
+
+    async def ForgetCluster(self, request: Any, context: Any) -> Any:
+        await self.api.enter("ForgetCluster", request, context)
+        return cluster_pb2.ForgetClusterResponse(lost_run_count=7)
+
+
+class _Scheduling(scheduling_pb2_grpc.SchedulingServiceServicer):
+    """One queue with a share."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
+
+    async def GetShares(self, request: Any, context: Any) -> Any:
+        await self.api.enter("GetShares", request, context)
+        share = scheduling_pb2.QueueShare(queue="science", weight=2, fair_share_ratio=0.5, usage_cores=12.5)
+        return scheduling_pb2.GetSharesResponse(shares=[share], capacity_cores=64)
+
+    async def GetLastRound(self, request: Any, context: Any) -> Any:
+        await self.api.enter("GetLastRound", request, context)
+        return scheduling_pb2.GetLastRoundResponse(
+            round=5,
+            epoch=2,
+            phases=[scheduling_pb2.PhaseDuration(phase="sample", duration_ms=1.5)],
+            totals={"conflicts": 3},
+            latencies=[
+                scheduling_pb2.StageLatency(stage="leased", job_count=4, bound_ms=[1.0, 2.0], bucket_count=[1, 3])
+            ],
+        )
+
+    async def DumpState(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        await self.api.enter("DumpState", request, context)
+        for chunk in ('{"round"', ": 5}"):
+            yield scheduling_pb2.DumpStateResponse(chunk=chunk)
+
+
+async def start_fake(api: FakeApi) -> tuple[grpc.aio.Server, str]:
+    """Serve a fake on a free port; return the server and its address."""
+    server = grpc.aio.server()
+    queue_pb2_grpc.add_QueueServiceServicer_to_server(_Queues(api), server)
+    job_pb2_grpc.add_JobServiceServicer_to_server(_Jobs(api), server)
+    event_pb2_grpc.add_EventServiceServicer_to_server(_Events(api), server)
+    cluster_pb2_grpc.add_ClusterServiceServicer_to_server(_Clusters(api), server)
+    scheduling_pb2_grpc.add_SchedulingServiceServicer_to_server(_Scheduling(api), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    return server, f"127.0.0.1:{port}"

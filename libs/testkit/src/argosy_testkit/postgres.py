@@ -1,0 +1,85 @@
+"""Pytest plugin: a Postgres for tests.
+
+One server per test process (so one per xdist worker), migrated once into a template; every test that asks gets a
+database of its own, copied from the template. Load it with `pytest_plugins = ["argosy_testkit.postgres"]` in a
+top-level conftest. The store is imported by the first test that asks, so that others start fast.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from argosy_store import EmbeddedPostgres
+
+__all__ = ["TEST_SETTINGS", "database_url", "empty_database_url", "postgres_directory", "postgres_server", "today"]
+
+TEST_SETTINGS: Final = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "32MB",
+    "autovacuum": "off",
+    "max_wal_size": "512MB",
+    "min_wal_size": "80MB",
+}
+"""What makes a throw-away server fast. Tests about durability start one of their own, with our usual settings."""
+
+_TEMPLATE: Final = "argosy_template"
+_numbers = itertools.count(1)
+
+
+def today() -> int:
+    """Return the current day, days since the Unix epoch."""
+    return int(time.time() // 86400)
+
+
+@pytest.fixture(scope="session")
+def postgres_directory() -> Iterator[Path]:
+    """Give a short directory that any account can reach."""
+    path = Path(tempfile.mkdtemp(prefix="argosy-pg-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(postgres_directory: Path) -> Iterator[EmbeddedPostgres]:
+    """Give a running server with a migrated template database."""
+    from argosy_store import EmbeddedPostgres, create_database, migrate
+
+    server = EmbeddedPostgres(postgres_directory / "server", settings=TEST_SETTINGS)
+    url = server.start()
+    template = create_database(url, _TEMPLATE)
+    migrate(template)
+    yield server
+    server.stop()
+
+
+def _fresh(server: EmbeddedPostgres, template: str | None) -> Iterator[str]:
+    """Give the URL of a new database and drop it afterwards."""
+    from argosy_store import create_database, drop_database
+
+    name = f"test_{next(_numbers)}"
+    yield create_database(server.url, name, template)
+    drop_database(server.url, name)
+
+
+@pytest.fixture
+def database_url(postgres_server: EmbeddedPostgres) -> Iterator[str]:
+    """Give a migrated database of the test's own, with the partitions that migrations make."""
+    yield from _fresh(postgres_server, _TEMPLATE)
+
+
+@pytest.fixture
+def empty_database_url(postgres_server: EmbeddedPostgres) -> Iterator[str]:
+    """Give an empty database of the test's own."""
+    yield from _fresh(postgres_server, None)
