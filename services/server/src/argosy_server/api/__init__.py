@@ -1,0 +1,1 @@
+"""The API role: accepts, answers and shows; decides nothing."""

@@ -1,0 +1,219 @@
+"""ClusterService: clusters' rows from the database, with live figures from the leader's memory where it can be asked.
+
+Source: design section 3; `proto/argosy/api/v1/cluster.proto`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import grpc
+
+from argosy.api.v1 import cluster_pb2, cluster_pb2_grpc
+from argosy_core.errors import BackendUnavailable, FieldViolation, InvalidRequest, NotAllowedNow
+from argosy_core.job.findings import is_dns_name
+from argosy_runtime.validation import check_request
+from argosy_server.api.calls import Context
+from argosy_server.api.changes_codec import encode_cluster_changes
+from argosy_server.api.cursors import read_name_token, write_name_token
+from argosy_server.api.job_codec import timestamp
+from argosy_server.api.leader_view import ClusterFigures, LeaderView, NodeFigures
+from argosy_server.api.routing import FORWARDED_KEY, LeaderRouter
+from argosy_server.api.selectors import has_labels, parse_label_selector
+from argosy_server.api.store_threads import StoreThreads
+from argosy_store.api import ApiStore
+from argosy_store.rows import ClusterRow
+
+__all__ = ["ClusterService"]
+
+_PAGE_SIZE: Final = 100
+
+
+class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
+    """Serves clusters.
+
+    Args:
+        store: Where clusters are.
+        threads: Where blocking calls run.
+        router: Finds the leader.
+    """
+
+    def __init__(self, store: ApiStore, threads: StoreThreads, router: LeaderRouter) -> None:
+        """Keep what it needs."""
+        self._store = store
+        self._threads = threads
+        self._router = router
+
+    async def ListClusters(  # noqa: N802 - the protocol's name
+        self, request: cluster_pb2.ListClustersRequest, context: Context
+    ) -> cluster_pb2.ListClustersResponse:
+        """Answer the clusters; without live figures where the leader cannot be asked."""
+        check_request(request)
+        after = read_name_token(request.page_token)
+        size = request.page_size or _PAGE_SIZE
+        rows = await self._threads.run(self._store.list_clusters, after, size + 1)
+        messages = await self._with_figures(rows[:size], context)
+        return cluster_pb2.ListClustersResponse(
+            clusters=messages, next_page_token=write_name_token(rows[size - 1].name) if len(rows) > size else ""
+        )
+
+    async def GetCluster(  # noqa: N802 - the protocol's name
+        self, request: cluster_pb2.GetClusterRequest, context: Context
+    ) -> cluster_pb2.GetClusterResponse:
+        """Answer one cluster."""
+        check_request(request)
+        row = await self._threads.run(self._store.get_cluster, request.name)
+        return cluster_pb2.GetClusterResponse(cluster=(await self._with_figures([row], context))[0])
+
+    async def ListNodes(  # noqa: N802 - the protocol's name
+        self, request: cluster_pb2.ListNodesRequest, context: Context
+    ) -> cluster_pb2.ListNodesResponse:
+        """Answer the nodes of one cluster, from the leader's memory."""
+        check_request(request)
+        after = read_name_token(request.page_token)
+        requirements = parse_label_selector(request.label_selector, field="label_selector")
+        row = await self._threads.run(self._store.get_cluster, request.cluster)
+        view = self._router.view(row.pool)
+        if view is None:
+            return await self._router.forward(
+                row.pool,
+                lambda channel: cluster_pb2_grpc.ClusterServiceStub(channel).ListNodes,
+                request,
+                context=context,
+            )
+        size = request.page_size or _PAGE_SIZE
+        found = [
+            node for node in view.nodes(request.cluster) if node.name > after and has_labels(requirements, node.labels)
+        ]
+        return cluster_pb2.ListNodesResponse(
+            nodes=[_node_message(node) for node in found[:size]],
+            next_page_token=write_name_token(found[size - 1].name) if len(found) > size else "",
+        )
+
+    async def CordonCluster(  # noqa: N802 - the protocol's name
+        self, request: cluster_pb2.CordonClusterRequest, context: Context
+    ) -> cluster_pb2.CordonClusterResponse:
+        """Stop or resume placing on a cluster."""
+        check_request(request)
+        row = await self._threads.run(
+            self._store.set_cluster_cordon,
+            request.name,
+            cordoned=request.cordoned,
+            reason="".join(character if character.isprintable() else " " for character in request.reason),
+            encode=encode_cluster_changes,
+        )
+        return cluster_pb2.CordonClusterResponse(cluster=(await self._with_figures([row], context))[0])
+
+    async def CordonNode(  # noqa: N802 - the protocol's name
+        self, request: cluster_pb2.CordonNodeRequest, context: Context
+    ) -> cluster_pb2.CordonNodeResponse:
+        """Stop or resume placing on a node; the cordon outlives the node's absence."""
+        del context
+        check_request(request)
+        if not is_dns_name(request.node):
+            violation = FieldViolation(field="node", description="must be a node's name: a lower-case DNS name")
+            raise InvalidRequest("one field is wrong in the request", violations=(violation,))
+        await self._threads.run(
+            self._store.set_node_cordon,
+            request.cluster,
+            request.node,
+            cordoned=request.cordoned,
+            encode=encode_cluster_changes,
+        )
+        return cluster_pb2.CordonNodeResponse()
+
+    async def ForgetCluster(  # noqa: N802 - the protocol's name
+        self, request: cluster_pb2.ForgetClusterRequest, context: Context
+    ) -> cluster_pb2.ForgetClusterResponse:
+        """Declare a cluster gone for good; only the leader knows whether it is connected, so it must be asked."""
+        check_request(request)
+        row = await self._threads.run(self._store.get_cluster, request.name)
+        view = self._router.view(row.pool)
+        if view is None:
+            return await self._router.forward(
+                row.pool,
+                lambda channel: cluster_pb2_grpc.ClusterServiceStub(channel).ForgetCluster,
+                request,
+                context=context,
+            )
+        figures = _figures_by_name(view.clusters()).get(row.name)
+        if figures is not None and (figures.executor_connected or figures.sampler_connected):
+            raise NotAllowedNow(
+                f"cluster {row.name!r} is connected; stop its executor and sampler first, so that its pods cannot go on "
+                "while their jobs run elsewhere"
+            )
+        await self._threads.run(self._store.forget_cluster, row.name, encode=encode_cluster_changes)
+        return cluster_pb2.ForgetClusterResponse(lost_run_count=figures.run_count if figures is not None else 0)
+
+    async def _with_figures(self, rows: Sequence[ClusterRow], context: Context) -> list[cluster_pb2.Cluster]:
+        """Return rows as messages, with live figures as far as their leaders can be asked."""
+        remote: dict[str, cluster_pb2.Cluster] = {}
+        views: dict[str, Mapping[str, ClusterFigures]] = {}
+        for pool in sorted({row.pool for row in rows}):
+            view: LeaderView | None = self._router.view(pool)
+            if view is not None:
+                views[pool] = _figures_by_name(view.clusters())
+            else:
+                remote.update(await self._ask_leader(pool, rows, context))
+        return [_cluster_message(row, views.get(row.pool, {}).get(row.name), remote.get(row.name)) for row in rows]
+
+    async def _ask_leader(
+        self, pool: str, rows: Sequence[ClusterRow], context: Context
+    ) -> dict[str, cluster_pb2.Cluster]:
+        names = [row.name for row in rows if row.pool == pool]
+        try:
+            channel = await self._router.channel(pool, context)
+            stub = cluster_pb2_grpc.ClusterServiceStub(channel)
+            options = {"timeout": self._router.timeout_s, "metadata": ((FORWARDED_KEY, "1"),)}
+            if len(names) == 1:
+                one = await stub.GetCluster(cluster_pb2.GetClusterRequest(name=names[0]), **options)
+                return {one.cluster.name: one.cluster}
+            answer = await stub.ListClusters(cluster_pb2.ListClustersRequest(page_size=1000), **options)
+            return {cluster.name: cluster for cluster in answer.clusters}
+        except grpc.aio.AioRpcError as error:
+            self._router.lost(pool, error)
+            return {}
+        except BackendUnavailable:
+            return {}
+
+
+def _figures_by_name(figures: Iterable[ClusterFigures]) -> dict[str, ClusterFigures]:
+    return {one.name: one for one in figures}
+
+
+def _cluster_message(
+    row: ClusterRow, figures: ClusterFigures | None, remote: cluster_pb2.Cluster | None
+) -> cluster_pb2.Cluster:
+    message = cluster_pb2.Cluster(
+        name=row.name,
+        uid=row.uid,
+        cordoned=row.cordoned,
+        cordon_reason=row.cordon_reason,
+        contact_time=timestamp(row.contact_time_us),
+        cordoned_nodes=row.cordoned_nodes,
+    )
+    live = figures or remote
+    if live is not None:
+        message.sampler_connected = live.sampler_connected
+        message.executor_connected = live.executor_connected
+        message.node_count = live.node_count
+        message.run_count = live.run_count
+    if figures is not None:
+        message.total.amounts.update(figures.total)
+        message.free.amounts.update(figures.free)
+    elif remote is not None:
+        message.total.CopyFrom(remote.total)
+        message.free.CopyFrom(remote.free)
+    return message
+
+
+def _node_message(node: NodeFigures) -> cluster_pb2.Node:
+    return cluster_pb2.Node(
+        name=node.name,
+        allocatable=cluster_pb2.ResourceAmounts(amounts=node.allocatable),
+        free=cluster_pb2.ResourceAmounts(amounts=node.free),
+        ready=node.ready,
+        cordoned=node.cordoned,
+        labels=node.labels,
+    )

@@ -1,0 +1,126 @@
+"""EventService: a job set's events from a cursor on.
+
+Source: design section 3; section 7, invariant 6; `proto/argosy/api/v1/event.proto`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from argosy.api.v1 import event_pb2, event_pb2_grpc
+from argosy_core.errors import FieldViolation, InvalidRequest, NotFound, OutOfRange
+from argosy_core.job.states import JobState
+from argosy_runtime.metrics import METRICS
+from argosy_runtime.validation import check_request
+from argosy_server.api.calls import Context
+from argosy_server.api.cursors import WatchCursor
+from argosy_server.api.event_codec import StoredBatch, watch_responses
+from argosy_server.api.names import NAME_RULE, is_name
+from argosy_server.api.store_threads import StoreThreads
+from argosy_server.api.watch import WatchHub
+from argosy_store.api import ApiStore
+
+__all__ = ["EventService"]
+
+_IDLE_POLLS: Final = 10  # between two looks at whether a set is finished, which counts all its jobs
+
+
+class EventService(event_pb2_grpc.EventServiceServicer):
+    """Streams events.
+
+    Args:
+        store: Where job sets are.
+        threads: Where blocking calls run.
+        hub: Reads events for all watchers.
+        max_batch_count: Most events in one message.
+    """
+
+    def __init__(self, store: ApiStore, threads: StoreThreads, hub: WatchHub, *, max_batch_count: int) -> None:
+        """Keep what it needs."""
+        self._store = store
+        self._threads = threads
+        self._hub = hub
+        self._max_batch_count = max_batch_count
+
+    async def WatchJobSet(  # noqa: N802 - the protocol's name
+        self, request: event_pb2.WatchJobSetRequest, context: Context
+    ) -> AsyncIterator[event_pb2.WatchJobSetResponse]:
+        """Stream events; ends by itself only with `until_finished`."""
+        del context
+        check_request(request)
+        job_set_id = await self._find(request.queue, request.job_set)
+        cursor = WatchCursor.parse(request.cursor, job_set_id=job_set_id)
+        cursor = await self._check_kept(cursor)
+        METRICS.watched_job_sets.inc()
+        try:
+            rows = await self._hub.read_now(job_set_id, cursor.number)
+            idle_count = 0
+            while True:
+                for first_number, _, payload in rows:
+                    if first_number > cursor.number + 1:
+                        raise _too_old(cursor.number)
+                    batch = StoredBatch(first_number=first_number, payload=payload)
+                    for response, after in watch_responses(cursor, batch, max_count=self._max_batch_count):
+                        yield response
+                        cursor = after
+                if rows:
+                    idle_count = 0
+                    rows = await self._hub.read_now(job_set_id, cursor.number)
+                    continue
+                if request.until_finished and idle_count % _IDLE_POLLS == 0 and await self._is_finished(cursor):
+                    return
+                idle_count += 1
+                rows = await self._hub.read_next(job_set_id, cursor.number)
+        finally:
+            METRICS.watched_job_sets.dec()
+
+    async def _find(self, queue: str, job_set: str) -> int:
+        if not is_name(job_set):
+            raise InvalidRequest(
+                "one field is wrong in the request",
+                violations=(FieldViolation(field="job_set", description=NAME_RULE),),
+            )
+        row = await self._threads.run(self._store.get_queue, queue)
+        job_set_id = await self._threads.run(self._store.find_job_set, row.queue_id, job_set)
+        if job_set_id is None:
+            raise NotFound(
+                f"queue {queue!r} has no job set {job_set!r}; a job set exists from its first job on, "
+                "so check both names or submit first"
+            )
+        return job_set_id
+
+    async def _check_kept(self, cursor: WatchCursor) -> WatchCursor:
+        """Return where to begin.
+
+        A watch from the beginning begins with the oldest event that is kept; one from a cursor must not miss any.
+
+        Raises:
+            OutOfRange: Events after the cursor are no longer kept.
+        """
+        oldest = await self._threads.run(self._store.oldest_event_number, cursor.job_set_id)
+        if oldest <= cursor.number + 1:
+            return cursor
+        if cursor.number:
+            raise _too_old(cursor.number)
+        return WatchCursor(job_set_id=cursor.job_set_id, number=oldest - 1, is_complete=False)
+
+    async def _is_finished(self, cursor: WatchCursor) -> bool:
+        """Return whether all jobs have ended and all their events were sent.
+
+        A job that was cancelled before the leader heard of it has ended without any event yet, so the number of jobs
+        that events told of is compared with the number there are.
+        """
+        if sum(cursor.counts[JobState.QUEUED : JobState.SUCCEEDED]):
+            return False
+        counts = await self._threads.run(self._store.count_states, cursor.job_set_id)
+        if any(counts.get(state) for state in (JobState.QUEUED, JobState.LEASED, JobState.RUNNING)):
+            return False
+        return not cursor.is_complete or sum(cursor.counts) >= sum(counts.values())
+
+
+def _too_old(number: int) -> OutOfRange:
+    return OutOfRange(
+        f"events after number {number} are no longer all kept; watch without a cursor to begin with the oldest kept, "
+        "or list the job set's jobs"
+    )

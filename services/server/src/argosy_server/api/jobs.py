@@ -1,0 +1,209 @@
+"""JobService: submit, read, cancel, reprioritise, explain.
+
+Source: design sections 3 and 5; `proto/argosy/api/v1/job.proto`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from argosy.api.v1 import job_pb2, job_pb2_grpc
+from argosy_core.errors import NotFound
+from argosy_core.job.identity import parse_id
+from argosy_core.job.states import JobState
+from argosy_runtime.validation import check_request
+from argosy_server.api.calls import Context
+from argosy_server.api.cursors import read_handle_token, write_handle_token
+from argosy_server.api.event_codec import STATE_NAMES
+from argosy_server.api.job_codec import explain_response, job_message
+from argosy_server.api.leader_view import Explanation
+from argosy_server.api.routing import LeaderRouter
+from argosy_server.api.store_threads import StoreThreads
+from argosy_server.api.submit import Submission
+from argosy_server.api.wishes import Wish, WishOutcome, make_wish, read_filter
+from argosy_store.api import ApiStore
+from argosy_store.rows import JobRecord
+
+__all__ = ["JobExplanations", "JobService", "LeaderJobService"]
+
+_PAGE_SIZE: Final = 100
+
+
+class JobExplanations:
+    """Says where a job stands: of ended jobs by their rows, of others by the leader's memory.
+
+    Args:
+        store: Where jobs are.
+        threads: Where blocking calls run.
+        router: Finds the leader.
+    """
+
+    def __init__(self, store: ApiStore, threads: StoreThreads, router: LeaderRouter) -> None:
+        """Keep what it needs."""
+        self._store = store
+        self._threads = threads
+        self._router = router
+
+    async def read_job(self, job_id: str) -> JobRecord:
+        """Return a job with its runs and spec.
+
+        Raises:
+            InvalidRequest: The id is none of this system.
+            NotFound: No job has it.
+        """
+        _, handle = parse_id(job_id)
+        record = await self._threads.run(self._store.get_job, handle)
+        if record is None or record.job_id != job_id.lower():
+            raise NotFound(f"no job has the id {job_id}; jobs are forgotten some days after their end")
+        return record
+
+    async def explain(self, request: job_pb2.ExplainJobRequest, context: Context) -> job_pb2.ExplainJobResponse:
+        """Return where a job stands and, if it waits, why.
+
+        Raises:
+            InvalidRequest: The id is none of this system.
+            NotFound: No job has it.
+            BackendUnavailable: The pool has no leader now.
+        """
+        record = await self.read_job(request.id)
+        if record.end_time_us is not None:
+            stage = STATE_NAMES[record.state]
+            because = f" because: {record.reason}" if record.reason else ""
+            return explain_response(record, Explanation(stage=stage, summary=f"The job has ended, {stage}{because}."))
+        queue = (await self._threads.run(self._store.queues_by_id, [record.queue_id]))[record.queue_id]
+        view = self._router.view(queue.pool)
+        if view is None:
+            return await self._router.forward(
+                queue.pool,
+                lambda channel: job_pb2_grpc.JobServiceStub(channel).ExplainJob,
+                request,
+                context=context,
+            )
+        explanation = view.explain(record.handle)
+        if explanation is None:
+            waits = record.state == JobState.QUEUED
+            explanation = Explanation(
+                stage=STATE_NAMES[record.state],
+                summary="The job is accepted and stored; the leader takes it in with its next round."
+                if waits
+                else f"The job is {STATE_NAMES[record.state]}; the leader has taken note of its end.",
+            )
+        return explain_response(record, explanation)
+
+
+class LeaderJobService(job_pb2_grpc.JobServiceServicer):
+    """What a process with the leader role alone serves: ExplainJob, so that replicas can forward it.
+
+    Args:
+        explanations: Says where jobs stand.
+    """
+
+    def __init__(self, explanations: JobExplanations) -> None:
+        """Keep what it needs."""
+        self._explanations = explanations
+
+    async def ExplainJob(  # noqa: N802 - the protocol's name
+        self, request: job_pb2.ExplainJobRequest, context: Context
+    ) -> job_pb2.ExplainJobResponse:
+        """Answer where a job stands and, if it waits, why."""
+        check_request(request)
+        return await self._explanations.explain(request, context)
+
+
+class JobService(LeaderJobService):
+    """The whole service of an API replica.
+
+    Args:
+        store: Where jobs are.
+        threads: Where blocking calls run.
+        submission: Takes submits.
+        explanations: Says where jobs stand.
+    """
+
+    def __init__(
+        self, store: ApiStore, threads: StoreThreads, *, submission: Submission, explanations: JobExplanations
+    ) -> None:
+        """Keep what it needs."""
+        super().__init__(explanations)
+        self._store = store
+        self._threads = threads
+        self._submission = submission
+
+    async def SubmitJobs(  # noqa: N802 - the protocol's name
+        self, request: job_pb2.SubmitJobsRequest, context: Context
+    ) -> job_pb2.SubmitJobsResponse:
+        """Accept jobs, all of them or none."""
+        del context
+        return await self._submission.submit(request)
+
+    async def GetJob(self, request: job_pb2.GetJobRequest, context: Context) -> job_pb2.GetJobResponse:  # noqa: N802 - the protocol's name
+        """Answer one job with its runs and its spec."""
+        del context
+        check_request(request)
+        return job_pb2.GetJobResponse(job=job_message(await self._explanations.read_job(request.id)))
+
+    async def ListJobs(self, request: job_pb2.ListJobsRequest, context: Context) -> job_pb2.ListJobsResponse:  # noqa: N802 - the protocol's name
+        """Answer jobs by selector, in submit order."""
+        del context
+        check_request(request)
+        question = request.selector.SerializeToString(deterministic=True)
+        after = read_handle_token(request.page_token, question)
+        size = request.page_size or _PAGE_SIZE
+
+        def read() -> list[JobRecord]:
+            job_filter = read_filter(self._store, request.selector)
+            return self._store.list_jobs(job_filter, after_handle=after, limit=size + 1)
+
+        records = await self._threads.run(read)
+        more = len(records) > size
+        records = records[:size]
+        return job_pb2.ListJobsResponse(
+            jobs=[job_message(record) for record in records],
+            next_page_token=write_handle_token(records[-1].handle, question) if more else "",
+        )
+
+    async def CancelJobs(self, request: job_pb2.CancelJobsRequest, context: Context) -> job_pb2.CancelJobsResponse:  # noqa: N802 - the protocol's name
+        """Ask that jobs end."""
+        del context
+        check_request(request)
+        wish = Wish(
+            kind="cancel",
+            job_ids=tuple(request.jobs.ids) if request.HasField("jobs") else None,
+            selector=request.selector if request.HasField("selector") else None,
+            is_preview=request.validate_only,
+            reason=_printable(request.reason),
+        )
+        outcome = await self._wish(wish)
+        return job_pb2.CancelJobsResponse(
+            job_count=outcome.job_count,
+            unknown_ids=outcome.unknown_ids,
+            sample=[job_message(record) for record in outcome.sample],
+        )
+
+    async def ReprioritizeJobs(  # noqa: N802 - the protocol's name
+        self, request: job_pb2.ReprioritizeJobsRequest, context: Context
+    ) -> job_pb2.ReprioritizeJobsResponse:
+        """Give jobs another priority."""
+        del context
+        check_request(request)
+        wish = Wish(
+            kind="reprioritize",
+            job_ids=tuple(request.jobs.ids) if request.HasField("jobs") else None,
+            selector=request.selector if request.HasField("selector") else None,
+            is_preview=request.validate_only,
+            priority=request.priority,
+        )
+        outcome = await self._wish(wish)
+        return job_pb2.ReprioritizeJobsResponse(
+            job_count=outcome.job_count,
+            unknown_ids=outcome.unknown_ids,
+            sample=[job_message(record) for record in outcome.sample],
+        )
+
+    async def _wish(self, wish: Wish) -> WishOutcome:
+        return await self._threads.run(make_wish, self._store, wish)
+
+
+def _printable(text: str) -> str:
+    """Return a text for logs and terminals, with control and direction characters taken out."""
+    return "".join(character if character.isprintable() else " " for character in text)

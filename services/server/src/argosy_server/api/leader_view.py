@@ -1,0 +1,228 @@
+"""What a pool's leader lets the API see of its memory, and what the leader role is to the process that runs it.
+
+The servicers of this package use a `LeaderView` where they have one; elsewhere they forward the call, one hop.
+
+Source: design section 3, "Replicas forward calls that need the leader's memory".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from argosy_runtime.lifecycle import Lifecycle
+
+__all__ = [
+    "ClusterFigures",
+    "Explanation",
+    "FilterTurnAway",
+    "LeaderRoleLike",
+    "LeaderView",
+    "NodeFigures",
+    "PoolShares",
+    "RoundFigures",
+    "Servicer",
+    "ShareFigures",
+    "StageLatencies",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterTurnAway:
+    """How many nodes a filter turned away first."""
+
+    filter: str
+    """Name of the filter."""
+    node_count: int
+    """Nodes."""
+    text: str = ""
+    """The same for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Where an open job stands and, if it waits, why."""
+
+    stage: str
+    """`queued`, `pending`, `in flight`, `leased` or `running`."""
+    summary: str
+    """One or two sentences for people."""
+    queue_position: int = 0
+    """Jobs of its queue before it."""
+    pending_position: int = 0
+    """Jobs before it in the pending order."""
+    filters: tuple[FilterTurnAway, ...] = ()
+    """Counts per filter, most first."""
+    examined_node_count: int = 0
+    """Nodes looked at."""
+    nearest_miss: str = ""
+    """The node that came closest and what it lacks."""
+    failed_attempt_count: int = 0
+    """Attempts that failed by conflict."""
+    queue_flow_per_weight: float = 0.0
+    """Flow of its queue by weight, cores."""
+    least_flow_per_weight: float = 0.0
+    """Smallest among queues with work, cores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareFigures:
+    """Share of one queue; units as in argosy.api.v1.QueueShare."""
+
+    queue: str
+    """Name."""
+    weight: float
+    """Weight."""
+    fair_share_ratio: float
+    """Weight by sum of weights of the queues that count."""
+    usage_cores: float
+    """Weighted usage of pending, leased and running jobs."""
+    flow_cores: float
+    """Flow."""
+    demand_cores: float
+    """Usage if all its jobs ran."""
+    entitled_cores: float
+    """Share by weighted water-filling over demands."""
+    queued_count: int
+    """Jobs queued, not pending."""
+    pending_count: int
+    """Jobs pending."""
+    leased_count: int
+    """Jobs leased or running."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolShares:
+    """Shares of all queues of a pool."""
+
+    shares: tuple[ShareFigures, ...]
+    """By queue name."""
+    capacity_cores: float
+    """Capacity of the pool, cores of weighted resources."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageLatencies:
+    """Time from submit to a stage, over all jobs since the leader started; units as in api.v1.StageLatency."""
+
+    stage: str
+    """`considered`, `leased`, `running` or `finished`."""
+    job_count: int
+    """Jobs counted."""
+    p50_ms: float
+    """Median."""
+    p90_ms: float
+    """90th percentile."""
+    p99_ms: float
+    """99th percentile."""
+    bound_ms: tuple[float, ...]
+    """Upper bounds of the buckets."""
+    bucket_count: tuple[int, ...]
+    """Jobs per bucket; one more than bounds, the last one open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundFigures:
+    """What the last round did."""
+
+    round: int
+    """Number since the leader started."""
+    epoch: int
+    """Epoch of the leader."""
+    queued_count: int
+    """Jobs that wait for their turn."""
+    pending_count: int
+    """Jobs pending."""
+    leased_count: int
+    """Runs leased in the round."""
+    conflict_count: int
+    """Commits that met a conflict."""
+    class_count: int
+    """Classes sampled."""
+    phases: tuple[tuple[str, float], ...] = ()
+    """(phase, milliseconds)."""
+    totals: Mapping[str, int] = field(default_factory=dict)
+    """Totals since the leader started, by name."""
+    latencies: tuple[StageLatencies, ...] = ()
+    """Time from submit to each stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFigures:
+    """Live figures of one cluster."""
+
+    name: str
+    """Name."""
+    sampler_connected: bool
+    """Whether its sampler has a session."""
+    executor_connected: bool
+    """Whether its executor has a session."""
+    node_count: int = 0
+    """Nodes."""
+    run_count: int = 0
+    """Runs placed."""
+    total: Mapping[str, int] = field(default_factory=dict)
+    """Allocatable on usable nodes, base units by resource."""
+    free: Mapping[str, int] = field(default_factory=dict)
+    """Free on usable nodes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFigures:
+    """Live figures of one node."""
+
+    name: str
+    """Name."""
+    allocatable: Mapping[str, int]
+    """Total minus what the system keeps, base units by resource."""
+    free: Mapping[str, int]
+    """Free; may be negative for a moment."""
+    ready: bool
+    """Whether it is ready."""
+    cordoned: bool
+    """Whether it is cordoned."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels."""
+
+
+class LeaderView(Protocol):
+    """A leading leader's memory, read only; called on the event loop, so each answer takes a few milliseconds."""
+
+    def explain(self, handle: int) -> Explanation | None:
+        """Return where a job stands, or None for a job that is not in memory (not taken in yet, or ended)."""
+
+    def shares(self) -> PoolShares:
+        """Return the shares of the pool's queues."""
+
+    def last_round(self) -> RoundFigures:
+        """Return what the last round did."""
+
+    def dump(self) -> Iterator[str]:
+        """Yield the state as JSON text in chunks to be joined."""
+
+    def clusters(self) -> Sequence[ClusterFigures]:
+        """Return the clusters the leader knows, in order of their names."""
+
+    def nodes(self, cluster: str) -> Sequence[NodeFigures]:
+        """Return a cluster's nodes in order of their names; none if the leader does not know the cluster."""
+
+
+Servicer = tuple[Callable[[Any, Any], object], object, str]
+"""(generated `add_XServicer_to_server`, servicer, full name of the service)."""
+
+
+class LeaderRoleLike(Protocol):
+    """What `argosy_server.leader.role.LeaderRole(config)` offers the process that runs it."""
+
+    def servicers(self) -> Sequence[Servicer]:
+        """Return ExecutorService and SamplerService; asked before the server starts."""
+
+    async def start(self, life: Lifecycle, *, address: str) -> None:
+        """Begin to stand for election, with tasks spawned in `life`; others dial this process at `address`."""
+
+    def view(self, pool: str) -> LeaderView | None:
+        """Return the view of a pool that this process leads now, else None."""
+
+    async def stop(self) -> None:
+        """Resign and end all sessions."""

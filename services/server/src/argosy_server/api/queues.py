@@ -1,0 +1,179 @@
+"""QueueService: make, read, change, cordon and delete queues.
+
+Source: design section 3; `proto/argosy/api/v1/queue.proto`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from argosy.api.v1 import queue_pb2, queue_pb2_grpc
+from argosy_core.errors import FieldViolation, InvalidRequest
+from argosy_runtime.validation import check_request
+from argosy_server.api.calls import Context
+from argosy_server.api.changes_codec import encode_queue_changes
+from argosy_server.api.cursors import read_name_token, write_name_token
+from argosy_server.api.job_codec import timestamp
+from argosy_server.api.names import is_queue_name
+from argosy_server.api.queue_cache import QueueCache
+from argosy_server.api.store_threads import StoreThreads
+from argosy_store.api import ApiStore
+from argosy_store.rows import QueueRow
+
+__all__ = ["QueueService"]
+
+_PAGE_SIZE: Final = 100
+_DEFAULT_WEIGHT: Final = 1.0
+
+
+class QueueService(queue_pb2_grpc.QueueServiceServicer):
+    """Serves queues from the database.
+
+    Args:
+        store: Where queues are.
+        threads: Where blocking calls run.
+        cache: Told of changes made here.
+        default_pool: Pool of queues that name none.
+        clock_us: Wall clock, microseconds since the Unix epoch.
+    """
+
+    def __init__(
+        self,
+        store: ApiStore,
+        threads: StoreThreads,
+        cache: QueueCache,
+        *,
+        default_pool: str,
+        clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        """Keep what it needs."""
+        self._store = store
+        self._threads = threads
+        self._cache = cache
+        self._default_pool = default_pool
+        self._clock_us = clock_us
+
+    async def CreateQueue(  # noqa: N802 - the protocol's name
+        self, request: queue_pb2.CreateQueueRequest, context: Context
+    ) -> queue_pb2.CreateQueueResponse:
+        """Make a queue; an equal one by the same name is success."""
+        del context
+        check_request(request)
+        queue = request.queue
+        _check_pool(queue.pool)
+        row = await self._threads.run(
+            self._store.create_queue,
+            queue.name,
+            weight=queue.weight or _DEFAULT_WEIGHT,
+            pool=queue.pool or self._default_pool,
+            create_time_us=self._clock_us(),
+            encode=encode_queue_changes,
+            namespaces=_distinct(queue.namespaces),
+            max_queued_count=queue.max_queued_count,
+        )
+        self._cache.forget(row.name)
+        return queue_pb2.CreateQueueResponse(queue=_message(row))
+
+    async def GetQueue(self, request: queue_pb2.GetQueueRequest, context: Context) -> queue_pb2.GetQueueResponse:  # noqa: N802 - the protocol's name
+        """Answer one queue."""
+        del context
+        check_request(request)
+        return queue_pb2.GetQueueResponse(queue=_message(await self._threads.run(self._store.get_queue, request.name)))
+
+    async def ListQueues(self, request: queue_pb2.ListQueuesRequest, context: Context) -> queue_pb2.ListQueuesResponse:  # noqa: N802 - the protocol's name
+        """Answer queues by name."""
+        del context
+        check_request(request)
+        after = read_name_token(request.page_token)
+        size = request.page_size or _PAGE_SIZE
+        rows = await self._threads.run(self._store.list_queues, after, size + 1)
+        return queue_pb2.ListQueuesResponse(
+            queues=[_message(row) for row in rows[:size]],
+            next_page_token=write_name_token(rows[size - 1].name) if len(rows) > size else "",
+        )
+
+    async def UpdateQueue(  # noqa: N802 - the protocol's name
+        self, request: queue_pb2.UpdateQueueRequest, context: Context
+    ) -> queue_pb2.UpdateQueueResponse:
+        """Change a queue; the cordon and what is output only stay as they are."""
+        del context
+        check_request(request)
+        queue = request.queue
+        _check_pool(queue.pool)
+        row = await self._threads.run(
+            self._store.update_queue,
+            queue.name,
+            expected_version=queue.version,
+            weight=queue.weight or _DEFAULT_WEIGHT,
+            pool=queue.pool or self._default_pool,
+            encode=encode_queue_changes,
+            namespaces=_distinct(queue.namespaces),
+            max_queued_count=queue.max_queued_count,
+        )
+        self._cache.forget(row.name)
+        return queue_pb2.UpdateQueueResponse(queue=_message(row))
+
+    async def DeleteQueue(  # noqa: N802 - the protocol's name
+        self, request: queue_pb2.DeleteQueueRequest, context: Context
+    ) -> queue_pb2.DeleteQueueResponse:
+        """Delete a queue without open jobs."""
+        del context
+        check_request(request)
+        await self._threads.run(self._store.delete_queue, request.name, encode=encode_queue_changes)
+        self._cache.forget(request.name)
+        return queue_pb2.DeleteQueueResponse()
+
+    async def CordonQueue(  # noqa: N802 - the protocol's name
+        self, request: queue_pb2.CordonQueueRequest, context: Context
+    ) -> queue_pb2.CordonQueueResponse:
+        """Stop a queue's jobs from becoming pending."""
+        del context
+        check_request(request)
+        return queue_pb2.CordonQueueResponse(
+            queue=await self._cordon(request.name, cordoned=True, reason=request.reason)
+        )
+
+    async def UncordonQueue(  # noqa: N802 - the protocol's name
+        self, request: queue_pb2.UncordonQueueRequest, context: Context
+    ) -> queue_pb2.UncordonQueueResponse:
+        """Let a queue's jobs become pending again."""
+        del context
+        check_request(request)
+        return queue_pb2.UncordonQueueResponse(queue=await self._cordon(request.name, cordoned=False, reason=""))
+
+    async def _cordon(self, name: str, *, cordoned: bool, reason: str) -> queue_pb2.Queue:
+        row = await self._threads.run(
+            self._store.set_queue_cordon,
+            name,
+            cordoned=cordoned,
+            reason="".join(character if character.isprintable() else " " for character in reason),
+            encode=encode_queue_changes,
+        )
+        return _message(row)
+
+
+def _check_pool(pool: str) -> None:
+    if pool and not is_queue_name(pool):
+        violation = FieldViolation(field="queue.pool", description="must be a lower-case DNS label, or empty")
+        raise InvalidRequest("one field is wrong in the request", violations=(violation,))
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names sorted, each once, so that equal queues compare equal."""
+    return tuple(sorted(set(names)))
+
+
+def _message(row: QueueRow) -> queue_pb2.Queue:
+    return queue_pb2.Queue(
+        name=row.name,
+        weight=row.weight,
+        pool=row.pool,
+        cordoned=row.cordoned,
+        cordon_reason=row.cordon_reason,
+        version=row.version,
+        create_time=timestamp(row.create_time_us),
+        namespaces=row.namespaces,
+        max_queued_count=row.max_queued_count,
+    )

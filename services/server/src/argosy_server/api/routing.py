@@ -1,0 +1,133 @@
+"""Where a pool's leader is: in this process, or one hop away.
+
+Source: design section 3, "Replicas forward calls that need the leader's memory ... one hop".
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+import grpc
+
+from argosy_core.errors import BackendUnavailable
+from argosy_runtime.channel import open_channel
+from argosy_server.api.calls import Context
+from argosy_server.api.leader_view import LeaderRoleLike, LeaderView
+from argosy_server.api.store_threads import StoreThreads
+
+__all__ = ["FORWARDED_KEY", "LeaderRouter", "PoolStore"]
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+FORWARDED_KEY: Final = "argosy-forwarded"
+"""Metadata key of a call that came from another replica, and so goes no further."""
+_KEEP_S: Final = 1.0
+
+
+class PoolStore(Protocol):
+    """What routing needs of the store; blocks."""
+
+    def pool_leader(self, pool: str) -> tuple[str, int] | None:
+        """Return (address, epoch) of a pool's leader, None if it has none."""
+
+
+@dataclass(slots=True)
+class _Route:
+    address: str
+    expire_s: float
+
+
+class LeaderRouter:
+    """Finds the leader of a pool.
+
+    Args:
+        store: Where leaders are written down.
+        threads: Where blocking calls run.
+        role: The leader role of this process, if it has one.
+        timeout_s: How long a forwarded call may take.
+        clock_s: Monotonic clock.
+    """
+
+    def __init__(
+        self,
+        store: PoolStore,
+        threads: StoreThreads,
+        *,
+        role: LeaderRoleLike | None,
+        timeout_s: float,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start knowing nobody."""
+        self._store = store
+        self._threads = threads
+        self._role = role
+        self._clock_s = clock_s
+        self.timeout_s = timeout_s
+        """How long a forwarded call may take."""
+        self._routes: dict[str, _Route] = {}
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    def view(self, pool: str) -> LeaderView | None:
+        """Return the leader's view if this process leads the pool."""
+        return self._role.view(pool) if self._role is not None else None
+
+    async def forward(
+        self,
+        pool: str,
+        call: Callable[[grpc.aio.Channel], grpc.aio.UnaryUnaryMultiCallable[Request, Answer]],
+        request: Request,
+        *,
+        context: Context,
+    ) -> Answer:
+        """Return the leader's answer to a unary call.
+
+        Args:
+            pool: Whose leader.
+            call: Makes the method out of a channel, as in `lambda c: JobServiceStub(c).ExplainJob`.
+            request: The request as it came.
+            context: The call's context.
+
+        Raises:
+            BackendUnavailable: There is no leader now, it cannot be reached, or the call was forwarded already.
+            grpc.RpcError: The leader's own answer, if it is an error.
+        """
+        channel = await self.channel(pool, context)
+        try:
+            return await call(channel)(request, timeout=self.timeout_s, metadata=((FORWARDED_KEY, "1"),))
+        except grpc.aio.AioRpcError as error:
+            self.lost(pool, error)
+            raise
+
+    async def channel(self, pool: str, context: Context) -> grpc.aio.Channel:
+        """Return a channel to a pool's leader; it stays the router's.
+
+        Raises:
+            BackendUnavailable: There is no leader now, or the call was forwarded already.
+        """
+        if any(key == FORWARDED_KEY for key, _ in context.invocation_metadata() or ()):
+            raise BackendUnavailable(f"the leader of pool {pool!r} is changing; try again in a few seconds")
+        route = self._routes.get(pool)
+        if route is None or route.expire_s <= self._clock_s():
+            leader = await self._threads.run(self._store.pool_leader, pool)
+            if leader is None or not leader[0]:
+                raise BackendUnavailable(f"pool {pool!r} has no leader now; try again in a few seconds")
+            route = self._routes[pool] = _Route(leader[0], self._clock_s() + _KEEP_S)
+        channel = self._channels.get(route.address)
+        if channel is None:
+            channel = self._channels[route.address] = open_channel(route.address)
+        return channel
+
+    def lost(self, pool: str, error: grpc.aio.AioRpcError) -> None:
+        """Look the leader up again at the next call if this error says that it cannot be reached."""
+        if error.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}:
+            self._routes.pop(pool, None)
+
+    async def close(self) -> None:
+        """Close the channels."""
+        for channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()

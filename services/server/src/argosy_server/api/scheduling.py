@@ -1,0 +1,131 @@
+"""SchedulingService: what the leader sees, asked of it or forwarded.
+
+Source: design section 3; `proto/argosy/api/v1/scheduling.proto`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import grpc
+
+from argosy.api.v1 import scheduling_pb2, scheduling_pb2_grpc
+from argosy_runtime.validation import check_request
+from argosy_server.api.calls import Context
+from argosy_server.api.leader_view import PoolShares, RoundFigures
+from argosy_server.api.routing import FORWARDED_KEY, LeaderRouter
+
+__all__ = ["SchedulingService"]
+
+
+class SchedulingService(scheduling_pb2_grpc.SchedulingServiceServicer):
+    """Answers from the leader's memory.
+
+    Args:
+        router: Finds the leader.
+        default_pool: Pool meant by an empty name.
+    """
+
+    def __init__(self, router: LeaderRouter, *, default_pool: str) -> None:
+        """Keep what it needs."""
+        self._router = router
+        self._default_pool = default_pool
+
+    async def GetShares(  # noqa: N802 - the protocol's name
+        self, request: scheduling_pb2.GetSharesRequest, context: Context
+    ) -> scheduling_pb2.GetSharesResponse:
+        """Answer each queue's usage, flow, share and demand."""
+        check_request(request)
+        pool = request.pool or self._default_pool
+        view = self._router.view(pool)
+        if view is not None:
+            return _shares_message(view.shares())
+        return await self._router.forward(
+            pool, lambda channel: scheduling_pb2_grpc.SchedulingServiceStub(channel).GetShares, request, context=context
+        )
+
+    async def GetLastRound(  # noqa: N802 - the protocol's name
+        self, request: scheduling_pb2.GetLastRoundRequest, context: Context
+    ) -> scheduling_pb2.GetLastRoundResponse:
+        """Answer what the last round did and what it cost."""
+        check_request(request)
+        pool = request.pool or self._default_pool
+        view = self._router.view(pool)
+        if view is not None:
+            return _round_message(view.last_round())
+        return await self._router.forward(
+            pool,
+            lambda channel: scheduling_pb2_grpc.SchedulingServiceStub(channel).GetLastRound,
+            request,
+            context=context,
+        )
+
+    async def DumpState(  # noqa: N802 - the protocol's name
+        self, request: scheduling_pb2.DumpStateRequest, context: Context
+    ) -> AsyncIterator[scheduling_pb2.DumpStateResponse]:
+        """Answer the leader's state in chunks of JSON."""
+        check_request(request)
+        pool = request.pool or self._default_pool
+        view = self._router.view(pool)
+        if view is not None:
+            for chunk in view.dump():
+                yield scheduling_pb2.DumpStateResponse(chunk=chunk)
+                await asyncio.sleep(0)  # a round must not wait for a dump
+            return
+        channel = await self._router.channel(pool, context)
+        try:
+            async for response in scheduling_pb2_grpc.SchedulingServiceStub(channel).DumpState(
+                request, timeout=60.0, metadata=((FORWARDED_KEY, "1"),)
+            ):
+                yield response
+        except grpc.aio.AioRpcError as error:
+            self._router.lost(pool, error)
+            raise
+
+
+def _shares_message(shares: PoolShares) -> scheduling_pb2.GetSharesResponse:
+    return scheduling_pb2.GetSharesResponse(
+        capacity_cores=shares.capacity_cores,
+        shares=[
+            scheduling_pb2.QueueShare(
+                queue=share.queue,
+                weight=share.weight,
+                fair_share_ratio=share.fair_share_ratio,
+                usage_cores=share.usage_cores,
+                flow_cores=share.flow_cores,
+                demand_cores=share.demand_cores,
+                entitled_cores=share.entitled_cores,
+                queued_count=share.queued_count,
+                pending_count=share.pending_count,
+                leased_count=share.leased_count,
+            )
+            for share in shares.shares
+        ],
+    )
+
+
+def _round_message(figures: RoundFigures) -> scheduling_pb2.GetLastRoundResponse:
+    return scheduling_pb2.GetLastRoundResponse(
+        round=figures.round,
+        epoch=figures.epoch,
+        queued_count=figures.queued_count,
+        pending_count=figures.pending_count,
+        leased_count=figures.leased_count,
+        conflict_count=figures.conflict_count,
+        class_count=figures.class_count,
+        phases=[scheduling_pb2.PhaseDuration(phase=phase, duration_ms=value) for phase, value in figures.phases],
+        totals=dict(figures.totals),
+        latencies=[
+            scheduling_pb2.StageLatency(
+                stage=latency.stage,
+                job_count=latency.job_count,
+                p50_ms=latency.p50_ms,
+                p90_ms=latency.p90_ms,
+                p99_ms=latency.p99_ms,
+                bound_ms=latency.bound_ms,
+                bucket_count=latency.bucket_count,
+            )
+            for latency in figures.latencies
+        ],
+    )

@@ -1,0 +1,82 @@
+"""Specs that were read: each distinct spec is parsed once, because reading one costs more than all else about a job.
+
+Source: design section 3, "hash to scheduling class is cached"; section 8.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from argosy_core.errors import FieldViolation
+from argosy_core.job.spec import SpecLimits, read_bag, spec_hash
+from argosy_runtime.metrics import METRICS
+from argosy_store.submission import SpecRow
+
+__all__ = ["ReadSpec", "SpecCache"]
+
+_ENTRY_BYTES: Final = 1500  # Python objects around a body, measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSpec:
+    """What a submit needs of a spec."""
+
+    row: SpecRow
+    """Hash, body and layout as stored."""
+    definition: bytes
+    """Definition of its scheduling class."""
+    namespaces: tuple[str, ...]
+    """Namespaces its objects are made in."""
+    violations: tuple[FieldViolation, ...] = ()
+    """What is wrong with it; then nothing else may be used."""
+
+
+class SpecCache:
+    """Read specs by hash, the least recently used forgotten first. For one thread.
+
+    Args:
+        limits: Bounds of what is accepted as a spec.
+        max_count: Most specs remembered.
+        max_bytes: Most bytes remembered, bodies and what is around them.
+    """
+
+    def __init__(self, limits: SpecLimits, *, max_count: int, max_bytes: int = 256 << 20) -> None:
+        """Start empty."""
+        self._limits = limits
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._read: OrderedDict[bytes, ReadSpec] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return the number of specs remembered."""
+        return len(self._read)
+
+    def find(self, manifests: Sequence[bytes]) -> ReadSpec | None:
+        """Return a spec that was read before, or None."""
+        key = spec_hash(manifests)
+        found = self._read.get(key)
+        if found is not None:
+            self._read.move_to_end(key)
+        return found
+
+    def read(self, manifests: Sequence[bytes]) -> ReadSpec:
+        """Return a spec after reading it; remembered unless something is wrong with it."""
+        METRICS.parsed_specs.inc()
+        bag = read_bag(manifests, self._limits)
+        spec = ReadSpec(
+            row=SpecRow(hash=bag.hash, body=bag.body, layout=bag.layout_definition()),
+            definition=bag.scheduling_class.definition(),
+            namespaces=bag.namespaces,
+            violations=bag.violations,
+        )
+        if not bag.violations and bag.hash not in self._read:
+            self._read[bag.hash] = spec
+            self._bytes += len(bag.body) + _ENTRY_BYTES
+            while len(self._read) > self._max_count or (self._bytes > self._max_bytes and len(self._read) > 1):
+                _, forgotten = self._read.popitem(last=False)
+                self._bytes -= len(forgotten.row.body) + _ENTRY_BYTES
+        return spec

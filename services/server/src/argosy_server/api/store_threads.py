@@ -1,0 +1,44 @@
+"""Threads for the store, whose calls block: submits have their own, so that slow questions do not hold them up.
+
+Source: the store's contract, "sync classes; the async shells run them in dedicated threads".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+__all__ = ["StoreThreads"]
+
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
+
+
+class StoreThreads:
+    """Two bounded sets of threads.
+
+    Waiting calls are bounded by the number of gRPC calls that may be under way.
+
+    Args:
+        reader_count: Threads for questions and wishes.
+        submit_count: Threads for submit transactions.
+    """
+
+    def __init__(self, *, reader_count: int, submit_count: int) -> None:
+        """Make the threads; they start when first needed."""
+        self._readers = ThreadPoolExecutor(reader_count, thread_name_prefix="store-read")
+        self.submits = ThreadPoolExecutor(submit_count, thread_name_prefix="store-submit")
+        """Where submit transactions run."""
+
+    async def run(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
+        """Return what a blocking call returns, called in a thread for questions."""
+        call = partial(function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, call)
+
+    def close(self) -> None:
+        """Let the threads end once their present calls are over."""
+        self._readers.shutdown(wait=False, cancel_futures=True)
+        self.submits.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,98 @@
+"""Submit: validate, admit, store, answer; in this order, and nothing in part.
+
+Source: design section 5, "Submit".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from argosy.api.v1 import job_pb2
+from argosy_core.errors import AlreadyExists, FieldViolation
+from argosy_runtime.metrics import METRICS
+from argosy_runtime.validation import check_request
+from argosy_server.api.admission import AdmittedJobs, admit, queue_names
+from argosy_server.api.job_codec import job_ids
+from argosy_server.api.queue_cache import QueueCache
+from argosy_server.api.specs import ReadSpec, SpecCache
+from argosy_server.api.submit_gather import SubmitGather
+
+__all__ = ["Submission"]
+
+_READS_PER_TURN: Final = 32  # specs read before others get the event loop: about 2 ms
+
+
+class Submission:
+    """Takes submits.
+
+    Args:
+        queues: Queues by name.
+        specs: Specs by hash.
+        gather: Stores admitted requests.
+        max_job_count: Most jobs of one request.
+    """
+
+    def __init__(self, queues: QueueCache, specs: SpecCache, gather: SubmitGather, *, max_job_count: int) -> None:
+        """Keep what it needs."""
+        self._queues = queues
+        self._specs = specs
+        self._gather = gather
+        self._max_job_count = max_job_count
+
+    async def submit(self, request: job_pb2.SubmitJobsRequest) -> job_pb2.SubmitJobsResponse:
+        """Return the ids of accepted jobs once they are durable.
+
+        Raises:
+            InvalidRequest: Something is wrong; lists every bad item.
+            NotFound: A queue does not exist.
+            NotPermitted: A namespace is not the queue's.
+            AlreadyExists: A client id stands for another job.
+            QuotaExceeded: A queue or this replica has too much waiting.
+            BackendUnavailable: The database cannot be reached; repeat with the same client ids.
+        """
+        check_request(request)
+        specs = await self._read_specs(request)
+        queues = await self._queues.find(queue_names(request))
+        jobs = admit(request, queues, specs, max_job_count=self._max_job_count)
+        if request.validate_only:
+            return job_pb2.SubmitJobsResponse()
+        by_id = {queue.queue_id: queue for queue in queues.values()}
+        for queue_id, count in jobs.count_by_queue().items():
+            self._queues.take_room(by_id[queue_id], count)
+        result = await self._gather.submit(jobs)
+        if result.error is not None:
+            for name in queues:
+                self._queues.forget(name)
+            raise result.error
+        if result.conflicts:
+            raise _conflict(jobs, result.conflicts)
+        METRICS.submitted_jobs.inc(jobs.count)
+        return job_pb2.SubmitJobsResponse(job_ids=job_ids(result.id_highs, result.handles))
+
+    async def _read_specs(self, request: job_pb2.SubmitJobsRequest) -> list[ReadSpec]:
+        specs: list[ReadSpec] = []
+        reads = 0
+        for message in request.specs:
+            manifests = list(message.manifests)
+            spec = self._specs.find(manifests)
+            if spec is None:
+                spec = self._specs.read(manifests)
+                reads += 1
+                if reads % _READS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+            specs.append(spec)
+        return specs
+
+
+def _conflict(jobs: AdmittedJobs, conflicts: tuple[tuple[int, str], ...]) -> AlreadyExists:
+    return AlreadyExists(
+        "nothing was accepted because client ids stand for other jobs",
+        violations=tuple(
+            FieldViolation(
+                field=f"items[{int(jobs.items[job])}].client_id",
+                description=f"{client_id!r} was used for another job of the queue; choose another id",
+            )
+            for job, client_id in conflicts
+        ),
+    )

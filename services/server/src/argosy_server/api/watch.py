@@ -1,0 +1,114 @@
+"""Watching: one poll of the store serves all watchers of this replica, and there is none while nobody watches.
+
+A watcher asks for what comes after its position and is answered at the next poll, or at once while it catches up. It
+holds no queue of its own, so a reader that is slow delays itself only: it asks again once its last message has left.
+
+Source: design section 3, "resumable by opaque cursor"; section 7, invariants 6 and 11.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from argosy_core.errors import BackendUnavailable
+from argosy_server.api.store_threads import StoreThreads
+
+__all__ = ["EventStore", "WatchHub"]
+
+_ROWS: Final = 64  # of job_set_events read at once for one watcher
+
+EventRows = list[tuple[int, int, bytes]]
+"""(first number, last number, payload) of rows of job_set_events, in order."""
+
+
+class EventStore(Protocol):
+    """What watching needs of the store; all calls block."""
+
+    def read_events(self, job_set_id: int, after_number: int, limit_rows: int) -> EventRows:
+        """Return rows whose last number lies after a number, in order."""
+
+
+@dataclass(slots=True)
+class _Question:
+    job_set_id: int
+    after_number: int
+    answer: asyncio.Future[EventRows]
+
+
+class WatchHub:
+    """Answers watchers.
+
+    Args:
+        store: Where events are.
+        threads: Where blocking calls run.
+        poll_s: Pause between polls.
+    """
+
+    def __init__(self, store: EventStore, threads: StoreThreads, *, poll_s: float) -> None:
+        """Start with nobody watching."""
+        self._store = store
+        self._threads = threads
+        self._poll_s = poll_s
+        self._questions: list[_Question] = []
+        self._asked = asyncio.Event()
+        self._closed = False
+        self.poll_count = 0
+        """Polls so far."""
+
+    async def read_now(self, job_set_id: int, after_number: int) -> EventRows:
+        """Return rows after a number, without waiting for a poll."""
+        return await self._threads.run(self._store.read_events, job_set_id, after_number, _ROWS)
+
+    async def read_next(self, job_set_id: int, after_number: int) -> EventRows:
+        """Return rows after a number as of the next poll; none if there is nothing new.
+
+        Raises:
+            BackendUnavailable: The database cannot be reached.
+        """
+        if self._closed:
+            raise _closing()
+        question = _Question(job_set_id, after_number, asyncio.get_running_loop().create_future())
+        self._questions.append(question)
+        self._asked.set()
+        return await question.answer
+
+    async def poll(self) -> None:
+        """Answer questions for ever, one poll after the other."""
+        while True:
+            await self._asked.wait()
+            await asyncio.sleep(self._poll_s)
+            questions, self._questions = self._questions, []
+            self._asked.clear()
+            questions = [question for question in questions if not question.answer.done()]
+            if not questions:
+                continue
+            self.poll_count += 1
+            try:
+                found = await self._threads.run(self._read_all, {(q.job_set_id, q.after_number) for q in questions})
+            except Exception as error:  # noqa: BLE001 - handed to those who wait
+                for question in questions:
+                    if not question.answer.done():
+                        question.answer.set_exception(error)
+                continue
+            for question in questions:
+                if not question.answer.done():
+                    question.answer.set_result(found[question.job_set_id, question.after_number])
+
+    def close(self) -> None:
+        """End every watch, because the server shuts down."""
+        self._closed = True
+        for question in self._questions:
+            if not question.answer.done():
+                question.answer.set_exception(_closing())
+
+    def _read_all(
+        self, positions: Sequence[tuple[int, int]] | set[tuple[int, int]]
+    ) -> dict[tuple[int, int], EventRows]:
+        return {position: self._store.read_events(*position, _ROWS) for position in positions}
+
+
+def _closing() -> BackendUnavailable:
+    return BackendUnavailable("the server is shutting down; watch again at another replica with the last cursor")

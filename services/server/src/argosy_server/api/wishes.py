@@ -1,0 +1,172 @@
+"""Wishes by ids or selector: cancel and reprioritise, with a preview.
+
+A selector is bounded to the jobs that exist when the request is taken, so one submitted a moment later is never meant.
+
+Source: design section 5, "Wish"; `proto/argosy/api/v1/job.proto`, "JobSelector".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy.api.v1 import job_pb2
+from argosy.lease.v1 import lease_pb2
+from argosy_core.errors import FieldViolation, InvalidRequest
+from argosy_core.job.identity import parse_id
+from argosy_core.job.states import JobState
+from argosy_runtime.metrics import METRICS
+from argosy_server.api.changes_codec import encode_wishes
+from argosy_server.api.names import NAME_RULE, is_name
+from argosy_server.api.selectors import parse_label_selector
+from argosy_store.api import ApiStore
+from argosy_store.jobs import JobFilter
+from argosy_store.rows import JobRecord
+from argosy_store.wishes import BoundedFilter
+
+__all__ = ["Wish", "WishOutcome", "make_wish", "read_filter"]
+
+_SAMPLE_COUNT: Final = 20
+_LOOK_UP_COUNT: Final = 1000
+_OPEN: Final = frozenset({JobState.QUEUED, JobState.LEASED, JobState.RUNNING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is wished of which jobs."""
+
+    kind: Literal["cancel", "reprioritize"]
+    """What is wished."""
+    job_ids: tuple[str, ...] | None
+    """Ids, or None where a selector says which."""
+    selector: job_pb2.JobSelector | None
+    """Selector, or None where ids say which."""
+    is_preview: bool
+    """Whether to count only."""
+    priority: int = 0
+    """New priority."""
+    reason: str = ""
+    """Who asked and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WishOutcome:
+    """What a wish did, or would do."""
+
+    job_count: int
+    """Open jobs meant."""
+    unknown_ids: tuple[str, ...]
+    """Ids that name no job."""
+    sample: tuple[JobRecord, ...]
+    """Up to 20 of the jobs."""
+
+
+def read_filter(store: ApiStore, selector: job_pb2.JobSelector) -> JobFilter:
+    """Return what a selector means. Blocks.
+
+    Raises:
+        InvalidRequest: It names no queue, or cannot be read.
+        NotFound: The queue does not exist.
+    """
+    if not selector.queue:
+        raise _wrong("selector.queue", "is needed, so that nobody means all jobs of all queues by accident")
+    if selector.job_set and not is_name(selector.job_set):
+        raise _wrong("selector.job_set", NAME_RULE)
+    if job_pb2.JOB_STATE_UNSPECIFIED in selector.states:
+        raise _wrong("selector.states", "must not hold JOB_STATE_UNSPECIFIED")
+    labels = parse_label_selector(selector.label_selector, field="selector.label_selector")
+    return JobFilter(
+        queue_id=store.get_queue(selector.queue).queue_id,
+        job_set=selector.job_set or None,
+        states=frozenset(int(state) for state in selector.states),
+        labels=labels,
+    )
+
+
+def make_wish(store: ApiStore, wish: Wish) -> WishOutcome:
+    """Set a wish, or say what it would do. Blocks.
+
+    Raises:
+        InvalidRequest: An id or the selector is wrong.
+        NotFound: The selector's queue does not exist.
+        BackendUnavailable: The database cannot be reached; part of a large selection may have been done: repeat.
+    """
+    outcome = _wish_by_ids(store, wish) if wish.job_ids is not None else _wish_by_selector(store, wish)
+    if not wish.is_preview:
+        METRICS.wished_jobs.labels(wish.kind).inc(outcome.job_count)
+    return outcome
+
+
+def _wish_by_ids(store: ApiStore, wish: Wish) -> WishOutcome:
+    handles = _read_ids(wish.job_ids or ())
+    meant: list[int] = []
+    unknown: list[str] = []
+    sample: list[JobRecord] = []
+    wanted = list(handles.items())
+    for start in range(0, len(wanted), _LOOK_UP_COUNT):
+        part = wanted[start : start + _LOOK_UP_COUNT]
+        records = {record.handle: record for record in store.get_jobs([handle for _, handle in part])}
+        for job_id, handle in part:
+            record = records.get(handle)
+            # The handle alone leads to the row; the rest of the id must fit too.
+            if record is None or record.job_id != job_id:
+                unknown.append(job_id)
+            elif record.state in _OPEN:
+                meant.append(handle)
+                if len(sample) < _SAMPLE_COUNT:
+                    sample.append(record)
+    count = len(meant)
+    if meant and not wish.is_preview:
+        count = _set(store, wish, meant)
+    return WishOutcome(job_count=count, unknown_ids=tuple(unknown), sample=tuple(sample))
+
+
+def _wish_by_selector(store: ApiStore, wish: Wish) -> WishOutcome:
+    assert wish.selector is not None
+    job_filter = read_filter(store, wish.selector)
+    target = BoundedFilter(job_filter=job_filter, upper_handle=store.highest_handle())
+    previewed, sample_handles = store.preview_wishes(None, target)
+    sample = store.get_jobs(sample_handles) if sample_handles else []
+    count = previewed.job_count
+    if count and not wish.is_preview:
+        count = _set(store, wish, target)
+    return WishOutcome(job_count=count, unknown_ids=(), sample=tuple(sample))
+
+
+def _set(store: ApiStore, wish: Wish, target: Sequence[int] | BoundedFilter) -> int:
+    kind = lease_pb2.WISH_KIND_CANCEL if wish.kind == "cancel" else lease_pb2.WISH_KIND_REPRIORITIZE
+
+    def encode(handles: npt.NDArray[np.int64], ended: npt.NDArray[np.int8]) -> bytes:
+        return encode_wishes(handles, ended, kind=kind, priority=wish.priority, reason=wish.reason)
+
+    result = store.set_wishes(None, target, wish.kind, encode=encode, priority=wish.priority, reason=wish.reason)
+    return result.job_count
+
+
+def _read_ids(job_ids: Sequence[str]) -> dict[str, int]:
+    """Return handles by id in canonical form; each job once however often it is named.
+
+    Raises:
+        InvalidRequest: Some are no ids of this system; all of them are listed.
+    """
+    handles: dict[str, int] = {}
+    violations: list[FieldViolation] = []
+    for index, job_id in enumerate(job_ids):
+        try:
+            _, handle = parse_id(job_id)
+        except InvalidRequest as error:
+            violations.append(FieldViolation(field=f"jobs.ids[{index}]", description=error.message))
+            continue
+        handles[job_id.lower()] = handle
+    if violations:
+        raise InvalidRequest("some ids are no job ids", violations=tuple(violations))
+    return handles
+
+
+def _wrong(field: str, description: str) -> InvalidRequest:
+    violation = FieldViolation(field=field, description=description)
+    return InvalidRequest("one field is wrong in the request", violations=(violation,))

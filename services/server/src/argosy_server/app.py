@@ -1,0 +1,197 @@
+"""The server put together: which parts a process has, in which order they open, and in which they close.
+
+Opening: database, leader role, API, gRPC port, election, background tasks. Closing goes backwards, after submits that
+were taken have been stored and the leader has resigned.
+
+Source: design sections 1 and 2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from argosy.api.v1 import (
+    cluster_pb2_grpc,
+    event_pb2_grpc,
+    job_pb2_grpc,
+    queue_pb2_grpc,
+    scheduling_pb2_grpc,
+)
+from argosy_core.errors import BackendUnavailable
+from argosy_core.job.spec import SpecLimits
+from argosy_runtime.grpc_server import GrpcServer
+from argosy_runtime.lifecycle import Lifecycle
+from argosy_runtime.logs import get_logger
+from argosy_runtime.metrics import MetricsServer
+from argosy_server.api.clusters import ClusterService
+from argosy_server.api.events import EventService
+from argosy_server.api.jobs import JobExplanations, JobService, LeaderJobService
+from argosy_server.api.leader_view import LeaderRoleLike, Servicer
+from argosy_server.api.queue_cache import QueueCache
+from argosy_server.api.queues import QueueService
+from argosy_server.api.routing import LeaderRouter
+from argosy_server.api.scheduling import SchedulingService
+from argosy_server.api.specs import SpecCache
+from argosy_server.api.store_threads import StoreThreads
+from argosy_server.api.submit import Submission
+from argosy_server.api.submit_gather import SubmitGather
+from argosy_server.api.watch import WatchHub
+from argosy_server.config import ServerConfig
+from argosy_store.api import ApiStore
+from argosy_store.migrate import check
+from argosy_store.partitions import ensure_partitions
+
+__all__ = ["ServerApp", "start_server"]
+
+_MAINTENANCE_S: Final = 3600.0
+_MAINTENANCE_RETRY_S: Final = 60.0
+_DAY_S: Final = 86_400
+
+
+class ServerApp:
+    """One server process, or one server inside a process.
+
+    Args:
+        config: Its configuration.
+        leader: The leader role; made from the configuration if the role asks for one and none is given.
+    """
+
+    def __init__(self, config: ServerConfig, *, leader: LeaderRoleLike | None = None) -> None:
+        """Make the parts; nothing is opened yet."""
+        self._config = config
+        api = config.api
+        self._log = get_logger()
+        self.store = ApiStore(config.database_url, max_connections=api.reader_count)
+        """The database."""
+        self.threads = StoreThreads(reader_count=api.reader_count, submit_count=api.submit_transaction_count)
+        """Where blocking calls run."""
+        self.leader = leader if leader is not None or config.role == "api" else _make_leader(config)
+        """The leader role, if the process has one."""
+        self.router = LeaderRouter(self.store, self.threads, role=self.leader, timeout_s=api.forward_timeout_s)
+        """Finds leaders."""
+        self.server = GrpcServer(config.grpc)
+        """The gRPC server."""
+        self.gather = SubmitGather(
+            self.store,
+            self.threads.submits,
+            gather_s=api.gather_ms / 1000,
+            max_waiting_jobs=api.max_waiting_jobs,
+            max_batch_jobs=api.max_batch_jobs,
+        )
+        """Stores submits."""
+        self.hub = WatchHub(self.store, self.threads, poll_s=api.watch_poll_ms / 1000)
+        """Serves watchers."""
+        for register, servicer, name in self._servicers():
+            self.server.add(register, servicer, name)
+
+    def _servicers(self) -> list[Servicer]:
+        config = self._config
+        explanations = JobExplanations(self.store, self.threads, self.router)
+        shared: list[Servicer] = [
+            (
+                cluster_pb2_grpc.add_ClusterServiceServicer_to_server,
+                ClusterService(self.store, self.threads, self.router),
+                "argosy.api.v1.ClusterService",
+            ),
+            (
+                scheduling_pb2_grpc.add_SchedulingServiceServicer_to_server,
+                SchedulingService(self.router, default_pool=config.pool),
+                "argosy.api.v1.SchedulingService",
+            ),
+        ]
+        if self.leader is not None:
+            shared.extend(self.leader.servicers())
+        if config.role == "leader":
+            only_explain: object = LeaderJobService(explanations)  # type: ignore[abstract]
+            return [
+                *shared,
+                (job_pb2_grpc.add_JobServiceServicer_to_server, only_explain, "argosy.api.v1.JobService"),
+            ]
+        cache = QueueCache(
+            self.store, self.threads, keep_s=config.api.queue_cache_s, default_limit=config.api.max_queued_count
+        )
+        specs = SpecCache(SpecLimits(), max_count=config.api.spec_cache_count)
+        submission = Submission(cache, specs, self.gather, max_job_count=config.api.max_jobs_per_request)
+        jobs = JobService(self.store, self.threads, submission=submission, explanations=explanations)
+        queues = QueueService(self.store, self.threads, cache, default_pool=config.pool)
+        events = EventService(self.store, self.threads, self.hub, max_batch_count=config.api.watch_batch_count)
+        return [
+            *shared,
+            (job_pb2_grpc.add_JobServiceServicer_to_server, jobs, "argosy.api.v1.JobService"),
+            (queue_pb2_grpc.add_QueueServiceServicer_to_server, queues, "argosy.api.v1.QueueService"),
+            (event_pb2_grpc.add_EventServiceServicer_to_server, events, "argosy.api.v1.EventService"),
+        ]
+
+    async def start(self, life: Lifecycle) -> None:
+        """Open everything and serve.
+
+        Raises:
+            NotAllowedNow: The database is not migrated.
+            BackendUnavailable: The database cannot be reached.
+            InvalidRequest: A port cannot be opened.
+        """
+        config = self._config
+        life.on_close(self._close_store)
+        await asyncio.to_thread(check, config.database_url)
+        await asyncio.to_thread(ensure_partitions, config.database_url, int(time.time() // _DAY_S))
+        if config.metrics_listen:
+            metrics = MetricsServer(config.metrics_listen)
+            life.on_close(lambda: asyncio.to_thread(metrics.close))
+        await self.server.start(serving=False)
+        life.on_close(self._close_server)
+        life.on_stop_intake(self.server.stop_intake)
+        life.on_drain(self._drain)
+        life.spawn(self._maintain(), name="partitions")
+        if config.role != "leader":
+            for number in range(config.api.submit_transaction_count):
+                life.spawn(self.gather.work(), name=f"submits {number}")
+            life.spawn(self.hub.poll(), name="watches")
+        if self.leader is not None:
+            await self.leader.start(life, address=config.advertise or self.server.address)
+        await self.server.set_serving(True)
+        self._log.info("listening", address=self.server.address, role=config.role, pool=config.pool)
+
+    async def _drain(self) -> None:
+        self.hub.close()
+        await self.gather.drain()
+        if self.leader is not None:
+            await self.leader.stop()
+
+    async def _close_server(self) -> None:
+        await self.server.stop(0.5)
+        await self.router.close()
+
+    async def _close_store(self) -> None:
+        self.threads.close()
+        await asyncio.to_thread(self.store.close)
+
+    async def _maintain(self) -> None:
+        """Keep partitions for the days to come; every process does, and they wait for each other."""
+        pause_s = _MAINTENANCE_S
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                today = int(time.time() // _DAY_S)
+                made = await asyncio.to_thread(ensure_partitions, self._config.database_url, today)
+                pause_s = _MAINTENANCE_S
+                if made:
+                    self._log.info("partitions made", days=made)
+            except BackendUnavailable as error:
+                pause_s = _MAINTENANCE_RETRY_S
+                self._log.warning("partitions could not be made", reason=error.message)
+
+
+async def start_server(config: ServerConfig, life: Lifecycle) -> ServerApp:
+    """Start a server in a life and return it."""
+    app = ServerApp(config)
+    await app.start(life)
+    return app
+
+
+def _make_leader(config: ServerConfig) -> LeaderRoleLike:
+    # Late, because an API replica need not load what a leader needs.
+    from argosy_server.leader.role import LeaderRole
+
+    return LeaderRole(config)

@@ -1,0 +1,75 @@
+"""Configuration of the server.
+
+Source: design section 2; `reference/style.md` section 4, "Config".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from argosy_runtime.grpc_server import GrpcSettings
+from argosy_runtime.logs import LogLevel
+from argosy_server.leader.settings import LeaderSettings
+
+__all__ = ["ApiSettings", "ServerConfig"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiSettings:
+    """Limits and paces of the API role."""
+
+    max_jobs_per_request: int = 100_000
+    """Jobs of one SubmitJobs, counts included; one request is one transaction, which must stay short."""
+    max_queued_count: int = 1_000_000
+    """Open jobs a queue may have waiting unless the queue has a limit of its own; the leader keeps each in memory."""
+    max_waiting_jobs: int = 200_000
+    """Jobs that may wait for a submit transaction on this replica; more are refused with RESOURCE_EXHAUSTED."""
+    max_batch_jobs: int = 20_000
+    """Jobs that share a submit transaction, unless one request alone is larger."""
+    gather_ms: float = 2.0
+    """How long a submit waits for others to share its transaction; a commit costs about as much (measured)."""
+    submit_transaction_count: int = 2
+    """Submit transactions under way at once; more only contend for the same disk."""
+    reader_count: int = 8
+    """Threads that read from the database."""
+    spec_cache_count: int = 20_000
+    """Specs whose reading is remembered; one is about 2 kB, and reading it again costs 50 us."""
+    queue_cache_s: float = 1.0
+    """How long a queue's row is remembered; a queue deleted at another replica takes submits so long at most."""
+    watch_poll_ms: float = 100.0
+    """How often watched job sets are looked at; events come at most this much late."""
+    watch_batch_count: int = 2_000
+    """Most events in one message of a watch."""
+    selector_chunk_count: int = 5_000
+    """Jobs of a selector that get their wish in one transaction."""
+    forward_timeout_s: float = 5.0
+    """How long a call that was forwarded to the leader may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """Configuration of argosy-server: the API role, the leader role, or both in one process."""
+
+    SERVICE: ClassVar[str] = "server"
+
+    database_url: str
+    """PostgreSQL URL, as in postgresql://user:password@host:5432/argosy; the schema must be migrated."""
+    role: Literal["api", "leader", "both"] = "both"
+    """What the process does; roles scale and fail apart when they are processes apart."""
+    pool: str = "default"
+    """Pool that the leader role stands for, and that queues without a pool belong to."""
+    advertise: str = ""
+    """host:port at which other processes reach this one; empty takes the listen address."""
+    metrics_listen: str = ""
+    """host:port of the metrics page; empty opens none."""
+    log_level: LogLevel = "info"
+    """Least severe level that is logged."""
+    drain_s: float = 10.0
+    """How long calls under way may take after SIGTERM."""
+    grpc: GrpcSettings = field(default_factory=GrpcSettings)
+    """How gRPC is served."""
+    api: ApiSettings = field(default_factory=ApiSettings)
+    """Limits and paces of the API role."""
+    leader: LeaderSettings = field(default_factory=LeaderSettings)
+    """How a leader decides."""

@@ -1,0 +1,277 @@
+"""The leader's loop: take what arrived, run a round, publish, ingest, again.
+
+Source: design section 5, "Take changes", "Round", "Ingest".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import structlog
+
+from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest
+from argosy_core.scheduler import apply_ingested, begin_round, draft_ingest
+from argosy_server.leader import cluster_codec, log_codec
+from argosy_server.leader.effects import EffectDraft
+from argosy_server.leader.intake import Intake
+
+if TYPE_CHECKING:
+    from argosy.sampler.v1 import sampler_pb2
+    from argosy_core.scheduler import Round
+    from argosy_core.scheduler.effects import LeaseEffects, LeasePlan
+    from argosy_core.scheduler.messages import ClusterRuns, CommitQuestion, SampleQuestion
+    from argosy_eventlog import EventLog
+    from argosy_server.leader.memory import LeaderMemory, ReportedStates
+    from argosy_server.leader.rows import RowSender
+    from argosy_server.leader.sampler_sessions import SamplerSession
+    from argosy_server.leader.sessions import SessionRegistry
+    from argosy_server.leader.settings import LeaderSettings
+    from argosy_server.leader.writer import EffectWriter
+    from argosy_store import LeaderStore
+    from argosy_store.effects import AppliedEffects
+
+__all__ = ["MARKER_SEQUENCE", "NOTHING_REFUSED", "Cycle", "CycleParts"]
+
+AnswerT = TypeVar("AnswerT")
+MARKER_SEQUENCE = 1
+"""Sequence of the record that a new leader publishes first."""
+NOTHING_REFUSED = np.empty(0, dtype=np.int64)
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleParts:
+    """What a cycle acts through."""
+
+    store: LeaderStore
+    """Reads."""
+    log: EventLog
+    """The event log."""
+    writer: EffectWriter
+    """Ordered transactions."""
+    rows: RowSender
+    """Rows on their way to executors."""
+    samplers: SessionRegistry[SamplerSession]
+    """Sessions of samplers."""
+
+
+class Cycle:
+    """Runs rounds for one leadership until cancelled."""
+
+    def __init__(self, memory: LeaderMemory, settings: LeaderSettings, parts: CycleParts, *, log_position: int) -> None:
+        """Continue the log behind `log_position`; the marker was the epoch's first record."""
+        self._memory = memory
+        self._settings = settings
+        self._log = parts.log
+        self._position = log_position
+        self._sequence = MARKER_SEQUENCE
+        self._writer = parts.writer
+        self._rows = parts.rows
+        self._samplers = parts.samplers
+        self._intake = Intake(memory, parts.store, parts.samplers)
+
+    async def run(self) -> None:
+        """Run rounds until cancelled.
+
+        Raises:
+            StateConflict: The epoch is no longer ours.
+            BackendUnavailable: The log or the database cannot be reached.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._intake.poll_changes(self._settings), name="poll-changes")
+            while True:
+                await self._wait_for_news()
+                await self._run_once()
+
+    async def _wait_for_news(self) -> None:
+        """Wait for arrivals, then until they pause or the window ends; with work waiting, not longer than a window."""
+        idle_s = self._settings.window_idle_ms / 1000
+        window_s = self._settings.window_max_ms / 1000
+        news = self._memory.news
+        patience_s = window_s if self._intake.has_waiting_jobs() else 1.0
+        try:
+            async with asyncio.timeout(patience_s):
+                await news.wait()
+        except TimeoutError:
+            return
+        deadline_s = time.monotonic() + window_s
+        while (remaining_s := deadline_s - time.monotonic()) > 0:
+            news.clear()
+            try:
+                async with asyncio.timeout(min(idle_s, remaining_s)):
+                    await news.wait()
+            except TimeoutError:
+                break
+        news.clear()
+
+    async def _run_once(self) -> None:
+        """Take what arrived, run one round, publish and hand the effects to the writer."""
+        memory = self._memory
+        memory.phases_ms = {}
+        draft = EffectDraft()
+        with self._timed("take changes"):
+            reported = await self._intake.take(draft)
+        now_s = memory.clock()
+        with self._timed("prioritise"):
+            round_ = begin_round(memory.state, now_s, memory.rng)
+        with self._timed("sample"):
+            await self._sample(round_)
+        with self._timed("decide"):
+            questions = round_.decide(memory.rng)
+        with self._timed("commit"):
+            while questions:
+                await self._commit(round_, questions)
+                questions = round_.next_commits()
+        plan = round_.finish(memory.clock())
+        for session in self._samplers.all():
+            session.forget_questions(plan.round_number)
+        self._release(plan.releases)
+        lease: LeaseEffects | None = None
+        if plan.has_news:
+            lease = await self._publish(plan, draft)
+        await self._store_and_follow(draft, reported, lease)
+        self._note_round(plan)
+
+    async def _sample(self, round_: Round) -> None:
+        """Ask the samplers of the round, all at once."""
+        questions = round_.questions
+        replies = await asyncio.gather(*(self._ask_sample(question) for question in questions))
+        for question, reply in zip(questions, replies, strict=True):
+            columns = None
+            if reply is not None:
+                try:
+                    columns = cluster_codec.sample_reply(reply, question)
+                except InvalidRequest as error:
+                    self._refuse_answer(question.cluster, error)
+            round_.take_sample(question.cluster, columns)
+
+    async def _ask_sample(self, question: SampleQuestion) -> sampler_pb2.SampleAnswer | None:
+        """Return a sampler's answer, None if there is none in time."""
+        session = self._samplers.get(question.cluster)
+        if session is None or not session.ready:
+            return None
+        unseen = [class_id for class_id in question.class_ids.tolist() if class_id not in session.sent_classes]
+        session.sent_classes.update(unseen)
+        definitions = [(class_id, self._memory.definitions[class_id]) for class_id in unseen]
+        request = cluster_codec.sample_request(question, epoch=self._memory.epoch, classes=definitions)
+        return await self._answer(session.ask_sample(request), question.cluster)
+
+    async def _commit(self, round_: Round, questions: tuple[CommitQuestion, ...]) -> None:
+        """Ask the samplers of one stage to place runs, all at once."""
+        replies = await asyncio.gather(*(self._ask_commit(question) for question in questions))
+        for question, reply in zip(questions, replies, strict=True):
+            columns = None
+            if reply is not None:
+                try:
+                    columns = cluster_codec.commit_reply(reply, question)
+                except InvalidRequest as error:
+                    self._refuse_answer(question.cluster, error)
+            round_.take_commits(question.cluster, columns)
+
+    async def _ask_commit(self, question: CommitQuestion) -> sampler_pb2.CommitAnswer | None:
+        """Return a sampler's outcomes, None if they are not known."""
+        session = self._samplers.get(question.cluster)
+        if session is None or not session.ready:
+            return None
+        request = cluster_codec.commit_request(question, epoch=self._memory.epoch)
+        return await self._answer(session.ask_commit(request), question.cluster)
+
+    async def _answer(self, future: Awaitable[AnswerT], cluster: str) -> AnswerT | None:
+        """Wait for an answer; None when the session ends or the time is up."""
+        try:
+            async with asyncio.timeout(self._settings.answer_timeout_s):
+                return await future
+        except TimeoutError:
+            _log.warning("sampler did not answer in time", cluster=cluster)
+        except BackendUnavailable:
+            _log.info("sampler left during a round", cluster=cluster)
+        return None
+
+    def _refuse_answer(self, cluster: str, error: ArgosyError) -> None:
+        """End the session of a sampler whose answers cannot be read."""
+        _log.error("sampler answers cannot be read", cluster=cluster, reason=error.message)
+        session = self._samplers.get(cluster)
+        if session is not None:
+            session.close(error.message)
+
+    async def _publish(self, plan: LeasePlan, draft: EffectDraft) -> LeaseEffects:
+        """Append the plan to the log and draft its ingest."""
+        memory = self._memory
+        self._sequence += 1
+        with self._timed("publish"):
+            payload = log_codec.encode_lease_batch(plan, pool=memory.pool, epoch=memory.epoch, sequence=self._sequence)
+            position = await asyncio.to_thread(self._log.append, memory.epoch, self._sequence, payload)
+        with self._timed("ingest"):
+            runs, objects = draft_ingest(memory.state, plan)
+            self._intake.note_handles("leased", plan.handle)
+            lease = apply_ingested(memory.state, plan, NOTHING_REFUSED, memory.clock())
+            draft.add_leases(runs, objects)
+            draft.move_log(self._position, position, log_codec.encode_round_state(plan.round_state))
+            draft.add_job_updates(lease.job_updates)
+            draft.add_events(lease.events)
+            self._position = position
+        memory.count("leases", int(plan.handle.size))
+        return lease
+
+    async def _store_and_follow(
+        self, draft: EffectDraft, reported: list[ReportedStates], lease: LeaseEffects | None
+    ) -> None:
+        """Hand the effects to the writer; what follows a commit is done after it."""
+        if lease is not None:
+            self._release(lease.releases)
+        follow = self._follower(draft, reported, lease)
+        effects = draft.effects(now_us=int(self._memory.clock() * 1e6))
+        if effects is None:
+            follow(None)
+        else:
+            with self._timed("wait for the database"):
+                await self._writer.put(effects, follow)
+
+    def _follower(
+        self, draft: EffectDraft, reported: list[ReportedStates], lease: LeaseEffects | None
+    ) -> Callable[[AppliedEffects | None], None]:
+        """Return what to do after the commit: answer executors, send rows and stops.
+
+        A lease that the database refused met a wish that was set while the round ran. Its change is on the way and ends
+        the run in memory; until then it is enough not to send the row.
+        """
+        change_ids = draft.change_ids
+        stops = list(draft.stops)
+
+        def follow(applied: AppliedEffects | None) -> None:
+            self._intake.forget_changes(change_ids)
+            for states in reported:
+                states.session.acknowledge(states.batch)
+            refused = applied.refused_handles if applied is not None else NOTHING_REFUSED
+            self._memory.count("refused", int(refused.size))
+            if lease is not None:
+                for rows in lease.rows:
+                    self._rows.put_rows(rows.without(refused) if refused.size else rows)
+                stops.extend(lease.stops)
+            for stop in stops:
+                self._rows.put_stops(stop)
+
+        return follow
+
+    def _release(self, releases: tuple[ClusterRuns, ...]) -> None:
+        """Tell samplers of placements that ended."""
+        self._intake.release(releases)
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        """Note how long a phase took."""
+        started_s = time.perf_counter()
+        yield
+        elapsed_ms = (time.perf_counter() - started_s) * 1000
+        self._memory.phases_ms[phase] = self._memory.phases_ms.get(phase, 0.0) + elapsed_ms
+
+    def _note_round(self, plan: LeasePlan) -> None:
+        """Count the round."""
+        self._memory.count("rounds", 1)
+        self._memory.last_round = {"round": plan.round_number, "leased_count": int(plan.handle.size)}

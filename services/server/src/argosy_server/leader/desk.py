@@ -1,0 +1,130 @@
+"""The leader's desk: what happens when clusters dial, speak and go.
+
+Source: design section 5, "Sync", "Sampler session", "Fencing executors".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from argosy_core.scheduler import placements_of, rows_missing, set_cluster, update_capacity
+from argosy_core.scheduler.messages import ClusterView, Runs
+from argosy_runtime.columns import read_columns
+from argosy_server.leader.cluster_codec import capacity_columns, placement_parts, state_columns
+from argosy_server.leader.memory import ReportedStates
+
+if TYPE_CHECKING:
+    from argosy.executor.v1 import executor_pb2
+    from argosy.sampler.v1 import sampler_pb2
+    from argosy_server.leader.memory import LeaderMemory
+    from argosy_server.leader.rows import RowSender
+    from argosy_server.leader.sync_sessions import SyncSession
+    from argosy_server.leader.writer import EffectWriter
+    from argosy_store import LeaderStore
+
+__all__ = ["LeaderDesk"]
+
+_log = structlog.get_logger(__name__)
+
+
+class LeaderDesk:
+    """Acts for the leadership towards samplers and executors; implements SamplerDesk and ExecutorDesk."""
+
+    def __init__(self, memory: LeaderMemory, store: LeaderStore, writer: EffectWriter, rows: RowSender) -> None:
+        """Act on a leadership's memory."""
+        self._memory = memory
+        self._store = store
+        self._writer = writer
+        self._rows = rows
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the leadership."""
+        return self._memory.epoch
+
+    def leader_address(self) -> str:
+        """Answer nothing: this process leads."""
+        return ""
+
+    # --- samplers ---
+
+    async def admit_sampler(self, hello: sampler_pb2.Hello) -> None:
+        """Bind the cluster's name to its uid and the sampler's incarnation."""
+        await self._bind(hello.cluster, hello.cluster_uid, "sampler", hello.incarnation)
+        self._show(hello.cluster, connected=False, incarnation=hello.incarnation)
+        self._memory.cluster(hello.cluster).nodes.clear()
+
+    def placement_lists(self, cluster: str) -> list[sampler_pb2.PlacementList]:
+        """Answer the cluster's full list of placements, in-flight ones included."""
+        placements = placements_of(self._memory.state, cluster)
+        used = sorted(set(placements.class_ids.tolist()))
+        return placement_parts(placements, [(class_id, self._memory.definitions[class_id]) for class_id in used])
+
+    def take_capacity(self, cluster: str, incarnation: int, capacity: sampler_pb2.Capacity) -> None:
+        """Take in what a cluster's nodes are."""
+        columns = capacity_columns(capacity, incarnation)
+        update_capacity(self._memory.state, cluster, columns)
+        self._memory.cluster(cluster).take_capacity(columns, capacity)
+        self._memory.news.set()
+
+    def sampler_ready(self, cluster: str, incarnation: int) -> None:
+        """From now on the cluster may be asked."""
+        self._show(cluster, connected=True, incarnation=incarnation)
+        self._memory.news.set()
+
+    def sampler_gone(self, cluster: str, incarnation: int) -> None:
+        """The cluster may not be asked any more."""
+        self._show(cluster, connected=False, incarnation=incarnation)
+
+    def cordoned_nodes(self, cluster: str) -> tuple[str, ...]:
+        """Answer the names of the nodes an administrator cordoned."""
+        return self._memory.cluster(cluster).cordoned_nodes
+
+    # --- executors ---
+
+    async def admit_executor(self, hello: executor_pb2.Hello) -> None:
+        """Bind the cluster's name to its uid and the executor's incarnation."""
+        await self._bind(hello.cluster, hello.cluster_uid, "executor", hello.incarnation)
+
+    async def send_missing_rows(self, session: SyncSession, hello: executor_pb2.Hello) -> None:
+        """Send the rows that the executor does not have, and stops for runs that are not live.
+
+        Waits until everything decided so far is stored, so that no row is sent that a crash could take back.
+        """
+        known = read_columns(hello, {"handle_column": "int64", "attempt_column": "int32"}, where="hello")
+        await self._writer.wait_until_stored()
+        runs = Runs(handle=known["handle_column"], attempt=known["attempt_column"])
+        missing = rows_missing(self._memory.state, session.cluster, runs)
+        self._rows.put_rows(missing.rows, session)
+        self._rows.put_stops(missing.stops, session)
+
+    async def take_states(self, session: SyncSession, states: executor_pb2.StateBatch) -> None:
+        """Put states in the inbox; waits while it is full."""
+        columns = state_columns(states)
+        await self._memory.inbox_has_room.wait()
+        self._memory.put_states(ReportedStates(session=session, batch=states.batch, columns=columns))
+        self._memory.cluster(session.cluster).contact_time_us = int(self._memory.clock() * 1e6)
+
+    def executor_gone(self, cluster: str) -> None:
+        """The executor's stream ended; its runs go on."""
+        _log.info("executor gone; its runs are kept", cluster=cluster)
+
+    # --- both ---
+
+    async def _bind(self, cluster: str, uid: str, role: str, incarnation: int) -> None:
+        """Bind a name to a uid and an incarnation in the database, and note the cluster's settings."""
+        row = await asyncio.to_thread(
+            self._store.bind_cluster, self.epoch, cluster, uid=uid, role=role, incarnation=incarnation
+        )
+        notes = self._memory.cluster(cluster)
+        notes.uid, notes.cordoned, notes.cordon_reason = row.uid, row.cordoned, row.cordon_reason
+        notes.cordoned_nodes = tuple(row.cordoned_nodes)
+
+    def _show(self, cluster: str, *, connected: bool, incarnation: int) -> None:
+        """Tell the scheduler how a cluster stands."""
+        cordoned = self._memory.cluster(cluster).cordoned
+        view = ClusterView(name=cluster, connected=connected, cordoned=cordoned, incarnation=incarnation)
+        set_cluster(self._memory.state, view)

@@ -1,0 +1,291 @@
+"""The draft of a cycle's transaction: what rounds and reports have to be stored, merged into one `Effects`.
+
+One cycle may hold several reports about one object and events of one job set from several causes; a bulk update must
+name each row once, and one row of events per job set is enough.
+
+Source: design section 4, "One writer per fact"; section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.scheduler.effects import StateEffects
+from argosy_core.scheduler.events import EventDraft
+from argosy_core.scheduler.messages import ClusterRuns
+from argosy_core.scheduler.messages import JobPriorities as CorePriorities
+from argosy_core.scheduler.messages import JobUpdates as CoreJobUpdates
+from argosy_core.scheduler.messages import NewObjects as CoreObjects
+from argosy_core.scheduler.messages import NewRuns as CoreRuns
+from argosy_core.scheduler.messages import ObjectUpdates as CoreObjectUpdates
+from argosy_core.scheduler.messages import RunUpdates as CoreRunUpdates
+from argosy_server.leader.log_codec import encode_event_group
+from argosy_store.effects import (
+    Effects,
+    EventRow,
+    JobPriorities,
+    JobUpdates,
+    NewObjects,
+    NewRuns,
+    ObjectUpdates,
+    QuarantinedRecord,
+    RunUpdates,
+)
+
+__all__ = ["EffectDraft", "merge_events"]
+
+Array = npt.NDArray[Any]
+
+
+def _join(arrays: Sequence[Array]) -> Array:
+    """Return arrays one behind the other."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _join_indices(indices: Sequence[Array], tables: Sequence[tuple[str, ...]]) -> tuple[Array, tuple[str, ...]]:
+    """Return index columns over one joined table of texts; -1 stays."""
+    if len(indices) == 1:
+        return indices[0], tables[0]
+    moved: list[Array] = []
+    joined: list[str] = []
+    for index, table in zip(indices, tables, strict=True):
+        moved.append(np.where(index >= 0, index + len(joined), -1).astype(np.int32))
+        joined.extend(table)
+    return np.concatenate(moved), tuple(joined)
+
+
+def _last_of_each(*keys: Array) -> Array:
+    """Return, in key order, the position of the last element of each distinct key."""
+    count = len(keys[0])
+    order = np.lexsort((np.arange(count), *reversed(keys)))
+    is_last = np.ones(count, dtype=np.bool_)
+    if count > 1:
+        same = np.ones(count - 1, dtype=np.bool_)
+        for key in keys:
+            sorted_key = key[order]
+            same &= sorted_key[1:] == sorted_key[:-1]
+        is_last[:-1] = ~same
+    return order[is_last]
+
+
+def merge_events(drafts: Sequence[EventDraft]) -> EventDraft | None:
+    """Return drafts as one, with one group per job set; None if there are no events.
+
+    The drafts must be in the order in which they were drafted, so that numbers of a job set follow each other.
+
+    Complexity: O(n log n) in the number of events.
+    """
+    drafts = [draft for draft in drafts if len(draft)]
+    if len(drafts) <= 1:
+        return drafts[0] if drafts else None
+    job_set = np.concatenate([np.repeat(draft.job_set_id, np.diff(draft.offset)) for draft in drafts])
+    number = np.concatenate(
+        [
+            np.repeat(draft.first_number - draft.offset[:-1], np.diff(draft.offset)) + np.arange(len(draft))
+            for draft in drafts
+        ]
+    )
+    order = np.lexsort((number, job_set))
+    sorted_sets = job_set[order]
+    starts = np.flatnonzero(np.concatenate(([True], sorted_sets[1:] != sorted_sets[:-1])))
+    texts: dict[str, int] = {}
+    columns: dict[str, Array] = {}
+    for name in ("cluster", "node", "reason"):
+        columns[name] = np.concatenate([_intern(getattr(draft, name), draft.texts, texts) for draft in drafts])[order]
+    for name in ("handle", "id_high", "kind", "attempt", "time_us", "from_state", "to_state"):
+        columns[name] = np.concatenate([getattr(draft, name) for draft in drafts])[order]
+    return EventDraft(
+        job_set_id=sorted_sets[starts],
+        first_number=number[order][starts],
+        offset=np.append(starts, len(order)).astype(np.int64),
+        create_time_us=drafts[-1].create_time_us,
+        texts=tuple(texts),
+        **columns,
+    )
+
+
+def _intern(index: Array, table: tuple[str, ...], texts: dict[str, int]) -> Array:
+    """Return an index column over the shared table of texts, which grows by what is new."""
+    if not table:
+        return index
+    moved = np.array([texts.setdefault(text, len(texts)) for text in table] + [-1], dtype=np.int32)
+    return moved[index]  # -1 takes the last element, which is -1
+
+
+@dataclass(slots=True)
+class EffectDraft:
+    """What a cycle has to store, in the order in which it arose."""
+
+    change_ids: list[int] = field(default_factory=list)
+    """Rows of `changes` that are taken."""
+    stops: list[ClusterRuns] = field(default_factory=list)
+    """Runs to stop after the commit."""
+    quarantined: list[tuple[int, bytes, str]] = field(default_factory=list)
+    """(position, payload, error) of what could not be read."""
+    _events: list[EventDraft] = field(default_factory=list)
+    _objects: list[CoreObjectUpdates] = field(default_factory=list)
+    _run_ends: list[CoreRunUpdates] = field(default_factory=list)
+    _job_ends: list[CoreJobUpdates] = field(default_factory=list)
+    _priorities: list[CorePriorities] = field(default_factory=list)
+    _new_runs: NewRuns | None = None
+    _new_objects: NewObjects | None = None
+    _log: tuple[int, int] | None = None
+    _round_state: bytes | None = None
+
+    def add_events(self, events: EventDraft) -> None:
+        """Add numbered events."""
+        self._events.append(events)
+
+    def add_job_updates(self, updates: CoreJobUpdates) -> None:
+        """Add ends of jobs."""
+        if updates.handle.size:
+            self._job_ends.append(updates)
+
+    def add_job_priorities(self, priorities: CorePriorities) -> None:
+        """Add new priorities."""
+        if priorities.handle.size:
+            self._priorities.append(priorities)
+
+    def add_states(self, effects: StateEffects) -> None:
+        """Add what a report of states brought."""
+        if effects.object_updates.handle.size:
+            self._objects.append(effects.object_updates)
+        if effects.run_updates.handle.size:
+            self._run_ends.append(effects.run_updates)
+        self.add_job_updates(effects.job_updates)
+        self.add_events(effects.events)
+
+    def add_leases(self, runs: CoreRuns, objects: CoreObjects) -> None:
+        """Add the rows of a plan's leases."""
+        if not runs.handle.size:
+            return
+        self._new_runs = NewRuns(
+            handles=runs.handle,
+            attempts=runs.attempt,
+            cluster_index=runs.cluster_index,
+            clusters=runs.clusters,
+            node_index=runs.node_index,
+            nodes=runs.nodes,
+            lease_time_us=runs.lease_time_us,
+        )
+        self._new_objects = NewObjects(
+            handles=objects.handle,
+            attempts=objects.attempt,
+            objects=objects.object_index,
+            kind_index=objects.kind_index,
+            kinds=objects.kinds,
+            names=objects.name,
+        )
+
+    def move_log(self, expected: int, new: int, round_state: bytes) -> None:
+        """Move the log position and store the round's state with it."""
+        self._log = (expected, new)
+        self._round_state = round_state
+
+    def effects(self, *, now_us: int) -> Effects | None:
+        """Return everything as one transaction, None if there is nothing to store."""
+        events = merge_events(self._events)
+        parts: dict[str, Any] = {
+            "object_updates": self._object_updates(),
+            "run_updates": self._run_updates(),
+            "job_updates": self._job_updates(),
+            "job_priorities": self._job_priorities(),
+            "new_runs": self._new_runs,
+            "new_objects": self._new_objects,
+            "log_position": self._log,
+            "round_state": self._round_state,
+            "deleted_change_ids": np.array(sorted(self.change_ids), dtype=np.int64) if self.change_ids else None,
+        }
+        rows = _event_rows(events) if events is not None else ()
+        quarantined = [
+            QuarantinedRecord(position=position, payload=payload, error=error, create_time_us=now_us)
+            for position, payload, error in self.quarantined
+        ]
+        if not rows and not quarantined and all(part is None for part in parts.values()):
+            return None
+        return Effects(events=rows, quarantined=quarantined, **parts)
+
+    def _object_updates(self) -> ObjectUpdates | None:
+        """Return the last state of each object."""
+        parts = self._objects
+        if not parts:
+            return None
+        handle, attempt = _join([p.handle for p in parts]), _join([p.attempt for p in parts])
+        place = _join([p.object_index for p in parts])
+        last = _last_of_each(handle, attempt, place)
+        uid = np.frombuffer(b"".join(p.uid for p in parts), dtype="V16")
+        message_index, messages = _join_indices([p.message_index for p in parts], [p.messages for p in parts])
+        return ObjectUpdates(
+            handles=handle[last],
+            attempts=attempt[last],
+            objects=place[last],
+            states=_join([p.state for p in parts])[last],
+            uids=uid[last],
+            message_index=message_index[last] if messages else None,
+            messages=messages,
+        )
+
+    def _run_updates(self) -> RunUpdates | None:
+        """Return the ends of runs."""
+        parts = self._run_ends
+        if not parts:
+            return None
+        handle, attempt = _join([p.handle for p in parts]), _join([p.attempt for p in parts])
+        last = _last_of_each(handle, attempt)
+        reason_index, reasons = _join_indices([p.reason_index for p in parts], [p.reasons for p in parts])
+        return RunUpdates(
+            handles=handle[last],
+            attempts=attempt[last],
+            states=_join([p.state for p in parts])[last],
+            start_time_us=_join([p.start_time_us for p in parts])[last],
+            end_time_us=_join([p.end_time_us for p in parts])[last],
+            exit_codes=_join([p.exit_code for p in parts])[last],
+            failures=_join([p.failure for p in parts])[last],
+            reason_index=reason_index[last],
+            reasons=reasons,
+        )
+
+    def _job_updates(self) -> JobUpdates | None:
+        """Return the ends of jobs."""
+        parts = self._job_ends
+        if not parts:
+            return None
+        handle = _join([p.handle for p in parts])
+        last = _last_of_each(handle)
+        reason_index, reasons = _join_indices([p.reason_index for p in parts], [p.reasons for p in parts])
+        return JobUpdates(
+            handles=handle[last],
+            states=_join([p.state for p in parts])[last],
+            end_time_us=_join([p.end_time_us for p in parts])[last],
+            reason_index=reason_index[last],
+            reasons=reasons,
+        )
+
+    def _job_priorities(self) -> JobPriorities | None:
+        """Return the last priority of each job."""
+        parts = self._priorities
+        if not parts:
+            return None
+        handle = _join([p.handle for p in parts])
+        last = _last_of_each(handle)
+        return JobPriorities(handles=handle[last], priorities=_join([p.priority for p in parts])[last])
+
+
+def _event_rows(events: EventDraft) -> list[EventRow]:
+    """Return one row per job set."""
+    groups: Iterable[Any] = events.groups()
+    return [
+        EventRow(
+            job_set_id=group.job_set_id,
+            first_number=group.first_number,
+            last_number=group.last_number,
+            create_time_us=events.create_time_us,
+            payload=encode_event_group(group),
+        )
+        for group in groups
+    ]

@@ -1,0 +1,80 @@
+"""What the store reads for a new leader, as columns of `argosy_core.scheduler`.
+
+Source: design section 5, "Leader lost".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from argosy_core.scheduler.effects import LoadedColumns, LoadedObjects, LoadedRuns
+from argosy_core.scheduler.messages import JobColumns, JobSetView, QueueView, SpecReference
+from argosy_server.leader.log_codec import decode_round_state
+
+if TYPE_CHECKING:
+    from argosy_store.load import LoadedPool
+    from argosy_store.rows import QueueRow
+
+__all__ = ["job_set_views", "loaded_columns", "queue_views"]
+
+
+def queue_views(rows: Iterable[QueueRow]) -> list[QueueView]:
+    """Return queues that take part, as the scheduler sees them."""
+    return [
+        QueueView(queue_id=row.queue_id, name=row.name, weight=row.weight, cordoned=row.cordoned)
+        for row in rows
+        if not row.deleted
+    ]
+
+
+def job_set_views(rows: Mapping[int, tuple[int, str, int]]) -> list[JobSetView]:
+    """Return job sets as the scheduler sees them."""
+    return [
+        JobSetView(job_set_id=job_set_id, queue_id=queue_id, name=name, last_event_number=last)
+        for job_set_id, (queue_id, name, last) in rows.items()
+    ]
+
+
+def loaded_columns(loaded: LoadedPool) -> LoadedColumns:
+    """Return open jobs, live runs and the round's state as columns.
+
+    Raises:
+        InvalidRequest: The stored round state cannot be read.
+    """
+    jobs, runs, objects = loaded.jobs, loaded.runs, loaded.objects
+    return LoadedColumns(
+        jobs=JobColumns(
+            handle=jobs.handles,
+            id_high=jobs.id_highs,
+            queue=jobs.queue_ids,
+            job_set=jobs.job_set_ids,
+            class_id=jobs.class_ids,
+            priority=jobs.priorities,
+            submit_time_us=jobs.submit_time_us,
+            spec=jobs.spec_index,
+            metadata_index=jobs.metadata_index,
+            specs=tuple(SpecReference(hash=spec.hash, day=spec.day, layout=spec.layout) for spec in loaded.specs),
+            metadata=loaded.metadata,
+        ),
+        wish=jobs.wishes.astype(np.int8),
+        last_attempt=jobs.last_attempts.astype(np.int32),
+        runs=LoadedRuns(
+            handle=runs.handles,
+            attempt=runs.attempts.astype(np.int32),
+            cluster=runs.cluster_index,
+            clusters=loaded.run_clusters,
+            node=runs.node_index,
+            nodes=loaded.run_nodes,
+        ),
+        objects=LoadedObjects(
+            handle=objects.handles,
+            attempt=objects.attempts.astype(np.int32),
+            object_index=objects.objects,
+            state=objects.states.astype(np.int8),
+        ),
+        round_state=decode_round_state(loaded.round_state),
+        job_sets=tuple(job_set_views(loaded.job_sets)),
+    )

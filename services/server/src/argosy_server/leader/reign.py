@@ -1,0 +1,165 @@
+"""One leadership, from the taken epoch to its end: load, ingest what the log still holds, decide.
+
+Source: design section 5, "Leader lost": the next leader raises the epoch, publishes a marker, ingests to it, loads,
+takes sessions, goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import structlog
+
+from argosy_core.errors import InvalidRequest, InvariantViolation
+from argosy_core.scheduler import (
+    PoolState,
+    adopt_plan,
+    apply_ingested,
+    define_classes,
+    define_job_sets,
+    draft_ingest,
+    recover,
+    set_cluster,
+    set_queues,
+)
+from argosy_core.scheduler.messages import ClusterView
+from argosy_eventlog import drop_stale
+from argosy_server.leader import log_codec
+from argosy_server.leader.cycle import MARKER_SEQUENCE, NOTHING_REFUSED, Cycle, CycleParts
+from argosy_server.leader.desk import LeaderDesk
+from argosy_server.leader.effects import EffectDraft
+from argosy_server.leader.loading import job_set_views, loaded_columns, queue_views
+from argosy_server.leader.memory import LeaderMemory
+from argosy_server.leader.rows import RowSender
+from argosy_server.leader.writer import EffectWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from argosy_eventlog import EventLog, LogRecord
+    from argosy_server.config import ServerConfig
+    from argosy_server.leader.sampler_sessions import SamplerSession
+    from argosy_server.leader.sessions import SessionRegistry
+    from argosy_server.leader.sync_sessions import SyncSession
+    from argosy_store import LeaderStore
+    from argosy_store.leader import Leadership
+
+__all__ = ["Reign"]
+
+_log = structlog.get_logger(__name__)
+RECORDS_PER_READ = 100
+"""Log records read at once while taking over."""
+
+
+class Reign:
+    """Everything that lives as long as one epoch of this process."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        leadership: Leadership,
+        *,
+        store: LeaderStore,
+        log: EventLog,
+        samplers: SessionRegistry[SamplerSession],
+        executors: SessionRegistry[SyncSession],
+    ) -> None:
+        """Prepare memory, writer, sender and desk."""
+        settings = config.leader
+        epoch: int = leadership.epoch
+        self.memory = LeaderMemory(
+            pool=config.pool,
+            epoch=epoch,
+            state=PoolState(settings.round),
+            rng=np.random.default_rng(settings.seed or epoch),
+            clock=time.time,
+        )
+        self._settings = settings
+        self._leadership = leadership
+        self._store = store
+        self._log = log
+        self._samplers = samplers
+        self._writer = EffectWriter(store, epoch)
+        self._rows = RowSender(self.memory, store, executors)
+        self.desk = LeaderDesk(self.memory, store, self._writer, self._rows)
+
+    async def run(self, *, on_ready: Callable[[Reign], None]) -> None:
+        """Load, ingest to the marker, call `on_ready`, and run rounds until cancelled or failed."""
+        with contextlib.closing(self._writer):
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._writer.run(), name="writer")
+                position = await self._take_over()
+                tasks.create_task(self._rows.run(), name="row-sender")
+                on_ready(self)
+                parts = CycleParts(
+                    store=self._store, log=self._log, writer=self._writer, rows=self._rows, samplers=self._samplers
+                )
+                cycle = Cycle(self.memory, self._settings, parts, log_position=position)
+                await cycle.run()
+
+    async def _take_over(self) -> int:
+        """Publish the marker, load, and ingest what stands before the marker; return the log position reached."""
+        memory = self.memory
+        started_s = time.perf_counter()
+        marker = log_codec.encode_marker(pool=memory.pool, epoch=memory.epoch, now_us=int(memory.clock() * 1e6))
+        marker_position = await asyncio.to_thread(self._log.append, memory.epoch, MARKER_SEQUENCE, marker)
+        draft = await self._load()
+        position, highest_epoch = self._leadership.log_position, 0
+        while position < marker_position:
+            records = await asyncio.to_thread(self._log.read, position, RECORDS_PER_READ)
+            if not records:
+                raise InvariantViolation(f"the log of {memory.pool} ends at {position}, before the marker just written")
+            kept, highest_epoch = drop_stale(records, highest_epoch)
+            for record in kept:
+                await self._ingest(record, draft, position)
+                position = record.position
+                draft = EffectDraft()
+        _log.info("took over", epoch=memory.epoch, seconds=round(time.perf_counter() - started_s, 3), position=position)
+        return position
+
+    async def _load(self) -> EffectDraft:
+        """Read everything open into memory; return what ended by that."""
+        memory = self.memory
+        loaded = await asyncio.to_thread(self._store.load)
+        memory.definitions.update(loaded.classes)
+        define_classes(memory.state, dict(loaded.classes))
+        set_queues(memory.state, queue_views(loaded.queues))
+        define_job_sets(memory.state, job_set_views(loaded.job_sets))
+        for row in loaded.clusters:
+            notes = memory.cluster(row.name)
+            notes.uid, notes.cordoned, notes.cordon_reason = row.uid, row.cordoned, row.cordon_reason
+            notes.cordoned_nodes = tuple(row.cordoned_nodes)
+            set_cluster(memory.state, ClusterView(name=row.name, cordoned=row.cordoned))
+        effects = recover(memory.state, loaded_columns(loaded), memory.clock())
+        draft = EffectDraft()
+        draft.add_job_updates(effects.job_updates)
+        draft.add_events(effects.events)
+        _log.info("loaded", jobs=effects.job_count, runs=effects.run_count)
+        return draft
+
+    async def _ingest(self, record: LogRecord, draft: EffectDraft, position: int) -> None:
+        """Apply one record that an earlier leader published, or put it into quarantine."""
+        memory = self.memory
+        round_state = self._leadership.round_state or b""
+        try:
+            decoded = log_codec.decode_lease_batch(record.payload)
+        except InvalidRequest as error:
+            _log.error("a log record cannot be read and goes to quarantine", position=record.position)
+            draft.quarantined.append((record.position, record.payload, error.message))
+        else:
+            if not decoded.is_marker:
+                plan = adopt_plan(memory.state, decoded.plan)
+                runs, objects = draft_ingest(memory.state, plan)
+                lease = apply_ingested(memory.state, plan, NOTHING_REFUSED, memory.clock())
+                draft.add_leases(runs, objects)
+                draft.add_job_updates(lease.job_updates)
+                draft.add_events(lease.events)
+                round_state = log_codec.encode_round_state(decoded.plan.round_state)
+        draft.move_log(position, record.position, round_state)
+        effects = draft.effects(now_us=int(memory.clock() * 1e6))
+        if effects is not None:
+            await self._writer.put(effects, lambda _: None)

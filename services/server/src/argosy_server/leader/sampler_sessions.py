@@ -1,0 +1,226 @@
+"""The samplers' streams: hello, full list of placements, questions and answers.
+
+Every answer carries the sampler's incarnation and the round; one of another incarnation or round is dropped. A session
+that ends fails its open questions at once, so that a round goes on without that cluster.
+
+Source: design section 5, "Sampler session"; seed 000.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+import grpc
+import structlog
+
+from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
+from argosy_core.errors import BackendUnavailable, InvalidRequest, StateConflict
+from argosy_runtime.validation import check_request
+from argosy_server.leader.sessions import Outbox, SessionRegistry
+
+if TYPE_CHECKING:
+    from argosy_server.leader.settings import LeaderSettings
+
+__all__ = ["SamplerDesk", "SamplerService", "SamplerSession"]
+
+_log = structlog.get_logger(__name__)
+
+
+class SamplerDesk(Protocol):
+    """What the leader does with samplers; called on the event loop."""
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the leader, 0 while this process does not lead."""
+
+    async def admit_sampler(self, hello: sampler_pb2.Hello) -> None:
+        """Bind the name to the uid and incarnation; raises if that cannot be."""
+
+    def placement_lists(self, cluster: str) -> list[sampler_pb2.PlacementList]:
+        """Answer the cluster's full list of placements, in-flight ones included, the last part marked."""
+
+    def take_capacity(self, cluster: str, incarnation: int, capacity: sampler_pb2.Capacity) -> None:
+        """Take in what a cluster's nodes are."""
+
+    def sampler_ready(self, cluster: str, incarnation: int) -> None:
+        """From now on the cluster may be asked."""
+
+    def sampler_gone(self, cluster: str, incarnation: int) -> None:
+        """The cluster may not be asked any more."""
+
+    def cordoned_nodes(self, cluster: str) -> tuple[str, ...]:
+        """Answer the names of the nodes an administrator cordoned."""
+
+    def leader_address(self) -> str:
+        """Answer where the leader is, empty if unknown."""
+
+
+class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
+    """One sampler's stream: messages down, and the answers that are awaited."""
+
+    def __init__(self, cluster: str, incarnation: int) -> None:
+        """Start not ready, with nothing awaited."""
+        super().__init__(cluster, incarnation)
+        self.ready = False
+        self.sent_classes: set[int] = set()
+        self._samples: dict[int, asyncio.Future[sampler_pb2.SampleAnswer]] = {}
+        self._commits: dict[tuple[int, int], asyncio.Future[sampler_pb2.CommitAnswer]] = {}
+
+    def ask_sample(self, request: sampler_pb2.SampleRequest) -> asyncio.Future[sampler_pb2.SampleAnswer]:
+        """Send a question; the future ends with the answer or BackendUnavailable."""
+        future: asyncio.Future[sampler_pb2.SampleAnswer] = asyncio.get_running_loop().create_future()
+        self._samples[request.round] = future
+        self._send_or_fail(sampler_pb2.SessionResponse(sample=request), future)
+        return future
+
+    def ask_commit(self, request: sampler_pb2.CommitRequest) -> asyncio.Future[sampler_pb2.CommitAnswer]:
+        """Send runs to place; the future ends with the answer or BackendUnavailable."""
+        future: asyncio.Future[sampler_pb2.CommitAnswer] = asyncio.get_running_loop().create_future()
+        self._commits[request.round, request.stage] = future
+        self._send_or_fail(sampler_pb2.SessionResponse(commit=request), future)
+        return future
+
+    def _send_or_fail(self, message: sampler_pb2.SessionResponse, future: asyncio.Future[Any]) -> None:
+        """Send a question, or fail its future at once when the session has ended."""
+        self.send(message)
+        if self.closed.is_set() and not future.done():
+            future.set_exception(BackendUnavailable(f"session of cluster {self.cluster!r} ended"))
+            future.exception()
+
+    def take_sample(self, answer: sampler_pb2.SampleAnswer) -> None:
+        """Complete the question of the answer's round; an answer nobody awaits is dropped."""
+        future = self._samples.pop(answer.round, None)
+        if answer.incarnation == self.incarnation and future is not None and not future.done():
+            future.set_result(answer)
+
+    def take_commit(self, answer: sampler_pb2.CommitAnswer) -> None:
+        """Complete the commit of the answer's round and stage; an answer nobody awaits is dropped."""
+        future = self._commits.pop((answer.round, answer.stage), None)
+        if answer.incarnation == self.incarnation and future is not None and not future.done():
+            future.set_result(answer)
+
+    def forget_questions(self, round_number: int) -> None:
+        """Stop awaiting what a finished round asked."""
+        self._samples.pop(round_number, None)
+        for key in [key for key in self._commits if key[0] == round_number]:
+            del self._commits[key]
+
+    def fail_questions(self) -> None:
+        """Fail everything awaited: the session has ended."""
+        futures: list[asyncio.Future[Any]] = [*self._samples.values(), *self._commits.values()]
+        for future in futures:
+            if not future.done():
+                future.set_exception(BackendUnavailable(f"session of cluster {self.cluster!r} ended"))
+                future.exception()  # awaited or not: a round may have stopped waiting
+        self._samples.clear()
+        self._commits.clear()
+
+
+class SamplerService(sampler_pb2_grpc.SamplerServiceServicer):
+    """Serves `argosy.sampler.v1.SamplerService` while this process leads."""
+
+    def __init__(self, desk: SamplerDesk, settings: LeaderSettings) -> None:
+        """Serve on behalf of a desk."""
+        self._desk = desk
+        self._settings = settings
+        self.sessions: SessionRegistry[SamplerSession] = SessionRegistry()
+
+    async def Session(  # type: ignore[override]  # noqa: N802 - name is given by the proto
+        self,
+        request_iterator: AsyncIterator[sampler_pb2.SessionRequest],
+        context: grpc.aio.ServicerContext[sampler_pb2.SessionRequest, sampler_pb2.SessionResponse],
+    ) -> None:
+        """Hold one sampler's stream until it ends or is replaced."""
+        if not self._desk.epoch:
+            redirect = sampler_pb2.Redirect(address=self._desk.leader_address())
+            await context.write(sampler_pb2.SessionResponse(redirect=redirect))
+            return
+        hello = await self._read_hello(request_iterator)
+        await self._desk.admit_sampler(hello)
+        session = SamplerSession(hello.cluster, hello.incarnation)
+        self.sessions.enter(session)
+        _log.info("sampler connected", cluster=hello.cluster, incarnation=hello.incarnation)
+        try:
+            self._greet(session)
+            reading = asyncio.create_task(self._read(session, request_iterator), name=f"sampler-{session.cluster}")
+            writing = asyncio.create_task(session.write_until_closed(context.write), name=f"to-{session.cluster}")
+            try:
+                done, _ = await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+            finally:
+                reading.cancel()
+                writing.cancel()
+                await asyncio.gather(reading, writing, return_exceptions=True)
+        finally:
+            session.close("the stream ended")
+            session.fail_questions()
+            if self.sessions.leave(session):
+                self._desk.sampler_gone(session.cluster, session.incarnation)
+            _log.info("sampler disconnected", cluster=session.cluster, reason=session.close_reason)
+
+    async def _read_hello(self, requests: AsyncIterator[sampler_pb2.SessionRequest]) -> sampler_pb2.Hello:
+        """Return the stream's first message.
+
+        Raises:
+            InvalidRequest: The first message is none or no hello.
+        """
+        try:
+            async with asyncio.timeout(3 * self._settings.heartbeat_s):
+                first = await anext(aiter(requests))
+        except (StopAsyncIteration, TimeoutError) as cause:
+            raise InvalidRequest("the first message of a session must be a hello; none came") from cause
+        check_request(first)
+        if first.WhichOneof("message") != "hello":
+            raise InvalidRequest("the first message of a session must be a hello")
+        return first.hello
+
+    def _greet(self, session: SamplerSession) -> None:
+        """Send welcome, cordons and the full list of placements."""
+        welcome = sampler_pb2.Welcome(epoch=self._desk.epoch, heartbeat_s=self._settings.heartbeat_s)
+        session.send(sampler_pb2.SessionResponse(welcome=welcome))
+        cordons = sampler_pb2.Cordons(nodes=self._desk.cordoned_nodes(session.cluster))
+        session.send(sampler_pb2.SessionResponse(cordons=cordons))
+        for part in self._desk.placement_lists(session.cluster):
+            session.sent_classes.update(definition.class_id for definition in part.classes)
+            session.send(sampler_pb2.SessionResponse(placements=part))
+
+    async def _read(self, session: SamplerSession, requests: AsyncIterator[sampler_pb2.SessionRequest]) -> None:
+        """Take messages until the stream ends.
+
+        Raises:
+            StateConflict: Nothing was heard for three heartbeats.
+        """
+        iterator = aiter(requests)
+        while True:
+            try:
+                async with asyncio.timeout(3 * self._settings.heartbeat_s):
+                    request = await anext(iterator)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as cause:
+                raise StateConflict("nothing was heard for three heartbeats; dial again") from cause
+            self._take(session, request)
+
+    def _take(self, session: SamplerSession, request: sampler_pb2.SessionRequest) -> None:
+        """Act on one message.
+
+        Raises:
+            InvalidRequest: The message has no place here.
+        """
+        kind = request.WhichOneof("message")
+        if kind == "sample":
+            session.take_sample(request.sample)
+        elif kind == "commit":
+            session.take_commit(request.commit)
+        elif kind == "capacity":
+            self._desk.take_capacity(session.cluster, session.incarnation, request.capacity)
+        elif kind == "ready":
+            session.ready = True
+            self._desk.sampler_ready(session.cluster, session.incarnation)
+        elif kind == "heartbeat":
+            session.send(sampler_pb2.SessionResponse(confirmed=sampler_pb2.Confirmed()))
+        else:
+            raise InvalidRequest("a hello stands only at the beginning of a session")

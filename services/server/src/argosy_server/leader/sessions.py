@@ -1,0 +1,134 @@
+"""What the streams of samplers and executors have in common: a bounded outbox, and one session per cluster.
+
+A session that cannot take its messages is ended rather than allowed to grow; the cluster dials again and starts from a
+full comparison, so nothing is lost by ending one.
+
+Source: design section 5, "Sync" and "Sampler session"; section 7, invariants 9 and 11.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import structlog
+
+from argosy_core.errors import BackendUnavailable, StateConflict
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["OUTBOX_LIMIT", "Outbox", "SessionRegistry"]
+
+MessageT = TypeVar("MessageT")
+SessionT = TypeVar("SessionT", bound="Outbox[Any]")
+OUTBOX_LIMIT = 256
+"""Messages that may wait for one cluster; a round sends at most a handful."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Outbox(Generic[MessageT]):
+    """Messages on their way to one cluster, in order.
+
+    Args:
+        cluster: Name of the cluster.
+        incarnation: Incarnation of the session's peer.
+    """
+
+    def __init__(self, cluster: str, incarnation: int) -> None:
+        """Start empty and open."""
+        self.cluster = cluster
+        self.incarnation = incarnation
+        self._queue: asyncio.Queue[MessageT | None] = asyncio.Queue(OUTBOX_LIMIT)
+        self.closed = asyncio.Event()
+        self.close_reason = ""
+
+    def send(self, message: MessageT) -> None:
+        """Put a message in line; a full outbox ends the session."""
+        if self.closed.is_set():
+            return
+        try:
+            self._queue.put_nowait(message)
+        except asyncio.QueueFull:
+            self.close("the peer does not take its messages")
+
+    def close(self, reason: str) -> None:
+        """End the session; what waits is dropped."""
+        if not self.closed.is_set():
+            self.close_reason = reason
+            self.closed.set()
+
+    async def write_until_closed(self, write: Callable[[MessageT], Awaitable[None]]) -> None:
+        """Write messages in order until the session is closed.
+
+        Raises:
+            StateConflict: The session was closed by this side; the message says why.
+        """
+        closing = asyncio.ensure_future(self.closed.wait())
+        try:
+            while True:
+                getting = asyncio.ensure_future(self._queue.get())
+                await asyncio.wait({getting, closing}, return_when=asyncio.FIRST_COMPLETED)
+                if not getting.done():
+                    getting.cancel()
+                    raise StateConflict(self.close_reason)
+                message = getting.result()
+                if message is not None:
+                    await write(message)
+        finally:
+            closing.cancel()
+
+
+class SessionRegistry(Generic[SessionT]):
+    """The one live session of each cluster; a newer one replaces an older one."""
+
+    def __init__(self) -> None:
+        """Start without sessions."""
+        self._sessions: dict[str, SessionT] = {}
+
+    def enter(self, session: SessionT) -> None:
+        """Make a session the cluster's live one and end the one before.
+
+        Raises:
+            StateConflict: A session of a higher incarnation is live.
+        """
+        live = self._sessions.get(session.cluster)
+        if live is not None and live.incarnation > session.incarnation:
+            msg = f"a newer process serves cluster {session.cluster!r}; this incarnation must end"
+            raise StateConflict(msg)
+        if live is not None:
+            live.close("replaced by a newer session of the same cluster")
+        self._sessions[session.cluster] = session
+
+    def leave(self, session: SessionT) -> bool:
+        """Forget a session; return whether it was the live one."""
+        if self._sessions.get(session.cluster) is session:
+            del self._sessions[session.cluster]
+            return True
+        return False
+
+    def get(self, cluster: str) -> SessionT | None:
+        """Return the live session of a cluster."""
+        return self._sessions.get(cluster)
+
+    def all(self) -> tuple[SessionT, ...]:
+        """Return all live sessions in order of cluster names."""
+        return tuple(self._sessions[name] for name in sorted(self._sessions))
+
+    def close_all(self, reason: str) -> None:
+        """End every session."""
+        for session in self.all():
+            session.close(reason)
+
+    def require(self, cluster: str) -> SessionT:
+        """Return the live session of a cluster.
+
+        Raises:
+            BackendUnavailable: There is none.
+        """
+        session = self._sessions.get(cluster)
+        if session is None:
+            msg = f"cluster {cluster!r} is not connected"
+            raise BackendUnavailable(msg)
+        return session

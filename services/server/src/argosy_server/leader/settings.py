@@ -1,0 +1,39 @@
+"""Settings of the leader role."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from argosy_core.scheduler.settings import RoundSettings
+
+__all__ = ["LeaderSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderSettings:
+    """How a pool's leader keeps its epoch and paces its rounds. Units are in the names."""
+
+    lease_s: float = 5.0
+    """How long the epoch is held without renewal; a dead leader is replaced after at most this plus a tenth."""
+    heartbeat_s: float = 2.0
+    """How often sessions must be heard; three missed ones end a session."""
+    fence_s: float = 15.0
+    """How long an executor may act on its cluster after the last confirmation."""
+    keep_finished_s: float = 60.0
+    """How long finished pods stay on their cluster, for logs."""
+    installation: str = "argosy"
+    """Name that labels every object this installation makes."""
+    window_idle_ms: float = 5.0
+    """A round starts once nothing arrived for this long (design: 5 ms)."""
+    window_max_ms: float = 50.0
+    """A round starts at the latest this long after the first arrival (design: 50 ms)."""
+    poll_ms: float = 20.0
+    """How often `changes` is looked at while nothing happens."""
+    changes_per_round: int = 2000
+    """Most rows of `changes` taken by one round."""
+    answer_timeout_s: float = 2.0
+    """How long the leader waits for a sampler's answer before it goes on without."""
+    seed: int = 0
+    """Seed of the leader's random choices; 0 takes the epoch, so that a repeated run repeats."""
+    round: RoundSettings = field(default_factory=RoundSettings)
+    """How rounds order, sample, decide and retry."""

@@ -1,0 +1,88 @@
+"""Records of the event log come back as they were written; what cannot be read is refused with a reason."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from argosy.lease.v1 import lease_pb2
+from argosy_core.errors import InvalidRequest
+from argosy_core.scheduler.effects import LeasePlan
+from argosy_core.scheduler.messages import RoundStateColumns, Runs
+from argosy_server.leader.log_codec import decode_changes, decode_lease_batch, encode_lease_batch, encode_marker
+
+
+def _plan() -> LeasePlan:
+    """Return a plan with two leases, a stop and a failed job."""
+    return LeasePlan(
+        round_number=3,
+        create_time_us=77,
+        handle=np.array([10, 11], dtype=np.int64),
+        attempt=np.array([1, 2], dtype=np.int32),
+        cluster=np.array([0, 0], dtype=np.int32),
+        node=np.array([0, 1], dtype=np.int32),
+        clusters=("c1",),
+        nodes=("n1", "n2"),
+        stops=Runs(handle=np.array([9], dtype=np.int64), attempt=np.array([1], dtype=np.int32)),
+        failed_handle=np.array([8], dtype=np.int64),
+        failed_reasons=("no node took it ten times",),
+        round_state=RoundStateColumns(
+            queue=np.array([1], dtype=np.int64),
+            flow=np.array([2.5]),
+            flow_time_us=76,
+            pending_handle=np.array([12], dtype=np.int64),
+            attempted_handle=np.array([12], dtype=np.int64),
+            failed_attempt=np.array([4], dtype=np.int32),
+        ),
+        releases=(),
+    )
+
+
+def test_a_lease_batch_survives_the_log() -> None:
+    """Leases, stops, failed jobs and the round's state are the same after decoding."""
+    record = decode_lease_batch(encode_lease_batch(_plan(), pool="p", epoch=4, sequence=2))
+    plan = record.plan
+    assert (record.pool, record.epoch, record.sequence, record.is_marker) == ("p", 4, 2, False)
+    assert plan.handle.tolist() == [10, 11]
+    assert [plan.nodes[index] for index in plan.node.tolist()] == ["n1", "n2"]
+    assert plan.stops.handle.tolist() == [9]
+    assert plan.failed_reasons == ("no node took it ten times",)
+    assert plan.round_state.flow.tolist() == [2.5]
+    assert plan.round_state.failed_attempt.tolist() == [4]
+
+
+def test_a_marker_is_known_as_one() -> None:
+    """The first record of a leader carries nothing else."""
+    record = decode_lease_batch(encode_marker(pool="p", epoch=4, now_us=1))
+    assert record.is_marker
+    assert record.sequence == 1
+    assert not record.plan.has_news
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        pytest.param(b"\xff\xff\xff", id="no message"),
+        pytest.param(
+            lease_pb2.LeaseBatch(leases=lease_pb2.Leases(handle_column=b"123")).SerializeToString(), id="torn column"
+        ),
+        pytest.param(
+            lease_pb2.LeaseBatch(
+                leases=lease_pb2.Leases(
+                    handle_column=bytes(8), attempt_column=bytes(4), cluster_column=bytes(4), node_column=bytes(4)
+                )
+            ).SerializeToString(),
+            id="index out of range",
+        ),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_refused(payload: bytes) -> None:
+    """What is refused goes to quarantine; nothing of it is applied."""
+    with pytest.raises(InvalidRequest):
+        decode_lease_batch(payload)
+
+
+def test_changes_that_cannot_be_read_are_refused() -> None:
+    """A change with columns of different lengths is not taken in part."""
+    submitted = lease_pb2.SubmittedJobs(handle_column=bytes(8))
+    with pytest.raises(InvalidRequest):
+        decode_changes(lease_pb2.Changes(submitted=submitted).SerializeToString())
