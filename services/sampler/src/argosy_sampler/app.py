@@ -1,0 +1,89 @@
+"""Composition of the sampler: cluster, mirror, ledger, clerk and session, and their life."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import numpy as np
+
+from argosy_core.errors import InvalidRequest
+from argosy_core.ledger import NodeLedger
+from argosy_kube.port import Cluster
+from argosy_kube.simulated.client import SimulatedCluster
+from argosy_runtime.channel import Backoff
+from argosy_runtime.grpc_server import GrpcServer
+from argosy_runtime.lifecycle import Lifecycle
+from argosy_runtime.logs import get_logger
+from argosy_runtime.metrics import MetricsServer
+from argosy_sampler.clerk import Clerk
+from argosy_sampler.config import SamplerConfig
+from argosy_sampler.mirror import Mirror
+from argosy_sampler.session import SessionClient
+
+__all__ = ["run", "start"]
+
+
+async def start(life: Lifecycle, config: SamplerConfig, *, cluster: Cluster | None = None) -> None:
+    """Start a sampler within a service's life; returns once its tasks run.
+
+    Health says SERVING from the first time that the leader may ask.
+
+    Args:
+        life: What the sampler's tasks and closings are registered with.
+        config: Its configuration.
+        cluster: The cluster, if the process has it open already.
+
+    Raises:
+        InvalidRequest: The configuration names no server, or an address cannot be listened on.
+    """
+    if not config.server_addresses:
+        raise InvalidRequest("server_addresses is empty; name at least one server as host:port")
+    log = get_logger(cluster=config.cluster, pool=config.pool)
+    rng = np.random.default_rng()
+    new_backoff = partial(Backoff, rng=rng, most_s=config.retry_most_s)
+    if cluster is None:
+        cluster = SimulatedCluster(config.cluster_address, installation=config.installation)
+        life.on_close(cluster.close)
+    ledger = NodeLedger()
+    mirror = Mirror(cluster, ledger, backoff=new_backoff, log=log)
+    clerk = Clerk(
+        config.cluster,
+        ledger,
+        incarnation=time.time_ns() // 1000,
+        rng=rng,
+        monotonic=time.monotonic,
+        log=log,
+    )
+    server = GrpcServer(config.grpc)
+    await server.start(serving=False)
+    life.on_close(partial(server.stop, 0.0))
+    life.on_stop_intake(server.stop_intake)
+    if config.metrics_listen:
+        metrics = MetricsServer(config.metrics_listen)
+
+        async def close_metrics() -> None:
+            metrics.close()
+
+        life.on_close(close_metrics)
+
+    async def serve() -> None:
+        cluster_uid = await mirror.cluster_uid()
+        await mirror.wait_listed()
+        await server.set_serving(True)
+        session = SessionClient(config, cluster_uid, clerk=clerk, backoff=new_backoff(), log=log)
+        await session.run()
+
+    life.spawn(mirror.follow_nodes(), name="nodes")
+    life.spawn(mirror.follow_pods(), name="pods")
+    life.spawn(serve(), name="session")
+
+
+async def run(config: SamplerConfig, *, life: Lifecycle | None = None) -> None:
+    """Run a sampler until its life is asked to stop or this call is cancelled."""
+    life = life or Lifecycle("sampler", drain_s=config.drain_s)
+    await life.run(partial(_start, config))
+
+
+async def _start(config: SamplerConfig, life: Lifecycle) -> None:
+    await start(life, config)

@@ -1,0 +1,254 @@
+"""Messages of argosy.sampler.v1 to and from values of the core; protobuf objects go no further.
+
+Source: `proto/argosy/sampler/v1/sampler.proto`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy.sampler.v1 import sampler_pb2
+from argosy_core.errors import InvalidRequest
+from argosy_core.job.classes import SchedulingClass
+from argosy_core.ledger import NodeLedger
+from argosy_core.nodes import NodeGroup
+from argosy_core.placement import SampleQuestion, SampleReply
+from argosy_runtime.columns import check_indices, pack_column, read_columns, unpack_column
+
+__all__ = [
+    "CapacityWriter",
+    "CommitQuestion",
+    "PlacementPart",
+    "class_definitions",
+    "commit_answer",
+    "read_commit",
+    "read_placements",
+    "read_runs",
+    "read_sample",
+    "sample_answer",
+]
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementPart:
+    """Part of the leader's full list of placements; n runs."""
+
+    handles: Int64s
+    """(n,) job handles."""
+    attempts: Int32s
+    """(n,) attempts."""
+    class_ids: Int32s
+    """(n,) class ids."""
+    nodes: Int32s
+    """(n,) index into `names`."""
+    names: tuple[str, ...]
+    """Names of the nodes used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitQuestion:
+    """Runs to place; n runs, k candidates."""
+
+    handles: Int64s
+    """(n,) job handles."""
+    attempts: Int32s
+    """(n,) attempts."""
+    class_ids: Int32s
+    """(n,) class ids."""
+    offsets: Int32s
+    """(n + 1,) positions in `candidates`."""
+    candidates: Int32s
+    """(k,) node indices, best first."""
+
+
+def class_definitions(messages: Iterable[sampler_pb2.ClassDefinition]) -> list[tuple[int, SchedulingClass]]:
+    """Return the classes that a message defines.
+
+    Raises:
+        InvalidRequest: One is no definition of a class.
+    """
+    definitions: list[tuple[int, SchedulingClass]] = []
+    for message in messages:
+        try:
+            definitions.append((message.class_id, SchedulingClass.parse(message.definition)))
+        except ValueError as cause:
+            raise InvalidRequest(f"class {message.class_id} has no readable definition") from cause
+    return definitions
+
+
+def read_placements(message: sampler_pb2.PlacementList) -> PlacementPart:
+    """Return a part of the full list.
+
+    Raises:
+        InvalidRequest: Columns do not fit each other.
+    """
+    columns: dict[str, Any] = read_columns(
+        message,
+        {"handle_column": "int64", "attempt_column": "int32", "class_column": "int32", "node_column": "int32"},
+        where="placements",
+    )
+    check_indices(columns["node_column"], len(message.nodes), name="placements.node_column")
+    return PlacementPart(
+        handles=columns["handle_column"],
+        attempts=columns["attempt_column"],
+        class_ids=columns["class_column"],
+        nodes=columns["node_column"],
+        names=tuple(message.nodes),
+    )
+
+
+def read_sample(message: sampler_pb2.SampleRequest) -> SampleQuestion:
+    """Return a question.
+
+    Raises:
+        InvalidRequest: Columns do not fit each other.
+    """
+    columns: dict[str, Any] = read_columns(
+        message,
+        {"class_column": "int32", "wanted_column": "int32", "complete_column": "int8"},
+        where="sample",
+    )
+    return SampleQuestion(
+        class_ids=columns["class_column"],
+        wanted=columns["wanted_column"],
+        complete=columns["complete_column"],
+        resources=tuple(message.resources),
+        nodes_to_sample_ratio=message.nodes_to_sample_ratio,
+        strategy=message.strategy or "random",
+    )
+
+
+def sample_answer(reply: SampleReply, *, round_number: int, incarnation: int) -> sampler_pb2.SampleAnswer:
+    """Return an answer as a message."""
+    return sampler_pb2.SampleAnswer(
+        round=round_number,
+        incarnation=incarnation,
+        node_column=pack_column(reply.node, "int32"),
+        free_column=pack_column(np.ascontiguousarray(reply.free), "int64"),
+        offset_column=pack_column(reply.offset, "int32"),
+        candidate_column=pack_column(reply.candidate, "int32"),
+        score_column=reply.score.astype("<f4", copy=False).tobytes(),
+        examined_column=pack_column(reply.examined, "int32"),
+        eligible_column=pack_column(reply.eligible, "int32"),
+        filters=reply.filters,
+        rejection_column=pack_column(reply.rejection, "int32"),
+        total_free_column=pack_column(reply.total_free, "int64"),
+        complete_column=pack_column(reply.complete, "int8"),
+        nearest_misses=reply.nearest_misses,
+    )
+
+
+def read_commit(message: sampler_pb2.CommitRequest) -> CommitQuestion:
+    """Return runs to place.
+
+    Raises:
+        InvalidRequest: Columns do not fit each other.
+    """
+    columns: dict[str, Any] = read_columns(
+        message, {"handle_column": "int64", "attempt_column": "int32", "class_column": "int32"}, where="commit"
+    )
+    count = len(columns["handle_column"])
+    offsets: Any = unpack_column(message.offset_column, "int32", name="commit.offset_column", count=count + 1)
+    candidates: Any = unpack_column(message.candidate_column, "int32", name="commit.candidate_column")
+    return CommitQuestion(
+        handles=columns["handle_column"],
+        attempts=columns["attempt_column"],
+        class_ids=columns["class_column"],
+        offsets=offsets,
+        candidates=candidates,
+    )
+
+
+def commit_answer(
+    nodes: Int32s, outcomes: npt.NDArray[np.int8], request: sampler_pb2.CommitRequest, *, incarnation: int
+) -> sampler_pb2.CommitAnswer:
+    """Return the outcome of each commit as a message."""
+    return sampler_pb2.CommitAnswer(
+        round=request.round,
+        stage=request.stage,
+        incarnation=incarnation,
+        node_column=pack_column(nodes, "int32"),
+        outcome_column=pack_column(outcomes, "int8"),
+    )
+
+
+def read_runs(message: sampler_pb2.Release) -> tuple[Int64s, Int32s]:
+    """Return handles and attempts of placements that ended.
+
+    Raises:
+        InvalidRequest: Columns do not fit each other.
+    """
+    columns: dict[str, Any] = read_columns(
+        message, {"handle_column": "int64", "attempt_column": "int32"}, where="release"
+    )
+    return columns["handle_column"], columns["attempt_column"]
+
+
+class CapacityWriter:
+    """Writes what changed of the nodes since it wrote last.
+
+    Args:
+        ledger: Whose nodes.
+    """
+
+    def __init__(self, ledger: NodeLedger) -> None:
+        """Start as if nothing had been written."""
+        self._ledger = ledger
+        self._generation = -1
+        self._placement_count = -1
+        self._compaction = -1
+        self._groups: dict[int, bytes] = {}
+
+    def start_over(self) -> None:
+        """Let the next message hold every node, as on a new stream."""
+        self._generation = -1
+
+    def next_message(self) -> sampler_pb2.Capacity | None:
+        """Return the nodes that changed and the totals, or None if nothing did."""
+        table = self._ledger.nodes
+        placement_count = self._ledger.placement_count
+        if self._generation == table.generation and self._placement_count == placement_count:
+            return None
+        rows = table.changed_since(self._generation)
+        self._generation, self._placement_count = table.generation, placement_count
+        totals = table.totals()
+        names = table.names
+        distinct, group = np.unique(table.group[rows], return_inverse=True)
+        return sampler_pb2.Capacity(
+            resources=table.axis.names,
+            node_column=pack_column(rows, "int32"),
+            names=[names[row] for row in rows.tolist()],
+            allocatable_column=pack_column(table.allocatable[:, rows].T, "int64"),
+            free_column=pack_column(table.free[:, rows].T, "int64"),
+            flag_column=table.flags[rows].astype(np.int8).tobytes(),
+            groups=[self._group(index) for index in distinct.tolist()],
+            group_column=pack_column(group, "int32"),
+            total_column=pack_column(totals.allocatable, "int64"),
+            total_free_column=pack_column(totals.free, "int64"),
+            node_count=totals.node_count,
+            placement_count=placement_count,
+        )
+
+    def _group(self, index: int) -> bytes:
+        groups = self._ledger.nodes.groups
+        if groups.compaction != self._compaction:
+            self._groups.clear()
+            self._compaction = groups.compaction
+        text = self._groups.get(index)
+        if text is None:
+            text = self._groups[index] = _group_json(groups[index])
+        return text
+
+
+def _group_json(group: NodeGroup) -> bytes:
+    taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in group.taints]
+    return json.dumps({"labels": dict(group.labels), "taints": taints}, separators=(",", ":")).encode()

@@ -1,0 +1,193 @@
+"""The session with the pool's leader: one stream, dialled by the sampler, begun again whenever it ends.
+
+A stream goes hello and nodes up; welcome, cordons and the full list of placements down; ready up; then questions down
+and answers up, with heartbeats in silence. A replica that does not lead answers with the leader's address.
+
+Source: design section 5, "Sampler session" and "Leader lost".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import grpc
+
+from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
+from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest
+from argosy_runtime.channel import Backoff, open_channel
+from argosy_runtime.errors import from_rpc_error
+from argosy_runtime.logs import Logger
+from argosy_runtime.metrics import METRICS
+from argosy_sampler.clerk import Clerk
+from argosy_sampler.config import SamplerConfig
+
+__all__ = ["SessionClient"]
+
+_OUTBOX_LIMIT: Final = 64
+_SILENT_HEARTBEATS: Final = 3
+
+Stream = grpc.aio.StreamStreamCall[sampler_pb2.SessionRequest, sampler_pb2.SessionResponse]
+
+
+class SessionClient:
+    """Keeps a session with the leader of the pool.
+
+    Args:
+        config: Who we are and where servers are.
+        cluster_uid: Uid of the cluster.
+        clerk: Answers the leader.
+        backoff: Wait between attempts.
+        log: Where sessions are told.
+    """
+
+    def __init__(self, config: SamplerConfig, cluster_uid: str, *, clerk: Clerk, backoff: Backoff, log: Logger) -> None:
+        """Start without a session."""
+        self._config = config
+        self._cluster_uid = cluster_uid
+        self._clerk = clerk
+        self._backoff = backoff
+        self._log = log
+        self._redirect = ""
+        self._turn = 0
+
+    async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Hold sessions, one after the other, until cancelled.
+
+        Args:
+            on_ready: Called whenever sampling and committing may begin.
+        """
+        while True:
+            address = self._next_address()
+            try:
+                await self._hold(address, on_ready)
+                reason = "the stream ended"
+            except (grpc.RpcError, ArgosyError) as cause:
+                error = from_rpc_error(cause) if isinstance(cause, grpc.RpcError) else cause
+                reason = f"{type(error).__name__}: {error}"
+            self._clerk.ready = False
+            if self._redirect:
+                continue
+            wait_s = self._backoff.next_wait_s()
+            self._log.warning("session ended", address=address, reason=reason, wait_s=round(wait_s, 3))
+            await asyncio.sleep(wait_s)
+
+    def _next_address(self) -> str:
+        """Return where a redirect points, else the next server of the configuration."""
+        redirect, self._redirect = self._redirect, ""
+        if redirect:
+            return redirect
+        addresses = self._config.server_addresses
+        self._turn += 1
+        return addresses[(self._turn - 1) % len(addresses)]
+
+    async def _hold(self, address: str, on_ready: Callable[[], None]) -> None:
+        """Hold one session until it ends; a redirect is kept for the next."""
+        channel = open_channel(address)
+        try:
+            stream = sampler_pb2_grpc.SamplerServiceStub(channel).Session()
+            capacity = self._clerk.begin()
+            async with asyncio.timeout(self._config.connect_timeout_s):
+                await stream.write(sampler_pb2.SessionRequest(hello=self._hello()))
+                welcome = await self._read_welcome(stream)
+            if welcome is None:
+                return
+            self._clerk.welcome(welcome.epoch)
+            METRICS.session_reconnects.labels(self._config.cluster).inc()
+            if capacity is not None:
+                await stream.write(sampler_pb2.SessionRequest(capacity=capacity))
+            await self._converse(stream, welcome.heartbeat_s or 1.0, on_ready)
+        except TimeoutError as cause:
+            raise BackendUnavailable(f"{address} does not answer") from cause
+        finally:
+            await channel.close()
+
+    def _hello(self) -> sampler_pb2.Hello:
+        return sampler_pb2.Hello(
+            cluster=self._config.cluster,
+            cluster_uid=self._cluster_uid,
+            incarnation=self._clerk.incarnation,
+            pool=self._config.pool,
+        )
+
+    async def _read_welcome(self, stream: Stream) -> sampler_pb2.Welcome | None:
+        """Return the welcome, or None after a redirect."""
+        first = await stream.read()
+        if not isinstance(first, sampler_pb2.SessionResponse):
+            raise BackendUnavailable("the server ended the stream before a welcome")
+        kind = first.WhichOneof("message")
+        if kind == "welcome":
+            return first.welcome
+        if kind != "redirect":
+            raise InvalidRequest(f"the server began with {kind!r} instead of a welcome")
+        if not first.redirect.address:
+            raise BackendUnavailable("no leader is known at present")
+        self._redirect = first.redirect.address
+        self._log.info("redirected", address=self._redirect)
+        # Two replicas that each take the other for the leader must not make a busy loop.
+        await asyncio.sleep(self._backoff.next_wait_s())
+        return None
+
+    async def _converse(self, stream: Stream, heartbeat_s: float, on_ready: Callable[[], None]) -> None:
+        """Answer until the stream ends or one of its tasks fails; the failure is raised."""
+        outbox: asyncio.Queue[sampler_pb2.SessionRequest] = asyncio.Queue(_OUTBOX_LIMIT)
+        failure: BaseException | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                writing = group.create_task(self._write(stream, outbox, heartbeat_s), name="session: write")
+                telling = group.create_task(self._tell_capacity(outbox), name="session: capacity")
+                await self._read(stream, outbox, silence_s=_SILENT_HEARTBEATS * heartbeat_s, on_ready=on_ready)
+                writing.cancel()
+                telling.cancel()
+        except* (grpc.RpcError, ArgosyError, TimeoutError) as failures:
+            failure = _first(failures)
+        if failure is not None:
+            raise failure
+
+    async def _read(
+        self,
+        stream: Stream,
+        outbox: asyncio.Queue[sampler_pb2.SessionRequest],
+        *,
+        silence_s: float,
+        on_ready: Callable[[], None],
+    ) -> None:
+        while True:
+            async with asyncio.timeout(silence_s):
+                message = await stream.read()
+            if not isinstance(message, sampler_pb2.SessionResponse):
+                return
+            was_ready = self._clerk.ready
+            for answer in self._clerk.answer(message):
+                await outbox.put(answer)
+            if self._clerk.ready and not was_ready:
+                self._backoff.reset()
+                on_ready()
+
+    async def _write(
+        self, stream: Stream, outbox: asyncio.Queue[sampler_pb2.SessionRequest], heartbeat_s: float
+    ) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(heartbeat_s):
+                    message = await outbox.get()
+            except TimeoutError:
+                message = sampler_pb2.SessionRequest(heartbeat=sampler_pb2.Heartbeat())
+            await stream.write(message)
+
+    async def _tell_capacity(self, outbox: asyncio.Queue[sampler_pb2.SessionRequest]) -> None:
+        """Tell of changed nodes, at most once per interval."""
+        cluster = self._config.cluster
+        while True:
+            await asyncio.sleep(self._config.capacity_interval_ms / 1000)
+            message = self._clerk.capacity.next_message()
+            if message is not None:
+                METRICS.ledger_nodes.labels(cluster).set(message.node_count)
+                METRICS.ledger_placements.labels(cluster).set(message.placement_count)
+                await outbox.put(sampler_pb2.SessionRequest(capacity=message))
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
