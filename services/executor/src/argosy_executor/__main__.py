@@ -1,0 +1,33 @@
+"""`argosy-executor`: run one cluster's executor as this process."""
+
+from __future__ import annotations
+
+import sys
+
+from argosy_core.errors import InvalidRequest
+from argosy_executor.app import make_start
+from argosy_executor.config import ExecutorConfig
+from argosy_runtime.config import load_config
+from argosy_runtime.lifecycle import run_service
+from argosy_runtime.logs import set_up_logs
+
+__all__ = ["main"]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run until SIGTERM; return the exit code: 0 stopped, 1 fault, 2 cannot run as configured.
+
+    Args:
+        argv: Flags; those of the process if not given.
+    """
+    try:
+        config = load_config(ExecutorConfig, argv)
+    except InvalidRequest as error:
+        sys.stderr.write(f"argosy-executor: {error.message}\n")
+        return 2
+    set_up_logs("executor", level=config.log_level)
+    return run_service(f"executor-{config.cluster}", make_start(config), drain_s=config.drain_s)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""Columns of the cluster port to and from the columns of the core.
+
+Source: `argosy_kube.port`; design section 5, "Sync".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.job.states import FailureKind, ObjectState
+from argosy_core.reconcile import CreateAnswers, Creates, DeleteAnswers, Deletes, Observations
+from argosy_kube.port import (
+    Change,
+    CreateBatch,
+    CreateCode,
+    CreateResult,
+    DeleteBatch,
+    DeleteCode,
+    DeleteResult,
+    ObjectEvents,
+    Owner,
+    PodPhase,
+)
+
+__all__ = ["create_answers", "create_batch", "delete_answers", "delete_batch", "failure_of", "observations"]
+
+_STATES: Final = np.zeros(len(PodPhase) + 1, dtype=np.int8)
+_STATES[PodPhase.PENDING] = ObjectState.CREATED
+_STATES[PodPhase.RUNNING] = ObjectState.RUNNING
+_STATES[PodPhase.SUCCEEDED] = ObjectState.SUCCEEDED
+_STATES[PodPhase.FAILED] = ObjectState.FAILED
+_STATES[PodPhase.UNKNOWN] = ObjectState.UNKNOWN
+_FAILED_STATE: Final = int(ObjectState.FAILED)
+_CREATED_STATE: Final = int(ObjectState.CREATED)
+_DELETED: Final = int(Change.DELETED)
+
+_IMAGE_REASONS: Final = frozenset({"ErrImageNeverPull", "InvalidImageName"})
+"""Why a pending pod can never start; other trouble with images is tried again by the cluster."""
+_INFRASTRUCTURE_REASONS: Final = frozenset(
+    {
+        "NodeLost",
+        "NodeShutdown",
+        "Shutdown",
+        "Terminated",
+        "UnexpectedAdmissionError",
+        "NodeAffinity",
+        "TaintToleration",
+        "NodeNotReady",
+    }
+)
+
+
+def failure_of(reason: str, exit_code: int) -> FailureKind:
+    """Return the kind of failure of a failed pod.
+
+    Args:
+        reason: As Kubernetes writes it: OOMKilled, Evicted, OutOfcpu, ErrImagePull and so on.
+        exit_code: Of the first failed container, 0 if none.
+    """
+    if reason == "OOMKilled":
+        return FailureKind.OUT_OF_MEMORY
+    if reason in {"Evicted", "Preempting", "DeadlineExceeded"}:
+        return FailureKind.EVICTED if reason != "DeadlineExceeded" else FailureKind.EXIT_CODE
+    if "Image" in reason:
+        return FailureKind.IMAGE
+    if reason in _INFRASTRUCTURE_REASONS or reason.startswith("OutOf"):
+        return FailureKind.INFRASTRUCTURE
+    if exit_code or reason in {"", "Error"}:
+        return FailureKind.EXIT_CODE
+    return FailureKind.INFRASTRUCTURE
+
+
+def observations(events: ObjectEvents) -> Observations:
+    """Return what the events say of our objects; strangers are left out."""
+    ours = events.ours_column
+    whole = bool(ours.all())
+
+    def take(column: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        return column if whole else column[ours]
+
+    states = _STATES[take(events.phase_column)]
+    reasons = take(events.reason_column).astype(np.int32)
+    exit_codes = take(events.exit_code_column).astype(np.int32)
+    failures = np.zeros(states.size, dtype=np.int8)
+    messages = np.full(states.size, -1, dtype=np.int32)
+    for place in np.flatnonzero((states == _FAILED_STATE) | ((states == _CREATED_STATE) & (reasons >= 0))).tolist():
+        reason = events.texts[reasons[place]] if reasons[place] >= 0 else ""
+        if states[place] == _FAILED_STATE:
+            failures[place] = failure_of(reason, int(exit_codes[place]))
+            messages[place] = reasons[place]
+        elif reason in _IMAGE_REASONS:
+            # The pod would wait for ever for an image that it can never have.
+            states[place], failures[place], messages[place] = _FAILED_STATE, FailureKind.IMAGE, reasons[place]
+    return Observations(
+        gone_column=take(events.change_column) == _DELETED,
+        handle_column=take(events.handle_column).astype(np.int64),
+        attempt_column=take(events.attempt_column).astype(np.int32),
+        object_column=take(events.object_column).astype(np.int16),
+        kind_column=take(events.kind_column).astype(np.int16),
+        state_column=states,
+        uid_column=take(events.uid_column).astype(np.uint8),
+        time_us_column=take(events.time_us_column).astype(np.int64),
+        exit_code_column=exit_codes,
+        failure_column=failures,
+        message_column=messages,
+        kinds=events.kinds,
+        texts=events.texts,
+    )
+
+
+def create_batch(creates: Creates) -> CreateBatch:
+    """Return creates as the port takes them."""
+    return CreateBatch(
+        templates=creates.bodies,
+        metadata=creates.metadata,
+        owners=tuple(Owner(queue, job_set) for queue, job_set in creates.owners),
+        nodes=creates.nodes,
+        template_column=creates.body_column,
+        object_column=creates.object_column,
+        handle_column=creates.handle_column,
+        attempt_column=creates.attempt_column,
+        id_high_column=creates.id_high_column,
+        node_column=creates.node_column,
+        metadata_column=creates.metadata_column,
+        owner_column=creates.owner_column,
+    )
+
+
+def create_answers(creates: Creates, result: CreateResult | None) -> CreateAnswers:
+    """Return what became of creates; nothing is known of any if there is no result."""
+    count = len(creates)
+    if result is None:
+        none = np.zeros(count, dtype=np.bool_)
+        return CreateAnswers(
+            exists_column=none,
+            refused_column=none,
+            later_column=none,
+            uid_column=np.zeros((count, 16), dtype=np.uint8),
+            message_column=np.full(count, -1, dtype=np.int32),
+            messages=(),
+        )
+    codes = result.code_column
+    taken = codes == int(CreateCode.EXISTS)
+    own = (
+        result.existing_ours_column
+        & (result.existing_handle_column == creates.handle_column)
+        & (result.existing_attempt_column == creates.attempt_column)
+    )
+    stolen = taken & ~own
+    message_column, messages = result.message_column, result.messages
+    if stolen.any():
+        message_column = np.where(stolen, len(messages), message_column).astype(np.int32)
+        messages = (*messages, "an object of the name of the run's own exists and belongs to somebody else")
+    return CreateAnswers(
+        exists_column=(codes == int(CreateCode.CREATED)) | (taken & own),
+        refused_column=(codes == int(CreateCode.REJECTED)) | stolen,
+        later_column=codes == int(CreateCode.QUOTA),
+        uid_column=result.uid_column,
+        message_column=message_column,
+        messages=messages,
+    )
+
+
+def delete_batch(deletes: Deletes) -> DeleteBatch:
+    """Return deletes as the port takes them."""
+    return DeleteBatch(
+        uid_column=deletes.uid_column,
+        kind_column=deletes.kind_column,
+        handle_column=deletes.handle_column,
+        attempt_column=deletes.attempt_column,
+        object_column=deletes.object_column,
+        kinds=deletes.kinds,
+    )
+
+
+def delete_answers(deletes: Deletes, result: DeleteResult | None) -> DeleteAnswers:
+    """Return what became of deletes; nothing is known of any if there is no result."""
+    if result is None:
+        none = np.zeros(len(deletes), dtype=np.bool_)
+        return DeleteAnswers(accepted_column=none, gone_column=none)
+    codes = result.code_column
+    return DeleteAnswers(accepted_column=codes == int(DeleteCode.DELETED), gone_column=codes == int(DeleteCode.GONE))

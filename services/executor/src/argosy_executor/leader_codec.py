@@ -1,0 +1,109 @@
+"""Messages of `argosy.executor.v1` to and from the columns of the core; the only place that knows both.
+
+Source: `proto/argosy/executor/v1/executor.proto`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from argosy.executor.v1 import executor_pb2
+from argosy_core.errors import InvalidRequest
+from argosy_core.reconcile import MirroredCache, Reconciler, ReportBatch, RunRows
+from argosy_core.reconcile.columns import Int32Array, Int64Array
+from argosy_runtime.columns import check_indices, pack_column, read_columns, unpack_column
+
+__all__ = ["encode_hello", "encode_reports", "read_rows", "read_stops"]
+
+
+def encode_hello(
+    reconciler: Reconciler, *, cluster: str, cluster_uid: str, incarnation: int, pool: str
+) -> executor_pb2.SyncRequest:
+    """Return the first message of a stream.
+
+    Args:
+        reconciler: Knows the runs.
+        cluster: Name of the cluster.
+        cluster_uid: Its uid.
+        incarnation: Of this process.
+        pool: Pool the executor serves.
+    """
+    handles, attempts = reconciler.known_runs()
+    return executor_pb2.SyncRequest(
+        hello=executor_pb2.Hello(
+            cluster=cluster,
+            cluster_uid=cluster_uid,
+            incarnation=incarnation,
+            handle_column=pack_column(handles, "int64"),
+            attempt_column=pack_column(attempts, "int32"),
+            pool=pool,
+        )
+    )
+
+
+def encode_reports(batch: ReportBatch) -> executor_pb2.SyncRequest:
+    """Return states as a message."""
+    return executor_pb2.SyncRequest(
+        states=executor_pb2.StateBatch(
+            batch=batch.number,
+            handle_column=pack_column(batch.handle_column, "int64"),
+            attempt_column=pack_column(batch.attempt_column, "int32"),
+            object_column=pack_column(batch.object_column, "int16"),
+            state_column=pack_column(batch.state_column, "int8"),
+            time_us_column=pack_column(batch.time_us_column, "int64"),
+            exit_code_column=pack_column(batch.exit_code_column, "int32"),
+            failure_column=pack_column(batch.failure_column, "int8"),
+            message_column=pack_column(batch.message_column, "int32"),
+            uid_column=pack_column(batch.uid_column, "uuid"),
+            texts=batch.texts,
+        )
+    )
+
+
+def read_rows(message: executor_pb2.ObjectRows, cache: MirroredCache) -> RunRows:
+    """Return rows as columns, with the body of each spec from the message or the cache.
+
+    Raises:
+        InvalidRequest: A column is broken.
+        StateConflict: The leader counts on a spec that this end does not hold.
+    """
+    columns = read_columns(
+        message,
+        {
+            "handle_column": "int64",
+            "attempt_column": "int32",
+            "id_high_column": "int64",
+            "spec_column": "int32",
+            "node_column": "int32",
+            "metadata_column": "int32",
+            "owner_column": "int32",
+        },
+        where="rows",
+    )
+    count = len(columns["handle_column"])
+    seen = unpack_column(message.seen_column, "int8", name="rows.seen_column") if message.seen_column else None
+    if seen is not None and len(seen) != count:
+        raise InvalidRequest(f"rows.seen_column has {len(seen)} elements; its message's other columns have {count}")
+    check_indices(columns["spec_column"], len(message.spec_hashes), name="rows.spec_column")
+    check_indices(columns["node_column"], len(message.nodes), name="rows.node_column")
+    check_indices(columns["metadata_column"], len(message.metadata), name="rows.metadata_column", optional=True)
+    check_indices(columns["owner_column"], len(message.owners), name="rows.owner_column")
+    bodies = cache.receive(message.spec_hashes, message.spec_bodies)
+    return RunRows(
+        **columns,
+        seen_column=np.zeros(count, dtype=np.bool_) if seen is None else seen != 0,
+        bodies=tuple(bodies),
+        nodes=tuple(message.nodes),
+        metadata=tuple(message.metadata),
+        owners=tuple((owner.queue, owner.job_set) for owner in message.owners),
+    )
+
+
+def read_stops(message: executor_pb2.StopRuns) -> tuple[Int64Array, Int32Array]:
+    """Return (handles, attempts) of the runs to stop.
+
+    Raises:
+        InvalidRequest: A column is broken.
+    """
+    columns = read_columns(message, {"handle_column": "int64", "attempt_column": "int32"}, where="stops")
+    return columns["handle_column"], columns["attempt_column"]

@@ -1,0 +1,205 @@
+"""The executor at work: watch the cluster, act on it, and let the core decide.
+
+::
+
+    cluster --events, listings--> Reconciler <--rows, stops, stored-- leader
+       ^                              |
+       +---------creates, deletes-----+------states-------------------> leader
+
+Everything that touches the reconciler runs on one event loop and never across an await, so the core sees one thing
+happen at a time.
+
+Source: design section 5, "Sync".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import numpy as np
+
+from argosy_core.errors import BackendUnavailable
+from argosy_core.reconcile import Creates, Deletes, Fence, Reconciler
+from argosy_executor.cluster_codec import (
+    create_answers,
+    create_batch,
+    delete_answers,
+    delete_batch,
+    observations,
+)
+from argosy_executor.config import ExecutorConfig
+from argosy_executor.session import LeaderSession, SessionPorts
+from argosy_kube.port import Cluster, Selector, WatchGone
+from argosy_runtime.channel import Backoff
+from argosy_runtime.logs import get_logger
+from argosy_runtime.metrics import METRICS
+
+__all__ = ["Executor"]
+
+_IDLE_S = 1.0
+"""Longest wait of the acting loop; a fence that closes must show in the metrics."""
+
+
+class Executor:
+    """One cluster's executor.
+
+    Args:
+        config: Its configuration.
+        cluster: The cluster.
+        cluster_uid: Uid of the cluster.
+        incarnation: Of this process; grows with each start.
+    """
+
+    def __init__(self, config: ExecutorConfig, cluster: Cluster, *, cluster_uid: str, incarnation: int) -> None:
+        """Know nothing yet."""
+        self._config = config
+        self._cluster = cluster
+        self._log = get_logger(cluster=config.cluster, incarnation=incarnation)
+        self._reconciler = Reconciler()
+        self._fence = Fence()
+        self._news = asyncio.Event()
+        self._listed = asyncio.Event()
+        self._watch_scope: asyncio.Timeout | None = None
+        self._draining = False
+        self._calls = asyncio.Semaphore(config.call_count), asyncio.Semaphore(config.call_count)
+        self._ports = SessionPorts(reconciler=self._reconciler, fence=self._fence, wake=self._news.set)
+        self._clock = self._ports.clock
+        self._backoff = Backoff(rng=np.random.default_rng(incarnation))
+        self.session = LeaderSession(config, self._ports, cluster_uid=cluster_uid, incarnation=incarnation)
+        """The stream to the leader."""
+
+    @property
+    def reconciler(self) -> Reconciler:
+        """What the executor knows; read it only."""
+        return self._reconciler
+
+    async def wait_until_listed(self) -> None:
+        """Return once the cluster was listed for the first time."""
+        await self._listed.wait()
+
+    # --- watching ----------------------------------------------------------------------------------------------------
+
+    async def watch(self) -> None:
+        """List and watch the cluster until cancelled; list again if a watch cannot be resumed, and now and then."""
+        while True:
+            try:
+                await self._list_and_watch()
+            except WatchGone:
+                self._log.info("the watch is too old; listing again")
+            except (BackendUnavailable, TimeoutError) as error:
+                self._log.warning("the cluster cannot be reached", reason=str(error) or "no answer in time")
+                await asyncio.sleep(self._backoff.next_wait_s())
+
+    async def _list_and_watch(self) -> None:
+        """List once, then watch for as long as a listing is good for."""
+        started_s = self._clock().monotonic_s
+        async with asyncio.timeout(self._config.call_timeout_s):
+            listing = await self._cluster.list_objects(Selector.OURS)
+        self._reconciler.take_listing(observations(listing), started_s=started_s, now=self._clock())
+        self._backoff.reset()
+        self._listed.set()
+        self._news.set()
+        version = listing.version
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._config.relist_s) as self._watch_scope:
+                while True:
+                    version = await self._watch_from(version)
+                    await asyncio.sleep(self._backoff.next_wait_s())
+
+    async def _watch_from(self, version: int) -> int:
+        """Take events until the watch ends; return the version to resume from."""
+        async with contextlib.aclosing(self._cluster.watch_objects(Selector.OURS, version)) as batches:
+            async for batch in batches:
+                self._backoff.reset()
+                version = batch.version
+                if len(batch):
+                    self._reconciler.take_observed(observations(batch), self._clock())
+                    self._news.set()
+        return version
+
+    # --- acting ------------------------------------------------------------------------------------------------------
+
+    async def act(self) -> None:
+        """Do what the core says until cancelled."""
+        await self._listed.wait()
+        async with asyncio.TaskGroup() as calls:
+            while True:
+                await self._wait_for_news()
+                now = self._clock()
+                may_act = not self._draining and self._fence.may_act(now.monotonic_s)
+                METRICS.fenced.labels(self._config.cluster).set(0 if may_act else 1)
+                METRICS.known_runs.labels(self._config.cluster).set(self._reconciler.object_count)
+                if self._calls[0].locked() or self._calls[1].locked():
+                    continue
+                actions = self._reconciler.next_actions(now, may_act=may_act)
+                if actions.creates is not None:
+                    await self._calls[0].acquire()
+                    calls.create_task(self._create(actions.creates), name="executor: create")
+                if actions.deletes is not None:
+                    await self._calls[1].acquire()
+                    calls.create_task(self._delete(actions.deletes), name="executor: delete")
+                if self._reconciler.wants_listing and self._watch_scope is not None:
+                    self._relist_soon()
+
+    async def _wait_for_news(self) -> None:
+        """Return when there may be something to do, at the latest after a second."""
+        wake_s = self._reconciler.next_wake_s()
+        wait_s = _IDLE_S if wake_s is None else min(max(wake_s - self._clock().monotonic_s, 0.0), _IDLE_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._news.wait()
+        # A step costs the same for one piece of news as for a hundred.
+        await asyncio.sleep(self._config.gather_ms / 1000)
+        self._news.clear()
+
+    def _relist_soon(self) -> None:
+        """End the present watch, so that the cluster is listed."""
+        scope, self._watch_scope = self._watch_scope, None
+        if scope is not None and not scope.expired():
+            with contextlib.suppress(RuntimeError):
+                scope.reschedule(asyncio.get_running_loop().time())
+
+    async def _create(self, creates: Creates) -> None:
+        """Create objects and take the answers."""
+        try:
+            result = None
+            try:
+                async with asyncio.timeout(self._config.call_timeout_s):
+                    result = await self._cluster.create_objects(create_batch(creates))
+            except (BackendUnavailable, TimeoutError) as error:
+                self._log.warning("creates without an answer", object_count=len(creates), reason=str(error))
+            answers = create_answers(creates, result)
+            self._reconciler.take_create_answers(creates, answers, self._clock())
+            METRICS.created_objects.labels(self._config.cluster).inc(int(answers.exists_column.sum()))
+        finally:
+            self._calls[0].release()
+            self._news.set()
+
+    async def _delete(self, deletes: Deletes) -> None:
+        """Delete objects and take the answers."""
+        try:
+            result = None
+            try:
+                async with asyncio.timeout(self._config.call_timeout_s):
+                    result = await self._cluster.delete_objects(delete_batch(deletes))
+            except (BackendUnavailable, TimeoutError) as error:
+                self._log.warning("deletes without an answer", object_count=len(deletes), reason=str(error))
+            answers = delete_answers(deletes, result)
+            self._reconciler.take_delete_answers(deletes, answers, self._clock())
+            METRICS.deleted_objects.labels(self._config.cluster).inc(int(answers.accepted_column.sum()))
+        finally:
+            self._calls[1].release()
+            self._news.set()
+
+    # --- leaving -----------------------------------------------------------------------------------------------------
+
+    async def drain(self) -> None:
+        """Give out no more actions, and return once every call is answered and every state stored; pods go on."""
+        self._draining = True
+        for calls in self._calls:
+            for _ in range(self._config.call_count):
+                await calls.acquire()
+        while not self._reconciler.all_stored:
+            self._ports.stored.clear()
+            await self._ports.stored.wait()

@@ -1,0 +1,270 @@
+"""The stream to the leader: find it, say hello, take rows and stops, send states and heartbeats, begin anew.
+
+::
+
+    dial -> hello -> welcome -> ... rows, stops, stored, confirmed ... -> ended -> wait -> dial
+              |
+              +-> redirect: dial there
+
+Each stream begins with a full comparison, so nothing is kept from the one before but what the reconciler knows.
+
+Source: design section 5, "Sync" and "Fencing executors".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import numpy as np
+
+from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
+from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotAllowedNow, StateConflict
+from argosy_core.reconcile import SETTLE_MARGIN_S, Fence, Instant, MirroredCache, Reconciler
+from argosy_core.reconcile.reports import REPORT_INTERVAL_S
+from argosy_executor.config import ExecutorConfig
+from argosy_executor.leader_codec import encode_hello, encode_reports, read_rows, read_stops
+from argosy_runtime.channel import Backoff, open_channel
+from argosy_runtime.errors import from_rpc_error
+from argosy_runtime.logs import get_logger
+from argosy_runtime.metrics import METRICS
+
+__all__ = ["LeaderSession", "SessionPorts", "read_clock"]
+
+_SILENT_HEARTBEATS = 3
+
+
+def read_clock() -> Instant:
+    """Return the present moment."""
+    return Instant(time.monotonic(), time.time_ns() // 1000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPorts:
+    """What a session works on."""
+
+    reconciler: Reconciler
+    """The state; only the event loop touches it."""
+    fence: Fence
+    """Told of every confirmation."""
+    wake: Callable[[], None]
+    """Called when there may be something to do."""
+    clock: Callable[[], Instant] = read_clock
+    """The present."""
+    stored: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set whenever the leader has stored states."""
+
+
+class _Ended(Exception):
+    """The stream ended as streams do."""
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One stream after its welcome."""
+
+    call: Any
+    """The call, as grpc gives it."""
+    cache: MirroredCache
+    """Spec bodies that both ends hold."""
+    heartbeat_s: float
+    """How often the leader must hear us, seconds."""
+    heartbeats: deque[float] = field(default_factory=deque)
+    """When the heartbeats without an answer were sent, monotonic seconds."""
+    batches: deque[tuple[int, float]] = field(default_factory=deque)
+    """(number, when sent) of the batches that are not stored."""
+
+
+class LeaderSession:
+    """Keeps a stream to whoever leads the pool.
+
+    Args:
+        config: Where leaders may be, and who we are.
+        ports: What to work on.
+        cluster_uid: Uid of the cluster.
+        incarnation: Of this process; grows with each start.
+    """
+
+    def __init__(self, config: ExecutorConfig, ports: SessionPorts, *, cluster_uid: str, incarnation: int) -> None:
+        """Do not dial yet."""
+        self._config = config
+        self._ports = ports
+        self._cluster_uid = cluster_uid
+        self._incarnation = incarnation
+        self._log = get_logger(cluster=config.cluster, incarnation=incarnation)
+        self._next_leader = 0
+        self._started_s = ports.clock().monotonic_s
+        self._backoff = Backoff(rng=np.random.default_rng(incarnation))
+        self._refused_count = 0
+        self.is_connected = False
+        """Whether a leader has welcomed us on the present stream."""
+
+    async def run(self) -> None:
+        """Keep a session until cancelled.
+
+        Raises:
+            NotAllowedNow: The name belongs to another cluster, or the installations differ.
+            StateConflict: A newer executor of this name is at work.
+        """
+        address = ""
+        while True:
+            target, address = address or self._pick_leader(), ""
+            try:
+                address = await self._hold_stream(target)
+            except grpc.RpcError as cause:
+                self._take_failure(from_rpc_error(cause), target)
+            except (_Ended, TimeoutError) as cause:
+                self._log.warning("session ended", leader=target, reason=str(cause) or "no answer in time")
+            except (BackendUnavailable, InvalidRequest, StateConflict) as cause:
+                self._take_failure(cause, target)
+            finally:
+                self.is_connected = False
+            await asyncio.sleep(self._backoff.next_wait_s())
+
+    def _pick_leader(self) -> str:
+        """Return the next configured address."""
+        address = self._config.leaders[self._next_leader % len(self._config.leaders)]
+        self._next_leader += 1
+        return address
+
+    def _take_failure(self, error: ArgosyError, leader: str) -> None:
+        """Log why a stream failed; raise if trying again cannot help."""
+        self._log.warning("session failed", leader=leader, kind=type(error).__name__, reason=error.message)
+        if isinstance(error, NotAllowedNow):
+            raise error
+        if isinstance(error, StateConflict) and not self.is_connected:
+            self._refused_count += 1
+            if self._refused_count >= self._config.max_refused_count:
+                raise error
+
+    async def _hold_stream(self, address: str) -> str:
+        """Hold one stream until it ends; return the address it was redirected to, or nothing.
+
+        Raises:
+            grpc.RpcError: The call failed.
+            ArgosyError: The leader sent something impossible.
+            TimeoutError: The leader did not answer the hello in time.
+        """
+        channel = open_channel(address)
+        try:
+            call: Any = executor_pb2_grpc.ExecutorServiceStub(channel).Sync()
+            try:
+                async with asyncio.timeout(self._config.connect_timeout_s):
+                    self._ports.reconciler.restart_session()
+                    hello = encode_hello(
+                        self._ports.reconciler,
+                        cluster=self._config.cluster,
+                        cluster_uid=self._cluster_uid,
+                        incarnation=self._incarnation,
+                        pool=self._config.pool,
+                    )
+                    said_at_s = self._ports.clock().monotonic_s
+                    await call.write(hello)
+                    first = await call.read()
+                if first is grpc.aio.EOF:
+                    raise _Ended("the leader hung up")
+                if first.WhichOneof("message") == "redirect":
+                    return str(first.redirect.address)
+                if first.WhichOneof("message") != "welcome":
+                    raise InvalidRequest("the first message of the leader is neither a welcome nor a redirect")
+                stream = self._take_welcome(call, first.welcome, said_at_s)
+                await self._exchange(stream)
+            finally:
+                call.cancel()
+        finally:
+            await channel.close()
+        return ""
+
+    def _take_welcome(self, call: Any, welcome: executor_pb2.Welcome, said_at_s: float) -> _Stream:  # noqa: ANN401 - grpc has no type for it
+        """Begin a session.
+
+        Raises:
+            NotAllowedNow: The leader's objects carry other labels than the ones we look after.
+        """
+        if welcome.installation != self._config.installation:
+            raise NotAllowedNow(
+                f"the leader is of installation {welcome.installation!r} and this executor of "
+                f"{self._config.installation!r}; configure both alike"
+            )
+        ports = self._ports
+        ports.fence.welcome(welcome.fence_s, said_at_s)
+        ports.reconciler.keep_finished_s = welcome.keep_finished_s
+        # A predecessor may act so long after we came; before that, "there is no such pod" is no fact.
+        ports.reconciler.settled_at_s = self._started_s + welcome.fence_s + SETTLE_MARGIN_S
+        self.is_connected = True
+        self._refused_count = 0
+        self._backoff.reset()
+        METRICS.session_reconnects.labels(self._config.cluster).inc()
+        self._log.info("session begun", epoch=welcome.epoch)
+        ports.wake()
+        return _Stream(call, MirroredCache(), max(welcome.heartbeat_s, 0.05))
+
+    async def _exchange(self, stream: _Stream) -> None:
+        """Read and write until either fails; the first failure is raised."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._read(stream), name="session: read")
+                group.create_task(self._write(stream), name="session: write")
+        except BaseExceptionGroup as failures:
+            raise _first_leaf(failures) from None
+
+    async def _read(self, stream: _Stream) -> None:
+        """Take the leader's messages."""
+        while True:
+            try:
+                async with asyncio.timeout(_SILENT_HEARTBEATS * stream.heartbeat_s):
+                    message = await stream.call.read()
+            except TimeoutError as cause:
+                raise _Ended("nothing was heard for three heartbeats") from cause
+            if message is grpc.aio.EOF:
+                raise _Ended("the leader ended the stream")
+            self._take_message(stream, message)
+
+    def _take_message(self, stream: _Stream, message: executor_pb2.SyncResponse) -> None:
+        """Take one message."""
+        ports = self._ports
+        kind = message.WhichOneof("message")
+        if kind == "rows":
+            ports.reconciler.take_rows(read_rows(message.rows, stream.cache), ports.clock())
+        elif kind == "stops":
+            ports.reconciler.take_stops(*read_stops(message.stops))
+        elif kind == "stored":
+            while stream.batches and stream.batches[0][0] <= message.stored.batch:
+                ports.fence.confirm(stream.batches.popleft()[1])
+            ports.reconciler.acknowledge(message.stored.batch)
+            ports.stored.set()
+        elif kind == "confirmed":
+            if stream.heartbeats:
+                ports.fence.confirm(stream.heartbeats.popleft())
+        else:
+            raise InvalidRequest(f"the leader sent {kind or 'an empty message'} within a session")
+        ports.wake()
+
+    async def _write(self, stream: _Stream) -> None:
+        """Send states as they come, at most one small batch per interval, and heartbeats."""
+        ports = self._ports
+        next_heartbeat_s = 0.0
+        while True:
+            now = ports.clock()
+            if now.monotonic_s >= next_heartbeat_s:
+                next_heartbeat_s = now.monotonic_s + stream.heartbeat_s
+                stream.heartbeats.append(now.monotonic_s)
+                await stream.call.write(executor_pb2.SyncRequest(heartbeat=executor_pb2.Heartbeat()))
+            batch = ports.reconciler.next_reports(now)
+            while batch is not None:
+                stream.batches.append((batch.number, now.monotonic_s))
+                METRICS.reported_states.labels(self._config.cluster).inc(len(batch))
+                await stream.call.write(encode_reports(batch))
+                batch = ports.reconciler.next_reports(now)
+            await asyncio.sleep(REPORT_INTERVAL_S)
+
+
+def _first_leaf(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first failure of a group that is no group itself."""
+    first = failures.exceptions[0]
+    return _first_leaf(first) if isinstance(first, BaseExceptionGroup) else first
