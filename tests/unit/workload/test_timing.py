@@ -1,0 +1,174 @@
+"""Speed of a replay, and the first-come-first-served baseline it is found with."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import InvalidRequest
+from argosy_workload.fcfs import simulate_fcfs
+from argosy_workload.model import GPU, JobColumns, NodeModel, NodeSet, Shape, Workload, build_workload
+from argosy_workload.records import RunState
+from argosy_workload.timing import (
+    cap_run_times,
+    cut_idle,
+    plan_demo,
+    plan_speed,
+    plan_within,
+    scale_arrivals,
+    speed_to_finish,
+)
+
+
+def test_arrivals_are_scaled_and_runs_are_not(samples: type[Any]) -> None:
+    """Twice as dense: half the gaps, the same run times, and a note."""
+    scaled = scale_arrivals(samples.make_workload((0, 5, 1), (10, 7, 1)), 0.5)
+    np.testing.assert_array_equal(scaled.submit_s, [0, 5])
+    np.testing.assert_array_equal(scaled.run_s, [5, 7])
+    assert "2 times closer" in scaled.notes[-1]
+
+
+def test_idle_stretches_are_cut_and_counted(samples: type[Any]) -> None:
+    """Only what is beyond the length goes."""
+    cut = cut_idle(samples.make_workload((0, 1, 1), (10, 1, 1), (500, 1, 1)), 60)
+    np.testing.assert_array_equal(cut.submit_s, [0, 10, 70])
+    assert "430 s in all" in cut.notes[-1]
+
+
+def test_long_runs_are_ended_and_counted(samples: type[Any]) -> None:
+    """The note says how many jobs and how much of the work."""
+    capped = cap_run_times(samples.make_workload((0, 10, 1), (1, 90, 1)), 40)
+    np.testing.assert_array_equal(capped.run_s, [10, 40])
+    assert "1 of 2 jobs" in capped.notes[-1]
+    assert "50% of all run time" in capped.notes[-1]
+
+
+def test_nothing_to_change_adds_no_note(samples: type[Any]) -> None:
+    """Notes tell only of what was done."""
+    workload = samples.make_workload((0, 10, 1), (1, 20, 1))
+    for same in (scale_arrivals(workload, 1), cut_idle(workload, 60), cap_run_times(workload, 20)):
+        assert same is workload
+
+
+@pytest.mark.parametrize("change", [scale_arrivals, cut_idle, cap_run_times])
+def test_numbers_that_are_none_are_refused(samples: type[Any], change: Callable[[Workload, float], Workload]) -> None:
+    """A negative time or factor is an error."""
+    for number in (-1.0, float("nan")):
+        with pytest.raises(InvalidRequest):
+            change(samples.make_workload((0, 10, 1)), number)
+
+
+def test_plan_ends_every_job_within_the_time(samples: type[Any]) -> None:
+    """No job that need not wait ends later than asked, and the cap touches no more than its share."""
+    rng = np.random.default_rng(0)
+    jobs = [(float(s), float(r), 1) for s, r in zip(rng.uniform(0, 1e6, 500), rng.lognormal(5, 2, 500), strict=True)]
+    plan = plan_within(samples.make_workload(*jobs), within_s=150)
+    ends_s = (plan.workload.submit_s + plan.workload.run_s) / plan.speed
+    assert ends_s.max() == pytest.approx(plan.expected_s)
+    assert plan.expected_s <= 150
+    assert plan.workload.span_s() / plan.speed == pytest.approx(45)
+    notes = " ".join(plan.workload.notes)
+    assert "25 of 500 jobs ran longer" in notes
+    assert "closer together" in notes
+    assert f"Speed {plan.speed:.4g}" in notes
+
+
+def test_plan_leaves_a_short_trace_as_it_is(samples: type[Any]) -> None:
+    """What fits needs no change but the speed."""
+    workload = samples.make_workload((0, 100, 1), (10, 90, 1))
+    plan = plan_within(workload, within_s=150)
+    np.testing.assert_array_equal(plan.workload.run_s, workload.run_s)
+    np.testing.assert_array_equal(plan.workload.submit_s, workload.submit_s)
+    assert plan.expected_s == pytest.approx(150 * 0.97)
+
+
+def test_plan_of_a_dense_trace_changes_nothing_but_the_speed(samples: type[Any]) -> None:
+    """Where jobs wait for machines, moving them closer together would only make them wait; the queue sets the speed."""
+    workload = samples.make_workload(*[(i * 50.0, 100.0 + i % 7, 4) for i in range(100)])
+    nodes = samples.make_nodes()
+    plan = plan_within(workload, within_s=10, nodes=nodes)
+    np.testing.assert_array_equal(plan.workload.submit_s, workload.submit_s)
+    np.testing.assert_array_equal(plan.workload.run_s, workload.run_s)
+    makespan_s = workload.run_s.sum()
+    assert plan.speed == pytest.approx(makespan_s / plan.expected_s)
+    assert plan.expected_s <= 10
+
+
+@pytest.mark.parametrize("speed", [0.0, -1.0, float("nan"), float("inf")])
+def test_speed_must_be_positive(samples: type[Any], speed: float) -> None:
+    """A speed is trace seconds per real second."""
+    with pytest.raises(InvalidRequest, match="speed"):
+        plan_speed(samples.make_workload((0, 1, 1)), speed)
+
+
+def test_demo_is_the_whole_profile_within_its_time() -> None:
+    """8,152 pods on 1,523 nodes, all ended within 150 s; notes say what was changed or left out."""
+    plan, nodes = plan_demo()
+    assert (len(plan.workload), len(nodes)) == (8152, 1523)
+    assert plan.expected_s <= 150
+    notes = " ".join(plan.workload.notes)
+    for text in ("GPU is a plain quantity", "ran longer than", "closer together", "Speed"):
+        assert text in notes
+
+
+def test_speed_to_finish_counts_waiting(samples: type[Any]) -> None:
+    """Two jobs of the whole machine take twice as long as one."""
+    workload = samples.make_workload((0, 100, 4), (0, 100, 4))
+    assert speed_to_finish(workload, samples.make_nodes(), within_s=20) == pytest.approx(10)
+
+
+def test_fcfs_lets_nobody_pass(samples: type[Any]) -> None:
+    """The third job would fit beside the first, but waits for the second, which waits for the machine."""
+    workload = samples.make_workload((0, 100, 3), (1, 10, 4), (2, 10, 1))
+    records = simulate_fcfs(workload, samples.make_nodes())
+    np.testing.assert_array_equal(records.running_s, [0, 100, 110])
+    np.testing.assert_array_equal(records.finished_s, [100, 110, 120])
+    assert (records.state == RunState.SUCCEEDED).all()
+
+
+def test_fcfs_never_overcommits_a_node(samples: type[Any]) -> None:
+    """At every start the jobs on a node fit it, and the head starts as soon as it can."""
+    rng = np.random.default_rng(2)
+    jobs = [(float(s), float(r), int(c)) for s, r, c in zip(
+        rng.uniform(0, 100, 200), rng.uniform(1, 50, 200), rng.integers(1, 5, 200), strict=True)]  # fmt: skip
+    workload = samples.make_workload(*jobs)
+    records = simulate_fcfs(workload, samples.make_nodes("1x4cpu,16Gi"))
+    cores = np.array([workload.shapes[i].amount("cpu") for i in workload.shape])
+    for row in range(200):
+        at = records.running_s[row]
+        used = cores[(records.running_s <= at) & (records.finished_s > at)].sum()
+        assert used <= 4000
+    assert (np.diff(records.running_s) >= 0).all()
+    assert (records.running_s >= records.submit_s).all()
+
+
+def test_fcfs_takes_the_node_with_least_room_left(samples: type[Any]) -> None:
+    """Best fit keeps the large node free for the large job."""
+    models = (
+        NodeModel.of("large", {"cpu": 8000, "memory": 2**35}),
+        NodeModel.of("small", {"cpu": 2000, "memory": 2**33}),
+    )
+    nodes = NodeSet(
+        source="s", models=models, clusters=("c",), names=("n0", "n1"),
+        model=np.array([0, 1], dtype=np.int32), cluster=np.zeros(2, dtype=np.int32),
+    )  # fmt: skip
+    records = simulate_fcfs(samples.make_workload((0, 100, 2), (1, 10, 8)), nodes)
+    np.testing.assert_array_equal(records.running_s, [0, 1])
+
+
+def test_fcfs_fails_what_fits_no_empty_node_and_goes_on(samples: type[Any]) -> None:
+    """Impossible jobs stop nobody, and a note counts them."""
+    records = simulate_fcfs(samples.make_workload((0, 10, 64), (1, 10, 1)), samples.make_nodes())
+    assert records.state.tolist() == [RunState.FAILED, RunState.SUCCEEDED]
+    assert np.isnan(records.running_s[0])
+    assert "1 jobs fit no node" in records.notes[-1]
+
+
+def test_fcfs_refuses_resources_that_no_node_has(samples: type[Any]) -> None:
+    """A GPU trace on nodes without GPUs is a mistake of the caller."""
+    columns = JobColumns(
+        submit_s=np.zeros(1), run_s=np.ones(1), queue=["q"], shape=[Shape.of({GPU: 1000})], client_ids=["a"]
+    )
+    with pytest.raises(InvalidRequest, match=r"nvidia\.com/gpu-milli, which no node has"):
+        simulate_fcfs(build_workload(columns, source="s"), samples.make_nodes())
