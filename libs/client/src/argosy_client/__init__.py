@@ -1,1 +1,57 @@
-"""Python client library of Argosy."""
+"""Python client library of Argosy.
+
+    async with ArgosyClient("127.0.0.1:50051") as client:
+        ids = await client.submit([JobDraft(queue="science", job_set="first", manifests=(pod_json,))])
+        async for batch in client.watch("science", "first", until_finished=True):
+            print(batch.state_counts)
+
+`documents` reads submissions from YAML and JSON; `batches` cuts long lists into requests.
+"""
+
+from argosy_client.backoff import RetryPolicy
+from argosy_client.batches import split_drafts
+from argosy_client.client import ArgosyClient
+from argosy_client.values import (
+    JOB_STATES,
+    OPEN_STATES,
+    Cluster,
+    EventBatch,
+    Explanation,
+    FilterCount,
+    Job,
+    JobDraft,
+    JobEvent,
+    JobSelector,
+    LastRound,
+    Node,
+    Queue,
+    QueueShare,
+    Run,
+    Shares,
+    StageLatency,
+    WishAnswer,
+)
+
+__all__ = [
+    "JOB_STATES",
+    "OPEN_STATES",
+    "ArgosyClient",
+    "Cluster",
+    "EventBatch",
+    "Explanation",
+    "FilterCount",
+    "Job",
+    "JobDraft",
+    "JobEvent",
+    "JobSelector",
+    "LastRound",
+    "Node",
+    "Queue",
+    "QueueShare",
+    "RetryPolicy",
+    "Run",
+    "Shares",
+    "StageLatency",
+    "WishAnswer",
+    "split_drafts",
+]

@@ -1,0 +1,29 @@
+"""The `argosy` command.
+
+The bare help is printed from a table, without the command framework, because importing that alone takes most of the
+100 ms that `--help` may take.
+
+Source: design section 9, "`--help` under 100 ms".
+"""
+
+import os
+import sys
+
+from argosy_cli.catalogue import help_text
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Run the command line of this process and return its exit code."""
+    arguments = sys.argv[1:]
+    if (not arguments or arguments in (["--help"], ["-h"])) and "_ARGOSY_COMPLETE" not in os.environ:
+        sys.stdout.write(help_text())
+        return 0
+    from argosy_cli.root import run
+
+    return run(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

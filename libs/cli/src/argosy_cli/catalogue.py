@@ -1,0 +1,91 @@
+"""The commands there are: name, where each is, and one line about it. Imports nothing.
+
+Source: design section 9.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+__all__ = ["COMMANDS", "EXIT_CODE_TEXT", "GROUPS", "Entry", "help_text"]
+
+
+class Entry(NamedTuple):
+    """One command."""
+
+    module: str
+    """Module of `argosy_cli.commands` that holds it."""
+    attribute: str
+    """Name of the command object in the module."""
+    text: str
+    """One line for the list of commands."""
+
+
+GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    ("Jobs", ("submit", "jobs", "watch", "explain", "cancel", "reprioritize")),
+    ("Fairness and machines", ("queue", "shares", "cluster", "node")),
+    ("A mesh on this machine", ("up", "down", "status", "demo")),
+    ("Workloads and measuring", ("replay", "simulate", "trace", "bench")),
+    ("Shell", ("completion",)),
+)
+"""Headings of the help, and the commands below each."""
+
+COMMANDS: Final[dict[str, Entry]] = {
+    "submit": Entry("submit", "submit", "Submit jobs from YAML or JSON files."),
+    "jobs": Entry("jobs", "jobs", "List jobs by selector, or show one."),
+    "watch": Entry("watch", "watch", "Follow a job set until all its jobs ended; resumable."),
+    "explain": Entry("explain", "explain", "Say where a job stands and, if it waits, why."),
+    "cancel": Entry("wishes", "cancel", "Ask that jobs end, by id or selector."),
+    "reprioritize": Entry("wishes", "reprioritize", "Give jobs another priority, by id or selector."),
+    "queue": Entry("queues", "queue", "Make, show, change, cordon and delete queues."),
+    "shares": Entry("shares", "shares", "Show usage, flow and fair share of each queue."),
+    "cluster": Entry("clusters", "cluster", "Show, cordon and forget clusters."),
+    "node": Entry("clusters", "node", "Show and cordon nodes."),
+    "up": Entry("local", "up", "Start a mesh with simulated clusters on this machine."),
+    "down": Entry("local", "down", "Stop it."),
+    "status": Entry("local", "status", "Show its processes."),
+    "demo": Entry("replays", "demo", "Run a real cluster's workload through a whole mesh, with a report at the end."),
+    "replay": Entry("replays", "replay", "Send a trace through a real mesh at a chosen speed."),
+    "simulate": Entry("simulations", "simulate", "Run a trace in virtual time."),
+    "trace": Entry("traces", "trace", "Make workload profiles of traces."),
+    "bench": Entry("benches", "bench", "Measure the scheduling core or the whole mesh."),
+    "completion": Entry("completion", "completion", "Print the completion script of a shell."),
+}
+"""Every command."""
+
+EXIT_CODE_TEXT: Final = """\
+Exit codes:
+  0    success
+  1    the server refused or failed
+  2    the command line or an input file is wrong
+  3    what was named does not exist
+  4    the server cannot be reached, or time ran out
+  5    watched jobs failed or were cancelled
+  130  interrupted
+"""
+"""What the exit codes mean; they are stable."""
+
+_HEAD: Final = """\
+Usage: argosy [OPTIONS] COMMAND [ARGS]...
+
+  A batch scheduler for many clusters and many tenants.
+
+Options:
+  -o, --output table|wide|json|yaml|jsonl  Form of the output.
+  --server HOST:PORT   API server; else ARGOSY_SERVER, else the mesh of `argosy up`.
+  --home DIRECTORY     Where `argosy up` keeps its mesh; else ARGOSY_HOME, else ~/.argosy.
+  --timeout SECONDS    How long to try to reach the server (default 10).
+  --version            Show the version.
+  -h, --help           Show this; `argosy COMMAND --help` says more.
+"""
+
+
+def help_text() -> str:
+    """Return the help of the bare command."""
+    lines = [_HEAD]
+    for title, names in GROUPS:
+        lines.append(f"{title}:")
+        lines += [f"  {name:<13} {COMMANDS[name].text}" for name in names]
+        lines.append("")
+    lines.append(EXIT_CODE_TEXT)
+    return "\n".join(lines)

@@ -1,0 +1,188 @@
+"""`argosy cluster` and `argosy node`: the machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from argosy_cli.options import Settings, common_options, settings_of
+from argosy_cli.output import Column, age_text, amount_text, print_one, print_rows, print_value
+from argosy_cli.session import call
+
+if TYPE_CHECKING:
+    from argosy_client import ArgosyClient, Cluster, Node
+
+__all__ = ["cluster", "node"]
+
+
+@click.group()
+def cluster() -> None:
+    """Show, cordon and forget clusters."""
+
+
+@click.group()
+def node() -> None:
+    """Show and cordon nodes."""
+
+
+@cluster.command("list")
+@common_options
+@click.pass_context
+def list_clusters(context: click.Context) -> None:
+    """List all clusters."""
+
+    async def fetch(client: ArgosyClient) -> list[Cluster]:
+        return [cluster async for cluster in client.list_clusters()]
+
+    settings = settings_of(context)
+    columns: list[Column[Cluster]] = [
+        Column("NAME", lambda c: c.name),
+        Column("CONNECTED", _connection_text),
+        Column("CORDONED", lambda c: "yes" if c.cordoned else "no"),
+        Column("NODES", lambda c: f"{c.node_count:,}", right=True),
+        Column("RUNS", lambda c: f"{c.run_count:,}", right=True),
+        Column("FREE CPU", lambda c: _part_text(c, "cpu"), right=True),
+        Column("FREE MEMORY", lambda c: _part_text(c, "memory"), right=True, wide=True),
+        Column("CORDONED NODES", lambda c: str(len(c.cordoned_nodes)), right=True, wide=True),
+        Column("UID", lambda c: c.uid, wide=True),
+        Column("CONTACT", lambda c: age_text(c.contact_time), right=True),
+    ]
+    print_rows(settings, call(settings, fetch), columns, empty="no cluster has ever connected")
+
+
+@cluster.command("get")
+@click.argument("name")
+@common_options
+@click.pass_context
+def get_cluster(context: click.Context, *, name: str) -> None:
+    """Show one cluster."""
+    settings = settings_of(context)
+    _print(settings, call(settings, lambda client: client.get_cluster(name)))
+
+
+@cluster.command("cordon")
+@click.argument("name")
+@click.option("--reason", default="", help="Shown by `argosy cluster get`.")
+@common_options
+@click.pass_context
+def cordon_cluster(context: click.Context, *, name: str, reason: str) -> None:
+    """Place nothing more on a cluster; what runs goes on."""
+    settings = settings_of(context)
+    _print(settings, call(settings, lambda client: client.cordon_cluster(name, cordoned=True, reason=reason)))
+
+
+@cluster.command("uncordon")
+@click.argument("name")
+@common_options
+@click.pass_context
+def uncordon_cluster(context: click.Context, *, name: str) -> None:
+    """Place on a cluster again."""
+    settings = settings_of(context)
+    _print(settings, call(settings, lambda client: client.cordon_cluster(name, cordoned=False)))
+
+
+@cluster.command("forget")
+@click.argument("name")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@common_options
+@click.pass_context
+def forget_cluster(context: click.Context, *, name: str, yes: bool) -> None:
+    """Declare a cluster gone for good: its runs are lost and their jobs queued again.
+
+    Only for a cluster that is not connected. If its pods still run somewhere, jobs may run twice.
+    """
+    settings = settings_of(context)
+    if not yes:
+        click.confirm(f"forget {name}, although jobs run twice if its pods still run?", abort=True, err=True)
+    lost_count = call(settings, lambda client: client.forget_cluster(name))
+    if settings.is_table:
+        click.echo(f"cluster {name} is forgotten; {lost_count} runs are lost, their jobs queued again")
+    else:
+        print_value(settings, {"name": name, "lost_run_count": lost_count})
+
+
+@node.command("list")
+@click.argument("cluster_name", metavar="CLUSTER")
+@click.option("-l", "--selector", default="", help="Label selector.")
+@common_options
+@click.pass_context
+def list_nodes(context: click.Context, *, cluster_name: str, selector: str) -> None:
+    """List the nodes of CLUSTER."""
+
+    async def fetch(client: ArgosyClient) -> list[Node]:
+        return [node async for node in client.list_nodes(cluster_name, label_selector=selector)]
+
+    settings = settings_of(context)
+    columns: list[Column[Node]] = [
+        Column("NAME", lambda n: n.name),
+        Column("READY", lambda n: "yes" if n.ready else "no"),
+        Column("CORDONED", lambda n: "yes" if n.cordoned else "no"),
+        Column("FREE CPU", lambda n: _node_part_text(n, "cpu"), right=True),
+        Column("FREE MEMORY", lambda n: _node_part_text(n, "memory"), right=True),
+        Column("FREE", lambda n: _amounts_text(n.free), wide=True),
+        Column("LABELS", lambda n: ",".join(f"{key}={value}" for key, value in n.labels.items()) or "-", wide=True),
+    ]
+    print_rows(settings, call(settings, fetch), columns, empty="no such nodes")
+
+
+@node.command("cordon")
+@click.argument("cluster_name", metavar="CLUSTER")
+@click.argument("name", metavar="NODE")
+@common_options
+@click.pass_context
+def cordon_node(context: click.Context, *, cluster_name: str, name: str) -> None:
+    """Place nothing more on NODE of CLUSTER; what runs goes on."""
+    settings = settings_of(context)
+    _print(settings, call(settings, lambda client: client.cordon_node(cluster_name, name, cordoned=True)))
+
+
+@node.command("uncordon")
+@click.argument("cluster_name", metavar="CLUSTER")
+@click.argument("name", metavar="NODE")
+@common_options
+@click.pass_context
+def uncordon_node(context: click.Context, *, cluster_name: str, name: str) -> None:
+    """Place on NODE of CLUSTER again."""
+    settings = settings_of(context)
+    _print(settings, call(settings, lambda client: client.cordon_node(cluster_name, name, cordoned=False)))
+
+
+def _connection_text(value: Cluster) -> str:
+    if value.sampler_connected and value.executor_connected:
+        return "yes"
+    parts = [
+        name for name, is_on in (("sampler", value.sampler_connected), ("executor", value.executor_connected)) if is_on
+    ]
+    return f"{parts[0]} only" if parts else click.style("no", fg="red")
+
+
+def _part_text(value: Cluster, resource: str) -> str:
+    free, total = value.free.get(resource, 0), value.total.get(resource, 0)
+    return f"{amount_text(resource, free)} of {amount_text(resource, total)}"
+
+
+def _node_part_text(value: Node, resource: str) -> str:
+    free, total = value.free.get(resource, 0), value.allocatable.get(resource, 0)
+    return f"{amount_text(resource, free)} of {amount_text(resource, total)}"
+
+
+def _amounts_text(amounts: Mapping[str, int]) -> str:
+    return ", ".join(f"{resource} {amount_text(resource, amount)}" for resource, amount in sorted(amounts.items()))
+
+
+def _print(settings: Settings, value: Cluster) -> None:
+    lines = [
+        ("name", value.name),
+        ("uid", value.uid),
+        ("connected", _connection_text(value)),
+        ("cordoned", (value.cordon_reason or "yes") if value.cordoned else "no"),
+        ("nodes", f"{value.node_count:,}"),
+        ("runs", f"{value.run_count:,}"),
+        ("total", _amounts_text(value.total)),
+        ("free", _amounts_text(value.free)),
+        ("last contact", age_text(value.contact_time)),
+        ("cordoned nodes", ", ".join(value.cordoned_nodes)),
+    ]
+    print_one(settings, value, lines)

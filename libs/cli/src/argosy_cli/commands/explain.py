@@ -1,0 +1,50 @@
+"""`argosy explain`: where a job stands and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from argosy_cli.options import common_options, settings_of
+from argosy_cli.output import print_one, state_text
+from argosy_cli.session import call
+
+if TYPE_CHECKING:
+    from argosy_client import Explanation
+
+__all__ = ["explain"]
+
+
+@click.command()
+@click.argument("job_id")
+@common_options
+@click.pass_context
+def explain(context: click.Context, *, job_id: str) -> None:
+    """Say where the job JOB_ID stands and, if it waits, why: nodes per filter, and the nearest miss."""
+    settings = settings_of(context)
+    answer = call(settings, lambda client: client.explain_job(job_id))
+    print_one(settings, answer, _lines(answer))
+
+
+def _lines(answer: Explanation) -> list[tuple[str, str]]:
+    waits = answer.stage in {"queued", "pending"}
+    run = answer.job.runs[-1] if answer.job.runs else None
+    return [
+        ("job", f"{answer.job.id} ({answer.job.queue}/{answer.job.job_set})"),
+        ("stage", state_text(answer.stage)),
+        ("summary", answer.summary),
+        ("placed on", f"{run.cluster}/{run.node} (attempt {run.attempt})" if run and not waits else ""),
+        ("before it in its queue", f"{answer.queue_position:,}" if answer.stage == "queued" else ""),
+        ("before it in the pool", f"{answer.pending_position:,}" if answer.stage == "pending" else ""),
+        (
+            "flow per weight",
+            f"{answer.queue_flow_per_weight:g} (least of all queues with work: {answer.least_flow_per_weight:g})"
+            if waits
+            else "",
+        ),
+        ("nodes looked at", f"{answer.examined_node_count:,}" if answer.examined_node_count else ""),
+        ("turned away", "\n".join(count.text or f"{count.filter}: {count.node_count:,}" for count in answer.filters)),
+        ("nearest miss", answer.nearest_miss),
+        ("conflicts so far", str(answer.failed_attempt_count or "")),
+    ]

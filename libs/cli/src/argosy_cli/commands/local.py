@@ -1,0 +1,99 @@
+"""`argosy up`, `down` and `status`: a mesh on this machine."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import click
+
+from argosy_cli.exits import ExitCode
+from argosy_cli.options import common_options, settings_of
+from argosy_cli.output import Column, amount_text, print_rows, print_value
+
+if TYPE_CHECKING:
+    from argosy_cli.mesh import ProcessStatus
+
+__all__ = ["down", "status", "up"]
+
+
+@click.command()
+@click.option("--clusters", type=click.IntRange(1, 100), default=2, show_default=True, help="Simulated clusters.")
+@click.option("--nodes", type=click.IntRange(1, 1_000_000), default=10, show_default=True, help="Nodes of each.")
+@click.option("--node", "amounts", default="cpu=32,memory=128Gi", show_default=True, help="What a node has.")
+@click.option(
+    "--speed", type=click.FloatRange(0.001, 1e6), default=1.0, show_default=True, help="Simulated seconds a second."
+)
+@click.option("--database-url", default="", help="PostgreSQL 15 or newer to use instead of an embedded one.")
+@common_options
+@click.pass_context
+def up(context: click.Context, *, clusters: int, nodes: int, amounts: str, speed: float, database_url: str) -> None:
+    """Start a mesh on this machine, every role a process of its own, and return when it is ready.
+
+    It goes on until `argosy down`; the other commands find its server by themselves.
+    """
+    from argosy_cli.compose import ClusterPlan, MeshPlan
+    from argosy_cli.mesh import Mesh
+
+    settings = settings_of(context)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a start that is stopped leaves nothing
+    mesh = Mesh(settings.mesh_directory)
+    plan = MeshPlan(
+        clusters=tuple(
+            ClusterPlan(name=f"c{number}", uniform=f"{nodes}:{amounts}") for number in range(1, clusters + 1)
+        ),
+        speed=speed,
+        database_url=database_url,
+    )
+    mesh.up(plan, tell=lambda text: click.echo(f"{text} ...", err=True))
+    if settings.is_table:
+        click.echo(
+            f"ready: server {mesh.server}, clusters {', '.join(mesh.cluster_names)}, logs in {mesh.directory}/logs"
+        )
+    else:
+        print_value(settings, {"server": mesh.server, "clusters": mesh.cluster_names, "directory": str(mesh.directory)})
+
+
+@click.command()
+@click.option("--keep-files", is_flag=True, help="Keep the database and the logs.")
+@common_options
+@click.pass_context
+def down(context: click.Context, *, keep_files: bool) -> None:
+    """Stop the mesh of `argosy up`; nothing of it is left unless --keep-files."""
+    from argosy_cli.mesh import Mesh
+
+    mesh = Mesh(settings_of(context).mesh_directory)
+    was_known = mesh.is_known
+    mesh.down(keep_files=keep_files)
+    click.echo("the mesh is stopped" if was_known else "no mesh was running", err=True)
+
+
+@click.command()
+@common_options
+@click.pass_context
+def status(context: click.Context) -> int:
+    """Show the processes of the mesh of `argosy up`: state, health, CPU time and memory.
+
+    Ends with exit code 4 if one of them does not serve.
+    """
+    from argosy_cli.mesh import Mesh
+
+    settings = settings_of(context)
+    mesh = Mesh(settings.mesh_directory)
+    found = mesh.status()
+    columns: list[Column[ProcessStatus]] = [
+        Column("ROLE", lambda p: p.role),
+        Column("STATE", lambda p: p.state),
+        Column("HEALTH", _health_text),
+        Column("PID", lambda p: str(p.pid), right=True),
+        Column("CPU S", lambda p: f"{p.cpu_s:.2f}", right=True),
+        Column("MEMORY", lambda p: amount_text("memory", p.rss_bytes), right=True),
+        Column("ADDRESS", lambda p: p.address, wide=True),
+        Column("LOG", lambda p: p.log, wide=True),
+    ]
+    print_rows(settings, found, columns, empty="no processes")
+    return ExitCode.OK if all(process.health == "serving" for process in found) else ExitCode.UNAVAILABLE
+
+
+def _health_text(process: ProcessStatus) -> str:
+    return process.health if process.health == "serving" else click.style(process.health, fg="red")

@@ -1,0 +1,155 @@
+"""`argosy queue`: make, show, change, cordon and delete queues."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import click
+
+from argosy_cli.options import Settings, common_options, settings_of
+from argosy_cli.output import Column, age_text, print_one, print_rows
+from argosy_cli.session import call
+
+if TYPE_CHECKING:
+    from argosy_client import ArgosyClient, Queue
+
+__all__ = ["queue"]
+
+
+@click.group()
+def queue() -> None:
+    """Make, show, change, cordon and delete queues."""
+
+
+@queue.command("create")
+@click.argument("name")
+@click.option(
+    "--weight", type=click.FloatRange(0, 1_000_000), default=1.0, show_default=True, help="Weight of its share."
+)
+@click.option("--pool", default="", help="Pool that schedules its jobs; the default one if not given.")
+@click.option("--namespace", "namespaces", multiple=True, help="Namespace its jobs may use; may be repeated.")
+@click.option(
+    "--max-queued", type=click.IntRange(0), default=0, help="Most jobs that may wait; 0 for the server's limit."
+)
+@common_options
+@click.pass_context
+def create(
+    context: click.Context, *, name: str, weight: float, pool: str, namespaces: tuple[str, ...], max_queued: int
+) -> None:
+    """Make a queue; an equal one by its name is success."""
+    from argosy_client import Queue
+
+    wanted = Queue(name=name, weight=weight, pool=pool, namespaces=namespaces, max_queued_count=max_queued)
+    settings = settings_of(context)
+    _print(settings, call(settings, lambda client: client.create_queue(wanted)))
+
+
+@queue.command("list")
+@common_options
+@click.pass_context
+def list_(context: click.Context) -> None:
+    """List all queues."""
+
+    async def fetch(client: ArgosyClient) -> list[Queue]:
+        return [queue async for queue in client.list_queues()]
+
+    settings = settings_of(context)
+    columns: list[Column[Queue]] = [
+        Column("NAME", lambda q: q.name),
+        Column("WEIGHT", lambda q: f"{q.weight:g}", right=True),
+        Column("CORDONED", _cordon_text),
+        Column("POOL", lambda q: q.pool, wide=True),
+        Column("MAX QUEUED", lambda q: str(q.max_queued_count or "-"), wide=True, right=True),
+        Column("NAMESPACES", lambda q: ",".join(q.namespaces) or "-", wide=True),
+        Column("AGE", lambda q: age_text(q.create_time), right=True),
+    ]
+    print_rows(settings, call(settings, fetch), columns, empty="no queues; make one with `argosy queue create`")
+
+
+@queue.command("get")
+@click.argument("name")
+@common_options
+@click.pass_context
+def get(context: click.Context, *, name: str) -> None:
+    """Show one queue."""
+    settings = settings_of(context)
+    _print(settings, call(settings, lambda client: client.get_queue(name)))
+
+
+@queue.command("update")
+@click.argument("name")
+@click.option("--weight", type=click.FloatRange(0, 1_000_000), help="New weight.")
+@click.option("--namespace", "namespaces", multiple=True, help="New list of namespaces; may be repeated.")
+@click.option("--max-queued", type=click.IntRange(0), help="New limit of waiting jobs.")
+@common_options
+@click.pass_context
+def update(
+    context: click.Context, *, name: str, weight: float | None, namespaces: tuple[str, ...], max_queued: int | None
+) -> None:
+    """Change what is given and leave the rest; refused if somebody else changed the queue meanwhile."""
+    changes: dict[str, object] = {}
+    if weight is not None:
+        changes["weight"] = weight
+    if namespaces:
+        changes["namespaces"] = namespaces
+    if max_queued is not None:
+        changes["max_queued_count"] = max_queued
+    if not changes:
+        raise click.UsageError("nothing to change: give --weight, --namespace or --max-queued", context)
+
+    async def change(client: ArgosyClient) -> Queue:
+        current = await client.get_queue(name)
+        return await client.update_queue(dataclasses.replace(current, **changes))  # type: ignore[arg-type]
+
+    settings = settings_of(context)
+    _print(settings, call(settings, change))
+
+
+@queue.command("delete")
+@click.argument("name")
+@common_options
+@click.pass_context
+def delete(context: click.Context, *, name: str) -> None:
+    """Delete a queue without open jobs."""
+    settings = settings_of(context)
+    call(settings, lambda client: client.delete_queue(name))
+    click.echo(f"queue {name} deleted", err=not settings.is_table)
+
+
+@queue.command("cordon")
+@click.argument("name")
+@click.option("--reason", default="", help="Shown by `argosy explain`.")
+@common_options
+@click.pass_context
+def cordon(context: click.Context, *, name: str, reason: str) -> None:
+    """Let no more jobs of a queue start; running ones go on."""
+    settings = settings_of(context)
+    _print(settings, call(settings, lambda client: client.cordon_queue(name, reason)))
+
+
+@queue.command("uncordon")
+@click.argument("name")
+@common_options
+@click.pass_context
+def uncordon(context: click.Context, *, name: str) -> None:
+    """Let jobs of a queue start again."""
+    settings = settings_of(context)
+    _print(settings, call(settings, lambda client: client.uncordon_queue(name)))
+
+
+def _cordon_text(value: Queue) -> str:
+    return (f"yes ({value.cordon_reason})" if value.cordon_reason else "yes") if value.cordoned else "no"
+
+
+def _print(settings: Settings, value: Queue) -> None:
+    lines = [
+        ("name", value.name),
+        ("weight", f"{value.weight:g}"),
+        ("pool", value.pool),
+        ("cordoned", _cordon_text(value)),
+        ("namespaces", ", ".join(value.namespaces)),
+        ("most queued jobs", str(value.max_queued_count or "")),
+        ("version", str(value.version)),
+    ]
+    print_one(settings, value, lines)

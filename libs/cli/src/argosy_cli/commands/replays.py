@@ -1,0 +1,241 @@
+"""`argosy replay` and `argosy demo`: a workload through a real mesh."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import signal
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from argosy_cli.exits import ExitCode
+from argosy_cli.options import Settings, common_options, settings_of
+from argosy_cli.progress import CountsDisplay
+from argosy_core.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from argosy_cli.mesh import Mesh
+    from argosy_cli.replay import ReplayProgress
+    from argosy_workload.model import NodeSet, Workload
+    from argosy_workload.report import Report
+    from argosy_workload.timing import ReplayPlan
+
+__all__ = ["demo", "replay"]
+
+_AWAY_S = 900.0  # how long the mesh may be away before a replay gives up
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    """One replay to be made."""
+
+    plan: ReplayPlan
+    nodes: NodeSet
+    title: str
+    report_path: Path | None
+    server: str = ""
+    cluster_speed: float | None = None
+    keep: Path | None = None
+
+
+@click.command()
+@click.argument("trace")
+@click.option(
+    "--nodes", default="", help="Node list, or 4x32cpu,128Gi, or 4:cpu=32,memory=128Gi; else what the trace says."
+)
+@click.option(
+    "--clusters", type=click.IntRange(1, 100), default=3, show_default=True, help="Clusters to deal nodes to."
+)
+@click.option(
+    "--speed", type=click.FloatRange(min=0, min_open=True), help="Trace seconds per real second; the default is 1."
+)
+@click.option(
+    "--within", type=click.FloatRange(1), help="Real seconds to be over within; may change the trace, and says so."
+)
+@click.option("--jobs", "job_limit", type=click.IntRange(1), help="Only the first so many jobs.")
+@click.option("--seed", default=0, show_default=True, help="Draws the jobs of a profile.")
+@click.option(
+    "--queue-by", type=click.Choice(["auto", "queue", "user"]), default="auto", help="What is the queue of an SWF job."
+)
+@click.option(
+    "--existing", is_flag=True, help="Use the server of --server or `argosy up` instead of a mesh of its own."
+)
+@click.option(
+    "--report",
+    "report_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File: .html, .json, .png, .svg, .txt.",
+)
+@click.option(
+    "--keep", type=click.Path(file_okay=False, path_type=Path), help="Directory for the mesh's files, kept afterwards."
+)
+@common_options
+@click.pass_context
+def replay(  # noqa: PLR0913 - one parameter per option
+    context: click.Context,
+    *,
+    trace: str,
+    nodes: str,
+    clusters: int,
+    speed: float | None,
+    within: float | None,
+    job_limit: int | None,
+    seed: int,
+    queue_by: str,
+    existing: bool,
+    report_path: Path | None,
+    keep: Path | None,
+) -> int:
+    """Send the trace TRACE through a real mesh, over its API, at a chosen speed, and report.
+
+    TRACE is a file (Standard Workload Format, Alibaba 2023 GPU pods, Philly, SURF, Argosy YAML or profile; plain or
+    gzip) or the name of a bundled profile. Unless --existing is given, a mesh of simulated clusters is started for it
+    and taken down afterwards. Killing any process of the mesh and starting it again does not end a replay.
+    """
+    from argosy_cli.node_files import nodes_of
+    from argosy_cli.reporting import check_report_path
+    from argosy_workload.timing import plan_speed, plan_within
+    from argosy_workload.traces import read_trace
+
+    settings = settings_of(context)
+    check_report_path(report_path)
+    if speed and within:
+        raise click.UsageError("give --speed or --within, not both", context)
+    read = read_trace(trace, seed=seed, queue_by=queue_by)
+    node_set = nodes_of(nodes, cluster_count=clusters) if nodes else read.nodes
+    if node_set is None:
+        raise InvalidRequest(f"{trace} does not say which nodes there are: give --nodes")
+    workload = _first_jobs(read.workload, job_limit) if job_limit else read.workload
+    plan = plan_within(workload, within_s=within) if within else plan_speed(workload, speed or 1.0)
+    order = _Order(plan=plan, nodes=node_set, title=f"Replay of {Path(trace).name}", report_path=report_path, keep=keep)
+    if existing:
+        from argosy_cli.mesh_state import read_state
+        from argosy_cli.session import server_address
+
+        server, state = server_address(settings), read_state(settings.mesh_directory)
+        # Clusters that we did not start run at their own speed, real ones at 1.
+        cluster_speed = state.speed if state is not None and state.server == server else 1.0
+        order = replace(order, server=server, cluster_speed=cluster_speed)
+    return _carry_out(settings, order)
+
+
+@click.command()
+@click.option(
+    "--seconds",
+    type=click.FloatRange(20, 3600),
+    default=150.0,
+    show_default=True,
+    help="Real seconds to be over within.",
+)
+@click.option("--seed", default=0, show_default=True, help="Draws the workload.")
+@click.option(
+    "--report",
+    "report_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("argosy-demo-report.html"),
+    show_default=True,
+    help="File of the report.",
+)
+@common_options
+@click.pass_context
+def demo(context: click.Context, *, seconds: float, seed: int, report_path: Path) -> int:
+    """Run the workload of a real cluster through a whole mesh, with a report at the end.
+
+    8,152 pods on 1,523 nodes in three clusters, drawn from the profile of a public GPU cluster's trace; a queue for
+    each class of service. Everything is taken down afterwards.
+    """
+    from argosy_cli.reporting import check_report_path
+    from argosy_workload.timing import plan_demo
+
+    check_report_path(report_path)
+    plan, nodes = plan_demo(seed=seed, within_s=seconds)
+    order = _Order(plan=plan, nodes=nodes, title="Argosy demo", report_path=report_path)
+    return _carry_out(settings_of(context), order)
+
+
+def _carry_out(settings: Settings, order: _Order) -> int:
+    from argosy_cli.mesh import Mesh
+    from argosy_cli.reporting import print_report, write_report
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is stopped, too
+    if order.server:
+        report = _run(order, order.server)
+    else:
+        directory = order.keep or Path(tempfile.mkdtemp(prefix="argosy-"))
+        mesh = Mesh(directory)
+        try:
+            _start(mesh, order)
+            report = _run(order, mesh.server)
+        finally:
+            mesh.down(keep_files=order.keep is not None)
+            if order.keep is None:
+                shutil.rmtree(directory, ignore_errors=True)
+    print_report(settings, report)
+    if order.report_path is not None:
+        write_report(report, order.report_path)
+        click.echo(f"report: {order.report_path.absolute()}", err=True)
+    return ExitCode.OK
+
+
+def _start(mesh: Mesh, order: _Order) -> None:
+    from argosy_cli.compose import MeshPlan
+    from argosy_cli.node_files import cluster_plans
+
+    clusters = cluster_plans(order.nodes)
+    click.echo(
+        f"{order.title}: {len(order.plan.workload):,} jobs on {len(order.nodes):,} nodes in {len(clusters)} clusters; "
+        f"{3 * len(clusters) + 3} processes",
+        err=True,
+    )
+    plan = MeshPlan(clusters=clusters, speed=order.plan.speed)
+    started_s = time.monotonic()
+    mesh.up(plan, timeout_s=180.0, tell=lambda text: click.echo(f"  {text} ...", err=True))
+    click.echo(f"  ready after {time.monotonic() - started_s:.1f} s; logs in {mesh.directory}/logs", err=True)
+
+
+def _run(order: _Order, server: str) -> Report:
+    from argosy_cli.reporting import add_rounds
+    from argosy_workload.report import build_report
+
+    run_id = f"replay-{secrets.token_hex(4)}"
+    with CountsDisplay(order.title, total=len(order.plan.workload)) as display:
+
+        def tell(progress: ReplayProgress) -> None:
+            finished = progress.finished_count
+            left = f"{progress.elapsed_s:.0f} s of about {order.plan.expected_s:.0f} s"
+            display.update(progress.counts, f"{left}, {progress.submitted_count:,} submitted, {finished:,} ended")
+
+        from argosy_cli.replay import Replay
+        from argosy_client import ArgosyClient, RetryPolicy
+
+        async def run() -> Replay:
+            async with ArgosyClient(server, retries=RetryPolicy(total_s=_AWAY_S)) as client:
+                one = Replay(client, order.plan, run_id=run_id, cluster_speed=order.cluster_speed, tell=tell)
+                await one.run()
+                return one
+
+        done = asyncio.run(run())
+    report = build_report(
+        done.records,
+        order.nodes,
+        title=order.title,
+        counters=dict(done.counters),
+        notes=done.notes,
+        settings={"speed": f"{order.plan.speed:.6g}", "clusters": str(len(order.nodes.clusters))},
+    )
+    return add_rounds(report, done.rounds)
+
+
+def _first_jobs(workload: Workload, count: int) -> Workload:
+    """Return the first jobs of a workload."""
+    columns = ("submit_s", "run_s", "queue", "job_set", "shape", "priority", "estimate_s", "client_ids")
+    if count >= len(workload):
+        return workload
+    cut = replace(workload, **{name: getattr(workload, name)[:count] for name in columns})
+    return cut.with_notes(f"Only the first {count:,} of {len(workload):,} jobs.")

@@ -1,0 +1,85 @@
+"""`argosy submit`: submit jobs from files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from argosy_cli.commands.watch import follow
+from argosy_cli.exits import ExitCode
+from argosy_cli.options import common_options, settings_of
+from argosy_cli.output import print_value
+from argosy_cli.session import call
+
+if TYPE_CHECKING:
+    from argosy_client import ArgosyClient, JobDraft
+
+__all__ = ["submit"]
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    required=True,
+    help="YAML or JSON file, - for standard input; may be repeated.",
+)
+@click.option("--queue", default="", help="Queue of documents that name none.")
+@click.option("--job-set", default="", help="Job set of documents that name none.")
+@click.option("--dry-run", is_flag=True, help="Check everything, submit nothing.")
+@click.option("--watch", "watched", is_flag=True, help="Follow the job set until all its jobs ended.")
+@common_options
+@click.pass_context
+def submit(
+    context: click.Context, *, files: tuple[str, ...], queue: str, job_set: str, dry_run: bool, watched: bool
+) -> int:
+    """Submit jobs from YAML or JSON files of one or many documents.
+
+    A document is a submission (fields queue, jobSet, priority, count, clientId, labels, annotations and spec.manifests)
+    or a Pod manifest. Up to 1,000 documents go as one request, all of them or none; more go in parts, and a repeated
+    command finds what an earlier one submitted by the documents' client ids.
+    """
+    from argosy_client.batches import split_drafts
+    from argosy_client.documents import DocumentDefaults, read_documents
+
+    settings = settings_of(context)
+    drafts = read_documents(files, DocumentDefaults(queue=queue, job_set=job_set))
+    targets = sorted({(draft.queue, draft.job_set) for draft in drafts})
+    if watched and len(targets) > 1:
+        raise click.UsageError(f"--watch follows one job set, and the files name {len(targets)}", context)
+    parts = list(split_drafts(drafts))
+
+    async def send(client: ArgosyClient) -> list[str]:
+        ids: list[str] = []
+        for number, part in enumerate(parts, start=1):
+            try:
+                ids += await client.submit(part, validate_only=dry_run)
+            except BaseException:
+                if number > 1:
+                    click.echo(f"parts 1 to {number - 1} of {len(parts)} were accepted ({len(ids)} jobs)", err=True)
+                raise
+        return ids
+
+    ids = call(settings, send)
+    job_count = sum(draft.count for draft in drafts)
+    if dry_run:
+        click.echo(f"{job_count} jobs in {len(drafts)} documents are right; nothing was submitted", err=True)
+        return ExitCode.OK
+    _report(settings.is_table, ids, drafts)
+    if not settings.is_table:
+        print_value(settings, [{"id": job_id} for job_id in ids])
+    return follow(settings, *targets[0], cursor="") if watched else ExitCode.OK
+
+
+def _report(is_table: bool, ids: list[str], drafts: tuple[JobDraft, ...]) -> None:  # noqa: FBT001 - private
+    if not is_table:
+        return
+    if len(ids) == 1:
+        click.echo(ids[0])
+        return
+    targets = sorted({f"{draft.queue}/{draft.job_set}" for draft in drafts})
+    where = ", ".join(targets[:3]) + (f" and {len(targets) - 3} more" if len(targets) > 3 else "")
+    click.echo(f"{len(ids)} jobs accepted in {where}; first {ids[0]}, last {ids[-1]}")

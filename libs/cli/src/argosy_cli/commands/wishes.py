@@ -1,0 +1,133 @@
+"""`argosy cancel` and `argosy reprioritize`: wishes, by id or selector, with a preview."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from argosy_cli.commands.jobs import job_columns
+from argosy_cli.exits import ExitCode
+from argosy_cli.options import Settings, common_options, settings_of
+from argosy_cli.output import print_rows, print_value
+from argosy_cli.selectors import make_selector, selector_options
+from argosy_cli.session import call
+
+if TYPE_CHECKING:
+    from argosy_client import ArgosyClient, JobSelector, WishAnswer
+
+__all__ = ["cancel", "reprioritize"]
+
+
+@click.command()
+@click.argument("job_ids", nargs=-1)
+@selector_options
+@click.option("--reason", default="", help="Shown in the jobs' events.")
+@click.option("--dry-run", is_flag=True, help="Show which jobs are meant, cancel none.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@common_options
+@click.pass_context
+def cancel(  # noqa: PLR0913 - one parameter per option
+    context: click.Context,
+    *,
+    job_ids: tuple[str, ...],
+    queue: str,
+    job_set: str,
+    states: tuple[str, ...],
+    label_selector: str,
+    reason: str,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Ask that jobs end, by JOB_IDS or by selector; a selector shows how many it means and asks first."""
+    target = _target(context, job_ids, make_selector(queue, job_set, states, label_selector))
+
+    def wish(validate_only: bool) -> Callable[[ArgosyClient], Awaitable[WishAnswer]]:  # noqa: FBT001 - private
+        return lambda client: client.cancel_jobs(target, reason=reason, validate_only=validate_only)
+
+    return _carry_out(settings_of(context), wish, verb="cancel", dry_run=dry_run, sure=yes or bool(job_ids))
+
+
+@click.command()
+@click.argument("job_ids", nargs=-1)
+@click.option(
+    "--priority", type=click.IntRange(-(2**31), 2**31 - 1), required=True, help="The new priority, higher first."
+)
+@selector_options
+@click.option("--dry-run", is_flag=True, help="Show which jobs are meant, change none.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@common_options
+@click.pass_context
+def reprioritize(  # noqa: PLR0913 - one parameter per option
+    context: click.Context,
+    *,
+    job_ids: tuple[str, ...],
+    priority: int,
+    queue: str,
+    job_set: str,
+    states: tuple[str, ...],
+    label_selector: str,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Give jobs another priority, by JOB_IDS or by selector; pending and running jobs do not move."""
+    target = _target(context, job_ids, make_selector(queue, job_set, states, label_selector))
+
+    def wish(validate_only: bool) -> Callable[[ArgosyClient], Awaitable[WishAnswer]]:  # noqa: FBT001 - private
+        return lambda client: client.reprioritize_jobs(target, priority, validate_only=validate_only)
+
+    return _carry_out(settings_of(context), wish, verb="reprioritize", dry_run=dry_run, sure=yes or bool(job_ids))
+
+
+def _target(context: click.Context, job_ids: tuple[str, ...], selector: JobSelector) -> Sequence[str] | JobSelector:
+    has_selector = bool(selector.queue or selector.job_set or selector.states or selector.label_selector)
+    if job_ids and has_selector:
+        raise click.UsageError("give job ids or a selector, not both", context)
+    if job_ids:
+        return job_ids
+    if not selector.queue:
+        raise click.UsageError("give job ids, or a selector with at least --queue", context)
+    return selector
+
+
+def _carry_out(
+    settings: Settings,
+    wish: Callable[[bool], Callable[[ArgosyClient], Awaitable[WishAnswer]]],
+    *,
+    verb: str,
+    dry_run: bool,
+    sure: bool,
+) -> int:
+    """Preview if asked to or unsure, ask, then carry out; return the exit code."""
+    if dry_run or not sure:
+        preview = call(settings, wish(True))
+        if dry_run:
+            _print(settings, preview, f"would {verb}")
+            return ExitCode.NOT_FOUND if preview.unknown_ids else ExitCode.OK
+        if not sys.stdin.isatty():
+            raise click.UsageError(
+                f"this would {verb} {preview.job_count} jobs; confirm with -y, or look with --dry-run"
+            )
+        _print(Settings(), preview, f"would {verb}")
+        if preview.job_count == 0:
+            return ExitCode.OK
+        click.confirm(f"{verb} {preview.job_count} jobs?", abort=True, err=True)
+    answer = call(settings, wish(False))
+    _print(settings, answer, f"asked to {verb}")
+    return ExitCode.NOT_FOUND if answer.unknown_ids else ExitCode.OK
+
+
+def _print(settings: Settings, answer: WishAnswer, what: str) -> None:
+    if not settings.is_table:
+        print_value(settings, answer)
+        return
+    if answer.sample and what.startswith("would"):
+        print_rows(settings, answer.sample, job_columns(), empty="")
+        rest = answer.job_count - len(answer.sample)
+        if rest > 0:
+            click.echo(f"... and {rest} more")
+    click.echo(f"{what} {answer.job_count} job{'' if answer.job_count == 1 else 's'}")
+    for job_id in answer.unknown_ids:
+        click.echo(f"{click.style('error:', fg='red')} there is no job {job_id}", err=True)

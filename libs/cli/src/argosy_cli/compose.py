@@ -1,0 +1,133 @@
+"""The command lines of a mesh's processes: who listens where, who dials whom.
+
+Everything dials towards the leader, as in a real installation; only the simulated clusters are dialled by their own
+sampler and executor.
+
+Source: design section 1.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from argosy_cli.mesh_state import ProcessEntry
+from argosy_cli.processes import free_ports
+
+__all__ = ["ClusterPlan", "MeshPlan", "plan_processes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan:
+    """A simulated cluster."""
+
+    name: str
+    """Name, unique in the mesh."""
+    nodes: bytes = b""
+    """Node file; see `argosy_kube.simulated.inventory`."""
+    uniform: str = ""
+    """Nodes all alike, as `10:cpu=32,memory=128Gi`, instead of a node file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshPlan:
+    """A mesh to be started."""
+
+    clusters: tuple[ClusterPlan, ...]
+    """Its clusters, each with a sampler and an executor."""
+    speed: float = 1.0
+    """Simulated seconds per real second."""
+    seed: int = 0
+    """Draws run times."""
+    database_url: str = ""
+    """PostgreSQL to use; empty starts an embedded one."""
+    log_level: str = "info"
+    """Least severe level that the services log."""
+    flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """More flags by kind of process: server, sampler, executor, cluster."""
+
+
+def plan_processes(plan: MeshPlan, directory: Path, database_url: str) -> list[ProcessEntry]:
+    """Return the processes of a mesh in the order of their start, on ports that are free now.
+
+    Args:
+        plan: What is wanted; node files are written below the directory.
+        directory: The mesh's own directory.
+        database_url: URL of the migrated database.
+    """
+    ports = iter(free_ports(2 + 3 * len(plan.clusters)))
+    api, leader = f"127.0.0.1:{next(ports)}", f"127.0.0.1:{next(ports)}"
+    entries = [
+        _entry("api", _server(plan, "api", api, database_url), api, directory),
+        _entry("leader", _server(plan, "leader", leader, database_url), leader, directory),
+    ]
+    behind: list[ProcessEntry] = []
+    for number, cluster in enumerate(plan.clusters):
+        addresses = [f"127.0.0.1:{next(ports)}" for _ in range(3)]
+        simulated = _cluster(plan, cluster, seed=plan.seed + number, address=addresses[0], directory=directory)
+        entries.append(_entry(f"cluster-{cluster.name}", simulated, addresses[0], directory, by_connect=True))
+        for role, address in zip(("sampler", "executor"), addresses[1:], strict=True):
+            arguments = _agent(plan, role, cluster=cluster.name, dials=(addresses[0], leader), listens=address)
+            behind.append(_entry(f"{role}-{cluster.name}", arguments, address, directory))
+    return entries + behind
+
+
+def _entry(role: str, arguments: list[str], address: str, directory: Path, *, by_connect: bool = False) -> ProcessEntry:
+    return ProcessEntry(
+        role=role,
+        arguments=arguments,
+        address=address,
+        probe="connect" if by_connect else "grpc",
+        log=str(directory / "logs" / f"{role}.log"),
+    )
+
+
+def _server(plan: MeshPlan, role: str, address: str, database_url: str) -> list[str]:
+    return [
+        *_python("argosy_server"),
+        *("--role", role),
+        *("--grpc-listen", address),
+        *("--database-url", database_url),
+        *("--log-level", plan.log_level),
+        *plan.flags.get("server", ()),
+    ]
+
+
+def _agent(plan: MeshPlan, role: str, *, cluster: str, dials: tuple[str, str], listens: str) -> list[str]:
+    cluster_address, leader_address = dials
+    by_role = {
+        "sampler": ("--cluster-address", cluster_address, "--server-addresses", leader_address),
+        "executor": ("--cluster-address", f"simulated:{cluster_address}", "--leaders", leader_address),
+    }
+    return [
+        *_python(f"argosy_{role}"),
+        *("--cluster", cluster),
+        *by_role[role],
+        *("--grpc-listen", listens),
+        *("--log-level", plan.log_level),
+        *plan.flags.get(role, ()),
+    ]
+
+
+def _cluster(plan: MeshPlan, cluster: ClusterPlan, *, seed: int, address: str, directory: Path) -> list[str]:
+    source = ["--uniform", cluster.uniform]
+    if not cluster.uniform:
+        path = directory / "nodes" / f"{cluster.name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(cluster.nodes)
+        source = ["--nodes", str(path)]
+    return [
+        *_python("argosy_kube.simulated"),
+        *("--name", cluster.name),
+        *source,
+        *("--listen", address),
+        *("--speed", repr(plan.speed)),
+        *("--seed", str(seed)),
+        *plan.flags.get("cluster", ()),
+    ]
+
+
+def _python(module: str) -> list[str]:
+    return [sys.executable, "-m", module]

@@ -1,0 +1,42 @@
+"""Exit codes, and which error leads to which. They are stable: scripts rely on them.
+
+Source: design section 9, "stable exit codes".
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotFound
+
+__all__ = ["ExitCode", "exit_code_of"]
+
+
+class ExitCode(IntEnum):
+    """What a command ends with."""
+
+    OK = 0
+    """Success."""
+    SERVER = 1
+    """The server refused or failed."""
+    USAGE = 2
+    """The command line or an input file is wrong."""
+    NOT_FOUND = 3
+    """What was named does not exist."""
+    UNAVAILABLE = 4
+    """The server cannot be reached, or time ran out."""
+    JOBS_FAILED = 5
+    """Watched jobs failed or were cancelled."""
+    INTERRUPTED = 130
+    """Stopped by the user."""
+
+
+def exit_code_of(error: ArgosyError) -> ExitCode:
+    """Return what a command ends with after an error."""
+    if isinstance(error, InvalidRequest):
+        return ExitCode.USAGE
+    if isinstance(error, NotFound):
+        return ExitCode.NOT_FOUND
+    if isinstance(error, BackendUnavailable):
+        return ExitCode.UNAVAILABLE
+    return ExitCode.SERVER

@@ -1,0 +1,382 @@
+"""A whole mesh on one machine: every role a process of its own, with its own log.
+
+    mesh = Mesh(directory)
+    mesh.up(MeshPlan(clusters=(ClusterPlan(name="c1", uniform="10:cpu=32,memory=128Gi"),)))
+    mesh.kill("leader"); mesh.start("leader"); mesh.await_ready()
+    mesh.down()
+
+The processes outlive the one that started them; what is needed to find them again is in `mesh.json` of the directory.
+Roles are `postgres`, `api`, `leader`, and `cluster-NAME`, `sampler-NAME`, `executor-NAME` for each cluster. Methods
+block; call them from a thread inside a running event loop.
+
+Source: design sections 1 and 9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from argosy_cli.compose import MeshPlan, plan_processes
+from argosy_cli.mesh_state import STATE_FILE, MeshState, ProcessEntry, read_state, write_state
+from argosy_cli.processes import (
+    ProcessId,
+    Usage,
+    await_true,
+    end_process,
+    is_alive,
+    signal_process,
+    spawn,
+    tree_usage,
+    usage,
+)
+from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
+
+if TYPE_CHECKING:
+    from argosy_store.embedded import EmbeddedPostgres
+
+__all__ = ["POSTGRES", "Mesh", "ProcessStatus"]
+
+POSTGRES: Final = "postgres"
+"""Role of the embedded database."""
+
+_PROBE_S: Final = 1.0
+_POLL_S: Final = 0.05
+_LOG_TAIL_LINES: Final = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStatus:
+    """How a process of the mesh is."""
+
+    role: str
+    """Role."""
+    pid: int
+    """Process id, 0 if it never ran."""
+    state: str
+    """running or stopped."""
+    health: str
+    """serving, not serving, or - if it does not run."""
+    address: str
+    """host:port it listens on."""
+    cpu_s: float
+    """CPU time used since its start, seconds."""
+    rss_bytes: int
+    """Memory in use."""
+    log: str
+    """File of its output."""
+
+
+class Mesh:
+    """A mesh in a directory.
+
+    Args:
+        directory: Directory of its own, made by `up` and removed by `down`.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Attach to the mesh that runs in the directory, if one does."""
+        self.directory = directory.expanduser().absolute()
+        """Where everything of the mesh is."""
+        self._state = read_state(self.directory)
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    def up(self, plan: MeshPlan, *, timeout_s: float = 120.0, tell: Callable[[str], None] = lambda _: None) -> None:
+        """Start everything and wait until every cluster is connected; a failed start leaves nothing behind.
+
+        Args:
+            plan: What to start.
+            timeout_s: Longest wait for the mesh to be ready.
+            tell: Is told what happens.
+
+        Raises:
+            NotAllowedNow: A mesh runs here already.
+            BackendUnavailable: Something did not come up; the message ends with what it said.
+        """
+        if self._state is not None and any(is_alive(_id(entry)) for entry in self._state.processes):
+            raise NotAllowedNow(f"a mesh runs already in {self.directory}; `argosy down` stops it")
+        (self.directory / "logs").mkdir(parents=True, exist_ok=True)
+        try:
+            self._up(plan, timeout_s, tell)
+        except BaseException:
+            self.down(keep_files=True, grace_s=2.0)
+            raise
+
+    def _up(self, plan: MeshPlan, timeout_s: float, tell: Callable[[str], None]) -> None:
+        from argosy_store.migrate import migrate
+
+        tell("starting the database")
+        database_url = plan.database_url or self._embedded().start()
+        tell("making tables")
+        migrate(database_url)
+        processes = plan_processes(plan, self.directory, database_url)
+        self._state = MeshState(
+            server=processes[0].address,
+            database_url=database_url,
+            embedded=not plan.database_url,
+            cluster_names=[cluster.name for cluster in plan.clusters],
+            speed=plan.speed,
+            processes=processes,
+        )
+        tell(f"starting {len(processes)} processes")
+        for entry in processes:
+            self._spawn(entry)
+        self._write()
+        tell("waiting for the clusters to connect")
+        self.await_ready(timeout_s=timeout_s)
+
+    def down(self, *, keep_files: bool = False, grace_s: float = 15.0) -> None:
+        """Stop everything, and remove the mesh's files unless they shall be kept; what does not run is fine."""
+        if self._state is not None:
+            # Clusters go last: what runs there must be seen to the end by those who ask.
+            entries = sorted(self._state.processes, key=lambda entry: entry.role.startswith("cluster-"))
+            with ThreadPoolExecutor(max_workers=max(len(entries), 1)) as threads:
+                list(threads.map(lambda entry: end_process(_id(entry), grace_s=grace_s), entries))
+        if (self.directory / "postgres").exists():
+            self._embedded().stop()
+        self._state = None
+        with suppress(FileNotFoundError):
+            (self.directory / STATE_FILE).unlink()
+        if not keep_files:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def kill(self, role: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a process a signal and wait until it has ended.
+
+        Raises:
+            NotFound: There is no such role.
+            BackendUnavailable: It did not end.
+        """
+        if role == POSTGRES:
+            self._embedded().kill()
+            return
+        process = _id(self._entry(role))
+        signal_process(process, number)
+        await_true(lambda: not is_alive(process), f"{role} to end", timeout_s=30.0)
+
+    def start(self, role: str) -> None:
+        """Start a process of the mesh again, on its old port; one that runs is left alone.
+
+        Raises:
+            NotFound: There is no such role.
+        """
+        if role == POSTGRES:
+            self._embedded().start()
+            return
+        entry = self._entry(role)
+        if not is_alive(_id(entry)):
+            self._spawn(entry)
+            self._write()
+
+    def await_ready(self, *, timeout_s: float = 60.0) -> None:
+        """Wait until every process is healthy and every cluster has its sampler and executor connected.
+
+        Raises:
+            BackendUnavailable: That took too long, or a process ended; the message ends with what it said.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        waiting = list(self._running_state().processes)
+        while waiting:
+            waiting = [entry for entry in waiting if not self._is_serving(entry)]
+            if waiting and time.monotonic() > deadline_s:
+                raise BackendUnavailable(
+                    f"{waiting[0].role} is not healthy after {timeout_s:g} s{_tail(waiting[0].log)}"
+                )
+            if waiting:
+                time.sleep(_POLL_S)
+        asyncio.run(self._await_clusters(deadline_s))
+
+    async def _await_clusters(self, deadline_s: float) -> None:
+        from argosy_client import ArgosyClient, RetryPolicy
+
+        state = self._running_state()
+        missing = set(state.cluster_names)
+        async with ArgosyClient(state.server, timeout_s=5.0, retries=RetryPolicy(total_s=0)) as client:
+            while missing:
+                with suppress(BackendUnavailable):
+                    async for cluster in client.list_clusters():
+                        if cluster.sampler_connected and cluster.executor_connected:
+                            missing.discard(cluster.name)
+                if not missing:
+                    return
+                for entry in state.processes:
+                    if not is_alive(_id(entry)):
+                        raise BackendUnavailable(f"{entry.role} ended{_tail(entry.log)}")
+                if time.monotonic() > deadline_s:
+                    name = min(missing)
+                    tail = _tail(self._entry(f"sampler-{name}").log)
+                    raise BackendUnavailable(f"cluster {name} has not connected to the leader{tail}")
+                await asyncio.sleep(_POLL_S)
+
+    def __enter__(self) -> Self:
+        """Do nothing: `up` starts."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop everything."""
+        self.down()
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a mesh was started here and not taken down."""
+        return self._state is not None
+
+    @property
+    def server(self) -> str:
+        """host:port of the API."""
+        return self._running_state().server
+
+    @property
+    def database_url(self) -> str:
+        """URL of the database."""
+        return self._running_state().database_url
+
+    @property
+    def cluster_names(self) -> tuple[str, ...]:
+        """Names of the clusters."""
+        return tuple(self._running_state().cluster_names)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """All roles, Postgres first if it is the mesh's own."""
+        state = self._running_state()
+        return (*((POSTGRES,) if state.embedded else ()), *(entry.role for entry in state.processes))
+
+    def address(self, role: str) -> str:
+        """Return host:port that a process listens on.
+
+        Raises:
+            NotFound: There is no such role.
+        """
+        return self._entry(role).address
+
+    def log_path(self, role: str) -> Path:
+        """Return the file of a process's output."""
+        return self._embedded().log_path if role == POSTGRES else Path(self._entry(role).log)
+
+    def usage(self, role: str) -> Usage:
+        """Return what a process has used since its start; Postgres with all its processes."""
+        if role == POSTGRES:
+            pid = self._embedded().pid
+            return tree_usage(pid) if pid else Usage()
+        entry = self._entry(role)
+        return usage(entry.pid) if is_alive(_id(entry)) else Usage()
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """Return CPU seconds used since its start by role."""
+        return {role: self.usage(role).cpu_s for role in self.roles}
+
+    def status(self) -> list[ProcessStatus]:
+        """Return how each process is; health is asked of all at once."""
+        state = self._running_state()
+        with ThreadPoolExecutor(max_workers=len(state.processes) + 1) as threads:
+            found = list(threads.map(self._status_of, state.processes))
+        if state.embedded:
+            found.insert(0, self._postgres_status())
+        return found
+
+    def _status_of(self, entry: ProcessEntry) -> ProcessStatus:
+        alive = is_alive(_id(entry))
+        used = usage(entry.pid) if alive else Usage()
+        health = "serving" if alive and _probe(entry) else "not serving" if alive else "-"
+        return ProcessStatus(
+            role=entry.role,
+            pid=entry.pid,
+            state="running" if alive else "stopped",
+            health=health,
+            address=entry.address,
+            cpu_s=used.cpu_s,
+            rss_bytes=used.rss_bytes,
+            log=entry.log,
+        )
+
+    def _postgres_status(self) -> ProcessStatus:
+        postgres = self._embedded()
+        pid = postgres.pid or 0
+        used = self.usage(POSTGRES)
+        return ProcessStatus(
+            role=POSTGRES,
+            pid=pid,
+            state="running" if pid else "stopped",
+            health="serving" if pid else "-",
+            address=postgres.url,
+            cpu_s=used.cpu_s,
+            rss_bytes=used.rss_bytes,
+            log=str(postgres.log_path),
+        )
+
+    # --- parts ----------------------------------------------------------------------------------------------------
+
+    def _embedded(self) -> EmbeddedPostgres:
+        from argosy_store.embedded import EmbeddedPostgres
+
+        return EmbeddedPostgres(self.directory / "postgres")
+
+    def _running_state(self) -> MeshState:
+        if self._state is None:
+            raise NotFound(f"no mesh runs in {self.directory}; start one with `argosy up`")
+        return self._state
+
+    def _entry(self, role: str) -> ProcessEntry:
+        for entry in self._running_state().processes:
+            if entry.role == role:
+                return entry
+        raise NotFound(f"the mesh has no role {role!r}; there are {', '.join(self.roles)}")
+
+    def _spawn(self, entry: ProcessEntry) -> None:
+        process = spawn(entry.arguments, log=Path(entry.log))
+        entry.pid, entry.start_ticks = process.pid, process.start_ticks
+
+    def _write(self) -> None:
+        write_state(self.directory, self._running_state())
+
+    def _is_serving(self, entry: ProcessEntry) -> bool:
+        if not is_alive(_id(entry)):
+            raise BackendUnavailable(f"{entry.role} ended{_tail(entry.log)}")
+        return _probe(entry)
+
+
+def _id(entry: ProcessEntry) -> ProcessId:
+    return ProcessId(pid=entry.pid, start_ticks=entry.start_ticks) if entry.pid else ProcessId(pid=-1, start_ticks=-1)
+
+
+def _probe(entry: ProcessEntry) -> bool:
+    """Return whether a process answers that it serves."""
+    if entry.probe == "connect":
+        host, _, port = entry.address.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=_PROBE_S):
+                return True
+        except OSError:
+            return False
+    import grpc
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    with grpc.insecure_channel(entry.address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        try:
+            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=_PROBE_S)
+        except grpc.RpcError:
+            return False
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def _tail(path: str) -> str:
+    """Return the end of a log as the tail of a sentence."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_TAIL_LINES:]
+    except OSError:
+        return ""
+    return ":\n  " + "\n  ".join(lines) if lines else f"; {path} is empty"

@@ -1,0 +1,84 @@
+"""What is written down about a mesh on this machine, so that other commands find it.
+
+Source: design section 9, "`argosy up | down | status`".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from argosy_core.errors import InvalidRequest
+
+__all__ = ["STATE_FILE", "MeshState", "ProcessEntry", "read_state", "write_state"]
+
+STATE_FILE: Final = "mesh.json"
+"""Name of the file in the mesh's directory."""
+
+Probe = Literal["grpc", "connect"]
+
+
+@dataclass(slots=True, kw_only=True)
+class ProcessEntry:
+    """One process of a mesh."""
+
+    role: str
+    """api, leader, cluster-NAME, sampler-NAME or executor-NAME."""
+    arguments: list[str]
+    """Command line that starts it, again and again."""
+    address: str
+    """host:port it listens on."""
+    probe: Probe
+    """How its health is asked: by gRPC's health service, or by connecting."""
+    log: str
+    """File of its output."""
+    pid: int = 0
+    """Process id, 0 if it was not started."""
+    start_ticks: int = 0
+    """When it started; see `ProcessId`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class MeshState:
+    """A mesh."""
+
+    server: str
+    """host:port of the API."""
+    database_url: str
+    """URL of its database."""
+    embedded: bool
+    """The database is the mesh's own."""
+    cluster_names: list[str]
+    """Its clusters."""
+    speed: float
+    """Simulated seconds per real second."""
+    processes: list[ProcessEntry] = field(default_factory=list)
+    """Its processes but Postgres, in the order of their start."""
+
+
+def read_state(directory: Path) -> MeshState | None:
+    """Return what is written down in a directory, None if nothing is.
+
+    Raises:
+        InvalidRequest: The file is not what `write_state` wrote.
+    """
+    path = directory / STATE_FILE
+    try:
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        processes = [ProcessEntry(**entry) for entry in document.pop("processes")]
+        return MeshState(**document, processes=processes)
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError, AttributeError) as cause:
+        raise InvalidRequest(f"{path} cannot be read ({cause}); end its processes and remove it") from cause
+
+
+def write_state(directory: Path, state: MeshState) -> None:
+    """Write a mesh down, at once or not at all."""
+    path = directory / STATE_FILE
+    staged = path.with_suffix(".new")
+    staged.write_text(json.dumps(dataclasses.asdict(state), indent=1), encoding="utf-8")
+    staged.replace(path)

@@ -1,0 +1,108 @@
+"""Options that every command takes, and what they lead to: form of output, server, home.
+
+Source: design section 9, "`-o table|wide|json|yaml|jsonl` everywhere".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+__all__ = ["OUTPUT_FORMS", "Settings", "common_options", "global_options", "settings_of"]
+
+OUTPUT_FORMS: Final = ("table", "wide", "json", "yaml", "jsonl")
+"""Forms of output."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _default_home() -> Path:
+    return Path(os.environ.get("ARGOSY_HOME") or "~/.argosy").expanduser()
+
+
+@dataclass(slots=True, kw_only=True)
+class Settings:
+    """What the global options say."""
+
+    output: str = "table"
+    """One of `OUTPUT_FORMS`."""
+    server: str = field(default_factory=lambda: os.environ.get("ARGOSY_SERVER", ""))
+    """host:port of the API; empty for that of the mesh in `home`."""
+    home: Path = field(default_factory=_default_home)
+    """Where `argosy up` keeps its mesh."""
+    timeout_s: float = 10.0
+    """How long to try to reach the server, seconds."""
+
+    @property
+    def mesh_directory(self) -> Path:
+        """Directory of the mesh that `argosy up` starts."""
+        return self.home / "mesh"
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the output is for people."""
+        return self.output in {"table", "wide"}
+
+
+def settings_of(context: click.Context) -> Settings:
+    """Return the settings of a command line."""
+    return context.find_root().ensure_object(Settings)
+
+
+def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def remember(context: click.Context, _parameter: click.Parameter, value: object) -> None:
+        if value is not None:
+            setattr(settings_of(context), name, value)
+
+    return remember
+
+
+def global_options(function: _Function) -> _Function:
+    """Add the global options to the root command."""
+    for option in (
+        click.option(
+            "--timeout",
+            type=click.FloatRange(0, 86400),
+            expose_value=False,
+            callback=_set("timeout_s"),
+            metavar="SECONDS",
+            help="How long to try to reach the server.",
+        ),
+        click.option(
+            "--home",
+            type=click.Path(file_okay=False, path_type=Path),
+            expose_value=False,
+            callback=_set("home"),
+            help="Where `argosy up` keeps its mesh.",
+        ),
+    ):
+        function = option(function)
+    return common_options(function)
+
+
+def common_options(function: _Function) -> _Function:
+    """Add the options that stand behind any command too."""
+    for option in (
+        click.option(
+            "--server",
+            expose_value=False,
+            callback=_set("server"),
+            metavar="HOST:PORT",
+            help="API server; else ARGOSY_SERVER, else the mesh of `argosy up`.",
+        ),
+        click.option(
+            "-o",
+            "--output",
+            type=click.Choice(OUTPUT_FORMS),
+            expose_value=False,
+            callback=_set("output"),
+            help="Form of the output.",
+        ),
+    ):
+        function = option(function)
+    return function

@@ -1,0 +1,166 @@
+"""What commands print: tables for people, JSON, YAML and JSON lines for programs.
+
+Tables are plain aligned columns, so that they can be cut and searched; colour only on a terminal.
+
+Source: design section 9.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Generic, TypeVar
+
+import click
+
+from argosy_cli.options import Settings
+
+__all__ = ["Column", "age_text", "amount_text", "print_one", "print_rows", "print_value", "state_text", "to_plain"]
+
+Row = TypeVar("Row")
+
+_STATE_COLOURS: Final = {
+    "running": "cyan",
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "yellow",
+    "lost": "red",
+    "unknown": "red",
+}
+_GAP: Final = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """One column of a table."""
+
+    title: str
+    """Heading, upper case."""
+    text: Callable[[Row], str]
+    """Text of a row; may carry colour."""
+    wide: bool = False
+    """Only with `-o wide`."""
+    right: bool = False
+    """Numbers stand to the right."""
+
+
+def print_rows(settings: Settings, rows: Iterable[Row], columns: Sequence[Column[Row]], *, empty: str) -> None:
+    """Print values in the form the settings say.
+
+    Args:
+        settings: The form.
+        rows: Values; with jsonl each is printed as it comes.
+        columns: Columns of tables; the other forms print all fields.
+        empty: Said on the standard error if there is nothing to put in a table.
+    """
+    if settings.output == "jsonl":
+        for row in rows:
+            click.echo(json.dumps(to_plain(row), ensure_ascii=False))
+        return
+    listed = list(rows)
+    if not settings.is_table:
+        print_value(settings, listed)
+        return
+    if not listed:
+        click.echo(empty, err=True)
+        return
+    shown = [column for column in columns if settings.output == "wide" or not column.wide]
+    click.echo(_table_text(shown, listed))
+
+
+def print_one(settings: Settings, value: object, lines: Iterable[tuple[str, str]]) -> None:
+    """Print one value: as `name: text` lines for people, whole otherwise."""
+    if not settings.is_table:
+        print_value(settings, value)
+        return
+    pairs = [(name, text) for name, text in lines if text]
+    width = max((len(name) for name, _ in pairs), default=0) + 1
+    for name, text in pairs:
+        first, *rest = text.splitlines() or [""]
+        click.echo(f"{name + ':':<{width}} {first}")
+        for line in rest:
+            click.echo(" " * (width + 1) + line)
+
+
+def print_value(settings: Settings, value: object) -> None:
+    """Print any value as JSON, JSON lines or YAML."""
+    plain = to_plain(value)
+    if settings.output == "jsonl":
+        for item in plain if isinstance(plain, list) else [plain]:
+            click.echo(json.dumps(item, ensure_ascii=False))
+    elif settings.output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        click.echo(json.dumps(plain, indent=2, ensure_ascii=False))
+
+
+def to_plain(value: object) -> Any:  # noqa: ANN401 - a JSON value
+    """Return a value as JSON can say it: dataclasses as objects, times as RFC 3339, manifests as what they hold."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [to_plain(item) for item in value]
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, bytes):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value.decode(errors="replace")
+    if hasattr(value, "tolist"):  # NumPy arrays and scalars
+        return value.tolist()
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def state_text(state: str) -> str:
+    """Return a state in its colour; the colour is taken off again where the output is no terminal."""
+    colour = _STATE_COLOURS.get(state)
+    return click.style(state, fg=colour) if colour else state
+
+
+def age_text(time: datetime | None, *, now: datetime | None = None) -> str:
+    """Return how long ago something was, as `12s`, `5m`, `3h` or `2d`; `-` if never."""
+    if time is None:
+        return "-"
+    seconds = max(0, int(((now or datetime.now(UTC)) - time).total_seconds()))
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """Return an amount in base units for people: cores for cpu, binary units for memory and storage."""
+    if resource == "cpu":
+        return f"{amount / 1000:.10g}"
+    if resource == "memory" or "storage" in resource or resource.startswith("hugepages"):
+        for unit, size in (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
+            if abs(amount) >= size:
+                return f"{amount / size:.4g}{unit}"
+    return str(amount)
+
+
+def _table_text(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> str:
+    cells = [[column.text(row) for column in columns] for row in rows]
+    widths = [
+        max(len(column.title), *(len(click.unstyle(line[index])) for line in cells))
+        for index, column in enumerate(columns)
+    ]
+    lines = [_line_text([column.title for column in columns], columns, widths)]
+    lines += [_line_text(line, columns, widths) for line in cells]
+    return "\n".join(lines)
+
+
+def _line_text(cells: Sequence[str], columns: Sequence[Column[Row]], widths: Sequence[int]) -> str:
+    padded = []
+    for cell, column, width in zip(cells, columns, widths, strict=True):
+        space = " " * (width - len(click.unstyle(cell)))
+        padded.append(space + cell if column.right else cell + space)
+    return _GAP.join(padded).rstrip()

@@ -1,0 +1,207 @@
+"""Processes of this machine: start them apart from us, look at them, end them.
+
+A process is known by its id and its start time, since ids are used again. Everything is read from /proc; elsewhere than
+on Linux, CPU and memory read as 0.
+
+Source: design section 9, "`argosy up | down | status`"; section 8, CPU per role.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from argosy_core.errors import BackendUnavailable
+
+__all__ = [
+    "ProcessId",
+    "Usage",
+    "await_true",
+    "end_process",
+    "free_ports",
+    "identify",
+    "is_alive",
+    "signal_process",
+    "spawn",
+    "tree_usage",
+    "usage",
+]
+
+_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+_POLL_S: Final = 0.02
+_THREAD_VARIABLES: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_children: Final[dict[int, subprocess.Popen[bytes]]] = {}  # ours, to be reaped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessId:
+    """Which process."""
+
+    pid: int
+    """Its id."""
+    start_ticks: int
+    """When it started, clock ticks since the machine did; 0 where that cannot be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a process has used."""
+
+    cpu_s: float = 0.0
+    """User and system time, seconds, its ended children included."""
+    rss_bytes: int = 0
+    """Memory in use."""
+    peak_rss_bytes: int = 0
+    """Most memory it ever used."""
+
+
+def identify(pid: int) -> ProcessId:
+    """Return which process has an id now."""
+    fields = _stat(pid)
+    return ProcessId(pid=pid, start_ticks=int(fields[19]) if fields else 0)
+
+
+def is_alive(process: ProcessId) -> bool:
+    """Return whether a process runs; one that has ended and was not waited for does not."""
+    child = _children.get(process.pid)
+    if child is not None and child.poll() is not None:
+        del _children[process.pid]
+        return False
+    fields = _stat(process.pid)
+    if fields:
+        return fields[0] != "Z" and (process.start_ticks in {0, int(fields[19])})
+    if Path("/proc/self/stat").exists():
+        return False
+    with suppress(OSError):
+        os.kill(process.pid, 0)
+        return True
+    return False
+
+
+def spawn(arguments: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None) -> ProcessId:
+    """Start a program in a session of its own, so that it outlives us and our terminal's interrupts.
+
+    Args:
+        arguments: Program and arguments.
+        log: File its output is added to.
+        environment: Variables beside ours; numeric libraries get one thread, since processes are many.
+    """
+    variables = {**os.environ, "PYTHONUNBUFFERED": "1", **dict.fromkeys(_THREAD_VARIABLES, "1"), **(environment or {})}
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=variables,
+        )
+    _children[process.pid] = process
+    return identify(process.pid)
+
+
+def signal_process(process: ProcessId, number: signal.Signals) -> None:
+    """Send a signal to a process, if it runs."""
+    if is_alive(process):
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+
+def end_process(process: ProcessId, *, grace_s: float = 10.0) -> None:
+    """End a process: ask, and kill it when the grace has passed.
+
+    Raises:
+        BackendUnavailable: It cannot be killed.
+    """
+    signal_process(process, signal.SIGTERM)
+    try:
+        await_true(lambda: not is_alive(process), f"process {process.pid} to end", timeout_s=grace_s)
+    except BackendUnavailable:
+        signal_process(process, signal.SIGKILL)
+        await_true(lambda: not is_alive(process), f"process {process.pid} to be killed", timeout_s=10.0)
+
+
+def await_true(condition: Callable[[], bool], what: str, *, timeout_s: float) -> None:
+    """Wait until something is so.
+
+    Raises:
+        BackendUnavailable: It was not, in time.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            raise BackendUnavailable(f"waited {timeout_s:g} s for {what}")
+        time.sleep(_POLL_S)
+
+
+def usage(pid: int) -> Usage:
+    """Return what a process has used, zeros if there is none."""
+    fields = _stat(pid)
+    if not fields:
+        return Usage()
+    ticks = sum(int(field) for field in fields[11:15])
+    memory = _memory(pid)
+    return Usage(
+        cpu_s=ticks / _TICKS_PER_SECOND, rss_bytes=memory.get("VmRSS", 0), peak_rss_bytes=memory.get("VmHWM", 0)
+    )
+
+
+def tree_usage(pid: int) -> Usage:
+    """Return what a process and its children have used; memory that they share counts once."""
+    pids = [pid, *_child_ids(pid)]
+    usages = [usage(one) for one in pids]
+    shared = [_memory(one).get("RssShmem", 0) for one in pids]
+    together = sum(one.rss_bytes for one in usages) - sum(shared) + max(shared, default=0)
+    return Usage(cpu_s=sum(one.cpu_s for one in usages), rss_bytes=together, peak_rss_bytes=together)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of the loopback interface that were free a moment ago, all different, chosen by the system."""
+    import socket
+
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat behind the name, from the state on; empty if there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _memory(pid: int) -> dict[str, int]:
+    """Return the sizes in /proc/PID/status, bytes by name."""
+    sizes = {}
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if value.endswith(" kB"):
+                sizes[name] = int(value.split()[0]) * 1024
+    return sizes
+
+
+def _child_ids(pid: int) -> list[int]:
+    with suppress(OSError):
+        return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):  # kernels without that file
+        fields = _stat(int(path.name))
+        if fields and int(fields[1]) == pid:
+            found.append(int(path.name))
+    return found

@@ -1,0 +1,94 @@
+"""Live displays: a bar per state on a terminal, a line now and then elsewhere.
+
+Source: design section 9, "progress bars on long work", "colour only on a terminal".
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import click
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+__all__ = ["CountsDisplay"]
+
+_STATES: Final = ("queued", "leased", "running", "succeeded", "failed", "cancelled")
+_COLOURS: Final = {
+    "queued": "white",
+    "leased": "blue",
+    "running": "cyan",
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "yellow",
+}
+_LINE_PERIOD_S: Final = 5.0
+_BAR_WIDTH: Final = 40
+_DRAWS_PER_SECOND: Final = 8
+
+
+class CountsDisplay:
+    """Shows jobs by state while a block runs; use it as a context.
+
+    Args:
+        title: What is shown.
+        live: Show anything at all.
+        total: Jobs there will be, 0 if not known.
+    """
+
+    def __init__(self, title: str, *, live: bool = True, total: int = 0) -> None:
+        """Prepare; nothing is drawn before the block begins."""
+        self._title = title
+        self._shown = live
+        self._total = total
+        self._live: Live | None = None
+        self._counts: Mapping[str, int] = {}
+        self._note = ""
+        self._line_due_s = 0.0
+
+    def __enter__(self) -> Self:
+        if self._shown and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(
+                console=Console(stderr=True),
+                refresh_per_second=_DRAWS_PER_SECOND,
+                get_renderable=self._drawing,
+                transient=True,
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self, counts: Mapping[str, int], note: str = "") -> None:
+        """Show other counts, and a note behind the title."""
+        self._counts, self._note = counts, note
+        if self._shown and self._live is None and time.monotonic() >= self._line_due_s:
+            self._line_due_s = time.monotonic() + _LINE_PERIOD_S
+            shown = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts.get(state))
+            click.echo(f"{self._title}: {shown or 'nothing yet'}{f'; {note}' if note else ''}", err=True)
+
+    def _drawing(self) -> Any:  # noqa: ANN401 - whatever rich can draw
+        from rich.table import Table
+        from rich.text import Text
+
+        total = max(self._total, sum(self._counts.values()), 1)
+        grid = Table.grid(padding=(0, 1))
+        grid.add_row(Text(self._title, style="bold"), Text(self._note, style="dim"), "")
+        for state in _STATES:
+            count = self._counts.get(state, 0)
+            width = round(_BAR_WIDTH * count / total)
+            bar = Text("━" * width, style=_COLOURS[state]) + Text("─" * (_BAR_WIDTH - width), style="dim")
+            grid.add_row(Text(state, style=_COLOURS[state]), bar, Text(f"{count:,}", justify="right"))
+        return grid

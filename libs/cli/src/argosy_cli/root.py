@@ -1,0 +1,97 @@
+"""The root command: global options, commands loaded when they are called, errors turned into exit codes.
+
+Source: design section 9.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from argosy_cli.catalogue import COMMANDS, help_text
+from argosy_cli.exits import ExitCode, exit_code_of
+from argosy_cli.options import Settings, global_options
+from argosy_core.errors import ArgosyError
+
+__all__ = ["cli", "run"]
+
+
+class _LazyGroup(click.Group):
+    """A group that imports a command when it is called, not before."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module = importlib.import_module(f"argosy_cli.commands.{entry.module}")
+        command: click.Command = getattr(module, entry.attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else " `argosy --help` lists them."
+            raise click.UsageError(f"There is no command {name!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        formatter.write(help_text())
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@global_options
+@click.version_option(package_name="argosy-cli", prog_name="argosy")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """A batch scheduler for many clusters and many tenants."""
+    context.ensure_object(Settings)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line and return its exit code; expected errors become one message on the standard error."""
+    try:
+        code: Any = cli.main(args=list(arguments), prog_name="argosy", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.USAGE
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except ArgosyError as error:
+        _show(error)
+        return exit_code_of(error)
+    except OSError as error:
+        click.echo(f"error: {error}", err=True)
+        return ExitCode.SERVER
+    except Exception as error:
+        if os.environ.get("ARGOSY_DEBUG"):
+            raise
+        click.echo(
+            f"error: a fault in argosy itself: {type(error).__name__}: {error}; ARGOSY_DEBUG=1 shows where", err=True
+        )
+        return ExitCode.SERVER
+    return code if isinstance(code, int) else ExitCode.OK
+
+
+def _show(error: ArgosyError) -> None:
+    click.echo(f"{click.style('error:', fg='red')} {error.message}", err=True)
+    for violation in error.violations:
+        if violation.description not in error.message:
+            click.echo(f"  {violation.field}: {violation.description}", err=True)

@@ -1,0 +1,60 @@
+"""From a command to the server: which one, and one client for the command's calls.
+
+Source: design section 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from argosy_cli.options import Settings
+from argosy_core.errors import BackendUnavailable
+
+if TYPE_CHECKING:
+    from argosy_client import ArgosyClient
+
+__all__ = ["call", "server_address"]
+
+_Answer = TypeVar("_Answer")
+
+
+def server_address(settings: Settings) -> str:
+    """Return host:port of the server a command talks to.
+
+    Raises:
+        BackendUnavailable: None was named and no mesh runs on this machine.
+    """
+    if settings.server:
+        return settings.server
+    from argosy_cli.mesh_state import read_state
+
+    state = read_state(settings.mesh_directory)
+    if state is None:
+        raise BackendUnavailable(
+            "no server: start a mesh with `argosy up`, or name a server with --server or ARGOSY_SERVER"
+        )
+    return state.server
+
+
+def call(settings: Settings, action: Callable[[ArgosyClient], Awaitable[_Answer]]) -> _Answer:
+    """Return what an action answers with a client that is closed afterwards.
+
+    Raises:
+        ArgosyError: The action failed.
+    """
+    import asyncio
+
+    from argosy_client import ArgosyClient, RetryPolicy
+
+    address = server_address(settings)
+
+    async def run() -> _Answer:
+        retries = RetryPolicy(total_s=settings.timeout_s)
+        async with ArgosyClient(address, retries=retries) as client:
+            return await action(client)
+
+    try:
+        return asyncio.run(run())
+    except BackendUnavailable as error:
+        raise BackendUnavailable(f"server {address}: {error.message}") from error

@@ -1,0 +1,400 @@
+"""The client: every RPC of argosy.api.v1 as a coroutine that takes and answers values.
+
+Every call is repeated while the server cannot be reached or does not answer in time. That is safe because every
+mutation is idempotent: submits carry client ids (made here if the user gave none), wishes set what is set already, an
+equal queue is success. The two that are not quite so (deleting a queue, updating one at a stated version) say below
+what a repetition does.
+
+Source: design section 2 ("client"), section 3, section 5 ("Submit", "Wish").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from random import Random
+from types import TracebackType
+from typing import Final, Protocol, Self, TypeVar
+
+import grpc
+
+from argosy.api.v1 import (
+    cluster_pb2,
+    cluster_pb2_grpc,
+    event_pb2,
+    event_pb2_grpc,
+    job_pb2,
+    job_pb2_grpc,
+    queue_pb2,
+    queue_pb2_grpc,
+    scheduling_pb2,
+    scheduling_pb2_grpc,
+)
+from argosy_client import codec
+from argosy_client.backoff import RetryPolicy
+from argosy_client.rpc_errors import RETRIED_CODES, to_error
+from argosy_client.values import (
+    Cluster,
+    EventBatch,
+    Explanation,
+    Job,
+    JobDraft,
+    JobSelector,
+    LastRound,
+    Node,
+    Queue,
+    Shares,
+    WishAnswer,
+)
+from argosy_client.watching import EventStream, watch_job_set
+from argosy_core.errors import NotFound
+
+__all__ = ["ArgosyClient"]
+
+_Request_contra = TypeVar("_Request_contra", contravariant=True)
+_Response_co = TypeVar("_Response_co", covariant=True)
+
+_CHANNEL_OPTIONS: Final = [
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.max_send_message_length", 64 << 20),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 15_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.use_local_subchannel_pool", 1),  # channels of one process are connections of their own
+    ("grpc.enable_retries", 0),  # repetition is decided here, where it is known what is idempotent
+]
+
+
+class _Method(Protocol[_Request_contra, _Response_co]):
+    def __call__(self, request: _Request_contra, *, timeout: float) -> Awaitable[_Response_co]: ...
+
+
+class ArgosyClient:
+    """A client of one installation; use it as `async with ArgosyClient(address) as client`.
+
+    Args:
+        address: host:port of any API replica.
+        timeout_s: Deadline of each attempt of a call.
+        retries: How long and how often calls are repeated.
+        random: Where jitter comes from; given in tests.
+
+    Every method raises the errors of `argosy_core.errors`: BackendUnavailable once the retries are used up, others at
+    once.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout_s: float = 30.0,
+        retries: RetryPolicy | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """Prepare the channel; nothing is dialled before the first call."""
+        self.address = address
+        """host:port of the server."""
+        self._timeout_s = timeout_s
+        self._retries = retries or RetryPolicy()
+        self._random = random or Random()
+        self._channel = grpc.aio.insecure_channel(address, options=_CHANNEL_OPTIONS)
+        self._queues = queue_pb2_grpc.QueueServiceStub(self._channel)
+        self._jobs = job_pb2_grpc.JobServiceStub(self._channel)
+        self._events = event_pb2_grpc.EventServiceStub(self._channel)
+        self._clusters = cluster_pb2_grpc.ClusterServiceStub(self._channel)
+        self._scheduling = scheduling_pb2_grpc.SchedulingServiceStub(self._channel)
+        self.retry_count = 0
+        """Attempts repeated since the client was made."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the channel; calls under way end with an error."""
+        await self._channel.close()
+
+    # --- queues ---------------------------------------------------------------------------------------------------
+
+    async def create_queue(self, queue: Queue) -> Queue:
+        """Make a queue; an equal one is success.
+
+        Raises:
+            AlreadyExists: There is another one by its name.
+        """
+        request = queue_pb2.CreateQueueRequest(queue=codec.queue_message(queue))
+        return codec.queue_of((await self._call(self._queues.CreateQueue, request)).queue)
+
+    async def get_queue(self, name: str) -> Queue:
+        """Return a queue.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return codec.queue_of((await self._call(self._queues.GetQueue, queue_pb2.GetQueueRequest(name=name))).queue)
+
+    async def list_queues(self, *, page_size: int = 1000) -> AsyncIterator[Queue]:
+        """Give all queues in order of their names, page by page."""
+        token = ""
+        while True:
+            request = queue_pb2.ListQueuesRequest(page_size=page_size, page_token=token)
+            response = await self._call(self._queues.ListQueues, request)
+            for queue in response.queues:
+                yield codec.queue_of(queue)
+            token = response.next_page_token
+            if not token:
+                return
+
+    async def update_queue(self, queue: Queue) -> Queue:
+        """Make a queue as given; not repeated if it names a version, since that has moved if the first one arrived.
+
+        Raises:
+            StateConflict: The version is not the current one.
+        """
+        request = queue_pb2.UpdateQueueRequest(queue=codec.queue_message(queue))
+        response = await self._call(self._queues.UpdateQueue, request, repeat=queue.version == 0)
+        return codec.queue_of(response.queue)
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue without open jobs; that it is gone when a repeated call arrives is success.
+
+        Raises:
+            NotAllowedNow: It has open jobs.
+            NotFound: There is none.
+        """
+        retries_before = self.retry_count
+        try:
+            await self._call(self._queues.DeleteQueue, queue_pb2.DeleteQueueRequest(name=name))
+        except NotFound:
+            if self.retry_count == retries_before:
+                raise
+
+    async def cordon_queue(self, name: str, reason: str = "") -> Queue:
+        """Stop a queue's jobs from becoming pending."""
+        request = queue_pb2.CordonQueueRequest(name=name, reason=reason)
+        return codec.queue_of((await self._call(self._queues.CordonQueue, request)).queue)
+
+    async def uncordon_queue(self, name: str) -> Queue:
+        """Let a queue's jobs become pending again."""
+        request = queue_pb2.UncordonQueueRequest(name=name)
+        return codec.queue_of((await self._call(self._queues.UncordonQueue, request)).queue)
+
+    # --- jobs -----------------------------------------------------------------------------------------------------
+
+    async def submit(
+        self, drafts: Sequence[JobDraft], *, validate_only: bool = False, repeat: bool = True
+    ) -> tuple[str, ...]:
+        """Submit jobs in one request, all of them or none; `argosy_client.batches.split_drafts` cuts long lists.
+
+        Args:
+            drafts: What to submit.
+            validate_only: Check everything, store nothing, answer no ids.
+            repeat: Repeat while the server cannot be reached. Drafts without a client id then get one, so that a
+                repetition makes no second job.
+
+        Returns:
+            Job ids, one per draft and count, in order.
+
+        Raises:
+            InvalidRequest: Something is wrong; every bad item is in the violations.
+            AlreadyExists: A client id was used before for something else.
+            QuotaExceeded: A queue is full or the server is busy.
+        """
+        made = uuid.uuid4().hex if repeat and not validate_only else ""
+        client_ids = [draft.client_id or (f"auto-{made}-{index}" if made else "") for index, draft in enumerate(drafts)]
+        request = codec.submit_message(drafts, client_ids=client_ids, validate_only=validate_only)
+        return tuple((await self._call(self._jobs.SubmitJobs, request, repeat=repeat)).job_ids)
+
+    async def get_job(self, job_id: str) -> Job:
+        """Return a job with its runs and spec.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return codec.job_of((await self._call(self._jobs.GetJob, job_pb2.GetJobRequest(id=job_id))).job)
+
+    async def list_jobs(self, selector: JobSelector, *, page_size: int = 1000) -> AsyncIterator[Job]:
+        """Give the selected jobs in submit order, page by page."""
+        message = codec.selector_message(selector)
+        token = ""
+        while True:
+            request = job_pb2.ListJobsRequest(selector=message, page_size=page_size, page_token=token)
+            response = await self._call(self._jobs.ListJobs, request)
+            for job in response.jobs:
+                yield codec.job_of(job)
+            token = response.next_page_token
+            if not token:
+                return
+
+    async def cancel_jobs(
+        self, target: Sequence[str] | JobSelector, *, reason: str = "", validate_only: bool = False
+    ) -> WishAnswer:
+        """Ask that jobs end, by ids or by selector.
+
+        Args:
+            target: Job ids, or a selector.
+            reason: Shown in the jobs' events.
+            validate_only: Only count and show a sample.
+        """
+        request = job_pb2.CancelJobsRequest(reason=reason, validate_only=validate_only)
+        if isinstance(target, JobSelector):
+            request.selector.CopyFrom(codec.selector_message(target))
+        else:
+            request.jobs.ids.extend(target)
+        return codec.wish_answer_of(await self._call(self._jobs.CancelJobs, request))
+
+    async def reprioritize_jobs(
+        self, target: Sequence[str] | JobSelector, priority: int, *, validate_only: bool = False
+    ) -> WishAnswer:
+        """Give jobs another priority, by ids or by selector; pending and running jobs do not move."""
+        request = job_pb2.ReprioritizeJobsRequest(priority=priority, validate_only=validate_only)
+        if isinstance(target, JobSelector):
+            request.selector.CopyFrom(codec.selector_message(target))
+        else:
+            request.jobs.ids.extend(target)
+        return codec.wish_answer_of(await self._call(self._jobs.ReprioritizeJobs, request))
+
+    async def explain_job(self, job_id: str) -> Explanation:
+        """Return where a job stands and, if it waits, why.
+
+        Raises:
+            NotFound: There is no such job.
+        """
+        return codec.explanation_of(await self._call(self._jobs.ExplainJob, job_pb2.ExplainJobRequest(id=job_id)))
+
+    def watch(
+        self, queue: str, job_set: str, *, cursor: str = "", until_finished: bool = False
+    ) -> AsyncIterator[EventBatch]:
+        """Give a job set's events from a cursor on; goes on from the last one when the connection breaks.
+
+        Args:
+            queue: Queue.
+            job_set: Job set.
+            cursor: That of the last batch received; empty for the beginning.
+            until_finished: End once all jobs of the set are terminal and all events were given.
+
+        Raises:
+            NotFound: There is no such queue or job set.
+            OutOfRange: The cursor is older than retention.
+            BackendUnavailable: The server was away for longer than the retries last.
+        """
+
+        def open_stream(at: str) -> EventStream:
+            return self._events.WatchJobSet(
+                event_pb2.WatchJobSetRequest(queue=queue, job_set=job_set, cursor=at, until_finished=until_finished)
+            )
+
+        return watch_job_set(
+            open_stream,
+            cursor=cursor,
+            until_finished=until_finished,
+            pause=self._pause,
+        )
+
+    # --- clusters and nodes ---------------------------------------------------------------------------------------
+
+    async def list_clusters(self, *, page_size: int = 1000) -> AsyncIterator[Cluster]:
+        """Give all clusters in order of their names, page by page."""
+        token = ""
+        while True:
+            request = cluster_pb2.ListClustersRequest(page_size=page_size, page_token=token)
+            response = await self._call(self._clusters.ListClusters, request)
+            for cluster in response.clusters:
+                yield codec.cluster_of(cluster)
+            token = response.next_page_token
+            if not token:
+                return
+
+    async def get_cluster(self, name: str) -> Cluster:
+        """Return a cluster.
+
+        Raises:
+            NotFound: There is none.
+        """
+        request = cluster_pb2.GetClusterRequest(name=name)
+        return codec.cluster_of((await self._call(self._clusters.GetCluster, request)).cluster)
+
+    async def list_nodes(self, cluster: str, *, label_selector: str = "", page_size: int = 1000) -> AsyncIterator[Node]:
+        """Give a cluster's nodes in order of their names, page by page."""
+        token = ""
+        while True:
+            request = cluster_pb2.ListNodesRequest(
+                cluster=cluster, page_size=page_size, page_token=token, label_selector=label_selector
+            )
+            response = await self._call(self._clusters.ListNodes, request)
+            for node in response.nodes:
+                yield codec.node_of(node)
+            token = response.next_page_token
+            if not token:
+                return
+
+    async def cordon_cluster(self, name: str, *, cordoned: bool, reason: str = "") -> Cluster:
+        """Stop or resume placing on a cluster."""
+        request = cluster_pb2.CordonClusterRequest(name=name, cordoned=cordoned, reason=reason)
+        return codec.cluster_of((await self._call(self._clusters.CordonCluster, request)).cluster)
+
+    async def cordon_node(self, cluster: str, node: str, *, cordoned: bool) -> Cluster:
+        """Stop or resume placing on a node."""
+        request = cluster_pb2.CordonNodeRequest(cluster=cluster, node=node, cordoned=cordoned)
+        return codec.cluster_of((await self._call(self._clusters.CordonNode, request)).cluster)
+
+    async def forget_cluster(self, name: str) -> int:
+        """Declare a cluster gone for good; return how many runs were lost with it.
+
+        Raises:
+            NotAllowedNow: It is connected.
+        """
+        request = cluster_pb2.ForgetClusterRequest(name=name)
+        return (await self._call(self._clusters.ForgetCluster, request)).lost_run_count
+
+    # --- scheduling -----------------------------------------------------------------------------------------------
+
+    async def get_shares(self, pool: str = "") -> Shares:
+        """Return each queue's usage, flow, share and demand."""
+        request = scheduling_pb2.GetSharesRequest(pool=pool)
+        return codec.shares_of(await self._call(self._scheduling.GetShares, request))
+
+    async def get_last_round(self, pool: str = "") -> LastRound:
+        """Return what the leader's last round did and what it cost."""
+        request = scheduling_pb2.GetLastRoundRequest(pool=pool)
+        return codec.last_round_of(await self._call(self._scheduling.GetLastRound, request))
+
+    async def dump_state(self, pool: str = "") -> AsyncIterator[str]:
+        """Give the leader's state as pieces of JSON text, to be joined; not repeated, since the state moves on."""
+        try:
+            async for response in self._scheduling.DumpState(scheduling_pb2.DumpStateRequest(pool=pool)):
+                yield response.chunk
+        except grpc.RpcError as error:
+            raise to_error(error) from None
+
+    # --- calls ----------------------------------------------------------------------------------------------------
+
+    async def _call(
+        self, method: _Method[_Request_contra, _Response_co], request: _Request_contra, *, repeat: bool = True
+    ) -> _Response_co:
+        started_s = time.monotonic()
+        failed_count = 0
+        while True:
+            try:
+                return await method(request, timeout=self._timeout_s)
+            except grpc.RpcError as error:
+                if not repeat or error.code() not in RETRIED_CODES:
+                    raise to_error(error) from None
+                failed_count += 1
+                if not await self._pause(failed_count, time.monotonic() - started_s):
+                    raise to_error(error) from None
+
+    async def _pause(self, failed_count: int, elapsed_s: float) -> bool:
+        """Wait before the next attempt; return False if there shall be none."""
+        if elapsed_s >= self._retries.total_s:
+            return False
+        self.retry_count += 1
+        await asyncio.sleep(self._retries.delay_s(failed_count, self._random))
+        return True

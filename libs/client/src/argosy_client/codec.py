@@ -1,0 +1,302 @@
+"""Wire messages to values and back; the only module here, beside `client`, that sees protobuf.
+
+Source: `reference/style.md` section 4, "Protobuf objects never leave codec modules".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import numpy as np
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from argosy.api.v1 import cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2
+from argosy_client.values import (
+    Cluster,
+    EventBatch,
+    Explanation,
+    FilterCount,
+    Job,
+    JobDraft,
+    JobEvent,
+    JobSelector,
+    LastRound,
+    Node,
+    Queue,
+    QueueShare,
+    Run,
+    Shares,
+    StageLatency,
+    WishAnswer,
+)
+from argosy_core.errors import FieldViolation, InvalidRequest
+
+__all__ = [
+    "cluster_of",
+    "event_batch_of",
+    "explanation_of",
+    "job_of",
+    "last_round_of",
+    "node_of",
+    "queue_message",
+    "queue_of",
+    "selector_message",
+    "shares_of",
+    "submit_message",
+    "wish_answer_of",
+]
+
+_JOB_STATE_PREFIX: Final = "JOB_STATE_"
+_STATE_NAMES: Final = {
+    number: name.removeprefix(_JOB_STATE_PREFIX).lower() for name, number in job_pb2.JobState.items()
+}
+_EVENT_NAMES: Final = {
+    number: name.removeprefix("JOB_EVENT_KIND_").lower() for name, number in event_pb2.JobEventKind.items()
+}
+
+
+def queue_message(queue: Queue) -> queue_pb2.Queue:
+    """Return the message of a queue; what only the server sets is left out."""
+    return queue_pb2.Queue(
+        name=queue.name,
+        weight=queue.weight,
+        pool=queue.pool,
+        namespaces=queue.namespaces,
+        max_queued_count=queue.max_queued_count,
+        version=queue.version,
+    )
+
+
+def queue_of(message: queue_pb2.Queue) -> Queue:
+    """Return the queue of a message."""
+    return Queue(
+        name=message.name,
+        weight=message.weight,
+        pool=message.pool,
+        max_queued_count=message.max_queued_count,
+        namespaces=tuple(message.namespaces),
+        cordoned=message.cordoned,
+        cordon_reason=message.cordon_reason,
+        version=message.version,
+        create_time=_time_of(message, "create_time"),
+    )
+
+
+def submit_message(
+    drafts: Sequence[JobDraft], *, client_ids: Sequence[str], validate_only: bool
+) -> job_pb2.SubmitJobsRequest:
+    """Return the request that submits drafts under the given client ids; equal specs travel once.
+
+    Complexity: O(drafts + bytes of their distinct specs).
+    """
+    request = job_pb2.SubmitJobsRequest(validate_only=validate_only)
+    index_by_spec: dict[tuple[bytes, ...], int] = {}
+    for draft, client_id in zip(drafts, client_ids, strict=True):
+        spec = index_by_spec.get(draft.manifests)
+        if spec is None:
+            spec = index_by_spec[draft.manifests] = len(index_by_spec)
+            request.specs.add(manifests=draft.manifests)
+        request.items.add(
+            spec=spec,
+            queue=draft.queue,
+            job_set=draft.job_set,
+            priority=draft.priority,
+            client_id=client_id,
+            count=draft.count,
+            labels=draft.labels,
+            annotations=draft.annotations,
+        )
+    return request
+
+
+def selector_message(selector: JobSelector) -> job_pb2.JobSelector:
+    """Return the message of a selector.
+
+    Raises:
+        InvalidRequest: A state has no such name.
+    """
+    known: dict[str, Any] = {name: number for number, name in _STATE_NAMES.items() if number}
+    violations = tuple(
+        FieldViolation(field="states", description=f"{state!r} is no state of a job; there are {', '.join(known)}")
+        for state in selector.states
+        if state not in known
+    )
+    if violations:
+        raise InvalidRequest(violations[0].description, violations=violations)
+    return job_pb2.JobSelector(
+        queue=selector.queue,
+        job_set=selector.job_set,
+        states=[known[state] for state in selector.states],
+        label_selector=selector.label_selector,
+    )
+
+
+def job_of(message: job_pb2.Job) -> Job:
+    """Return the job of a message."""
+    return Job(
+        id=message.id,
+        queue=message.queue,
+        job_set=message.job_set,
+        state=_STATE_NAMES.get(message.state, "unspecified"),
+        priority=message.priority,
+        create_time=_time_of(message, "create_time"),
+        end_time=_time_of(message, "end_time"),
+        reason=message.reason,
+        cancel_requested=message.cancel_requested,
+        client_id=message.client_id,
+        labels=dict(message.labels),
+        annotations=dict(message.annotations),
+        runs=tuple(_run_of(run) for run in message.runs),
+        manifests=tuple(message.spec.manifests),
+    )
+
+
+def wish_answer_of(message: job_pb2.CancelJobsResponse | job_pb2.ReprioritizeJobsResponse) -> WishAnswer:
+    """Return what a wish did or would do."""
+    return WishAnswer(
+        job_count=message.job_count,
+        unknown_ids=tuple(message.unknown_ids),
+        sample=tuple(job_of(job) for job in message.sample),
+    )
+
+
+def explanation_of(message: job_pb2.ExplainJobResponse) -> Explanation:
+    """Return where a job stands."""
+    return Explanation(
+        job=job_of(message.job),
+        stage=message.stage,
+        summary=message.summary,
+        queue_position=message.queue_position,
+        pending_position=message.pending_position,
+        filters=tuple(FilterCount(filter=f.filter, node_count=f.node_count, text=f.text) for f in message.filters),
+        examined_node_count=message.examined_node_count,
+        nearest_miss=message.nearest_miss,
+        failed_attempt_count=message.failed_attempt_count,
+        queue_flow_per_weight=message.queue_flow_per_weight,
+        least_flow_per_weight=message.least_flow_per_weight,
+    )
+
+
+def cluster_of(message: cluster_pb2.Cluster) -> Cluster:
+    """Return the cluster of a message."""
+    return Cluster(
+        name=message.name,
+        uid=message.uid,
+        sampler_connected=message.sampler_connected,
+        executor_connected=message.executor_connected,
+        cordoned=message.cordoned,
+        cordon_reason=message.cordon_reason,
+        node_count=message.node_count,
+        run_count=message.run_count,
+        total=dict(message.total.amounts),
+        free=dict(message.free.amounts),
+        contact_time=_time_of(message, "contact_time"),
+        cordoned_nodes=tuple(message.cordoned_nodes),
+    )
+
+
+def node_of(message: cluster_pb2.Node) -> Node:
+    """Return the node of a message."""
+    return Node(
+        name=message.name,
+        ready=message.ready,
+        cordoned=message.cordoned,
+        allocatable=dict(message.allocatable.amounts),
+        free=dict(message.free.amounts),
+        labels=dict(message.labels),
+    )
+
+
+def shares_of(message: scheduling_pb2.GetSharesResponse) -> Shares:
+    """Return the shares of a pool's queues."""
+    return Shares(
+        capacity_cores=message.capacity_cores,
+        shares=tuple(
+            QueueShare(
+                queue=share.queue,
+                weight=share.weight,
+                fair_share_ratio=share.fair_share_ratio,
+                usage_cores=share.usage_cores,
+                flow_cores=share.flow_cores,
+                demand_cores=share.demand_cores,
+                entitled_cores=share.entitled_cores,
+                queued_count=share.queued_count,
+                pending_count=share.pending_count,
+                leased_count=share.leased_count,
+            )
+            for share in message.shares
+        ),
+    )
+
+
+def last_round_of(message: scheduling_pb2.GetLastRoundResponse) -> LastRound:
+    """Return what the last round did."""
+    return LastRound(
+        round=message.round,
+        epoch=message.epoch,
+        queued_count=message.queued_count,
+        pending_count=message.pending_count,
+        leased_count=message.leased_count,
+        conflict_count=message.conflict_count,
+        class_count=message.class_count,
+        phases_ms={phase.phase: phase.duration_ms for phase in message.phases},
+        totals=dict(message.totals),
+        latencies={
+            latency.stage: StageLatency(
+                stage=latency.stage,
+                job_count=latency.job_count,
+                p50_ms=latency.p50_ms,
+                p90_ms=latency.p90_ms,
+                p99_ms=latency.p99_ms,
+                bounds_ms=np.array(latency.bound_ms, dtype=np.float64),
+                bucket_counts=np.array(latency.bucket_count, dtype=np.int64),
+            )
+            for latency in message.latencies
+        },
+    )
+
+
+def event_batch_of(message: event_pb2.WatchJobSetResponse, *, after_number: int) -> EventBatch:
+    """Return a batch of events without those numbered `after_number` or lower, which were given before."""
+    return EventBatch(
+        events=tuple(
+            JobEvent(
+                number=event.number,
+                job_id=event.job_id,
+                kind=_EVENT_NAMES.get(event.kind, "unspecified"),
+                time_s=event.event_time.seconds + event.event_time.nanos / 1e9,
+                attempt=event.attempt,
+                cluster=event.cluster,
+                node=event.node,
+                reason=event.reason,
+            )
+            for event in message.events
+            if event.number > after_number
+        ),
+        cursor=message.cursor,
+        state_counts=dict(message.state_counts),
+    )
+
+
+def _run_of(message: job_pb2.Run) -> Run:
+    return Run(
+        attempt=message.attempt,
+        state=message.state,
+        cluster=message.cluster,
+        node=message.node,
+        lease_time=_time_of(message, "lease_time"),
+        start_time=_time_of(message, "start_time"),
+        end_time=_time_of(message, "end_time"),
+        exit_code=message.exit_code,
+        reason=message.reason,
+    )
+
+
+def _time_of(message: Message, field: str) -> datetime | None:
+    if not message.HasField(field):
+        return None
+    timestamp: Timestamp = getattr(message, field)
+    return timestamp.ToDatetime(tzinfo=UTC)

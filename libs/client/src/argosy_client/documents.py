@@ -1,0 +1,262 @@
+"""Submissions as people write them: YAML or JSON files of many documents.
+
+A document is a submission, or a Kubernetes Pod manifest by itself::
+
+    queue: science            # may be left to the caller, as may jobSet
+    jobSet: first
+    priority: 10
+    count: 20
+    clientId: tides-1
+    labels: {team: tides}
+    annotations: {}
+    spec:
+      manifests: [{apiVersion: v1, kind: Pod, ...}]
+
+Here only the form is checked, so that a mistake is named with its file, document and line before anything is sent; what
+the fields may hold is the server's to say.
+
+Source: design section 9; `examples/job.yaml`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from argosy_client.values import JobDraft
+from argosy_client.yaml_nodes import Document, Value, read_json, read_yaml
+from argosy_core.errors import FieldViolation, InvalidRequest
+
+__all__ = ["MAX_FILE_BYTES", "DocumentDefaults", "parse_documents", "read_documents"]
+
+MAX_FILE_BYTES: Final = 256 << 20
+"""Largest file read; a hundred full requests."""
+
+_FIELDS: Final = {
+    "queue": "queue",
+    "jobSet": "job_set",
+    "job_set": "job_set",
+    "priority": "priority",
+    "count": "count",
+    "clientId": "client_id",
+    "client_id": "client_id",
+    "labels": "labels",
+    "annotations": "annotations",
+    "spec": "spec",
+}
+_INT32_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentDefaults:
+    """What documents that do not say so themselves get."""
+
+    queue: str = ""
+    """Queue; empty if every document must name its own."""
+    job_set: str = ""
+    """Job set; likewise."""
+
+
+def read_documents(paths: Iterable[str], defaults: DocumentDefaults) -> tuple[JobDraft, ...]:
+    """Return the drafts of files, in order; `-` is the standard input.
+
+    Raises:
+        InvalidRequest: A file cannot be read or a document is wrong; every wrong document is in the violations.
+    """
+    drafts: list[JobDraft] = []
+    violations: list[FieldViolation] = []
+    for path in paths:
+        try:
+            drafts += parse_documents(_read_text(path), source=path, defaults=defaults)
+        except InvalidRequest as error:
+            violations += error.violations or (FieldViolation(field="", description=error.message),)
+    _refuse(violations)
+    return tuple(drafts)
+
+
+def parse_documents(text: str, *, source: str, defaults: DocumentDefaults) -> tuple[JobDraft, ...]:
+    """Return the drafts of a text, in order.
+
+    Args:
+        text: YAML, or JSON if the source ends in .json or .jsonl.
+        source: Name of the file, for errors.
+        defaults: What documents that do not say so themselves get.
+
+    Raises:
+        InvalidRequest: The text cannot be parsed or documents are wrong; the violations hold every fault, each as
+            `file:line: document n: field: what`.
+    """
+    reader = read_json if source.endswith((".json", ".jsonl")) else read_yaml
+    drafts: list[JobDraft] = []
+    violations: list[FieldViolation] = []
+    for document in reader(text, source):
+        reading = _Reading(document, source=source, defaults=defaults)
+        draft = reading.draft()
+        if reading.violations:
+            violations += reading.violations
+        elif draft is not None:
+            drafts.append(draft)
+    _refuse(violations)
+    if not drafts:
+        raise InvalidRequest(f"{source}: holds no documents")
+    return tuple(drafts)
+
+
+class _Reading:
+    """Reads one document and collects what is wrong with it."""
+
+    def __init__(self, document: Document, *, source: str, defaults: DocumentDefaults) -> None:
+        self.violations: list[FieldViolation] = []
+        self._document = document
+        self._source = source
+        self._defaults = defaults
+
+    def draft(self) -> JobDraft | None:
+        value = self._document.value
+        if not isinstance(value, dict):
+            self._fault("", f"must be a mapping with a spec, or a Pod manifest; it is {_kind_text(value)}")
+            return None
+        if "kind" in value or "apiVersion" in value:
+            if value.get("kind") != "Pod":
+                self._fault(
+                    "kind",
+                    f"a manifest by itself must be a Pod, not {value.get('kind')!r}; put other objects beside "
+                    "their pod in spec.manifests",
+                )
+            return self._make({}, (_manifest_bytes(value),))
+        fields = self._fields_of(value)
+        return self._make(fields, self._manifests_of(fields.get("spec")))
+
+    def _fields_of(self, value: Mapping[str, Value]) -> dict[str, Value]:
+        fields: dict[str, Value] = {}
+        for key, inner in value.items():
+            name = _FIELDS.get(key)
+            if name is None:
+                near = difflib.get_close_matches(key, _FIELDS, n=1)
+                hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(_FIELDS)}"
+                self._fault(key, f"is no field of a submission{hint}")
+            elif name in fields:
+                self._fault(key, "is given twice, in two spellings")
+            else:
+                fields[name] = inner
+        return fields
+
+    def _manifests_of(self, spec: Value) -> tuple[bytes, ...]:
+        if not isinstance(spec, dict) or not isinstance(spec.get("manifests"), list):
+            self._fault("spec", "must hold manifests: a list of Kubernetes objects, at least one of them a Pod")
+            return ()
+        for key in spec.keys() - {"manifests"}:
+            self._fault(f"spec.{key}", "is no field of a spec; there is manifests")
+        manifests = spec["manifests"]
+        assert isinstance(manifests, list)
+        kinds = []
+        for index, manifest in enumerate(manifests):
+            path = f"spec.manifests[{index}]"
+            if not isinstance(manifest, dict):
+                self._fault(path, f"must be a Kubernetes object, not {_kind_text(manifest)}")
+            elif not isinstance(manifest.get("kind"), str):
+                self._fault(f"{path}.kind", "is missing: the kind of the Kubernetes object, as in Pod")
+            else:
+                kinds.append(manifest["kind"])
+        if len(kinds) == len(manifests) and "Pod" not in kinds:
+            self._fault("spec.manifests", "hold no Pod")
+        return tuple(_manifest_bytes(manifest) for manifest in manifests)
+
+    def _make(self, fields: Mapping[str, Value], manifests: tuple[bytes, ...]) -> JobDraft:
+        queue = self._text(fields, "queue") or self._defaults.queue
+        job_set = self._text(fields, "job_set") or self._defaults.job_set
+        if not queue and "queue" not in fields:
+            self._fault("queue", "is missing: name it in the document or with --queue")
+        if not job_set and "job_set" not in fields:
+            self._fault("jobSet", "is missing: name it in the document or with --job-set")
+        return JobDraft(
+            queue=queue,
+            job_set=job_set,
+            manifests=manifests,
+            priority=self._number(fields, "priority", default=0, least=-_INT32_MAX - 1),
+            count=self._number(fields, "count", default=1, least=1),
+            client_id=self._text(fields, "client_id"),
+            labels=self._texts(fields, "labels"),
+            annotations=self._texts(fields, "annotations"),
+        )
+
+    def _text(self, fields: Mapping[str, Value], name: str) -> str:
+        value = fields.get(name, "")
+        if isinstance(value, str) and (value or name not in fields):
+            return value
+        self._fault(_spelling(name), f"must be a text, not {_kind_text(value)}; quote it if it looks like a number")
+        return ""
+
+    def _number(self, fields: Mapping[str, Value], name: str, *, default: int, least: int) -> int:
+        value = fields.get(name, default)
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _INT32_MAX:
+            return value
+        shown = f"{value}" if isinstance(value, int) and not isinstance(value, bool) else _kind_text(value)
+        self._fault(_spelling(name), f"must be a whole number from {least} to {_INT32_MAX}, not {shown}")
+        return default
+
+    def _texts(self, fields: Mapping[str, Value], name: str) -> dict[str, str]:
+        value = fields.get(name, {})
+        if not isinstance(value, dict):
+            self._fault(name, f"must be a mapping of texts, not {_kind_text(value)}")
+            return {}
+        texts = {}
+        for key, text in value.items():
+            if isinstance(text, str):
+                texts[key] = text
+            else:
+                self._fault(f"{name}.{key}", f"must be a text, not {_kind_text(text)}; quote it")
+        return texts
+
+    def _fault(self, path: str, what: str) -> None:
+        line = self._document.line_of(path)
+        place = f"{self._source}:{line}: document {self._document.number}"
+        self.violations.append(
+            FieldViolation(field=path, description=f"{place}: {path}: {what}" if path else f"{place}: {what}")
+        )
+
+
+def _refuse(violations: list[FieldViolation]) -> None:
+    if violations:
+        raise InvalidRequest("\n".join(violation.description for violation in violations), violations=tuple(violations))
+
+
+def _read_text(path: str) -> str:
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+        else:
+            with Path(path).open("rb") as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as cause:
+        raise InvalidRequest(f"{path}: cannot be read: {cause.strerror or cause}") from cause
+    if len(data) > MAX_FILE_BYTES:
+        raise InvalidRequest(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB; cut it into several files")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as cause:
+        line = data.count(b"\n", 0, cause.start) + 1
+        raise InvalidRequest(f"{path}:{line}: is not UTF-8 text") from cause
+
+
+def _manifest_bytes(manifest: Value) -> bytes:
+    return json.dumps(manifest, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+
+def _spelling(name: str) -> str:
+    return {"job_set": "jobSet", "client_id": "clientId"}.get(name, name)
+
+
+def _kind_text(value: Value) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int | float):
+        return "a number"
+    return {str: "a text", list: "a list", dict: "a mapping"}[type(value)] if value != "" else "empty"

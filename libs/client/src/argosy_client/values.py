@@ -1,0 +1,378 @@
+"""What the client library takes and answers: plain values, no wire types.
+
+States are the lower-case names of the API (`queued`, `leased`, `running`, `succeeded`, `failed`, `cancelled`), event
+kinds likewise (`submitted`, `cancel_requested`). Times are aware datetimes in UTC, None where the server has none.
+
+Source: design section 3, "argosy.api.v1".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "JOB_STATES",
+    "OPEN_STATES",
+    "Cluster",
+    "EventBatch",
+    "Explanation",
+    "FilterCount",
+    "Job",
+    "JobDraft",
+    "JobEvent",
+    "JobSelector",
+    "LastRound",
+    "Node",
+    "Queue",
+    "QueueShare",
+    "Run",
+    "Shares",
+    "StageLatency",
+    "WishAnswer",
+]
+
+JOB_STATES: Final = ("queued", "leased", "running", "succeeded", "failed", "cancelled")
+"""States of a job, in the order of its life."""
+OPEN_STATES: Final = frozenset({"queued", "leased", "running"})
+"""States that are not terminal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """A queue; the fields below `namespaces` are given by the server."""
+
+    name: str
+    """Name, unique in the installation."""
+    weight: float = 1.0
+    """Weight of the queue's fair share."""
+    pool: str = ""
+    """Pool whose leader schedules the queue's jobs; empty for the default."""
+    max_queued_count: int = 0
+    """Most jobs that may wait; 0 for the installation's limit."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces in which the queue's jobs may make objects."""
+    cordoned: bool = False
+    """No job of the queue becomes pending."""
+    cordon_reason: str = ""
+    """Why."""
+    version: int = 0
+    """Version of the row; an update with 0 replaces whatever is there."""
+    create_time: datetime | None = None
+    """When it was made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDraft:
+    """One kind of job to submit, `count` times."""
+
+    queue: str
+    """Queue."""
+    job_set: str
+    """Job set."""
+    manifests: tuple[bytes, ...]
+    """Kubernetes manifests as JSON objects; equal tuples travel once."""
+    priority: int = 0
+    """Higher first."""
+    count: int = 1
+    """Number of equal jobs."""
+    client_id: str = ""
+    """Makes the submit idempotent; the library makes one if it is empty and retries are wanted."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the job and its objects."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Annotations of the job and its objects."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSelector:
+    """Which jobs are meant: all conditions hold."""
+
+    queue: str = ""
+    """Queue."""
+    job_set: str = ""
+    """Job set, whole name."""
+    states: tuple[str, ...] = ()
+    """States; none means all for lists and all open ones for wishes."""
+    label_selector: str = ""
+    """Kubernetes label selector over the jobs' labels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One attempt at a job."""
+
+    attempt: int
+    """From 1."""
+    state: str
+    """leased, created, running, succeeded, failed, cancelled, preempted, returned, lost or unknown."""
+    cluster: str
+    """Cluster."""
+    node: str
+    """Node."""
+    lease_time: datetime | None
+    """When the lease was stored."""
+    start_time: datetime | None
+    """When its pod was first seen running."""
+    end_time: datetime | None
+    """When it ended."""
+    exit_code: int
+    """Exit code of the first failed container."""
+    reason: str
+    """Why it ended, if not with success."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job."""
+
+    id: str
+    """A UUID, ordered by submit time."""
+    queue: str
+    """Queue."""
+    job_set: str
+    """Job set."""
+    state: str
+    """One of `JOB_STATES`."""
+    priority: int
+    """Higher first."""
+    create_time: datetime | None
+    """When it was accepted."""
+    end_time: datetime | None
+    """When it reached a terminal state."""
+    reason: str
+    """Why it ended, if not with success."""
+    cancel_requested: bool
+    """Somebody asked to cancel it."""
+    client_id: str
+    """Client id, if one was given."""
+    labels: Mapping[str, str]
+    """Labels."""
+    annotations: Mapping[str, str]
+    """Annotations."""
+    runs: tuple[Run, ...]
+    """Its runs by attempt."""
+    manifests: tuple[bytes, ...]
+    """Its spec as JSON manifests; empty in lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WishAnswer:
+    """What a cancel or reprioritise does, or would do."""
+
+    job_count: int
+    """Open jobs concerned."""
+    unknown_ids: tuple[str, ...]
+    """Ids that name no job."""
+    sample: tuple[Job, ...]
+    """Up to 20 of the jobs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterCount:
+    """How many nodes a filter turned away."""
+
+    filter: str
+    """Name of the filter."""
+    node_count: int
+    """Nodes that this filter turned away first."""
+    text: str
+    """The same for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Where a job stands and, if it waits, why."""
+
+    job: Job
+    """The job."""
+    stage: str
+    """queued, pending, in flight, leased, running, or its terminal state."""
+    summary: str
+    """One or two sentences for people."""
+    queue_position: int
+    """Jobs of its queue before it."""
+    pending_position: int
+    """Jobs before it in the pool's pending order."""
+    filters: tuple[FilterCount, ...]
+    """Counts over all clusters asked, most first."""
+    examined_node_count: int
+    """Nodes looked at."""
+    nearest_miss: str
+    """The node that came closest and what it lacks."""
+    failed_attempt_count: int
+    """Attempts that failed by conflict."""
+    queue_flow_per_weight: float
+    """Flow of its queue divided by the queue's weight."""
+    least_flow_per_weight: float
+    """Smallest flow per weight among queues with work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A cluster."""
+
+    name: str
+    """Name."""
+    uid: str
+    """Uid the name is bound to."""
+    sampler_connected: bool
+    """Its sampler has a session with the leader."""
+    executor_connected: bool
+    """Its executor has a stream to the leader."""
+    cordoned: bool
+    """Nothing is placed on it."""
+    cordon_reason: str
+    """Why."""
+    node_count: int
+    """Nodes."""
+    run_count: int
+    """Runs placed."""
+    total: Mapping[str, int]
+    """Allocatable on usable nodes, base units by resource."""
+    free: Mapping[str, int]
+    """Free on usable nodes, base units by resource."""
+    contact_time: datetime | None
+    """Last contact with its executor."""
+    cordoned_nodes: tuple[str, ...]
+    """Names of cordoned nodes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node of a cluster."""
+
+    name: str
+    """Name."""
+    ready: bool
+    """The node is ready."""
+    cordoned: bool
+    """Nothing is placed on it."""
+    allocatable: Mapping[str, int]
+    """Base units by resource."""
+    free: Mapping[str, int]
+    """Base units by resource; may be negative for a moment."""
+    labels: Mapping[str, str]
+    """Labels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueShare:
+    """What one queue has and is entitled to; cores are weighted resources."""
+
+    queue: str
+    """Queue."""
+    weight: float
+    """Weight."""
+    fair_share_ratio: float
+    """Weight divided by the sum of weights of the queues that count."""
+    usage_cores: float
+    """Pending, leased and running jobs."""
+    flow_cores: float
+    """Flow."""
+    demand_cores: float
+    """If all its jobs ran."""
+    entitled_cores: float
+    """By weighted water-filling over the demands."""
+    queued_count: int
+    """Jobs queued, not pending."""
+    pending_count: int
+    """Jobs pending."""
+    leased_count: int
+    """Jobs leased or running."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """Shares of a pool's queues."""
+
+    capacity_cores: float
+    """Capacity of the pool."""
+    shares: tuple[QueueShare, ...]
+    """By queue name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageLatency:
+    """Distribution of the time from submit to a stage, over all jobs since the leader started."""
+
+    stage: str
+    """considered, leased, running or finished."""
+    job_count: int
+    """Jobs counted."""
+    p50_ms: float
+    """Median."""
+    p90_ms: float
+    """90th percentile."""
+    p99_ms: float
+    """99th percentile."""
+    bounds_ms: npt.NDArray[np.float64]
+    """(b,) upper bounds of the buckets, ascending."""
+    bucket_counts: npt.NDArray[np.int64]
+    """(b,) or (b + 1,) jobs per bucket; a last one without bound holds the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRound:
+    """What the leader's last round did."""
+
+    round: int
+    """Number since the leader started."""
+    epoch: int
+    """Epoch of the leader."""
+    queued_count: int
+    """Jobs that wait for their turn."""
+    pending_count: int
+    """Jobs that are pending."""
+    leased_count: int
+    """Runs leased in the round."""
+    conflict_count: int
+    """Commits that met a conflict."""
+    class_count: int
+    """Classes sampled."""
+    phases_ms: Mapping[str, float]
+    """Duration of each phase."""
+    totals: Mapping[str, int]
+    """Totals since the leader started."""
+    latencies: Mapping[str, StageLatency]
+    """By stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEvent:
+    """Something that happened to a job."""
+
+    number: int
+    """Number within the job set, from 1."""
+    job_id: str
+    """Job."""
+    kind: str
+    """submitted, leased, created, running, succeeded, failed, cancelled, cancel_requested, reprioritized, requeued or
+    unknown."""
+    time_s: float
+    """When, seconds since the Unix epoch."""
+    attempt: int
+    """Attempt of the run, 0 if none."""
+    cluster: str
+    """Cluster, if it matters."""
+    node: str
+    """Node, if it matters."""
+    reason: str
+    """Reason, if there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventBatch:
+    """Events of a job set, in order, none twice and none left out."""
+
+    events: tuple[JobEvent, ...]
+    """The events."""
+    cursor: str
+    """Where to go on after this batch."""
+    state_counts: Mapping[str, int]
+    """Jobs of the set by state, as of this batch's end."""
