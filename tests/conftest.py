@@ -8,3 +8,5 @@ from hypothesis import settings
 # same examples each time, so that a red run is a change's own doing; at a desk new ones are looked for.
 settings.register_profile("argosy", deadline=None, derandomize="CI" in os.environ, print_blob=True)
 settings.load_profile("argosy")
+
+pytest_plugins = ["argosy_testkit.postgres"]

@@ -139,7 +139,7 @@ class Redirect(_message.Message):
     def __init__(self, address: _Optional[str] = ...) -> None: ...
 
 class ObjectRows(_message.Message):
-    __slots__ = ("handle_column", "attempt_column", "id_high_column", "spec_column", "node_column", "metadata_column", "owner_column", "spec_hashes", "spec_bodies", "nodes", "metadata", "owners")
+    __slots__ = ("handle_column", "attempt_column", "id_high_column", "spec_column", "node_column", "metadata_column", "owner_column", "spec_hashes", "spec_bodies", "nodes", "metadata", "owners", "seen_column")
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ID_HIGH_COLUMN_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +152,7 @@ class ObjectRows(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     OWNERS_FIELD_NUMBER: _ClassVar[int]
+    SEEN_COLUMN_FIELD_NUMBER: _ClassVar[int]
     handle_column: bytes
     attempt_column: bytes
     id_high_column: bytes
@@ -164,7 +165,8 @@ class ObjectRows(_message.Message):
     nodes: _containers.RepeatedScalarFieldContainer[str]
     metadata: _containers.RepeatedScalarFieldContainer[bytes]
     owners: _containers.RepeatedCompositeFieldContainer[Owner]
-    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., id_high_column: _Optional[bytes] = ..., spec_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., metadata_column: _Optional[bytes] = ..., owner_column: _Optional[bytes] = ..., spec_hashes: _Optional[_Iterable[bytes]] = ..., spec_bodies: _Optional[_Iterable[bytes]] = ..., nodes: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Iterable[bytes]] = ..., owners: _Optional[_Iterable[_Union[Owner, _Mapping]]] = ...) -> None: ...
+    seen_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., id_high_column: _Optional[bytes] = ..., spec_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., metadata_column: _Optional[bytes] = ..., owner_column: _Optional[bytes] = ..., spec_hashes: _Optional[_Iterable[bytes]] = ..., spec_bodies: _Optional[_Iterable[bytes]] = ..., nodes: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Iterable[bytes]] = ..., owners: _Optional[_Iterable[_Union[Owner, _Mapping]]] = ..., seen_column: _Optional[bytes] = ...) -> None: ...
 
 class Owner(_message.Message):
     __slots__ = ("queue", "job_set")

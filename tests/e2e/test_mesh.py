@@ -1,0 +1,176 @@
+"""A whole mesh of separate processes, used by command as a newcomer would."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from argosy_cli.mesh import Mesh
+
+pytestmark = pytest.mark.timeout(240)
+
+JOBS = """\
+queue: science
+jobSet: {job_set}
+count: {count}
+spec:
+  manifests:
+    - apiVersion: v1
+      kind: Pod
+      metadata:
+        annotations: {{argosy.dev/simulated-run-time: "{run_time}"}}
+      spec:
+        restartPolicy: Never
+        containers:
+          - name: main
+            image: busybox:1.36
+            resources: {{requests: {{cpu: "{cores}", memory: 64Mi}}}}
+"""
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """The command in a home of its own."""
+
+    home: Path
+
+    def __call__(self, *arguments: str, expected: int = 0, given: str = "") -> str:
+        """Run a command line, check its exit code, and return its standard output."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("ARGOSY_")}
+        done = subprocess.run(
+            [sys.executable, "-m", "argosy_cli", *arguments],
+            input=given,
+            env={**environment, "ARGOSY_HOME": str(self.home)},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode == expected, (
+            f"argosy {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}"
+        )
+        return done.stdout
+
+    def json(self, *arguments: str) -> Any:
+        """Run a command line and return what it printed as JSON."""
+        return json.loads(self("-o", "json", *arguments))
+
+    def submit(self, job_set: str, *, count: int, run_time: str = "1s-2s", cores: int = 1) -> list[str]:
+        """Submit jobs and return their ids."""
+        document = JOBS.format(job_set=job_set, count=count, run_time=run_time, cores=cores)
+        listed = self("-o", "json", "submit", "-f", "-", given=document)
+        return [entry["id"] for entry in json.loads(listed)]
+
+
+@pytest.fixture(scope="module")
+def argosy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    """A mesh of two clusters of ten nodes with 4 cores each, and a queue."""
+    home = tmp_path_factory.mktemp("home")
+    command = CommandLine(home)
+    command("up", "--clusters", "2", "--nodes", "10", "--node", "cpu=4,memory=16Gi")
+    try:
+        command("queue", "create", "science", "--weight", "2")
+        yield command
+    finally:
+        command("down")
+        assert not (home / "mesh").exists()
+
+
+def test_jobs_submitted_by_command_run_to_their_end(argosy: CommandLine) -> None:
+    """Two hundred jobs on eighty cores are accepted, placed, leased, run and seen to their end."""
+    ids = argosy.submit("march", count=200)
+
+    last = argosy("watch", "science", "march").strip()
+
+    assert len(set(ids)) == 200
+    assert last == "200 succeeded"
+    jobs = argosy.json("jobs", "--queue", "science", "--job-set", "march")
+    assert [job["id"] for job in jobs] == ids
+    assert {run["cluster"] for job in jobs for run in job["runs"]} == {"c1", "c2"}
+    assert all(job["runs"][-1]["state"] == "succeeded" and job["end_time"] for job in jobs)
+
+
+def test_submit_by_the_same_client_id_makes_no_second_job(argosy: CommandLine) -> None:
+    """One job per queue and client id (invariant 3)."""
+    document = "clientId: only-once\n" + JOBS.format(job_set="once", count=1, run_time="1s", cores=1)
+
+    first = argosy("submit", "-f", "-", given=document)
+    second = argosy("submit", "-f", "-", given=document)
+    other = argosy("submit", "-f", "-", given=document.replace("64Mi", "65Mi"), expected=1)
+
+    assert (first, other) == (second, "")
+
+
+def test_waiting_job_is_explained_then_cancelled(argosy: CommandLine) -> None:
+    """A job that fits no node says so with counts and the nearest miss, and a cancel by selector ends it."""
+    (job_id,) = argosy.submit("giant", count=1, cores=64)
+
+    explained: dict[str, Any] = {}
+    while not explained.get("examined_node_count"):
+        explained = argosy.json("explain", job_id)
+    preview = argosy("cancel", "--queue", "science", "--job-set", "giant", "--dry-run")
+    argosy("cancel", "--queue", "science", "--job-set", "giant", "-y")
+    watched = argosy("watch", "science", "giant", expected=5).strip()
+
+    assert explained["stage"] in {"queued", "pending"}
+    assert sum(count["node_count"] for count in explained["filters"]) == explained["examined_node_count"] == 20
+    assert "cpu" in explained["nearest_miss"]
+    assert "would cancel 1 job" in preview
+    assert watched == "1 cancelled"
+
+
+def test_running_jobs_are_cancelled_and_shares_tell_who_holds_what(argosy: CommandLine) -> None:
+    """Running jobs count as usage of their queue until a wish ended them."""
+    argosy.submit("long", count=8, run_time="1h")
+    while len(argosy.json("jobs", "--queue", "science", "--job-set", "long", "--state", "running")) < 8:
+        pass
+
+    (share,) = argosy.json("shares")["shares"]
+    argosy("cancel", "--queue", "science", "--job-set", "long", "-y")
+    watched = argosy("watch", "science", "long", expected=5).strip()
+
+    assert (share["queue"], share["weight"]) == ("science", 2.0)
+    assert share["usage_cores"] >= 8
+    assert watched == "8 cancelled"
+
+
+def test_status_shows_every_process_serving(argosy: CommandLine) -> None:
+    """Two servers, Postgres, and three processes for each cluster."""
+    processes = argosy.json("status")
+
+    assert {process["role"] for process in processes} == {
+        "postgres",
+        "api",
+        "leader",
+        *(f"{kind}-{cluster}" for kind in ("cluster", "sampler", "executor") for cluster in ("c1", "c2")),
+    }
+    assert {process["health"] for process in processes} == {"serving"}
+    assert all(process["cpu_s"] > 0 and process["rss_bytes"] > 1 << 20 for process in processes)
+
+
+def test_second_mesh_in_the_same_home_is_refused(argosy: CommandLine) -> None:
+    """A mesh that runs is not started again, nor harmed by the attempt."""
+    argosy("up", expected=1)
+
+    assert len(argosy.json("cluster", "list")) == 2
+
+
+@pytest.mark.parametrize("role", ["api", "leader", "sampler-c1", "executor-c1", "postgres"])
+def test_process_that_was_killed_comes_back_and_jobs_go_on(argosy: CommandLine, role: str) -> None:
+    """Any process may die at any time; started again, everything that was accepted still ends (invariants 2, 4)."""
+    mesh = Mesh(argosy.home / "mesh")
+    argosy.submit(f"before-{role}", count=40)
+
+    mesh.kill(role)
+    mesh.start(role)
+    mesh.await_ready(timeout_s=90)
+    argosy.submit(f"after-{role}", count=40)
+
+    assert argosy("watch", "science", f"before-{role}").strip() == "40 succeeded"
+    assert argosy("watch", "science", f"after-{role}").strip() == "40 succeeded"

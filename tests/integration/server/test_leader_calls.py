@@ -1,0 +1,225 @@
+"""Tests of calls that need the leader's memory: answered by it, forwarded to it, never further than one hop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import grpc
+import pytest
+
+from argosy.api.v1 import cluster_pb2, job_pb2, scheduling_pb2
+from argosy.lease.v1 import lease_pb2
+from argosy_core.job.identity import parse_id
+from argosy_server.api.leader_view import (
+    ClusterFigures,
+    Explanation,
+    FilterTurnAway,
+    NodeFigures,
+    PoolShares,
+    RoundFigures,
+    ShareFigures,
+)
+
+SHARE = ShareFigures(
+    queue="red", weight=2.0, fair_share_ratio=0.5, usage_cores=1.0, flow_cores=1.5, demand_cores=3.0,
+    entitled_cores=2.0, queued_count=1, pending_count=2, leased_count=3,
+)  # fmt: skip
+
+
+class FixedView:
+    """A leader's memory that a test has filled."""
+
+    def __init__(self) -> None:
+        """Start with two clusters, of which one is connected."""
+        self.explained: dict[int, Explanation] = {}
+
+    def explain(self, handle: int) -> Explanation | None:
+        """Answer what the test put in."""
+        return self.explained.get(handle)
+
+    def shares(self) -> PoolShares:
+        """Answer one share."""
+        return PoolShares(shares=(SHARE,), capacity_cores=64.0)
+
+    def last_round(self) -> RoundFigures:
+        """Answer one round."""
+        return RoundFigures(
+            round=9, epoch=4, queued_count=1, pending_count=2, leased_count=3, conflict_count=0, class_count=5,
+            phases=(("sample", 1.5),), totals={"leases": 7},
+        )  # fmt: skip
+
+    def dump(self) -> Iterator[str]:
+        """Answer in two chunks."""
+        yield '{"jobs": '
+        yield "[]}"
+
+    def clusters(self) -> Sequence[ClusterFigures]:
+        """Answer two clusters."""
+        return (
+            ClusterFigures(
+                name="east", sampler_connected=True, executor_connected=True, node_count=2, run_count=5,
+                total={"cpu": 8000}, free={"cpu": 3000},
+            ),
+            ClusterFigures(name="west", sampler_connected=False, executor_connected=False, run_count=4),
+        )  # fmt: skip
+
+    def nodes(self, cluster: str) -> Sequence[NodeFigures]:
+        """Answer three nodes."""
+        return tuple(
+            NodeFigures(
+                name=f"n{number}", allocatable={"cpu": 4000}, free={"cpu": -1}, ready=True, cordoned=False,
+                labels={"disk": "ssd" if number else "hdd"},
+            )
+            for number in range(3)
+        )  # fmt: skip
+
+
+class FixedRole:
+    """A leader role that leads pool default while it has a view."""
+
+    def __init__(self) -> None:
+        """Start leading."""
+        self.present: FixedView | None = FixedView()
+
+    def servicers(self) -> Sequence[Any]:
+        """Serve no clusters."""
+        return ()
+
+    async def start(self, life: Any, *, address: str) -> None:
+        """Need nothing."""
+
+    def view(self, pool: str) -> FixedView | None:
+        """Answer for pool default."""
+        return self.present if pool == "default" else None
+
+    async def stop(self) -> None:
+        """Stop leading."""
+        self.present = None
+
+
+@pytest.fixture
+def role() -> FixedRole:
+    """Give a role that leads."""
+    return FixedRole()
+
+
+@pytest.fixture(params=["the leader itself", "a replica", "a replica of a process that leads only"])
+async def either(request: Any, database_url: str, leader_store: Any, serve: Any, role: FixedRole) -> AsyncIterator[Any]:
+    """Give a server that leads, and replicas that forward."""
+    leader_role = "leader" if request.param.endswith("only") else "both"
+    async with serve(database_url, leader=role, role=leader_role) as leader:
+        leader_store.try_lead("leader", leader.app.server.address, 600.0)
+        for cluster in ("east", "west"):
+            leader_store.bind_cluster(1, cluster, uid=f"uid-{cluster}", role="executor", incarnation=1)
+        if request.param == "the leader itself":
+            await leader.make_queue("red")
+            yield leader
+        else:
+            async with serve(database_url) as replica:
+                await replica.make_queue("red")
+                yield replica
+
+
+async def test_shares_round_and_dump_come_from_leader(either: Any) -> None:
+    """All figures of the leader's view arrive, wherever the call was made."""
+    shares = await either.scheduling.GetShares(scheduling_pb2.GetSharesRequest())
+    assert shares.capacity_cores == 64.0
+    assert {field.name: value for field, value in shares.shares[0].ListFields()} == {
+        name: getattr(SHARE, name) for name in SHARE.__dataclass_fields__
+    }
+    last = await either.scheduling.GetLastRound(scheduling_pb2.GetLastRoundRequest(pool="default"))
+    assert (last.round, last.epoch, last.class_count, dict(last.totals)) == (9, 4, 5, {"leases": 7})
+    assert [(phase.phase, phase.duration_ms) for phase in last.phases] == [("sample", 1.5)]
+    dump = [part.chunk async for part in either.scheduling.DumpState(scheduling_pb2.DumpStateRequest())]
+    assert "".join(dump) == '{"jobs": []}'
+
+
+async def test_explain_comes_from_leader_for_open_jobs(either: Any, role: FixedRole) -> None:
+    """An open job is explained by the leader; one it has not taken in yet, by what is known."""
+    known, fresh = await either.submit({}, {})
+    assert role.present is not None
+    role.present.explained[parse_id(known)[1]] = Explanation(
+        stage="pending",
+        summary="No node has room.",
+        pending_position=3,
+        filters=(FilterTurnAway(filter="resources", node_count=12, text="insufficient resources on 12 nodes"),),
+        examined_node_count=12,
+    )
+    answer = await either.jobs.ExplainJob(job_pb2.ExplainJobRequest(id=known))
+    assert (answer.stage, answer.pending_position, answer.filters[0].node_count) == ("pending", 3, 12)
+    assert answer.job.id == known
+    answer = await either.jobs.ExplainJob(job_pb2.ExplainJobRequest(id=fresh))
+    assert (answer.stage, "next round" in answer.summary) == ("queued", True)
+
+
+async def test_clusters_join_rows_with_live_figures(either: Any) -> None:
+    """Rows come from the database, figures from the leader; nodes page by name and label."""
+    listed = (await either.clusters.ListClusters(cluster_pb2.ListClustersRequest())).clusters
+    assert [(one.name, one.uid, one.executor_connected, one.run_count) for one in listed] == [
+        ("east", "uid-east", True, 5),
+        ("west", "uid-west", False, 4),
+    ]
+    assert dict(listed[0].total.amounts) == {"cpu": 8000}
+    one = (await either.clusters.GetCluster(cluster_pb2.GetClusterRequest(name="east"))).cluster
+    assert (one.node_count, dict(one.free.amounts)) == (2, {"cpu": 3000})
+    page = await either.clusters.ListNodes(
+        cluster_pb2.ListNodesRequest(cluster="east", label_selector="disk=ssd", page_size=1)
+    )
+    assert [node.name for node in page.nodes] == ["n1"]
+    page = await either.clusters.ListNodes(
+        cluster_pb2.ListNodesRequest(cluster="east", label_selector="disk=ssd", page_token=page.next_page_token)
+    )
+    assert [(node.name, node.free.amounts["cpu"]) for node in page.nodes] == [("n2", -1)]
+    assert page.next_page_token == ""
+
+
+async def test_cordons_are_stored_and_told_to_leader(either: Any, leader_store: Any) -> None:
+    """Cordons of clusters and nodes are rows and news."""
+    cordon = cluster_pb2.CordonClusterRequest(name="east", cordoned=True, reason="audit")
+    answer = (await either.clusters.CordonCluster(cordon)).cluster
+    assert (answer.cordoned, answer.cordon_reason, answer.node_count) == (True, "audit", 2)
+    await either.clusters.CordonNode(cluster_pb2.CordonNodeRequest(cluster="west", node="n1", cordoned=True))
+    row = (await either.clusters.GetCluster(cluster_pb2.GetClusterRequest(name="west"))).cluster
+    assert list(row.cordoned_nodes) == ["n1"]
+    news = [lease_pb2.Changes.FromString(payload) for _, payload in leader_store.read_changes(100)]
+    assert [list(change.changed_clusters) for change in news if change.changed_clusters] == [["east"], ["west"]]
+
+
+async def test_forget_cluster_only_when_it_is_not_connected(either: Any) -> None:
+    """A connected cluster could still run its pods, so it cannot be forgotten."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await either.clusters.ForgetCluster(cluster_pb2.ForgetClusterRequest(name="east"))
+    assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+    answer = await either.clusters.ForgetCluster(cluster_pb2.ForgetClusterRequest(name="west"))
+    assert answer.lost_run_count == 4
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await either.clusters.GetCluster(cluster_pb2.GetClusterRequest(name="west"))
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+async def test_forwarded_call_goes_no_further(database_url: str, leader_store: Any, serve: Any) -> None:
+    """Two replicas that take each other for the leader answer UNAVAILABLE rather than play ball."""
+    async with serve(database_url) as first, serve(database_url) as second:
+        leader_store.try_lead("leader", first.app.server.address, 600.0)
+        for replica in (first, second):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await replica.scheduling.GetShares(scheduling_pb2.GetSharesRequest())
+            assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+            assert "is changing" in str(caught.value.details())
+
+
+async def test_clusters_are_listed_without_leader(api: Any, leader_store: Any) -> None:
+    """Rows are answered even if nobody can say what is going on."""
+    leadership = leader_store.try_lead("leader", "127.0.0.1:1", 600.0)
+    leader_store.bind_cluster(leadership.epoch, "east", uid="u", role="executor", incarnation=1)
+    listed = (await api.clusters.ListClusters(cluster_pb2.ListClustersRequest())).clusters
+    assert [(one.name, one.executor_connected, one.node_count) for one in listed] == [("east", False, 0)]
+
+
+async def test_leader_only_process_serves_no_submits(database_url: str, serve: Any, role: FixedRole) -> None:
+    """A process with the leader role alone answers UNIMPLEMENTED to what it does not serve."""
+    async with serve(database_url, leader=role, role="leader") as leader:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await leader.submit({})
+    assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED

@@ -1,0 +1,179 @@
+"""Tests of SubmitJobs against a real database."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from argosy.api.v1 import job_pb2, queue_pb2
+from argosy.lease.v1 import lease_pb2
+from argosy_core.job.identity import parse_id
+from argosy_runtime.columns import unpack_column
+from argosy_runtime.errors import from_rpc_error
+
+
+def take_changes(leader_store: Any) -> list[lease_pb2.Changes]:
+    """Return the news for the leader, in order."""
+    return [lease_pb2.Changes.FromString(payload) for _, payload in leader_store.read_changes(1000)]
+
+
+def submitted_handles(leader_store: Any) -> list[int]:
+    """Return the handles that the leader hears of, in order."""
+    return [
+        int(handle)
+        for changes in take_changes(leader_store)
+        for handle in unpack_column(changes.submitted.handle_column, "int64", name="handle_column")
+    ]
+
+
+async def test_submit_answers_ids_that_can_be_read_back_at_once(api: Any) -> None:
+    """What was answered OK is there: job, labels, spec byte for byte."""
+    ids = await api.submit(
+        {"priority": 7, "labels": {"team": "a"}, "annotations": {"why": "x y"}, "client_id": "c-1"}, {"count": 2}
+    )
+    assert len(ids) == 3
+    assert ids == sorted(ids)
+    job = (await api.jobs.GetJob(job_pb2.GetJobRequest(id=ids[0]))).job
+    assert (job.queue, job.job_set, job.priority, job.client_id) == ("red", "one", 7, "c-1")
+    assert (dict(job.labels), dict(job.annotations)) == ({"team": "a"}, {"why": "x y"})
+    assert job.state == job_pb2.JOB_STATE_QUEUED
+    assert job.create_time.seconds > 1_700_000_000
+    from_test = job_pb2.JobSpec(manifests=list(job.spec.manifests))
+    assert b'"image": "busybox"' in from_test.manifests[0]
+
+
+async def test_submit_tells_leader_exactly_what_was_accepted(api: Any, leader_store: Any) -> None:
+    """The leader's news names every accepted job once, with its spec, class, set and metadata."""
+    before = len(take_changes(leader_store))
+    ids = await api.submit({"spec": 1, "priority": 3, "labels": {"a": "b"}}, {"spec": 0, "count": 3}, specs=2)
+    news = take_changes(leader_store)[before:]
+    assert len(news) == 1
+    jobs = news[0].submitted
+    handles = unpack_column(jobs.handle_column, "int64", name="handle")
+    assert [parse_id(job_id)[1] for job_id in ids] == handles.tolist()
+    assert unpack_column(jobs.priority_column, "int32", name="priority").tolist() == [3, 0, 0, 0]
+    specs = unpack_column(jobs.spec_column, "int32", name="spec")
+    assert len(jobs.specs) == 2
+    assert specs[0] != specs[1]
+    assert specs[1:].tolist() == [specs[1]] * 3
+    assert jobs.specs[int(specs[0])].layout == b'[["Pod","pod"]]'
+    assert jobs.specs[0].day == int(handles[0]) >> 40
+    assert unpack_column(jobs.metadata_column, "int32", name="metadata").tolist() == [0, -1, -1, -1]
+    assert list(jobs.metadata) == [b'{"annotations":{},"labels":{"a":"b"}}']
+
+
+async def test_submit_gives_same_job_for_same_client_id_and_payload(api: Any, leader_store: Any) -> None:
+    """A repeat of client id and payload is the same job, within a request and between requests, and no news."""
+    first = await api.submit({"client_id": "c"}, {"client_id": "c"})
+    again = await api.submit({"client_id": "c"})
+    assert first == [again[0], again[0]]
+    assert len(submitted_handles(leader_store)) == 1
+
+
+async def test_submit_refuses_other_payload_under_same_client_id(api: Any, leader_store: Any) -> None:
+    """A client id stands for one job; another payload is ALREADY_EXISTS and nothing of its request is stored."""
+    await api.submit({"client_id": "c"})
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await api.submit({"client_id": "new"}, {"client_id": "c", "priority": 1})
+    assert caught.value.code() == grpc.StatusCode.ALREADY_EXISTS
+    assert [violation.field for violation in from_rpc_error(caught.value).violations] == ["items[1].client_id"]
+    assert len(submitted_handles(leader_store)) == 1
+
+
+async def test_submit_refuses_unequal_items_with_one_client_id(api: Any, leader_store: Any) -> None:
+    """Two different jobs with one client id in one request are refused before anything is stored."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await api.submit({"client_id": "c"}, {"client_id": "c", "job_set": "two"})
+    assert caught.value.code() == grpc.StatusCode.ALREADY_EXISTS
+    assert "items[1].client_id" in str(caught.value.details())
+    assert submitted_handles(leader_store) == []
+
+
+async def test_submit_names_copies_after_their_client_id(api: Any) -> None:
+    """Copies of an item are `id`, `id/1`, `id/2`, so that they can be named one by one and repeated together."""
+    ids = await api.submit({"client_id": "c", "count": 3})
+    assert await api.submit({"client_id": "c", "count": 3}) == ids
+    assert await api.submit({"client_id": "c/2"}) == ids[2:]
+
+
+async def test_submit_applies_concurrent_requests_once_each(api: Any, leader_store: Any) -> None:
+    """Requests that share transactions, some of them repeats of each other, make each client id one job."""
+    requests = [api.submit(*({"client_id": f"c-{number % 40}-{item}"} for item in range(5))) for number in range(80)]
+    answers = await asyncio.gather(*requests)
+    for number in range(40):
+        assert answers[number] == answers[number + 40]
+    handles = submitted_handles(leader_store)
+    assert len(handles) == len(set(handles)) == 200
+
+
+async def test_submit_stores_nothing_when_one_of_gathered_requests_is_refused(api: Any, leader_store: Any) -> None:
+    """A refused request does not take those with it that share its transaction."""
+    await api.submit({"client_id": "taken"})
+    good, bad = await asyncio.gather(
+        api.submit({"client_id": "fresh"}),
+        api.submit({"client_id": "taken", "priority": 9}, {"client_id": "other"}),
+        return_exceptions=True,
+    )
+    assert isinstance(good, list)
+    assert isinstance(bad, grpc.aio.AioRpcError)
+    assert len(submitted_handles(leader_store)) == 2
+
+
+async def test_submit_stores_nothing_when_only_validating(api: Any, leader_store: Any) -> None:
+    """`validate_only` checks all and stores nothing."""
+    assert await api.submit({"count": 5}, validate_only=True) == []
+    assert submitted_handles(leader_store) == []
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await api.submit({"queue": "blue"}, validate_only=True)
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+async def test_submit_refuses_more_than_queue_may_hold(api: Any) -> None:
+    """A queue's limit on waiting jobs is RESOURCE_EXHAUSTED and names queue and limit."""
+    await api.make_queue("small", max_queued_count=5)
+    await api.submit({"queue": "small", "count": 3})
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await api.submit({"queue": "small", "count": 3})
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "'small' has 3 jobs waiting and may have 5" in str(caught.value.details())
+
+
+async def test_submit_notices_deleted_queue_though_it_is_remembered(api: Any, serve: Any) -> None:
+    """A queue deleted at another replica takes no jobs, though this one remembers it."""
+    await api.submit(validate_only=True)
+    async with serve(api.url) as other:
+        await other.queues.DeleteQueue(queue_pb2.DeleteQueueRequest(name="red"))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await api.submit()
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+async def test_submit_refuses_namespace_that_queue_may_not_use(api: Any) -> None:
+    """A pod may stand in the queue's namespaces only."""
+    await api.make_queue("spaces", namespaces=["lab"])
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await api.submit({"queue": "spaces"})
+    assert caught.value.code() == grpc.StatusCode.PERMISSION_DENIED
+    assert "may not use namespace 'default'; it may use lab" in str(caught.value.details())
+
+
+async def test_submit_refuses_queues_of_two_pools_in_one_request(api: Any) -> None:
+    """One request is one transaction of one pool."""
+    await api.make_queue("far", pool="other")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await api.submit({}, {"queue": "far"})
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert [violation.field for violation in from_rpc_error(caught.value).violations] == ["items[1].queue"]
+
+
+async def test_submit_answers_what_it_took_while_draining(database_url: str, serve: Any) -> None:
+    """A submit that was taken before SIGTERM is stored and answered."""
+    async with serve(database_url) as api:
+        await api.make_queue("red")
+        under_way = asyncio.ensure_future(api.submit())
+        await api.app.gather._arrived.wait()
+        api.life.request_stop()
+        assert len(await under_way) == 1

@@ -1,0 +1,445 @@
+"""Election, epochs, and what a leader's transaction does."""
+
+import time
+
+import numpy as np
+import psycopg
+import pytest
+
+from argosy_core.errors import InvariantViolation, NotAllowedNow, StateConflict
+from argosy_core.job.states import JobState, ObjectState, RunState
+from argosy_store import (
+    Effects,
+    EventRow,
+    JobFilter,
+    JobPriorities,
+    LeaderStore,
+    NewObjects,
+    ObjectUpdates,
+    QuarantinedRecord,
+)
+from argosy_testkit.store_world import StoreWorld, encode_wishes
+from argosy_testkit.submissions import make_job_ends, make_leases, make_objects, make_reports, make_run_ends
+
+NOW_US = int(time.time() * 1e6)
+
+
+def object_states(world: StoreWorld) -> list[int]:
+    """Return the states of all objects in key order."""
+    with psycopg.connect(world.url) as connection:
+        rows = connection.execute("SELECT state FROM objects ORDER BY handle, attempt, object").fetchall()
+    return [row[0] for row in rows]
+
+
+def fingerprint(world: StoreWorld) -> list[object]:
+    """Return everything that a leader may write."""
+    tables = ("jobs", "runs", "objects", "job_sets", "job_set_events", "pools", "quarantine", "changes", "clusters")
+    with psycopg.connect(world.url) as connection:
+        return [connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in tables]
+
+
+def event(world: StoreWorld, first: int, last: int) -> EventRow:
+    """Return a batch of events."""
+    return EventRow(
+        job_set_id=world.job_set_id, first_number=first, last_number=last, create_time_us=NOW_US, payload=b"%d" % first
+    )
+
+
+def everything(world: StoreWorld, handles: np.ndarray) -> Effects:
+    """Return effects with every part."""
+    return Effects(
+        log_position=(0, 1),
+        round_state=b"round",
+        deleted_change_ids=np.array([change for change, _ in world.leader.read_changes(100)], dtype=np.int64),
+        new_runs=make_leases(handles),
+        new_objects=make_objects(handles),
+        object_updates=make_reports(handles[:1], 4),
+        run_updates=make_run_ends(handles[:1]),
+        job_updates=make_job_ends(handles[:1]),
+        job_priorities=JobPriorities(handles=handles[1:], priorities=np.full(len(handles) - 1, 9, dtype=np.int32)),
+        events=[event(world, 1, 3)],
+        quarantined=[QuarantinedRecord(position=1, payload=b"bad", error="why\0", create_time_us=NOW_US)],
+        clusters_contact={"east": NOW_US},
+        queued_counts={world.queue.queue_id: 5},
+    )
+
+
+# --- election ---------------------------------------------------------------------------------------------------------
+
+
+def test_try_lead_refuses_a_second_leader_until_the_first_resigns(world: StoreWorld) -> None:
+    """One leader per pool; the next one has a higher epoch and starts where the first ended."""
+    world.leader.apply(world.epoch, Effects(log_position=(0, 4), round_state=b"state"))
+    other = LeaderStore(world.url, "default")
+    assert other.try_lead("leader-2", "localhost:2", 600) is None
+    world.leader.resign(world.epoch)
+    leadership = other.try_lead("leader-2", "localhost:2", 600)
+    assert leadership is not None
+    assert (leadership.epoch, leadership.log_position, leadership.round_state) == (world.epoch + 1, 4, b"state")
+    assert world.api.pool_leader("default") == ("localhost:2", leadership.epoch)
+    other.close()
+
+
+def test_try_lead_takes_over_when_the_lease_has_expired(world: StoreWorld) -> None:
+    """A leader that does not renew loses the pool by the database's clock."""
+    world.leader.renew(world.epoch, -1.0)
+    assert world.api.pool_leader("default") is None
+    other = LeaderStore(world.url, "default")
+    leadership = other.try_lead("leader-2", "localhost:2", 600)
+    assert leadership is not None
+    assert leadership.epoch == world.epoch + 1
+    other.close()
+
+
+def test_renew_is_refused_once_the_lease_has_expired(world: StoreWorld) -> None:
+    """Time that ran out is not given back: whoever was late asks anew and gets a new epoch."""
+    world.leader.renew(world.epoch, 600)
+    world.leader.renew(world.epoch, -1.0)
+    with pytest.raises(StateConflict):
+        world.leader.renew(world.epoch, 600)
+
+
+def test_try_lead_raises_the_epoch_for_the_leader_itself(world: StoreWorld) -> None:
+    """A leader that starts again under its own name gets a new epoch, and its old one is worth nothing."""
+    again = world.leader.try_lead("leader-1", "localhost:1", 600)
+    assert again is not None
+    assert again.epoch == world.epoch + 1
+    with pytest.raises(StateConflict):
+        world.leader.renew(world.epoch, 600)
+
+
+def test_pools_are_led_independently(world: StoreWorld) -> None:
+    """One pool's leader is no other pool's."""
+    other = LeaderStore(world.url, "gpu")
+    leadership = other.try_lead("leader-2", "localhost:2", 600)
+    assert leadership is not None
+    assert leadership.epoch == 1
+    world.leader.renew(world.epoch, 600)
+    other.close()
+
+
+def test_apply_of_a_stale_epoch_changes_nothing(world: StoreWorld) -> None:
+    """A leader that was replaced changes nothing, whatever it tries."""
+    handles = world.submit_jobs(3)
+    world.leader.bind_cluster(world.epoch, "east", uid="uid", role="executor", incarnation=1)
+    assert world.leader.try_lead("leader-1", "localhost:1", 600) is not None
+    before = fingerprint(world)
+    with pytest.raises(StateConflict):
+        world.leader.apply(world.epoch, everything(world, handles))
+    with pytest.raises(StateConflict):
+        world.leader.bind_cluster(world.epoch, "east", uid="uid", role="executor", incarnation=2)
+    world.leader.resign(world.epoch)
+    assert fingerprint(world) == before
+
+
+# --- one transaction --------------------------------------------------------------------------------------------------
+
+
+def test_apply_writes_every_part(world: StoreWorld) -> None:
+    """All parts of the effects are in the database afterwards."""
+    handles = world.submit_jobs(3)
+    world.leader.bind_cluster(world.epoch, "east", uid="uid", role="executor", incarnation=1)
+    applied = world.leader.apply(world.epoch, everything(world, handles))
+    assert applied.refused_handles.tolist() == applied.absorbed_handles.tolist() == []
+    jobs = world.api.list_jobs(JobFilter())
+    assert [job.state for job in jobs] == [JobState.SUCCEEDED, JobState.LEASED, JobState.LEASED]
+    assert [job.priority for job in jobs] == [0, 9, 9]
+    run = jobs[0].runs[0]
+    assert (run.attempt, run.cluster, run.node, run.state, run.exit_code) == (1, "east", "node-1", 4, 0)
+    assert (run.start_time_us, run.end_time_us) == (1_700_000_002_000_000, 1_700_000_003_000_000)
+    assert world.api.read_events(world.job_set_id, 0) == [(1, 3, b"1")]
+    assert world.leader.read_changes(10) == []
+    assert world.api.get_cluster("east").contact_time_us == NOW_US
+    assert world.api.count_queued(world.queue.queue_id) == 5
+    assert [row[1:3] for row in world.api.list_quarantined("default")] == [(1, "why ")]
+    loaded = world.leader.load()
+    assert (loaded.log_position, loaded.round_state) == (1, b"round")
+
+
+def test_apply_of_the_same_log_position_twice_is_a_conflict_without_effect(world: StoreWorld) -> None:
+    """Redelivery has no effect: the position moves from its expected value only."""
+    handles = world.submit_jobs(3)
+    effects = everything(world, handles)
+    world.leader.apply(world.epoch, effects)
+    before = fingerprint(world)
+    with pytest.raises(StateConflict):
+        world.leader.apply(world.epoch, effects)
+    assert fingerprint(world) == before
+
+
+def test_apply_stores_nothing_when_one_part_fails(world: StoreWorld) -> None:
+    """One transaction: events that leave a gap take the leases with them."""
+    handles = world.submit_jobs(2)
+    before = fingerprint(world)
+    effects = Effects(new_runs=make_leases(handles), events=[event(world, 1, 2), event(world, 4, 5)])
+    with pytest.raises(InvariantViolation):
+        world.leader.apply(world.epoch, effects)
+    assert fingerprint(world) == before
+
+
+@pytest.mark.parametrize("first", [1, 2, 5], ids=["repeat", "overlap", "gap"])
+def test_apply_refuses_events_that_do_not_follow_the_stored_ones(world: StoreWorld, first: int) -> None:
+    """Events of a job set are numbered 1..n without gap or repeat, across transactions too."""
+    world.leader.apply(world.epoch, Effects(events=[event(world, 1, 3)]))
+    with pytest.raises(StateConflict):
+        world.leader.apply(world.epoch, Effects(events=[event(world, first, first + 1)]))
+    world.leader.apply(world.epoch, Effects(events=[event(world, 4, 4), event(world, 5, 9)]))
+    assert [row[:2] for row in world.api.read_events(world.job_set_id, 0)] == [(1, 3), (4, 4), (5, 9)]
+
+
+def test_apply_takes_events_that_depend_on_what_was_refused(world: StoreWorld) -> None:
+    """Events can be made once it is known which leases were refused."""
+    handles = world.submit_jobs(3)
+    world.api.set_wishes(None, handles[:1], "cancel", encode=encode_wishes)
+    seen: list[list[int]] = []
+
+    def make(applied: object) -> list[EventRow]:
+        seen.append(applied.refused_handles.tolist())  # type: ignore[attr-defined]
+        return [event(world, 1, 2)]
+
+    world.leader.apply(world.epoch, Effects(new_runs=make_leases(handles), events=make))
+    assert seen == [[handles[0]]]
+    assert world.api.read_events(world.job_set_id, 0) == [(1, 2, b"1")]
+
+
+# --- leases -----------------------------------------------------------------------------------------------------------
+
+
+def test_apply_refuses_leases_singly(world: StoreWorld) -> None:
+    """A lease is refused if its job ended, shall be cancelled, has a live run or a later one, or is unknown."""
+    handles = world.submit_jobs(6)
+    ended, wished, live, again, fine, unknown = handles.tolist()
+    world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(np.array([ended]))))
+    world.lease(np.array([wished, live, again]))
+    world.api.set_wishes(None, [wished], "cancel", encode=encode_wishes)
+    world.leader.apply(world.epoch, Effects(run_updates=make_run_ends(np.array([again]), RunState.LOST)))
+    with psycopg.connect(world.url) as connection:
+        connection.execute("DELETE FROM jobs WHERE handle = %s", [unknown])
+    assert world.lease(handles[::-1]).tolist() == sorted([ended, wished, live, again, unknown])
+    assert [len(job.runs) for job in world.api.get_jobs([fine, live])] == [1, 1]
+    assert world.lease(np.array([again]), attempt=2).tolist() == []
+    assert len(object_states(world)) == 5
+
+
+def test_apply_leases_again_in_the_transaction_that_ends_the_run_before(world: StoreWorld) -> None:
+    """A lost run can be ended and its job leased anew in one transaction."""
+    handles = world.submit_jobs(1)
+    world.lease(handles)
+    effects = Effects(
+        run_updates=make_run_ends(handles, RunState.LOST, reason="node is gone"),
+        new_runs=make_leases(handles, attempt=2),
+        new_objects=make_objects(handles, attempt=2),
+    )
+    assert world.leader.apply(world.epoch, effects).refused_handles.tolist() == []
+    job = world.api.get_job(int(handles[0]))
+    assert job is not None
+    assert [(run.attempt, run.state, run.reason) for run in job.runs] == [(1, 7, "node is gone"), (2, 1, None)]
+    assert job.state == JobState.LEASED
+
+
+def test_apply_ends_a_run_that_is_leased_in_the_same_transaction(world: StoreWorld) -> None:
+    """A run may come and go between two transactions."""
+    handles = world.submit_jobs(2)
+    effects = Effects(
+        new_runs=make_leases(handles),
+        new_objects=make_objects(handles),
+        object_updates=make_reports(handles, ObjectState.SUCCEEDED),
+        run_updates=make_run_ends(handles),
+        job_updates=make_job_ends(handles),
+    )
+    world.leader.apply(world.epoch, effects)
+    assert [job.state for job in world.api.list_jobs(JobFilter())] == [JobState.SUCCEEDED] * 2
+
+
+def test_a_bag_of_objects_is_stored_as_the_tuples_of_the_seed(world: StoreWorld) -> None:
+    """The view gives (job id, executor id, spec, name, state), one row per object of the bag."""
+    body = b'[{"kind": "Pod"}, {"kind": "Service"}]'
+    from argosy_testkit.submissions import make_spec
+
+    handles = world.submit_jobs(1, specs=(make_spec(body),))
+    world.leader.apply(
+        world.epoch,
+        Effects(new_runs=make_leases(handles), new_objects=make_objects(handles, kinds=("Pod", "Service"))),
+    )
+    job = world.api.get_job(int(handles[0]))
+    assert job is not None
+    with psycopg.connect(world.url) as connection:
+        rows = connection.execute("SELECT job_id::text, executor_id, spec, name, state FROM object_rows").fetchall()
+    name = f"main-{handles[0]}-1"
+    assert sorted(rows, key=lambda row: row[2]["kind"]) == [
+        (job.job_id, "east", {"kind": "Pod"}, name, 1),
+        (job.job_id, "east", {"kind": "Service"}, name, 1),
+    ]
+
+
+# --- states -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reports", "expected"),
+    [
+        ([2, 3, 4], 4),
+        ([3, 2], 3),
+        ([4, 5], 4),
+        ([5, 3, 4], 5),
+        ([3, 8], 8),
+        ([3, 8, 3], 3),
+        ([8, 2], 8),
+        ([8, 4], 4),
+        ([7, 8], 7),
+        ([6, 4], 6),
+        ([2, 2], 2),
+    ],
+)
+def test_object_states_advance_by_rank_and_terminal_ones_absorb(
+    world: StoreWorld, reports: list[int], expected: int
+) -> None:
+    """States never go back, terminal states never change, unknown stands beside running."""
+    handles = world.submit_jobs(1)
+    world.lease(handles)
+    for state in reports:
+        world.leader.apply(world.epoch, Effects(object_updates=make_reports(handles, state)))
+    assert object_states(world) == [expected]
+
+
+def test_object_updates_take_the_furthest_of_several_reports_of_one_object(world: StoreWorld) -> None:
+    """In one batch the report that goes furthest counts, in whatever order they come."""
+    handles = world.submit_jobs(2)
+    world.lease(handles)
+    first, second = handles.tolist()
+    world.leader.apply(
+        world.epoch,
+        Effects(
+            object_updates=ObjectUpdates(
+                handles=np.array([second, first, first, second, first]),
+                attempts=np.ones(5, dtype=np.int16),
+                objects=np.zeros(5, dtype=np.int16),
+                states=np.array([3, 2, 4, 2, 3], dtype=np.int16),
+            )
+        ),
+    )
+    assert object_states(world) == [4, 3]
+
+
+def test_object_updates_keep_what_they_do_not_carry(world: StoreWorld) -> None:
+    """Uid, message and node stay unless a report brings them."""
+    handles = world.submit_jobs(2)
+    world.lease(handles)
+    ones, zeros = np.ones(2, dtype=np.int16), np.zeros(2, dtype=np.int16)
+    uid = bytes(range(16))
+    world.leader.apply(
+        world.epoch,
+        Effects(
+            object_updates=ObjectUpdates(
+                handles=handles, attempts=ones, objects=zeros, states=ones * 2,
+                uids=np.frombuffer(uid + bytes(16), dtype="V16"),
+                message_index=np.array([0, -1], dtype=np.int32), messages=("pulling",),
+                node_index=np.array([-1, 0], dtype=np.int32), nodes=("n7",),
+            )
+        ),
+    )  # fmt: skip
+    world.leader.apply(world.epoch, Effects(object_updates=make_reports(handles, 3)))
+    with psycopg.connect(world.url) as connection:
+        rows = connection.execute("SELECT uid, message, node, state FROM objects ORDER BY handle").fetchall()
+    assert [(row[0].bytes if row[0] else None, *row[1:]) for row in rows] == [
+        (uid, "pulling", None, 3),
+        (None, None, "n7", 3),
+    ]
+
+
+@pytest.mark.parametrize("second", [4, 5, 6])
+def test_a_job_that_has_ended_never_changes(world: StoreWorld, second: int) -> None:
+    """Terminal states of jobs and runs never change, and the leader is told what was absorbed."""
+    handles = world.submit_jobs(2)
+    world.lease(handles)
+    ends = Effects(
+        run_updates=make_run_ends(handles[:1], 5, reason="exit 1"), job_updates=make_job_ends(handles[:1], 5, reason="x")
+    )
+    world.leader.apply(world.epoch, ends)
+    before = world.api.get_job(int(handles[0]))
+    later = Effects(
+        run_updates=make_run_ends(handles, second, reason="late"),
+        job_updates=make_job_ends(handles, second, reason="late", end_time_us=NOW_US),
+        job_priorities=JobPriorities(handles=handles[:1], priorities=np.array([3], dtype=np.int32)),
+    )
+    applied = world.leader.apply(world.epoch, later)
+    assert applied.absorbed_handles.tolist() == [handles[0]]
+    assert world.api.get_job(int(handles[0])) == before
+    other = world.api.get_job(int(handles[1]))
+    assert other is not None
+    assert (other.state, other.reason, other.runs[0].state) == (second, "late", second)
+
+
+def test_apply_takes_rows_in_any_order_over_several_days(world: StoreWorld) -> None:
+    """Rows are put in key order and sent to the partitions of their days."""
+    mixed = np.concatenate([world.submit_jobs(3, day=world.day + 1), world.submit_jobs(3)])
+    shuffled = mixed[[4, 0, 5, 2, 1, 3]]
+    assert world.lease(shuffled).tolist() == []
+    world.leader.apply(
+        world.epoch,
+        Effects(
+            object_updates=make_reports(shuffled, 4),
+            run_updates=make_run_ends(shuffled),
+            job_updates=make_job_ends(shuffled),
+        ),
+    )
+    jobs = world.api.list_jobs(JobFilter())
+    assert [job.state for job in jobs] == [4] * 6
+    names = {int(handle): f"main-{handle}-1" for handle in mixed}
+    with psycopg.connect(world.url) as connection:
+        rows = connection.execute("SELECT handle, name FROM objects").fetchall()
+    assert dict(rows) == names
+
+
+def test_new_objects_keep_their_own_names_and_kinds_when_some_are_refused(world: StoreWorld) -> None:
+    """Leaving out the objects of refused runs shifts nothing."""
+    handles = world.submit_jobs(3)
+    world.api.set_wishes(None, handles[1:2], "cancel", encode=encode_wishes)
+    objects = make_objects(handles, kinds=("Pod", "Service"))
+    named = NewObjects(
+        handles=objects.handles,
+        attempts=objects.attempts,
+        objects=objects.objects,
+        kind_index=objects.kind_index,
+        kinds=objects.kinds,
+        names=[b"a0", b"a1", b"b0", b"b1", b"c0", b"c1"],
+    )
+    world.leader.apply(world.epoch, Effects(new_runs=make_leases(handles), new_objects=named))
+    with psycopg.connect(world.url) as connection:
+        rows = connection.execute("SELECT handle, object, kind, name FROM objects ORDER BY 1, 2").fetchall()
+    a, c = int(handles[0]), int(handles[2])
+    assert rows == [(a, 0, "Pod", "a0"), (a, 1, "Service", "a1"), (c, 0, "Pod", "c0"), (c, 1, "Service", "c1")]
+
+
+# --- clusters ---------------------------------------------------------------------------------------------------------
+
+
+def test_bind_cluster_binds_a_name_to_its_uid(world: StoreWorld) -> None:
+    """Another uid under a bound name is refused; forgetting the cluster frees the name."""
+    bound = world.leader.bind_cluster(world.epoch, "east", uid="one", role="executor", incarnation=5)
+    assert (bound.uid, bound.executor_incarnation, bound.sampler_incarnation) == ("one", 5, 0)
+    with pytest.raises(NotAllowedNow):
+        world.leader.bind_cluster(world.epoch, "east", uid="two", role="executor", incarnation=6)
+    assert [cluster.uid for cluster in world.leader.read_clusters(["east"])] == ["one"]
+    world.api.forget_cluster("east", encode=lambda names: repr(names).encode())
+    assert world.leader.read_clusters() == []
+    again = world.leader.bind_cluster(world.epoch, "east", uid="two", role="sampler", incarnation=1)
+    assert (again.uid, again.executor_incarnation, again.sampler_incarnation, again.forgotten) == ("two", 0, 1, False)
+
+
+def test_bind_cluster_refuses_a_lower_incarnation_of_the_same_role_only(world: StoreWorld) -> None:
+    """A lower incarnation than seen is stale; the same one may connect again; roles count apart."""
+    world.leader.bind_cluster(world.epoch, "east", uid="one", role="executor", incarnation=5)
+    world.leader.bind_cluster(world.epoch, "east", uid="one", role="executor", incarnation=5)
+    world.leader.bind_cluster(world.epoch, "east", uid="one", role="sampler", incarnation=2)
+    with pytest.raises(StateConflict):
+        world.leader.bind_cluster(world.epoch, "east", uid="one", role="executor", incarnation=4)
+    assert world.leader.read_clusters()[0].executor_incarnation == 5
+
+
+def test_contacts_move_forward_only(world: StoreWorld) -> None:
+    """The last contact of a cluster never goes back."""
+    world.leader.bind_cluster(world.epoch, "east", uid="one", role="executor", incarnation=1)
+    for time_us in (5, 9, 7):
+        world.leader.apply(world.epoch, Effects(clusters_contact={"east": time_us, "nowhere": 1}))
+    assert world.api.get_cluster("east").contact_time_us == 9

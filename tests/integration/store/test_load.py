@@ -1,0 +1,114 @@
+"""What a new leader reads."""
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import NotFound
+from argosy_store import Effects, LeaderStore
+from argosy_testkit.store_world import StoreWorld, encode_wishes
+from argosy_testkit.submissions import make_job_ends, make_leases, make_objects, make_reports, make_run_ends, make_spec
+
+
+def test_load_of_a_pool_nobody_led_is_not_found(database_url: str) -> None:
+    """A pool comes into being with its first leader."""
+    store = LeaderStore(database_url, "default")
+    with pytest.raises(NotFound):
+        store.load()
+    store.close()
+
+
+def test_load_of_an_empty_pool_gives_empty_columns(world: StoreWorld) -> None:
+    """Nothing is no special case."""
+    loaded = world.leader.load()
+    assert len(loaded.jobs.handles) == len(loaded.runs.handles) == len(loaded.objects.handles) == 0
+    assert [queue.name for queue in loaded.queues] == ["team"]
+    assert loaded.specs == loaded.metadata == loaded.run_clusters == ()
+
+
+def test_load_gives_open_jobs_with_all_that_the_leader_keeps(world: StoreWorld) -> None:
+    """Columns of open jobs, their specs and metadata by index; ended jobs are left out."""
+    specs = (make_spec(b"[1]"), make_spec(b"[2]"))
+    labels = (b'{"labels": {"a": "1"}}',)
+    request = world.request(5, specs=specs, metadata=labels, priority=3)
+    bare = world.request(1, specs=specs[:1], day=world.day + 1)
+    world.submit(request, bare)
+    handles = request.handles
+    world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(handles[1:2])))
+    world.lease(handles[2:3])
+    world.api.set_wishes(None, handles[2:3], "cancel", encode=encode_wishes)
+    loaded = world.leader.load()
+    jobs = loaded.jobs
+    kept = [*handles[[0, 2, 3, 4]].tolist(), int(bare.handles[0])]
+    assert jobs.handles.tolist() == kept
+    assert jobs.id_highs.tolist() == [int(request.id_highs[0])] * 5
+    assert jobs.queue_ids.tolist() == [world.queue.queue_id] * 5
+    assert jobs.job_set_ids.tolist() == [world.job_set_id] * 5
+    assert jobs.class_ids.tolist() == [world.class_id] * 5
+    assert jobs.priorities.tolist() == [3, 3, 3, 3, 0]
+    assert jobs.submit_time_us.tolist() == request.submit_time_us.tolist()
+    assert jobs.wishes.tolist() == [0, 1, 0, 0, 0]
+    assert jobs.last_attempts.tolist() == [0, 1, 0, 0, 0]
+    found = [loaded.specs[index] for index in jobs.spec_index]
+    expected = [(world.day, specs[0]), (world.day, specs[0]), (world.day, specs[1]), (world.day, specs[0])]
+    assert [(spec.day, spec.hash, spec.layout) for spec in found] == [
+        *((day, spec.hash, b"layout") for day, spec in expected),
+        (world.day + 1, specs[0].hash, b"layout"),
+    ]
+    assert [loaded.metadata[index] if index >= 0 else None for index in jobs.metadata_index] == [
+        *(labels[0],) * 4,
+        None,
+    ]
+    assert loaded.classes == {world.class_id: b'{"requests":{"cpu":1000}}'}
+    assert loaded.job_sets == {world.job_set_id: (world.queue.queue_id, "nightly", 0)}
+
+
+def test_load_gives_live_runs_with_the_state_of_their_pods(world: StoreWorld) -> None:
+    """A live run's state is that of its pod; ended runs only leave the number of their attempt."""
+    handles = world.submit_jobs(4)
+    leases = make_leases(handles, clusters=("east", "west"), nodes=("n1", "n2", "n3"))
+    world.leader.apply(
+        world.epoch, Effects(new_runs=leases, new_objects=make_objects(handles, kinds=("Pod", "Service")))
+    )
+    world.leader.apply(
+        world.epoch,
+        Effects(
+            object_updates=make_reports(handles[1:3], 3), run_updates=make_run_ends(handles[3:], 7)
+        ),
+    )
+    loaded = world.leader.load()
+    runs = loaded.runs
+    assert runs.handles.tolist() == handles[:3].tolist()
+    assert runs.attempts.tolist() == [1, 1, 1]
+    assert [loaded.run_clusters[index] for index in runs.cluster_index] == ["east", "west", "east"]
+    assert [loaded.run_nodes[index] for index in runs.node_index] == ["n1", "n2", "n3"]
+    assert runs.states.tolist() == [1, 3, 3]
+    assert runs.lease_time_us.tolist() == [1_700_000_001_000_000] * 3
+    assert loaded.jobs.last_attempts.tolist() == [1, 1, 1, 1]
+    objects = loaded.objects
+    assert objects.handles.tolist() == np.repeat(handles[:3], 2).tolist()
+    assert objects.objects.tolist() == [0, 1] * 3
+    assert objects.states.tolist() == [1, 1, 3, 1, 3, 1]
+    assert objects.is_pod.tolist() == [True, False] * 3
+
+
+def test_load_leaves_out_other_pools(world: StoreWorld) -> None:
+    """A leader sees the jobs of its own pool's queues."""
+    other = world.api.create_queue("gpu", weight=1, pool="gpu", create_time_us=1, encode=lambda _: b"queue")
+    mine = world.submit_jobs(1)
+    theirs = world.submit_jobs(1, queue_id=other.queue_id, pool="gpu")
+    assert world.leader.load().jobs.handles.tolist() == mine.tolist()
+    store = LeaderStore(world.url, "gpu")
+    store.try_lead("x", "y", 60)
+    assert store.load().jobs.handles.tolist() == theirs.tolist()
+    store.close()
+
+
+def test_reads_by_key_give_what_was_stored(world: StoreWorld) -> None:
+    """Specs, classes, queues and job sets are read by their keys; unknown keys are left out."""
+    spec = make_spec(b"[7]")
+    world.submit_jobs(1, specs=(spec,))
+    key = (world.day, spec.hash)
+    assert world.leader.read_specs([key, (world.day, bytes(16))]) == {key: (spec.body, spec.layout)}
+    assert world.leader.read_classes([world.class_id, 99]) == {world.class_id: b'{"requests":{"cpu":1000}}'}
+    assert world.leader.read_queues([world.queue.queue_id, 99]) == [world.queue]
+    assert world.leader.read_job_sets([world.job_set_id]) == {world.job_set_id: (world.queue.queue_id, "nightly", 0)}

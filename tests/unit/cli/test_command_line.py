@@ -1,0 +1,174 @@
+"""The command line without a server: help, mistakes, completion, imports."""
+
+import subprocess
+import sys
+from typing import Any
+
+import click
+import pytest
+
+from argosy_cli.catalogue import COMMANDS, GROUPS, help_text
+from argosy_cli.root import cli
+from argosy_cli.selectors import JOB_STATE_NAMES
+from argosy_client import JOB_STATES
+
+HEAVY = ("click", "grpc", "numpy", "google", "rich", "yaml", "asyncio", "psycopg", "argosy_client")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """`argosy --help` must come in under 100 ms, which importing any of these would use up."""
+    program = (
+        "import sys; sys.argv = ['argosy', '--help']\n"
+        "from argosy_cli.__main__ import main; code = main()\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules]); sys.exit(code)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "Exit codes:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command", [["queue", "list", "--help"], ["submit", "--help"], ["up", "--help"], ["bench", "mesh", "--help"]]
+)
+def test_help_of_a_command_imports_no_client_and_no_arrays(command: list[str]) -> None:
+    """Options alone need neither gRPC nor NumPy."""
+    program = (
+        "import sys; from argosy_cli.root import run\n"
+        f"code = run({command!r})\n"
+        "heavy = ('grpc', 'numpy', 'google', 'rich', 'psycopg')\n"
+        "print([name for name in heavy if name in sys.modules]); sys.exit(code)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_every_command_is_listed_once_and_loads() -> None:
+    """The table of commands and the modules agree."""
+    listed = [name for _, names in GROUPS for name in names]
+
+    assert sorted(listed) == sorted(COMMANDS)
+    context = click.Context(cli)
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert name in help_text()
+
+
+def leaves(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:
+    """Return all commands below a command, with their paths."""
+    if not isinstance(command, click.Group):
+        return [(path, command)]
+    context = click.Context(command)
+    found = []
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        assert inner is not None
+        found += leaves(inner, (*path, name))
+    return found
+
+
+def test_every_command_takes_an_output_form_and_says_what_it_does() -> None:
+    """`-o table|wide|json|yaml|jsonl` everywhere (but where a script is printed), and help for every option."""
+    for path, command in leaves(cli):
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert "-o" in options or path == ("completion",), path
+        assert command.help, path
+        for parameter in command.params:
+            assert isinstance(parameter, click.Argument) or getattr(parameter, "help", None), (path, parameter.name)
+
+
+def test_job_states_of_options_are_those_of_the_client() -> None:
+    """The list is repeated only so that --help need not import the client."""
+    assert JOB_STATE_NAMES == JOB_STATES
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        pytest.param(["qeue"], 2, "There is no command 'qeue'. Did you mean 'queue'?", id="misspelt command"),
+        pytest.param(["queue", "create"], 2, "Missing argument 'NAME'", id="argument missing"),
+        pytest.param(["queue", "list", "-o", "xml"], 2, "'xml' is not one of", id="output form"),
+        pytest.param(["queue", "create", "q", "--weight", "-1"], 2, "-1.0 is not in the range", id="out of range"),
+        pytest.param(["queue", "update", "q"], 2, "nothing to change", id="nothing to change"),
+        pytest.param(["jobs"], 2, "give a job id, or at least --queue", id="no selector"),
+        pytest.param(["jobs", "x", "--queue", "q"], 2, "not both", id="id and selector"),
+        pytest.param(["cancel"], 2, "give job ids, or a selector", id="nothing selected"),
+        pytest.param(["cancel", "x", "--queue", "q"], 2, "not both", id="cancel both"),
+        pytest.param(["submit", "-f", "/nowhere.yaml"], 2, "/nowhere.yaml: cannot be read", id="no file"),
+        pytest.param(["shares"], 4, "no server: start a mesh with `argosy up`", id="no server"),
+        pytest.param(["status"], 3, "no mesh runs in", id="no mesh"),
+        pytest.param(["trace", "show", "/nowhere.swf"], 3, "/nowhere.swf", id="no trace"),
+        pytest.param(["replay", "alibaba-gpu-2023", "--report", "x.pdf"], 2, "must be one of .html", id="report form"),
+        pytest.param(["replay", "alibaba-gpu-2023", "--speed", "2", "--within", "9"], 2, "not both", id="two speeds"),
+    ],
+)
+def test_mistake_is_a_message_and_an_exit_code(offline: Any, arguments: list[str], code: int, text: str) -> None:
+    """Never a traceback; the message says what to do."""
+    outcome = offline(*arguments)
+
+    assert outcome.code == code
+    assert text in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_down_without_a_mesh_is_fine(offline: Any) -> None:
+    """Stopping twice is not an error."""
+    outcome = offline("down")
+
+    assert (outcome.code, outcome.err) == (0, "no mesh was running\n")
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_script_calls_argosy(offline: Any, shell: str) -> None:
+    """The script asks the command itself what can follow."""
+    outcome = offline("completion", shell)
+
+    assert outcome.code == 0
+    assert "_ARGOSY_COMPLETE" in outcome.out
+
+
+def test_completion_knows_commands_without_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quick way to the help does not stand in completion's way."""
+    done = subprocess.run(
+        [sys.executable, "-m", "argosy_cli"],
+        env={
+            "_ARGOSY_COMPLETE": "bash_complete",
+            "COMP_WORDS": "argosy re",
+            "COMP_CWORD": "1",
+            "PATH": "/usr/bin:/bin",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout.split() == ["plain,reprioritize", "plain,replay"]
+
+
+def test_fault_of_ours_is_no_traceback_unless_asked_for(offline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even what nobody expected ends with one line."""
+    monkeypatch.setattr("argosy_cli.session.server_address", lambda _: 1 / 0)
+
+    outcome = offline("shares")
+
+    assert outcome.code == 1
+    assert "a fault in argosy itself: ZeroDivisionError" in outcome.err
+    monkeypatch.setenv("ARGOSY_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        offline("shares")
+
+
+def test_interrupt_is_exit_code_130(offline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C is no fault."""
+
+    def interrupt(_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("argosy_cli.session.server_address", interrupt)
+
+    assert offline("shares").code == 130

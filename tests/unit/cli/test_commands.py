@@ -1,0 +1,265 @@
+"""Commands against a server: what they send, what they print, what they end with."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import yaml
+
+from argosy.api.v1 import event_pb2
+from argosy_testkit.fake_api import FakeApi
+
+JOB = "kind: Pod\napiVersion: v1\n"
+UNKNOWN_ID = "01890000-0000-7000-8000-00000000ffff"
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> str:
+    """A file with one job."""
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB)
+    return str(path)
+
+
+@pytest.fixture
+def job_id(argosy: Any, job_file: str) -> str:
+    """A job in queue science, job set first."""
+    return str(argosy("submit", "-f", job_file, "--queue", "science", "--job-set", "first").out.strip())
+
+
+def test_queue_commands_make_show_change_and_delete(api: FakeApi, argosy: Any) -> None:
+    """A queue's whole life by command."""
+    made = argosy("queue", "create", "science", "--weight", "2")
+    changed = argosy("queue", "update", "science", "--max-queued", "5")
+    argosy("queue", "cordon", "science", "--reason", "repair")
+    listed = argosy("queue", "list")
+    deleted = argosy("queue", "delete", "science")
+
+    assert (made.code, changed.code, listed.code, deleted.code) == (0, 0, 0, 0)
+    assert made.out.splitlines()[:2] == ["name:     science", "weight:   2"]
+    assert (api.requests["UpdateQueue"][0].queue.weight, api.requests["UpdateQueue"][0].queue.version) == (2, 1)
+    assert listed.out.splitlines()[0].split() == ["NAME", "WEIGHT", "CORDONED", "AGE"]
+    assert listed.out.splitlines()[1].split()[:4] == ["science", "2", "yes", "(repair)"]
+    assert api.queues == {}
+
+
+@pytest.mark.parametrize(
+    ("form", "read"),
+    [
+        pytest.param("json", json.loads, id="json"),
+        pytest.param("yaml", yaml.safe_load, id="yaml"),
+        pytest.param("jsonl", lambda text: [json.loads(line) for line in text.splitlines()], id="jsonl"),
+    ],
+)
+@pytest.mark.parametrize("place", ["before the command", "behind it"])
+def test_every_form_for_programs_carries_all_fields(argosy: Any, form: str, read: Any, place: str) -> None:
+    """-o may stand before or behind the command, and nothing is left out or put into tables."""
+    argosy("queue", "create", "a", "--weight", "2", "--namespace", "x")
+    argosy("queue", "create", "b")
+
+    outcome = (
+        argosy("-o", form, "queue", "list") if place == "before the command" else argosy("queue", "list", "-o", form)
+    )
+
+    documents = read(outcome.out)
+    assert [document["name"] for document in documents] == ["a", "b"]
+    assert documents[0]["weight"] == 2.0
+    assert documents[0]["namespaces"] == ["x"]
+    assert documents[0]["create_time"] == "2023-11-14T22:13:20.000Z"
+
+
+def test_wide_tables_have_more_columns(argosy: Any) -> None:
+    """-o wide shows what does not fit a narrow table."""
+    assert "UID" in argosy("cluster", "list", "-o", "wide").out
+    assert "UID" not in argosy("cluster", "list").out
+
+
+def test_submit_prints_the_id_of_a_single_job(api: FakeApi, job_id: str) -> None:
+    """A script can take the id from the output."""
+    assert list(api.jobs) == [job_id]
+    assert (api.jobs[job_id].queue, api.jobs[job_id].job_set) == ("science", "first")
+
+
+def test_submit_says_how_many_jobs_and_where(argosy: Any, tmp_path: Path) -> None:
+    """Many jobs are summed up; ids of all come in the forms for programs."""
+    path = tmp_path / "jobs.yaml"
+    path.write_text("count: 3\nspec: {manifests: [{kind: Pod}]}\n---\nkind: Pod\n")
+
+    shown = argosy("submit", "-f", str(path), "--queue", "science", "--job-set", "first")
+    listed = argosy("submit", "-f", str(path), "--queue", "science", "--job-set", "second", "-o", "json")
+
+    assert shown.out.startswith("4 jobs accepted in science/first; first 0189")
+    assert len(json.loads(listed.out)) == 4
+
+
+def test_submit_dry_run_submits_nothing(api: FakeApi, argosy: Any, job_file: str) -> None:
+    """The server checks, and nothing is stored."""
+    outcome = argosy("submit", "-f", job_file, "--queue", "science", "--job-set", "first", "--dry-run")
+
+    assert outcome.code == 0
+    assert api.requests["SubmitJobs"][0].validate_only
+    assert api.jobs == {}
+
+
+def test_submit_of_a_wrong_file_sends_nothing_and_names_the_line(api: FakeApi, argosy: Any, tmp_path: Path) -> None:
+    """Exit code 2 and the place of every mistake."""
+    path = tmp_path / "job.yaml"
+    path.write_text("count: 0\nspec: {manifests: [{kind: Pod}]}\n")
+
+    outcome = argosy("submit", "-f", str(path), "--queue", "science", "--job-set", "first")
+
+    assert outcome.code == 2
+    assert f"{path}:1: document 1: count: must be a whole number from 1" in outcome.err
+    assert "SubmitJobs" not in api.requests
+
+
+def test_jobs_are_listed_by_selector(api: FakeApi, argosy: Any, job_id: str) -> None:
+    """Conditions reach the server; a table row shows the job."""
+    outcome = argosy("jobs", "--queue", "science", "--state", "queued", "-l", "team=tides")
+
+    selector = api.requests["ListJobs"][0].selector
+    assert (selector.queue, list(selector.states), selector.label_selector) == ("science", [1], "team=tides")
+    assert outcome.out.splitlines()[1].split()[:3] == [job_id, "first", "queued"]
+
+
+def test_jobs_with_an_id_shows_that_job(argosy: Any, job_id: str) -> None:
+    """One job with its manifests."""
+    assert f"id:        {job_id}" in argosy("jobs", job_id).out
+    assert json.loads(argosy("jobs", job_id, "-o", "json").out)["manifests"] == [{"kind": "Pod", "apiVersion": "v1"}]
+
+
+def test_jobs_beyond_the_limit_are_mentioned(argosy: Any, tmp_path: Path) -> None:
+    """A list that was cut says so."""
+    path = tmp_path / "jobs.yaml"
+    path.write_text("count: 5\nspec: {manifests: [{kind: Pod}]}\n")
+    argosy("submit", "-f", str(path), "--queue", "science", "--job-set", "first")
+
+    outcome = argosy("jobs", "--queue", "science", "--limit", "2")
+
+    assert len(outcome.out.splitlines()) == 3
+    assert "more than 2" in outcome.err
+
+
+def test_cancel_by_id_needs_no_confirmation(api: FakeApi, argosy: Any, job_id: str) -> None:
+    """Whoever names a job means it; an id that names nothing is exit code 3."""
+    outcome = argosy("cancel", job_id, UNKNOWN_ID, "--reason", "enough")
+
+    assert outcome.code == 3
+    assert "asked to cancel 1 job" in outcome.out
+    assert f"there is no job {UNKNOWN_ID}" in outcome.err
+    assert api.jobs[job_id].cancel_requested
+
+
+def test_cancel_by_selector_asks_first(api: FakeApi, argosy: Any, job_id: str) -> None:
+    """Without a terminal to ask at, -y is needed; --dry-run only looks."""
+    unsure = argosy("cancel", "--queue", "science")
+    looked = argosy("cancel", "--queue", "science", "--dry-run")
+
+    assert (unsure.code, looked.code) == (2, 0)
+    assert "would cancel 1 jobs; confirm with -y" in unsure.err
+    assert "would cancel 1 job" in looked.out
+    assert not api.jobs[job_id].cancel_requested
+
+    sure = argosy("cancel", "--queue", "science", "-y")
+
+    assert sure.code == 0
+    assert api.jobs[job_id].cancel_requested
+
+
+def test_reprioritize_gives_another_priority(api: FakeApi, argosy: Any, job_id: str) -> None:
+    """By selector with -y."""
+    outcome = argosy("reprioritize", "--queue", "science", "--priority", "-7", "-y")
+
+    assert outcome.code == 0
+    assert api.jobs[job_id].priority == -7
+
+
+def test_explain_shows_stage_counts_and_nearest_miss(argosy: Any, job_id: str) -> None:
+    """Where it stands, nodes per filter, and what came closest."""
+    lines = argosy("explain", job_id).out
+
+    assert "stage:                 pending" in lines
+    assert "before it in the pool: 3" in lines
+    assert "turned away:           insufficient resources on 12 nodes" in lines
+    assert "nearest miss:          c1/n7 lacks 2 cpu" in lines
+
+
+def test_machines_are_shown_and_cordoned(argosy: Any) -> None:
+    """Clusters and nodes by command."""
+    assert argosy("cluster", "list").out.splitlines()[1].split()[:6] == ["c1", "yes", "no", "3", "0", "32"]
+    assert "cordoned:     repair" in argosy("cluster", "cordon", "c1", "--reason", "repair").out
+    assert argosy("node", "list", "c1").out.splitlines()[3].split()[:3] == ["n2", "yes", "no"]
+    assert "cordoned nodes: n1" in argosy("node", "cordon", "c1", "n1").out
+    assert "7 runs are lost" in argosy("cluster", "forget", "c1", "-y").out
+    assert argosy("shares").out.splitlines()[1].split()[:4] == ["science", "2", "50.0%", "12.5"]
+
+
+def add_event(api: FakeApi, kind: "event_pb2.JobEventKind", number: int) -> None:
+    """Give the job set one more event."""
+    event = event_pb2.JobEvent(number=number, job_id="j", kind=kind)
+    event.event_time.FromSeconds(1_700_000_000)
+    api.events.append(event)
+
+
+@pytest.mark.parametrize(
+    ("counts", "code"),
+    [
+        pytest.param({"succeeded": 2}, 0, id="all succeeded"),
+        pytest.param({"succeeded": 1, "failed": 1}, 5, id="one failed"),
+        pytest.param({"cancelled": 2}, 5, id="cancelled"),
+    ],
+)
+def test_watch_ends_with_how_the_jobs_ended(api: FakeApi, argosy: Any, counts: dict[str, int], code: int) -> None:
+    """Exit code 5 if a job failed or was cancelled."""
+    add_event(api, event_pb2.JOB_EVENT_KIND_SUCCEEDED, 1)
+    api.state_counts = counts
+
+    outcome = argosy("watch", "science", "first")
+
+    assert outcome.code == code
+    assert outcome.out.strip() == ", ".join(f"{count} {state}" for state, count in counts.items())
+
+
+def test_watch_goes_on_at_a_cursor_and_prints_events(api: FakeApi, argosy: Any) -> None:
+    """Events after the cursor, one a line."""
+    add_event(api, event_pb2.JOB_EVENT_KIND_RUNNING, 1)
+    add_event(api, event_pb2.JOB_EVENT_KIND_SUCCEEDED, 2)
+
+    outcome = argosy("watch", "science", "first", "--cursor", "1", "-o", "jsonl")
+
+    (line,) = outcome.out.splitlines()
+    assert (json.loads(line)["number"], json.loads(line)["kind"]) == (2, "succeeded")
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code"),
+    [
+        pytest.param(grpc.StatusCode.INVALID_ARGUMENT, 2, id="invalid"),
+        pytest.param(grpc.StatusCode.NOT_FOUND, 3, id="not found"),
+        pytest.param(grpc.StatusCode.FAILED_PRECONDITION, 1, id="not now"),
+        pytest.param(grpc.StatusCode.INTERNAL, 1, id="internal"),
+    ],
+)
+def test_errors_of_the_server_are_messages_and_exit_codes(
+    api: FakeApi, argosy: Any, code: grpc.StatusCode, exit_code: int
+) -> None:
+    """No traceback: the server's words, its violations, and a code that scripts know."""
+    api.failures["GetShares"].append(code)
+    api.violations = [("pool", "there is none")]
+
+    outcome = argosy("shares")
+
+    assert outcome.code == exit_code
+    assert outcome.err == "error: not now\n  pool: there is none\n"
+
+
+def test_server_that_stays_away_is_exit_code_4(api: FakeApi, argosy: Any) -> None:
+    """It is tried for --timeout seconds, then named."""
+    api.failures["GetShares"].extend([grpc.StatusCode.UNAVAILABLE] * 1000)
+
+    outcome = argosy("--timeout", "0.1", "shares")
+
+    assert outcome.code == 4
+    assert "error: server 127.0.0.1:" in outcome.err

@@ -1,0 +1,215 @@
+"""The client against a server in the test's process."""
+
+import grpc
+import pytest
+
+from argosy_client import ArgosyClient, JobDraft, JobSelector, Queue, RetryPolicy
+from argosy_client.rpc_errors import ERRORS
+from argosy_core.errors import (
+    AlreadyExists,
+    ArgosyError,
+    BackendUnavailable,
+    InvalidRequest,
+    NotFound,
+    QuotaExceeded,
+    StateConflict,
+)
+from argosy_runtime.errors import ERROR_CODES
+from argosy_testkit.fake_api import FakeApi, start_fake
+
+POD = b'{"apiVersion":"v1","kind":"Pod"}'
+UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+
+
+def draft(*, queue: str = "science", count: int = 1, client_id: str = "", manifest: bytes = POD) -> JobDraft:
+    """Return a draft."""
+    return JobDraft(queue=queue, job_set="first", manifests=(manifest,), count=count, client_id=client_id)
+
+
+async def test_error_table_is_that_of_the_servers_for_every_code() -> None:
+    """What a server says with a code, the client understands from it."""
+    assert {code: ERRORS[code] for code in ERROR_CODES.values()} == {code: kind for kind, code in ERROR_CODES.items()}
+
+
+async def test_queue_comes_back_as_stored(client: ArgosyClient) -> None:
+    """A queue keeps every field on its way there and back."""
+    wanted = Queue(name="science", weight=2.5, pool="p", max_queued_count=7, namespaces=("a", "b"))
+
+    stored = await client.create_queue(wanted)
+
+    assert (stored.name, stored.weight, stored.pool) == ("science", 2.5, "p")
+    assert (stored.max_queued_count, stored.namespaces, stored.version) == (7, ("a", "b"), 1)
+    assert stored.create_time is not None
+    assert stored.create_time.year == 2023
+    assert await client.get_queue("science") == stored
+
+
+async def test_queue_weight_zero_travels(api: FakeApi, client: ArgosyClient) -> None:
+    """A weight of 0 is not the same as no weight."""
+    await client.create_queue(Queue(name="idle", weight=0.0))
+
+    assert api.requests["CreateQueue"][0].queue.weight == 0.0
+
+
+async def test_lists_give_every_page_in_order(api: FakeApi, client: ArgosyClient) -> None:
+    """Paging is followed to the end."""
+    for number in range(5):
+        await client.create_queue(Queue(name=f"q{number}"))
+
+    names = [queue.name async for queue in client.list_queues(page_size=2)]
+
+    assert names == ["q0", "q1", "q2", "q3", "q4"]
+    assert len(api.requests["ListQueues"]) == 3
+
+
+async def test_queue_update_with_version_is_not_repeated(api: FakeApi, client: ArgosyClient) -> None:
+    """A version moves with the first update that arrives, so repeating one would say conflict for success."""
+    stored = await client.create_queue(Queue(name="science"))
+    api.failures["UpdateQueue"].append(UNAVAILABLE)
+
+    with pytest.raises(BackendUnavailable):
+        await client.update_queue(stored)
+
+    assert len(api.requests["UpdateQueue"]) == 1
+
+
+async def test_queue_delete_is_success_when_only_the_answer_was_lost(api: FakeApi, client: ArgosyClient) -> None:
+    """A repeated delete that finds nothing has found what the first one did."""
+    await client.create_queue(Queue(name="science"))
+    api.failures_after["DeleteQueue"].append(UNAVAILABLE)
+
+    await client.delete_queue("science")
+
+    assert len(api.requests["DeleteQueue"]) == 2
+    with pytest.raises(NotFound):
+        await client.delete_queue("science")
+
+
+async def test_submit_repeats_with_the_same_client_ids(api: FakeApi, client: ArgosyClient) -> None:
+    """The library makes client ids, so a submit whose answer was lost makes no second job."""
+    api.failures_after["SubmitJobs"].extend([UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED])
+
+    ids = await client.submit([draft(count=2), draft()])
+
+    first, _, last = api.requests["SubmitJobs"]
+    assert first == last
+    assert len({item.client_id for item in first.items}) == 2
+    assert len(ids) == len(set(ids)) == len(api.jobs) == 3
+    assert client.retry_count == 2
+
+
+async def test_submit_keeps_the_client_ids_of_the_user(api: FakeApi, client: ArgosyClient) -> None:
+    """An id that the user gave is never replaced."""
+    await client.submit([draft(client_id="mine"), draft()])
+
+    given, made = (item.client_id for item in api.requests["SubmitJobs"][0].items)
+    assert given == "mine"
+    assert made.startswith("auto-")
+
+
+async def test_submit_without_repetition_makes_no_ids(api: FakeApi, client: ArgosyClient) -> None:
+    """Whoever wants no repetition gets none, and no ids."""
+    api.failures["SubmitJobs"].append(UNAVAILABLE)
+
+    with pytest.raises(BackendUnavailable):
+        await client.submit([draft()], repeat=False)
+
+    assert [item.client_id for item in api.requests["SubmitJobs"][0].items] == [""]
+
+
+async def test_submit_sends_equal_specs_once(api: FakeApi, client: ArgosyClient) -> None:
+    """A spec travels once, however many drafts have it."""
+    other = POD.replace(b"v1", b"v2")
+
+    await client.submit([draft(), draft(manifest=other), draft()])
+
+    request = api.requests["SubmitJobs"][0]
+    assert [spec.manifests[0] for spec in request.specs] == [POD, other]
+    assert [item.spec for item in request.items] == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        pytest.param(grpc.StatusCode.INVALID_ARGUMENT, InvalidRequest, id="invalid"),
+        pytest.param(grpc.StatusCode.ALREADY_EXISTS, AlreadyExists, id="exists"),
+        pytest.param(grpc.StatusCode.RESOURCE_EXHAUSTED, QuotaExceeded, id="quota"),
+        pytest.param(grpc.StatusCode.ABORTED, StateConflict, id="conflict"),
+    ],
+)
+async def test_refusals_are_not_repeated_and_carry_their_violations(
+    api: FakeApi, client: ArgosyClient, code: grpc.StatusCode, kind: type[ArgosyError]
+) -> None:
+    """What the server refuses it would refuse again; every violation reaches the caller."""
+    api.failures["SubmitJobs"].append(code)
+    api.violations = [("items[0].queue", "there is no queue"), ("items[2].count", "is too large")]
+
+    with pytest.raises(kind) as caught:
+        await client.submit([draft()])
+
+    assert [(v.field, v.description) for v in caught.value.violations] == api.violations
+    assert len(api.requests["SubmitJobs"]) == 1
+
+
+async def test_repetition_ends_when_its_time_is_over(api: FakeApi) -> None:
+    """A server that stays away is an error, not a hang."""
+    server, address = await start_fake(api)
+    api.failures["GetQueue"].extend([UNAVAILABLE] * 1000)
+    async with ArgosyClient(
+        address, retries=RetryPolicy(first_delay_s=0.001, max_delay_s=0.001, total_s=0.05)
+    ) as client:
+        with pytest.raises(BackendUnavailable, match="not now"):
+            await client.get_queue("science")
+    await server.stop(None)
+
+    assert 2 <= len(api.requests["GetQueue"]) < 1000
+
+
+async def test_wishes_go_by_ids_or_by_selector(api: FakeApi, client: ArgosyClient) -> None:
+    """The answer counts, shows a sample, and names ids that name nothing."""
+    ids = await client.submit([draft(count=3)])
+
+    preview = await client.cancel_jobs(JobSelector(queue="science"), validate_only=True)
+    answer = await client.cancel_jobs([ids[0], "01890000-0000-7000-8000-00000000ffff"], reason="enough")
+    changed = await client.reprioritize_jobs(JobSelector(queue="science", states=("queued",)), 9)
+
+    assert (preview.job_count, len(preview.sample)) == (3, 3)
+    assert (answer.job_count, answer.unknown_ids) == (1, ("01890000-0000-7000-8000-00000000ffff",))
+    assert api.requests["CancelJobs"][1].reason == "enough"
+    assert changed.job_count == 3
+    jobs = [job async for job in client.list_jobs(JobSelector(queue="science"), page_size=2)]
+    assert [job.priority for job in jobs] == [9, 9, 9]
+    assert [job.cancel_requested for job in jobs] == [True, False, False]
+
+
+async def test_selector_with_a_state_that_is_none_is_refused_before_it_is_sent(
+    api: FakeApi, client: ArgosyClient
+) -> None:
+    """A misspelt state must not select all states."""
+    with pytest.raises(InvalidRequest, match="'runing' is no state"):
+        await client.cancel_jobs(JobSelector(queue="science", states=("runing",)))
+
+    assert api.requests["CancelJobs"] == []
+
+
+async def test_reads_give_values(client: ArgosyClient) -> None:
+    """Explain, shares, rounds, clusters and nodes come as plain values."""
+    (job_id,) = await client.submit([draft()])
+
+    explanation = await client.explain_job(job_id)
+    shares = await client.get_shares()
+    last = await client.get_last_round()
+    clusters = [cluster async for cluster in client.list_clusters()]
+    nodes = [node async for node in client.list_nodes("c1")]
+
+    assert (explanation.stage, explanation.filters[0].node_count) == ("pending", 12)
+    assert (shares.capacity_cores, shares.shares[0].usage_cores) == (64, 12.5)
+    assert (last.phases_ms, last.totals) == ({"sample": 1.5}, {"conflicts": 3})
+    assert last.latencies["leased"].bucket_counts.tolist() == [1, 3]
+    assert clusters[0].free == {"cpu": 32_000, "memory": 64 << 30}
+    assert [node.name for node in nodes] == ["n0", "n1", "n2"]
+    assert (await client.get_job(job_id)).manifests == (POD,)
+    assert (await client.cordon_cluster("c1", cordoned=True, reason="repair")).cordon_reason == "repair"
+    assert (await client.cordon_node("c1", "n1", cordoned=True)).cordoned_nodes == ("n1",)
+    assert await client.forget_cluster("c1") == 7
+    assert "".join([chunk async for chunk in client.dump_state()]) == '{"round": 5}'

@@ -1,0 +1,201 @@
+"""Submissions as people write them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from argosy_client.documents import DocumentDefaults, parse_documents, read_documents
+from argosy_core.errors import InvalidRequest
+
+DEFAULTS = DocumentDefaults(queue="science", job_set="first")
+EXAMPLE = Path(__file__).parents[3] / "examples" / "job.yaml"
+
+SUBMISSION = """\
+queue: tides
+jobSet: march
+priority: -3
+count: 4
+clientId: tides-1
+labels: {team: tides}
+annotations: {note: "yes"}
+spec:
+  manifests:
+    - kind: Pod
+      apiVersion: v1
+"""
+
+
+def test_example_of_the_readme_is_read() -> None:
+    """The example file is a submission of twenty jobs."""
+    (draft,) = read_documents([str(EXAMPLE)], DEFAULTS)
+
+    assert (draft.queue, draft.job_set, draft.count, draft.priority) == ("science", "first", 20, 10)
+    assert draft.labels == {"team": "tides"}
+    manifest = json.loads(draft.manifests[0])
+    assert manifest["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "256Mi"}
+
+
+def test_document_names_win_over_defaults() -> None:
+    """Options fill in what a document leaves out; they replace nothing."""
+    (draft,) = parse_documents(SUBMISSION, source="f.yaml", defaults=DEFAULTS)
+
+    assert (draft.queue, draft.job_set, draft.priority, draft.count) == ("tides", "march", -3, 4)
+    assert (draft.client_id, draft.labels, draft.annotations) == ("tides-1", {"team": "tides"}, {"note": "yes"})
+    assert draft.manifests == (b'{"kind":"Pod","apiVersion":"v1"}',)
+
+
+def test_many_documents_and_snake_case_and_bare_pods_are_read() -> None:
+    """A file may hold many documents, with either spelling, and Pod manifests by themselves."""
+    text = SUBMISSION.replace("jobSet", "job_set").replace("clientId", "client_id")
+    text += "---\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: solo}\n"
+
+    first, second = parse_documents(text, source="f.yaml", defaults=DEFAULTS)
+
+    assert first.job_set == "march"
+    assert (second.queue, second.job_set, second.count) == ("science", "first", 1)
+    assert json.loads(second.manifests[0])["metadata"]["name"] == "solo"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('{"kind": "Pod"}\n{"kind": "Pod"}', id="lines"),
+        pytest.param('[{"kind": "Pod"}, {"kind": "Pod"}]', id="array"),
+    ],
+)
+def test_json_holds_documents_one_after_another_or_in_an_array(text: str) -> None:
+    """JSON files hold many documents, too."""
+    drafts = parse_documents(text, source="f.json", defaults=DEFAULTS)
+
+    assert [draft.manifests for draft in drafts] == [(b'{"kind":"Pod"}',)] * 2
+
+
+def test_yaml_says_what_json_can_say() -> None:
+    """Dates are their text, anchors and merges are followed, and keys of the document win over merged ones."""
+    text = """\
+kind: Pod
+metadata:
+  annotations: &base {day: 2024-01-31, team: a}
+  labels: {<<: *base, team: b}
+"""
+
+    (draft,) = parse_documents(text, source="f.yaml", defaults=DEFAULTS)
+
+    metadata = json.loads(draft.manifests[0])["metadata"]
+    assert metadata == {"annotations": {"day": "2024-01-31", "team": "a"}, "labels": {"day": "2024-01-31", "team": "b"}}
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        pytest.param("queue: [a\n", ["f.yaml:2:1", "not YAML"], id="syntax"),
+        pytest.param("spec: {}\n", ["f.yaml:1: document 1: spec", "must hold manifests"], id="no manifests"),
+        pytest.param("- a\n", ["f.yaml:1: document 1", "must be a mapping", "a list"], id="no mapping"),
+        pytest.param(
+            SUBMISSION + "prioritty: 3\n",
+            ["f.yaml:12: document 1: prioritty", "did you mean priority?"],
+            id="unknown field",
+        ),
+        pytest.param(SUBMISSION + "job_set: x\n", ["f.yaml:12", "given twice, in two spellings"], id="two spellings"),
+        pytest.param(
+            SUBMISSION + "queue: x\n", ["f.yaml:12:1", "'queue' is given twice (first on line 1)"], id="twice"
+        ),
+        pytest.param(SUBMISSION.replace("4", "0"), ["f.yaml:4: document 1: count", "from 1 to"], id="count 0"),
+        pytest.param(SUBMISSION.replace("4", "many"), ["f.yaml:4", "not a text"], id="count no number"),
+        pytest.param(SUBMISSION.replace("4", "yes"), ["f.yaml:4", "not true or false"], id="count boolean"),
+        pytest.param(SUBMISSION.replace("tides\n", "7\n", 1), ["f.yaml:1", "queue", "quote it"], id="queue a number"),
+        pytest.param(SUBMISSION.replace('"yes"', "yes"), ["f.yaml:7", "annotations.note", "quote it"], id="boolean"),
+        pytest.param(SUBMISSION.replace("kind: Pod", "kind: Job"), ["f.yaml:10", "hold no Pod"], id="no pod"),
+        pytest.param(
+            SUBMISSION.replace("- kind: Pod", "- name: x"),
+            ["f.yaml:10", "spec.manifests[0].kind", "is missing"],
+            id="no kind",
+        ),
+        pytest.param("apiVersion: v1\nkind: Job\n", ["f.yaml:2", "must be a Pod, not 'Job'"], id="bare job"),
+        pytest.param("kind: Pod\nx: !!set {a}\n", ["f.yaml:2:4", "tag"], id="set"),
+        pytest.param("kind: Pod\nx: .nan\n", ["f.yaml:2:4", "JSON has no word"], id="not a number"),
+        pytest.param("kind: Pod\n? [a]\n: b\n", ["f.yaml:2:3", "a key must be a text"], id="key"),
+        pytest.param("kind: Pod\n" + BOMB, ["f.yaml:", "more than 1,000,000 values"], id="alias bomb"),
+        pytest.param("kind: Pod\nx: &x [*x]\n", ["f.yaml:2", "nested deeper"], id="recursion"),
+        pytest.param("x: " + "[" * 5000, ["f.yaml"], id="deep"),
+        pytest.param("\n# nothing\n", ["f.yaml: holds no documents"], id="empty"),
+    ],
+)
+def test_mistake_is_named_with_its_place(text: str, parts: list[str]) -> None:
+    """Errors say file, line, document and field, what is wrong and what would be right."""
+    with pytest.raises(InvalidRequest) as caught:
+        parse_documents(text, source="f.yaml", defaults=DEFAULTS)
+
+    assert all(part in caught.value.message for part in parts), caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        pytest.param('{"kind": "Pod"}\n{"kind": }', ["f.json:2:10", "not JSON"], id="syntax"),
+        pytest.param('{"kind": "Pod", "kind": "Pod"}', ["f.json:1", "'kind' is given twice"], id="twice"),
+        pytest.param('{"kind": "Pod", "x": NaN}', ["f.json:1", "NaN is not JSON"], id="not a number"),
+        pytest.param("[" * 100_000, ["f.json:1", "nested too deeply"], id="deep"),
+    ],
+)
+def test_mistake_in_json_is_named_with_its_place(text: str, parts: list[str]) -> None:
+    """JSON is no worse off than YAML."""
+    with pytest.raises(InvalidRequest) as caught:
+        parse_documents(text, source="f.json", defaults=DEFAULTS)
+
+    assert all(part in caught.value.message for part in parts), caught.value.message
+
+
+def test_every_wrong_document_of_every_file_is_named(tmp_path: Path) -> None:
+    """One run shows all that is to be mended."""
+    one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    one.write_text(SUBMISSION.replace("4", "0") + "---\nqueue: x\n")
+    two.write_text(SUBMISSION + "---\nnope: 1\n")
+
+    with pytest.raises(InvalidRequest) as caught:
+        read_documents([str(one), str(two), str(tmp_path / "none.yaml")], DEFAULTS)
+
+    text = caught.value.message
+    assert [
+        part in text
+        for part in (
+            "one.yaml:4: document 1",
+            "one.yaml:13: document 2",
+            "two.yaml:13: document 2",
+            "none.yaml: cannot",
+        )
+    ] == [True] * 4
+
+
+def test_documents_without_a_queue_are_refused_when_there_is_no_default() -> None:
+    """What neither the document nor the options say is missing."""
+    with pytest.raises(InvalidRequest, match=r"queue: is missing.*--queue"):
+        parse_documents("kind: Pod\n", source="f.yaml", defaults=DocumentDefaults(job_set="s"))
+
+
+def test_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    """Binary files are named with the line where they stop being text."""
+    path = tmp_path / "pod.yaml"
+    path.write_bytes(b"kind: Pod\n\xff\xfe\n")
+
+    with pytest.raises(InvalidRequest, match=r"pod.yaml:2: is not UTF-8"):
+        read_documents([str(path)], DEFAULTS)
+
+
+@given(st.text(max_size=200), st.sampled_from(["f.yaml", "f.json"]))
+def test_any_text_is_read_or_refused(text: str, source: str) -> None:
+    """No text makes the reader fail in a way of its own."""
+    try:
+        drafts = parse_documents(text, source=source, defaults=DEFAULTS)
+    except InvalidRequest as error:
+        assert error.message.startswith(source)  # noqa: PT017
+    else:
+        assert all(json.loads(draft.manifests[0]) is not None for draft in drafts)

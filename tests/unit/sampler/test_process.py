@@ -1,0 +1,60 @@
+"""The sampler as a process: configuration, readiness, stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from tests.unit.sampler.conftest import PATIENCE_S, FakeLeader
+
+from argosy_kube.simulated.host import ClusterHost
+from argosy_kube.simulated.server import serve_cluster
+from argosy_sampler.__main__ import main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "cluster"),
+        (["--cluster", "c", "--cluster-address", "unix:/s", "--server-addresses", "a:1", "--colour", "x"], "--colour"),
+    ],
+    ids=["nothing set", "unknown flag"],
+)
+def test_main_refuses_a_bad_configuration(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A configuration that cannot be is answered with status 2 and what is wrong."""
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.fixture
+async def address(host: ClusterHost, tmp_path: Path) -> AsyncGenerator[str, None]:
+    """Serve the lab's cluster on a socket."""
+    async with serve_cluster(host, f"unix:{tmp_path / 's'}") as listening:
+        yield listening
+
+
+async def test_process_serves_the_leader_and_stops_on_sigterm(address: str, leader: FakeLeader) -> None:
+    """Started as a process it finds cluster and leader, and ends with status 0 when asked to."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "argosy_sampler", "--cluster", "lab", "--cluster-address", address),
+        *("--server-addresses", leader.address, "--installation", "one", "--grpc-listen", "127.0.0.1:0"),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        session = await leader.ready_session({(1, 1): "node-a"})
+        await session.wait_free(node_a=3000)
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE_S):
+            _, log = await process.communicate()
+        assert process.returncode == 0, log.decode()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
