@@ -129,7 +129,8 @@ async def test_submit_refuses_hostile_request(api: Any, request_: Any, code: Any
 CALLS: dict[str, tuple[str, str, Any, Any, str]] = {
     "create queue: nothing": ("queues", "CreateQueue", queue_pb2.CreateQueueRequest(), INVALID, "queue"),
     "create queue: bad name": (
-        "queues", "CreateQueue", queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name="../X")), INVALID, "queue.name",
+        "queues", "CreateQueue", queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name="../X")),
+        INVALID, "queue.name",
     ),
     "create queue: weight NaN": (
         "queues", "CreateQueue", queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name="x", weight=float("nan"))),
@@ -155,7 +156,9 @@ CALLS: dict[str, tuple[str, str, Any, Any, str]] = {
     "get queue: unknown": ("queues", "GetQueue", queue_pb2.GetQueueRequest(name="blue"), MISSING, "blue"),
     "get queue: injection": ("queues", "GetQueue", queue_pb2.GetQueueRequest(name=INJECTION), MISSING, "DROP"),
     "get queue: NUL": ("queues", "GetQueue", queue_pb2.GetQueueRequest(name="a\x00"), INVALID, ""),
-    "list queues: page size": ("queues", "ListQueues", queue_pb2.ListQueuesRequest(page_size=1001), INVALID, "page_size"),
+    "list queues: page size": (
+        "queues", "ListQueues", queue_pb2.ListQueuesRequest(page_size=1001), INVALID, "page_size",
+    ),
     "list queues: forged token": (
         "queues", "ListQueues", queue_pb2.ListQueuesRequest(page_token="%%%"), INVALID, "page_token",
     ),
@@ -175,7 +178,8 @@ CALLS: dict[str, tuple[str, str, Any, Any, str]] = {
     "cordon queue: long reason": (
         "queues", "CordonQueue", queue_pb2.CordonQueueRequest(name="red", reason="x" * 257), INVALID, "reason",
     ),
-    "uncordon queue: unknown": ("queues", "UncordonQueue", queue_pb2.UncordonQueueRequest(name="blue"), MISSING, "blue"),
+    "uncordon queue: unknown": ("queues", "UncordonQueue", queue_pb2.UncordonQueueRequest(name="blue"),
+        MISSING, "blue"),
     "get job: no uuid": ("jobs", "GetJob", job_pb2.GetJobRequest(id="x"), INVALID, "id"),
     "get job: foreign uuid": ("jobs", "GetJob", job_pb2.GetJobRequest(id=FOREIGN_ID), INVALID, "not a job id"),
     "get job: unknown": ("jobs", "GetJob", job_pb2.GetJobRequest(id=UNKNOWN_ID), MISSING, UNKNOWN_ID),
@@ -236,7 +240,8 @@ CALLS: dict[str, tuple[str, str, Any, Any, str]] = {
     "get cluster: unknown": ("clusters", "GetCluster", cluster_pb2.GetClusterRequest(name="x"), MISSING, "x"),
     "list nodes: unknown": ("clusters", "ListNodes", cluster_pb2.ListNodesRequest(cluster="x"), MISSING, "x"),
     "list nodes: odd selector": (
-        "clusters", "ListNodes", cluster_pb2.ListNodesRequest(cluster="x", label_selector=",,"), INVALID, "label_selector",
+        "clusters", "ListNodes", cluster_pb2.ListNodesRequest(cluster="x", label_selector=",,"),
+        INVALID, "label_selector",
     ),
     "cordon cluster: unknown": (
         "clusters", "CordonCluster", cluster_pb2.CordonClusterRequest(name="x", cordoned=True), MISSING, "x",
@@ -262,7 +267,7 @@ CALLS: dict[str, tuple[str, str, Any, Any, str]] = {
 
 @pytest.mark.parametrize(("service", "method", "request_", "code", "text"), CALLS.values(), ids=CALLS)
 async def test_call_refuses_hostile_request(
-    api: Any, service: str, method: str, request_: Any, code: Any, text: str
+    *, api: Any, service: str, method: str, request_: Any, code: Any, text: str
 ) -> None:
     """The code and text of the table, and the server lives."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:

@@ -105,7 +105,9 @@ def role() -> FixedRole:
 
 
 @pytest.fixture(params=["the leader itself", "a replica", "a replica of a process that leads only"])
-async def either(request: Any, database_url: str, leader_store: Any, serve: Any, role: FixedRole) -> AsyncIterator[Any]:
+async def either(
+    *, request: Any, database_url: str, leader_store: Any, serve: Any, role: FixedRole
+) -> AsyncIterator[Any]:
     """Give a server that leads, and replicas that forward."""
     leader_role = "leader" if request.param.endswith("only") else "both"
     async with serve(database_url, leader=role, role=leader_role) as leader:

@@ -353,7 +353,8 @@ def test_a_job_that_has_ended_never_changes(world: StoreWorld, second: int) -> N
     handles = world.submit_jobs(2)
     world.lease(handles)
     ends = Effects(
-        run_updates=make_run_ends(handles[:1], 5, reason="exit 1"), job_updates=make_job_ends(handles[:1], 5, reason="x")
+        run_updates=make_run_ends(handles[:1], 5, reason="exit 1"),
+        job_updates=make_job_ends(handles[:1], 5, reason="x"),
     )
     world.leader.apply(world.epoch, ends)
     before = world.api.get_job(int(handles[0]))

@@ -71,9 +71,7 @@ def test_load_gives_live_runs_with_the_state_of_their_pods(world: StoreWorld) ->
     )
     world.leader.apply(
         world.epoch,
-        Effects(
-            object_updates=make_reports(handles[1:3], 3), run_updates=make_run_ends(handles[3:], 7)
-        ),
+        Effects(object_updates=make_reports(handles[1:3], 3), run_updates=make_run_ends(handles[3:], 7)),
     )
     loaded = world.leader.load()
     runs = loaded.runs

@@ -235,7 +235,9 @@ def test_submit_spreads_a_request_over_days(world: StoreWorld) -> None:
     today_jobs, tomorrow = world.request(2), world.request(2, day=world.day + 1)
     world.submit(tomorrow, today_jobs)
     with psycopg.connect(world.url) as connection:
-        rows = connection.execute("SELECT tableoid::regclass::text, count(*) FROM jobs GROUP BY 1 ORDER BY 1").fetchall()
+        rows = connection.execute(
+            "SELECT tableoid::regclass::text, count(*) FROM jobs GROUP BY 1 ORDER BY 1"
+        ).fetchall()
     assert rows == [(f"jobs_d{world.day}", 2), (f"jobs_d{world.day + 1}", 2)]
 
 

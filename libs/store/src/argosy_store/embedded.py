@@ -40,6 +40,7 @@ _DATABASE: Final = "argosy"
 _PORT: Final = 5432
 _MAX_SOCKET_PATH: Final = 100
 _POLL_S: Final = 0.02
+_STARTED: Final[list[subprocess.Popen[bytes]]] = []  # a server may outlive its object, which is no mistake to warn of
 _SETTINGS: Final[Mapping[str, str]] = {
     "listen_addresses": "",
     "shared_buffers": "256MB",
@@ -268,6 +269,7 @@ class EmbeddedPostgres:
                 start_new_session=True,
                 **self._account(),
             )
+        _STARTED.append(self._process)
 
     def _is_ready(self) -> bool:
         """Return whether the server answers."""

@@ -22,7 +22,7 @@ from argosy_core.errors import NotAllowedNow
 from argosy_store.connection import READ_SETTINGS, connection_options, translated
 from argosy_store.partitions import ensure_partitions
 
-__all__ = ["check", "create_database", "drop_database", "migrate", "sqlalchemy_engine"]
+__all__ = ["check", "clear", "create_database", "database_of", "drop_database", "migrate", "sqlalchemy_engine", "url_of"]
 
 _DAY_S: Final = 86_400
 _MIGRATION_LOCK: Final = 7_310_002
@@ -89,7 +89,7 @@ def check(url: str) -> None:
         raise NotAllowedNow(f"the database is at version {present or 'none'}, needed is {wanted}: run the migrations")
 
 
-def _with_database(url: str, name: str) -> str:
+def database_of(url: str, name: str) -> str:
     """Return a URL or connection string that differs in the database only."""
     return make_conninfo(url, dbname=name)
 
@@ -117,7 +117,7 @@ def create_database(url: str, name: str, template: str | None = None) -> str:
             connection.execute(statement)
         except psycopg.errors.DuplicateDatabase as cause:
             raise psycopg.errors.UniqueViolation(str(cause)) from cause
-    return _with_database(url, name)
+    return database_of(url, name)
 
 
 @translated
@@ -126,6 +126,39 @@ def drop_database(url: str, name: str) -> None:
     statement = psycopg.sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(psycopg.sql.Identifier(name))
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(statement)
+
+
+@translated
+def clear(url: str) -> tuple[int, ...]:
+    """Delete everything from a database whose tables stay, ending all other connections to it.
+
+    For whoever begins anew on a database that was in use, as tests do. Partitions stay as they are.
+
+    Returns:
+        The days that have partitions, ascending.
+
+    Raises:
+        BackendUnavailable: Postgres cannot be reached.
+    """
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        used = connection.execute(
+            "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+            " AND pg_relation_size(oid) > 0 AND relname NOT IN ('alembic_version', 'shared_state', 'partition_state')"
+        ).fetchall()
+        if used:
+            names = psycopg.sql.SQL(", ").join(psycopg.sql.Identifier(name) for (name,) in used)
+            connection.execute(psycopg.sql.SQL("TRUNCATE {} RESTART IDENTITY").format(names))
+        # Identities of partitioned tables belong to the parents, which hold no rows themselves.
+        connection.execute("UPDATE shared_state SET next_number = 1")
+        row = connection.execute(
+            "UPDATE partition_state SET closed_days = '{}', deleted_queue_ids = '{}' RETURNING days"
+        ).fetchone()
+        connection.execute("SELECT pg_stat_reset()")
+    return tuple(sorted(row[0])) if row else ()
 
 
 def url_of(host: str, port: int, database: str, user: str) -> str:

@@ -76,7 +76,9 @@ def pod_manifest(
         environment: Variables of its container.
         image: Image of its container.
     """
-    amounts = {name: format_amount(name, amount) for name, amount in shape.requests}
+    # A pod must say what it needs of cpu and memory, also when that is nothing: traces have such jobs.
+    wanted = {"cpu": 0, "memory": 0, **dict(shape.requests)}
+    amounts = {name: format_amount(name, amount) for name, amount in wanted.items()}
     container: dict[str, Any] = {
         "name": "main",
         "image": image,

@@ -43,7 +43,8 @@ async def start(life: Lifecycle, config: SamplerConfig, *, cluster: Cluster | No
     rng = np.random.default_rng()
     new_backoff = partial(Backoff, rng=rng, most_s=config.retry_most_s)
     if cluster is None:
-        cluster = SimulatedCluster(config.cluster_address, installation=config.installation)
+        address = config.cluster_address.removeprefix("simulated:")
+        cluster = SimulatedCluster(address, installation=config.installation)
         life.on_close(cluster.close)
     ledger = NodeLedger()
     mirror = Mirror(cluster, ledger, backoff=new_backoff, log=log)

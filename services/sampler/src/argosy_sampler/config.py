@@ -23,7 +23,7 @@ class SamplerConfig:
     cluster: str
     """Name of the cluster; bound to the cluster's uid when first used."""
     cluster_address: str
-    """Where the cluster is: unix:/path or host:port of a simulated cluster."""
+    """Where the cluster is: `simulated:host:port` or `simulated:unix:/path`; `simulated:` may be left out."""
     server_addresses: tuple[str, ...]
     """host:port of server processes; each tells where the leader is, so one that lives is enough."""
     pool: str = "default"

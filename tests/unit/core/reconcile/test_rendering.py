@@ -8,6 +8,7 @@ import re
 import pytest
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.identity import compose_id
 from argosy_core.job.naming import object_name
 from argosy_core.job.spec import SpecLimits, read_bag
 from argosy_core.reconcile.rendering import (
@@ -61,7 +62,7 @@ def test_pod_gets_name_node_labels_and_defaults() -> None:
         "tier": "a",
         "stage": "train",
         INSTALLATION_LABEL: "argosy",
-        JOB_LABEL: "10000000-0000-7abc-8052-000000000011"[:0] + made["metadata"]["labels"][JOB_LABEL],
+        JOB_LABEL: compose_id(RUN.id_high, HANDLE),
         RUN_LABEL: f"{HANDLE}-2",
         OBJECT_LABEL: "0",
         QUEUE_LABEL: "team-a",

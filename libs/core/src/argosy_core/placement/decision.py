@@ -164,14 +164,16 @@ class CandidatePool:
         """(entries,) cluster of each entry, once decided upon."""
         self.node = np.zeros(0, np.int32)
         """(entries,) node index of each entry, once decided upon."""
-        self.free: list[list[int]] = []
-        """By entry: what is free now, base units per resource; falls as runs are decided."""
+        self.width = requests.shape[1]
+        """Number of resources, r."""
+        self.free: list[int] = []
+        """By entry and resource (at `entry * width + resource`): base units free now; falls as runs are decided."""
+        self.sampled: list[int] = []
+        """The same when sampled."""
         self.load: list[float] = []
         """By entry: share of what was free that was given away in this round, mean over the resources asked for."""
         self.stamp: list[int] = []
         """By entry: how often something was given away."""
-        self.inverse: list[list[float]] = []
-        """By entry: 1 / what was free when sampled, 0 where there was nothing."""
         self.keys: list[int] = []
         """Keys of all candidates, by class, ascending within it: best first."""
         self.entries: list[int] = []
@@ -224,14 +226,15 @@ class CandidatePool:
         """Return all candidates in columns, and their scores; sets up the entries."""
         sizes = [len(reply.node) for _, _, reply in self._answers]
         begins = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))[: len(sizes)].tolist()
-        width = self._requests.shape[1]
+        width = self.width
         free = np.concatenate([np.zeros((0, width), np.int64), *(reply.free for _, _, reply in self._answers)])
         self.cluster = np.repeat(np.array([number for number, _, _ in self._answers], np.int16), sizes)
         self.node = np.concatenate([np.zeros(0, np.int32), *(reply.node for _, _, reply in self._answers)])
-        self.free = free.tolist()
+        # One flat list: a list per entry would keep the garbage collector busy.
+        self.free = free.ravel().tolist()
+        self.sampled = self.free.copy()
         self.load = [0.0] * len(free)
         self.stamp = [0] * len(free)
-        self.inverse = np.divide(1.0, free, out=np.zeros(free.shape), where=free > 0).tolist()
         class_ids = [np.repeat(ids, np.diff(reply.offset)) for _, ids, reply in self._answers]
         entry = [reply.candidate + begin for begin, (_, _, reply) in zip(begins, self._answers, strict=True)]
         cluster_free = np.zeros((1 + max((number for number, _, _ in self._answers), default=0), width), np.int64)
@@ -301,7 +304,7 @@ def decide(pool: CandidatePool, pending: Int32s, commit_candidate_count: int, rn
 
 def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *, spread: bool) -> None:
     """Append up to `count` candidates of one run and give it its first."""
-    free, load, stamp = pool.free, pool.load, pool.stamp
+    free, load, stamp, width = pool.free, pool.load, pool.stamp, pool.width
     heap, keys, asked = queue.heap, pool.keys, queue.asked
     position, end = queue.position, queue.end
     # Enough to choose well among; without a bound a run would look at every node that others were given.
@@ -319,9 +322,12 @@ def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *
             break
         version = stamp[entry]
         if known != version:
-            if not _fits(free[entry], asked):
+            if not _fits(free, entry * width, asked):
                 continue
-            fresh = _key_now(key, load[entry]) if spread and version else key
+            fresh = key
+            if spread and version:
+                # The score shrinks by the share of the node that was given away.
+                fresh = int((key >> _TIE_BITS) * (1.0 - load[entry])) << _TIE_BITS | (key & _TIES)
             if fresh > now:
                 heappush(heap, (fresh, key, entry, version))
                 continue
@@ -332,27 +338,25 @@ def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *
     for item in picked:
         chosen.append(item[2])
         heappush(heap, item)
-    first = picked[0][2]
-    left, inverse = free[first], pool.inverse[first]
-    given = 0.0
+    _give(pool, picked[0][2], asked)
+
+
+def _give(pool: CandidatePool, entry: int, asked: list[tuple[int, int]]) -> None:
+    """Take a pod's request off what is free on an entry."""
+    given, base = 0.0, entry * pool.width
     for column, amount in asked:
-        left[column] -= amount
-        given += amount * inverse[column]
-    load[first] += given / len(asked) if asked else 0.0
-    stamp[first] += 1
+        pool.free[base + column] -= amount
+        given += amount / pool.sampled[base + column]
+    pool.load[entry] = min(1.0, pool.load[entry] + given / max(1, len(asked)))
+    pool.stamp[entry] += 1
 
 
-def _fits(left: list[int], asked: list[tuple[int, int]]) -> bool:
+def _fits(free: list[int], base: int, asked: list[tuple[int, int]]) -> bool:
     """Return whether what is left holds a pod; a node that does not hold one will not do so again in this round."""
     for column, amount in asked:  # noqa: SIM110 - a generator costs more than the comparison
-        if left[column] < amount:
+        if free[base + column] < amount:
             return False
     return True
-
-
-def _key_now(key: int, load: float) -> int:
-    """Return the key of a candidate on a node of which a share has been given away: its score shrinks by that share."""
-    return int((key >> _TIE_BITS) * max(0.0, 1.0 - load)) << _TIE_BITS | (key & _TIES)
 
 
 def spread_over_clusters(columns: PoolColumns) -> Floats:
@@ -373,6 +377,6 @@ def _or_default(
 ) -> npt.NDArray[np.bool_] | npt.NDArray[np.float64]:
     """Return the answer of a plugin, or the default for every candidate if it fails."""
     try:
-        return np.asarray(function(columns))
+        return function(columns)
     except Exception:  # noqa: BLE001 - an error of a plugin is an answer (seed 002)
-        return np.full(len(columns.entry), default, np.float64)
+        return np.zeros(len(columns.entry), np.float64) + default

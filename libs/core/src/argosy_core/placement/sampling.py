@@ -41,9 +41,11 @@ _SCORE_STEPS: Final = 1000
 _MAX_SCORE: Final = 2 ** (62 - _NODE_BITS - _TIE_BITS)
 _BLOCK: Final = 1 << 16
 """(class, node) pairs that are evaluated in one go; small enough that the arrays stay in the cache."""
+_MAX_SCARCE: Final = 256
 _MIN_WINDOW: Final = 8
 _ROUNDING: Final = 1e-9
 _MAX_EXPLAINED: Final = 10_000
+_LARGE_BLOCK: Final = 3 << 20
 _NO_NODES: Final = np.zeros(0, np.int32)
 _NO_RANKS: Final = np.zeros(0, np.int64)
 
@@ -127,6 +129,9 @@ class NodeSampler:
         self._strategies: dict[str, Strategy] = {}
         self._memory = ScarcityMemory()
         self._explained: dict[int, tuple[int, Int32s, str, str]] = {}
+        # The C library gives freed blocks of this size back to the system until a larger one was freed once; faulting
+        # them in again would cost half as much as all the arithmetic.
+        np.empty(_LARGE_BLOCK)
 
     def sample(
         self,
@@ -159,8 +164,9 @@ class NodeSampler:
         full = question.complete.astype(np.bool_)
         todo = np.flatnonzero(slots >= 0)
         if live_count:
-            todo = self._look_where_scarce(todo, slots, limits, required=required, findings=findings, rng=rng)
-            looks = _Looks(self, slots, limits, findings=findings, rng=rng, should_stop=should_stop, enough=required)
+            enough = max(required, min(4 * required, _MAX_SCARCE))
+            todo = self._look_where_scarce(todo, slots, limits, enough=enough, findings=findings, rng=rng)
+            looks = _Looks(self, slots, limits, findings=findings, rng=rng, should_stop=should_stop, enough=enough)
             strategy = self._strategies.get(question.strategy) or strategy_of(question.strategy)
             self._strategies[question.strategy] = strategy
             looks.run(todo[full[todo]], strategy, required=live_count + 1)
@@ -177,7 +183,7 @@ class NodeSampler:
         slots: Int32s,
         limits: Int64s,
         *,
-        required: int,
+        enough: int,
         findings: _Findings,
         rng: np.random.Generator,
     ) -> npt.NDArray[np.intp]:
@@ -197,10 +203,10 @@ class NodeSampler:
                 findings.eligible[part] = eligible
                 findings.examined[part] = live_count
                 findings.complete[part] = 1
-                self.note_scarce(part, slots, ranks, enough=required, generation=generation)
+                self.note_scarce(part, slots, ranks, enough=enough, generation=generation)
                 crowded = int(limits.sum()) > ranks.shape[1]
                 _keep_best(findings, part, ranks, limits[part], rng=rng if crowded else None)
-        return todo[findings.examined[todo] == 0]
+        return np.asarray(todo[findings.examined[todo] == 0])
 
     def note_scarce(
         self,
@@ -217,7 +223,7 @@ class NodeSampler:
             positions: Positions of k classes in the question.
             slots: Slots of all classes of the question.
             ranks: (k, n) ranks over every node on which the classes can fit.
-            enough: As many nodes as a look would end at; with more there is no need to remember.
+            enough: With more nodes than that, looking again from anew is as cheap.
             generation: Generation of the node table that was looked at.
         """
         if not self.framework.filters_read_nodes_only:

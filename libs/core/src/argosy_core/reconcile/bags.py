@@ -96,11 +96,11 @@ def _plan_end(table: RunTable, slots: list[int], plan: BagPlan, *, end: int, now
         phase = table.phase[slot]
         if phase == Phase.ABSENT and not table.is_uncertain[slot]:
             if may_conclude:
-                plan.finish.append((slot, end))
+                plan.finish.append((slot, int(table.end_state[slot]) or end))
             else:
                 plan.wait.append(slot)
         elif phase == Phase.PRESENT and table.not_before_s[slot] <= now_s:
-            table.end_state[slot] = end
+            table.end_state[slot] = table.end_state[slot] or end
             plan.delete.append(slot)
 
 

@@ -39,7 +39,7 @@ from argosy_core.scheduler.effects import StateEffects
 from argosy_core.scheduler.events import Detail, EventBuffer
 from argosy_core.scheduler.messages import Bools, Int8s, Int32s, Int64s, JobUpdates, RunUpdates, StateColumns
 from argosy_core.scheduler.progress import Progress, waves
-from argosy_core.scheduler.rows import Texts, cluster_runs, job_updates, object_updates, run_updates
+from argosy_core.scheduler.rows import Texts, cluster_runs, job_ends, job_updates, object_updates, run_updates
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["forget_cluster", "take_states"]
@@ -85,6 +85,16 @@ class _Outcome:
     """Jobs that wait again."""
 
 
+_NO_RUNS: Final = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
+_NOTHING_ENDED: Final = _Outcome(
+    run_updates=run_updates([np.zeros(0, dtype=np.int64)] * 8, Texts()),
+    job_updates=job_ends(_NO_RUNS[0], JOB_CANCELLED, 0, ""),
+    handle=_NO_RUNS[0],
+    attempt=_NO_RUNS[1],
+    requeued_count=0,
+)
+
+
 def take_states(state: PoolState, cluster: str, columns: StateColumns, now_s: float) -> StateEffects:
     """Take states of objects from a cluster's executor.
 
@@ -114,13 +124,19 @@ def take_states(state: PoolState, cluster: str, columns: StateColumns, now_s: fl
     for wave in waves(slots[rows]):
         progress.apply(rows[wave], slots[rows[wave]])
     stale = ~current
-    late = np.flatnonzero(stale & IS_RUN_TERMINAL[np.clip(columns.state, 0, len(IS_RUN_TERMINAL) - 1)])
-    updates = object_updates(columns, np.concatenate([*progress.applied, late]).astype(np.int64))
-    broken = np.concatenate([*progress.broken, np.zeros(0, dtype=np.int32)])
-    stops = _stops(state, columns, slots, stale=stale, broken=broken)
-    ends = _collect(state, columns, progress)
-    outcome = _finish(state, index, ends, events=events, now_s=now_s)
-    state.totals["stale"] += int(stale.sum())
+    stale_count = columns.handle.size - rows.size
+    ended_stale = np.zeros(0, dtype=np.int64)
+    if stale_count:
+        ended_stale = np.flatnonzero(stale & IS_RUN_TERMINAL[np.clip(columns.state, 0, len(IS_RUN_TERMINAL) - 1)])
+        state.totals["stale"] += stale_count
+    updates = object_updates(columns, np.concatenate([*progress.applied, ended_stale]))
+    stops = _NO_RUNS
+    if stale_count or progress.broken:
+        broken = np.concatenate([*progress.broken, np.zeros(0, dtype=np.int32)])
+        stops = _stops(state, columns, slots, stale=stale, broken=broken)
+    outcome = _NOTHING_ENDED
+    if progress.ended:
+        outcome = _finish(state, index, _collect(state, columns, progress), events=events, now_s=now_s)
     return StateEffects(
         object_updates=updates,
         run_updates=outcome.run_updates,
@@ -129,7 +145,7 @@ def take_states(state: PoolState, cluster: str, columns: StateColumns, now_s: fl
         releases=cluster_runs(cluster, outcome.handle, outcome.attempt),
         stops=cluster_runs(cluster, *stops),
         requeued_count=outcome.requeued_count,
-        stale_count=int(stale.sum()),
+        stale_count=stale_count,
     )
 
 
@@ -158,18 +174,19 @@ def _stops(
 
 def _collect(state: PoolState, columns: StateColumns, progress: Progress) -> _Ends:
     """Return the runs that ended by reports, with what their failure was."""
-    slots = np.concatenate([np.zeros(0, dtype=np.int32), *(part.slots for part in progress.ended)])
-    rows = np.concatenate([np.zeros(0, dtype=np.int64), *(part.rows for part in progress.ended)])
-    end = np.concatenate([np.zeros(0, dtype=np.int8), *(part.end for part in progress.ended)])
+    slots = np.concatenate([part.slots for part in progress.ended])
+    rows = np.concatenate([part.rows for part in progress.ended])
+    end = np.concatenate([part.end for part in progress.ended])
     texts = Texts()
     failure = columns.failure[rows].astype(np.int64)
     exit_code = columns.exit_code[rows].astype(np.int64)
     message = columns.message[rows].astype(np.int64)
     reason = np.full(rows.size, -1, dtype=np.int64)
     bad = np.flatnonzero(end != RUN_SUCCEEDED)
-    pairs, inverse = np.unique(failure[bad] << 32 | (message[bad] + 1), return_inverse=True)
-    indices = [texts.index(_reason(pair >> 32, columns.texts, (pair & 0xFFFFFFFF) - 1)) for pair in pairs.tolist()]
-    reason[bad] = np.array(indices, dtype=np.int64)[inverse.ravel()] if bad.size else reason[bad]
+    if bad.size:
+        pairs, inverse = np.unique(failure[bad] << 32 | (message[bad] + 1), return_inverse=True)
+        indices = [texts.index(_reason(pair >> 32, columns.texts, (pair & 0xFFFFFFFF) - 1)) for pair in pairs.tolist()]
+        reason[bad] = np.array(indices, dtype=np.int64)[inverse.ravel()]
     if state.bag_failures:
         # The element that ended a bag's run may be about another object than the one that failed first.
         for row, handle in enumerate(state.live.handle[slots].tolist()):

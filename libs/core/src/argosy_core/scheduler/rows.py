@@ -118,16 +118,20 @@ def object_updates(columns: StateColumns, rows: npt.NDArray[np.integer]) -> Obje
         same = (handle[1:] == handle[:-1]) & (attempt[1:] == attempt[:-1]) & (index[1:] == index[:-1])
         rows = rows[np.append(~same, True)]
     message = columns.message[rows]
-    used, inverse = np.unique(message, return_inverse=True)
-    shift = 1 if used.size and used[0] < 0 else 0
+    texts: tuple[str, ...] = ()
+    if (message >= 0).any():
+        used, inverse = np.unique(message, return_inverse=True)
+        shift = 1 if used[0] < 0 else 0
+        message = (inverse.ravel() - shift).astype(np.int32)
+        texts = tuple(columns.texts[text] for text in used[shift:].tolist())
     return ObjectUpdates(
         handle=columns.handle[rows],
         attempt=columns.attempt[rows].astype(np.int16),
         object_index=columns.object_index[rows],
         state=columns.state[rows].astype(np.int16),
         uid=np.frombuffer(columns.uid, dtype="V16")[rows].tobytes(),
-        message_index=(inverse.ravel() - shift).astype(np.int32),
-        messages=tuple(columns.texts[text] for text in used[shift:].tolist()),
+        message_index=message,
+        messages=texts,
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PENDING
 from argosy_core.job.states import JobState
 from argosy_core.queueing import MICRO, fill_water, to_cores
+from argosy_core.scheduler.asking import askable
 from argosy_core.scheduler.state import PoolState, RoundStatistics
 
 __all__ = ["Explanation", "PoolShares", "QueueShares", "dump", "explain", "last_round", "shares"]
@@ -36,7 +37,7 @@ class Explanation:
     pending_position: int
     """Jobs before it in the pending order, if it is pending."""
     blocked: bool
-    """True if its class fits nowhere now, as far as every cluster that could hold it has said."""
+    """True if it waits and its class fits nowhere now, as far as every cluster that may be given work has said."""
     back_off_until_s: float
     """Moment before which it is passed over, seconds since the Unix epoch; 0 if it is not."""
     filters: tuple[tuple[str, int], ...]
@@ -127,13 +128,12 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
     until = [moment for moment, other in state.back_off if other == handle] if live.flags[slot] & BACKING_OFF else []
     per_weight = queues.flow / np.where(queues.weight > 0, queues.weight, 1.0)
     work = (queues.queued_count + queues.pending_count + queues.leased_count) > 0
-    answered = [key[1] for key in state.answers if key[0] == class_index]
     return Explanation(
         handle=handle,
         stage=stage,
         queue_position=queues.orders[queue].position(state.entries(one)) if stage == "queued" else 0,
         pending_position=int(np.flatnonzero(state.pending == slot)[0]) if stage == "pending" else 0,
-        blocked=bool(answered) and set(answered) >= set(np.flatnonzero(state.clusters.usable()).tolist()),
+        blocked=stage in {"queued", "pending"} and not askable(state, np.array([class_index])).any(),
         back_off_until_s=max(until, default=0.0),
         filters=filters,
         examined_count=examined,

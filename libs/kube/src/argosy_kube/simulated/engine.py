@@ -34,7 +34,7 @@ from argosy_kube.port import (
     PodPhase,
 )
 from argosy_kube.simulated.creation import CreateAnswer, read_recipes
-from argosy_kube.simulated.faults import Audit, Fault, PendingFaults
+from argosy_kube.simulated.faults import Audit, Fault, FaultKind, PendingFaults
 from argosy_kube.simulated.objects import GONE, SLOT_MASK, EventBlock, EventColumns, History, ObjectTable
 from argosy_kube.simulated.recipes import RecipeBook
 from argosy_kube.simulated.tables import NodeTable, RequestTable, TextTable
@@ -46,6 +46,11 @@ _OBJECT_BITS: Final = 5  # a bag has at most 32 objects
 _NO_INSTALLATION: Final = -1
 _ENDLESS_US: Final = 1 << 60
 _KILLED_EXIT_CODE: Final = 137
+_REFUSALS: Final[dict[FaultKind, CreateCode]] = {
+    "create-rejected": CreateCode.REJECTED,
+    "create-quota": CreateCode.QUOTA,
+    "create-foreign": CreateCode.EXISTS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ class _Intake:
     recipes: Int32Array
     installation: int
     answer: CreateAnswer
+    keys: Int64Array
+    """(n,) what an object is found by, whatever its attempt."""
 
 
 class ClusterEngine:
@@ -133,8 +140,8 @@ class ClusterEngine:
         if not running.all():
             self._start(slots[phases == PodPhase.PENDING], Change.MODIFIED)
             slots = slots[running]
-        reachable = self.nodes.reachable[objects.node[slots]]
-        if not reachable.all():
+        if self.nodes.unheard:
+            reachable = self.nodes.reachable[objects.node[slots]]
             self._late = np.concatenate([self._late, slots[~reachable]])
             slots = slots[reachable]
         self._end(slots, "")
@@ -142,14 +149,14 @@ class ClusterEngine:
     def _start(self, slots: Int32Array, change: Change) -> None:
         """Let pods run: those of nodes that are not reachable stay as they are."""
         objects = self._objects
-        slots = slots[self.nodes.reachable[objects.node[slots]]]
+        if self.nodes.unheard:
+            slots = slots[self.nodes.reachable[objects.node[slots]]]
         if not len(slots):
             return
         objects.phase[slots] = PodPhase.RUNNING
-        objects.reason[slots] = -1
-        chained = slots[objects.chained[slots]]
-        if len(chained):
-            self._count_doubles(chained)
+        chained = objects.chained[slots]
+        if chained.any():
+            self._count_doubles(slots[chained])
         self._book_running(slots, 1)
         self._max_running = max(self._max_running, self._running)
         self._set_timers(slots, self.now_us + objects.run_us[slots])
@@ -185,7 +192,7 @@ class ClusterEngine:
     def _book_running(self, slots: Int32Array, sign: int) -> None:
         objects = self._objects
         self._running += sign * len(slots)
-        own = slots[objects.installation[slots] != _NO_INSTALLATION]
+        own = slots[objects.installation[slots] != _NO_INSTALLATION] if self._counts["strangers"] else slots
         millicores = self.requests.matrix[objects.request[own], self.requests.axis.index(CPU)]
         self._running_millicores += sign * int(millicores.sum())
 
@@ -213,31 +220,27 @@ class ClusterEngine:
         self._recipes.trim()
         recipes = read_recipes(batch, self._recipes, answer)
         rows = np.flatnonzero(recipes >= 0)
-        for kind, code in (
-            ("create-rejected", CreateCode.REJECTED),
-            ("create-quota", CreateCode.QUOTA),
-            ("create-foreign", CreateCode.EXISTS),
-        ):
-            count = self.faults.take(kind, len(rows))  # type: ignore[arg-type] # the literals above
+        for kind, code in _REFUSALS.items():
+            count = self.faults.take(kind, len(rows))
             if count:
                 answer.refuse(rows[:count], code, f"refused on order: {kind}")
                 rows = rows[count:]
         keys = (batch.handle_column << _OBJECT_BITS) | batch.object_column
-        found = keys[rows].tolist()
+        intake = _Intake(batch, recipes, installation, answer, keys)
+        found = keys.tolist() if len(rows) == len(batch) else keys[rows].tolist()
         if len(set(found)) == len(found) and self._slot_of.keys().isdisjoint(found):
-            self._insert(_Intake(batch, recipes, installation, answer), rows)
+            self._insert(intake, rows)
         else:
-            self._insert_with_conflicts(_Intake(batch, recipes, installation, answer), rows)
+            self._insert_with_conflicts(intake, rows)
         return answer.unknown("time-out, it is not known what was done") if hide else answer.result()
 
     def _insert_with_conflicts(self, intake: _Intake, rows: Int64Array) -> None:
         """Insert what is new in one step, then the rest one by one in order."""
         batch, objects = intake.batch, self._objects
-        keys = ((batch.handle_column << _OBJECT_BITS) | batch.object_column)[rows].tolist()
         seen: set[int] = set()
         fresh: list[int] = []
         rest: list[tuple[int, int]] = []
-        for row, key in zip(rows.tolist(), keys, strict=True):
+        for row, key in zip(rows.tolist(), intake.keys[rows].tolist(), strict=True):
             if key in self._slot_of or key in seen:
                 rest.append((row, key))
             else:
@@ -262,16 +265,16 @@ class ClusterEngine:
         if not len(rows):
             return
         batch, objects = intake.batch, self._objects
-        recipe = intake.recipes[rows]
+        part: slice | Int64Array = slice(None) if len(rows) == len(batch) else rows
+        recipe = intake.recipes[part]
         node_of = np.array([*map(self.nodes.find, batch.nodes), -1], dtype=np.int32)
-        handles, positions = batch.handle_column[rows], batch.object_column[rows]
         slots = self._add(
             recipe,
-            runs=(handles, batch.attempt_column[rows], positions),
-            nodes=node_of[batch.node_column[rows]],
+            runs=(batch.handle_column[part], batch.attempt_column[part], batch.object_column[part]),
+            nodes=node_of[batch.node_column[part]],
             installation=intake.installation,
         )
-        keys = ((handles << _OBJECT_BITS) | positions).tolist()
+        keys = intake.keys[part].tolist()
         older = self._slot_of.get(keys[0], -1) if len(keys) == 1 else -1
         if older >= 0:
             objects.previous[slots] = older
@@ -328,47 +331,54 @@ class ClusterEngine:
             slots, recipe = slots[pods], recipe[pods]
         self._counts["created"] += len(slots)
         failed = self._admit(slots)
-        stuck = np.zeros(len(slots), dtype=np.bool_)
-        if taken := self.faults.take("image-never-pulls", int(np.count_nonzero(~failed))):
-            stuck[np.flatnonzero(~failed)[:taken]] = True
-            objects.reason[slots[stuck]] = self.texts.intern("ImagePullBackOff")
-        waits = ~failed & ~stuck & ~self.nodes.reachable[objects.node[slots]]
-        starts = ~(failed | stuck | waits)
+        if failed is None:
+            if not (book.has_delay or self.nodes.unheard or self.faults.has("image-never-pulls")):
+                self._start(slots, Change.ADDED)
+                return
+            failed = np.zeros(len(slots), dtype=np.bool_)
+        starts = ~(failed | ~self.nodes.reachable[objects.node[slots]])
+        healthy = np.flatnonzero(starts)
+        if taken := self.faults.take("image-never-pulls", len(healthy)):
+            starts[healthy[:taken]] = False
+            objects.reason[slots[healthy[:taken]]] = self.texts.intern("ImagePullBackOff")
         if book.has_delay:
             times = book.times_us[recipe]
             delays = self._draw(times[:, 2], times[:, 3])
             delayed = starts & (delays > 0)
             self._set_timers(slots[delayed], self.now_us + delays[delayed])
             starts &= ~delayed
-        if not starts.all():
-            self._tell(Change.ADDED, slots[~starts & ~failed], PodPhase.PENDING)
-            self._tell(Change.ADDED, slots[failed], PodPhase.FAILED)
+        self._tell(Change.ADDED, slots[~starts & ~failed], PodPhase.PENDING)
+        self._tell(Change.ADDED, slots[failed], PodPhase.FAILED)
         self._start(slots[starts], Change.ADDED)
 
-    def _admit(self, slots: Int32Array) -> BoolArray:
-        """Book new pods on their nodes; return which failed because the node is missing or full."""
+    def _admit(self, slots: Int32Array) -> BoolArray | None:
+        """Book new pods on their nodes; return which failed because the node is missing or full, None if none did."""
         objects, nodes = self._objects, self.nodes
         nodes.fit_axis()
         node, need = objects.node[slots], self.requests.matrix[objects.request[slots]]
         failed = node < 0
         if failed.any():
             self._refuse(slots[failed], "NodeLost")
-        held = ~failed
-        self._book(node[held], need[held], 1)
-        objects.holds[slots[held]] = True
-        over = held & (nodes.used[node] > nodes.allocatable[node]).any(axis=1)
-        if over.any():
-            self._book(node[over], need[over], -1)
-            for row in np.flatnonzero(over).tolist():
-                at, room = int(node[row]), nodes.used[node[row]] + need[row] <= nodes.allocatable[node[row]]
-                if room.all():
-                    nodes.used[at] += need[row]
-                else:
-                    failed[row] = True
-                    objects.holds[slots[row]] = False
-                    self._counts["over"] += 1
-                    lacking = self.requests.axis.names[int(np.flatnonzero(~room)[0])]
-                    self._refuse(slots[row : row + 1], f"OutOf{lacking}")
+            held = ~failed
+            self._book(node[held], need[held], 1)
+            objects.holds[slots[held]] = True
+        else:
+            self._book(node, need, 1)
+            objects.holds[slots] = True
+            if nodes.free[node].min(initial=0) >= 0:
+                return None
+        over = ~failed & (nodes.free[node] < 0).any(axis=1)
+        self._book(node[over], need[over], -1)
+        for row in np.flatnonzero(over).tolist():
+            at, room = int(node[row]), need[row] <= nodes.free[node[row]]
+            if room.all():
+                nodes.free[at] -= need[row]
+            else:
+                failed[row] = True
+                objects.holds[slots[row]] = False
+                self._counts["over"] += 1
+                lacking = self.requests.axis.names[int(np.flatnonzero(~room)[0])]
+                self._refuse(slots[row : row + 1], f"OutOf{lacking}")
         return failed
 
     def _refuse(self, slots: Int32Array, reason: str) -> None:
@@ -379,9 +389,10 @@ class ClusterEngine:
 
     def _book(self, node: Int32Array, amounts: Int64Array, sign: int) -> None:
         """Add or take off amounts on nodes; the same node may stand several times."""
-        width = self.nodes.used.shape[1]
+        width = self.nodes.free.shape[1]
         cells = node.astype(np.int64)[:, None] * width + np.arange(width)
-        np.add.at(self.nodes.used.reshape(-1), cells.reshape(-1), sign * amounts.reshape(-1))
+        book = np.subtract if sign > 0 else np.add
+        book.at(self.nodes.free.reshape(-1), cells.reshape(-1), amounts.reshape(-1))
 
     def _free_nodes(self, slots: Int32Array) -> None:
         objects = self._objects
@@ -599,7 +610,7 @@ class ClusterEngine:
             overcommits=self._counts["over"],
             strangers=self._counts["strangers"],
             cpu_core_s=self._core_us / 1e6,
-            used=axis.amounts(self.nodes.used[present].sum(axis=0)),
+            used=axis.amounts((self.nodes.allocatable[present] - self.nodes.free[present]).sum(axis=0)),
             allocatable=axis.amounts(self.nodes.allocatable[present].sum(axis=0)),
             time_us=self.now_us,
             speed=self.speed,

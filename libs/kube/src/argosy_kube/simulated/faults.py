@@ -101,6 +101,10 @@ class PendingFaults:
         """Let a failure happen `count` more times."""
         self._left[kind] = self._left.get(kind, 0) + count
 
+    def has(self, kind: FaultKind) -> bool:
+        """Return whether a failure is still to happen."""
+        return self._left.get(kind, 0) > 0
+
     def take(self, kind: FaultKind, limit: int = 1) -> int:
         """Return how many of up to `limit` chances fail now, and count them off."""
         left = self._left.get(kind, 0)

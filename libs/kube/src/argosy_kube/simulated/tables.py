@@ -93,7 +93,7 @@ class RequestTable:
 
 
 class NodeTable:
-    """Nodes with an index each that is never used again; capacity and use as arrays."""
+    """Nodes with an index each that is never used again; capacity as arrays."""
 
     def __init__(self, requests: RequestTable) -> None:
         """Start empty; columns follow the axis of `requests`."""
@@ -103,9 +103,12 @@ class NodeTable:
         self._names_seen: tuple[str, ...] | None = ()
         self.descriptions: list[NodeDescription] = []
         self.allocatable: Int64Array = np.zeros((_FIRST_ROWS, len(requests.axis)), dtype=np.int64)
-        self.used: Int64Array = np.zeros((_FIRST_ROWS, len(requests.axis)), dtype=np.int64)
+        self.free: Int64Array = np.zeros((_FIRST_ROWS, len(requests.axis)), dtype=np.int64)
+        """(node, resource): allocatable minus what pods ask for; negative only on a node that shrank."""
         self.reachable = np.zeros(_FIRST_ROWS, dtype=np.bool_)
         self.present = np.zeros(_FIRST_ROWS, dtype=np.bool_)
+        self.unheard: set[int] = set()
+        """Present nodes that are not reachable."""
 
     def __len__(self) -> int:
         """Return the number of indices given, removed nodes included."""
@@ -135,11 +138,14 @@ class NodeTable:
             self._names_seen = None
             self.descriptions.append(node)
             rows = index + 1
-            self.allocatable, self.used = grow_rows(self.allocatable, rows), grow_rows(self.used, rows)
+            self.allocatable, self.free = grow_rows(self.allocatable, rows), grow_rows(self.free, rows)
             self.reachable, self.present = grow_rows(self.reachable, rows), grow_rows(self.present, rows)
         self.descriptions[index] = node
-        self.allocatable[index] = self._requests.axis.vector(node.allocatable)
+        allocatable = self._requests.axis.vector(node.allocatable)
+        self.free[index] += allocatable - self.allocatable[index]
+        self.allocatable[index] = allocatable
         self.reachable[index] = node.ready
+        (self.unheard.discard if node.ready else self.unheard.add)(index)
         self.present[index] = True
         return index, is_new
 
@@ -148,13 +154,14 @@ class NodeTable:
         del self._index[self._names[index]]
         self.present[index] = False
         self.reachable[index] = False
+        self.unheard.discard(index)
 
     def fit_axis(self) -> None:
         """Give the arrays a column for every resource of the axis."""
-        missing = len(self._requests.axis) - self.used.shape[1]
+        missing = len(self._requests.axis) - self.free.shape[1]
         if missing > 0:
             self.allocatable = np.pad(self.allocatable, ((0, 0), (0, missing)))
-            self.used = np.pad(self.used, ((0, 0), (0, missing)))
+            self.free = np.pad(self.free, ((0, 0), (0, missing)))
 
     def present_indices(self) -> list[int]:
         """Return the indices of the nodes that are there."""

@@ -19,7 +19,7 @@ from argosy_server.api.changes_codec import encode_cluster_changes
 from argosy_server.api.cursors import read_name_token, write_name_token
 from argosy_server.api.job_codec import timestamp
 from argosy_server.api.leader_view import ClusterFigures, LeaderView, NodeFigures
-from argosy_server.api.routing import FORWARDED_KEY, LeaderRouter
+from argosy_server.api.routing import LeaderRouter
 from argosy_server.api.selectors import has_labels, parse_label_selector
 from argosy_server.api.store_threads import StoreThreads
 from argosy_store.api import ApiStore
@@ -140,8 +140,8 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
         figures = _figures_by_name(view.clusters()).get(row.name)
         if figures is not None and (figures.executor_connected or figures.sampler_connected):
             raise NotAllowedNow(
-                f"cluster {row.name!r} is connected; stop its executor and sampler first, so that its pods cannot go on "
-                "while their jobs run elsewhere"
+                f"cluster {row.name!r} is connected; stop its executor and sampler first, so that its pods cannot "
+                "go on while their jobs run elsewhere"
             )
         await self._threads.run(self._store.forget_cluster, row.name, encode=encode_cluster_changes)
         return cluster_pb2.ForgetClusterResponse(lost_run_count=figures.run_count if figures is not None else 0)
@@ -162,17 +162,24 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
         self, pool: str, rows: Sequence[ClusterRow], context: Context
     ) -> dict[str, cluster_pb2.Cluster]:
         names = [row.name for row in rows if row.pool == pool]
+        stub = cluster_pb2_grpc.ClusterServiceStub
         try:
-            channel = await self._router.channel(pool, context)
-            stub = cluster_pb2_grpc.ClusterServiceStub(channel)
-            options = {"timeout": self._router.timeout_s, "metadata": ((FORWARDED_KEY, "1"),)}
             if len(names) == 1:
-                one = await stub.GetCluster(cluster_pb2.GetClusterRequest(name=names[0]), **options)
+                one = await self._router.forward(
+                    pool,
+                    lambda channel: stub(channel).GetCluster,
+                    cluster_pb2.GetClusterRequest(name=names[0]),
+                    context=context,
+                )
                 return {one.cluster.name: one.cluster}
-            answer = await stub.ListClusters(cluster_pb2.ListClustersRequest(page_size=1000), **options)
+            answer = await self._router.forward(
+                pool,
+                lambda channel: stub(channel).ListClusters,
+                cluster_pb2.ListClustersRequest(page_size=1000),
+                context=context,
+            )
             return {cluster.name: cluster for cluster in answer.clusters}
-        except grpc.aio.AioRpcError as error:
-            self._router.lost(pool, error)
+        except grpc.aio.AioRpcError:
             return {}
         except BackendUnavailable:
             return {}

@@ -1,0 +1,125 @@
+"""Queues and clusters as the API writes them."""
+
+from collections.abc import Sequence
+
+import psycopg
+import pytest
+
+from argosy_core.errors import AlreadyExists, NotAllowedNow, NotFound, StateConflict
+from argosy_store import Effects
+from argosy_testkit.store_world import StoreWorld
+from argosy_testkit.submissions import make_job_ends
+
+
+def encode(things: Sequence[object]) -> bytes:
+    """Return what changed as text."""
+    return b"changed " + ",".join(map(str, things)).encode()
+
+
+def news(world: StoreWorld, pool: str = "default") -> list[bytes]:
+    """Return what a leader hears."""
+    with psycopg.connect(world.url) as connection:
+        rows = connection.execute("SELECT payload FROM changes WHERE pool = %s ORDER BY id", [pool]).fetchall()
+    return [row[0] for row in rows if row[0].startswith(b"changed")]
+
+
+def make(world: StoreWorld, name: str = "new", **options: object) -> object:
+    """Create a queue."""
+    values = {"weight": 2.0, "pool": "default", "create_time_us": 5, "encode": encode, **options}
+    return world.api.create_queue(name, **values)  # type: ignore[arg-type]
+
+
+def test_create_queue_twice_is_success_when_equal_and_refused_when_not(world: StoreWorld) -> None:
+    """An equal queue by the same name is success and no news; another one already exists."""
+    queue = make(world, namespaces=["a"], max_queued_count=3)
+    assert make(world, namespaces=["a"], max_queued_count=3, create_time_us=9) == queue
+    for other in ({"weight": 3.0}, {"pool": "gpu"}, {"namespaces": []}, {"max_queued_count": 4}):
+        with pytest.raises(AlreadyExists):
+            make(world, **{"namespaces": ["a"], "max_queued_count": 3, **other})
+    assert len(news(world)) == 1
+
+
+def test_list_queues_pages_by_name(world: StoreWorld) -> None:
+    """Queues come in order of their names."""
+    for name in ("b", "a", "c"):
+        make(world, name)
+    first = world.api.list_queues(limit=2)
+    rest = world.api.list_queues(after_name=first[-1].name)
+    assert [queue.name for queue in first + rest] == ["a", "b", "c", "team"]
+
+
+def test_update_queue_checks_the_version(world: StoreWorld) -> None:
+    """A version that is not the current one is a conflict; 0 takes whatever is there."""
+    make(world)
+    options = {"pool": "default", "encode": encode}
+    changed = world.api.update_queue("new", expected_version=1, weight=5.0, namespaces=["n"], **options)  # type: ignore[arg-type]
+    assert (changed.version, changed.weight, changed.namespaces) == (2, 5.0, ("n",))
+    with pytest.raises(StateConflict):
+        world.api.update_queue("new", expected_version=1, weight=6.0, **options)  # type: ignore[arg-type]
+    assert world.api.update_queue("new", expected_version=0, weight=7.0, **options).version == 3  # type: ignore[arg-type]
+    with pytest.raises(NotFound):
+        world.api.update_queue("none", expected_version=0, weight=7.0, **options)  # type: ignore[arg-type]
+    assert len(news(world)) == 3
+
+
+def test_a_queue_changes_its_pool_only_without_open_jobs(world: StoreWorld) -> None:
+    """Both leaders hear of a move, and none takes place under open jobs."""
+    handles = world.submit_jobs(1)
+    options = {"expected_version": 0, "weight": 1.0, "pool": "gpu", "encode": encode}
+    with pytest.raises(NotAllowedNow):
+        world.api.update_queue("team", **options)  # type: ignore[arg-type]
+    world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(handles)))
+    assert world.api.update_queue("team", **options).pool == "gpu"  # type: ignore[arg-type]
+    told = b"changed %d" % world.queue.queue_id
+    assert news(world)[-1] == told
+    assert news(world, "gpu") == [told]
+
+
+def test_cordon_keeps_its_reason_until_it_is_lifted(world: StoreWorld) -> None:
+    """A cordon carries a reason; lifting it takes the reason away."""
+    queue = world.api.set_queue_cordon("team", cordoned=True, reason="budget", encode=encode)
+    assert (queue.cordoned, queue.cordon_reason, queue.version) == (True, "budget", 2)
+    queue = world.api.set_queue_cordon("team", cordoned=False, reason="budget", encode=encode)
+    assert (queue.cordoned, queue.cordon_reason, queue.version) == (False, "", 3)
+    assert world.api.queues_by_id([queue.queue_id]) == {queue.queue_id: queue}
+    with pytest.raises(NotFound):
+        world.api.set_queue_cordon("none", cordoned=True, reason="", encode=encode)
+
+
+def test_delete_queue_needs_that_no_job_is_open(world: StoreWorld) -> None:
+    """A queue with open jobs stays; a deleted one is gone by name and its name is free again."""
+    handles = world.submit_jobs(1)
+    with pytest.raises(NotAllowedNow):
+        world.api.delete_queue("team", encode=encode)
+    world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(handles)))
+    world.api.delete_queue("team", encode=encode)
+    with pytest.raises(NotFound):
+        world.api.get_queue("team")
+    with pytest.raises(NotFound):
+        world.api.delete_queue("team", encode=encode)
+    assert world.api.list_queues() == []
+    assert make(world, "team").queue_id != world.queue.queue_id  # type: ignore[attr-defined]
+    job = world.api.get_job(int(handles[0]))
+    assert job is not None
+    assert job.queue == "team"
+
+
+def test_clusters_are_cordoned_node_by_node_and_forgotten(world: StoreWorld) -> None:
+    """Cordons and forgetting are stored, and the leader hears of each."""
+    for name in ("west", "east"):
+        world.leader.bind_cluster(world.epoch, name, uid="u", role="executor", incarnation=1)
+    assert [cluster.name for cluster in world.api.list_clusters()] == ["east", "west"]
+    assert [cluster.name for cluster in world.api.list_clusters(after_name="east")] == ["west"]
+    cluster = world.api.set_cluster_cordon("east", cordoned=True, reason="broken", encode=encode)
+    assert (cluster.cordoned, cluster.cordon_reason) == (True, "broken")
+    for node in ("n2", "n1", "n2"):
+        cluster = world.api.set_node_cordon("east", node, cordoned=True, encode=encode)
+    assert sorted(cluster.cordoned_nodes) == ["n1", "n2"]
+    cluster = world.api.set_node_cordon("east", "n2", cordoned=False, encode=encode)
+    assert cluster.cordoned_nodes == ("n1",)
+    world.api.forget_cluster("east", encode=encode)
+    with pytest.raises(NotFound):
+        world.api.get_cluster("east")
+    with pytest.raises(NotFound):
+        world.api.forget_cluster("east", encode=encode)
+    assert news(world) == [b"changed east"] * 6

@@ -1,0 +1,198 @@
+"""What leaves, and what stays."""
+
+import numpy as np
+import psycopg
+import pytest
+
+from argosy_core.errors import OutOfRange
+from argosy_core.job.states import JobState
+from argosy_store import Effects, EventRow, JobFilter, ensure_partitions, retain
+from argosy_testkit.store_world import StoreWorld, encode_wishes
+from argosy_testkit.submissions import make_job_ends, make_reports, make_run_ends
+
+DAY_US = 86_400_000_000
+RETENTION_DAYS = 7
+
+
+@pytest.fixture
+def aged(world: StoreWorld) -> StoreWorld:
+    """Give a world with partitions for many days, from 20 days ago."""
+    ensure_partitions(world.url, world.day - 20, days_ahead=22)
+    return world
+
+
+def partitions(world: StoreWorld, table: str) -> list[str]:
+    """Return the names of a table's partitions."""
+    with psycopg.connect(world.url) as connection:
+        rows = connection.execute(
+            "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass ORDER BY 1", [table]
+        ).fetchall()
+    return [row[0] for row in rows]
+
+
+def count(world: StoreWorld, table: str) -> int:
+    """Return the number of rows of a table."""
+    with psycopg.connect(world.url) as connection:
+        row = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def end(world: StoreWorld, handles: np.ndarray, day: int) -> None:
+    """End jobs on a day."""
+    ends = make_job_ends(handles, end_time_us=day * DAY_US)
+    world.leader.apply(world.epoch, Effects(run_updates=make_run_ends(handles), job_updates=ends))
+
+
+def now_us(world: StoreWorld) -> int:
+    """Return the middle of today."""
+    return world.day * DAY_US + DAY_US // 2
+
+
+def test_ensure_partitions_makes_days_once(world: StoreWorld) -> None:
+    """Partitions are made where they are missing, for every table of jobs."""
+    assert ensure_partitions(world.url, world.day + 1, days_ahead=3) == (world.day + 4,)
+    assert ensure_partitions(world.url, world.day + 1, days_ahead=3) == ()
+    for table in ("jobs", "runs", "objects", "job_specs", "job_set_events"):
+        assert f"{table}_d{world.day + 4}" in partitions(world, table)
+
+
+def test_jobs_of_a_day_without_partition_are_stored_and_move_when_it_is_made(world: StoreWorld) -> None:
+    """Nobody is refused because a partition is late; its rows are moved into it once it is there."""
+    day = world.day + 40
+    handles = world.submit_jobs(3, day=day)
+    assert world.lease(handles[:2]).tolist() == []
+    world.leader.apply(world.epoch, Effects(object_updates=make_reports(handles[:1], 3)))
+    assert count(world, "jobs_carried") == 3
+    assert ensure_partitions(world.url, day, days_ahead=0) == (day,)
+    assert count(world, "jobs_carried") == count(world, "objects_carried") == count(world, "job_specs_carried") == 0
+    assert count(world, f"runs_d{day}") == 2
+    end(world, handles, day)
+    assert [job.state for job in world.api.list_jobs(JobFilter())] == [JobState.SUCCEEDED] * 3
+
+
+def test_retain_drops_aged_days_and_keeps_the_rest(aged: StoreWorld) -> None:
+    """Finished jobs leave by partition; those within retention stay."""
+    old = aged.submit_jobs(3, day=aged.day - 15)
+    recent = aged.submit_jobs(2, day=aged.day - 3)
+    for handles in (old, recent):
+        aged.lease(handles)
+    end(aged, old, aged.day - 14)
+    end(aged, recent, aged.day - 3)
+    done = retain(aged.url, now_us(aged), RETENTION_DAYS)
+    assert done.dropped_days == tuple(range(aged.day - 20, aged.day - RETENTION_DAYS))
+    assert done.carried_job_count == 0
+    assert [job.handle for job in aged.api.list_jobs(JobFilter())] == recent.tolist()
+    for table in ("jobs", "runs", "objects", "job_specs", "job_set_events"):
+        names = partitions(aged, table)
+        assert f"{table}_d{aged.day - 8}" not in names
+        assert f"{table}_d{aged.day - 7}" in names
+    again = retain(aged.url, now_us(aged), RETENTION_DAYS)
+    assert (again.dropped_days, again.closed_days, again.carried_job_count) == ((), (), 0)
+
+
+def test_retain_moves_open_jobs_out_and_they_live_on(aged: StoreWorld) -> None:
+    """An open job outlives its day's partitions with its run, objects and spec, and ends like any other."""
+    handles = aged.submit_jobs(4, day=aged.day - 15)
+    waiting, running, cancelled, ended = (handles[place : place + 1] for place in range(4))
+    aged.lease(handles[1:])
+    aged.leader.apply(aged.epoch, Effects(object_updates=make_reports(running, 3)))
+    end(aged, ended, aged.day - 14)
+    before = aged.api.get_jobs(handles[:3].tolist())
+    assert retain(aged.url, now_us(aged), RETENTION_DAYS).carried_job_count == 3
+    assert aged.api.get_jobs(handles.tolist()) == before
+    loaded = aged.leader.load()
+    assert loaded.jobs.handles.tolist() == handles[:3].tolist()
+    assert loaded.runs.handles.tolist() == handles[1:3].tolist()
+    assert loaded.runs.states.tolist() == [3, 1]
+    assert loaded.specs[0].layout == b"layout"
+    aged.leader.apply(
+        aged.epoch,
+        Effects(
+            object_updates=make_reports(running, 4),
+            run_updates=make_run_ends(running),
+            job_updates=make_job_ends(running),
+        ),
+    )
+    aged.api.set_wishes(None, cancelled, "cancel", encode=encode_wishes)
+    assert aged.lease(waiting).tolist() == []
+    jobs = {job.handle: job for job in aged.api.list_jobs(JobFilter())}
+    assert jobs[int(running[0])].state == JobState.SUCCEEDED
+    assert jobs[int(cancelled[0])].cancel_requested
+    assert jobs[int(waiting[0])].state == JobState.LEASED
+    assert jobs[int(waiting[0])].runs[0].cluster == "east"
+
+
+def test_retain_keeps_jobs_that_ended_lately_whenever_they_were_submitted(aged: StoreWorld) -> None:
+    """Retention counts from the end of a job: a long one stays as long as a short one, then leaves from where it is."""
+    handles = aged.submit_jobs(2, day=aged.day - 15, client_ids=["long", "short"])
+    aged.lease(handles)
+    end(aged, handles[:1], aged.day - 1)
+    end(aged, handles[1:], aged.day - 14)
+    done = retain(aged.url, now_us(aged), RETENTION_DAYS)
+    assert (done.carried_job_count, done.deleted_client_id_count) == (1, 1)
+    job = aged.api.get_job(int(handles[0]))
+    assert job is not None
+    assert job.spec_body is not None
+    assert len(job.runs) == 1
+    repeat = aged.request(1, client_ids=["long"])
+    assert aged.submit(repeat)[0].handles.tolist() == handles[:1].tolist()
+    later = retain(aged.url, now_us(aged) + RETENTION_DAYS * DAY_US, RETENTION_DAYS)
+    assert later.deleted_client_id_count == 1
+    assert aged.api.get_job(int(handles[0])) is None
+    for table in ("jobs", "runs", "objects", "job_specs"):
+        assert count(aged, f"{table}_carried") == 0
+
+
+def test_retain_keeps_client_ids_of_open_and_recent_jobs(aged: StoreWorld) -> None:
+    """One job per client id within retention, and as long as the job is open."""
+    old = aged.submit_jobs(1, day=aged.day - 15, client_ids=["open"])
+    recent = aged.submit_jobs(1, client_ids=["recent"])
+    assert retain(aged.url, now_us(aged), RETENTION_DAYS).deleted_client_id_count == 0
+    result = aged.submit(aged.request(2, client_ids=["open", "recent"]))[0]
+    assert result.handles.tolist() == [*old.tolist(), *recent.tolist()]
+
+
+def test_retain_makes_old_cursors_detectable(aged: StoreWorld) -> None:
+    """Events leave with their day; a cursor older than what is kept is out of range, and numbering goes on."""
+
+    def write(first: int, last: int, day: int) -> None:
+        row = EventRow(
+            job_set_id=aged.job_set_id, first_number=first, last_number=last, create_time_us=day * DAY_US, payload=b""
+        )
+        aged.leader.apply(aged.epoch, Effects(events=[row]))
+
+    write(1, 5, aged.day - 15)
+    write(6, 7, aged.day - 2)
+    retain(aged.url, now_us(aged), RETENTION_DAYS)
+    with pytest.raises(OutOfRange):
+        aged.api.read_events(aged.job_set_id, 3)
+    assert [row[:2] for row in aged.api.read_events(aged.job_set_id, 5)] == [(6, 7)]
+    assert aged.api.oldest_event_number(aged.job_set_id) == 6
+    retain(aged.url, now_us(aged) + 30 * DAY_US, RETENTION_DAYS)
+    assert aged.api.oldest_event_number(aged.job_set_id) == 8
+    write(8, 9, aged.day)
+    assert [row[:2] for row in aged.api.read_events(aged.job_set_id, 7)] == [(8, 9)]
+
+
+def test_closed_days_are_left_out_by_leaders_and_open_ones_are_not(aged: StoreWorld) -> None:
+    """Only past days without open jobs are closed."""
+    aged.submit_jobs(1, day=aged.day - 4)
+    done = retain(aged.url, now_us(aged), 100)
+    assert aged.day - 4 not in done.closed_days
+    assert aged.day - 5 in done.closed_days
+    assert max(done.closed_days) == aged.day - 2
+    assert len(aged.leader.load().jobs.handles) == 1
+
+
+def test_a_connection_learns_of_new_and_dropped_partitions(aged: StoreWorld) -> None:
+    """A leader and a replica that worked before retention go on after it without an error."""
+    handles = aged.submit_jobs(2, day=aged.day - 15)
+    aged.lease(handles)
+    retain(aged.url, now_us(aged), RETENTION_DAYS)
+    ensure_partitions(aged.url, aged.day + 30, days_ahead=0)
+    new = aged.submit_jobs(1, day=aged.day + 30)
+    assert aged.lease(new).tolist() == []
+    end(aged, np.concatenate([handles, new]), aged.day)
+    assert [job.state for job in aged.api.list_jobs(JobFilter())] == [JobState.SUCCEEDED] * 3
+    assert count(aged, f"jobs_d{aged.day + 30}") == 1

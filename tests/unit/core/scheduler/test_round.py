@@ -1,0 +1,312 @@
+"""Rounds: from waiting jobs to leases, over real samplers and ledgers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import InvariantViolation
+from argosy_core.job.states import JobEventKind, JobState, ObjectState
+from argosy_core.scheduler import (
+    ClusterView,
+    CommitQuestion,
+    CommitReply,
+    QueueView,
+    RoundSettings,
+    SampleQuestion,
+    SampleReply,
+    begin_round,
+    explain,
+    has_work,
+    last_round,
+    placements_of,
+    set_cluster,
+    set_queues,
+)
+from argosy_testkit.pool_world import PoolWorld, Report
+
+ALL_CLUSTERS = RoundSettings(clusters_to_sample_ratio=1.0, nodes_to_sample_ratio=1.0)
+
+
+def _conflict(question: CommitQuestion) -> CommitReply:
+    count = question.handle.size
+    return CommitReply(incarnation=1, node=np.full(count, -1, np.int32), outcome=np.full(count, 2, np.int8))
+
+
+def _end_all(world: PoolWorld, cluster: str) -> None:
+    runs = world.live_runs(cluster)
+    world.report(cluster, [Report(handle=handle, attempt=attempt, state=4) for handle, attempt in runs])
+
+
+def test_round_leases_what_fits_and_leaves_the_rest_pending() -> None:
+    """Four nodes of four cores take sixteen jobs of one core; four wait and follow when there is room."""
+    world = PoolWorld(clusters={"a": 4})
+    handles = world.submit(20)
+    plan = world.round()
+    assert plan.handle.tolist() == handles[:16]
+    assert plan.round_state.pending_handle.tolist() == handles[16:]
+    assert not world.round().has_news
+    _end_all(world, "a")
+    assert world.round().handle.tolist() == handles[16:]
+    assert world.job_state(handles[0]) == JobState.SUCCEEDED
+    assert last_round(world.state).totals["leases"] == 20
+
+
+def test_blocked_class_is_not_asked_again_until_capacity_rises() -> None:
+    """A saturated pool costs no questions; one end of a run is enough to ask again."""
+    world = PoolWorld(clusters={"a": 1}, settings=ALL_CLUSTERS)
+    handles = world.submit(6)
+    world.round()
+    world.round()
+    asked: list[SampleQuestion] = []
+
+    def answer(question: SampleQuestion) -> None:
+        asked.append(question)
+
+    world.plan(answer_sample=answer)
+    assert asked == []
+    world.report("a", [Report(handle=handles[0], state=4)])
+    assert world.round().handle.tolist() == [handles[4]]
+
+
+def test_jobs_of_other_classes_pass_a_blocked_one_but_not_its_own_class() -> None:
+    """The blocked job keeps its place; others that fit elsewhere go on."""
+    world = PoolWorld(clusters={"a": 1}, settings=ALL_CLUSTERS)
+    world.define_class(2, cpu=4000)
+    small, large = world.submit(2), world.submit(2, class_id=2)
+    world.now_s += 1
+    later = world.submit(1)
+    world.round()
+    plan = world.round()
+    leased = {*small, *later}
+    assert {handle for handle, _ in world.live_runs("a")} == leased
+    assert plan.round_state.pending_handle.tolist() == large
+    explanation = explain(world.state, large[1], world.now_s)
+    assert explanation is not None
+    assert explanation.pending_position == 1
+
+
+def test_clusters_asked_are_the_configured_share_of_those_that_can_hold_the_class() -> None:
+    """ceil(Cp x clusters), drawn among clusters with a node that is large enough."""
+    world = PoolWorld(clusters={"a": 2, "b": 2, "c": 2, "d": 2}, settings=RoundSettings(clusters_to_sample_ratio=0.3))
+    world.add_cluster("large", 1, {"cpu": 64_000, "memory": 64 << 30})
+    world.define_class(2, cpu=32_000)
+    world.submit(1)
+    world.submit(1, class_id=2)
+    current = begin_round(world.state, world.now_s, world.rng)
+    asked = {class_id: [] for class_id in (1, 2)}
+    for question in current.questions:
+        for class_id in question.class_ids.tolist():
+            asked[class_id].append(question.cluster)
+    assert len(asked[1]) == 2  # ceil(0.3 x 5)
+    assert asked[2] == ["large"]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param(ClusterView(name="a", connected=True, cordoned=True), id="cordoned"),
+        pytest.param(ClusterView(name="a", connected=False), id="not-connected"),
+    ],
+)
+def test_cluster_that_may_not_be_given_work_is_not_asked(view: ClusterView) -> None:
+    """Until it may again."""
+    world = PoolWorld()
+    world.submit(1)
+    set_cluster(world.state, view)
+    assert begin_round(world.state, world.now_s, world.rng).questions == ()
+    assert world.state.round is not None
+    world.state.round.finish(world.now_s)
+    set_cluster(world.state, ClusterView(name="a", connected=True))
+    assert world.round().handle.size == 1
+
+
+def test_cordoned_queue_keeps_its_jobs_queued() -> None:
+    """Its jobs do not become pending; pending ones go on."""
+    world = PoolWorld(queues={"alice": 1, "bob": 1})
+    set_queues(world.state, [QueueView(queue_id=1, name="alice", weight=1, cordoned=True)])
+    world.submit(1, queue=1)
+    other = world.submit(1, queue=2)
+    assert world.round().handle.tolist() == other
+    set_queues(world.state, [QueueView(queue_id=1, name="alice", weight=1, cordoned=False)])
+    assert world.round().handle.size == 1
+
+
+def test_conflict_on_all_candidates_is_one_failed_attempt_with_back_off() -> None:
+    """The job keeps its place, is passed over for 1 s, 2 s, 4 s ..., and its count goes with the round state."""
+    world = PoolWorld(clusters={"a": 2})
+    first = world.submit(1)[0]
+    plan = world.plan(answer_commit=_conflict)
+    assert plan.handle.size == 0
+    assert plan.round_state.attempted_handle.tolist() == [first]
+    assert plan.round_state.failed_attempt.tolist() == [1]
+    assert world.plan().handle.size == 0
+    world.now_s += 1.0
+    assert world.plan(answer_commit=_conflict).round_state.failed_attempt.tolist() == [2]
+    world.now_s += 1.9
+    assert world.plan().handle.size == 0
+    world.submit(1)
+    world.now_s += 0.2
+    assert world.round().handle.tolist()[0] == first
+    assert last_round(world.state).totals["retries"] == 2
+
+
+def test_ten_failed_attempts_fail_the_job() -> None:
+    """The tenth conflict ends it, with an event, and it is not decided again in between."""
+    world = PoolWorld(clusters={"a": 2})
+    handle = world.submit(1)[0]
+    for _ in range(9):
+        world.ingest(world.plan(answer_commit=_conflict))
+        world.now_s += 20
+    plan = world.plan(answer_commit=_conflict)
+    assert plan.failed_handle.tolist() == [handle]
+    assert world.plan().handle.size == 0
+    world.ingest(plan)
+    assert world.job_state(handle) == JobState.FAILED
+    assert not has_work(world.state)
+    assert world.stored[handle].state == JobState.FAILED
+
+
+def test_conflict_in_one_cluster_goes_on_to_the_next_candidate_in_another() -> None:
+    """Stages: the best remaining candidate's cluster, until one keeps the run."""
+    world = PoolWorld(clusters={"a": 1, "b": 1, "c": 1}, settings=ALL_CLUSTERS)
+    handle = world.submit(1)[0]
+    stages: list[tuple[int, str]] = []
+
+    def answer(question: CommitQuestion) -> CommitReply:
+        stages.append((question.stage, question.cluster))
+        return world.commit(question) if len(stages) == 3 else _conflict(question)
+
+    plan = world.plan(answer_commit=answer)
+    assert [stage for stage, _ in stages] == [1, 2, 3]
+    assert {cluster for _, cluster in stages} == {"a", "b", "c"}
+    assert plan.handle.tolist() == [handle]
+    assert plan.clusters == (stages[-1][1],)
+    assert world.state.statistics.failed_attempt_count == 0
+
+
+def test_commit_whose_answer_is_lost_is_released_and_decided_again() -> None:
+    """What may have been placed is given back; it is no failed attempt."""
+    world = PoolWorld(clusters={"a": 1})
+    handle = world.submit(1)[0]
+
+    def place_in_silence(question: CommitQuestion) -> None:
+        world.commit(question)
+
+    plan = world.plan(answer_commit=place_in_silence)
+    assert plan.handle.size == 0
+    assert [runs.handle.tolist() for runs in plan.releases] == [[handle]]
+    assert world.clusters["a"].ledger.placement_count == 0
+    assert world.round().handle.tolist() == [handle]
+
+
+def test_answers_of_another_incarnation_count_for_nothing() -> None:
+    """A sampler that restarted between question and answer has other node indices."""
+    world = PoolWorld(clusters={"a": 2})
+    world.submit(1)
+    current = begin_round(world.state, world.now_s, world.rng)
+    reply = world.sample(current.questions[0])
+    world.reconnect_sampler("a")
+    current.take_sample("a", reply)
+    assert current.decide(world.rng) == ()
+    current.finish(world.now_s)
+    assert world.round().handle.size == 1
+
+
+def test_placed_run_is_in_the_list_of_placements_before_its_lease_is_published() -> None:
+    """A sampler that reconnects in the middle of a round must not lose what it has just promised."""
+    world = PoolWorld(clusters={"a": 2})
+    handle = world.submit(1)[0]
+    current = begin_round(world.state, world.now_s, world.rng)
+    current.take_sample("a", world.sample(current.questions[0]))
+    question = current.decide(world.rng)[0]
+    current.take_commits("a", world.commit(question))
+    assert placements_of(world.state, "a").handle.tolist() == [handle]
+    world.reconnect_sampler("a")
+    assert world.clusters["a"].ledger.placement_count == 1
+    world.ingest(current.finish(world.now_s))
+    assert world.job_state(handle) == JobState.LEASED
+
+
+def test_round_refuses_to_begin_inside_another() -> None:
+    """Filling twice for one round would move jobs twice."""
+    world = PoolWorld()
+    begin_round(world.state, world.now_s, world.rng)
+    with pytest.raises(InvariantViolation):
+        begin_round(world.state, world.now_s, world.rng)
+
+
+def test_leases_go_to_queues_by_flow_and_weight() -> None:
+    """Weights 3 and 1 share sixteen cores 12 to 4; past use lets the other come first later."""
+    world = PoolWorld(
+        clusters={"a": 4},
+        queues={"alice": 3, "bob": 1},
+        settings=RoundSettings(look_ahead_min_count=1, look_ahead_ratio=0),
+    )
+    world.submit(30, queue=1)
+    world.submit(30, queue=2)
+    plan = world.round()
+    owners = [1 if handle < (20_000 << 40) + 31 else 2 for handle in plan.handle.tolist()]
+    assert (owners.count(1), owners.count(2)) == (12, 4)
+
+
+def test_suspect_class_is_asked_completely_next() -> None:
+    """No candidate after looking at some nodes is not "does not fit"."""
+    world = PoolWorld(clusters={"a": 4})
+    world.submit(1)
+
+    def half_answer(question: SampleQuestion) -> SampleReply:
+        reply = world.sample(question)
+        nothing = {"offset": np.zeros_like(reply.offset), "candidate": reply.candidate[:0], "score": reply.score[:0]}
+        return replace(reply, **nothing, complete=np.zeros_like(reply.complete))
+
+    world.plan(answer_sample=half_answer)
+    current = begin_round(world.state, world.now_s, world.rng)
+    assert current.questions[0].complete.tolist() == [1]
+
+
+def test_explain_counts_filters_over_all_clusters_and_names_the_nearest_miss() -> None:
+    """The round after the question asks every connected cluster in full."""
+    world = PoolWorld(clusters={"a": 2, "b": 3}, settings=RoundSettings(clusters_to_sample_ratio=0.1))
+    world.define_class(2, cpu=5000)
+    handle = world.submit(1, class_id=2)[0]
+    before = explain(world.state, handle, world.now_s)
+    assert before is not None
+    assert (before.stage, before.filters) == ("queued", ())
+    world.round()
+    after = explain(world.state, handle, world.now_s)
+    assert after is not None
+    assert (after.stage, after.blocked, after.examined_count) == ("pending", True, 5)
+    assert sum(count for _, count in after.filters) == 5
+    assert "cpu" in after.nearest_miss
+    assert explain(world.state, 5, world.now_s) is None
+
+
+def test_explanation_is_dropped_once_the_class_fits_again() -> None:
+    """Yesterday's counts are no answer."""
+    world = PoolWorld(clusters={"a": 1}, settings=ALL_CLUSTERS)
+    handles = world.submit(5)
+    world.round()
+    assert explain(world.state, handles[4], world.now_s).blocked  # type: ignore[union-attr]
+    world.round()
+    assert explain(world.state, handles[4], world.now_s).filters  # type: ignore[union-attr]
+    world.report("a", [Report(handle=handles[0], state=ObjectState.SUCCEEDED)])
+    world.round()
+    assert not world.state.answers
+
+
+def test_events_of_a_lease_carry_attempt_cluster_and_node() -> None:
+    """Whoever watches sees where a job went."""
+    world = PoolWorld(clusters={"a": 1})
+    world.submit(2)
+    plan = world.plan()
+    effects = world.ingest(plan)
+    group = effects.events.groups()[0]
+    assert group.kind.tolist() == [JobEventKind.LEASED] * 2
+    assert group.attempt.tolist() == [1, 1]
+    assert [group.texts[index] for index in group.cluster.tolist()] == ["a", "a"]
+    assert [group.texts[index] for index in group.node.tolist()] == ["a-0", "a-0"]
+    assert effects.rows[0].owners == (("alice", "set"),)
+    assert effects.rows[0].nodes == ("a-0",)

@@ -1,0 +1,231 @@
+"""Changes: submitted jobs and wishes, at every stage a job can be in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import NotAllowedNow, NotFound
+from argosy_core.job.states import JobEventKind, JobState
+from argosy_core.scheduler import (
+    EndedJobs,
+    WishColumns,
+    explain,
+    missing,
+    note_ended,
+    remove_queues,
+    rows_missing,
+    shares,
+    take_jobs,
+    take_wishes,
+)
+from argosy_core.scheduler.messages import Runs
+from argosy_testkit.pool_world import POD_LAYOUT, PoolWorld, Report
+
+
+def test_submitted_jobs_wait_in_priority_and_submit_order() -> None:
+    """Higher priority first, then submit order."""
+    world = PoolWorld(clusters={"a": 1})
+    low = world.submit(3, priority=0)
+    high = world.submit(2, priority=5)
+    assert [explain(world.state, h, world.now_s).queue_position for h in (*high, *low)] == [0, 1, 2, 3, 4]  # type: ignore[union-attr]
+    assert world.round().handle.tolist() == [*high, *low[:2]]
+
+
+def test_taking_jobs_says_what_is_not_defined_and_changes_nothing() -> None:
+    """The shell reads what is missing first."""
+    world = PoolWorld()
+    world.define_class(1, cpu=1000)
+    handles = np.array([5], dtype=np.int64)
+    columns = world.columns(handles, queue=1, class_id=99, priority=0, job_set="set", layout=POD_LAYOUT)
+    assert missing(world.state, columns).class_ids == (99,)
+    with pytest.raises(NotFound):
+        take_jobs(world.state, columns, world.now_s)
+    world.check()
+    assert len(world.state.live) == 0
+
+
+def test_reprioritised_job_moves_in_its_queue_but_not_in_the_pending_order() -> None:
+    """Pending jobs keep their order, and only the number changes."""
+    world = PoolWorld(clusters={"a": 1})
+    pending = world.submit(6)
+    world.round()
+    world.state.settings = world.with_settings(max_pending=2)
+    queued = world.submit(2)
+    effects = world.reprioritize([queued[1], pending[5]], 9)
+    assert effects.job_priorities.handle.tolist() == [pending[5], queued[1]]
+    assert explain(world.state, queued[1], world.now_s).queue_position == 0  # type: ignore[union-attr]
+    assert explain(world.state, pending[5], world.now_s).pending_position == 1  # type: ignore[union-attr]
+    assert world.kinds(queued[1])[-1] == JobEventKind.REPRIORITIZED
+    assert world.reprioritize([queued[1]], 9).job_priorities.handle.size == 0
+
+
+@pytest.mark.parametrize("rounds", [pytest.param(0, id="queued"), pytest.param(1, id="pending")])
+def test_cancelled_job_that_waits_is_gone_at_once(rounds: int) -> None:
+    """The API ended its row; the leader numbers the event."""
+    world = PoolWorld(clusters={"a": 1})
+    handles = world.submit(6)
+    for _ in range(rounds):
+        world.round()
+    effects = world.cancel(handles[4:])()
+    assert effects.unknown_count == 0
+    assert world.job_state(handles[5]) == JobState.CANCELLED
+    assert explain(world.state, handles[5], world.now_s) is None
+    assert effects.job_updates.handle.size == 0
+
+
+def test_running_job_is_stopped_by_the_next_plan_and_ends_when_its_pod_has() -> None:
+    """The wish is an event, the stop a message, the end a fact."""
+    world = PoolWorld()
+    handle = world.submit(1)[0]
+    world.round()
+    world.report("a", [Report(handle=handle, state=3)])
+    world.cancel([handle])
+    assert world.kinds(handle)[-1] == JobEventKind.CANCEL_REQUESTED
+    plan = world.round()
+    assert plan.stops.handle.tolist() == [handle]
+    assert world.sent_stops == [("a", handle, 1)]
+    assert not world.round().has_news
+    world.report("a", [Report(handle=handle, state=6)])
+    assert world.job_state(handle) == JobState.CANCELLED
+    assert world.clusters["a"].ledger.placement_count == 0
+
+
+@pytest.mark.parametrize(
+    ("stop_sent", "state", "failure", "outcome"),
+    [
+        pytest.param(False, 4, 0, JobState.SUCCEEDED, id="success-wins"),
+        pytest.param(True, 4, 0, JobState.SUCCEEDED, id="success-wins-after-the-stop"),
+        pytest.param(False, 5, 1, JobState.FAILED, id="own-failure-before-the-stop"),
+        pytest.param(True, 5, 1, JobState.CANCELLED, id="killed-by-the-stop"),
+        pytest.param(False, 5, 5, JobState.CANCELLED, id="no-new-run-after-the-node-failed"),
+        pytest.param(False, 7, 0, JobState.CANCELLED, id="no-new-run-after-it-was-lost"),
+    ],
+)
+def test_what_the_pod_did_wins_over_the_wish(stop_sent: bool, state: int, failure: int, outcome: JobState) -> None:
+    """Success always; failure only if it was the pod's own."""
+    world = PoolWorld()
+    handle = world.submit(1)[0]
+    world.round()
+    world.cancel([handle])
+    if stop_sent:
+        world.round()
+    world.report("a", [Report(handle=handle, state=state, failure=failure)])
+    assert world.job_state(handle) == outcome
+
+
+def test_wish_that_overtook_its_lease_in_the_database_refuses_it() -> None:
+    """The API ended the job while its lease was on the log: refused, released, gone when the wish arrives."""
+    world = PoolWorld()
+    handle = world.submit(1)[0]
+    plan = world.plan()
+    take = world.cancel([handle], deliver=False)
+    effects = world.ingest(plan)
+    assert [runs.handle.tolist() for runs in effects.releases] == [[handle]]
+    assert world.clusters["a"].ledger.placement_count == 0
+    assert not world.round().has_news
+    take()
+    assert world.kinds(handle) == [JobEventKind.SUBMITTED, JobEventKind.CANCELLED]
+    assert len(world.state.live) == 0
+
+
+def test_wish_taken_while_its_lease_is_in_flight_ends_the_job_and_releases_the_placement() -> None:
+    """The leader knows of the end before its own record comes back."""
+    world = PoolWorld()
+    handle = world.submit(1)[0]
+    plan = world.plan()
+    world.cancel([handle])
+    assert world.job_state(handle) == JobState.CANCELLED
+    effects = world.ingest(plan)
+    assert len(effects.events) == 0
+    assert world.clusters["a"].ledger.placement_count == 0
+    assert world.sent_rows == []
+
+
+def test_cancel_of_a_job_between_two_runs_is_ended_by_the_leader() -> None:
+    """The API saw a live run, the leader knows that it is over."""
+    world = PoolWorld()
+    handle = world.submit(1)[0]
+    world.round()
+    take = world.cancel([handle], deliver=False)
+    world.report("a", [Report(handle=handle, state=7)])
+    assert world.job_state(handle) == JobState.QUEUED
+    effects = take()
+    assert world.job_state(handle) == JobState.CANCELLED
+    assert effects.job_updates.state.tolist() == [JobState.CANCELLED]
+
+
+def test_wish_refused_at_ingest_ends_the_job_if_the_leader_knows_it() -> None:
+    """A cancel of an in-flight second attempt: the row stays open until the leader writes its end."""
+    world = PoolWorld()
+    handle = world.submit(1)[0]
+    world.round()
+    take = world.cancel([handle], deliver=False)
+    world.report("a", [Report(handle=handle, state=7)])
+    plan = world.plan()
+    take()
+    assert world.kinds(handle)[-1] == JobEventKind.CANCEL_REQUESTED
+    effects = world.ingest(plan)
+    assert effects.job_updates.handle.tolist() == [handle]
+    assert world.job_state(handle) == JobState.CANCELLED
+    assert world.clusters["a"].ledger.placement_count == 0
+
+
+def test_job_cancelled_in_the_middle_of_a_round_is_left_out() -> None:
+    """Committed already: released with the plan. Its slot may have another job by then."""
+    world = PoolWorld()
+    handles = world.submit(2)
+
+    def commit_then_cancel(question: object) -> object:
+        reply = world.commit(question)  # type: ignore[arg-type]
+        world.cancel([handles[0]])
+        world.submit(1)
+        return reply
+
+    plan = world.plan(answer_commit=commit_then_cancel)  # type: ignore[arg-type]
+    assert plan.handle.tolist() == [handles[1]]
+    assert [runs.handle.tolist() for runs in plan.releases] == [[handles[0]]]
+    assert world.clusters["a"].ledger.placement_count == 1
+
+
+def test_wish_for_a_job_that_never_was_here_is_told_so_that_its_event_is_not_lost() -> None:
+    """After a change of leader the shell reads the job and numbers its event."""
+    world = PoolWorld()
+    world.submit(1)
+    wishes = WishColumns(
+        handle=np.array([77, 78], dtype=np.int64),
+        kind=np.ones(2, dtype=np.int8),
+        priority=np.zeros(2, dtype=np.int32),
+        ended=np.array([1, 0], dtype=np.int8),
+    )
+    effects = take_wishes(world.state, wishes, world.now_s)
+    assert effects.unknown_ended.tolist() == [77]
+    assert effects.unknown_count == 1
+    jobs = EndedJobs(handle=effects.unknown_ended, id_high=np.array([1]), job_set=np.array([1]))
+    draft = note_ended(world.state, jobs, reason="gone", now_s=world.now_s)
+    group = draft.groups()[0]
+    assert (group.first_number, group.kind.tolist(), group.texts) == (2, [JobEventKind.CANCELLED], ("gone",))
+
+
+def test_stop_of_a_run_is_repeated_to_an_executor_that_says_hello_again() -> None:
+    """Level-triggered: what must stop is said again, what is missing is sent again."""
+    world = PoolWorld()
+    handles = world.submit(3)
+    world.round()
+    world.cancel([handles[0]])
+    world.round()
+    known = Runs(handle=np.array([handles[0], 99], dtype=np.int64), attempt=np.array([1, 1], dtype=np.int32))
+    answer = rows_missing(world.state, "a", known)
+    assert answer.rows.handle.tolist() == handles[1:]
+    assert answer.stops.handle.tolist() == [99, handles[0]]
+
+
+def test_queue_with_open_jobs_cannot_be_removed() -> None:
+    """Its jobs would have no home."""
+    world = PoolWorld(queues={"alice": 1, "bob": 1})
+    handles = world.submit(1)
+    with pytest.raises(NotAllowedNow):
+        remove_queues(world.state, [1])
+    world.cancel(handles)
+    remove_queues(world.state, [1, 1, 77])
+    assert [row.name for row in shares(world.state, world.now_s).queues] == ["bob"]
