@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import psycopg
@@ -79,7 +80,7 @@ class Meter:
             "client_s": time.process_time(),
         }
 
-    def __enter__(self) -> Meter:
+    def __enter__(self) -> Self:
         self._before = self._read()
         return self
 
@@ -140,7 +141,7 @@ def run(server: EmbeddedPostgres, batch: int, count: int, *, client_ids: bool) -
             )
         )  # fmt: skip
     handles = [request.handles for request in requests]
-    leases = [(make_leases(chunk, nodes=_NODES), make_objects(chunk)) for chunk in handles]
+    leases = [(make_leases(chunk, nodes=_NODES[:batch]), make_objects(chunk)) for chunk in handles]
     position, number = leadership.log_position, 0
     phases = {name: Meter(server) for name in ("submit", "lease", "running", "finished")}
     with phases["submit"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import grpc
@@ -57,7 +58,7 @@ class Leader:
             job_set_id=job_set_id,
             first_number=self.number + 1,
             last_number=self.number + count,
-            create_time_us=1,
+            create_time_us=time.time_ns() // 1000,
             payload=payload,
         )
         self.number += count

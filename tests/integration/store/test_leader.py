@@ -167,6 +167,18 @@ def test_apply_of_the_same_log_position_twice_is_a_conflict_without_effect(world
     assert fingerprint(world) == before
 
 
+@pytest.mark.parametrize("position", [(0, 1), (2, 3), (0, 9)], ids=["behind", "ahead", "repeat"])
+def test_apply_of_another_position_than_the_stored_one_is_a_conflict(
+    world: StoreWorld, position: tuple[int, int]
+) -> None:
+    """The position alone decides, also where nothing else would clash."""
+    world.leader.apply(world.epoch, Effects(log_position=(0, 1)))
+    with pytest.raises(StateConflict):
+        world.leader.apply(world.epoch, Effects(log_position=position, round_state=b"other"))
+    loaded = world.leader.load()
+    assert (loaded.log_position, loaded.round_state) == (1, b"")
+
+
 def test_apply_stores_nothing_when_one_part_fails(world: StoreWorld) -> None:
     """One transaction: events that leave a gap take the leases with them."""
     handles = world.submit_jobs(2)
@@ -207,18 +219,19 @@ def test_apply_takes_events_that_depend_on_what_was_refused(world: StoreWorld) -
 
 def test_apply_refuses_leases_singly(world: StoreWorld) -> None:
     """A lease is refused if its job ended, shall be cancelled, has a live run or a later one, or is unknown."""
-    handles = world.submit_jobs(6)
-    ended, wished, live, again, fine, unknown = handles.tolist()
+    handles = world.submit_jobs(7)
+    ended, wished, stopped, live, again, fine, unknown = handles.tolist()
     world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(np.array([ended]))))
-    world.lease(np.array([wished, live, again]))
-    world.api.set_wishes(None, [wished], "cancel", encode=encode_wishes)
-    world.leader.apply(world.epoch, Effects(run_updates=make_run_ends(np.array([again]), RunState.LOST)))
+    world.lease(np.array([wished, stopped, live, again]))
+    world.api.set_wishes(None, [wished, stopped], "cancel", encode=encode_wishes)
+    lost = np.array([stopped, again])
+    world.leader.apply(world.epoch, Effects(run_updates=make_run_ends(lost, RunState.LOST)))
     with psycopg.connect(world.url) as connection:
         connection.execute("DELETE FROM jobs WHERE handle = %s", [unknown])
-    assert world.lease(handles[::-1]).tolist() == sorted([ended, wished, live, again, unknown])
+    assert world.lease(handles[::-1]).tolist() == sorted([ended, wished, stopped, live, again, unknown])
     assert [len(job.runs) for job in world.api.get_jobs([fine, live])] == [1, 1]
-    assert world.lease(np.array([again]), attempt=2).tolist() == []
-    assert len(object_states(world)) == 5
+    assert world.lease(np.array([stopped, again]), attempt=2).tolist() == [stopped]
+    assert len(object_states(world)) == 6
 
 
 def test_apply_leases_again_in_the_transaction_that_ends_the_run_before(world: StoreWorld) -> None:

@@ -98,6 +98,24 @@ def test_reprioritize_changes_open_jobs_only(world: StoreWorld) -> None:
     assert news(world) == [b"wished %d:0" % handles[1], b"wished %d:0" % handles[2]]
 
 
+def test_a_job_that_ends_while_a_wish_is_on_its_way_stays_as_it_ended(
+    world: StoreWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wish finds its jobs first and sets itself later; what ended in between is not touched."""
+    handles = world.submit_jobs(2)
+    look_up = wishes_module._look_up
+
+    def look_up_and_end(*arguments: object) -> object:
+        found = look_up(*arguments)  # type: ignore[arg-type]
+        world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(handles[:1])))
+        return found
+
+    monkeypatch.setattr(wishes_module, "_look_up", look_up_and_end)
+    world.api.set_wishes(None, handles, "cancel", encode=encode_wishes)
+    assert [job.state for job in world.api.list_jobs(JobFilter())] == [JobState.SUCCEEDED, JobState.CANCELLED]
+    assert news(world) == [b"wished %d:1" % handles[1]]
+
+
 def test_preview_changes_nothing(world: StoreWorld) -> None:
     """A preview counts, shows a sample and sets nothing."""
     handles = world.submit_jobs(25)
@@ -107,7 +125,7 @@ def test_preview_changes_nothing(world: StoreWorld) -> None:
 
 
 def test_a_lease_and_a_cancel_wish_never_miss_each_other(world: StoreWorld) -> None:
-    """Whichever comes first, a job is either cancelled without a run, or leased with the wish set; never both unseen."""
+    """Whichever comes first, a job is cancelled without a run, or leased with the wish set; never both unseen."""
     handles = world.submit_jobs(200)
     second = LeaderStore(world.url, "default")
     barrier = threading.Barrier(2)

@@ -108,4 +108,4 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 TestEngine = EngineMachine.TestCase
-TestEngine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestEngine.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)

@@ -6,16 +6,20 @@ Source: design section 9, "replay"; `argosy_kube.simulated.inventory`.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from argosy_cli.compose import ClusterPlan
 from argosy_kube.port import NodeDescription
 from argosy_kube.simulated.inventory import format_nodes, parse_uniform
-from argosy_workload.model import NodeModel, NodeSet, uniform_nodes
+from argosy_workload.model import NodeModel, NodeSet, Workload, uniform_nodes
 from argosy_workload.traces import read_nodes
 
-__all__ = ["cluster_plans", "nodes_of"]
+__all__ = ["cluster_plans", "nodes_of", "select_jobs", "without_impossible"]
 
 _COUNTED: Final = re.compile(r"^\d+:")
 
@@ -53,6 +57,37 @@ def cluster_plans(nodes: NodeSet) -> tuple[ClusterPlan, ...]:
         if described:
             plans.append(ClusterPlan(name=cluster, nodes=format_nodes(described)))
     return tuple(plans)
+
+
+def select_jobs(workload: Workload, rows: npt.NDArray[np.intp]) -> Workload:
+    """Return some jobs of a workload, in its order; submit times stay."""
+    columns = ("submit_s", "run_s", "queue", "job_set", "shape", "priority", "estimate_s")
+    chosen = {name: getattr(workload, name)[rows] for name in columns}
+    return replace(workload, **chosen, client_ids=tuple(workload.client_ids[row] for row in rows.tolist()))
+
+
+def without_impossible(workload: Workload, nodes: NodeSet) -> Workload:
+    """Return the workload without jobs that fit no node, even an empty one; a note counts them.
+
+    They would wait for ever, and so would a replay that is over when all jobs have ended.
+
+    Complexity: O(shapes x nodes).
+    """
+    axis = nodes.axis().extend(name for shape in workload.shapes for name, _ in shape.requests)
+    amounts, requests = nodes.amounts(axis), workload.requests(axis)
+    fits = np.array(
+        [
+            bool((nodes.allowed(shape) & (amounts >= request).all(axis=1)).any())
+            for shape, request in zip(workload.shapes, requests, strict=True)
+        ]
+    )
+    rows = np.flatnonzero(fits[workload.shape])
+    left_out = len(workload) - len(rows)
+    if not left_out:
+        return workload
+    return select_jobs(workload, rows).with_notes(
+        f"{left_out:,} of {len(workload):,} jobs fit no node, even an empty one, and are left out."
+    )
 
 
 def _describe(name: str, model: NodeModel) -> NodeDescription:

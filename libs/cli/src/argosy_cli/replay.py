@@ -21,7 +21,7 @@ import numpy as np
 
 from argosy_cli.round_totals import RoundTotals
 from argosy_client import EventBatch, JobDraft, JobEvent, LastRound, Queue, split_drafts
-from argosy_core.errors import AlreadyExists, ArgosyError, BackendUnavailable, NotFound, QuotaExceeded
+from argosy_core.errors import AlreadyExists, ArgosyError, BackendUnavailable, NotAllowedNow, NotFound, QuotaExceeded
 from argosy_workload.manifests import MAX_BATCH_SIZE, Submitter
 from argosy_workload.model import Workload
 from argosy_workload.records import RunRecords, RunState
@@ -33,6 +33,7 @@ _TICK_S: Final = 0.05
 _LOOK_S: Final = 0.5
 _MAX_CALL_JOBS: Final = 500
 _BUSY_PAUSE_S: Final = 0.2
+_STALL_S: Final = 180.0
 _TERMINAL: Final = {"succeeded": RunState.SUCCEEDED, "failed": RunState.FAILED, "cancelled": RunState.CANCELLED}
 
 
@@ -52,7 +53,7 @@ class ReplayClient(Protocol):
         """Submit jobs, all of them or none."""
         ...
 
-    def watch(self, queue: str, job_set: str, *, cursor: str) -> AsyncIterator[EventBatch]:
+    def watch(self, queue: str, job_set: str) -> AsyncIterator[EventBatch]:
         """Follow a job set."""
         ...
 
@@ -86,8 +87,8 @@ class _QueueRun:
     acknowledged: asyncio.Event = field(default_factory=asyncio.Event)
     row_by_id: dict[str, int] = field(default_factory=dict)
     early: list[JobEvent] = field(default_factory=list)  # events of jobs whose submit is not answered yet
-    counts: dict[str, int] = field(default_factory=dict)
     finished: set[int] = field(default_factory=set)
+    done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Replay:
@@ -116,6 +117,7 @@ class Replay:
         self._run_id = run_id
         self._tell = tell
         self._start_s = 0.0  # wall clock, since events carry it
+        self._event_s = 0.0
         self._over = asyncio.Event()
         self._manifests = _manifests(plan.workload, (cluster_speed or plan.speed) / plan.speed)
         self._queues = [_QueueRun(queue.name) for queue in plan.workload.queues]
@@ -139,7 +141,7 @@ class Replay:
         for wanted in self._plan.workload.queues:
             await self._make_queue(Queue(name=wanted.name, weight=wanted.weight))
         await self._look()
-        self._start_s = time.time()
+        self._start_s = self._event_s = time.time()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._dispatch(), name="dispatch")
@@ -221,25 +223,19 @@ class Replay:
 
     async def _follow(self, queue: _QueueRun) -> None:
         await queue.acknowledged.wait()
-        cursor = ""
-        while len(queue.finished) < len(queue.rows):
-            cursor = await self._follow_once(queue, cursor)
-        if all(len(other.finished) == len(other.rows) for other in self._queues):
+        async with asyncio.TaskGroup() as group:
+            reader = group.create_task(self._read(queue), name=f"read {queue.name}")
+            await queue.done.wait()
+            reader.cancel()
+        if all(other.done.is_set() for other in self._queues if other.rows):
             self._over.set()
 
-    async def _follow_once(self, queue: _QueueRun, cursor: str) -> str:
-        stream = self._client.watch(queue.name, self._run_id, cursor=cursor)
-        try:
-            async for batch in stream:
-                for event in batch.events:
-                    self._apply(queue, event)
-                queue.counts = dict(batch.state_counts)
-                cursor = batch.cursor
-                if len(queue.finished) == len(queue.rows):
-                    break
-        finally:
-            await stream.aclose()  # type: ignore[attr-defined]
-        return cursor
+    async def _read(self, queue: _QueueRun) -> None:
+        async for batch in self._client.watch(queue.name, self._run_id):
+            for event in batch.events:
+                self._apply(queue, event)
+            if batch.events:
+                self._event_s = time.time()
 
     def _apply(self, queue: _QueueRun, event: JobEvent) -> None:
         row = queue.row_by_id.get(event.job_id)
@@ -258,17 +254,37 @@ class Replay:
         elif event.kind in _TERMINAL:
             records.finished_s[row], records.state[row] = at_s, _TERMINAL[event.kind]
             queue.finished.add(row)
+            if len(queue.finished) == len(queue.rows):
+                queue.done.set()
 
     # --- observing ------------------------------------------------------------------------------------------------
 
     async def _observe(self) -> None:
         while not self._over.is_set():
             await self._look()
+            self._check_stall()
             self._tell(self.progress())
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await self._over.wait()
         self._tell(self.progress())
+
+    def _check_stall(self) -> None:
+        """Give up if jobs wait for nothing: all are submitted, none runs, and nothing has happened for long.
+
+        Raises:
+            NotAllowedNow: So it is.
+        """
+        is_submitted = not np.isnan(self.records.acknowledged_s).any()
+        is_idle = not np.isin(self.records.state, (RunState.LEASED, RunState.RUNNING)).any()
+        if is_submitted and is_idle and time.time() - self._event_s > _STALL_S:
+            waiting = [
+                one for queue in self._queues for one, row in queue.row_by_id.items() if row not in queue.finished
+            ]
+            raise NotAllowedNow(
+                f"{len(waiting):,} jobs wait, nothing runs, and nothing has happened for {_STALL_S:.0f} s; "
+                f"`argosy explain {waiting[0]}` says why if the mesh is kept up"
+            )
 
     async def _look(self) -> None:
         # No leader for a moment: its totals are looked at again soon, and nothing else depends on them.
@@ -278,11 +294,9 @@ class Replay:
 
     def progress(self) -> ReplayProgress:
         """Return how far the replay is."""
-        counts: Counter[str] = Counter()
-        for queue in self._queues:
-            counts.update(queue.counts)
+        counts = np.bincount(self.records.state[~np.isnan(self.records.acknowledged_s)], minlength=len(RunState) + 1)
         return ReplayProgress(
-            counts=dict(counts),
+            counts={state.name.lower(): int(counts[state]) for state in RunState},
             submitted_count=sum(len(queue.row_by_id) for queue in self._queues),
             finished_count=sum(len(queue.finished) for queue in self._queues),
             elapsed_s=time.time() - self._start_s,

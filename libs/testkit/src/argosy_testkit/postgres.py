@@ -1,8 +1,9 @@
 """Pytest plugin: a Postgres for tests.
 
 One server per test process (so one per xdist worker), migrated once into a template; every test that asks gets a
-database of its own, copied from the template, or one that an earlier test has done with, emptied. Load it with `pytest_plugins = ["argosy_testkit.postgres"]` in a
-top-level conftest. The store is imported by the first test that asks, so that others start fast.
+database of its own, copied from the template, or one that an earlier test has done with, emptied. Load it with
+`pytest_plugins = ["argosy_testkit.postgres"]` in the top-level conftest. The store is imported by the first test that
+asks, so that others start fast.
 """
 
 from __future__ import annotations

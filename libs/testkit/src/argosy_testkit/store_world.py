@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +89,7 @@ class StoreWorld:
         self.api.close()
         self.leader.close()
 
-    def __enter__(self) -> StoreWorld:
+    def __enter__(self) -> Self:
         """Return itself."""
         return self
 

@@ -1,8 +1,8 @@
 """Measures the scheduling core alone: sampling, decision, commit and the ledger, without network or storage.
 
 Whole rounds are played by one leader and several clusters in one process: sample every class at a third of the clusters
-(Cp = 33 %, Np = 4 %), decide, commit with three candidates, until all pods are placed or nothing fits any more. Times are of the processor, so that other processes do not
-disturb them.
+(Cp = 33 %, Np = 4 %), decide, commit with three candidates, until all pods are placed or nothing fits any more. Times
+are of the processor, so that other processes do not disturb them.
 
 Source: design section 8, "Cost".
 """
@@ -193,7 +193,7 @@ def _measure_filling(nodes: int, pods: int, *, class_count: int, seed: int) -> d
 def _measure_full(nodes: int, pods: int, *, seed: int) -> dict[str, float]:
     """Keep a full pool full: 1,000 classes wait, a few pods end between rounds, and their room is taken again."""
     class_count, rounds, ending = 1000, 10, max(1, min(pods, 2000) // 20)
-    world = _build(nodes, _requests(class_count, cores=8), seed)
+    world = _build(nodes, _requests(class_count, cores=20), seed)
     order = np.arange(class_count, dtype=np.int32)
     live: list[list[int]] = [[] for _ in world.ledgers]
     while True:

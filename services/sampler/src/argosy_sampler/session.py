@@ -9,6 +9,7 @@ Source: design section 5, "Sampler session" and "Leader lost".
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
@@ -89,8 +90,10 @@ class SessionClient:
             stream = sampler_pb2_grpc.SamplerServiceStub(channel).Session()
             capacity = self._clerk.begin()
             async with asyncio.timeout(self._config.connect_timeout_s):
-                await stream.write(sampler_pb2.SessionRequest(hello=self._hello()))
-                welcome = await self._read_welcome(stream)
+                # A replica that redirects ends the stream at once. The hello then fails to be written, which would hide
+                # the redirect from a read that begins later.
+                first, _ = await asyncio.gather(stream.read(), self._say_hello(stream))
+                welcome = await self._take_first(first)
             if welcome is None:
                 return
             self._clerk.welcome(welcome.epoch)
@@ -111,9 +114,12 @@ class SessionClient:
             pool=self._config.pool,
         )
 
-    async def _read_welcome(self, stream: Stream) -> sampler_pb2.Welcome | None:
+    async def _say_hello(self, stream: Stream) -> None:
+        with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
+            await stream.write(sampler_pb2.SessionRequest(hello=self._hello()))
+
+    async def _take_first(self, first: object) -> sampler_pb2.Welcome | None:
         """Return the welcome, or None after a redirect."""
-        first = await stream.read()
         if not isinstance(first, sampler_pb2.SessionResponse):
             raise BackendUnavailable("the server ended the stream before a welcome")
         kind = first.WhichOneof("message")

@@ -19,7 +19,6 @@ from argosy.api.v1 import (
     queue_pb2_grpc,
     scheduling_pb2_grpc,
 )
-from argosy_core.errors import BackendUnavailable
 from argosy_core.job.spec import SpecLimits
 from argosy_runtime.grpc_server import GrpcServer
 from argosy_runtime.lifecycle import Lifecycle
@@ -39,14 +38,13 @@ from argosy_server.api.submit import Submission
 from argosy_server.api.submit_gather import SubmitGather
 from argosy_server.api.watch import WatchHub
 from argosy_server.config import ServerConfig
+from argosy_server.maintenance import maintain
 from argosy_store.api import ApiStore
 from argosy_store.migrate import check
 from argosy_store.partitions import ensure_partitions
 
 __all__ = ["ServerApp", "start_server"]
 
-_MAINTENANCE_S: Final = 3600.0
-_MAINTENANCE_RETRY_S: Final = 60.0
 _DAY_S: Final = 86_400
 
 
@@ -143,7 +141,7 @@ class ServerApp:
         life.on_close(self._close_server)
         life.on_stop_intake(self.server.stop_intake)
         life.on_drain(self._drain)
-        life.spawn(self._maintain(), name="partitions")
+        life.spawn(maintain(config.database_url, config.retention_days), name="maintenance")
         if config.role != "leader":
             for number in range(config.api.submit_transaction_count):
                 life.spawn(self.gather.work(), name=f"submits {number}")
@@ -166,21 +164,6 @@ class ServerApp:
     async def _close_store(self) -> None:
         self.threads.close()
         await asyncio.to_thread(self.store.close)
-
-    async def _maintain(self) -> None:
-        """Keep partitions for the days to come; every process does, and they wait for each other."""
-        pause_s = _MAINTENANCE_S
-        while True:
-            await asyncio.sleep(pause_s)
-            try:
-                today = int(time.time() // _DAY_S)
-                made = await asyncio.to_thread(ensure_partitions, self._config.database_url, today)
-                pause_s = _MAINTENANCE_S
-                if made:
-                    self._log.info("partitions made", days=made)
-            except BackendUnavailable as error:
-                pause_s = _MAINTENANCE_RETRY_S
-                self._log.warning("partitions could not be made", reason=error.message)
 
 
 async def start_server(config: ServerConfig, life: Lifecycle) -> ServerApp:

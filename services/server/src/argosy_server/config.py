@@ -65,6 +65,8 @@ class ServerConfig:
     """host:port of the metrics page; empty opens none."""
     log_level: LogLevel = "info"
     """Least severe level that is logged."""
+    retention_days: int = 7
+    """Full days that ended jobs, their events and their client ids are kept; open jobs always are."""
     drain_s: float = 10.0
     """How long calls under way may take after SIGTERM."""
     grpc: GrpcSettings = field(default_factory=GrpcSettings)

@@ -211,7 +211,7 @@ def test_bag_reports_its_first_failure() -> None:
     effects = world.report("a", [Report(handle=handle, object_index=2, state=FAILED, failure=5, exit_code=137)])
     assert world.job_state(handle) == JobState.FAILED
     assert effects.run_updates.exit_code.tolist() == [42]
-    assert effects.run_updates.reasons == ("first",)
+    assert effects.run_updates.reasons[effects.run_updates.reason_index[0]] == "first"
 
 
 def test_bag_has_one_row_per_object_with_names_of_its_run() -> None:

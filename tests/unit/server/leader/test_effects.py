@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from argosy.lease.v1 import lease_pb2
 from argosy_core.scheduler.events import EventDraft
 from argosy_core.scheduler.messages import JobUpdates, ObjectUpdates
@@ -80,7 +81,7 @@ def _objects(handles: list[int], states: list[int], messages: tuple[str, ...]) -
 def test_an_object_reported_twice_in_a_cycle_is_updated_once_with_its_last_state() -> None:
     """A bulk update names each row once, else the database would pick one of two values."""
     draft = EffectDraft()
-    draft._objects.extend([_objects([1, 2], [3, 3], ("a",)), _objects([2], [4], ("b",))])  # noqa: SLF001
+    draft._objects.extend([_objects([1, 2], [3, 3], ("a",)), _objects([2], [4], ("b",))])
     effects = draft.effects(now_us=0)
     assert effects is not None
     updates = effects.object_updates

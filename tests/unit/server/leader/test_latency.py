@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from argosy_server.leader.latency import LatencyHistogram, quantile_ms
 
 

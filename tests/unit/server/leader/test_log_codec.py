@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import InvalidRequest
 from argosy_core.scheduler.effects import LeasePlan

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from argosy_core.errors import BackendUnavailable, StateConflict
 from argosy_server.leader.sessions import OUTBOX_LIMIT, Outbox, SessionRegistry
 

@@ -22,7 +22,7 @@ from argosy_core.errors import InvalidRequest
 if TYPE_CHECKING:
     from argosy_cli.mesh import Mesh
     from argosy_cli.replay import ReplayProgress
-    from argosy_workload.model import NodeSet, Workload
+    from argosy_workload.model import NodeSet
     from argosy_workload.report import Report
     from argosy_workload.timing import ReplayPlan
 
@@ -98,7 +98,7 @@ def replay(  # noqa: PLR0913 - one parameter per option
     gzip) or the name of a bundled profile. Unless --existing is given, a mesh of simulated clusters is started for it
     and taken down afterwards. Killing any process of the mesh and starting it again does not end a replay.
     """
-    from argosy_cli.node_files import nodes_of
+    from argosy_cli.node_files import nodes_of, select_jobs, without_impossible
     from argosy_cli.reporting import check_report_path
     from argosy_workload.timing import plan_speed, plan_within
     from argosy_workload.traces import read_trace
@@ -111,7 +111,14 @@ def replay(  # noqa: PLR0913 - one parameter per option
     node_set = nodes_of(nodes, cluster_count=clusters) if nodes else read.nodes
     if node_set is None:
         raise InvalidRequest(f"{trace} does not say which nodes there are: give --nodes")
-    workload = _first_jobs(read.workload, job_limit) if job_limit else read.workload
+    workload = read.workload
+    if job_limit and job_limit < len(workload):
+        import numpy as np
+
+        workload = select_jobs(workload, np.arange(job_limit)).with_notes(
+            f"Only the first {job_limit:,} of {len(workload):,} jobs."
+        )
+    workload = without_impossible(workload, node_set)
     plan = plan_within(workload, within_s=within) if within else plan_speed(workload, speed or 1.0)
     order = _Order(plan=plan, nodes=node_set, title=f"Replay of {Path(trace).name}", report_path=report_path, keep=keep)
     if existing:
@@ -230,12 +237,3 @@ def _run(order: _Order, server: str) -> Report:
         settings={"speed": f"{order.plan.speed:.6g}", "clusters": str(len(order.nodes.clusters))},
     )
     return add_rounds(report, done.rounds)
-
-
-def _first_jobs(workload: Workload, count: int) -> Workload:
-    """Return the first jobs of a workload."""
-    columns = ("submit_s", "run_s", "queue", "job_set", "shape", "priority", "estimate_s", "client_ids")
-    if count >= len(workload):
-        return workload
-    cut = replace(workload, **{name: getattr(workload, name)[:count] for name in columns})
-    return cut.with_notes(f"Only the first {count:,} of {len(workload):,} jobs.")

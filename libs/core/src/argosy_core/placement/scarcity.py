@@ -21,6 +21,8 @@ __all__ = ["ScarcityMemory"]
 Int32s = npt.NDArray[np.int32]
 
 _MAX_CLASSES: Final = 100_000
+_SLACK: Final = 64
+_SMALL_PART: Final = 16
 
 
 class ScarcityMemory:
@@ -44,7 +46,7 @@ class ScarcityMemory:
         """Forget a class."""
         self._known.pop(slot, None)
 
-    def possible(self, table: NodeTable, slots: list[int]) -> list[tuple[npt.NDArray[np.intp], Int32s]]:
+    def possible(self, table: NodeTable, slots: list[int]) -> list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
         """Return where remembered classes can fit now, in groups.
 
         Args:
@@ -55,22 +57,32 @@ class ScarcityMemory:
             Per group: positions in `slots`, and (k, n) rows to look at, padded with -1; (1, n) if all are the same.
         """
         generations = np.array([self._known[slot][0] for slot in slots], np.int64)
-        groups: list[tuple[npt.NDArray[np.intp], Int32s]] = []
-        for generation in np.unique(generations).tolist():
-            positions = np.flatnonzero(generations == generation)
-            risen = table.risen_since(generation)
-            fitting = [self._known[slots[position]][1] for position in positions.tolist()]
-            lengths = np.array([len(rows) for rows in fitting])
-            width = int(lengths.max())
-            if not width:
-                groups.append((positions, risen[None, :]))
-                continue
-            padded = np.full((len(positions), len(risen) + width), -1, np.int32)
-            padded[:, : len(risen)] = risen
-            rows = np.concatenate(fitting)
-            # A node that fitted and has risen since is already among the risen ones.
-            has_risen = np.zeros(len(table), np.bool_)
-            has_risen[risen] = True
-            padded[:, len(risen) :][np.arange(width) < lengths[:, None]] = np.where(has_risen[rows], -1, rows)
-            groups.append((positions, padded))
+        order = np.argsort(generations)
+        groups: list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]] = []
+        parts = [order]
+        while parts:
+            part = parts.pop()
+            # Looking at what rose since the oldest generation of a part is right for all of it.
+            risen = table.risen_since(int(generations[part[0]]))
+            newest = table.risen_since(int(generations[part[-1]]))
+            if len(risen) > 2 * len(newest) + _SLACK and len(part) > _SMALL_PART:
+                parts.extend((part[: len(part) // 2], part[len(part) // 2 :]))
+            else:
+                groups.append((part, self._rows(table, [slots[position] for position in part.tolist()], risen)))
         return groups
+
+    def _rows(self, table: NodeTable, slots: list[int], risen: Int32s) -> npt.NDArray[np.intp]:
+        """Return the rows to look at for some classes: what has risen, and what fitted."""
+        fitting = [self._known[slot][1] for slot in slots]
+        lengths = np.array([len(rows) for rows in fitting])
+        width = int(lengths.max())
+        if not width:
+            return risen[None, :].astype(np.intp)
+        padded = np.full((len(slots), len(risen) + width), -1, np.intp)
+        padded[:, : len(risen)] = risen
+        rows = np.concatenate(fitting)
+        # A node that fitted and has risen since is already among the risen ones.
+        has_risen = np.zeros(len(table), np.bool_)
+        has_risen[risen] = True
+        padded[:, len(risen) :][np.arange(width) < lengths[:, None]] = np.where(has_risen[rows], -1, rows)
+        return padded

@@ -208,7 +208,9 @@ class Reconciler:
         siblings = table.slots_of_run(key)
         if siblings or position:
             table.put_in_bag(key, position, slot)
-            table.stop[slot] = bool(table.stop[siblings].any())
+            if siblings:
+                table.stop[slot] = bool(table.stop[siblings].any())
+                table.end_state[slot] = int(table.end_state[siblings].max())
         else:
             table.index[key] = slot
         return slot

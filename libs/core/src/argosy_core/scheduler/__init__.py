@@ -44,6 +44,7 @@ Ingest (runs of a plan are in flight until then)::
 
     draft_ingest(state, plan) -> (NewRuns, NewObjects)            # changes nothing; the store answers refused handles
     apply_ingested(state, plan, refused_handles, now_s) -> LeaseEffects   # inside that transaction: events go with rows
+    refuse_leases(state, refused_handles, now_s) -> RefusedEffects    # where refusals are known only after the commit
 
 Executors::
 
@@ -70,13 +71,14 @@ from argosy_core.scheduler.effects import (
     LoadedObjects,
     LoadedRuns,
     RecoverEffects,
+    RefusedEffects,
     RowsMissing,
     StateEffects,
     TakeEffects,
     WishEffects,
 )
 from argosy_core.scheduler.events import EventDraft, EventGroup
-from argosy_core.scheduler.ingest import apply_ingested, draft_ingest
+from argosy_core.scheduler.ingest import apply_ingested, draft_ingest, refuse_leases
 from argosy_core.scheduler.intake import (
     class_definitions,
     define_classes,
@@ -155,6 +157,7 @@ __all__ = [
     "QueueShares",
     "QueueView",
     "RecoverEffects",
+    "RefusedEffects",
     "Round",
     "RoundSettings",
     "RoundStateColumns",
@@ -187,6 +190,7 @@ __all__ = [
     "note_ended",
     "placements_of",
     "recover",
+    "refuse_leases",
     "remove_queues",
     "rows_missing",
     "set_cluster",

@@ -72,8 +72,8 @@ class CommitStages:
         self.status = np.where(self._cursor < self._end, _WAITING, _NO_CANDIDATE).astype(np.int8)
         self.stage = 0
         self._asked: dict[int, npt.NDArray[np.int64]] = {}
-        self._incarnation = state.clusters.incarnation.copy()
-        self._names = state.clusters.names
+        self._clusters = state.clusters
+        self._session = state.clusters.session.copy()
 
     @property
     def decided_count(self) -> int:
@@ -97,6 +97,7 @@ class CommitStages:
         self._asked = {}
         if rows.size == 0:
             return ()
+        self._session = self._clusters.session.copy()
         self.stage += 1
         clusters = self._decision.cluster
         target = clusters[self._cursor[rows]]
@@ -120,7 +121,7 @@ class CommitStages:
         offset = np.concatenate([[0], np.cumsum(counts)])
         places = np.arange(offset[-1]) + np.repeat(self._cursor[rows] - offset[:-1], counts)
         return CommitQuestion(
-            cluster=self._names[cluster],
+            cluster=self._clusters.names[cluster],
             round_number=round_number,
             stage=self.stage,
             handle=self.handle[rows],
@@ -135,14 +136,16 @@ class CommitStages:
 
         Args:
             cluster: Cluster index.
-            reply: The answer; None, one of another incarnation or of another length says nothing.
+            reply: The answer; None, or one of another incarnation, session or length says nothing. A sampler that began
+                a new session meanwhile was told its placements without these.
         """
         rows = self._asked.pop(cluster, None)
         if rows is None:
             return None
         nothing = np.zeros(0, dtype=np.int64)
         known = reply is not None and reply.outcome.size == rows.size == reply.node.size
-        if reply is None or not known or reply.incarnation != self._incarnation[cluster]:
+        same_session = self._session[cluster] == self._clusters.session[cluster]
+        if not same_session or reply is None or not known or reply.incarnation != self._clusters.incarnation[cluster]:
             self.status[rows] = _UNDECIDED
             none = np.zeros(0, dtype=np.int32)
             return Placed(cluster=cluster, rows=nothing, sampler_node=none, lost=rows, conflict_count=0)

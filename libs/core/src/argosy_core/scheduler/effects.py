@@ -35,6 +35,7 @@ __all__ = [
     "LoadedObjects",
     "LoadedRuns",
     "RecoverEffects",
+    "RefusedEffects",
     "RowsMissing",
     "StateEffects",
     "TakeEffects",
@@ -64,6 +65,8 @@ class WishEffects:
     """Jobs that end now because they wait without a run; those that the API ended itself are not among them."""
     job_priorities: JobPriorities
     """Open jobs with a new priority."""
+    releases: tuple[ClusterRuns, ...]
+    """Placements of jobs that ended although they counted as leased here: the database refused their leases."""
     unknown_ended: Int64s
     """Handles that the API ended and this state never held: read (id_high, job set) and call `note_ended`."""
     unknown_count: int
@@ -165,6 +168,18 @@ class LeaseEffects:
     """New runs per cluster."""
     stops: tuple[ClusterRuns, ...]
     """Runs to stop per cluster, after `rows`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedEffects:
+    """Answer of `refuse_leases`."""
+
+    events: EventDraft
+    """REQUEUED, or CANCELLED where the wish is known."""
+    job_updates: JobUpdates
+    """Jobs that end because their wish is known."""
+    releases: tuple[ClusterRuns, ...]
+    """Placements to give back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,18 +15,20 @@ from argosy_core.scheduler.codes import (
     EVENT_CANCELLED,
     EVENT_FAILED,
     EVENT_LEASED,
+    EVENT_REQUEUED,
     JOB_CANCELLED,
     JOB_FAILED,
     JOB_LEASED,
+    JOB_QUEUED,
     RUN_LEASED,
 )
-from argosy_core.scheduler.effects import ExecutorRows, LeaseEffects, LeasePlan
+from argosy_core.scheduler.effects import ExecutorRows, LeaseEffects, LeasePlan, RefusedEffects
 from argosy_core.scheduler.events import Detail, EventBuffer
 from argosy_core.scheduler.messages import Bools, ClusterRuns, Int32s, Int64s, NewObjects, NewRuns, SpecReference
-from argosy_core.scheduler.rows import Texts, cluster_runs, job_updates
+from argosy_core.scheduler.rows import Texts, cluster_runs, job_ends, job_updates
 from argosy_core.scheduler.state import PoolState
 
-__all__ = ["apply_ingested", "draft_ingest", "executor_rows"]
+__all__ = ["apply_ingested", "draft_ingest", "executor_rows", "give_back_placements", "refuse_leases"]
 
 _REFUSED_BACK_OFF_S = 1.0
 _MAX_FAILED_HANDLES = 10_000
@@ -126,7 +128,8 @@ def apply_ingested(state: PoolState, plan: LeasePlan, refused_handles: Int64s, n
         for cluster, rows in _by_cluster(plan.cluster, ~flying | refused)
     ]
     texts, ended, ended_state = Texts(), [], []
-    cancelled = _refuse(state, slots[flying & refused], now_s)
+    give_back_placements(state, slots[flying & refused])
+    cancelled = _wait_again(state, slots[flying & refused], now_s)
     events.add(cancelled, EVENT_CANCELLED, to_state=JOB_CANCELLED)
     ended.append(cancelled)
     ended_state.append(np.full(cancelled.size, JOB_CANCELLED, dtype=np.int16))
@@ -159,11 +162,57 @@ def apply_ingested(state: PoolState, plan: LeasePlan, refused_handles: Int64s, n
     return effects
 
 
-def _refuse(state: PoolState, slots: Int32s, now_s: float) -> Int32s:
-    """Give back what refused leases held; jobs wait again except those to be cancelled, which are returned."""
+def give_back_placements(state: PoolState, slots: Int32s) -> tuple[ClusterRuns, ...]:
+    """Count the placements of held jobs as free and return them for their samplers to release."""
     live = state.live
+    releases = []
     for cluster in np.unique(live.cluster[slots]).tolist():
-        state.give_back(cluster, slots[live.cluster[slots] == cluster])
+        if cluster >= 0:
+            part = slots[live.cluster[slots] == cluster]
+            state.give_back(cluster, part)
+            releases.append(cluster_runs(state.clusters.names[cluster], live.handle[part], live.attempt[part]))
+    return tuple(releases)
+
+
+def refuse_leases(state: PoolState, refused_handles: Int64s, now_s: float) -> RefusedEffects:
+    """Take back leases that `apply_ingested` counted and the database then refused.
+
+    For a shell that hands rows to an ordered writer and learns of refusals only after the commit. The job waits again,
+    or ends if its cancel wish is known here; otherwise the wish is on its way. Jobs that are gone, or whose run was
+    reported of already, are left alone.
+
+    Args:
+        state: The pool.
+        refused_handles: Jobs whose rows the store skipped.
+        now_s: Now.
+
+    Complexity: O(n log n) in NumPy.
+    """
+    live = state.live
+    slots = live.slots(refused_handles)
+    slots = np.unique(slots[slots >= 0])
+    slots = slots[(live.run_state[slots] == RUN_LEASED) & ((live.flags[slots] & IN_FLIGHT) == 0)]
+    state.advance_flow(now_s)
+    events = EventBuffer(state, now_s)
+    wished = (live.flags[slots] & CANCEL_WISHED) != 0
+    events.add(slots[wished], EVENT_CANCELLED, to_state=JOB_CANCELLED, with_run=Detail.ATTEMPT)
+    events.add(slots[~wished], EVENT_REQUEUED, to_state=JOB_QUEUED, with_run=Detail.PLACE)
+    releases = give_back_placements(state, slots)
+    live.state[slots] = JOB_QUEUED
+    live.run_state[slots] = 0
+    live.free_bags(slots)
+    live.flags[slots] |= IN_FLIGHT
+    cancelled = _wait_again(state, slots, now_s)
+    updates = job_ends(live.handle[cancelled], JOB_CANCELLED, round(now_s * 1e6), "")
+    draft = events.draft()
+    state.remove_jobs(cancelled)
+    state.totals["refused"] += int(slots.size)
+    return RefusedEffects(events=draft, job_updates=updates, releases=releases)
+
+
+def _wait_again(state: PoolState, slots: Int32s, now_s: float) -> Int32s:
+    """Let jobs with refused leases wait again, except those to be cancelled, which are returned."""
+    live = state.live
     wished = (live.flags[slots] & CANCEL_WISHED) != 0
     again = slots[~wished]
     if again.size:

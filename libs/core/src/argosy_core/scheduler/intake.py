@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from argosy_core.errors import NotAllowedNow
-from argosy_core.job.live import CANCEL_WISHED, IN_FLIGHT, NewJobs
+from argosy_core.job.live import CANCEL_WISHED, NewJobs
 from argosy_core.scheduler.codes import (
     EVENT_CANCEL_REQUESTED,
     EVENT_CANCELLED,
@@ -22,6 +22,7 @@ from argosy_core.scheduler.codes import (
 )
 from argosy_core.scheduler.effects import TakeEffects, WishEffects
 from argosy_core.scheduler.events import Detail, EventBuffer, EventDraft
+from argosy_core.scheduler.ingest import give_back_placements
 from argosy_core.scheduler.messages import (
     CapacityColumns,
     ClusterView,
@@ -133,6 +134,8 @@ def set_cluster(state: PoolState, view: ClusterView) -> None:
     clusters = state.clusters
     index = clusters.add(view.name)
     usable = bool(clusters.usable()[index])
+    if view.connected != clusters.connected[index]:
+        clusters.session[index] += 1
     if view.incarnation and view.incarnation != clusters.incarnation[index]:
         _start_incarnation(state, index, view.incarnation)
     clusters.connected[index] = view.connected
@@ -146,6 +149,7 @@ def _start_incarnation(state: PoolState, index: int, incarnation: int) -> None:
     """Forget what the sampler's node indices meant."""
     clusters = state.clusters
     clusters.incarnation[index] = incarnation
+    clusters.session[index] += 1
     clusters.nodes[index].by_sampler = np.zeros(0, dtype=np.int32)
     clusters.allocatable[index] = np.zeros((0, clusters.total.shape[1]), dtype=np.int64)
     clusters.free_generation[index] += 1
@@ -273,8 +277,8 @@ def take_jobs(state: PoolState, columns: JobColumns, now_s: float) -> TakeEffect
 def take_wishes(state: PoolState, columns: WishColumns, now_s: float) -> WishEffects:
     """Take wishes.
 
-    Cancel: a job that waits ends now (the API may have ended its row already); a job that is in flight, leased or
-    running is stopped by the next round's plan. Reprioritise: a queued job moves in its queue, any other only
+    Cancel: a job that waits, or whose row the API ended, ends now; a job that is in flight, leased or running is
+    stopped by the next round's plan. Reprioritise: a queued job moves in its queue, any other only
     keeps the number.
 
     Args:
@@ -300,8 +304,8 @@ def take_wishes(state: PoolState, columns: WishColumns, now_s: float) -> WishEff
     rows = rows[np.sort(first)]
     chosen, chosen_ended = slots[rows], ended[rows]
     waiting = state.stage_is_queued(chosen) | state.stage_is_pending(chosen)
-    in_flight = (live.flags[chosen] & IN_FLIGHT) != 0
-    over = waiting | (in_flight & chosen_ended)
+    # The API ends a job only while the database has no live run of it: a lease that counts here is refused there.
+    over = waiting | chosen_ended
     held = chosen[~over]
     held = held[(live.flags[held] & CANCEL_WISHED) == 0]
     live.flags[held] |= CANCEL_WISHED
@@ -310,15 +314,13 @@ def take_wishes(state: PoolState, columns: WishColumns, now_s: float) -> WishEff
     events.add(chosen[over], EVENT_CANCELLED, to_state=JOB_CANCELLED, reason=reason)
     updates = job_ends(live.handle[chosen[waiting & ~chosen_ended]], JOB_CANCELLED, round(now_s * 1e6), columns.reason)
     draft = events.draft()
-    placed = chosen[over & in_flight]
-    for cluster in np.unique(live.cluster[placed]).tolist():
-        if cluster >= 0:
-            state.give_back(cluster, placed[live.cluster[placed] == cluster])
+    releases = give_back_placements(state, chosen[over & ~waiting])
     state.remove_jobs(chosen[over])
     return WishEffects(
         events=draft,
         job_updates=updates,
         job_priorities=priorities,
+        releases=releases,
         unknown_ended=strange,
         unknown_count=int(unknown.sum()) - int(strange.size),
     )

@@ -130,7 +130,7 @@ def take_states(state: PoolState, cluster: str, columns: StateColumns, now_s: fl
         ended_stale = np.flatnonzero(stale & IS_RUN_TERMINAL[np.clip(columns.state, 0, len(IS_RUN_TERMINAL) - 1)])
         state.totals["stale"] += stale_count
     updates = object_updates(columns, np.concatenate([*progress.applied, ended_stale]))
-    stops = _NO_RUNS
+    stops: tuple[Int64s, npt.NDArray[np.integer]] = _NO_RUNS
     if stale_count or progress.broken:
         broken = np.concatenate([*progress.broken, np.zeros(0, dtype=np.int32)])
         stops = _stops(state, columns, slots, stale=stale, broken=broken)

@@ -202,6 +202,7 @@ def _leave_order(state: PoolState, slots: Int32s) -> None:
     live.flags[slots] = IN_FLIGHT
     state.count_held(slots, 1)
     state.drop_from_pending()
+    state.queues.flow = np.maximum(state.queues.flow, to_cores(state.queues.usage))
 
 
 def placements_of(state: PoolState, cluster: str) -> Placements:

@@ -254,9 +254,10 @@ class PoolState:
         live = self.live
         np.subtract.at(self.classes.job_count, live.class_index[slots], 1)
         np.subtract.at(self.job_sets.job_count, live.job_set[slots], 1)
-        if self.unsent_stops:
+        if self.unsent_stops or self.bag_failures:
             for handle in live.handle[slots].tolist():
                 self.unsent_stops.pop(handle, None)
+                self.bag_failures.pop(handle, None)
         live.remove(slots)
 
     def drop_from_pending(self) -> None:

@@ -334,6 +334,8 @@ class ClusterTable:
         """Whether nothing new may be placed."""
         self.incarnation: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Incarnation of the sampler."""
+        self.session: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Grows whenever the sampler's session begins or ends; what was asked in another session has no answer."""
         self.node_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Nodes."""
         self.free_generation: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -364,7 +366,7 @@ class ClusterTable:
         count = index + 1
         self.connected = np.append(self.connected, False)
         self.cordoned = np.append(self.cordoned, False)
-        for column in ("incarnation", "node_count", "free_generation", "total", "free", "largest"):
+        for column in ("incarnation", "session", "node_count", "free_generation", "total", "free", "largest"):
             values = getattr(self, column)
             row = np.zeros((count - values.shape[0], *values.shape[1:]), dtype=np.int64)
             setattr(self, column, np.concatenate([values, row]))

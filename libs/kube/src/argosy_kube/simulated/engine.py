@@ -8,8 +8,8 @@ Source: design sections 5 and 7 (what a cluster does wrong), 8 (cost).
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -38,10 +38,10 @@ from argosy_kube.simulated.faults import Audit, Fault, FaultKind, PendingFaults
 from argosy_kube.simulated.objects import GONE, SLOT_MASK, EventBlock, EventColumns, History, ObjectTable
 from argosy_kube.simulated.recipes import RecipeBook
 from argosy_kube.simulated.tables import NodeTable, RequestTable, TextTable
+from argosy_kube.simulated.timers import TimerWheel
 
 __all__ = ["ClusterEngine"]
 
-_BUCKET_BITS: Final = 12  # timers fire in steps of 4.096 ms, well below the flush interval
 _OBJECT_BITS: Final = 5  # a bag has at most 32 objects
 _NO_INSTALLATION: Final = -1
 _ENDLESS_US: Final = 1 << 60
@@ -95,8 +95,7 @@ class ClusterEngine:
         self._objects = ObjectTable(rng.bytes(8))
         self._recipes = RecipeBook(self.requests, self.kinds, self.texts)
         self._slot_of: dict[int, int] = {}
-        self._timers: defaultdict[int, list[int]] = defaultdict(list)
-        self._next_bucket = start_us >> _BUCKET_BITS
+        self._timers = TimerWheel(start_us)
         self._log: list[tuple[Change, Int32Array, Int8Array | PodPhase, int]] = []
         self._late: Int32Array = np.zeros(0, dtype=np.int32)
         self._counts = {"created": 0, "succeeded": 0, "failed": 0, "killed": 0, "double": 0, "over": 0, "strangers": 0}
@@ -116,18 +115,7 @@ class ClusterEngine:
     def advance(self, now_us: int) -> None:
         """Let time pass: start and end the pods whose moment has come."""
         self.touch(now_us)
-        now_us = self.now_us
-        due: list[int] = []
-        last = now_us >> _BUCKET_BITS
-        if last - self._next_bucket > len(self._timers):
-            for bucket in sorted(bucket for bucket in self._timers if bucket < last):
-                due += self._timers.pop(bucket)
-        else:
-            for bucket in range(self._next_bucket, last):
-                keys = self._timers.pop(bucket, None)
-                if keys is not None:
-                    due += keys
-        self._next_bucket = last
+        due = self._timers.take_due(self.now_us)
         if due:
             self._fire(np.array(due, dtype=np.int64))
 
@@ -183,11 +171,7 @@ class ClusterEngine:
         self._tell(Change.MODIFIED, slots, phases)
 
     def _set_timers(self, slots: Int32Array, deadlines_us: Int64Array) -> None:
-        timers = self._timers
-        earliest = self._next_bucket
-        keys = self._objects.low[slots].tolist()
-        for bucket, key in zip((deadlines_us >> _BUCKET_BITS).tolist(), keys, strict=True):
-            timers[max(bucket, earliest)].append(key)
+        self._timers.add(deadlines_us.tolist(), self._objects.low[slots].tolist())
 
     def _book_running(self, slots: Int32Array, sign: int) -> None:
         objects = self._objects
@@ -512,8 +496,7 @@ class ClusterEngine:
 
     def _set_reachable(self, name: str, *, reachable: bool) -> None:
         index = self._node(name)
-        node = self.nodes.descriptions[index]
-        self.nodes.put(_with_ready(node, ready=reachable))
+        self.nodes.put(replace(self.nodes.descriptions[index], ready=reachable))
         self._tell_node(Change.MODIFIED, self.nodes.descriptions[index])
         slots = self._on_node(index)
         phases = self._objects.phase[slots]
@@ -568,8 +551,7 @@ class ClusterEngine:
             tiny[begin:end, 1] = phases
             times[begin:end] = time_us
             begin = end
-        columns = objects.events(slots, tiny)
-        first = self.history.version + 1
+        columns, first = objects.events(slots, tiny), self.history.version + 1
         columns.wide[:, 3] = times
         columns.wide[:, 4] = np.arange(first, first + len(slots), dtype=np.int64)
         objects.wide[slots, 3:5] = columns.wide[:, 3:5]
@@ -615,8 +597,3 @@ class ClusterEngine:
             time_us=self.now_us,
             speed=self.speed,
         )
-
-
-def _with_ready(node: NodeDescription, *, ready: bool) -> NodeDescription:
-    values = {name: getattr(node, name) for name in NodeDescription.__slots__}
-    return NodeDescription(**{**values, "ready": ready})

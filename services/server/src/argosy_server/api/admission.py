@@ -12,17 +12,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from argosy.api.v1 import job_pb2
 from argosy_core.errors import AlreadyExists, FieldViolation, InvalidRequest, NotFound, NotPermitted
 from argosy_server.api.names import NAME_RULE, QUEUE_NAME_RULE, is_name, is_queue_name, metadata_faults
 from argosy_server.api.specs import ReadSpec
+from argosy_server.api.submit_items import ItemColumns, Metadata
 
-__all__ = ["AdmittedJobs", "KnownQueue", "admit", "queue_names"]
+__all__ = ["AdmittedJobs", "KnownQueue", "admit"]
 
 _DEFAULT_NAMESPACE: Final = "default"
 
@@ -103,13 +103,8 @@ class _Faults:
         raise error(f"nothing was accepted because of {text}", violations=everything)
 
 
-def queue_names(request: job_pb2.SubmitJobsRequest) -> set[str]:
-    """Return the distinct names of queues in a request, those only that can name one."""
-    return {name for name in {item.queue for item in request.items} if is_queue_name(name)}
-
-
 def admit(
-    request: job_pb2.SubmitJobsRequest,
+    items: ItemColumns,
     queues: Mapping[str, KnownQueue],
     specs: Sequence[ReadSpec],
     *,
@@ -118,9 +113,9 @@ def admit(
     """Return the jobs of a request that keeps the rules of its .proto file.
 
     Args:
-        request: The request.
-        queues: The queues it names, as far as they exist.
-        specs: Its specs, read, in order.
+        items: The request's items.
+        queues: The queues they name, as far as they exist.
+        specs: The request's specs, read, in order.
         max_job_count: Most jobs of a request, counts included.
 
     Raises:
@@ -129,9 +124,9 @@ def admit(
         NotPermitted: A spec uses a namespace that its queue may not.
         AlreadyExists: One client id stands for two different jobs of the request.
 
-    Complexity: O(items + jobs); measured 4 us an item without labels.
+    Complexity: O(items + jobs); measured 2 us an item without labels.
     """
-    items = list(request.items)
+    places, names, sets, client_ids = items.specs, items.queues, items.job_sets, items.client_ids
     faults = _Faults(
         [
             FieldViolation(field=f"specs[{place}].{violation.field}", description=violation.description)
@@ -141,11 +136,7 @@ def admit(
         [],
         [],
     )
-    places = [item.spec for item in items]
-    names = [item.queue for item in items]
-    sets = [item.job_set for item in items]
-    client_ids = [item.client_id for item in items]
-    counts = np.array([item.count for item in items], dtype=np.int64)
+    counts = np.array(items.counts, dtype=np.int64)
     counts[counts == 0] = 1
     _check_specs(places, len(specs), faults)
     _check_queues(names, queues, faults)
@@ -155,7 +146,7 @@ def admit(
         faults.invalid.append(
             FieldViolation(field="items", description=f"ask for {job_count} jobs, at most {max_job_count} are allowed")
         )
-    metadata_index, metadata = _read_metadata(items, faults)
+    metadata_index, metadata = _read_metadata(items.metadata, faults)
     _check_namespaces(names, places, queues, specs=specs, faults=faults)
     faults.raise_any()
     pool = _common_pool(names, queues)
@@ -163,36 +154,27 @@ def admit(
     queue_ids = [queues[name].queue_id for name in names]
     job_sets: dict[tuple[int, str], int] = {}
     set_index = [job_sets.setdefault(key, len(job_sets)) for key in zip(queue_ids, sets, strict=True)]
-    priorities = [item.priority for item in items]
     expanded_ids: tuple[str | None, ...] = ()
     hashes = b""
     if any(client_ids):
-        item_hashes = [
-            _payload_hash(*payload)
-            for payload in zip(
-                [specs[place].row.hash for place in places],
-                sets,
-                priorities,
-                [metadata[place] if place >= 0 else b"" for place in metadata_index],
-                strict=True,
-            )
-        ]
+        texts = [metadata[place] if place >= 0 else b"" for place in metadata_index]
+        item_hashes = _payload_hashes([specs[place].row.hash for place in places], items, texts)
         expanded_ids, hashes = _expand_client_ids(client_ids, item_hashes, counts)
-    repeats = None if job_count == len(items) else counts
+    repeats = None if job_count == len(places) else counts
     admitted = AdmittedJobs(
         pool=pool,
         count=job_count,
         queue_ids=_column(queue_ids, repeats),
         job_set_index=_column(set_index, repeats),
         job_sets=tuple(job_sets),
-        priorities=_column(priorities, repeats),
+        priorities=_column(items.priorities, repeats),
         spec_index=_column(places, repeats),
         specs=tuple(specs),
         metadata_index=_column(metadata_index, repeats),
         metadata=metadata,
         client_ids=expanded_ids,
         payload_hashes=hashes,
-        items=_column(range(len(items)), repeats),
+        items=_column(range(len(places)), repeats),
     )
     _check_repeats(admitted)
     return admitted
@@ -249,6 +231,9 @@ def _check_namespaces(
     specs: Sequence[ReadSpec],
     faults: _Faults,
 ) -> None:
+    used = {namespace for spec in specs for namespace in spec.namespaces}
+    if all(used <= queue.namespaces for queue in queues.values()):
+        return
     bad: dict[tuple[str, int], str] = {}
     for name, place in set(zip(names, places, strict=True)):
         queue = queues.get(name)
@@ -282,18 +267,16 @@ def _common_pool(names: Sequence[str], queues: Mapping[str, KnownQueue]) -> str:
     return pools.pop()
 
 
-def _read_metadata(items: Sequence[Any], faults: _Faults) -> tuple[list[int], tuple[bytes, ...]]:
+def _read_metadata(metadata: Sequence[Metadata | None], faults: _Faults) -> tuple[list[int], tuple[bytes, ...]]:
     """Return per item an index into the distinct metadata (-1 for none), and these as JSON."""
     index: list[int] = []
-    distinct: dict[tuple[tuple[tuple[str, str], ...], ...], int] = {}
+    distinct: dict[Metadata, int] = {}
     texts: list[bytes] = []
     found: list[tuple[tuple[str, str], ...]] = []
-    for number, item in enumerate(items):
-        labels, annotations = item.labels, item.annotations
-        if not labels and not annotations:
+    for number, key in enumerate(metadata):
+        if key is None:
             index.append(-1)
             continue
-        key = (tuple(sorted(labels.items())), tuple(sorted(annotations.items())))
         place = distinct.get(key)
         if place is None:
             place = distinct[key] = len(texts)
@@ -306,9 +289,14 @@ def _read_metadata(items: Sequence[Any], faults: _Faults) -> tuple[list[int], tu
     return index, tuple(texts)
 
 
-def _payload_hash(spec_hash: bytes, job_set: str, priority: int, metadata: bytes) -> bytes:
-    """Return 16 bytes over all that must be equal for a repeat to be a repeat; the count is not part of it."""
-    return blake2b(b"%b%d/%b\x00%b" % (spec_hash, priority, job_set.encode(), metadata), digest_size=16).digest()
+def _payload_hashes(spec_hashes: Sequence[bytes], items: ItemColumns, metadata: Sequence[bytes]) -> list[bytes]:
+    """Return per item 16 bytes over all that must be equal for a repeat to be one; the count is not part of it."""
+    return [
+        blake2b(b"%b%d/%b\x00%b" % (spec_hash, priority, job_set.encode(), text), digest_size=16).digest()
+        for spec_hash, priority, job_set, text in zip(
+            spec_hashes, items.priorities, items.job_sets, metadata, strict=True
+        )
+    ]
 
 
 def _expand_client_ids(

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from argosy_core.errors import NotFound, QuotaExceeded
 from argosy_server.api.admission import KnownQueue
+from argosy_server.api.names import is_queue_name
 from argosy_server.api.store_threads import StoreThreads
 from argosy_store.rows import QueueRow
 
@@ -84,7 +85,7 @@ class QueueCache:
             entry = self._entries.get(name)
             if entry is not None and entry.expire_s > now_s:
                 found[name] = entry.queue
-            else:
+            elif is_queue_name(name):
                 missing.append(name)
         if missing:
             for name, read in (await self._threads.run(self._read, missing)).items():

@@ -12,11 +12,12 @@ from argosy.api.v1 import job_pb2
 from argosy_core.errors import AlreadyExists, FieldViolation
 from argosy_runtime.metrics import METRICS
 from argosy_runtime.validation import check_request
-from argosy_server.api.admission import AdmittedJobs, admit, queue_names
+from argosy_server.api.admission import AdmittedJobs, admit
 from argosy_server.api.job_codec import job_ids
 from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.specs import ReadSpec, SpecCache
 from argosy_server.api.submit_gather import SubmitGather
+from argosy_server.api.submit_items import keeps_rules, read_items
 
 __all__ = ["Submission"]
 
@@ -51,10 +52,12 @@ class Submission:
             QuotaExceeded: A queue or this replica has too much waiting.
             BackendUnavailable: The database cannot be reached; repeat with the same client ids.
         """
-        check_request(request)
+        items = read_items(list(request.items))
+        if not keeps_rules(request, items):
+            check_request(request)
         specs = await self._read_specs(request)
-        queues = await self._queues.find(queue_names(request))
-        jobs = admit(request, queues, specs, max_job_count=self._max_job_count)
+        queues = await self._queues.find(set(items.queues))
+        jobs = admit(items, queues, specs, max_job_count=self._max_job_count)
         if request.validate_only:
             return job_pb2.SubmitJobsResponse()
         by_id = {queue.queue_id: queue for queue in queues.values()}

@@ -67,6 +67,7 @@ class Intake:
         self._samplers = samplers
         self._rows: list[tuple[int, bytes]] = []
         self._held_ids: set[int] = set()
+        self._deleted_ids: set[int] = set()  # since the read under way began: it may still have seen them
 
     def has_waiting_jobs(self) -> bool:
         """Tell whether a round could find work without news: jobs are queued, or changes are read."""
@@ -77,8 +78,10 @@ class Intake:
         while True:
             limit = settings.changes_per_round + len(self._held_ids)
             if len(self._rows) < settings.changes_per_round:
+                self._deleted_ids.clear()
                 rows = await asyncio.to_thread(self._store.read_changes, limit)
-                fresh = [(row_id, payload) for row_id, payload in rows if row_id not in self._held_ids]
+                known = self._held_ids | self._deleted_ids
+                fresh = [(row_id, payload) for row_id, payload in rows if row_id not in known]
                 if fresh:
                     self._held_ids.update(row_id for row_id, _ in fresh)
                     self._rows.extend(fresh)
@@ -87,6 +90,7 @@ class Intake:
 
     def forget_changes(self, change_ids: Iterable[int]) -> None:
         """Note that rows are deleted for good."""
+        self._deleted_ids.update(change_ids)
         self._held_ids.difference_update(change_ids)
 
     async def take(self, draft: EffectDraft) -> list[ReportedStates]:

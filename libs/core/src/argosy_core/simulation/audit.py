@@ -1,0 +1,72 @@
+"""The auditor: sees what truly happens in all clusters at once, and says when something must never have happened.
+
+Source: design section 7, invariants 1 and 8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from argosy_core.errors import InvariantViolation
+from argosy_core.job.states import ObjectState
+
+if TYPE_CHECKING:
+    from argosy_core.simulation.durable import DurableStore
+
+__all__ = ["Audit"]
+
+
+class Audit:
+    """Keeps which pod runs where.
+
+    Args:
+        store: What was stored, to tell whether a pod had been reported before it was made.
+    """
+
+    def __init__(self, store: DurableStore) -> None:
+        """Start without pods."""
+        self._store = store
+        self._running: dict[tuple[int, int], tuple[str, int]] = {}
+        self.pod_count = 0
+        """Pods made."""
+
+    def pod_created(self, cluster: str, handle: int, attempt: int, position: int) -> None:
+        """Take note of a new pod.
+
+        Raises:
+            InvariantViolation: Its run's pod was reported before, or nobody ever leased the run.
+        """
+        self.pod_count += 1
+        job = self._store.jobs.get(handle)
+        run = job.runs.get(attempt) if job is not None else None
+        if run is None or run.cluster != cluster:
+            raise InvariantViolation(f"{cluster} makes a pod of run {handle}/{attempt}, which is not stored for it")
+        if run.objects[position] != ObjectState.LEASED:
+            state = ObjectState(run.objects[position]).name
+            raise InvariantViolation(f"{cluster} makes a pod of run {handle}/{attempt} again after it was {state}")
+
+    def pod_started(self, cluster: str, handle: int, attempt: int, position: int) -> None:
+        """Take note of a pod that runs.
+
+        Raises:
+            InvariantViolation: Another pod of the same member of the job runs.
+        """
+        other = self._running.get((handle, position))
+        if other is not None:
+            raise InvariantViolation(
+                f"job {handle} runs twice: attempt {other[1]} in {other[0]} and attempt {attempt} in {cluster}"
+            )
+        self._running[handle, position] = (cluster, attempt)
+
+    def pod_stopped(self, cluster: str, handle: int, attempt: int, position: int) -> None:
+        """Take note of a pod that does not run any more, if it did."""
+        if self._running.get((handle, position)) == (cluster, attempt):
+            del self._running[handle, position]
+
+    def node_overcommitted(self, cluster: str, node: str, resource: str) -> None:
+        """Take note of a pod for which its node has no room.
+
+        Raises:
+            InvariantViolation: Always: whoever placed it must have known.
+        """
+        raise InvariantViolation(f"node {node} of {cluster} was given more {resource} than it has")

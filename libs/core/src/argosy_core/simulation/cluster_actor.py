@@ -1,0 +1,415 @@
+"""A cluster: nodes, objects that are created, run for their time, end and are deleted, and watches that tell of it.
+
+Calls and watches are slow and, while faults are on, unreliable: a call may be lost or arrive twice, its answer may be
+lost, a watch may lag behind or end. The cluster itself never dies.
+
+Source: design section 5, "Sync"; section 7 (what a cluster does wrong).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.job.states import FailureKind, ObjectState
+from argosy_core.nodes import NodeSpec
+from argosy_core.reconcile import CreateAnswers, Creates, DeleteAnswers, Deletes
+from argosy_core.resources import PODS
+from argosy_core.simulation.agenda import Agenda, Process
+from argosy_core.simulation.audit import Audit
+from argosy_core.simulation.network import Network
+from argosy_core.simulation.plan import POD, JobBook
+from argosy_core.simulation.settings import WorldSettings
+
+__all__ = ["ClusterActor", "NodeChange", "ObjectChange", "Scope", "Watch", "uid_column"]
+
+_CREATED, _RUNNING = int(ObjectState.CREATED), int(ObjectState.RUNNING)
+_SUCCEEDED, _FAILED = int(ObjectState.SUCCEEDED), int(ObjectState.FAILED)
+_EXIT_CODE: Final = int(FailureKind.EXIT_CODE)
+
+Key = tuple[int, int, int]
+"""(handle, attempt, position in the bag)."""
+
+
+class Scope(Enum):
+    """What a watch shows."""
+
+    NODES = "nodes"
+    OBJECTS = "objects"
+
+
+class ObjectChange(NamedTuple):
+    """An object as it was at a moment."""
+
+    handle: int
+    attempt: int
+    position: int
+    kind: str
+    state: int
+    """ObjectState."""
+    gone: bool
+    uid: int
+    node: str
+    time_us: int
+    exit_code: int
+    failure: int
+    """FailureKind."""
+
+
+class NodeChange(NamedTuple):
+    """A node that came or went."""
+
+    node: str
+    spec: NodeSpec | None
+    """None if it went."""
+
+
+@dataclass(slots=True)
+class _Object:
+    """An object that exists."""
+
+    uid: int
+    kind: str
+    node: str
+    state: int
+    exit_code: int = 0
+    failure: int = 0
+    deleting: bool = False
+    booked: bool = False
+    """A pod that has not ended takes room on its node."""
+
+
+class Watch:
+    """Tells a process of changes, in order, a while after they happened.
+
+    Args:
+        owner: Who watches.
+        scope: What.
+        take: Takes batches of changes.
+        position: Changes that its owner has seen in a listing.
+    """
+
+    def __init__(self, owner: Process, scope: Scope, take: Callable[[list[tuple[object, ...]]], None], position: int) -> None:
+        """Start behind a listing."""
+        self.name = f"{owner.name}/{scope.value}"
+        self.owner = owner
+        self.scope = scope
+        self.take = take
+        self.position = position
+        self.open = True
+        self.scheduled = False
+        self.lagging_until_us = 0
+
+
+class ClusterActor(Process):
+    """One cluster.
+
+    Args:
+        name: Its name.
+        nodes: Its nodes.
+        book: Tells what the pods of a job need, and how long they run.
+        agenda: Time.
+        network: Draws delays and faults.
+        settings: Delays.
+        audit: Is told what pods do.
+    """
+
+    def __init__(  # noqa: PLR0913 - everything it lives with
+        self,
+        name: str,
+        nodes: Iterable[NodeSpec],
+        *,
+        book: JobBook,
+        agenda: Agenda,
+        network: Network,
+        settings: WorldSettings,
+        audit: Audit,
+    ) -> None:
+        """Start with empty nodes."""
+        super().__init__(name)
+        self._book = book
+        self._agenda = agenda
+        self._network = network
+        self._settings = settings
+        self._audit = audit
+        self.nodes: dict[str, NodeSpec] = {}
+        self._free: dict[str, dict[str, int]] = {}
+        self.objects: dict[Key, _Object] = {}
+        self._next_uid = 1
+        self._history: dict[Scope, list[tuple[object, ...]]] = {scope: [] for scope in Scope}
+        self._base = dict.fromkeys(Scope, 0)
+        """Changes that are forgotten because every watch has shown them."""
+        self.watches: list[Watch] = []
+        for spec in nodes:
+            self._add_node(spec)
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def _add_node(self, spec: NodeSpec) -> None:
+        self.nodes[spec.name] = spec
+        self._free[spec.name] = {PODS: 110, **spec.total}
+
+    def lose_node(self, name: str, away_s: float) -> None:
+        """Let a node disappear with its pods, and come back empty."""
+        spec = self.nodes.pop(name, None)
+        if spec is None:
+            return
+        del self._free[name]
+        self._tell(Scope.NODES, NodeChange(name, None))
+        for key in [key for key, item in self.objects.items() if item.node == name and item.kind == POD]:
+            self.objects[key].booked = False
+            self._remove(key)
+        self._agenda.after(away_s, self, self._return_node, spec)
+
+    def _return_node(self, spec: NodeSpec) -> None:
+        self._add_node(spec)
+        self._tell(Scope.NODES, NodeChange(spec.name, spec))
+
+    # --- watching -----------------------------------------------------------------------------------------------------
+
+    def list_all(self, owner: Process, scope: Scope, take: Callable[[list[tuple[object, ...]], int], None]) -> None:
+        """Let a process have everything that exists, and the position from which to watch."""
+        self._agenda.after(self._network.draw_s(self._settings.call_s), self, self._answer_list, owner, scope, take)
+
+    def _answer_list(
+        self, owner: Process, scope: Scope, take: Callable[[list[tuple[object, ...]], int], None]
+    ) -> None:
+        rows: list[tuple[object, ...]]
+        if scope is Scope.NODES:
+            rows = [NodeChange(name, spec) for name, spec in self.nodes.items()]
+        else:
+            rows = [self._show(key, item, gone=False) for key, item in self.objects.items()]
+        position = self._base[scope] + len(self._history[scope])
+        self._agenda.after(self._network.draw_s(self._settings.call_s), owner, take, rows, position)
+
+    def watch(
+        self, owner: Process, scope: Scope, take: Callable[[list[tuple[object, ...]]], None], position: int
+    ) -> Watch | None:
+        """Begin a watch behind a listing; None if changes since then are forgotten."""
+        if position < self._base[scope]:
+            return None
+        watch = Watch(owner, scope, take, position)
+        self.watches.append(watch)
+        self._schedule(watch)
+        return watch
+
+    def end_watch(self, watch: Watch) -> None:
+        """End a watch; its owner is told by `watch_ended`."""
+        if watch.open:
+            watch.open = False
+            self.watches.remove(watch)
+            if watch.owner.alive:
+                delay_s = self._network.draw_s(self._settings.watch_s)
+                self._agenda.after(delay_s, watch.owner, watch.owner.watch_ended, watch.scope)  # type: ignore[attr-defined]
+
+    def forget_watches(self, owner: Process) -> None:
+        """Drop the watches of a process that died."""
+        for watch in [watch for watch in self.watches if watch.owner is owner]:
+            watch.open = False
+            self.watches.remove(watch)
+
+    def _tell(self, scope: Scope, change: tuple[object, ...]) -> None:
+        self._history[scope].append(change)
+        for watch in self.watches:
+            if watch.scope is scope:
+                self._schedule(watch)
+
+    def _schedule(self, watch: Watch) -> None:
+        """See to it that a watch shows what is new."""
+        if watch.scheduled or watch.position == self._base[watch.scope] + len(self._history[watch.scope]):
+            return
+        watch.scheduled = True
+        due_us = self._agenda.now_us + round(self._network.draw_s(self._settings.watch_s) * 1e6)
+        self._agenda.at(max(due_us, watch.lagging_until_us), watch.owner, self._show_news, watch)
+
+    def _show_news(self, watch: Watch) -> None:
+        watch.scheduled = False
+        if not watch.open:
+            return
+        if watch.lagging_until_us > self._agenda.now_us:
+            self._schedule(watch)
+            return
+        history, base = self._history[watch.scope], self._base[watch.scope]
+        rows = history[watch.position - base :]
+        watch.position = base + len(history)
+        lowest = min(other.position for other in self.watches if other.scope is watch.scope)
+        if lowest - base > 1000:
+            del history[: lowest - base]
+            self._base[watch.scope] = lowest
+        if rows:
+            watch.take(rows)
+
+    def _show(self, key: Key, item: _Object, *, gone: bool) -> ObjectChange:
+        return ObjectChange(
+            *key, item.kind, item.state, gone, item.uid, item.node, self._agenda.now_us, item.exit_code, item.failure
+        )
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def create(self, owner: Process, creates: Creates, take: Callable[[Creates, CreateAnswers | None], None]) -> None:
+        """Call: create objects, in order."""
+        self._call(owner, self._create, creates, take)
+
+    def delete(self, owner: Process, deletes: Deletes, take: Callable[[Deletes, DeleteAnswers | None], None]) -> None:
+        """Call: delete objects that still have their uid."""
+        self._call(owner, self._delete, deletes, take)
+
+    def _call(self, owner: Process, action: Callable[..., object], what: object, take: Callable[..., None]) -> None:
+        """Let a call arrive, late, twice or not at all, and its answer, or none."""
+        network, settings = self._network, self._settings
+        faults = network.faults
+        slow_s = 0.0
+        lost = unanswered = twice = False
+        if faults is not None:
+            lost = network.happens(faults.call_loss_ratio)
+            unanswered = network.happens(faults.call_loss_ratio)
+            twice = network.happens(faults.repeat_ratio)
+            if network.happens(2 * faults.call_loss_ratio):
+                slow_s = network.draw_s((0.0, faults.call_delay_s))
+        arrival_s = slow_s + network.draw_s(settings.call_s)
+        if not lost:
+            answered = None if unanswered else take
+            self._agenda.after(arrival_s, self, self._arrive, owner, action, what, answered)
+        if twice:
+            late_s = arrival_s + network.draw_s((0.0, settings.call_s[1] * 10))
+            self._agenda.after(late_s, self, self._arrive, owner, action, what, None)
+        if lost or unanswered:
+            self._agenda.after(settings.call_timeout_s, owner, take, what, None)
+
+    def _arrive(
+        self, owner: Process, action: Callable[..., object], what: object, take: Callable[..., None] | None
+    ) -> None:
+        answers = action(what)
+        if take is not None:
+            self._agenda.after(self._network.draw_s(self._settings.call_s), owner, take, what, answers)
+
+    def _create(self, creates: Creates) -> CreateAnswers:
+        count = len(creates)
+        uids = []
+        columns = (creates.handle_column, creates.attempt_column, creates.object_column, creates.node_column)
+        for handle, attempt, position, node in zip(*(column.tolist() for column in columns), strict=True):
+            key = (handle, attempt, position)
+            item = self.objects.get(key)
+            if item is None:
+                item = self._make(key, creates.nodes[node])
+            uids.append(item.uid)
+        none = np.zeros(count, dtype=np.bool_)
+        return CreateAnswers(
+            exists_column=np.ones(count, dtype=np.bool_),
+            refused_column=none,
+            later_column=none,
+            uid_column=uid_column(uids),
+            message_column=np.full(count, -1, dtype=np.int32),
+            messages=(),
+        )
+
+    def _delete(self, deletes: Deletes) -> DeleteAnswers:
+        count = len(deletes)
+        accepted, gone = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+        uids = np.ascontiguousarray(deletes.uid_column).view(np.int64)[:, 0].tolist()
+        columns = (deletes.handle_column, deletes.attempt_column, deletes.object_column)
+        rows = zip(uids, *(column.tolist() for column in columns), strict=True)
+        for place, (uid, handle, attempt, position) in enumerate(rows):
+            key = (handle, attempt, position)
+            item = self.objects.get(key)
+            if item is None or item.uid != uid:
+                gone[place] = True
+                continue
+            accepted[place] = True
+            if not item.deleting:
+                item.deleting = True
+                ended = item.state in (_SUCCEEDED, _FAILED) or item.kind != POD
+                delay_s = 0.0 if ended else self._network.draw_s(self._settings.pod_stop_s)
+                self._agenda.after(delay_s, self, self._stop, key, uid)
+        return DeleteAnswers(accepted_column=accepted, gone_column=gone)
+
+    # --- objects ------------------------------------------------------------------------------------------------------
+
+    def _make(self, key: Key, node: str) -> _Object:
+        """Create an object; a pod starts a while later if its node is there and has room."""
+        handle, attempt, position = key
+        kind = self._book.kinds_of(handle)[position]
+        item = self.objects[key] = _Object(self._next_uid, kind, node, _CREATED if kind == POD else _RUNNING)
+        self._next_uid += 1
+        if kind == POD:
+            self._audit.pod_created(self.name, handle, attempt, position)
+            if node in self.nodes:
+                self._book_room(handle, node, -1)
+                item.booked = True
+                self._agenda.after(
+                    self._network.draw_s(self._settings.pod_start_s), self, self._start, key, item.uid
+                )
+            else:
+                self._agenda.after(self._network.draw_s(self._settings.collect_s), self, self._stop, key, item.uid)
+        self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
+        return item
+
+    def _book_room(self, handle: int, node: str, sign: int) -> None:
+        """Take (-1) or give back (+1) what a job's pod asks for."""
+        free = self._free[node]
+        for resource, amount in (*self._book.plan.classes[self._book.class_of(handle)].requests, (PODS, 1)):
+            free[resource] = free.get(resource, 0) + sign * amount
+            if free[resource] < 0:
+                self._audit.node_overcommitted(self.name, node, resource)
+
+    def _start(self, key: Key, uid: int) -> None:
+        item = self.objects.get(key)
+        if item is None or item.uid != uid or item.deleting or item.state != _CREATED:
+            return
+        handle, attempt, position = key
+        self._audit.pod_started(self.name, handle, attempt, position)
+        item.state = _RUNNING
+        self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
+        run_s = self._book.run_s(handle)
+        if np.isfinite(run_s):
+            self._agenda.after(run_s, self, self._finish, key, uid)
+
+    def _finish(self, key: Key, uid: int) -> None:
+        """Let a pod end by itself."""
+        item = self.objects.get(key)
+        if item is None or item.uid != uid or item.state != _RUNNING:
+            return
+        item.exit_code = self._book.exit_code(key[0])
+        item.state = _FAILED if item.exit_code else _SUCCEEDED
+        item.failure = _EXIT_CODE if item.exit_code else 0
+        self._leave(key, item)
+        self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
+
+    def _stop(self, key: Key, uid: int) -> None:
+        """Remove an object that is being deleted."""
+        item = self.objects.get(key)
+        if item is not None and item.uid == uid:
+            self._remove(key)
+
+    def _remove(self, key: Key) -> None:
+        item = self.objects.pop(key)
+        self._leave(key, item)
+        self._tell(Scope.OBJECTS, self._show(key, item, gone=True))
+
+    def _leave(self, key: Key, item: _Object) -> None:
+        """Let a pod give back what it holds."""
+        if item.booked:
+            item.booked = False
+            self._book_room(key[0], item.node, 1)
+        if item.kind == POD:
+            self._audit.pod_stopped(self.name, *key)
+
+    def unfinished_pods(self) -> set[tuple[int, int]]:
+        """Return (handle, attempt) of the pods that have not ended."""
+        return {
+            (handle, attempt)
+            for (handle, attempt, _), item in self.objects.items()
+            if item.kind == POD and item.state in (_CREATED, _RUNNING)
+        }
+
+
+def uid_column(uids: list[int]) -> npt.NDArray[np.uint8]:
+    """Return numbers as uids of 16 bytes."""
+    column = np.zeros((len(uids), 2), dtype=np.int64)
+    column[:, 0] = uids
+    return column.view(np.uint8)

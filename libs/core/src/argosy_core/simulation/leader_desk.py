@@ -1,0 +1,293 @@
+"""A leader's desk: sessions of samplers and executors come, speak and go.
+
+Source: design section 5, "Sync", "Sampler session", "Fencing executors".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from argosy_core.errors import StateConflict
+from argosy_core.reconcile import ReportBatch
+from argosy_core.scheduler import (
+    CapacityColumns,
+    ClusterRuns,
+    ClusterView,
+    ExecutorRows,
+    Runs,
+    StateColumns,
+    placements_of,
+    rows_missing,
+    set_cluster,
+    update_capacity,
+)
+from argosy_core.simulation.executor_actor import ExecutorActor
+from argosy_core.simulation.network import Stream
+from argosy_core.simulation.sampler_actor import Classes, SamplerActor
+
+if TYPE_CHECKING:
+    from argosy_core.simulation.leader_actor import LeaderActor
+
+__all__ = ["ExecutorLink", "LeaderDesk", "Reported", "SamplerLink"]
+
+
+@dataclass(slots=True)
+class SamplerLink:
+    """A sampler's session."""
+
+    stream: Stream
+    sampler: SamplerActor
+    cluster: str
+    incarnation: int
+    ready: bool = False
+    sent_classes: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class ExecutorLink:
+    """An executor's session."""
+
+    stream: Stream
+    executor: ExecutorActor
+    cluster: str
+    incarnation: int
+    started: bool = False
+    """The comparison was sent; before it nothing is read."""
+    unread: list[ReportBatch] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A batch of states that waits for a cycle."""
+
+    link: ExecutorLink
+    number: int
+    columns: StateColumns
+
+
+_Link = TypeVar("_Link", SamplerLink, ExecutorLink)
+
+
+class LeaderDesk:
+    """Sessions of one leader.
+
+    Args:
+        leader: The leader.
+    """
+
+    def __init__(self, leader: LeaderActor) -> None:
+        """Start without sessions."""
+        self._leader = leader
+        self._context = leader.context
+        self.samplers: dict[str, SamplerLink] = {}
+        self.executors: dict[str, ExecutorLink] = {}
+        self.inbox: list[Reported] = []
+
+    def _admit(self, stream: Stream, cluster: str, *, role: str, incarnation: int) -> bool:
+        """Bind a cluster's process; return whether its session may begin."""
+        leader, context = self._leader, self._context
+        try:
+            context.store.bind(leader.epoch, cluster, role=role, incarnation=incarnation)
+        except StateConflict:
+            context.network.close(stream, leader)
+            if context.store.epoch != leader.epoch:
+                leader.give_up()
+            return False
+        return stream.open
+
+    def _enter(self, links: dict[str, _Link], link: _Link) -> bool:
+        """Make a session its cluster's live one; return False if a newer process holds one."""
+        live = links.get(link.cluster)
+        if live is not None and live.incarnation > link.incarnation:
+            self._context.network.close(link.stream, self._leader)
+            return False
+        if live is not None:
+            self._context.network.close(live.stream, self._leader)
+        links[link.cluster] = link
+        return True
+
+    def _later(self, action: object, *arguments: object) -> None:
+        """Do something after a transaction's time."""
+        context = self._context
+        delay_s = context.network.draw_s(context.settings.transaction_s)
+        context.agenda.after(delay_s, self._leader, action, *arguments)  # type: ignore[arg-type]
+
+    def stream_closed(self, stream: Stream) -> None:
+        """Forget the session of a stream that ended."""
+        for name, sampler in list(self.samplers.items()):
+            if sampler.stream is stream:
+                del self.samplers[name]
+                self._show(sampler, connected=False)
+                self._leader.cycle.lose_sampler(name)
+        for name, executor in list(self.executors.items()):
+            if executor.stream is stream:
+                del self.executors[name]
+
+    # --- samplers -----------------------------------------------------------------------------------------------------
+
+    def greet_sampler(self, stream: Stream, sampler: SamplerActor, cluster: str, incarnation: int) -> None:
+        """Take a sampler's hello."""
+        self._later(self._admit_sampler, stream, sampler, cluster, incarnation)
+
+    def _admit_sampler(self, stream: Stream, sampler: SamplerActor, cluster: str, incarnation: int) -> None:
+        if not self._admit(stream, cluster, role="sampler", incarnation=incarnation):
+            return
+        link = SamplerLink(stream, sampler, cluster, incarnation)
+        replaced = cluster in self.samplers
+        if not self._enter(self.samplers, link):
+            return
+        self._show(link, connected=False)
+        if replaced:
+            self._leader.cycle.lose_sampler(cluster)
+        leader = self._leader
+        placements = placements_of(leader.state, cluster)
+        classes = self.unseen_classes(link, placements.class_ids.tolist())
+        send = self._context.network.send
+        send(stream, sampler, sampler.take_welcome, stream, leader.epoch)
+        send(stream, sampler, sampler.take_placements, stream, leader.epoch, placements, classes)
+
+    def unseen_classes(self, link: SamplerLink, class_ids: list[int]) -> Classes:
+        """Return the definitions of classes that a sampler does not have, and note that it has them now."""
+        unseen = sorted(set(class_ids) - link.sent_classes)
+        link.sent_classes.update(unseen)
+        return tuple((class_id, self._context.book.definitions[class_id]) for class_id in unseen)
+
+    def _show(self, link: SamplerLink, *, connected: bool) -> None:
+        """Tell the scheduler how a cluster stands."""
+        set_cluster(
+            self._leader.state,
+            ClusterView(name=link.cluster, connected=connected, incarnation=link.incarnation),
+        )
+
+    def take_capacity(self, stream: Stream, cluster: str, capacity: CapacityColumns) -> None:
+        """Take in what a cluster's nodes are."""
+        link = self.samplers.get(cluster)
+        if link is not None and link.stream is stream:
+            update_capacity(self._leader.state, cluster, capacity)
+            self._leader.cycle.note_news()
+
+    def sampler_ready(self, stream: Stream, cluster: str, incarnation: int) -> None:
+        """From now on a cluster may be asked."""
+        link = self.samplers.get(cluster)
+        if link is not None and link.stream is stream and link.incarnation == incarnation:
+            link.ready = True
+            self._show(link, connected=True)
+            self._leader.cycle.note_news()
+
+    def release(self, runs: ClusterRuns) -> None:
+        """Tell a cluster's sampler of placements that ended; one without a session gets the full list when it comes."""
+        link = self.samplers.get(runs.cluster)
+        if link is not None and runs.handle.size:
+            self._context.network.send(
+                link.stream,
+                link.sampler,
+                link.sampler.take_release,
+                link.stream,
+                self._leader.epoch,
+                runs,
+                repeatable=True,
+            )
+
+    # --- executors ----------------------------------------------------------------------------------------------------
+
+    def greet_executor(
+        self, stream: Stream, executor: ExecutorActor, cluster: str, incarnation: int, known: Runs
+    ) -> None:
+        """Take an executor's hello."""
+        said_at_s = stream.began_us / 1e6
+        self._later(self._admit_executor, stream, executor, cluster, incarnation, known, said_at_s)
+
+    def _admit_executor(  # noqa: PLR0913 - a hello
+        self,
+        stream: Stream,
+        executor: ExecutorActor,
+        cluster: str,
+        incarnation: int,
+        known: Runs,
+        said_at_s: float,
+    ) -> None:
+        if not self._admit(stream, cluster, role="executor", incarnation=incarnation):
+            return
+        link = ExecutorLink(stream, executor, cluster, incarnation)
+        if not self._enter(self.executors, link):
+            return
+        context = self._context
+        context.network.send(
+            stream, executor, executor.take_welcome, stream, context.settings.fence_s, said_at_s
+        )
+        # No row may be sent that a crash could take back.
+        self._leader.writer.put(None, lambda _: self._send_missing(link, known))
+
+    def _send_missing(self, link: ExecutorLink, known: Runs) -> None:
+        """Send what an executor lacks and what it shall stop; from now on its states are read."""
+        if link.cluster not in self._leader.state.clusters.names:
+            set_cluster(self._leader.state, ClusterView(name=link.cluster))
+        missing = rows_missing(self._leader.state, link.cluster, known)
+        self.send_rows(missing.rows, link)
+        self.send_stops(missing.stops, link)
+        link.started = True
+        for batch in link.unread:
+            self._put(link, batch)
+        link.unread.clear()
+
+    def send_rows(self, rows: ExecutorRows, link: ExecutorLink | None = None) -> None:
+        """Send rows to a cluster's executor; one without a session asks for what it lacks when it comes."""
+        link = link or self.executors.get(rows.cluster)
+        if link is not None and rows.handle.size:
+            executor = link.executor
+            self._context.network.send(
+                link.stream, executor, executor.take_rows, link.stream, rows, repeatable=True
+            )
+
+    def send_stops(self, stops: ClusterRuns, link: ExecutorLink | None = None) -> None:
+        """Send runs to stop, behind the rows sent before."""
+        link = link or self.executors.get(stops.cluster)
+        if link is not None and stops.handle.size:
+            executor = link.executor
+            self._context.network.send(
+                link.stream, executor, executor.take_stops, link.stream, stops, repeatable=True
+            )
+
+    def acknowledge(self, reported: Reported) -> None:
+        """Tell an executor that its states are stored."""
+        stream, executor = reported.link.stream, reported.link.executor
+        self._context.network.send(
+            stream, executor, executor.take_stored, stream, reported.number, repeatable=True
+        )
+
+    def take_states(self, stream: Stream, batch: ReportBatch) -> None:
+        """Take states."""
+        for link in self.executors.values():
+            if link.stream is stream:
+                if link.started:
+                    self._put(link, batch)
+                else:
+                    link.unread.append(batch)
+
+    def _put(self, link: ExecutorLink, batch: ReportBatch) -> None:
+        self.inbox.append(Reported(link, batch.number, _state_columns(batch)))
+        self._leader.cycle.note_news()
+
+    def take_inbox(self) -> list[Reported]:
+        """Take everything out of the inbox."""
+        taken, self.inbox = self.inbox, []
+        return taken
+
+
+def _state_columns(batch: ReportBatch) -> StateColumns:
+    """Return reports as the scheduler takes them."""
+    return StateColumns(
+        handle=batch.handle_column,
+        attempt=batch.attempt_column,
+        object_index=batch.object_column,
+        state=batch.state_column,
+        time_us=batch.time_us_column,
+        exit_code=batch.exit_code_column,
+        failure=batch.failure_column,
+        message=batch.message_column,
+        uid=np.ascontiguousarray(batch.uid_column).tobytes(),
+        texts=batch.texts,
+    )

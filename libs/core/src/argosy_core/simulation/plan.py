@@ -1,0 +1,191 @@
+"""What a world begins with: clusters, queues, classes, and jobs with the times at which they come and how long they run.
+
+Source: design section 6, "Data layout".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.errors import InvalidRequest
+from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.identity import DAY_SHIFT
+from argosy_core.nodes import NodeSpec
+from argosy_core.scheduler import JobColumns, JobSetView, QueueView, SpecReference
+
+__all__ = ["CONFIG_MAP", "POD", "START_US", "JobBook", "WishPlan", "WorldPlan"]
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+
+START_US: Final = 1_000_000_000_000
+"""Moment at which time begins, microseconds since the Unix epoch."""
+POD: Final = "Pod"
+CONFIG_MAP: Final = "ConfigMap"
+_DAY: Final = 20_000
+_FIRST_HANDLE: Final = (_DAY << DAY_SHIFT) + 1
+_LAYOUTS: Final = ((POD,), (CONFIG_MAP, POD))
+_BODIES: Final = (b'[{"kind":"Pod"}]', b'[{"kind":"ConfigMap"},{"kind":"Pod"}]')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WishPlan:
+    """A wish that somebody will have for some jobs."""
+
+    at_s: float
+    """When, seconds from the start."""
+    jobs: tuple[int, ...]
+    """Which jobs."""
+    priority: int | None = None
+    """New priority; None to cancel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WorldPlan:
+    """A world before its first moment; columns have one element per job, in order of submit."""
+
+    clusters: tuple[tuple[str, tuple[NodeSpec, ...]], ...]
+    """(name, nodes) of each cluster."""
+    queues: tuple[tuple[str, float], ...]
+    """(name, weight) of each queue; ids are 1, 2, ..."""
+    classes: tuple[SchedulingClass, ...]
+    """Scheduling classes; ids are 1, 2, ..."""
+    job_sets: tuple[tuple[int, str], ...]
+    """(index of the queue, name) of each job set; ids are 1, 2, ..."""
+    submit_s: npt.NDArray[np.float64]
+    """When each job is submitted, seconds from the start, ascending."""
+    run_s: npt.NDArray[np.float64]
+    """How long its pod runs; infinite for one that never ends by itself."""
+    class_index: Int32s
+    """Index into `classes`."""
+    job_set: Int32s
+    """Index into `job_sets`; gives the queue."""
+    priority: Int32s
+    """Priorities, higher first."""
+    exit_code: Int32s
+    """Exit code of the pod; 0 is success."""
+    layout: Int32s
+    """0: one pod; 1: a config map and a pod."""
+    wishes: tuple[WishPlan, ...] = ()
+    """Wishes, in order of time."""
+
+    def __post_init__(self) -> None:
+        """Refuse columns that do not fit each other.
+
+        Raises:
+            InvalidRequest: Lengths differ, submits do not ascend, or an index points nowhere.
+        """
+        columns = (self.run_s, self.class_index, self.job_set, self.priority, self.exit_code, self.layout)
+        if any(len(column) != len(self.submit_s) for column in columns):
+            raise InvalidRequest("the columns of the jobs differ in length")
+        if len(self) and (self.submit_s[0] < 0 or (np.diff(self.submit_s) < 0).any()):
+            raise InvalidRequest("jobs must be in order of their submit times, from 0 on")
+        for column, size in (
+            (self.class_index, len(self.classes)),
+            (self.job_set, len(self.job_sets)),
+            (self.layout, len(_LAYOUTS)),
+        ):
+            if len(self) and not 0 <= int(column.min()) <= int(column.max()) < size:
+                raise InvalidRequest("a job names a class, job set or layout that does not exist")
+
+    def __len__(self) -> int:
+        """Return the number of jobs."""
+        return len(self.submit_s)
+
+
+@dataclass(slots=True)
+class JobBook:
+    """Looks jobs up by handle, and makes their columns."""
+
+    plan: WorldPlan
+    """The world's plan."""
+    definitions: dict[int, bytes] = field(init=False)
+    """Class id -> definition."""
+    specs: tuple[SpecReference, ...] = field(init=False)
+    """One per layout."""
+
+    def __post_init__(self) -> None:
+        """Make definitions and specs."""
+        self.definitions = {number: c.definition() for number, c in enumerate(self.plan.classes, 1)}
+        self.specs = tuple(
+            SpecReference(hash=hashlib.blake2b(body, digest_size=16).digest(), day=_DAY, layout=_layout_json(kinds))
+            for body, kinds in zip(_BODIES, _LAYOUTS, strict=True)
+        )
+
+    def index(self, handle: int) -> int:
+        """Return the index of a job."""
+        return handle - _FIRST_HANDLE
+
+    def handles(self, rows: npt.NDArray[np.integer]) -> Int64s:
+        """Return the handles of some jobs."""
+        return rows.astype(np.int64) + _FIRST_HANDLE
+
+    def body_of(self, spec_hash: bytes) -> bytes:
+        """Return the body of a spec."""
+        return next(body for spec, body in zip(self.specs, _BODIES, strict=True) if spec.hash == spec_hash)
+
+    def kinds_of(self, handle: int) -> tuple[str, ...]:
+        """Return the kinds of the objects of a job's bag in order."""
+        return _LAYOUTS[self.plan.layout[self.index(handle)]]
+
+    def class_of(self, handle: int) -> int:
+        """Return the index of a job's class."""
+        return int(self.plan.class_index[self.index(handle)])
+
+    def run_s(self, handle: int) -> float:
+        """Return how long a job's pod runs, seconds; infinite if it never ends by itself."""
+        return float(self.plan.run_s[self.index(handle)])
+
+    def exit_code(self, handle: int) -> int:
+        """Return how a job's pod ends."""
+        return int(self.plan.exit_code[self.index(handle)])
+
+    def queues(self) -> list[QueueView]:
+        """Return the queues."""
+        return [QueueView(queue_id=i, name=name, weight=weight) for i, (name, weight) in enumerate(self.plan.queues, 1)]
+
+    def job_set_views(self, last_numbers: dict[int, int]) -> list[JobSetView]:
+        """Return job sets by id, each with the number of its last event."""
+        return [
+            JobSetView(
+                job_set_id=job_set_id,
+                queue_id=self.plan.job_sets[job_set_id - 1][0] + 1,
+                name=self.plan.job_sets[job_set_id - 1][1],
+                last_event_number=last,
+            )
+            for job_set_id, last in last_numbers.items()
+        ]
+
+    def columns(self, rows: Int64s, submit_time_us: Int64s, priority: Int32s) -> JobColumns:
+        """Return the columns of some jobs.
+
+        Args:
+            rows: Indices of jobs.
+            submit_time_us: When each was accepted.
+            priority: Priorities as they are now.
+        """
+        plan = self.plan
+        handle, job_set = self.handles(rows), plan.job_set[rows]
+        queue = np.array([queue + 1 for queue, _ in plan.job_sets], dtype=np.int32)
+        return JobColumns(
+            handle=handle,
+            id_high=handle * 7,
+            queue=queue[job_set],
+            job_set=job_set.astype(np.int64) + 1,
+            class_id=plan.class_index[rows] + np.int32(1),
+            priority=priority,
+            submit_time_us=submit_time_us,
+            spec=plan.layout[rows],
+            metadata_index=np.full(rows.size, -1, dtype=np.int32),
+            specs=self.specs,
+        )
+
+
+def _layout_json(kinds: tuple[str, ...]) -> bytes:
+    """Return a layout as it travels."""
+    return ("[" + ",".join(f'["{kind}","o{place}"]' for place, kind in enumerate(kinds)) + "]").encode()

@@ -1,0 +1,109 @@
+"""What the database would hold for a `PoolWorld`, and what a new leader would load of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from argosy_core.scheduler import (
+    JobColumns,
+    JobSetView,
+    LoadedColumns,
+    LoadedObjects,
+    LoadedRuns,
+    RoundStateColumns,
+    SpecReference,
+)
+
+__all__ = ["StoredJob", "load_columns", "spec_hash"]
+
+
+def spec_hash(text: bytes) -> bytes:
+    """Return 16 bytes for a spec."""
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+@dataclass(slots=True)
+class StoredJob:
+    """What the database would hold of a job."""
+
+    state: int = 0
+    """0 open, else the terminal JobState."""
+    cancel_wished: bool = False
+    """Whether a cancel wish is set."""
+    live_attempt: int = 0
+    """Attempt of the live run, 0 if none."""
+    last_attempt: int = 0
+    """Attempt of the newest run."""
+    row: dict[str, int] = field(default_factory=dict)
+    """Columns of the submit."""
+    layout: bytes = b""
+    """Layout of the spec."""
+    place: tuple[str, str] = ("", "")
+    """Cluster and node of the newest run."""
+    objects: dict[int, int] = field(default_factory=dict)
+    """States of the objects of the newest run."""
+
+
+def load_columns(
+    stored: Mapping[int, StoredJob],
+    job_sets: Mapping[tuple[int, str], int],
+    event_numbers: Mapping[int, int],
+    round_state: RoundStateColumns | None,
+) -> LoadedColumns:
+    """Return what a new leader reads from the database.
+
+    Args:
+        stored: Jobs by handle.
+        job_sets: (queue id, name) -> id.
+        event_numbers: Job set id -> number of its last event.
+        round_state: The last stored one.
+    """
+    jobs = {handle: job for handle, job in sorted(stored.items()) if job.state == 0}
+    live = {handle: job for handle, job in jobs.items() if job.live_attempt}
+    layouts = sorted({job.layout for job in jobs.values()})
+    places = sorted({job.place for job in live.values()})
+    handles = np.array(list(jobs), dtype=np.int64)
+    rows = [job.row for job in jobs.values()]
+    objects = [(h, job.live_attempt, i, state) for h, job in live.items() for i, state in job.objects.items()]
+    object_rows = np.array(objects, dtype=np.int64).reshape(-1, 4)
+    specs = [SpecReference(hash=spec_hash(text), day=20_000, layout=text) for text in layouts]
+    which = np.array([places.index(job.place) for job in live.values()], dtype=np.int32)
+    return LoadedColumns(
+        jobs=JobColumns(
+            handle=handles,
+            id_high=handles * 7,
+            queue=np.array([row["queue"] for row in rows], dtype=np.int32),
+            job_set=np.array([row["job_set"] for row in rows], dtype=np.int64),
+            class_id=np.array([row["class_id"] for row in rows], dtype=np.int32),
+            priority=np.array([row["priority"] for row in rows], dtype=np.int32),
+            submit_time_us=np.array([row["submit_time_us"] for row in rows], dtype=np.int64),
+            spec=np.array([layouts.index(job.layout) for job in jobs.values()], dtype=np.int32),
+            metadata_index=np.full(handles.size, -1, dtype=np.int32),
+            specs=tuple(specs),
+        ),
+        wish=np.array([job.cancel_wished for job in jobs.values()], dtype=np.int8),
+        last_attempt=np.array([job.last_attempt for job in jobs.values()], dtype=np.int32),
+        runs=LoadedRuns(
+            handle=np.array(list(live), dtype=np.int64),
+            attempt=np.array([job.live_attempt for job in live.values()], dtype=np.int32),
+            cluster=which,
+            clusters=tuple(cluster for cluster, _ in places),
+            node=which,
+            nodes=tuple(node for _, node in places),
+        ),
+        objects=LoadedObjects(
+            handle=object_rows[:, 0],
+            attempt=object_rows[:, 1].astype(np.int32),
+            object_index=object_rows[:, 2].astype(np.int16),
+            state=object_rows[:, 3].astype(np.int8),
+        ),
+        round_state=round_state,
+        job_sets=tuple(
+            JobSetView(job_set_id=i, queue_id=q, name=n, last_event_number=event_numbers.get(i, 0))
+            for (q, n), i in job_sets.items()
+        ),
+    )

@@ -1,0 +1,104 @@
+"""A submit's items as columns, and a quick look whether the request surely keeps the rules of its .proto file.
+
+Reading an attribute of a message costs 0.06 us, so each is read once. The quick look costs 0.3 us a job where
+protovalidate costs 2 to 3; where it is not sure, protovalidate decides and words the answer.
+
+Source: design section 8; `proto/argosy/api/v1/job.proto`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from argosy.api.v1 import job_pb2
+
+__all__ = ["ItemColumns", "Metadata", "keeps_rules", "read_items"]
+
+# The rules of SubmitJobsRequest, JobSpec and JobItem; a test holds them against protovalidate.
+_MAX_SPECS: Final = 1000
+_MAX_ITEMS: Final = 1000
+_MAX_MANIFESTS: Final = 32
+_MIN_MANIFEST_BYTES: Final = 2
+_MAX_MANIFEST_BYTES: Final = 262_144
+_MAX_QUEUE: Final = 63
+_MAX_JOB_SET: Final = 1023
+_MAX_CLIENT_ID: Final = 100
+_MAX_COUNT: Final = 100_000
+_MAX_PAIRS: Final = 64
+
+Metadata = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
+"""(labels, annotations), each (key, value) pairs sorted by key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemColumns:
+    """The items of a submit; one element per item."""
+
+    specs: list[int]
+    """Index into the request's specs."""
+    queues: list[str]
+    """Names of queues."""
+    job_sets: list[str]
+    """Names of job sets."""
+    priorities: list[int]
+    """Priorities."""
+    client_ids: list[str]
+    """Client ids, empty for none."""
+    counts: list[int]
+    """Numbers of equal jobs, 0 for 1."""
+    metadata: list[Metadata | None]
+    """(labels, annotations), each sorted (key, value) pairs; None for neither."""
+    max_pair_count: int
+    """Most labels, or annotations, of an item."""
+
+
+def read_items(items: Sequence[Any]) -> ItemColumns:
+    """Return items as columns.
+
+    Args:
+        items: Messages of type JobItem.
+    """
+    metadata: list[Metadata | None] = []
+    most = 0
+    for item in items:
+        labels, annotations = item.labels, item.annotations
+        if labels or annotations:
+            most = max(most, len(labels), len(annotations))
+            metadata.append((tuple(sorted(labels.items())), tuple(sorted(annotations.items()))))
+        else:
+            metadata.append(None)
+    return ItemColumns(
+        specs=[item.spec for item in items],
+        queues=[item.queue for item in items],
+        job_sets=[item.job_set for item in items],
+        priorities=[item.priority for item in items],
+        client_ids=[item.client_id for item in items],
+        counts=[item.count for item in items],
+        metadata=metadata,
+        max_pair_count=most,
+    )
+
+
+def keeps_rules(request: job_pb2.SubmitJobsRequest, items: ItemColumns) -> bool:
+    """Return True only if the request surely keeps the rules of its .proto file."""
+    if not (0 < len(request.specs) <= _MAX_SPECS and 0 < len(items.specs) <= _MAX_ITEMS):
+        return False
+    for spec in request.specs:
+        sizes = [len(manifest) for manifest in spec.manifests]
+        if not 0 < len(sizes) <= _MAX_MANIFESTS:
+            return False
+        if min(sizes) < _MIN_MANIFEST_BYTES or max(sizes) > _MAX_MANIFEST_BYTES:
+            return False
+    return (
+        min(items.specs) >= 0
+        and all(items.queues)
+        and max(map(len, items.queues)) <= _MAX_QUEUE
+        and all(items.job_sets)
+        and max(map(len, items.job_sets)) <= _MAX_JOB_SET
+        and max(map(len, items.client_ids)) <= _MAX_CLIENT_ID
+        and min(items.counts) >= 0
+        and max(items.counts) <= _MAX_COUNT
+        and items.max_pair_count <= _MAX_PAIRS
+    )

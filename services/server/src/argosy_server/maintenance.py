@@ -1,0 +1,61 @@
+"""What the database needs as days go by: partitions for the days to come, and none for those that have aged.
+
+Every server process sees to it; they wait for each other, and repeating it does nothing.
+
+Source: design section 4, "Finished jobs and events leave by partition".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from argosy_core.errors import BackendUnavailable
+from argosy_runtime.logs import get_logger
+from argosy_store import Retained, ensure_partitions, retain
+
+__all__ = ["maintain", "maintain_once"]
+
+_INTERVAL_S: Final = 3600.0
+_RETRY_S: Final = 60.0
+_DAY_US: Final = 86_400_000_000
+
+
+def maintain_once(url: str, now_us: int, retention_days: int) -> tuple[tuple[int, ...], Retained]:
+    """Make the partitions that are missing and drop those that have aged. Blocks.
+
+    Args:
+        url: Database.
+        now_us: Microseconds since the Unix epoch.
+        retention_days: Full days that ended jobs and events are kept.
+
+    Returns:
+        The days that were made, and what was dropped.
+
+    Raises:
+        BackendUnavailable: The database cannot be reached.
+    """
+    made = ensure_partitions(url, now_us // _DAY_US)
+    return made, retain(url, now_us, retention_days)
+
+
+async def maintain(
+    url: str,
+    retention_days: int,
+    *,
+    clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+) -> None:
+    """Maintain the database for ever, once an hour; sooner after a failure."""
+    log = get_logger()
+    while True:
+        pause_s = _INTERVAL_S
+        try:
+            made, retained = await asyncio.to_thread(maintain_once, url, clock_us(), retention_days)
+            if made or retained.dropped_days:
+                log.info("partitions maintained", made_days=made, dropped_days=retained.dropped_days)
+        except BackendUnavailable as error:
+            pause_s = _RETRY_S
+            log.warning("partitions could not be maintained", reason=error.message)
+        await asyncio.sleep(pause_s)

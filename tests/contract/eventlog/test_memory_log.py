@@ -1,0 +1,46 @@
+"""The event log in memory keeps the contract."""
+
+import pytest
+
+from argosy_core.errors import StateConflict
+from argosy_eventlog import EventLog, MemoryLog
+from argosy_testkit.eventlog_contract import EventLogContract
+
+
+class MemoryWorld:
+    """A log in memory."""
+
+    def __init__(self) -> None:
+        """Begin with epoch 1."""
+        self.epoch = 1
+        self.log = MemoryLog(epoch=1)
+
+    def reopen(self) -> EventLog:
+        """Return the one log there is."""
+        return self.log
+
+    def replace_leader(self) -> int:
+        """Raise the epoch."""
+        self.epoch += 1
+        self.log.fence(self.epoch)
+        return self.epoch
+
+
+class TestMemoryLog(EventLogContract):
+    """The contract, on the log in memory."""
+
+    @pytest.fixture
+    def log_world(self) -> MemoryWorld:
+        """Give an empty log."""
+        return MemoryWorld()
+
+    def test_a_fence_never_goes_back(self, log_world: MemoryWorld) -> None:
+        """An older epoch cannot become the current one again."""
+        log_world.replace_leader()
+        with pytest.raises(StateConflict):
+            log_world.log.fence(1)
+
+    def test_it_is_an_event_log(self, log_world: MemoryWorld) -> None:
+        """It has all that the port names."""
+        assert isinstance(log_world.log, EventLog)
+        log_world.log.close()

@@ -1,0 +1,85 @@
+"""Tests of argosy-server as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import pytest
+import structlog
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from argosy.api.v1 import queue_pb2, queue_pb2_grpc
+from argosy_server.__main__ import main
+
+
+@contextmanager
+def server_process(*flags: str) -> Iterator[subprocess.Popen[str]]:
+    """Run the server with flags; it is gone afterwards."""
+    command = [sys.executable, "-m", "argosy_server", "--role", "api", "--grpc-listen", "127.0.0.1:0", *flags]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def read_logs(process: subprocess.Popen[str], until: str) -> list[dict[str, Any]]:
+    """Return log lines up to one with an event."""
+    lines: list[dict[str, Any]] = []
+    assert process.stderr is not None
+    for line in process.stderr:
+        lines.append(json.loads(line))
+        if lines[-1]["event"] == until:
+            return lines
+    raise AssertionError(f"the process ended before {until!r}: {lines}")
+
+
+def test_server_process_serves_and_drains_on_sigterm(database_url: str) -> None:
+    """It logs its configuration without secrets, serves, answers health, and leaves with 0 when asked to."""
+    with server_process("--database-url", database_url) as process:
+        logs = read_logs(process, "listening")
+        assert logs[0]["event"] == "configuration"
+        assert logs[0]["config"]["api"]["gather_ms"] == 2.0
+        assert all(line["service"] == "server" for line in logs)
+        with grpc.insecure_channel(logs[-1]["address"]) as channel:
+            health = health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(service="argosy.api.v1.JobService"), timeout=10
+            )
+            assert health.status == health_pb2.HealthCheckResponse.SERVING
+            stub = queue_pb2_grpc.QueueServiceStub(channel)
+            stub.CreateQueue(queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name="red")), timeout=10)
+        process.send_signal(signal.SIGTERM)
+        assert [line["event"] for line in read_logs(process, "stopped")][-2:] == ["draining", "stopped"]
+        assert process.wait(timeout=20) == 0
+
+
+@pytest.fixture
+def plain_logs() -> Iterator[None]:
+    """Undo what a server's main does to the logs of this process."""
+    yield
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"), [("not migrated", "run the migrations"), ("no database", "Postgres cannot serve now")]
+)
+def test_server_says_why_it_cannot_start(
+    *, reason: str, text: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], plain_logs: None
+) -> None:
+    """A database that cannot be used is one line with the reason and exit code 2, without a traceback."""
+    url = "postgresql://nobody@127.0.0.1:1/none?connect_timeout=1"
+    if reason == "not migrated":
+        url = request.getfixturevalue("empty_database_url")
+    assert main(["--role", "api", "--grpc-listen", "127.0.0.1:0", "--database-url", url]) == 2
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [text in line["reason"] for line in lines if line["event"] == "cannot run"] == [True]
+    assert "Traceback" not in json.dumps(lines)

@@ -1,0 +1,76 @@
+"""The embedded Postgres."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from argosy_core.errors import BackendUnavailable
+from argosy_store import EmbeddedPostgres
+
+SMALL = {"shared_buffers": "16MB"}
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """Give a directory that only its owner may enter, as a home directory is."""
+    path = Path(tempfile.mkdtemp(prefix="argosy-emb-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def test_start_attaches_to_a_running_server_and_keeps_data_over_a_restart(directory: Path) -> None:
+    """One directory, one server: a second start finds it; a stop and start brings the data back."""
+    first = EmbeddedPostgres(directory / "pg", settings=SMALL)
+    url = first.start()
+    second = EmbeddedPostgres(directory / "pg", settings=SMALL)
+    assert second.start() == url == second.url
+    assert first.pid == second.pid
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 7 AS value")
+    second.stop()
+    assert first.pid is None
+    with first, psycopg.connect(url) as connection:
+        assert connection.execute("SELECT value FROM kept").fetchone() == (7,)
+        assert connection.execute("SHOW fsync").fetchone() == ("on",)
+    assert first.pid is None
+    first.stop()
+
+
+def test_start_recovers_a_server_that_was_killed(directory: Path) -> None:
+    """After kill -9 the same directory starts again with everything that was committed."""
+    server = EmbeddedPostgres(directory / "pg", settings=SMALL)
+    url = server.start()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 7 AS value")
+        server.kill()
+    with server, psycopg.connect(url) as connection:
+        assert connection.execute("SELECT value FROM kept").fetchone() == (7,)
+
+
+def test_a_long_path_is_reached_by_a_short_one(directory: Path) -> None:
+    """The limit on the length of socket paths does not limit where data may be."""
+    deep = directory / ("d" * 60) / ("e" * 60)
+    with EmbeddedPostgres(deep, settings=SMALL) as server, psycopg.connect(server.url) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_server_that_cannot_start_says_why(directory: Path) -> None:
+    """The error carries the server's own words."""
+    server = EmbeddedPostgres(directory / "pg", settings={"shared_buffers": "nonsense"}, start_timeout_s=1.0)
+    with pytest.raises(BackendUnavailable, match="shared_buffers"):
+        server.start()
+    server.stop()
+
+
+def test_an_initialisation_that_was_interrupted_is_begun_anew(directory: Path) -> None:
+    """A directory that holds half a server becomes a whole one."""
+    half = directory / "pg" / "data" / "base"
+    half.mkdir(parents=True)
+    with EmbeddedPostgres(directory / "pg", settings=SMALL) as server, psycopg.connect(server.url) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+        assert server.pid != os.getpid()

@@ -1,0 +1,193 @@
+"""A pool under everything at once: submits, wishes, rounds, reports, lost leaders and samplers, in any order.
+
+The world checks all invariants of the leader's memory and of the ledgers after every step, every event's number and
+legality, and that the database never holds two live runs of a job.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from argosy_core.job.states import JobState
+from argosy_core.scheduler import LeasePlan, RoundSettings, forget_cluster, set_cluster
+from argosy_core.scheduler.messages import ClusterView, CommitQuestion, CommitReply
+from argosy_testkit.pool_world import POD_LAYOUT, PoolWorld, Report
+
+_BAG = b'[["Service","front"],["Pod","one"],["Pod","two"]]'
+_CLUSTERS = ("a", "b")
+
+
+class PoolMachine(RuleBasedStateMachine):
+    """Draws steps; jobs are drawn by number."""
+
+    @initialize(seed=st.integers(0, 1000), late=st.booleans())
+    def begin(self, seed: int, late: bool) -> None:
+        """Make a small pool that fills up soon."""
+        self.world = PoolWorld(
+            clusters={"a": 2, "b": 1},
+            queues={"alice": 1, "bob": 3, "zero": 0},
+            settings=RoundSettings(look_ahead_min_count=4, max_failed_attempts=3, max_runs=4, max_pending=12),
+            seed=seed,
+        )
+        self.world.define_class(1, cpu=1000)
+        self.world.define_class(2, cpu=3000)
+        self.world.define_class(3, cpu=9000)
+        self.world.late_refusals = late
+        self.plan: LeasePlan | None = None
+        self.taken = []
+
+    def _pick(self, number: int) -> int | None:
+        handles = sorted(self.world.stored)
+        return handles[number % len(handles)] if handles else None
+
+    @rule(
+        count=st.integers(1, 6),
+        queue=st.integers(1, 3),
+        class_id=st.integers(1, 3),
+        priority=st.integers(-1, 2),
+        layout=st.sampled_from([POD_LAYOUT, POD_LAYOUT, _BAG]),
+    )
+    def submit(self, count: int, queue: int, class_id: int, priority: int, layout: bytes) -> None:
+        """Submit jobs."""
+        self.world.submit(
+            count, queue=queue, class_id=class_id, priority=priority, layout=layout, job_set=f"of-{queue}"
+        )
+
+    @rule(numbers=st.lists(st.integers(0, 200), min_size=1, max_size=3), deliver=st.booleans())
+    def cancel(self, numbers: list[int], deliver: bool) -> None:
+        """Cancel open jobs; the leader may hear of it later."""
+        handles = {self._pick(number) for number in numbers} - {None}
+        handles = sorted(
+            h for h in handles if self.world.stored[h].state == 0 and not self.world.stored[h].cancel_wished
+        )
+        if handles:
+            take = self.world.cancel(handles, deliver=deliver)
+            if not deliver:
+                self.taken.append(take)
+
+    @rule()
+    def deliver(self) -> None:
+        """Have the leader take wishes that it has not heard of."""
+        for take in self.taken:
+            take()
+        self.taken = []
+
+    @rule(number=st.integers(0, 200), priority=st.integers(-3, 3))
+    def reprioritize(self, number: int, priority: int) -> None:
+        """Move a job."""
+        handle = self._pick(number)
+        if handle is not None:
+            self.world.reprioritize([handle], priority)
+
+    @rule(lost=st.booleans(), conflict=st.sampled_from([0, 0, 0, 1, 2]), seconds=st.sampled_from([0.0, 0.1, 3.0, 12.0]))
+    def run_round(self, lost: bool, conflict: int, seconds: float) -> None:
+        """Run a round; some answers are conflicts or lost, and its plan may wait in the log for a while."""
+        self.ingest()
+        self.world.now_s += seconds
+        turn = 0
+
+        def answer(question: CommitQuestion) -> CommitReply | None:
+            nonlocal turn
+            turn += 1
+            if conflict == 2 or (conflict == 1 and turn % 2):
+                reply = self.world.commit(question)
+                self.world.clusters[question.cluster].ledger.release(question.handle << 8 | question.attempt)
+                return CommitReply(
+                    incarnation=reply.incarnation, node=reply.node * 0 - 1, outcome=reply.outcome * 0 + 2
+                )
+            reply = self.world.commit(question)
+            return None if lost and turn == 1 else reply
+
+        self.plan = self.world.plan(answer_commit=answer)
+
+    @rule()
+    def ingest(self) -> None:
+        """Ingest the plan that stands in the log."""
+        if self.plan is not None:
+            self.world.ingest(self.plan)
+            self.plan = None
+
+    @rule(
+        cluster=st.sampled_from(_CLUSTERS),
+        reports=st.lists(
+            st.tuples(
+                st.integers(0, 50),
+                st.integers(0, 2),
+                st.sampled_from([2, 3, 3, 4, 4, 4, 5, 6, 7, 8]),
+                st.integers(0, 6),
+            ),
+            max_size=6,
+        ),
+        stale=st.booleans(),
+    )
+    def report(self, cluster: str, reports: list[tuple[int, int, int, int]], stale: bool) -> None:
+        """Report any states of any objects of live runs, and of one that is not."""
+        runs = self.world.live_runs(cluster)
+        batch = []
+        for number, index, state, failure in reports:
+            if runs:
+                handle, attempt = runs[number % len(runs)]
+                failure = failure if state == 5 else 0
+                batch.append(Report(handle=handle, attempt=attempt, object_index=index, state=state, failure=failure))
+        if stale and (handle := self._pick(7)) is not None:
+            batch.append(Report(handle=handle, attempt=200, state=3))
+        if batch:
+            self.world.report(cluster, batch)
+
+    @rule()
+    def take_over(self) -> None:
+        """Lose the leader; wishes that it had not read are read by the next."""
+        plan, self.plan = self.plan, None
+        self.world.take_over(unread=plan)
+
+    @rule(cluster=st.sampled_from(_CLUSTERS))
+    def restart_sampler(self, cluster: str) -> None:
+        """Lose a sampler."""
+        self.world.reconnect_sampler(cluster)
+
+    @rule(cluster=st.sampled_from(_CLUSTERS))
+    def forget(self, cluster: str) -> None:
+        """Take a cluster for gone, then have it back, empty."""
+        self.ingest()
+        self.world.take_state_effects(forget_cluster(self.world.state, cluster, self.world.now_s))
+        set_cluster(self.world.state, ClusterView(name=cluster, connected=True))
+
+    @invariant()
+    def terminal_jobs_are_not_live(self) -> None:
+        """What the events say has ended is not in memory."""
+        world = getattr(self, "world", None)
+        if world is not None:
+            for handle in world.state.live.handle[world.state.live.live_slots()].tolist():
+                assert world.job_states[handle] <= JobState.RUNNING
+
+    def teardown(self) -> None:
+        """Once faults stop, every job that fits somewhere ends, and nothing leaks."""
+        if not hasattr(self, "world"):
+            return
+        self.deliver()
+        self.ingest()
+        world = self.world
+        for _ in range(400):
+            world.now_s += 15
+            world.round()
+            for cluster in _CLUSTERS:
+                runs = world.live_runs(cluster)
+                reports = [Report(handle=h, attempt=a, object_index=i, state=4) for h, a in runs for i in range(3)]
+                if reports:
+                    world.report(cluster, reports)
+            classes = world.state.classes.class_id[world.state.live.class_index[world.state.live.live_slots()]]
+            if not (classes != 3).any():
+                break
+        open_jobs = [handle for handle, job in world.stored.items() if job.state == 0]
+        assert all(world.stored[handle].row["class_id"] == 3 for handle in open_jobs)
+        assert all(
+            world.job_states[handle] == world.stored[handle].state for handle in world.stored if handle not in open_jobs
+        )
+        assert [cluster.ledger.placement_count for cluster in world.clusters.values()] == [0, 0]
+
+
+PoolMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+TestPool = PoolMachine.TestCase
+TestPool.__doc__ = "Any order of steps keeps every invariant, and all jobs that fit end once faults stop."

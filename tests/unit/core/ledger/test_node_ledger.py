@@ -1,0 +1,321 @@
+"""The node ledger: reservations, observed pods, lists, nodes that change."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import InvalidRequest, InvariantViolation
+from argosy_core.job.classes import HostPort, SchedulingClass
+from argosy_core.job.identity import run_key
+from argosy_core.ledger import NodeLedger, PodEvents, run_keys
+from argosy_core.nodes import NodeSpec
+
+CORE, BIG, PORT = 1, 2, 3
+NODES = ("a", "b", "c")
+TCP80 = HostPort("TCP", 80)
+
+
+def make_ledger() -> NodeLedger:
+    """Three nodes of 4 cores and 1000 bytes; classes of 1 core, 3 cores, and 1 core with a host port."""
+    ledger = NodeLedger()
+    ledger.put_nodes([NodeSpec(name=name, total={"cpu": 4000, "memory": 1000, "pods": 10}) for name in NODES])
+    ledger.define_class(CORE, SchedulingClass(requests=(("cpu", 1000), ("memory", 100))))
+    ledger.define_class(BIG, SchedulingClass(requests=(("cpu", 3000), ("memory", 100))))
+    ledger.define_class(PORT, SchedulingClass(requests=(("cpu", 1000),), host_ports=(TCP80,)))
+    return ledger
+
+
+def place(ledger: NodeLedger, *placements: tuple[int, int, int]) -> None:
+    """Reserve and keep runs given as (key, class id, node)."""
+    keys, class_ids, nodes = (np.array(column) for column in zip(*placements, strict=True))
+    slots = ledger.classes.slots(class_ids)
+    ledger.reserve(slots, nodes.astype(np.int32))
+    ledger.keep(keys.astype(np.int64), slots, nodes.astype(np.int32))
+
+
+def pods(*rows: tuple[int, int, int, bool], cpu: int = 1000, memory: int = 100, **fields: object) -> PodEvents:
+    """Events given as (run key or 0, uid number, node, ended); all ask for the same."""
+    uids = np.zeros((len(rows), 16), np.uint8)
+    uids[:, 0] = [uid for _, uid, _, _ in rows]
+    uids[:, 15] = 1
+    return PodEvents(
+        run_keys=np.array([key for key, _, _, _ in rows], np.int64),
+        uids=uids,
+        nodes=np.array([node for _, _, node, _ in rows], np.int32),
+        ended=np.array([ended for _, _, _, ended in rows], np.bool_),
+        requests=np.array([[cpu, memory, 1]] * len(rows), np.int64).reshape(len(rows), 3),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def listed(ledger: NodeLedger, *placements: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Take a full list of (key, class id, node); answer how many were added, moved, dropped."""
+    columns = np.array(placements, np.int64).reshape(len(placements), 3).T
+    outcome = ledger.take_list(columns[0], columns[1].astype(np.int32), columns[2].astype(np.int32))
+    return outcome.added_count, outcome.moved_count, outcome.dropped_count
+
+
+def free_cpu(ledger: NodeLedger) -> list[int]:
+    """Free millicores per node; the books are checked on the way."""
+    ledger.check_invariants()
+    return ledger.nodes.free[0].tolist()
+
+
+def keys(*values: int) -> np.ndarray:
+    """Run keys as a column."""
+    return np.array(values, np.int64)
+
+
+def test_run_keys_are_those_of_job_identity() -> None:
+    """Handle and attempt make one key, for arrays as for one."""
+    handles, attempts = np.array([5, (19_000 << 40) + 7]), np.array([1, 255], np.int32)
+    expected = [run_key(handle, attempt) for handle, attempt in zip(handles.tolist(), attempts.tolist(), strict=True)]
+    assert run_keys(handles, attempts).tolist() == expected
+
+
+def test_reservation_is_immediate_and_may_go_negative_until_rolled_back() -> None:
+    """What is about to be committed is offered to nobody else, fits or not (seed 000)."""
+    ledger = make_ledger()
+    slots, nodes = ledger.classes.slots(np.array([BIG, BIG])), np.array([0, 0], np.int32)
+    ledger.reserve(slots, nodes)
+    assert ledger.nodes.free[:, 0].tolist() == [-2000, 800, 8]
+    ledger.roll_back(slots[1:], nodes[1:])
+    ledger.keep(keys(7), slots[:1], nodes[:1])
+    assert free_cpu(ledger) == [1000, 4000, 4000]
+    assert ledger.nodes_of(keys(7, 8)).tolist() == [0, -1]
+    assert ledger.placement_count == 1
+
+
+def test_release_ends_placements_and_may_be_repeated() -> None:
+    """A release by fact is idempotent; runs that are not known, or named twice, do no harm."""
+    ledger = make_ledger()
+    place(ledger, (1, CORE, 0), (2, BIG, 0), (3, CORE, 1))
+    assert free_cpu(ledger) == [0, 3000, 4000]
+    assert ledger.release(keys(2, 2, 99)) == 1
+    assert ledger.release(keys(2)) == 0
+    assert free_cpu(ledger) == [3000, 3000, 4000]
+    assert ledger.release(keys(1, 3)) == 2
+    assert free_cpu(ledger) == [4000, 4000, 4000]
+
+
+def test_observed_pod_replaces_its_placement_and_never_adds() -> None:
+    """The pod of a run counts once: as observed, wherever it stands and whatever it asks for."""
+    ledger = make_ledger()
+    place(ledger, (1, CORE, 0))
+    assert ledger.observe(pods((1, 1, 0, False))).replaced_count == 0
+    assert free_cpu(ledger) == [3000, 4000, 4000]
+    assert ledger.observe(pods((1, 1, 1, False), cpu=2500)).replaced_count == 1
+    assert free_cpu(ledger) == [4000, 1500, 4000]
+    assert ledger.nodes_of(keys(1)).tolist() == [1]
+
+
+def test_end_of_the_pod_ends_the_placement() -> None:
+    """What the pod did counts; the leader's later release finds nothing left to do."""
+    ledger = make_ledger()
+    place(ledger, (1, CORE, 0), (2, CORE, 0))
+    ledger.observe(pods((1, 1, 0, False)))
+    assert ledger.observe(pods((1, 1, 0, True), (2, 2, 0, True))).ended_count == 2
+    assert free_cpu(ledger) == [4000, 4000, 4000]
+    assert ledger.release(keys(1, 2)) == 0
+
+
+def test_release_of_a_run_whose_pod_still_runs_keeps_what_the_pod_takes() -> None:
+    """The leader may let go, but a pod that is there takes its room until it is seen to end."""
+    ledger = make_ledger()
+    place(ledger, (1, CORE, 0))
+    ledger.observe(pods((1, 1, 0, False)))
+    assert ledger.release(keys(1)) == 0
+    assert free_cpu(ledger) == [3000, 4000, 4000]
+    assert ledger.observe(pods((1, 1, 0, True))).ended_count == 1
+    assert free_cpu(ledger) == [4000, 4000, 4000]
+
+
+def test_end_of_an_older_pod_of_the_run_does_not_end_the_newer() -> None:
+    """Ends are by uid: a late event of a pod that was replaced changes nothing."""
+    ledger = make_ledger()
+    ledger.observe(pods((1, 1, 0, False)))
+    ledger.observe(pods((1, 2, 1, False)))
+    assert ledger.observe(pods((1, 1, 0, True))).ended_count == 0
+    assert free_cpu(ledger) == [4000, 3000, 4000]
+
+
+def test_events_of_one_pod_in_one_batch_apply_in_order() -> None:
+    """Seen, moved and ended within one batch leaves nothing; seen anew behind an end stays."""
+    ledger = make_ledger()
+    batch = pods((1, 1, 0, False), (0, 9, 2, False), (1, 1, 1, False), (1, 1, 1, True), (0, 9, 2, True), (2, 5, 2, True),
+                 (2, 6, 2, False))  # fmt: skip
+    outcome = ledger.observe(batch)
+    assert (outcome.added_count, outcome.replaced_count, outcome.ended_count) == (3, 1, 2)
+    assert free_cpu(ledger) == [4000, 4000, 3000]
+
+
+def test_strangers_pods_count_with_what_they_ask_for() -> None:
+    """A pod without our label takes its room under its uid, and is shown apart."""
+    ledger = make_ledger()
+    assert ledger.observe(pods((0, 1, 0, False), (0, 2, 0, False), (0, 3, -1, False))).added_count == 2
+    assert free_cpu(ledger) == [2000, 4000, 4000]
+    totals = ledger.totals()
+    assert (totals.stranger_count, totals.placement_count) == (2, 0)
+    assert totals.stranger_reserved.tolist() == [2000, 200, 2]
+    assert ledger.observe(pods((0, 2, 0, True), (0, 7, 0, True))).ended_count == 1
+    assert free_cpu(ledger) == [3000, 4000, 4000]
+
+
+def test_pod_without_a_node_takes_nothing_yet() -> None:
+    """Only a pod that stands on a node takes room there."""
+    ledger = make_ledger()
+    place(ledger, (1, CORE, 0))
+    ledger.observe(pods((1, 1, -1, False), (2, 2, -1, False)))
+    assert free_cpu(ledger) == [3000, 4000, 4000]
+
+
+def test_full_list_drops_what_it_lacks_unless_a_pod_was_observed() -> None:
+    """A new leader's list is the truth about placements, the cluster's pods about pods."""
+    ledger = make_ledger()
+    place(ledger, (1, CORE, 0), (2, CORE, 0), (3, CORE, 1))
+    ledger.observe(pods((2, 2, 0, False), (0, 9, 2, False)))
+    assert listed(ledger, (3, BIG, 2), (4, CORE, 1)) == (1, 1, 1)
+    assert free_cpu(ledger) == [3000, 3000, 0]
+    assert ledger.nodes_of(keys(1, 2, 3, 4)).tolist() == [-1, 0, 2, 1]
+    ledger.observe(pods((2, 2, 0, True)))
+    assert free_cpu(ledger) == [4000, 3000, 0]
+
+
+def test_full_list_holds_pods_that_were_seen_first() -> None:
+    """After a restart pods are seen before the list; the list then adds the leader's hold, not a second placement."""
+    ledger = make_ledger()
+    ledger.observe(pods((1, 1, 0, False), cpu=1500))
+    assert listed(ledger, (1, CORE, 2)) == (0, 0, 0)
+    assert free_cpu(ledger) == [2500, 4000, 4000]
+    ledger.observe(pods((1, 1, 0, True)))
+    assert free_cpu(ledger) == [4000, 4000, 4000]
+
+
+def test_full_list_does_not_bring_back_a_run_that_was_seen_to_end() -> None:
+    """The leader may not know yet that the pod ended; until it lets go the run stays ended."""
+    ledger = make_ledger()
+    ledger.observe(pods((1, 1, 0, True)))
+    place(ledger, (2, CORE, 0))
+    ledger.observe(pods((2, 2, 0, True)))
+    assert listed(ledger, (1, CORE, 0), (2, CORE, 0)) == (0, 0, 0)
+    assert free_cpu(ledger) == [4000, 4000, 4000]
+    ledger.release(keys(1, 2))
+    assert ledger._ended_runs == set()
+
+
+def test_late_deletions_of_released_runs_cost_no_memory() -> None:
+    """A finished pod is deleted long after its run was released; nothing is kept for it."""
+    ledger = make_ledger()
+    listed(ledger)
+    place(ledger, (1, CORE, 0))
+    ledger.observe(pods((1, 1, 0, True)))
+    ledger.release(keys(1))
+    ledger.observe(pods((1, 1, 0, True)))
+    assert ledger._ended_runs == set()
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [([(1, 99, 0)], "names class 99"), ([(1, CORE, 3)], "node index"), ([(1, CORE, 0), (1, CORE, 1)], "a run twice")],
+    ids=["unknown-class", "unknown-node", "repeated-run"],
+)
+def test_full_list_that_makes_no_sense_changes_nothing(rows: Sequence[tuple[int, int, int]], text: str) -> None:
+    """A bad list is refused whole."""
+    ledger = make_ledger()
+    place(ledger, (5, CORE, 0))
+    with pytest.raises(InvalidRequest, match=text):
+        listed(ledger, *rows)
+    assert free_cpu(ledger) == [3000, 4000, 4000]
+
+
+def test_observe_all_ends_pods_that_the_list_lacks() -> None:
+    """After a lost watch the full list of pods is the truth; placements without a pod stay."""
+    ledger = make_ledger()
+    place(ledger, (1, CORE, 0), (2, CORE, 1))
+    ledger.observe(pods((1, 1, 0, False), (0, 8, 2, False), (0, 9, 2, False)))
+    outcome = ledger.observe_all(pods((0, 9, 2, False)))
+    assert outcome.ended_count == 2
+    assert free_cpu(ledger) == [4000, 3000, 3000]
+    assert ledger.totals().stranger_count == 1
+
+
+def test_placement_on_a_node_not_seen_yet_counts_once_the_node_comes() -> None:
+    """A list may name a node before the node is seen."""
+    ledger = make_ledger()
+    rows = ledger.rows_of_names(["late", "a"])
+    assert rows.tolist() == [3, 0]
+    listed(ledger, (1, BIG, 3))
+    ledger.put_nodes([NodeSpec(name="late", total={"cpu": 4000, "memory": 1000})])
+    assert free_cpu(ledger) == [4000, 4000, 4000, 1000]
+
+
+def test_removed_node_keeps_its_placements_until_they_end_by_fact() -> None:
+    """A node that went takes no part in totals; if it comes back its placements are still booked."""
+    ledger = make_ledger()
+    place(ledger, (1, BIG, 0))
+    assert ledger.remove_nodes(["a"]).tolist() == [0]
+    assert free_cpu(ledger) == [-3000, 4000, 4000]
+    assert ledger.totals().free.tolist() == [8000, 2000, 20]
+    ledger.put_nodes([NodeSpec(name="a", total={"cpu": 4000, "memory": 1000, "pods": 10})])
+    assert free_cpu(ledger) == [1000, 4000, 4000]
+    ledger.release(keys(1))
+    assert free_cpu(ledger) == [4000, 4000, 4000]
+
+
+def test_new_resources_join_every_column() -> None:
+    """A resource that a node or a class names first is 0 for all that came before."""
+    ledger = make_ledger()
+    place(ledger, (1, CORE, 0))
+    ledger.define_class(9, SchedulingClass(requests=(("example.com/gpu", 2),)))
+    ledger.put_nodes([NodeSpec(name="g", total={"cpu": 1000, "memory": 10, "example.com/gpu": 4, "disk": 5})])
+    place(ledger, (2, 9, 3))
+    assert ledger.axis.names == ("cpu", "memory", "pods", "example.com/gpu", "disk")
+    assert ledger.nodes.free[:, 3].tolist() == [1000, 10, 109, 2, 5]
+    assert free_cpu(ledger) == [3000, 4000, 4000, 1000]
+    with pytest.raises(InvalidRequest, match=r"not \(1, 5\)"):
+        ledger.observe(pods((1, 1, 0, False)))
+
+
+def test_host_ports_follow_placements() -> None:
+    """Ports are held from reservation to end, also for strangers and for pods seen before their class."""
+    ledger = make_ledger()
+    place(ledger, (1, PORT, 0))
+    ledger.observe(pods((0, 7, 1, False), host_ports={0: (TCP80,)}))
+    ledger.observe(pods((2, 8, 2, False)))
+    listed(ledger, (1, PORT, 0), (2, PORT, 2))
+    assert dict(ledger.nodes.port_users(TCP80)) == {0: 1, 1: 1, 2: 1}
+    ledger.observe(pods((1, 5, 0, True), (0, 7, 1, True)))
+    assert dict(ledger.nodes.port_users(TCP80)) == {2: 1}
+    assert free_cpu(ledger) == [4000, 4000, 3000]
+
+
+def test_slots_are_used_again_and_many_placements_fit() -> None:
+    """The table grows with what is live at once, not with all that ever was."""
+    ledger = make_ledger()
+    for begin in range(0, 20_000, 1000):
+        slots, nodes = np.zeros(1000, np.int32), np.zeros(1000, np.int32)
+        ledger.reserve(slots, nodes)
+        ledger.keep(np.arange(begin + 1, begin + 1001), slots, nodes)
+        ledger.release(np.arange(begin + 1, begin + 1001))
+    assert len(ledger._placements.key) <= 2048
+    assert free_cpu(ledger) == [4000, 4000, 4000]
+
+
+@pytest.mark.parametrize("damage", ["free", "hold", "port", "stranger"])
+def test_check_invariants_finds_damage(damage: str) -> None:
+    """The check compares books and placements, so a fault of ours does not stay hidden."""
+    ledger = make_ledger()
+    place(ledger, (1, PORT, 0))
+    ledger.observe(pods((0, 7, 1, False)))
+    ledger.check_invariants()
+    if damage == "free":
+        ledger.nodes.free[0, 1] += 1
+    elif damage == "hold":
+        ledger._placements.hold[ledger._placements.slots(keys(1))] = 0
+    elif damage == "port":
+        ledger.nodes.take_ports(1, (TCP80,))
+    else:
+        ledger._strangers.clear()
+    with pytest.raises(InvariantViolation):
+        ledger.check_invariants()

@@ -1,0 +1,191 @@
+"""The decision phase: in order over all candidates, deducting as it goes."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import InvalidRequest
+from argosy_core.placement import CandidatePool, Decision, DecisionProfile, decide, spread_over_clusters
+from argosy_core.placement.decision import PoolColumns
+
+PACK = DecisionProfile(spread=False)
+
+
+@dataclass
+class Reply:
+    """A sampler's answer, written by hand."""
+
+    node: np.ndarray
+    free: np.ndarray
+    offset: np.ndarray
+    candidate: np.ndarray
+    score: np.ndarray
+    total_free: np.ndarray
+
+
+def answer(free: dict[int, int], *classes: list[tuple[int, float]], total: int = 0) -> Reply:
+    """Free cores by node, and per class its candidates as (node, score)."""
+    nodes = list(free)
+    flat = [pair for pairs in classes for pair in pairs]
+    return Reply(
+        node=np.array(nodes, np.int32),
+        free=np.array([[cores, 100] for cores in free.values()], np.int64).reshape(len(nodes), 2),
+        offset=np.cumsum([0, *(len(pairs) for pairs in classes)]).astype(np.int32),
+        candidate=np.array([nodes.index(node) for node, _ in flat], np.int32),
+        score=np.array([score for _, score in flat], np.float32),
+        total_free=np.array([total, 0], np.int64),
+    )
+
+
+def pool_of(
+    requests: list[int], *answers: tuple[int, list[int], Reply], profile: DecisionProfile | None = None
+) -> CandidatePool:
+    """A pool of classes 0, 1, ... that ask for cores, from (cluster, classes asked, answer)."""
+    pool = CandidatePool(
+        np.arange(len(requests), dtype=np.int32), np.array([[cores, 1] for cores in requests], np.int64), profile
+    )
+    for cluster, class_ids, reply in answers:
+        pool.add(cluster, np.array(class_ids, np.int32), reply)
+    return pool
+
+
+def chosen(decision: Decision) -> list[list[tuple[int, int]]]:
+    """Per run its candidates as (cluster, node)."""
+    pairs = list(zip(decision.cluster.tolist(), decision.node.tolist(), strict=True))
+    return [pairs[begin:end] for begin, end in zip(decision.offset[:-1], decision.offset[1:], strict=True)]
+
+
+def run(pool: CandidatePool, *class_ids: int, m: int = 3, seed: int = 0) -> list[list[tuple[int, int]]]:
+    """Decide runs of some classes."""
+    return chosen(decide(pool, np.array(class_ids, np.int32), m, np.random.default_rng(seed)))
+
+
+def test_best_candidates_over_all_clusters_come_first() -> None:
+    """m of them, best first, clusters mixed."""
+    pool = pool_of(
+        [1],
+        (0, [0], answer({5: 9, 6: 9, 7: 9}, [(5, 30), (6, 90), (7, 10)])),
+        (3, [0], answer({5: 9}, [(5, 50)])),
+    )
+    assert run(pool, 0) == [[(0, 6), (3, 5), (0, 5)]]
+
+
+def test_first_choice_is_taken_off_so_that_runs_of_all_classes_share_a_node_rightly() -> None:
+    """Walking pending in order: what an earlier run of another class took is gone."""
+    reply = answer({1: 4, 2: 3}, [(1, 90), (2, 10)], [(1, 90), (2, 10)])
+    pool = pool_of([3, 2], (0, [0, 1], reply), profile=PACK)
+    assert run(pool, 0, 1, 0, 1) == [[(0, 1), (0, 2)], [(0, 2)], [], []]
+
+
+def test_run_without_a_fitting_candidate_gets_none() -> None:
+    """It has an empty part; the others are not affected."""
+    pool = pool_of([5, 1, 1], (0, [0, 1], answer({1: 4}, [(1, 90)], [(1, 50)])))
+    assert run(pool, 0, 1, 2) == [[], [(0, 1)], []]
+
+
+def test_spread_gives_identical_runs_to_different_nodes() -> None:
+    """A node's score shrinks with what it was given, so equal nodes take turns."""
+    nodes = {node: 8 for node in range(4)}
+    pool = pool_of([1], (0, [0], answer(nodes, [(node, 80) for node in nodes])))
+    firsts = Counter(candidates[0] for candidates in run(pool, *[0] * 12))
+    assert firsts == {(0, node): 3 for node in nodes}
+
+
+def test_spread_prefers_a_much_better_node_until_it_is_as_full() -> None:
+    """Scores of 80 and 40: the better node takes runs until half of it is given away."""
+    pool = pool_of([1], (0, [0], answer({1: 100, 2: 100}, [(1, 80), (2, 40)])))
+    firsts = [candidates[0][1] for candidates in run(pool, *[0] * 120)]
+    assert set(firsts[:50]) == {1}
+    assert Counter(firsts)[2] > 10
+
+
+def test_packing_fills_the_best_node_first() -> None:
+    """With scores as sampled the best node is used until nothing more fits."""
+    pool = pool_of([2], (0, [0], answer({1: 5, 2: 9}, [(1, 80), (2, 40)])), profile=PACK)
+    assert [candidates[0][1] for candidates in run(pool, *[0] * 6)] == [1, 1, 2, 2, 2, 2]
+
+
+def test_order_among_equals_is_random_and_repeatable() -> None:
+    """Nodes of equal score are not always taken in the same order; one seed gives one order."""
+
+    def order(seed: int) -> tuple[tuple[int, int], ...]:
+        pool = pool_of([1], (0, [0], answer({n: 9 for n in range(6)}, [(n, 50) for n in range(6)])))
+        return tuple(run(pool, 0, m=6, seed=seed)[0])
+
+    orders = {order(seed) for seed in range(10)}
+    assert len(orders) > 5
+    assert order(3) == order(3)
+
+
+def test_candidates_of_a_run_are_distinct() -> None:
+    """A node takes one of the m places only."""
+    nodes = {n: 100 for n in range(5)}
+    pool = pool_of([1, 1], (0, [0, 1], answer(nodes, *[[(n, 50 + n) for n in nodes]] * 2)))
+    for candidates in run(pool, *[0, 1, 1, 0] * 20, m=4):
+        assert len(candidates) == len(set(candidates)) == 4
+
+
+def test_later_calls_of_a_round_see_what_is_left() -> None:
+    """A second stage decides over the same pool."""
+    pool = pool_of([2], (0, [0], answer({1: 4}, [(1, 80)])))
+    assert run(pool, 0) == [[(0, 1)]]
+    assert run(pool, 0, 0) == [[(0, 1)], []]
+
+
+def test_more_candidates_than_a_run_looks_at_are_still_there_for_the_next() -> None:
+    """A hundred full-size runs of many classes find the hundred nodes that are there."""
+    nodes = {n: 1 for n in range(100)}
+    pool = pool_of([1] * 4, (0, [0, 1, 2, 3], answer(nodes, *[[(n, n % 7) for n in nodes]] * 4)))
+    decided = run(pool, *[0, 1, 2, 3] * 25, 0)
+    assert {candidates[0] for candidates in decided[:-1]} == {(0, n) for n in nodes}
+    assert decided[-1] == []
+
+
+def test_global_filter_and_score_change_the_choice() -> None:
+    """A global policy may forbid candidates and add points; a policy that fails adds none, or forbids all."""
+    replies = [(c, [0], answer({1: 9}, [(1, score)], total=total)) for c, score, total in ((0, 50, 10), (1, 40, 100))]
+
+    def not_cluster(cluster: int) -> DecisionProfile:
+        return DecisionProfile(filters=(lambda columns: columns.cluster[columns.entry] != cluster,))
+
+    def broken(_: PoolColumns) -> np.ndarray:
+        raise RuntimeError
+
+    assert run(pool_of([1], *replies), 0) == [[(0, 1), (1, 1)]]
+    assert run(pool_of([1], *replies, profile=not_cluster(0)), 0) == [[(1, 1)]]
+    spread = DecisionProfile(scores=((spread_over_clusters, 1.0), (broken, 5.0)))
+    assert run(pool_of([1], *replies, profile=spread), 0) == [[(1, 1), (0, 1)]]
+    assert run(pool_of([1], *replies, profile=DecisionProfile(filters=(broken,))), 0) == [[]]
+
+
+def test_spread_over_clusters_gives_points_by_free_share() -> None:
+    """The emptiest cluster has 100 points, one with half of that 50."""
+    columns = PoolColumns(
+        class_ids=np.zeros(3, np.int32), entry=np.array([0, 1, 2], np.int32), cluster=np.array([0, 1, 2], np.int16),
+        node=np.zeros(3, np.int32), free=np.zeros((3, 2), np.int64),
+        cluster_free=np.array([[10, 0], [5, 0], [0, 0]]),
+    )  # fmt: skip
+    assert spread_over_clusters(columns).tolist() == [100.0, 50.0, 0.0]
+
+
+def test_pool_without_answers_decides_nothing() -> None:
+    """No sampler answered: every run is left without candidates."""
+    assert run(pool_of([1]), 0, 0) == [[], []]
+    assert run(pool_of([1], (0, [0], answer({}, []))), 0) == [[]]
+    assert run(pool_of([1], (0, [0], answer({1: 1}, [(1, 5)])))) == []
+
+
+def test_misuse_is_refused() -> None:
+    """Answers that do not fit, answers that come too late, and no candidates wanted."""
+    pool = pool_of([1])
+    with pytest.raises(InvalidRequest, match="does not fit"):
+        pool.add(0, np.array([0, 1], np.int32), answer({1: 1}, [(1, 5)]))
+    with pytest.raises(InvalidRequest, match="1 or more"):
+        run(pool, 0, m=0)
+    run(pool, 0)
+    with pytest.raises(InvalidRequest, match="too late"):
+        pool.add(0, np.array([0], np.int32), answer({1: 1}, [(1, 5)]))
+    with pytest.raises(InvalidRequest, match="one request per class"):
+        CandidatePool(np.array([1, 2], np.int32), np.zeros((1, 2), np.int64))

@@ -1,0 +1,141 @@
+"""MultiBind: best first, in order, reserve before check."""
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import InvalidRequest
+from argosy_core.job.classes import HostPort, SchedulingClass
+from argosy_core.ledger import NodeLedger
+from argosy_core.nodes import NodeSpec
+from argosy_core.placement import CommitOutcome, commit
+
+PLACED, CONFLICT = CommitOutcome.PLACED, CommitOutcome.CONFLICT
+UNAVAILABLE, UNKNOWN = CommitOutcome.NODE_UNAVAILABLE, CommitOutcome.UNKNOWN_CLASS
+ONE, TWO, PORT = 1, 2, 3
+
+
+def make_ledger(cpu: tuple[int, ...] = (4, 4, 4)) -> NodeLedger:
+    """Nodes with the given cores; classes of 1 core, 2 cores, and 1 core with a host port."""
+    ledger = NodeLedger()
+    ledger.put_nodes([NodeSpec(name=f"n{i}", total={"cpu": cores, "pods": 9}) for i, cores in enumerate(cpu)])
+    ledger.define_class(ONE, SchedulingClass(requests=(("cpu", 1),)))
+    ledger.define_class(TWO, SchedulingClass(requests=(("cpu", 2),)))
+    ledger.define_class(PORT, SchedulingClass(requests=(("cpu", 1),), host_ports=(HostPort("TCP", 80),)))
+    return ledger
+
+
+def bind(ledger: NodeLedger, *runs: tuple[int, int, list[int]]) -> list[tuple[int, int]]:
+    """Commit runs given as (handle, class id, candidates); answer (node, outcome) of each."""
+    candidates = [node for _, _, nodes in runs for node in nodes]
+    offsets = np.cumsum([0, *(len(nodes) for _, _, nodes in runs)])
+    nodes, outcomes = commit(
+        ledger,
+        np.array([handle for handle, _, _ in runs], np.int64),
+        np.ones(len(runs), np.int32),
+        class_ids=np.array([class_id for _, class_id, _ in runs], np.int32),
+        offsets=offsets.astype(np.int32),
+        candidates=np.array(candidates, np.int32),
+    )
+    ledger.check_invariants()
+    return list(zip(nodes.tolist(), outcomes.tolist(), strict=True))
+
+
+def test_best_candidate_is_tried_first() -> None:
+    """Candidates come best first and the first that bears the run is taken."""
+    ledger = make_ledger()
+    assert bind(ledger, (1, ONE, [2, 0]), (2, ONE, [1, 0])) == [(2, PLACED), (1, PLACED)]
+    assert ledger.nodes.free[0].tolist() == [4, 3, 3]
+
+
+def test_conflict_moves_on_to_the_next_candidate() -> None:
+    """A node that cannot bear the run keeps nothing of it."""
+    ledger = make_ledger((1, 0, 4))
+    assert bind(ledger, (1, TWO, [0, 1, 2])) == [(2, PLACED)]
+    assert ledger.nodes.free[0].tolist() == [1, 0, 2]
+
+
+def test_run_without_a_bearing_candidate_conflicts_and_leaves_nothing() -> None:
+    """All candidates in conflict: rolled back everywhere."""
+    ledger = make_ledger((1, 1, 4))
+    assert bind(ledger, (1, TWO, [0, 1]), (2, ONE, [])) == [(-1, CONFLICT), (-1, CONFLICT)]
+    assert ledger.nodes.free[0].tolist() == [1, 1, 4]
+
+
+def test_order_of_the_decision_decides_who_gets_the_last_place() -> None:
+    """Runs are placed in the given order, also when the first has to move to where a later one wants to be."""
+    ledger = make_ledger((1, 1, 1))
+    runs = [(1, ONE, [0]), (2, ONE, [0, 1]), (3, ONE, [1, 2]), (4, ONE, [2]), (5, ONE, [0, 1, 2])]
+    assert bind(ledger, *runs) == [(0, PLACED), (1, PLACED), (2, PLACED), (-1, CONFLICT), (-1, CONFLICT)]
+
+
+def test_smaller_run_behind_a_larger_one_that_failed_still_fits() -> None:
+    """A run that does not fit takes nothing away from the next."""
+    assert bind(make_ledger((3,)), (1, TWO, [0]), (2, TWO, [0]), (3, ONE, [0])) == [
+        (0, PLACED), (-1, CONFLICT), (0, PLACED),
+    ]  # fmt: skip
+
+
+def test_commit_repeated_is_answered_with_the_same_nodes() -> None:
+    """A run that has a placement keeps it, whatever candidates come."""
+    ledger = make_ledger((2, 2))
+    assert bind(ledger, (1, ONE, [0]), (2, ONE, [0])) == [(0, PLACED), (0, PLACED)]
+    assert bind(ledger, (2, ONE, [1]), (1, ONE, []), (3, ONE, [0, 1])) == [(0, PLACED), (0, PLACED), (1, PLACED)]
+    assert ledger.placement_count == 3
+
+
+def test_run_named_twice_in_one_commit_is_placed_once() -> None:
+    """The second mention answers what the first got, or tries its own candidates if the first got nothing."""
+    ledger = make_ledger((1, 0, 1))
+    runs = [(1, ONE, [0]), (1, ONE, [2]), (2, ONE, [1]), (2, ONE, [2])]
+    assert bind(ledger, *runs) == [(0, PLACED), (0, PLACED), (-1, CONFLICT), (2, PLACED)]
+    assert ledger.placement_count == 2
+
+
+def test_nodes_that_are_gone_or_cordoned_are_passed_over() -> None:
+    """Only if all candidates are unavailable is that the outcome."""
+    ledger = make_ledger((4, 4, 4, 0))
+    ledger.remove_nodes(["n0"])
+    ledger.set_cordons(["n1"])
+    runs = [(1, ONE, [0, 1]), (2, ONE, [0, 1, 2]), (3, ONE, [99, -1]), (4, ONE, [0, 3])]
+    assert bind(ledger, *runs) == [(-1, UNAVAILABLE), (2, PLACED), (-1, UNAVAILABLE), (-1, CONFLICT)]
+
+
+def test_unknown_class_is_told_apart() -> None:
+    """The leader then sends the definition and asks again."""
+    assert bind(make_ledger(), (1, 77, [0]), (2, ONE, [0])) == [(-1, UNKNOWN), (0, PLACED)]
+
+
+def test_shortage_of_what_is_not_asked_for_is_no_conflict() -> None:
+    """A node below zero in memory bears a run that asks for none."""
+    ledger = make_ledger((4,))
+    ledger.put_nodes([NodeSpec(name="n0", total={"cpu": 4, "pods": 9}, system={"memory": 5})])
+    assert ledger.nodes.free[1, 0] == -5
+    assert bind(ledger, (1, ONE, [0])) == [(0, PLACED)]
+
+
+def test_host_port_is_given_to_one_run_per_node() -> None:
+    """Within one commit and across commits."""
+    ledger = make_ledger()
+    runs = [(1, PORT, [0, 1]), (2, PORT, [0, 1]), (3, ONE, [0]), (4, PORT, [1, 0])]
+    assert bind(ledger, *runs) == [(0, PLACED), (1, PLACED), (0, PLACED), (-1, CONFLICT)]
+    assert bind(ledger, (5, PORT, [0, 2])) == [(2, PLACED)]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "text"),
+    [([0, 1], "differ in length"), ([0, 2, 1], "do not rise"), ([1, 1, 2], "do not rise"), ([0, 1, 3], "do not rise")],
+    ids=["short", "falling", "not-from-zero", "beyond-the-end"],
+)
+def test_columns_that_do_not_fit_are_refused_before_anything_is_placed(offsets: list[int], text: str) -> None:
+    """A malformed commit changes nothing."""
+    ledger = make_ledger()
+    with pytest.raises(InvalidRequest, match=text):
+        commit(
+            ledger,
+            np.array([1, 2]),
+            np.ones(2, np.int32),
+            class_ids=np.array([ONE, ONE], np.int32),
+            offsets=np.array(offsets, np.int32),
+            candidates=np.array([0, 1], np.int32),
+        )
+    assert ledger.placement_count == 0

@@ -1,0 +1,353 @@
+"""The sampling phase: windows, Np, strategies, memory of full clusters, explanations."""
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import InvalidRequest
+from argosy_core.framework import Cycle, Framework, PluginError, Point, Registration
+from argosy_core.job.classes import HostPort, SchedulingClass
+from argosy_core.ledger import NodeLedger, PodEvents
+from argosy_core.nodes import NodeSpec
+from argosy_core.placement import NodeSampler, SampleQuestion, SampleReply, commit, sample
+from argosy_core.plugins import Profile, build_framework
+
+
+def make_ledger(cores: list[int], classes: list[int], **fields: object) -> NodeLedger:
+    """Nodes with the given cores, and classes that ask for the given cores."""
+    ledger = NodeLedger()
+    ledger.put_nodes([NodeSpec(name=f"n{i}", total={"cpu": cpu, "memory": 1000}) for i, cpu in enumerate(cores)])
+    for class_id, cpu in enumerate(classes):
+        ledger.define_class(class_id, SchedulingClass(requests=(("cpu", cpu),), **fields))  # type: ignore[arg-type]
+    return ledger
+
+
+def ask(
+    sampler: NodeSampler | NodeLedger,
+    *class_ids: int,
+    wanted: int = 1,
+    complete: bool = False,
+    ratio: float = 0.04,
+    seed: int = 0,
+    **fields: object,
+) -> SampleReply:
+    """Ask for candidates of some classes."""
+    sampler = sampler if isinstance(sampler, NodeSampler) else NodeSampler(sampler)
+    question = SampleQuestion(
+        class_ids=np.array(class_ids, np.int32),
+        wanted=np.full(len(class_ids), wanted, np.int32),
+        complete=np.full(len(class_ids), complete, np.int8),
+        resources=fields.pop("resources", ("cpu", "pods")),  # type: ignore[arg-type]
+        nodes_to_sample_ratio=ratio,
+        **fields,  # type: ignore[arg-type]
+    )
+    return sampler.sample(question, np.random.default_rng(seed))
+
+
+def candidates(reply: SampleReply, position: int = 0) -> list[int]:
+    """Rows of the candidates of a class, best first."""
+    return reply.node[reply.candidate[reply.offset[position] : reply.offset[position + 1]]].tolist()
+
+
+def take(ledger: NodeLedger, node: int, class_id: int, handle: int) -> bool:
+    """Place a run on a node; whether it could be."""
+    nodes, _ = commit(
+        ledger,
+        np.array([handle]),
+        np.array([1], np.int32),
+        class_ids=np.array([class_id], np.int32),
+        offsets=np.array([0, 1], np.int32),
+        candidates=np.array([node], np.int32),
+    )
+    return bool(nodes[0] >= 0)
+
+
+def test_best_candidates_come_first_with_what_is_free_on_them() -> None:
+    """All of a small cluster is looked at; the emptiest node stands first."""
+    ledger = make_ledger([4, 16, 8, 2], [2])
+    reply = ask(ledger, 0, wanted=2, ratio=1.0, resources=("pods", "cpu", "unheard-of"))
+    assert candidates(reply) == [1, 2, 0, 3]
+    assert np.all(np.diff(reply.score) <= 0)
+    assert reply.score[0] == pytest.approx(100 * (14 / 16 + 1) / 2, abs=0.01)
+    assert reply.node.tolist() == [0, 1, 2, 3]
+    assert reply.free.tolist() == [[110, 4, 0], [110, 16, 0], [110, 8, 0], [110, 2, 0]]
+    assert reply.total_free.tolist() == [440, 30, 0]
+    assert (reply.examined.tolist(), reply.eligible.tolist(), reply.complete.tolist()) == ([4], [4], [1])
+
+
+@pytest.mark.parametrize(
+    ("ratio", "node_count", "eligible"),
+    [(0.04, 1000, 40), (0.07, 100, 7), (0.041, 1000, 41), (0.0, 1000, 1), (1.0, 300, 300), (0.5, 3, 2)],
+    ids=["2-smart", "no-rounding-error", "rounded-up", "at-least-one", "all", "tiny"],
+)
+def test_looking_ends_when_np_eligible_nodes_are_found(ratio: float, node_count: int, eligible: int) -> None:
+    """Np of the nodes, rounded up, at least one; on an empty cluster as many are looked at (in windows of 8 or more)."""
+    reply = ask(make_ledger([4] * node_count, [1]), 0, wanted=10_000, ratio=ratio)
+    expected = min(node_count, max(8, eligible))
+    assert (reply.examined.tolist(), reply.eligible.tolist()) == ([expected], [expected])
+    assert len(reply.candidate) == min(expected, max(4, eligible))
+
+
+def test_looking_goes_on_while_nodes_are_not_eligible() -> None:
+    """With every fourth node large enough, about four times as many are looked at."""
+    reply = ask(make_ledger([8 if i % 4 == 0 else 1 for i in range(1000)], [4]), 0)
+    assert reply.eligible[0] >= 40
+    assert 100 <= reply.examined[0] <= 400
+
+
+def test_candidates_are_no_more_than_pods_that_wait_need() -> None:
+    """One node per waiting pod and some to spare, so that answers stay small."""
+    ledger = make_ledger([4] * 1000, [1])
+    assert len(ask(ledger, 0, wanted=1).candidate) == 5
+    assert len(ask(ledger, 0, wanted=7, spare_count=2).candidate) == 9
+    assert len(ask(ledger, 0, wanted=500).candidate) == 40
+
+
+def test_classes_asked_together_look_at_different_nodes() -> None:
+    """Each class has a window of its own, so that a round does not crowd on a few nodes."""
+    reply = ask(make_ledger([4] * 1000, [1] * 50), *range(50))
+    assert len(reply.node) > 150
+    for position in range(50):
+        assert len(set(candidates(reply, position))) == 5
+
+
+@pytest.mark.parametrize("strategy", ["random", "round-robin"])
+def test_no_node_is_offered_twice_to_one_class(strategy: str) -> None:
+    """However often the window moves on, a node takes at most one of the m places."""
+    ledger = make_ledger([1 if i % 3 else 8 for i in range(100)], [4] * 5)
+    sampler = NodeSampler(ledger)
+    for _ in range(5):
+        reply = ask(sampler, 0, 1, 2, 3, 4, wanted=100, ratio=0.3, strategy=strategy)
+        for position in range(5):
+            nodes = candidates(reply, position)
+            assert len(set(nodes)) == len(nodes) >= 30
+
+
+def test_round_robin_goes_on_where_the_last_request_stopped() -> None:
+    """One cursor for all requests, with wrap-around (seed 000)."""
+    sampler = NodeSampler(make_ledger([4] * 20, [1]))
+    seen = [sorted(candidates(ask(sampler, 0, wanted=99, ratio=0.4, strategy="round-robin"))) for _ in range(3)]
+    assert seen == [list(range(8)), list(range(8, 16)), [0, 1, 2, 3, 16, 17, 18, 19]]
+
+
+def test_random_strategy_treats_all_nodes_alike() -> None:
+    """Over many requests every node is offered about equally often."""
+    sampler = NodeSampler(make_ledger([4] * 50, [1]))
+    counts = np.zeros(50)
+    for seed in range(400):
+        counts[candidates(ask(sampler, 0, wanted=99, ratio=0.2, seed=seed))] += 1
+    assert counts.sum() == 4000
+    assert 40 < counts.min() <= counts.max() < 125
+
+
+def test_same_seed_gives_the_same_sample() -> None:
+    """Randomness comes from the generator alone (invariant 14)."""
+    replies = [ask(make_ledger([4] * 300, [1, 2]), 0, 1, seed=5) for _ in range(2)]
+    assert replies[0].candidate.tolist() == replies[1].candidate.tolist()
+    assert replies[0].node.tolist() == replies[1].node.tolist()
+
+
+def test_deadline_ends_the_look_with_what_was_found() -> None:
+    """Once told to stop, no further window is looked at."""
+    ledger = make_ledger([1] * 999 + [8], [4, 1])
+    sampler, asked = NodeSampler(ledger), []
+    question = SampleQuestion(
+        class_ids=np.array([0, 1], np.int32),
+        wanted=np.array([1, 1], np.int32),
+        complete=np.zeros(2, np.int8),
+        resources=("cpu",),
+        nodes_to_sample_ratio=0.04,
+    )
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) > 1
+
+    reply = sampler.sample(question, np.random.default_rng(1), should_stop=stop)
+    assert reply.examined.tolist() == [40, 40]
+    assert len(candidates(reply, 1)) == 5
+    assert reply.complete.tolist() == [0, 0]
+    assert sampler.sample(question, np.random.default_rng(1), should_stop=lambda: True).examined.tolist() == [0, 0]
+
+
+def test_full_cluster_is_searched_once_and_then_only_where_something_rose() -> None:
+    """What is known not to fit is not looked at again until a node changes in its favour."""
+    ledger = make_ledger([4] * 500, [3, 4])
+    framework, looked = build_framework(), []
+
+    def count(cycle: Cycle) -> None:
+        looked.append(cycle.nodes.size)
+
+    framework.register(Registration(point=Point.FILTER, name="count", function=count))
+    sampler = NodeSampler(ledger, framework)
+    for node in range(500):
+        assert take(ledger, node, 0, node + 1)
+    reply = ask(sampler, 1)
+    assert (reply.examined.tolist(), reply.complete.tolist(), len(reply.candidate)) == ([500], [1], 0)
+    assert sum(looked) == 500
+    looked.clear()
+    reply = ask(sampler, 1)
+    assert (reply.examined.tolist(), reply.complete.tolist(), len(reply.candidate)) == ([500], [1], 0)
+    assert sum(looked) == 0
+    ledger.release(np.array([(8 << 8) + 1, (9 << 8) + 1]))
+    reply = ask(sampler, 1)
+    assert sum(looked) == 2
+    assert sorted(candidates(reply)) == [7, 8]
+    assert take(ledger, 7, 1, 1000)
+    looked.clear()
+    assert candidates(ask(sampler, 1)) == [8]
+    assert take(ledger, 8, 1, 1001)
+    assert candidates(ask(sampler, 1)) == []
+    assert sum(looked) <= 4
+
+
+@pytest.mark.parametrize("event", ["node-added", "uncordoned", "labelled", "stranger-gone", "grown", "port-given-back"])
+def test_memory_of_a_full_cluster_sees_every_change_that_may_help(event: str) -> None:
+    """Whatever makes room for a class that fitted nowhere, the next look finds it."""
+    ledger = NodeLedger()
+    big = {"cpu": 4, "memory": 10}
+    labels = {"zone": "x"}
+    ledger.put_nodes([NodeSpec(name=f"n{i}", total={"cpu": 1}, labels=labels) for i in range(20)])
+    port = HostPort("TCP", 80)
+    ledger.define_class(
+        0, SchedulingClass(requests=(("cpu", 2),), node_selector=(("zone", "x"),), host_ports=(port,))
+    )
+    stranger = PodEvents(
+        run_keys=np.zeros(1, np.int64), uids=np.full((1, 16), 3, np.uint8), nodes=np.array([20], np.int32),
+        ended=np.array([False]), requests=np.array([[3 if event == "stranger-gone" else 0, 0, 1]]),
+        host_ports={0: (port,)} if event == "port-given-back" else {},
+    )  # fmt: skip
+    helpful = NodeSpec(name="help", total=big, labels=labels)
+    if event == "labelled":
+        ledger.put_nodes([NodeSpec(name="help", total=big)])
+    elif event == "grown":
+        ledger.put_nodes([NodeSpec(name="help", total={"cpu": 1}, labels=labels)])
+    elif event != "node-added":
+        ledger.put_nodes([helpful])
+    if event == "uncordoned":
+        ledger.set_cordons(["help"])
+    if event in {"stranger-gone", "port-given-back"}:
+        ledger.observe(stranger)
+    sampler = NodeSampler(ledger)
+    assert candidates(ask(sampler, 0)) == []
+    if event == "uncordoned":
+        ledger.set_cordons([])
+    elif event in {"stranger-gone", "port-given-back"}:
+        ledger.observe(
+            PodEvents(
+                run_keys=stranger.run_keys, uids=stranger.uids, nodes=stranger.nodes, ended=np.array([True]),
+                requests=stranger.requests,
+            )
+        )  # fmt: skip
+    else:
+        ledger.put_nodes([helpful])
+    assert candidates(ask(sampler, 0)) == [20]
+
+
+def test_memory_is_not_used_with_filters_that_look_elsewhere() -> None:
+    """A filter that depends on more than the node's row is asked anew each time."""
+    ledger, open_now = make_ledger([4] * 30, [1]), [False]
+    framework = build_framework()
+    framework.register(
+        Registration(
+            point=Point.FILTER, name="hours", function=lambda _: np.array([open_now]), reads_nodes_only=False
+        )
+    )
+    sampler = NodeSampler(ledger, framework)
+    assert candidates(ask(sampler, 0)) == []
+    open_now[0] = True
+    assert len(candidates(ask(sampler, 0))) == 4
+
+
+def test_crowd_of_classes_on_few_free_nodes_is_spread_over_all_of_them() -> None:
+    """On a nearly full cluster a hundred classes together are offered every node that is free, not the same five."""
+    ledger = make_ledger([1] * 900 + [8] * 100, [4 + i % 3 for i in range(100)])
+    sampler = NodeSampler(ledger)
+    for _ in range(2):
+        reply = ask(sampler, *range(100), ratio=0.2)
+        assert len(reply.node) > 95
+        for position in range(100):
+            first, last = reply.offset[position], reply.offset[position + 1]
+            assert np.all(np.diff(reply.score[first:last]) <= 0)
+
+
+def test_complete_class_looks_at_every_node_and_counts_per_filter() -> None:
+    """A class without a candidate learns how many nodes each filter turned away and which came closest."""
+    ledger = make_ledger([4] * 30 + [6], [8, 2])
+    ledger.set_cordons(["n0", "n1"])
+    sampler = NodeSampler(ledger)
+    for _ in range(2):
+        reply = ask(sampler, 0, 1, complete=True)
+        assert reply.filters[:2] == ("node-ready", "resources")
+        assert reply.rejection.tolist() == [[2, 29, 0, 0, 0, 0], [0] * 6]
+        assert reply.explanations[0] == "insufficient resources on 29 nodes; 2 nodes not available for new pods"
+        assert reply.nearest_misses == ("node n30 lacks 2m cpu", "")
+        assert reply.complete.tolist() == [1, 1]
+        assert reply.examined.tolist() == [31, 31]
+        assert reply.eligible.tolist() == [0, 29]
+    take(ledger, 30, 1, 1)
+    assert ask(sampler, 0, complete=True).nearest_misses == ("node n2 lacks 4m cpu",)
+
+
+def test_class_that_is_not_asked_completely_gets_no_counts() -> None:
+    """Counting costs a look at every node and is done only on request."""
+    reply = ask(make_ledger([1] * 10, [8]), 0)
+    assert reply.rejection.tolist() == [[0] * 6]
+    assert reply.nearest_misses == ("",)
+
+
+def test_cluster_without_nodes_answers_completely() -> None:
+    """No node is also an answer."""
+    reply = ask(make_ledger([], [1]), 0, complete=True)
+    assert (reply.complete.tolist(), reply.examined.tolist(), len(reply.candidate)) == ([1], [0], 0)
+
+
+def test_unknown_class_gets_no_candidate() -> None:
+    """A class that is not defined disturbs no other."""
+    reply = ask(make_ledger([4] * 10, [1]), 77, 0)
+    assert (len(candidates(reply, 0)), len(candidates(reply, 1))) == (0, 4)
+    assert reply.complete.tolist()[0] == 0
+
+
+def test_no_class_asked_is_answered_with_totals() -> None:
+    """An empty question is legal."""
+    reply = sample(
+        make_ledger([4] * 10, []),
+        SampleQuestion(
+            class_ids=np.zeros(0, np.int32), wanted=np.zeros(0, np.int32), complete=np.zeros(0, np.int8),
+            resources=("cpu",), nodes_to_sample_ratio=0.04,
+        ),
+        np.random.default_rng(0),
+    )  # fmt: skip
+    assert reply.offset.tolist() == [0]
+    assert reply.total_free.tolist() == [40]
+
+
+def test_pre_filter_error_leaves_classes_without_candidates() -> None:
+    """An aborted cycle offers nothing."""
+
+    def refuse(_: Cycle) -> None:
+        raise PluginError("not today")
+
+    framework = Framework([Registration(point=Point.PRE_FILTER, name="p", function=refuse)])
+    assert len(ask(NodeSampler(make_ledger([4] * 9, [1]), framework), 0).candidate) == 0
+
+
+def test_scoring_profile_decides_which_node_is_best() -> None:
+    """Packing offers the fullest node that still fits."""
+    sampler = NodeSampler(make_ledger([4, 16, 8, 2], [2]), build_framework(Profile(scores={"lost-opportunity": 1.0})))
+    assert candidates(ask(sampler, 0, ratio=1.0)) == [3, 0, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"ratio": 1.5}, "nodes_to_sample_ratio is 1.5"),
+        ({"ratio": float("nan")}, "nodes_to_sample_ratio is nan"),
+        ({"strategy": "best"}, "there is no sampling strategy 'best'; there are random, round-robin"),
+    ],
+    ids=["ratio", "not-a-number", "strategy"],
+)
+def test_question_that_makes_no_sense_is_refused(fields: dict[str, object], text: str) -> None:
+    """The message says what is wrong and what there is."""
+    with pytest.raises(InvalidRequest, match=text):
+        ask(make_ledger([1], [1]), 0, **fields)  # type: ignore[arg-type]

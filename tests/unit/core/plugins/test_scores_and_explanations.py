@@ -1,0 +1,180 @@
+"""Scores, profiles, explanations and the nearest miss."""
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import InvalidRequest
+from argosy_core.framework import Cycle
+from argosy_core.job.classes import SchedulingClass
+from argosy_core.ledger import NodeLedger
+from argosy_core.nodes import NodeSpec, Taint
+from argosy_core.plugins import (
+    FILTERS,
+    Profile,
+    build_framework,
+    explain,
+    explanation_text,
+    lost_opportunity_amounts,
+    nearest_misses,
+)
+
+GI = 1 << 30
+GB = 10**9
+
+
+def build(nodes: list[NodeSpec], *requests: dict[str, int]) -> NodeLedger:
+    """A ledger with nodes and one class per request."""
+    ledger = NodeLedger()
+    ledger.put_nodes(nodes)
+    for class_id, request in enumerate(requests):
+        ledger.define_class(class_id, SchedulingClass(requests=tuple(sorted(request.items()))))
+    return ledger
+
+
+def score(name: str, nodes: list[NodeSpec], *requests: dict[str, int]) -> list[list[float]]:
+    """Scores of each class on each node, rounded to two digits."""
+    ledger = build(nodes, *requests)
+    cycle = Cycle(ledger.nodes, ledger.classes.batch(np.arange(len(requests))), ledger.nodes.live()[None, :])
+    framework = build_framework(Profile(scores={name: 1.0}))
+    return [[round(value, 2) for value in row] for row in framework.score(cycle).tolist()]
+
+
+TWO = [
+    NodeSpec(name="small", total={"cpu": 4000, "memory": 8 * GI}),
+    NodeSpec(name="large", total={"cpu": 16000, "memory": 32 * GI}),
+]
+
+
+def test_least_allocated_prefers_the_node_with_the_larger_free_share() -> None:
+    """A pod of 2 cores and 4Gi leaves half of 4 cores and 8Gi, and seven eighths of 16 cores and 32Gi."""
+    assert score("least-allocated", TWO, {"cpu": 2000, "memory": 4 * GI}) == [[50.0, 87.5]]
+
+
+def test_most_allocated_is_the_contrary() -> None:
+    """It prefers the node that is fuller with the pod."""
+    assert score("most-allocated", TWO, {"cpu": 2000, "memory": 4 * GI}) == [[50.0, 12.5]]
+
+
+def test_least_allocated_counts_an_accelerator_only_for_pods_that_ask_for_one() -> None:
+    """The mean is over cpu, memory and what else the pod asks for, whoever is judged beside it."""
+    nodes = [NodeSpec(name="g", total={"cpu": 4000, "memory": 8 * GI, "example.com/gpu": 4})]
+    half = {"cpu": 2000, "memory": 4 * GI}
+    assert score("least-allocated", nodes, half, {**half, "example.com/gpu": 3}) == [[50.0], [41.67]]
+
+
+def test_lost_opportunity_is_what_is_left_on_the_node() -> None:
+    """The seed's example: 72 cores and 128 GB, a pod of 50 cores and 32 GB, lost are 22 cores and 96 GB."""
+    free = np.array([72_000, 128 * GB])
+    request = np.array([50_000, 32 * GB])
+    assert lost_opportunity_amounts(free, request).tolist() == [22_000, 96 * GB]
+    assert lost_opportunity_amounts(request, free).tolist() == [0, 0]
+
+
+def test_lost_opportunity_prefers_the_smaller_node() -> None:
+    """Less is lost if the pod goes to a smaller node; measured against the largest node of the cluster."""
+    nodes = [
+        NodeSpec(name="seed", total={"cpu": 72_000, "memory": 128 * GB}),
+        NodeSpec(name="smaller", total={"cpu": 54_000, "memory": 64 * GB}),
+    ]
+    (values,) = score("lost-opportunity", nodes, {"cpu": 50_000, "memory": 32 * GB})
+    lost = [(22 / 72 + 96 / 128) / 2, (4 / 72 + 32 / 128) / 2]
+    assert values == [round(100 - 100 * share, 2) for share in lost]
+    assert values[1] > values[0]
+
+
+def test_lost_opportunity_keeps_accelerators_for_those_who_need_them() -> None:
+    """A pod without an accelerator loses less on a node without one."""
+    nodes = [
+        NodeSpec(name="plain", total={"cpu": 4000, "memory": 8 * GI}),
+        NodeSpec(name="gpu", total={"cpu": 4000, "memory": 8 * GI, "example.com/gpu": 8}),
+    ]
+    (values,) = score("lost-opportunity", nodes, {"cpu": 1000})
+    assert values[0] > values[1]
+
+
+def test_profile_gives_order_and_weights() -> None:
+    """A profile chooses plugins by name, in its order, with its weights."""
+    framework = build_framework(
+        Profile(filters=("resources", "node-ready"), scores={"most-allocated": 2.0, "lost-opportunity": 0.5})
+    )
+    assert framework.filter_names == ("resources", "node-ready")
+    ledger = build(TWO, {"cpu": 2000, "memory": 4 * GI})
+    cycle = Cycle(ledger.nodes, ledger.classes.batch(np.array([0])), ledger.nodes.live()[None, :])
+    most, lost = 50.0, 100 * (1 - (2 / 16 + 4 / 32) / 2)
+    assert framework.score(cycle)[0, 0] == pytest.approx(2 * most + 0.5 * lost)
+
+
+@pytest.mark.parametrize(
+    ("profile", "text"),
+    [
+        (Profile(filters=("resource",)), "there is no filter 'resource'; there are node-ready, resources"),
+        (Profile(scores={"best": 1.0}), "there is no score 'best'; there are least-allocated"),
+        (Profile(scores={"least-allocated": 0.0}), "the weight of 'least-allocated' is 0.0, but must be positive"),
+    ],
+    ids=["filter", "score", "weight"],
+)
+def test_profile_that_makes_no_sense_is_refused_with_what_would(profile: Profile, text: str) -> None:
+    """The message names what is wrong and what there is."""
+    with pytest.raises(InvalidRequest, match=text):
+        build_framework(profile)
+
+
+@pytest.mark.parametrize(
+    ("counts", "text"),
+    [
+        ([0, 3, 0, 0, 0, 0], "insufficient resources on 3 nodes"),
+        ([1, 3, 0, 0, 0, 0], "insufficient resources on 3 nodes; 1 node not available for new pods"),
+        ([0, 1, 2, 7, 4, 3], "taints not tolerated on 7 nodes; unsupported platform on 4 nodes; host port already in use "
+         "on 3 nodes; node selector or affinity not satisfied on 2 nodes; insufficient resources on 1 node"),
+        ([0, 0, 0, 0, 0, 0], ""),
+    ],
+    ids=["one", "by-count", "all", "none"],
+)  # fmt: skip
+def test_explanation_is_sorted_by_descending_count(counts: list[int], text: str) -> None:
+    """Texts with a count, most nodes first, joined by semicolons."""
+    assert explanation_text([text for _, text in FILTERS.values()], counts) == text
+
+
+NODES = [
+    NodeSpec(name="n0", total={"cpu": 4000, "memory": 8 * GI}, ready=False),
+    NodeSpec(name="n1", total={"cpu": 4000, "memory": 8 * GI}),
+    NodeSpec(name="n2", total={"cpu": 6000, "memory": 4 * GI}),
+    NodeSpec(name="n3", total={"cpu": 64000, "memory": 64 * GI}, taints=(Taint("k"),)),
+]
+
+
+def test_explain_counts_the_first_failing_filter_of_each_node() -> None:
+    """Structure and text agree, and zeros are left out."""
+    ledger = build(NODES, {"cpu": 8000, "memory": 8 * GI}, {"cpu": 1000})
+    found = explain(build_framework(), ledger.nodes, ledger.classes, 0)
+    assert found is not None
+    assert dict(found.counts) == {"node-ready": 1, "resources": 2, "taints": 1}
+    assert found.text.startswith("insufficient resources on 2 nodes; ")
+    assert explain(build_framework(), ledger.nodes, ledger.classes, 1) is None
+
+
+def test_nearest_miss_fails_fewest_filters_and_lacks_least() -> None:
+    """n1 lacks half the cores, n2 a quarter of the cores but half the memory; n3 fails one filter and lacks nothing."""
+    ledger = build(NODES, {"cpu": 8000, "memory": 8 * GI})
+    found = nearest_misses(build_framework(), ledger.nodes, ledger.classes, np.array([0], np.int32))[0]
+    assert found is not None
+    assert (found.name, dict(found.lacks), found.filters) == ("n3", {}, ("taints",))
+    assert found.text() == "node n3 does not pass taints"
+
+
+def test_nearest_miss_says_what_is_missing() -> None:
+    """Among nodes that fail the same number of filters the smallest shortage wins; amounts are Kubernetes quantities."""
+    ledger = build(NODES[:3], {"cpu": 7500, "memory": 6 * GI})
+    found = nearest_misses(build_framework(), ledger.nodes, ledger.classes, np.array([0], np.int32))[0]
+    assert found is not None
+    assert found.text() == "node n2 lacks 1500m cpu, 2Gi memory"
+    assert found.node == 2
+
+
+def test_nearest_miss_of_an_empty_cluster_is_none() -> None:
+    """Without nodes nothing came close."""
+    ledger = build([], {"cpu": 1})
+    assert nearest_misses(build_framework(), ledger.nodes, ledger.classes, np.array([0], np.int32)) == [None]
+    found = explain(build_framework(), ledger.nodes, ledger.classes, 0)
+    assert found is not None
+    assert (found.text, found.nearest) == ("", None)

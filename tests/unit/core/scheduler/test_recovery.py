@@ -1,0 +1,173 @@
+"""A new leader goes on where the last one stopped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import InvariantViolation
+from argosy_core.job.states import JobEventKind, JobState
+from argosy_core.scheduler import RoundSettings, explain, placements_of, recover, shares, take_jobs
+from argosy_testkit.pool_rows import load_columns
+from argosy_testkit.pool_world import POD_LAYOUT, PoolWorld, Report
+
+BAG = b'[["Service","front"],["Pod","one"],["Pod","two"]]'
+
+
+def test_new_leader_keeps_runs_queued_jobs_pending_order_and_flow() -> None:
+    """Nothing starts over."""
+    world = PoolWorld(clusters={"a": 1}, queues={"alice": 1, "bob": 2}, settings=RoundSettings(max_pending=3))
+    running = world.submit(4, queue=1)
+    world.round()
+    world.round()
+    world.report("a", [Report(handle=running[0], state=3)])
+    waiting = world.submit(5, queue=1, priority=-1)
+    world.submit(5, queue=2)
+    world.round()
+    before = shares(world.state, world.now_s).queues
+    order = world.state.live.handle[world.state.pending].tolist()
+    positions = [explain(world.state, handle, world.now_s).queue_position for handle in waiting]  # type: ignore[union-attr]
+    world.take_over()
+    assert shares(world.state, world.now_s).queues == before
+    assert world.state.live.handle[world.state.pending].tolist() == order
+    assert [explain(world.state, h, world.now_s).queue_position for h in waiting] == positions  # type: ignore[union-attr]
+    assert explain(world.state, running[0], world.now_s).stage == "running"  # type: ignore[union-attr]
+    assert placements_of(world.state, "a").handle.tolist() == running
+    world.report("a", [Report(handle=handle, state=4) for handle in running])
+    assert world.job_state(running[0]) == JobState.SUCCEEDED
+    assert world.round().handle.tolist() == order
+
+
+def test_failed_attempts_survive_the_leader() -> None:
+    """The tenth is the tenth whoever leads."""
+    world = PoolWorld(settings=RoundSettings(max_failed_attempts=3))
+    handle = world.submit(1)[0]
+    no = np.full(1, -1, np.int32)
+    for turn in range(3):
+        world.now_s += 20
+
+        def conflict(question: object) -> object:
+            reply = world.commit(question)  # type: ignore[arg-type]
+            world.clusters["a"].ledger.release(np.array([handle << 8 | 1]))
+            return type(reply)(incarnation=reply.incarnation, node=no, outcome=np.full(1, 2, np.int8))
+
+        plan = world.plan(answer_commit=conflict)  # type: ignore[arg-type]
+        world.ingest(plan)
+        if turn < 2:
+            world.take_over()
+    assert world.job_state(handle) == JobState.FAILED
+
+
+def test_plan_that_the_last_leader_left_in_the_log_is_ingested_by_the_next() -> None:
+    """Adopted, stored, and counted once."""
+    world = PoolWorld(clusters={"a": 1})
+    handles = world.submit(6)
+    plan = world.plan()
+    world.take_over(unread=plan)
+    assert [world.job_state(handle) for handle in handles] == [JobState.LEASED] * 4 + [JobState.QUEUED] * 2
+    assert world.clusters["a"].ledger.placement_count == 4
+    assert not world.round().handle.size
+
+
+def test_plan_in_the_log_does_not_bring_back_what_ended() -> None:
+    """A job that was cancelled meanwhile, or has had that attempt, is left out."""
+    world = PoolWorld(clusters={"a": 1})
+    handles = world.submit(2)
+    plan = world.plan()
+    world.cancel(handles[:1])
+    world.take_over(unread=plan)
+    assert [handle for handle, _ in world.live_runs("a")] == handles[1:]
+    world.take_over(unread=plan)
+    assert [handle for handle, _ in world.live_runs("a")] == handles[1:]
+    assert world.sent_rows == [("a", handles[1], 1)]
+
+
+def test_job_with_a_wish_and_no_run_is_ended_by_the_next_leader() -> None:
+    """The API saw a run that was over before its wish was read."""
+    world = PoolWorld()
+    handle = world.submit(1)[0]
+    world.round()
+    world.cancel([handle], deliver=False)
+    world.report("a", [Report(handle=handle, state=7)])
+    world.take_over()
+    assert world.job_state(handle) == JobState.CANCELLED
+    assert world.stored[handle].state == JobState.CANCELLED
+
+
+def test_stop_is_decided_again_by_the_next_leader() -> None:
+    """The wish is in the row, so its stop cannot be lost."""
+    world = PoolWorld()
+    handle = world.submit(1)[0]
+    world.round()
+    world.cancel([handle])
+    world.take_over()
+    assert world.round().stops.handle.tolist() == [handle]
+
+
+@pytest.mark.parametrize(
+    ("reports", "rest", "outcome"),
+    [
+        pytest.param([(0, 3), (1, 4)], [(2, 4)], JobState.SUCCEEDED, id="one-pod-had-ended"),
+        pytest.param([(1, 3), (2, 3), (1, 5)], [(2, 6)], JobState.FAILED, id="one-pod-had-failed"),
+        pytest.param([(1, 3)], [(1, 4), (2, 4)], JobState.SUCCEEDED, id="running"),
+    ],
+)
+def test_bag_goes_on_from_the_states_of_its_objects(
+    reports: list[tuple[int, int]], rest: list[tuple[int, int]], outcome: JobState
+) -> None:
+    """What was reported to the last leader counts."""
+    world = PoolWorld()
+    handle = world.submit(1, layout=BAG)[0]
+    world.round()
+    for index, state in reports:
+        world.report("a", [Report(handle=handle, object_index=index, state=state, failure=int(state == 5))])
+    world.take_over()
+    for index, state in rest:
+        world.report("a", [Report(handle=handle, object_index=index, state=state)])
+    assert world.job_state(handle) == outcome
+
+
+def test_submit_that_was_loaded_before_its_change_was_read_gets_its_event_once() -> None:
+    """A row of changes is taken exactly once, whoever loaded the job."""
+    world = PoolWorld()
+    world.submit(1)
+    handles = np.array([(20_000 << 40) + 500], dtype=np.int64)
+    columns = world.columns(handles, queue=1, class_id=1, priority=0, job_set="set", layout=POD_LAYOUT)
+    stored = type(next(iter(world.stored.values())))
+    row = {"queue": 1, "class_id": 1, "priority": 0, "submit_time_us": 1, "job_set": 1}
+    world.stored[int(handles[0])] = stored(row=row, layout=POD_LAYOUT)
+    world.take_over()
+    effects = take_jobs(world.state, columns, world.now_s)
+    world.take_events(effects.events)
+    assert (effects.added_count, effects.known_count) == (0, 1)
+    assert world.kinds(int(handles[0])) == [JobEventKind.SUBMITTED]
+    assert world.round().handle.size == 2
+
+
+def test_recover_refuses_a_pool_that_holds_jobs() -> None:
+    """It would count them twice."""
+    world = PoolWorld()
+    world.submit(1)
+    with pytest.raises(InvariantViolation):
+        recover(world.state, load_columns(world.stored, world.job_sets, {}, None), world.now_s)
+
+
+@pytest.mark.parametrize("leases_first", [True, False], ids=["refusal-first", "wish-first"])
+def test_refusal_learned_after_the_commit_is_made_good(leases_first: bool) -> None:
+    """A shell with an ordered writer counts the lease, then takes it back; either news may come first."""
+    world = PoolWorld()
+    world.late_refusals = True
+    handle = world.submit(1)[0]
+    plan = world.plan()
+    take = world.cancel([handle], deliver=False)
+    if leases_first:
+        world.ingest(plan)
+        assert world.kinds(handle)[1:] == [JobEventKind.LEASED, JobEventKind.REQUEUED]
+        take()
+    else:
+        take()
+        world.ingest(plan)
+    assert world.job_state(handle) == JobState.CANCELLED
+    assert world.clusters["a"].ledger.placement_count == 0
+    assert world.sent_rows == []
+    assert len(world.state.live) == 0

@@ -1,0 +1,263 @@
+"""Tests of admission: from a submit to columns, or to one error with every fault."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from argosy.api.v1 import job_pb2
+from argosy_core.errors import AlreadyExists, ArgosyError, InvalidRequest, NotFound, NotPermitted
+from argosy_core.job.spec import SpecLimits
+from argosy_runtime.validation import violations_of
+from argosy_server.api.admission import AdmittedJobs, KnownQueue, admit
+from argosy_server.api.names import is_name, is_queue_name, metadata_faults
+from argosy_server.api.specs import ReadSpec, SpecCache
+from argosy_server.api.submit_items import keeps_rules, read_items
+
+
+def make_manifest(number: int = 0, namespace: str = "") -> bytes:
+    """Return a pod as JSON; numbers make different ones."""
+    resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
+    container = {"name": "main", "image": "busybox", "args": [str(number)], "resources": resources}
+    metadata = {"namespace": namespace} if namespace else {}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+    return json.dumps(pod).encode()
+
+
+def make_specs(*namespaces: str) -> list[ReadSpec]:
+    """Return read specs, one for each namespace."""
+    cache = SpecCache(SpecLimits(), max_count=100)
+    return [cache.read([make_manifest(number, namespace)]) for number, namespace in enumerate(namespaces or ("",))]
+
+
+QUEUES = {
+    name: KnownQueue(
+        queue_id=number,
+        name=name,
+        pool="far" if name == "far" else "default",
+        namespaces=KnownQueue.allowed_namespaces(name, ()),
+        max_queued_count=100,
+    )
+    for number, name in enumerate(("red", "blue", "far"), 1)
+}
+
+
+def admit_items(*items: dict[str, Any], specs: list[ReadSpec] | None = None, limit: int = 1000) -> AdmittedJobs:
+    """Admit items with the defaults queue red and job set one."""
+    messages = [job_pb2.JobItem(**{"queue": "red", "job_set": "one", **item}) for item in items]
+    return admit(read_items(messages), QUEUES, specs or make_specs(), max_job_count=limit)
+
+
+def test_admit_gives_one_row_per_job_with_counts_expanded() -> None:
+    """An item of count n stands for n neighbouring rows; names become indices."""
+    jobs = admit_items(
+        {"count": 2, "priority": 4, "labels": {"a": "b"}, "client_id": "x"},
+        {"queue": "blue", "spec": 1},
+        {"job_set": "two", "labels": {"a": "b"}},
+        specs=make_specs("", "default"),
+    )
+    assert jobs.count == 4
+    assert jobs.queue_ids.tolist() == [1, 1, 2, 1]
+    assert [jobs.job_sets[place] for place in jobs.job_set_index] == [(1, "one"), (1, "one"), (2, "one"), (1, "two")]
+    assert jobs.priorities.tolist() == [4, 4, 0, 0]
+    assert jobs.spec_index.tolist() == [0, 0, 1, 0]
+    assert jobs.metadata_index.tolist() == [0, 0, -1, 0]
+    assert jobs.metadata == (b'{"annotations":{},"labels":{"a":"b"}}',)
+    assert jobs.client_ids == ("x", "x/1", None, None)
+    assert jobs.items.tolist() == [0, 0, 1, 2]
+    assert jobs.count_by_queue() == {1: 3, 2: 1}
+
+
+def test_admit_keeps_client_ids_empty_when_nobody_gave_one() -> None:
+    """Without client ids there is nothing to hash."""
+    jobs = admit_items({}, {"count": 3})
+    assert (jobs.client_ids, jobs.payload_hashes) == ((), b"")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"priority": 1}, {"job_set": "two"}, {"spec": 1}, {"labels": {"a": "b"}}, {"annotations": {"a": "b"}}],
+    ids=lambda change: next(iter(change)),
+)
+def test_admit_hashes_all_that_makes_a_job_another(change: dict[str, Any]) -> None:
+    """A repeat must have equal spec, job set, priority and metadata; anything else under its id is refused."""
+    specs = make_specs("", "default")
+    with pytest.raises(AlreadyExists) as caught:
+        admit_items({"client_id": "x"}, {"client_id": "x", **change}, specs=specs)
+    assert caught.value.violations[0].field == "items[1].client_id"
+    assert admit_items({"client_id": "x", **change}, {"client_id": "x", **change}, specs=specs).count == 2
+
+
+def test_admit_compares_client_ids_within_their_queue_and_with_copies() -> None:
+    """The same id in two queues is two jobs; a copy's name can clash with another item's."""
+    assert admit_items({"client_id": "x"}, {"client_id": "x", "queue": "blue", "priority": 1}).count == 2
+    with pytest.raises(AlreadyExists) as caught:
+        admit_items({"client_id": "x", "count": 3}, {"client_id": "x/2", "priority": 1})
+    assert "'x/2' stands for another job in items[0]" in caught.value.violations[0].description
+
+
+@pytest.mark.parametrize(
+    ("items", "error", "fields"),
+    [
+        ([{"spec": 7}], InvalidRequest, ["items[0].spec"]),
+        ([{"queue": "green"}, {}], NotFound, ["items[0].queue"]),
+        ([{"queue": "GREEN"}], InvalidRequest, ["items[0].queue"]),
+        ([{"queue": "green"}, {"job_set": "a b"}], InvalidRequest, ["items[1].job_set", "items[0].queue"]),
+        ([{"count": 1001}], InvalidRequest, ["items"]),
+        ([{}, {"queue": "far"}], InvalidRequest, ["items[1].queue"]),
+        (
+            [{"labels": {"x y": ""}}, {"labels": {"x y": ""}}],
+            InvalidRequest,
+            ["items[0].labels['x y']", "items[1].labels['x y']"],
+        ),
+    ],
+    ids=["spec", "unknown queue", "queue name", "worst kind decides", "too many", "two pools", "labels"],
+)
+def test_admit_lists_faults_with_paths(
+    items: list[dict[str, Any]], error: type[ArgosyError], fields: list[str]
+) -> None:
+    """The error is the gravest kind that occurs and carries every fault."""
+    with pytest.raises(error) as caught:
+        admit_items(*items)
+    assert [violation.field for violation in caught.value.violations] == fields
+
+
+def test_admit_names_spec_faults_under_their_spec() -> None:
+    """What is wrong with a manifest stands under the spec that holds it."""
+    broken = SpecCache(SpecLimits(), max_count=1).read([b"{"])
+    with pytest.raises(InvalidRequest) as caught:
+        admit_items({}, specs=[*make_specs(), broken])
+    assert caught.value.violations[0].field == "specs[1].manifests[0]"
+
+
+@pytest.mark.parametrize(
+    ("namespace", "queue", "is_allowed"),
+    [("", "red", True), ("red", "red", True), ("red", "blue", False), ("kube-system", "red", False)],
+)
+def test_admit_lets_queue_use_its_own_namespace_and_default(*, namespace: str, queue: str, is_allowed: bool) -> None:
+    """A queue without a list may use the namespace of its name and `default`."""
+    if is_allowed:
+        assert admit_items({"queue": queue}, specs=make_specs(namespace)).count == 1
+    else:
+        with pytest.raises(NotPermitted) as caught:
+            admit_items({"queue": queue}, specs=make_specs(namespace))
+        assert caught.value.violations[0].field == "items[0].spec"
+
+
+TEXTS = st.sampled_from(["", "a", "a" * 63, "a" * 64, "a" * 100, "a" * 101, "a" * 1023, "a" * 1024])
+ITEMS = st.builds(
+    job_pb2.JobItem,
+    spec=st.integers(-1, 3),
+    queue=TEXTS,
+    job_set=TEXTS,
+    client_id=TEXTS,
+    count=st.sampled_from([-1, 0, 1, 100_000, 100_001]),
+    labels=st.sampled_from([{}, {str(n): "" for n in range(64)}, {str(n): "" for n in range(65)}]),
+)
+SPECS = st.builds(
+    job_pb2.JobSpec,
+    manifests=st.lists(st.sampled_from([b"", b"{}", b" " * 262_144, b" " * 262_145]), max_size=2)
+    | st.integers(31, 33).map(lambda count: [b"{}"] * count),
+)
+
+
+@given(st.builds(job_pb2.SubmitJobsRequest, specs=st.lists(SPECS, max_size=2), items=st.lists(ITEMS, max_size=3)))
+def test_keeps_rules_is_never_surer_than_protovalidate(request: job_pb2.SubmitJobsRequest) -> None:
+    """What the quick look passes has no violation; what it does not pass has one."""
+    assert keeps_rules(request, read_items(list(request.items))) is (not violations_of(request))
+
+
+@pytest.mark.parametrize(("spec_count", "item_count"), [(1000, 1), (1001, 1), (1, 1000), (1, 1001)])
+def test_keeps_rules_counts_as_protovalidate_does(spec_count: int, item_count: int) -> None:
+    """The bounds on specs and items are the same in both."""
+    request = job_pb2.SubmitJobsRequest(
+        specs=[job_pb2.JobSpec(manifests=[b"{}"])] * spec_count,
+        items=[job_pb2.JobItem(queue="a", job_set="a")] * item_count,
+    )
+    assert keeps_rules(request, read_items(list(request.items))) is (not violations_of(request))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a", True), ("run-1/step_2.x:y@z+=#", True), ("1", True), ("a..b", True), ("a/.b", True),
+        ("", False), ("-a", False), ("/a", False), ("a b", False), ("a\n", False), ("a\x00", False), ("é", False),
+        ("../a", False), ("a/../b", False), ("a/..", False), ("a/./b", False), ("a\u202eb", False), ("'; --", False),
+    ],
+)  # fmt: skip
+def test_name_may_hold_nothing_that_leads_astray(*, text: str, expected: bool) -> None:
+    """Names are printable ASCII without spaces, quotes or steps upwards."""
+    assert is_name(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a", True),
+        ("a-1", True),
+        ("a" * 63, True),
+        ("a" * 64, False),
+        ("A", False),
+        ("-a", False),
+        ("a-", False),
+        ("", False),
+        ("a\n", False),
+    ],
+)
+def test_queue_name_is_dns_label(*, text: str, expected: bool) -> None:
+    """Queue names can be namespaces."""
+    assert is_queue_name(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "paths"),
+    [
+        ({"a": "b", "x.io/y": ""}, {"x.io/y": "any \u2603 text"}, []),
+        ({"argosy.dev/job": ""}, {"argosy.dev/x": ""}, ["labels['argosy.dev/job']", "annotations['argosy.dev/x']"]),
+        ({"a b": "", "a": "b c"}, {"": ""}, ["labels['a b']", "labels['a']", "annotations['']"]),
+        ({}, {"a": "\x00"}, ["annotations['a']"]),
+        ({}, {"a": "x" * (256 << 10)}, ["annotations"]),
+    ],
+)
+def test_metadata_faults_follow_kubernetes(
+    labels: dict[str, str], annotations: dict[str, str], paths: list[str]
+) -> None:
+    """Labels and annotations that Kubernetes would refuse are refused here."""
+    assert [path for path, _ in metadata_faults(labels, annotations)] == paths
+
+
+def test_spec_cache_reads_each_spec_once_and_forgets_the_least_used() -> None:
+    """A spec is read at its first use; above the bound the least recently used goes."""
+    cache = SpecCache(SpecLimits(), max_count=2)
+    manifests = [[make_manifest(number)] for number in range(3)]
+    first = cache.read(manifests[0])
+    cache.read(manifests[1])
+    assert cache.find(manifests[0]) is first
+    cache.read(manifests[2])
+    assert cache.find(manifests[0]) is first
+    assert cache.find(manifests[1]) is None
+    assert len(cache) == 2
+
+
+def test_spec_cache_is_bounded_in_bytes_and_keeps_nothing_that_is_wrong() -> None:
+    """Large specs push others out; a spec with faults is read again each time."""
+    cache = SpecCache(SpecLimits(), max_count=100, max_bytes=5000)
+    for number in range(10):
+        cache.read([make_manifest(number)])
+    assert 0 < len(cache) < 5
+    before = len(cache)
+    assert cache.read([b"{"]).violations
+    assert (cache.find([b"{"]), len(cache)) == (None, before)
+
+
+def test_specs_of_one_class_have_one_definition() -> None:
+    """What the scheduler need not know does not make another class."""
+    first, second = make_specs("", "default")
+    assert first.row.hash != second.row.hash
+    assert first.definition == second.definition
+    assert np.array_equal(first.row.layout, b'[["Pod","pod"]]')

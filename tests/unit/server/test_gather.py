@@ -1,0 +1,267 @@
+"""Tests of gathering submits, of the queue cache and of routing, over a store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import BackendUnavailable, InvalidRequest, NotFound, QuotaExceeded
+from argosy_core.job.identity import DAY_SHIFT, compose_id, parse_id
+from argosy_server.__main__ import main
+from argosy_server.api.admission import AdmittedJobs
+from argosy_server.api.queue_cache import QueueCache
+from argosy_server.api.specs import ReadSpec
+from argosy_server.api.store_threads import StoreThreads
+from argosy_server.api.submit_gather import SubmitGather, build_requests
+from argosy_server.config import ServerConfig
+from argosy_store.rows import QueueRow
+from argosy_store.submission import SpecRow, SubmitRequest, SubmitResult
+
+NOW_US = 1_800_000_000_123_456
+
+
+def make_jobs(count: int, priority: int = 0) -> AdmittedJobs:
+    """Return an admitted request of equal jobs."""
+    zeros = np.zeros(count, dtype=np.int32)
+    spec = ReadSpec(row=SpecRow(hash=bytes(16), body=b"[]", layout=b"[]"), definition=b"{}", namespaces=())
+    return AdmittedJobs(
+        pool="default", count=count, queue_ids=zeros + 1, job_set_index=zeros, job_sets=((1, "one"),),
+        priorities=zeros + priority, spec_index=zeros, specs=(spec,), metadata_index=zeros - 1, metadata=(),
+        client_ids=(), payload_hashes=b"", items=zeros,
+    )  # fmt: skip
+
+
+class MemoryStore:
+    """A store that keeps transactions, can be held up, and fails when told."""
+
+    def __init__(self) -> None:
+        """Start open."""
+        self.transactions: list[list[SubmitRequest]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Semaphore(0)
+        self.fault: Exception | None = None
+        self.poison = -1
+        self._next = 1
+
+    def reserve_numbers(self, count: int) -> int:
+        """Return the next numbers."""
+        first, self._next = self._next, self._next + count
+        return first
+
+    def class_ids(self, definitions: Sequence[bytes]) -> list[int]:
+        """Return 5 for all."""
+        return [5] * len(definitions)
+
+    def job_set_ids(self, pairs: Sequence[tuple[int, str]]) -> list[int]:
+        """Return 9 for all."""
+        return [9] * len(pairs)
+
+    def submit(self, requests: Sequence[SubmitRequest], encode_changes: Any) -> list[SubmitResult]:
+        """Keep the transaction."""
+        self.entered.release()
+        self.gate.wait(10)
+        if self.fault is not None:
+            raise self.fault
+        if any(int(request.priorities[0]) == self.poison for request in requests):
+            raise InvalidRequest("poison")
+        self.transactions.append(list(requests))
+        return [SubmitResult(id_highs=request.id_highs, handles=request.handles) for request in requests]
+
+
+@asynccontextmanager
+async def gathering(store: MemoryStore, workers: int = 1, **options: Any) -> AsyncIterator[SubmitGather]:
+    """Run a gather with its workers."""
+    defaults: dict[str, Any] = {"gather_s": 0.0, "max_waiting_jobs": 100, "max_batch_jobs": 50}
+    with ThreadPoolExecutor(workers) as threads:
+        gather = SubmitGather(store, threads, clock_us=lambda: NOW_US, **{**defaults, **options})
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(gather.work()) for _ in range(workers)]
+            yield gather
+            store.gate.set()
+            for task in tasks:
+                task.cancel()
+
+
+def test_build_requests_gives_ascending_handles_and_ids() -> None:
+    """Handles carry the day and follow each other; ids ascend with them and lead back to them."""
+    first, second = build_requests(MemoryStore(), [make_jobs(2), make_jobs(3)], now_us=NOW_US)
+    handles = np.concatenate([first.handles, second.handles])
+    assert (handles >> DAY_SHIFT).tolist() == [NOW_US // 86_400_000_000] * 5
+    assert np.diff(handles).tolist() == [1] * 4
+    ids = [compose_id(int(high), int(handle)) for high, handle in zip(first.id_highs, first.handles, strict=True)]
+    assert ids == sorted(ids)
+    assert [parse_id(job_id)[1] for job_id in ids] == first.handles.tolist()
+    assert int(first.id_highs[0]) >> 16 == NOW_US // 1000
+    assert (first.class_ids.tolist(), first.job_set_ids.tolist()) == ([5, 5], [9, 9])
+
+
+async def test_gather_stores_waiting_requests_in_one_transaction() -> None:
+    """What comes while a transaction is under way shares the next one."""
+    store = MemoryStore()
+    store.gate.clear()
+    async with gathering(store) as gather:
+        first = asyncio.ensure_future(gather.submit(make_jobs(1)))
+        await asyncio.to_thread(store.entered.acquire)
+        others = [asyncio.ensure_future(gather.submit(make_jobs(2))) for _ in range(3)]
+        store.gate.set()
+        await asyncio.gather(first, *others)
+    assert [len(transaction) for transaction in store.transactions] == [1, 3]
+
+
+async def test_gather_splits_at_batch_size_but_never_a_request() -> None:
+    """A transaction takes as many requests as fit; one that alone is larger goes by itself."""
+    store = MemoryStore()
+    store.gate.clear()
+    async with gathering(store, max_batch_jobs=5, max_waiting_jobs=100) as gather:
+        calls = [asyncio.ensure_future(gather.submit(make_jobs(count))) for count in (3, 3, 2, 9, 1)]
+        await asyncio.to_thread(store.entered.acquire)
+        store.gate.set()
+        await asyncio.gather(*calls)
+    assert [[len(request.handles) for request in one] for one in store.transactions] == [[3], [3, 2], [9], [1]]
+
+
+async def test_gather_refuses_above_its_bound_and_forgets_nothing() -> None:
+    """More waiting jobs than allowed are refused at once; those that wait are stored."""
+    store = MemoryStore()
+    store.gate.clear()
+    async with gathering(store, max_waiting_jobs=10) as gather:
+        calls = [asyncio.ensure_future(gather.submit(make_jobs(5)))]
+        await asyncio.to_thread(store.entered.acquire)
+        calls += [asyncio.ensure_future(gather.submit(make_jobs(5))) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(QuotaExceeded, match="10 jobs wait to be stored, at most 10 may"):
+            await gather.submit(make_jobs(1))
+        store.gate.set()
+        await asyncio.gather(*calls)
+        assert gather.waiting_jobs == 0
+    assert sum(len(one) for one in store.transactions) == 3
+
+
+async def test_gather_drops_request_whose_caller_has_gone() -> None:
+    """A call that was cancelled before its transaction began is not stored."""
+    store = MemoryStore()
+    store.gate.clear()
+    async with gathering(store) as gather:
+        first = asyncio.ensure_future(gather.submit(make_jobs(1)))
+        await asyncio.to_thread(store.entered.acquire)
+        gone = asyncio.ensure_future(gather.submit(make_jobs(7)))
+        stays = asyncio.ensure_future(gather.submit(make_jobs(2)))
+        await asyncio.sleep(0)
+        gone.cancel()
+        store.gate.set()
+        await asyncio.gather(first, stays)
+        await gather.drain()
+    assert [[len(request.handles) for request in one] for one in store.transactions] == [[1], [2]]
+
+
+async def test_gather_keeps_others_from_a_request_that_cannot_be_stored() -> None:
+    """A fault of one request is its own: the others of its transaction are stored alone."""
+    store = MemoryStore()
+    store.poison = 13
+    store.gate.clear()
+    async with gathering(store) as gather:
+        calls = [asyncio.ensure_future(gather.submit(make_jobs(1, priority))) for priority in (1, 13, 2)]
+        await asyncio.to_thread(store.entered.acquire)
+        store.gate.set()
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [SubmitResult, InvalidRequest, SubmitResult]
+
+
+async def test_gather_passes_on_that_database_is_gone_without_trying_each() -> None:
+    """An unreachable database fails the whole transaction once."""
+    store = MemoryStore()
+    store.fault = BackendUnavailable("gone")
+    async with gathering(store, gather_s=0.001) as gather:
+        answers = await asyncio.gather(*(gather.submit(make_jobs(1)) for _ in range(3)), return_exceptions=True)
+    assert [str(answer) for answer in answers] == ["gone"] * 3
+    assert store.entered.acquire(blocking=False)
+    assert not store.entered.acquire(blocking=False)
+
+
+class MemoryQueues:
+    """Queues in memory that count how often they are read."""
+
+    def __init__(self) -> None:
+        """Start with queue red."""
+        self.rows = {"red": self.make("red")}
+        self.queued = 0
+        self.reads = 0
+
+    @staticmethod
+    def make(name: str, **changes: Any) -> QueueRow:
+        """Return a queue."""
+        values: dict[str, Any] = {
+            "queue_id": 1, "name": name, "weight": 1.0, "pool": "default", "cordoned": False, "cordon_reason": "",
+            "version": 1, "create_time_us": 1, "namespaces": (), "max_queued_count": 10, "deleted": False,
+        }  # fmt: skip
+        return QueueRow(**{**values, **changes})
+
+    def get_queue(self, name: str) -> QueueRow:
+        """Return a queue."""
+        self.reads += 1
+        if name not in self.rows:
+            raise NotFound(name)
+        return self.rows[name]
+
+    def count_queued(self, queue_id: int) -> int:
+        """Return what the test says."""
+        return self.queued
+
+
+async def test_queue_cache_reads_again_after_its_time_and_when_told() -> None:
+    """A queue is read once per period, and at once after a change made here; unknown names are never remembered."""
+    queues, now = MemoryQueues(), [0.0]
+    threads = StoreThreads(reader_count=1, submit_count=1)
+    cache = QueueCache(queues, threads, keep_s=1.0, default_limit=7, clock_s=lambda: now[0])
+    for _ in range(3):
+        assert set(await cache.find(["red", "blue", "NO NAME"])) == {"red"}
+    assert queues.reads == 1 + 3
+    queues.rows["blue"] = MemoryQueues.make("blue", max_queued_count=0, namespaces=("lab",))
+    found = await cache.find(["blue"])
+    assert (found["blue"].max_queued_count, found["blue"].namespaces) == (7, {"lab"})
+    reads = queues.reads
+    now[0] = 1.5
+    await cache.find(["red"])
+    cache.forget("red")
+    await cache.find(["red"])
+    assert queues.reads == reads + 2
+    threads.close()
+
+
+async def test_queue_cache_counts_what_is_accepted_between_reads() -> None:
+    """Room is what the queue had when it was read, less what was accepted since."""
+    queues = MemoryQueues()
+    queues.queued = 6
+    threads = StoreThreads(reader_count=1, submit_count=1)
+    cache = QueueCache(queues, threads, keep_s=1.0, default_limit=7, clock_s=lambda: 0.0)
+    red = (await cache.find(["red"]))["red"]
+    cache.take_room(red, 3)
+    with pytest.raises(QuotaExceeded, match="'red' has 9 jobs waiting and may have 10; 2 more do not fit"):
+        cache.take_room(red, 2)
+    cache.take_room(red, 1)
+    threads.close()
+
+
+def test_main_answers_wrong_flags_with_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong flag is a message, not a traceback."""
+    assert main(["--databse-url", "x"]) == 2
+    assert "did you mean --database-url?" in capsys.readouterr().err
+
+
+def test_every_setting_of_the_server_is_documented() -> None:
+    """--help says something about each flag."""
+    from argosy_runtime.config import help_text
+
+    lines = help_text(ServerConfig).splitlines()
+    flags = [place for place, line in enumerate(lines) if line.startswith("  --")]
+    assert len(flags) > 30
+    for place in flags:
+        assert len(lines[place + 1].split("(")[0].strip()) > 10, lines[place]
