@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from argosy_core.errors import BackendUnavailable
+from argosy_core.errors import BackendUnavailable, NotAllowedNow
 from argosy_store import EmbeddedPostgres
 
 SMALL = {"shared_buffers": "16MB"}
@@ -55,8 +55,16 @@ def test_start_recovers_a_server_that_was_killed(directory: Path) -> None:
 def test_a_long_path_is_reached_by_a_short_one(directory: Path) -> None:
     """The limit on the length of socket paths does not limit where data may be."""
     deep = directory / ("d" * 60) / ("e" * 60)
-    with EmbeddedPostgres(deep, settings=SMALL) as server, psycopg.connect(server.url) as connection:
+    server = EmbeddedPostgres(deep, settings=SMALL)
+    with server, psycopg.connect(server.url) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
+    link = server._socket_directory()
+    assert link != deep / "data"
+    link.unlink()
+    link.symlink_to("/elsewhere")
+    with pytest.raises(NotAllowedNow, match="remove it"):
+        server.start()
+    link.unlink()
 
 
 def test_a_server_that_cannot_start_says_why(directory: Path) -> None:

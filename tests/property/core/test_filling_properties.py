@@ -26,10 +26,8 @@ _RULES = st.builds(
     StopRule,
     pending_count=st.integers(0, 20),
     pending_usage=st.integers(0, 20 * MICRO),
-    blocked_count=st.integers(0, 5),
     usage_limit=st.integers(0, 120 * MICRO),
     min_count=st.integers(1, 30),
-    max_blocked=st.integers(1, 40),
     max_pending=st.integers(1, 300),
 )
 
@@ -82,9 +80,7 @@ def _one_by_one(queues: FillingQueues, rule: StopRule) -> list[int]:
         job = waiting[row].pop(0)
         size = int(queues.job_usage(np.array([job]))[0])
         used[row] += size
-        if queues.is_blocked(np.array([job]))[0]:
-            state = replace(state, blocked_count=state.blocked_count + 1)
-        else:
+        if not queues.is_blocked(np.array([job]))[0]:
             state = replace(state, pending_count=state.pending_count + 1, pending_usage=state.pending_usage + size)
         moved.append(job)
 
@@ -111,10 +107,8 @@ def test_filling_is_never_more_than_one_largest_job_from_max_min(
     rule = StopRule(
         pending_count=0,
         pending_usage=0,
-        blocked_count=0,
         usage_limit=capacity_cores * MICRO,
         min_count=1,
-        max_blocked=10**9,
         max_pending=10**9,
     )
     filled = fill(queues, rule)

@@ -6,7 +6,7 @@ legality, and that the database never holds two live runs of a job.
 
 from __future__ import annotations
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -23,12 +23,14 @@ class PoolMachine(RuleBasedStateMachine):
     """Draws steps; jobs are drawn by number."""
 
     @initialize(seed=st.integers(0, 1000), late=st.booleans())
-    def begin(self, seed: int, late: bool) -> None:
+    def begin(self, *, seed: int, late: bool) -> None:
         """Make a small pool that fills up soon."""
         self.world = PoolWorld(
             clusters={"a": 2, "b": 1},
             queues={"alice": 1, "bob": 3, "zero": 0},
-            settings=RoundSettings(look_ahead_min_count=4, max_failed_attempts=3, max_runs=4, max_pending=12),
+            settings=RoundSettings(
+                look_ahead_min_count=4, max_failed_attempts=3, max_runs=4, max_pending=12, max_blocked_per_queue=3
+            ),
             seed=seed,
         )
         self.world.define_class(1, cpu=1000)
@@ -49,14 +51,14 @@ class PoolMachine(RuleBasedStateMachine):
         priority=st.integers(-1, 2),
         layout=st.sampled_from([POD_LAYOUT, POD_LAYOUT, _BAG]),
     )
-    def submit(self, count: int, queue: int, class_id: int, priority: int, layout: bytes) -> None:
+    def submit(self, *, count: int, queue: int, class_id: int, priority: int, layout: bytes) -> None:
         """Submit jobs."""
         self.world.submit(
             count, queue=queue, class_id=class_id, priority=priority, layout=layout, job_set=f"of-{queue}"
         )
 
     @rule(numbers=st.lists(st.integers(0, 200), min_size=1, max_size=3), deliver=st.booleans())
-    def cancel(self, numbers: list[int], deliver: bool) -> None:
+    def cancel(self, *, numbers: list[int], deliver: bool) -> None:
         """Cancel open jobs; the leader may hear of it later."""
         handles = {self._pick(number) for number in numbers} - {None}
         handles = sorted(
@@ -82,7 +84,7 @@ class PoolMachine(RuleBasedStateMachine):
             self.world.reprioritize([handle], priority)
 
     @rule(lost=st.booleans(), conflict=st.sampled_from([0, 0, 0, 1, 2]), seconds=st.sampled_from([0.0, 0.1, 3.0, 12.0]))
-    def run_round(self, lost: bool, conflict: int, seconds: float) -> None:
+    def run_round(self, *, lost: bool, conflict: int, seconds: float) -> None:
         """Run a round; some answers are conflicts or lost, and its plan may wait in the log for a while."""
         self.ingest()
         self.world.now_s += seconds
@@ -122,15 +124,15 @@ class PoolMachine(RuleBasedStateMachine):
         ),
         stale=st.booleans(),
     )
-    def report(self, cluster: str, reports: list[tuple[int, int, int, int]], stale: bool) -> None:
+    def report(self, *, cluster: str, reports: list[tuple[int, int, int, int]], stale: bool) -> None:
         """Report any states of any objects of live runs, and of one that is not."""
         runs = self.world.live_runs(cluster)
         batch = []
         for number, index, state, failure in reports:
             if runs:
                 handle, attempt = runs[number % len(runs)]
-                failure = failure if state == 5 else 0
-                batch.append(Report(handle=handle, attempt=attempt, object_index=index, state=state, failure=failure))
+                kind = failure if state == 5 else 0
+                batch.append(Report(handle=handle, attempt=attempt, object_index=index, state=state, failure=kind))
         if stale and (handle := self._pick(7)) is not None:
             batch.append(Report(handle=handle, attempt=200, state=3))
         if batch:
@@ -188,6 +190,8 @@ class PoolMachine(RuleBasedStateMachine):
         assert [cluster.ledger.placement_count for cluster in world.clusters.values()] == [0, 0]
 
 
-PoolMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+PoolMachine.TestCase.settings = settings(
+    max_examples=40, stateful_step_count=40, deadline=None, phases=[Phase.generate]
+)
 TestPool = PoolMachine.TestCase
 TestPool.__doc__ = "Any order of steps keeps every invariant, and all jobs that fit end once faults stop."

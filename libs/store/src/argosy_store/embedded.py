@@ -177,6 +177,9 @@ class EmbeddedPostgres:
             if self._process is not None and self._process.poll() is not None:
                 self._process = None
             if self.pid is None and self._process is None:
+                socket_directory = self._socket_directory()
+                if socket_directory != self._data:
+                    socket_directory.unlink(missing_ok=True)
                 return
             if time.monotonic() > deadline:
                 raise BackendUnavailable(f"Postgres in {self.data_directory} does not end")
@@ -188,9 +191,11 @@ class EmbeddedPostgres:
             return self._data
         digest = hashlib.blake2s(str(self._data).encode(), digest_size=8).hexdigest()
         link = Path(tempfile.gettempdir()) / f"argosy-{os.geteuid()}-{digest}"
-        if not link.is_symlink():
-            with suppress(FileExistsError):
-                link.symlink_to(self._data)
+        with suppress(FileExistsError):
+            link.symlink_to(self._data)
+        # Anybody may put a link there, so only our own is followed.
+        if not link.is_symlink() or link.readlink() != self._data or link.lstat().st_uid != os.geteuid():
+            raise NotAllowedNow(f"{link} should lead to {self._data} and does not; remove it")
         return link
 
     def _account(self) -> dict[str, Any]:

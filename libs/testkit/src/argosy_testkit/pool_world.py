@@ -25,6 +25,7 @@ from argosy_core.scheduler import (
     ClusterView,
     CommitQuestion,
     CommitReply,
+    EndedJobs,
     EventDraft,
     JobColumns,
     JobSetView,
@@ -50,6 +51,7 @@ from argosy_core.scheduler import (
     define_classes,
     define_job_sets,
     draft_ingest,
+    note_ended,
     placements_of,
     recover,
     refuse_leases,
@@ -354,6 +356,14 @@ class PoolWorld:
             effects = take_wishes(self.state, columns, self.now_s)
             self.take_events(effects.events)
             self.take_job_updates(effects.job_updates)
+            if effects.unknown_ended.size:
+                sets = [self.stored[handle].row["job_set"] for handle in effects.unknown_ended.tolist()]
+                jobs = EndedJobs(
+                    handle=effects.unknown_ended,
+                    id_high=effects.unknown_ended * 7,
+                    job_set=np.array(sets, dtype=np.int64),
+                )
+                self.take_events(note_ended(self.state, jobs, reason=columns.reason, now_s=self.now_s))
             for runs in effects.releases:
                 self.release(runs)
             self.check()
@@ -514,9 +524,8 @@ class PoolWorld:
         """
         self.state = PoolState(self.settings)
         self.set_up(self.state)
-        effects = recover(
-            self.state, load_columns(self.stored, self.job_sets, self.event_numbers, self.round_state), self.now_s
-        )
+        loaded = load_columns(self.stored, self.job_sets, self.event_numbers, self.round_state)
+        effects = recover(self.state, loaded, self.now_s)
         self.take_events(effects.events)
         self.take_job_updates(effects.job_updates)
         self.check()

@@ -10,10 +10,8 @@ from argosy_core.queueing import MICRO, Filled, FillingQueues, StopRule, fill
 _NO_LIMIT = StopRule(
     pending_count=0,
     pending_usage=0,
-    blocked_count=0,
     usage_limit=10**15,
     min_count=1,
-    max_blocked=10**9,
     max_pending=10**9,
 )
 
@@ -83,7 +81,6 @@ def test_filling_counts_what_the_queue_uses_already() -> None:
             {"usage_limit": 0, "min_count": 3, "pending_count": 3, "pending_usage": 5}, 0, id="counts-pending"
         ),
         pytest.param({"max_pending": 5}, 5, id="bounded"),
-        pytest.param({"max_pending": 5, "blocked_count": 2}, 3, id="blocked-count-for-the-bound"),
     ],
 )
 def test_filling_stops_by_the_look_ahead(rule: dict[str, int], count: int) -> None:
@@ -93,12 +90,11 @@ def test_filling_stops_by_the_look_ahead(rule: dict[str, int], count: int) -> No
 
 
 def test_filling_lets_blocked_jobs_not_keep_back_others() -> None:
-    """Jobs of blocked classes do not count for the look-ahead, but are bounded themselves."""
+    """Jobs of blocked classes do not count for the look-ahead."""
     fields = {name: getattr(_NO_LIMIT, name) for name in _NO_LIMIT.__slots__}
-    rule = StopRule(**{**fields, "usage_limit": 2 * MICRO, "max_blocked": 4})
+    rule = StopRule(**{**fields, "usage_limit": 2 * MICRO})
     queues = [(1, 1.0, 0.0, [10.0] * 3 + [1.0] * 9)]
     assert len(_fill(queues, rule=rule, blocked={0, 1, 2})) == 3 + 3
-    assert len(_fill(queues, rule=rule, blocked=set(range(12)))) == 4
 
 
 def test_filling_looks_further_than_its_first_window() -> None:

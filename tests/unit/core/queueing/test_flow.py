@@ -22,7 +22,7 @@ def _advance(flow: float, usage: float, elapsed_s: float) -> float:
     ],
 )
 def test_flow_follows_the_formula_at_given_time(flow: float, usage: float, elapsed_s: float, expected: float) -> None:
-    """flow = usage + max(flow - usage, 0) * 0.5^(dt / half time)."""
+    """Flow = usage + max(flow - usage, 0) * 0.5^(dt / half time)."""
     assert _advance(flow, usage, elapsed_s) == pytest.approx(expected)
 
 

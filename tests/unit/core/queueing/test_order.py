@@ -97,7 +97,7 @@ def test_backlog_of_mostly_ordered_jobs_stays_in_few_runs_and_bounded_memory() -
     jobs = _Jobs()
     order = Backlog(jobs.valid)
     for start in range(0, 60_000, 100):
-        jobs.priority = {handle: 0 for handle in range(start + 1, start + 101)}
+        jobs.priority = dict.fromkeys(range(start + 1, start + 101), 0)
         order.push(_entries(*[(handle, 0, handle) for handle in range(start + 1, start + 101)]))
     assert order.entry_count < 10_000
     assert _all(order) == list(range(59_901, 60_001))

@@ -150,7 +150,7 @@ def test_object_update_is_the_last_state_only() -> None:
         pytest.param(Report(handle=0, attempt=1, state=RUNNING, object_index=7), True, id="no-such-object"),
     ],
 )
-def test_report_of_a_run_that_is_not_live_is_counted_and_told_to_stop(report: Report, stopped: bool) -> None:
+def test_report_of_a_run_that_is_not_live_is_counted_and_told_to_stop(report: Report, *, stopped: bool) -> None:
     """Unless it has ended already."""
     world, handle = _leased()
     meant = Report(

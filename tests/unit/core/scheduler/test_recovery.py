@@ -153,7 +153,7 @@ def test_recover_refuses_a_pool_that_holds_jobs() -> None:
 
 
 @pytest.mark.parametrize("leases_first", [True, False], ids=["refusal-first", "wish-first"])
-def test_refusal_learned_after_the_commit_is_made_good(leases_first: bool) -> None:
+def test_refusal_learned_after_the_commit_is_made_good(*, leases_first: bool) -> None:
     """A shell with an ordered writer counts the lease, then takes it back; either news may come first."""
     world = PoolWorld()
     world.late_refusals = True

@@ -67,7 +67,7 @@ def test_cancelled_job_that_waits_is_gone_at_once(rounds: int) -> None:
     handles = world.submit(6)
     for _ in range(rounds):
         world.round()
-    effects = world.cancel(handles[4:])()
+    effects = world.cancel(handles[4:], deliver=False)()
     assert effects.unknown_count == 0
     assert world.job_state(handles[5]) == JobState.CANCELLED
     assert explain(world.state, handles[5], world.now_s) is None
@@ -102,7 +102,7 @@ def test_running_job_is_stopped_by_the_next_plan_and_ends_when_its_pod_has() -> 
         pytest.param(False, 7, 0, JobState.CANCELLED, id="no-new-run-after-it-was-lost"),
     ],
 )
-def test_what_the_pod_did_wins_over_the_wish(stop_sent: bool, state: int, failure: int, outcome: JobState) -> None:
+def test_what_the_pod_did_wins_over_the_wish(*, stop_sent: bool, state: int, failure: int, outcome: JobState) -> None:
     """Success always; failure only if it was the pod's own."""
     world = PoolWorld()
     handle = world.submit(1)[0]

@@ -19,7 +19,7 @@ from argosy_core.job.handle_index import HandleIndex
 from argosy_core.job.interning import InternTable, SpecTable
 from argosy_core.job.states import JobState
 
-__all__ = ["BACKING_OFF", "CANCEL_WISHED", "IN_FLIGHT", "PENDING", "STOP_SENT", "LiveJobs", "NewJobs"]
+__all__ = ["BACKING_OFF", "CANCEL_WISHED", "IN_FLIGHT", "PARKED", "PENDING", "STOP_SENT", "LiveJobs", "NewJobs"]
 
 CANCEL_WISHED: Final = 1
 """Flag: the job shall end."""
@@ -31,6 +31,8 @@ STOP_SENT: Final = 8
 """Flag: the stop of its run was decided."""
 BACKING_OFF: Final = 16
 """Flag: waits at its place, but is passed over until its back-off is over."""
+PARKED: Final = 32
+"""Flag: waits outside its queue's order because its class has fitted nowhere for long."""
 
 _BAG_WIDTH: Final = 32
 """Most objects a bag may have."""
@@ -118,7 +120,7 @@ class LiveJobs:
     failed_attempts: npt.NDArray[np.uint8]
     """Rounds in which all commit candidates conflicted."""
     flags: npt.NDArray[np.uint8]
-    """CANCEL_WISHED, IN_FLIGHT, PENDING, STOP_SENT, BACKING_OFF."""
+    """CANCEL_WISHED, IN_FLIGHT, PENDING, STOP_SENT, BACKING_OFF, PARKED."""
 
     def __init__(self, capacity: int = 1024) -> None:
         """Make an empty table with room for `capacity` jobs."""

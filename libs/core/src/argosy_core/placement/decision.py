@@ -265,7 +265,8 @@ class CandidatePool:
             [(column, amount) for column, amount in enumerate(amounts) if amount > 0]
             for amounts in self._requests[used].tolist()
         ]
-        columns = (self._class_ids[used].tolist(), asked, begins.tolist(), [*begins[1:].tolist(), len(rows)])
+        ends = np.append(begins, len(rows))[1:]
+        columns = (self._class_ids[used].tolist(), asked, begins.tolist(), ends.tolist())
         return {
             class_id: _Queue(asked=pairs, position=begin, end=end)
             for class_id, pairs, begin, end in zip(*columns, strict=True)

@@ -51,23 +51,20 @@ class FillingQueues:
 class StopRule:
     """When filling ends; checked before each job.
 
-    Jobs of blocked classes count apart, so that they cannot keep back work for other resources.
+    Jobs of blocked classes do not count, so that they cannot keep back work that fits; whoever gives the heads bounds
+    them.
     """
 
     pending_count: int
     """Pending jobs so far, blocked ones not counted."""
     pending_usage: int
     """Their usage, micro-cores."""
-    blocked_count: int
-    """Pending jobs of blocked classes."""
     usage_limit: int
     """Filling ends when pending usage is above this, micro-cores, and ..."""
     min_count: int
     """... at least so many jobs are pending."""
-    max_blocked: int
-    """Filling ends at so many pending jobs of blocked classes."""
     max_pending: int
-    """Filling ends at so many pending jobs of any kind."""
+    """Filling ends at so many pending jobs, blocked ones not counted."""
 
     def stop(self, usage: npt.NDArray[np.int64], blocked: npt.NDArray[np.bool_]) -> int:
         """Return how many of the given jobs, in order, move before filling ends.
@@ -82,8 +79,7 @@ class StopRule:
         usage_before = np.cumsum(counted) - counted
         free_before = self.pending_count + before - blocked_before
         ended = (self.pending_usage + usage_before > self.usage_limit) & (free_before >= self.min_count)
-        ended |= self.blocked_count + blocked_before >= self.max_blocked
-        ended |= self.pending_count + self.blocked_count + before >= self.max_pending
+        ended |= free_before >= self.max_pending
         return int(np.argmax(ended)) if ended.any() else int(usage.size)
 
 

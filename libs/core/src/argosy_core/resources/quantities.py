@@ -16,7 +16,10 @@ __all__ = ["MAX_AMOUNT", "base_units_per_unit", "format_amount", "parse_quantity
 MAX_AMOUNT = 2**62
 """Largest amount that is accepted, so that sums of two never overflow int64."""
 
-_QUANTITY = re.compile(r"^([+-]?)(\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:([eE])([+-]?\d{1,2})|(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|n|u))?$")
+_QUANTITY = re.compile(
+    r"^([+-]?)(\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})"
+    r"(?:([eE])([+-]?\d{1,2})|(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|n|u))?$"
+)
 _SUFFIXES: dict[str, Fraction] = {
     "n": Fraction(1, 10**9),
     "u": Fraction(1, 10**6),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation
-from argosy_core.job.live import CANCEL_WISHED, IN_FLIGHT, PENDING, STOP_SENT
+from argosy_core.job.live import CANCEL_WISHED, IN_FLIGHT, PARKED, PENDING, STOP_SENT
 from argosy_core.queueing import to_cores
 from argosy_core.scheduler.codes import (
     JOB_QUEUED,
@@ -102,7 +102,8 @@ def _check_orders(state: PoolState, slots: Int32s) -> None:
         mine = waiting[live.queue[waiting] == index]
         heads, all_of_them = state.queues.orders[index].heads(max(2 * mine.size, 1))
         _require(all_of_them, "an order ends")
-        away = [handle for handle in live.handle[mine].tolist() if handle in backing_off]
+        parked = live.handle[mine[(live.flags[mine] & PARKED) != 0]].tolist()
+        away = [handle for handle in live.handle[mine].tolist() if handle in backing_off] + parked
         missing = set(live.handle[mine].tolist()) - set(live.handle[heads].tolist()) - set(away)
         _require(not missing, "every queued job stands in its order")
         _require(np.unique(heads).size == heads.size, "no job stands twice in its order")

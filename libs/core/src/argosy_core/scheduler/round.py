@@ -5,7 +5,8 @@
     begin_round -> take_sample per cluster -> decide -> take_commits per cluster -> next_commits ... -> finish
 
 Rule of today for jobs that do not fit: a class that fits nowhere is blocked, its jobs keep their places in the pending
-order, and jobs of other classes that stand behind them may pass. Nothing is promised to the blocked ones yet.
+order, and jobs of other classes that stand behind them may pass. Nothing is promised to the blocked ones yet. How many
+of them may stand before others of their queue is bounded, in number and time (see `prioritise`).
 
 Between the steps other events may change the pool: a job of the round that ended meanwhile is left out, and its
 placement released. A placed run counts as in flight at once, so that it is in every list of placements from then on.
@@ -22,7 +23,6 @@ from argosy_core.errors import InvariantViolation
 from argosy_core.job.interning import distinct
 from argosy_core.job.live import BACKING_OFF, CANCEL_WISHED, IN_FLIGHT, PENDING, STOP_SENT
 from argosy_core.placement import CandidatePool, decide
-from argosy_core.queueing import FillingQueues, StopRule, fill, to_cores
 from argosy_core.scheduler.asking import blocked_classes, choose
 from argosy_core.scheduler.commits import CommitStages, Placed
 from argosy_core.scheduler.effects import LeasePlan
@@ -39,6 +39,7 @@ from argosy_core.scheduler.messages import (
     SampleReply,
 )
 from argosy_core.scheduler.outcomes import back_off_s
+from argosy_core.scheduler.prioritise import move_to_pending, unpark
 from argosy_core.scheduler.rows import cluster_runs
 from argosy_core.scheduler.state import ClassAnswer, PoolState, RoundStatistics
 
@@ -71,44 +72,8 @@ def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Rou
     state.end_back_offs(now_s)
     state.advance_flow(now_s)
     blocked = blocked_classes(state)
-    moved_count = _fill(state, blocked)
+    moved_count = move_to_pending(state, blocked, now_s)
     return Round(state, _to_decide(state, blocked), rng, moved_count=moved_count, blocked=blocked)
-
-
-def _fill(state: PoolState, blocked: Bools) -> int:
-    """Move jobs to the end of the pending order by progressive filling; return how many."""
-    live, queues, settings = state.live, state.queues, state.settings
-    rows = np.flatnonzero((queues.queued_count[: queues.ids.end] > 0) & ~queues.cordoned[: queues.ids.end])
-    pending_blocked = blocked[live.class_index[state.pending]]
-    counted = state.pending[~pending_blocked]
-    orders = [queues.orders[row] for row in rows.tolist()]
-    filled = fill(
-        FillingQueues(
-            queue_id=queues.queue_id[rows],
-            weight=queues.weight[rows],
-            flow=queues.flow[rows],
-            usage=queues.usage[rows],
-            heads=lambda row, count: orders[row].heads(count),
-            job_usage=state.job_usage,
-            is_blocked=lambda slots: blocked[live.class_index[slots]],
-        ),
-        StopRule(
-            pending_count=int(counted.size),
-            pending_usage=int(state.job_usage(counted).sum()),
-            blocked_count=int(pending_blocked.sum()),
-            usage_limit=int((1.0 + settings.look_ahead_ratio) * state.free_usage()),
-            min_count=settings.look_ahead_min_count,
-            max_blocked=settings.max_blocked,
-            max_pending=settings.max_pending,
-        ),
-    )
-    if filled.slots.size:
-        state.count_queued(filled.slots, -1)
-        live.flags[filled.slots] |= PENDING
-        state.count_pending(filled.slots, 1)
-        state.pending = np.concatenate([state.pending, filled.slots])
-        queues.flow = np.maximum(queues.flow, to_cores(queues.usage))
-    return int(filled.slots.size)
 
 
 def _to_decide(state: PoolState, blocked: Bools) -> Int32s:
@@ -214,8 +179,10 @@ class Round:
                 nearest_miss=reply.nearest_misses[row] if reply.nearest_misses else "",
                 round_number=self.number,
             )
+        fitting = classes[~empty & same]
+        unpark(state, fitting)
         if state.answers:
-            for class_index in classes[~empty].tolist():
+            for class_index in fitting.tolist():
                 state.answers.pop((class_index, index), None)
 
     # --- decision and commit --------------------------------------------------------------------------------------

@@ -32,10 +32,12 @@ class RoundSettings:
     """Filling stops once pending usage exceeds (1 + ratio) times the pool's free usage."""
     look_ahead_min_count: int = 256
     """Jobs that may be pending and not blocked however full the pool is."""
-    max_blocked: int = 2048
-    """Jobs of blocked classes that may be pending at once; they do not count for the look-ahead."""
+    max_blocked_per_queue: int = 512
+    """Jobs of blocked classes that one queue may have pending at once; they do not count for the look-ahead."""
+    park_after_s: float = 30.0
+    """A class that found no candidate for so long no longer keeps back the jobs behind it in its queue, seconds."""
     max_pending: int = 20_000
-    """Jobs that may be pending at once."""
+    """Jobs that may be pending at once, those of blocked classes not counted."""
     max_round_leases: int = 10_000
     """Pending jobs that one round samples and commits at most."""
     clusters_to_sample_ratio: float = 0.33
@@ -76,6 +78,7 @@ class RoundSettings:
             "commit_candidate_count": self.commit_candidate_count,
             "look_ahead_min_count": self.look_ahead_min_count,
             "max_pending": self.max_pending,
+            "max_blocked_per_queue": self.max_blocked_per_queue,
             "max_round_leases": self.max_round_leases,
             "max_failed_attempts": self.max_failed_attempts,
             "max_runs": self.max_runs,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PENDING, LiveJobs
+from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PARKED, PENDING, LiveJobs
 from argosy_core.placement.decision import DecisionProfile
 from argosy_core.queueing.flow import advance_flow
 from argosy_core.queueing.order import Backlog, ChainedBacklog, Comparator, Entries, QueueOrder
@@ -130,6 +130,8 @@ class PoolState:
         """(class, cluster) free generation at which a complete answer had no candidate; -1 none."""
         self.answers: dict[tuple[int, int], ClassAnswer] = {}
         """(class, cluster) -> last complete answer without a candidate."""
+        self.parked: dict[int, list[Int64s]] = {}
+        """Class -> handles of queued jobs that stand outside their queue's order (see `prioritise`)."""
         self.asked_complete: set[int] = set()
         """Class indices that had no candidate when only some nodes were looked at: ask for complete answers."""
         self.explained: set[int] = set()
@@ -153,10 +155,10 @@ class PoolState:
         return ChainedBacklog(self._waits, self.queue_sort) if self.queue_sort else Backlog(self._waits)
 
     def _waits(self, entries: Entries) -> Bools:
-        """Return which entries stand for a job that is queued with that priority and not in back-off."""
+        """Return which entries stand for a job that is queued with that priority, not in back-off and not parked."""
         live, slots = self.live, entries.slot
         valid: Bools = (live.handle[slots] == entries.handle) & (live.state[slots] == JOB_QUEUED)
-        valid &= (live.flags[slots] & (PENDING | IN_FLIGHT | BACKING_OFF)) == 0
+        valid &= (live.flags[slots] & (PENDING | IN_FLIGHT | BACKING_OFF | PARKED)) == 0
         valid &= live.priority[slots] == entries.priority
         return valid
 

@@ -123,6 +123,8 @@ class ClassTable:
         """Requests in axis order, base units; `pods` is 1."""
         self.job_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Live jobs of the class."""
+        self.stuck_since_s: npt.NDArray[np.float64] = np.zeros(0, dtype=np.float64)
+        """Since when pending jobs of the class have found no candidate, seconds since the Unix epoch; else infinite."""
         self.definitions: dict[int, bytes] = {}
         """Index -> definition."""
 
@@ -143,6 +145,8 @@ class ClassTable:
         self.usage = grow(self.usage, end)
         self.vector = grow(self.vector, end)
         self.job_count = grow(self.job_count, end)
+        self.stuck_since_s = grow(self.stuck_since_s, end, np.inf)
+        self.stuck_since_s[index] = np.inf
         self.class_id[index] = class_id
         self.usage[index] = weigh_amounts((*parsed.requests, (PODS, 1)), self._weights)
         self.vector[index] = self.axis.vector({**dict(parsed.requests), PODS: 1})

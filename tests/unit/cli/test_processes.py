@@ -1,0 +1,95 @@
+"""Processes of this machine: start, look, end."""
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from argosy_cli.processes import (
+    ProcessId,
+    await_true,
+    end_process,
+    free_ports,
+    identify,
+    is_alive,
+    signal_process,
+    spawn,
+    tree_usage,
+    usage,
+)
+from argosy_core.errors import BackendUnavailable
+
+SLEEPER = "import sys, time; print('up', flush=True); time.sleep(600)"
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+)
+
+
+def start(program: str, log: Path) -> ProcessId:
+    """Start a Python program and wait until it says that it is up."""
+    process = spawn([sys.executable, "-c", program], log=log)
+    await_true(lambda: "up" in log.read_text(), "the program to start", timeout_s=20)
+    return process
+
+
+@pytest.mark.parametrize("program", [SLEEPER, STUBBORN], ids=["willing", "stubborn"])
+def test_process_is_ended_whether_it_wants_or_not(tmp_path: Path, program: str) -> None:
+    """SIGTERM first, SIGKILL when the grace has passed; an ended process is not alive although nobody waited for it."""
+    process = start(program, tmp_path / "log")
+    assert is_alive(process)
+
+    end_process(process, grace_s=0.2)
+
+    assert not is_alive(process)
+
+
+def test_process_of_another_start_time_is_another_process(tmp_path: Path) -> None:
+    """Process ids are used again; a stranger is neither alive for us nor signalled."""
+    process = start(SLEEPER, tmp_path / "log")
+    stranger = ProcessId(pid=process.pid, start_ticks=process.start_ticks - 1)
+
+    signal_process(stranger, signal.SIGKILL)
+
+    assert not is_alive(stranger)
+    assert is_alive(process)
+    end_process(process)
+
+
+def test_usage_counts_children(tmp_path: Path) -> None:
+    """A process with children has used what they have used."""
+    program = (
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'while True: pass'])\n"
+        "print('up', child.pid, flush=True); child.wait()"
+    )
+    process = start(program, tmp_path / "log")
+    child = identify(int((tmp_path / "log").read_text().split()[1]))
+
+    await_true(lambda: usage(child.pid).cpu_s > 0.1, "the child to work", timeout_s=20)
+    together, alone = tree_usage(process.pid), usage(process.pid)
+
+    assert together.cpu_s >= alone.cpu_s + 0.1
+    assert together.rss_bytes > alone.rss_bytes > 1 << 20
+    end_process(process)
+    end_process(child)
+
+
+def test_numeric_libraries_get_one_thread_and_variables_are_added(tmp_path: Path) -> None:
+    """Many processes share few cores."""
+    program = "import os; print(os.environ['OMP_NUM_THREADS'], os.environ['OPENBLAS_NUM_THREADS'], os.environ['EXTRA'])"
+
+    spawn([sys.executable, "-c", program], log=tmp_path / "log", environment={"EXTRA": "7"})
+
+    await_true(lambda: (tmp_path / "log").read_text() == "1 1 7\n", "the program to say so", timeout_s=20)
+
+
+def test_free_ports_differ() -> None:
+    """Ports asked for together are all different."""
+    assert len(set(free_ports(20))) == 20
+
+
+def test_waiting_is_bounded() -> None:
+    """What never becomes true is an error that says what was waited for."""
+    with pytest.raises(BackendUnavailable, match=r"waited 0\.01 s for the moon"):
+        await_true(lambda: False, "the moon", timeout_s=0.01)

@@ -1,0 +1,205 @@
+"""Replaying a workload against a client in memory, which can be slow, busy, or ahead of its own answers."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+
+import numpy as np
+import pytest
+
+from argosy_cli import replay as replay_module
+from argosy_cli.replay import Replay, ReplayProgress
+from argosy_client import EventBatch, JobDraft, JobEvent, LastRound, Queue
+from argosy_core.errors import AlreadyExists, InvalidRequest, NotAllowedNow, QuotaExceeded
+from argosy_workload.model import JobColumns, Shape, Workload, build_workload
+from argosy_workload.records import RunState
+from argosy_workload.timing import ReplayPlan
+
+LIFE = ("submitted", "leased", "created", "running", "succeeded")
+
+
+class MemoryClient:
+    """Accepts jobs and lets them live at once; events stand in one list per queue."""
+
+    def __init__(self, *, life: Sequence[str] = LIFE) -> None:
+        self.retry_count = 0
+        self.life = life
+        self.queues: list[Queue] = []
+        self.calls: list[list[JobDraft]] = []
+        self.refusals: list[Exception] = []
+        self.answers_late = False
+        self.events: dict[str, list[JobEvent]] = {}
+        self.news = asyncio.Condition()
+
+    async def create_queue(self, queue: Queue) -> Queue:
+        if queue.name == "taken":
+            raise AlreadyExists("there is another")
+        self.queues.append(queue)
+        return queue
+
+    async def submit(self, drafts: Sequence[JobDraft]) -> tuple[str, ...]:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.calls.append(list(drafts))
+        async with self.news:
+            for draft in drafts:
+                events = self.events.setdefault(draft.queue, [])
+                for kind in self.life:
+                    events.append(
+                        JobEvent(
+                            number=len(events) + 1,
+                            job_id=draft.client_id,
+                            kind=kind,
+                            time_s=time.time() + 0.001 * LIFE.index(kind) if kind in LIFE else time.time(),
+                            attempt=1,
+                            cluster="c1",
+                            node="n1",
+                            reason="",
+                        )
+                    )
+            self.news.notify_all()
+        if self.answers_late:
+            for _ in range(20):
+                await asyncio.sleep(0)
+        return tuple(draft.client_id for draft in drafts)
+
+    async def watch(self, queue: str, job_set: str) -> AsyncIterator[EventBatch]:
+        done = 0
+        while True:
+            async with self.news:
+                await self.news.wait_for(lambda: len(self.events.get(queue, [])) > done)
+                events = tuple(self.events[queue][done:])
+            done += len(events)
+            yield EventBatch(events=events, cursor=str(done), state_counts={})
+
+    async def get_last_round(self) -> LastRound:
+        return LastRound(
+            round=1,
+            epoch=1,
+            queued_count=0,
+            pending_count=0,
+            leased_count=0,
+            conflict_count=0,
+            class_count=0,
+            phases_ms={},
+            totals={"conflicts": 4 + len(self.calls)},
+            latencies={},
+        )
+
+
+def workload(*queues: str, submit_s: Sequence[float] = ()) -> Workload:
+    """Return one job of one core per named queue."""
+    count = len(queues)
+    return build_workload(
+        JobColumns(
+            submit_s=np.array(submit_s or [0.0] * count),
+            run_s=np.full(count, 10.0),
+            queue=list(queues),
+            shape=[Shape.of({"cpu": 1000})] * count,
+            client_ids=[str(number) for number in range(count)],
+        ),
+        source="test",
+    )
+
+
+def plan(jobs: Workload, *, speed: float = 100.0) -> ReplayPlan:
+    """Return a plan."""
+    return ReplayPlan(workload=jobs, speed=speed, expected_s=1.0)
+
+
+async def test_replay_fills_the_records_of_every_job() -> None:
+    """Every job has the times of its stages in order, and its end."""
+    client, told = MemoryClient(), list[ReplayProgress]()
+    one = Replay(client, plan(workload("a", "b", "a")), run_id="r", tell=told.append)
+
+    records = await one.run()
+
+    assert (records.state == RunState.SUCCEEDED).all()
+    assert (records.submit_s <= records.acknowledged_s).all()
+    assert (records.leased_s < records.running_s).all()
+    assert (records.running_s < records.finished_s).all()
+    assert told[-1].counts["succeeded"] == told[-1].finished_count == told[-1].submitted_count == 3
+    assert [queue.name for queue in client.queues] == ["a", "b"]
+    assert one.rounds.totals == {"conflicts": 2}
+
+
+async def test_replay_sends_jobs_in_order_at_their_scaled_times() -> None:
+    """Trace times divided by the speed; what is due together goes in one call, in submit order."""
+    client = MemoryClient()
+    jobs = workload("a", "a", "a", submit_s=[0.0, 0.0, 30.0])
+
+    records = await Replay(client, plan(jobs, speed=100.0), run_id="r").run()
+
+    assert [[draft.client_id for draft in call] for call in client.calls] == [["r-0", "r-1"], ["r-2"]]
+    assert records.submit_s[2] >= 0.3
+    assert client.calls[0][0].job_set == "r"
+
+
+async def test_replay_takes_events_that_come_before_the_answer() -> None:
+    """A job may have ended before its submit is answered."""
+    client = MemoryClient()
+    client.answers_late = True
+
+    records = await asyncio.wait_for(Replay(client, plan(workload("a")), run_id="r").run(), 10)
+
+    assert records.state.tolist() == [RunState.SUCCEEDED]
+
+
+async def test_replay_waits_while_the_server_is_busy() -> None:
+    """A refusal for load is no end; the same jobs go out again."""
+    client = MemoryClient()
+    client.refusals = [QuotaExceeded("busy")]
+    one = Replay(client, plan(workload("a")), run_id="r")
+
+    await one.run()
+
+    assert one.counters["submits refused for load"] == 1
+    assert len(client.calls) == 1
+
+
+async def test_replay_ends_with_the_error_of_a_job_that_is_refused() -> None:
+    """What the server will never take ends the replay with the server's words, not with a group of them."""
+    client = MemoryClient()
+    client.refusals = [InvalidRequest("no such namespace")]
+
+    with pytest.raises(InvalidRequest, match="no such namespace"):
+        await Replay(client, plan(workload("a")), run_id="r").run()
+
+
+async def test_replay_counts_the_last_run_of_a_job_that_was_queued_again() -> None:
+    """Times of a run that was lost do not stand in the report."""
+    client = MemoryClient(life=("submitted", "leased", "running", "requeued", "leased", "failed"))
+    one = Replay(client, plan(workload("a")), run_id="r")
+
+    records = await one.run()
+
+    assert records.state.tolist() == [RunState.FAILED]
+    assert np.isnan(records.running_s).all()
+    assert not np.isnan(records.leased_s).any()
+    assert one.counters["runs lost or returned"] == 1
+
+
+async def test_replay_uses_a_queue_that_is_there_already() -> None:
+    """Another weight is the server's business; the report says so."""
+    one = Replay(MemoryClient(), plan(workload("taken")), run_id="r")
+
+    await one.run()
+
+    assert one.notes == ["Queue taken was there already and keeps its own weight."]
+
+
+async def test_replay_gives_up_when_jobs_wait_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that fit nowhere would wait for ever."""
+    monkeypatch.setattr(replay_module, "_STALL_S", 0.0)
+
+    with pytest.raises(NotAllowedNow, match=r"1 jobs wait, nothing runs.*argosy explain r-0"):
+        await Replay(MemoryClient(life=("submitted",)), plan(workload("a")), run_id="r").run()
+
+
+async def test_replay_on_clusters_of_another_speed_scales_run_times() -> None:
+    """10 s of trace at speed 100 are 0.1 real seconds, whatever speed the clusters run at."""
+    client = MemoryClient()
+
+    await Replay(client, plan(workload("a")), run_id="r", cluster_speed=1.0).run()
+
+    assert b'"argosy.dev/simulated-run-time":"0.1s"' in client.calls[0][0].manifests[0]

@@ -1,0 +1,45 @@
+"""An id carries its handle; a handle carries its day."""
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from argosy_core.errors import InvalidRequest
+from argosy_core.job.identity import compose_id, day_of_handle, first_handle_of_day, id_high, parse_id, run_key
+
+
+@given(
+    st.integers(min_value=0, max_value=(1 << 48) - 1),
+    st.integers(min_value=0, max_value=4095),
+    st.integers(min_value=0, max_value=(1 << 55) - 1),
+)
+def test_an_id_is_a_version_7_uuid_that_gives_back_its_parts(time_ms: int, random_bits: int, handle: int) -> None:
+    """Id to (upper half, handle) and back loses nothing, so no index on ids is needed."""
+    high = id_high(time_ms, random_bits)
+    text = compose_id(high, handle)
+    assert UUID(text).version == 7
+    assert parse_id(text) == (high, handle)
+
+
+def test_ids_order_by_submit_time() -> None:
+    """Ids of later milliseconds sort behind earlier ones as text."""
+    assert compose_id(id_high(1000, 4095), 9) < compose_id(id_high(1001, 0), 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "00000000-0000-0000-0000-000000000000", "6fa459ea-ee8a-4ca4-894e-db77e160355e"]
+)
+def test_foreign_ids_are_refused(text: str) -> None:
+    """A UUID of another kind names no job of ours."""
+    with pytest.raises(InvalidRequest, match="job id"):
+        parse_id(text)
+
+
+def test_handles_of_a_day_share_a_range_and_runs_of_a_job_have_keys_of_their_own() -> None:
+    """Rows of one day share a partition; a run key is unique per attempt."""
+    handle = first_handle_of_day(20_000) + 5
+    assert day_of_handle(handle) == 20_000
+    assert day_of_handle(first_handle_of_day(20_001) - 1) == 20_000
+    assert run_key(handle, 1) != run_key(handle, 2) != run_key(handle + 1, 1)
