@@ -1,7 +1,8 @@
 """A whole mesh of separate processes, used by command as a newcomer would."""
 
+import contextlib
+import io
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from argosy_cli.mesh import Mesh
+from argosy_cli.root import run
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -40,22 +41,19 @@ class CommandLine:
 
     home: Path
 
-    def __call__(self, *arguments: str, expected: int = 0, given: str = "") -> str:
+    def __call__(self, *arguments: str, expected: int = 0) -> str:
         """Run a command line, check its exit code, and return its standard output."""
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("ARGOSY_")}
-        done = subprocess.run(
-            [sys.executable, "-m", "argosy_cli", *arguments],
-            input=given,
-            env={**environment, "ARGOSY_HOME": str(self.home)},
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-        assert done.returncode == expected, (
-            f"argosy {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}"
-        )
-        return done.stdout
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = run(["--home", str(self.home), *arguments])
+        assert code == expected, f"argosy {' '.join(arguments)}: {code}\n{out.getvalue()}{err.getvalue()}"
+        return out.getvalue()
+
+    def file(self, text: str) -> str:
+        """Write a file and return its name."""
+        path = self.home / "jobs.yaml"
+        path.write_text(text)
+        return str(path)
 
     def json(self, *arguments: str) -> Any:
         """Run a command line and return what it printed as JSON."""
@@ -64,22 +62,27 @@ class CommandLine:
     def submit(self, job_set: str, *, count: int, run_time: str = "1s-2s", cores: int = 1) -> list[str]:
         """Submit jobs and return their ids."""
         document = JOBS.format(job_set=job_set, count=count, run_time=run_time, cores=cores)
-        listed = self("-o", "json", "submit", "-f", "-", given=document)
-        return [entry["id"] for entry in json.loads(listed)]
+        return [entry["id"] for entry in self.json("submit", "-f", self.file(document))]
 
 
 @pytest.fixture(scope="module")
 def argosy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
-    """A mesh of two clusters of ten nodes with 4 cores each, and a queue."""
+    """A mesh of two clusters of ten nodes with 4 cores each, and a queue; started by a process that has ended."""
     home = tmp_path_factory.mktemp("home")
     command = CommandLine(home)
-    command("up", "--clusters", "2", "--nodes", "10", "--node", "cpu=4,memory=16Gi")
+    program = [sys.executable, "-m", "argosy_cli", "--home", str(home)]
     try:
-        command("queue", "create", "science", "--weight", "2")
-        yield command
+        up = ["up", "--clusters", "2", "--nodes", "10", "--node", "cpu=4,memory=16Gi"]
+        done = subprocess.run([*program, *up], capture_output=True, text=True, timeout=180, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("ready: server 127.0.0.1:")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("ARGOSY_SERVER", raising=False)
+            command("queue", "create", "science", "--weight", "2")
+            yield command
     finally:
         command("down")
-        assert not (home / "mesh").exists()
+    assert not (home / "mesh").exists()
 
 
 def test_jobs_submitted_by_command_run_to_their_end(argosy: CommandLine) -> None:
@@ -100,9 +103,9 @@ def test_submit_by_the_same_client_id_makes_no_second_job(argosy: CommandLine) -
     """One job per queue and client id (invariant 3)."""
     document = "clientId: only-once\n" + JOBS.format(job_set="once", count=1, run_time="1s", cores=1)
 
-    first = argosy("submit", "-f", "-", given=document)
-    second = argosy("submit", "-f", "-", given=document)
-    other = argosy("submit", "-f", "-", given=document.replace("64Mi", "65Mi"), expected=1)
+    first = argosy("submit", "-f", argosy.file(document))
+    second = argosy("submit", "-f", argosy.file(document))
+    other = argosy("submit", "-f", argosy.file(document.replace("64Mi", "65Mi")), expected=1)
 
     assert (first, other) == (second, "")
 
@@ -159,18 +162,3 @@ def test_second_mesh_in_the_same_home_is_refused(argosy: CommandLine) -> None:
     argosy("up", expected=1)
 
     assert len(argosy.json("cluster", "list")) == 2
-
-
-@pytest.mark.parametrize("role", ["api", "leader", "sampler-c1", "executor-c1", "postgres"])
-def test_process_that_was_killed_comes_back_and_jobs_go_on(argosy: CommandLine, role: str) -> None:
-    """Any process may die at any time; started again, everything that was accepted still ends (invariants 2, 4)."""
-    mesh = Mesh(argosy.home / "mesh")
-    argosy.submit(f"before-{role}", count=40)
-
-    mesh.kill(role)
-    mesh.start(role)
-    mesh.await_ready(timeout_s=90)
-    argosy.submit(f"after-{role}", count=40)
-
-    assert argosy("watch", "science", f"before-{role}").strip() == "40 succeeded"
-    assert argosy("watch", "science", f"after-{role}").strip() == "40 succeeded"

@@ -100,7 +100,7 @@ class LedgerMachine(RuleBasedStateMachine):
         ),
         everything=st.booleans(),
     )
-    def observe(self, seen: list[tuple[int, int, int, bool, int]], everything: bool) -> None:
+    def observe(self, *, seen: list[tuple[int, int, int, bool, int]], everything: bool) -> None:
         """Pods are seen, of runs and of strangers, live and ended, several times in a batch."""
         uids = np.zeros((len(seen), 16), np.uint8)
         uids[:, 0] = [uid for _, uid, _, _, _ in seen]
@@ -217,4 +217,4 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 TestLedger = LedgerMachine.TestCase
-TestLedger.settings = settings(deadline=None, max_examples=60, stateful_step_count=20)
+TestLedger.settings = settings(deadline=None, max_examples=50, stateful_step_count=16)

@@ -70,7 +70,9 @@ def test_commit_equals_one_by_one_in_order(world: dict[str, list]) -> None:
     ledger, oracle = NodeLedger(), OneByOne(world["nodes"])
     ledger.put_nodes(
         [
-            NodeSpec(name=f"n{i}", total={"cpu": cpu, "memory": 10, "pods": 4}, system={"memory": 10 - mem}, ready=ready)
+            NodeSpec(
+                name=f"n{i}", total={"cpu": cpu, "memory": 10, "pods": 4}, system={"memory": 10 - mem}, ready=ready
+            )
             for i, (cpu, mem, ready) in enumerate(world["nodes"])
         ]
     )

@@ -4,7 +4,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from argosy_core.framework import Cycle, Framework, NodeView, PodView, Point, Registration, per_node_filter, per_node_score
+from argosy_core.framework import (
+    Cycle,
+    Framework,
+    NodeView,
+    PodView,
+    Point,
+    Registration,
+    per_node_filter,
+    per_node_score,
+)
 from argosy_core.job.classes import HostPort, MatchExpression, SchedulingClass, Toleration
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import HOSTNAME_LABEL, NodeSpec, Taint
@@ -193,7 +202,7 @@ worlds = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=150)
 @given(world=worlds)
 def test_vectorised_plugins_answer_as_plain_functions_do(world: tuple) -> None:
     """Masks, counts of the first failing filter, and scores of many pods at once equal those of one pod and node."""
@@ -214,7 +223,7 @@ def test_vectorised_plugins_answer_as_plain_functions_do(world: tuple) -> None:
     assert not per_pod[:, -1].any()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(
     world=worlds,
     ratio=st.sampled_from([0.0, 0.3, 1.0]),
@@ -223,7 +232,7 @@ def test_vectorised_plugins_answer_as_plain_functions_do(world: tuple) -> None:
     changes=st.lists(st.tuples(st.integers(0, 7), node_fields), max_size=2),
 )
 def test_sampling_offers_only_and_finds_all_nodes_that_pass_every_filter(
-    world: tuple, ratio: float, strategy: str, complete: bool, changes: list[tuple[int, dict]]
+    *, world: tuple, ratio: float, strategy: str, complete: bool, changes: list[tuple[int, dict]]
 ) -> None:
     """Candidates pass all filters now; a class for which some node passes is offered one, also after changes."""
     ledger = build(*world)

@@ -96,7 +96,8 @@ class ExecutorMachine(RuleBasedStateMachine):
         handles, attempts = world.reconciler.known_runs()
         known = set(zip(handles.tolist(), attempts.tolist(), strict=True))
         for (handle, attempt), run in leader.runs.items():
-            if not run.has_ended and (handle, attempt) not in known:
+            # Nobody can see what is missing of a bag, so its row comes even if some of it is known.
+            if not run.has_ended and ((handle, attempt) not in known or len(run.kinds) > 1):
                 world.give([handle], *run.kinds, attempt=attempt, seen=run.was_seen())
         for handle, attempt in known:
             live = leader.runs.get((handle, attempt))

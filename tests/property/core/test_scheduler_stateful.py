@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from argosy_core.job.states import JobState
-from argosy_core.scheduler import LeasePlan, RoundSettings, forget_cluster, set_cluster
+from argosy_core.scheduler import LeasePlan, RoundSettings, explain, forget_cluster, set_cluster
 from argosy_core.scheduler.messages import ClusterView, CommitQuestion, CommitReply
 from argosy_testkit.pool_world import POD_LAYOUT, PoolWorld, Report
 
@@ -171,7 +171,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.deliver()
         self.ingest()
         world = self.world
-        for _ in range(400):
+        for _ in range(120):
             world.now_s += 15
             world.round()
             for cluster in _CLUSTERS:
@@ -183,7 +183,8 @@ class PoolMachine(RuleBasedStateMachine):
             if not (classes != 3).any():
                 break
         open_jobs = [handle for handle, job in world.stored.items() if job.state == 0]
-        assert all(world.stored[handle].row["class_id"] == 3 for handle in open_jobs)
+        left = [handle for handle in open_jobs if world.stored[handle].row["class_id"] != 3]
+        assert not left, [explain(world.state, handle, world.now_s) for handle in left]
         assert all(
             world.job_states[handle] == world.stored[handle].state for handle in world.stored if handle not in open_jobs
         )

@@ -84,6 +84,26 @@ def test_numeric_libraries_get_one_thread_and_variables_are_added(tmp_path: Path
     await_true(lambda: (tmp_path / "log").read_text() == "1 1 7\n", "the program to say so", timeout_s=20)
 
 
+def test_processes_keep_their_bytecode_in_the_users_cache_where_sources_are_to_stay_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mesh must not compile everything anew in every process at every start."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "module.py").write_text("")
+
+    spawn(
+        [sys.executable, "-c", "import module; print('done')"],
+        log=tmp_path / "log",
+        environment={"PYTHONPATH": str(tmp_path)},
+    )
+
+    await_true(lambda: (tmp_path / "log").read_text() == "done\n", "the program to say so", timeout_s=20)
+    assert [path.name.split(".")[0] for path in (tmp_path / "cache").rglob("module*.pyc")] == ["module"]
+    assert not (tmp_path / "__pycache__").exists()
+
+
 def test_free_ports_differ() -> None:
     """Ports asked for together are all different."""
     assert len(set(free_ports(20))) == 20

@@ -22,6 +22,7 @@ class MemoryClient:
     """Accepts jobs and lets them live at once; events stand in one list per queue."""
 
     def __init__(self, *, life: Sequence[str] = LIFE) -> None:
+        """Let every job live through some events."""
         self.retry_count = 0
         self.life = life
         self.queues: list[Queue] = []
@@ -32,12 +33,14 @@ class MemoryClient:
         self.news = asyncio.Condition()
 
     async def create_queue(self, queue: Queue) -> Queue:
+        """Keep a queue; one name is taken."""
         if queue.name == "taken":
             raise AlreadyExists("there is another")
         self.queues.append(queue)
         return queue
 
     async def submit(self, drafts: Sequence[JobDraft]) -> tuple[str, ...]:
+        """Let the jobs live; answer late if told to."""
         if self.refusals:
             raise self.refusals.pop(0)
         self.calls.append(list(drafts))
@@ -64,15 +67,18 @@ class MemoryClient:
         return tuple(draft.client_id for draft in drafts)
 
     async def watch(self, queue: str, job_set: str) -> AsyncIterator[EventBatch]:
-        done = 0
+        """Give a queue's events as they come."""
+        given = 0
         while True:
             async with self.news:
-                await self.news.wait_for(lambda: len(self.events.get(queue, [])) > done)
-                events = tuple(self.events[queue][done:])
-            done += len(events)
-            yield EventBatch(events=events, cursor=str(done), state_counts={})
+                while len(self.events.get(queue, [])) == given:
+                    await self.news.wait()
+                fresh = tuple(self.events[queue][given:])
+            given += len(fresh)
+            yield EventBatch(events=fresh, cursor=str(given), state_counts={})
 
     async def get_last_round(self) -> LastRound:
+        """Count a conflict for each call."""
         return LastRound(
             round=1,
             epoch=1,

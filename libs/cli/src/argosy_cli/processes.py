@@ -93,7 +93,12 @@ def spawn(arguments: Sequence[str], *, log: Path, environment: Mapping[str, str]
         log: File its output is added to.
         environment: Variables beside ours; numeric libraries get one thread, since processes are many.
     """
-    variables = {**os.environ, "PYTHONUNBUFFERED": "1", **dict.fromkeys(_THREAD_VARIABLES, "1"), **(environment or {})}
+    variables = {
+        **_keeping_bytecode(os.environ),
+        "PYTHONUNBUFFERED": "1",
+        **dict.fromkeys(_THREAD_VARIABLES, "1"),
+        **(environment or {}),
+    }
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -106,6 +111,20 @@ def spawn(arguments: Sequence[str], *, log: Path, environment: Mapping[str, str]
         )
     _children[process.pid] = process
     return identify(process.pid)
+
+
+def _keeping_bytecode(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return variables under which Python keeps what it compiled.
+
+    Where it is told to leave no bytecode beside sources, each process of a mesh would compile everything anew at every
+    start, seconds of CPU each. So theirs goes to the user's cache, which keeps sources clean as well.
+    """
+    kept = dict(variables)
+    if kept.get("PYTHONDONTWRITEBYTECODE") and not kept.get("PYTHONPYCACHEPREFIX"):
+        del kept["PYTHONDONTWRITEBYTECODE"]
+        cache = kept.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
+        kept["PYTHONPYCACHEPREFIX"] = str(Path(cache) / "argosy" / "bytecode")
+    return kept
 
 
 def signal_process(process: ProcessId, number: signal.Signals) -> None:

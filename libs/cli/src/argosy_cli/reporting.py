@@ -6,7 +6,7 @@ Source: design section 9; `argosy_workload.report`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -63,13 +63,22 @@ def check_report_path(path: Path | None) -> None:
         raise InvalidRequest(f"--report {path}: there is no folder {path.absolute().parent}")
 
 
-def write_report(report: Report, path: Path) -> None:
-    """Write a report in the form its file's ending says."""
+def write_report(reports: Sequence[Report], path: Path) -> None:
+    """Write reports in the form their file's ending says; pictures show the last one."""
+    last = reports[-1]
     if path.suffix == ".png":
-        path.write_bytes(report_to_png(report))
+        path.write_bytes(report_to_png(last))
         return
-    make = {".html": report_to_html, ".json": report_to_json, ".svg": report_to_svg, ".txt": report_to_text}
-    path.write_text(make[path.suffix](report), encoding="utf-8")
+    if path.suffix == ".html":
+        text = report_to_html(reports)
+    elif path.suffix == ".svg":
+        text = report_to_svg(last)
+    elif path.suffix == ".txt":
+        text = "\n".join(report_to_text(report) for report in reports)
+    else:
+        documents = [report_to_json(report).rstrip() for report in reports]
+        text = documents[0] + "\n" if len(documents) == 1 else "[" + ",\n".join(documents) + "]\n"
+    path.write_text(text, encoding="utf-8")
 
 
 def print_report(settings: Settings, report: Report) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from argosy_core.errors import InvalidRequest
-from argosy_executor.app import make_start
+from argosy_executor.app import start
 from argosy_executor.config import ExecutorConfig
-from argosy_runtime.config import load_config
-from argosy_runtime.lifecycle import run_service
+from argosy_runtime.config import load_config, print_config
+from argosy_runtime.lifecycle import Lifecycle, run_service
 from argosy_runtime.logs import set_up_logs
 
 __all__ = ["main"]
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGTERM; return the exit code: 0 stopped, 1 fault, 2 cannot run as configured.
 
     Args:
@@ -26,7 +27,12 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"argosy-executor: {error.message}\n")
         return 2
     set_up_logs("executor", level=config.log_level)
-    return run_service(f"executor-{config.cluster}", make_start(config), drain_s=config.drain_s)
+    print_config(config)
+
+    async def begin(life: Lifecycle) -> None:
+        await start(life, config)
+
+    return run_service(f"executor {config.cluster}", begin, drain_s=config.drain_s)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from functools import partial
 
 import numpy as np
 
@@ -17,59 +17,49 @@ from argosy_executor.reconciling import Executor
 from argosy_kube.port import Cluster
 from argosy_kube.simulated.client import SimulatedCluster
 from argosy_runtime.channel import Backoff
-from argosy_runtime.config import describe_config
 from argosy_runtime.grpc_server import GrpcServer
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import MetricsServer
 
-__all__ = ["make_start", "open_cluster", "run"]
+__all__ = ["open_cluster", "run", "start"]
 
-_SIMULATED = "simulated:"
 _GRACE_S = 1.0
 
 
 def open_cluster(config: ExecutorConfig) -> Cluster:
-    """Return the cluster that the configuration names; connections are made when needed.
-
-    Raises:
-        InvalidRequest: The address is of no kind that is known.
-    """
-    if config.cluster_address.startswith(_SIMULATED):
-        address = config.cluster_address.removeprefix(_SIMULATED)
-        return SimulatedCluster(address, installation=config.installation, timeout_s=config.call_timeout_s)
-    raise InvalidRequest(
-        f"cluster_address {config.cluster_address!r} is not known; write simulated:host:port or simulated:unix:/path"
-    )
+    """Return the cluster that the configuration names; connections are made when needed."""
+    address = config.cluster_address.removeprefix("simulated:")
+    return SimulatedCluster(address, installation=config.installation, timeout_s=config.call_timeout_s)
 
 
-def make_start(config: ExecutorConfig, *, cluster: Cluster | None = None) -> Callable[[Lifecycle], Awaitable[None]]:
-    """Return what starts an executor within a life.
+async def start(life: Lifecycle, config: ExecutorConfig, *, cluster: Cluster | None = None) -> None:
+    """Start an executor within a service's life; returns once its tasks run.
+
+    Health says SERVING from the moment the cluster was listed.
 
     Args:
+        life: What the executor's tasks and closings are registered with.
         config: Its configuration.
-        cluster: The cluster; opened from the configuration if not given.
+        cluster: The cluster, if the process has it open already.
+
+    Raises:
+        InvalidRequest: The configuration names no server, or an address cannot be listened on.
     """
-
-    async def start(life: Lifecycle) -> None:
-        """Open ports, list the cluster, spawn the loops."""
-        log = get_logger(cluster=config.cluster)
-        log.info("configured", config=describe_config(config))
-        if not config.leaders:
-            raise InvalidRequest("leaders is empty; name at least one host:port of a server")
-        server = GrpcServer(config.grpc)
-        await server.start(serving=False)
-        life.on_close(lambda: server.stop(_GRACE_S))
-        if config.metrics_listen:
-            metrics = MetricsServer(config.metrics_listen)
-            life.on_close(lambda: asyncio.to_thread(metrics.close))
-        target = cluster or open_cluster(config)
-        life.on_close(target.close)
-        life.on_stop_intake(server.stop_intake)
-        # The cluster may come later than its executor, and stopping must not wait for it.
-        life.spawn(_serve(life, config, target, server=server), name="serve")
-
-    return start
+    if not config.server_addresses:
+        raise InvalidRequest("server_addresses is empty; name at least one server as host:port")
+    server = GrpcServer(config.grpc)
+    await server.start(serving=False)
+    life.on_close(partial(server.stop, _GRACE_S))
+    life.on_stop_intake(server.stop_intake)
+    if config.metrics_listen:
+        metrics = MetricsServer(config.metrics_listen)
+        life.on_close(partial(asyncio.to_thread, metrics.close))
+    if cluster is None:
+        cluster = open_cluster(config)
+        life.on_close(cluster.close)
+    # The cluster may come later than its executor, and stopping must not wait for it.
+    life.spawn(_serve(life, config, cluster, server=server), name="serve")
 
 
 async def _serve(life: Lifecycle, config: ExecutorConfig, cluster: Cluster, *, server: GrpcServer) -> None:
@@ -97,11 +87,11 @@ async def _serve(life: Lifecycle, config: ExecutorConfig, cluster: Cluster, *, s
     log.info("executor is up", cluster_uid=uid, incarnation=incarnation, health=server.address)
 
 
-async def run(config: ExecutorConfig) -> None:
-    """Run an executor until cancelled, as a part of another process.
+async def run(config: ExecutorConfig, *, life: Lifecycle | None = None) -> None:
+    """Run an executor until its life is asked to stop or this call is cancelled."""
+    life = life or Lifecycle(f"executor {config.cluster}", drain_s=config.drain_s)
+    await life.run(partial(_start, config))
 
-    Raises:
-        ExceptionGroup: What one of its tasks failed with.
-    """
-    life = Lifecycle(f"executor-{config.cluster}", drain_s=config.drain_s)
-    await life.run(make_start(config))
+
+async def _start(config: ExecutorConfig, life: Lifecycle) -> None:
+    await start(life, config)

@@ -23,13 +23,13 @@ class ExecutorConfig:
     cluster: str
     """Name of the cluster, and so of the executor; it is bound to the cluster's uid at first contact."""
     cluster_address: str
-    """Where the cluster is: `simulated:host:port` or `simulated:unix:/path`."""
-    leaders: tuple[str, ...] = ("127.0.0.1:50051",)
-    """host:port of servers, tried in turn until one is the leader or says who is."""
+    """Where the cluster is: `simulated:host:port` or `simulated:unix:/path`; `simulated:` may be left out."""
+    server_addresses: tuple[str, ...]
+    """host:port of server processes; each tells where the leader is, so one that lives is enough."""
     pool: str = "default"
     """Pool the executor serves."""
     installation: str = "argosy"
-    """Installation whose objects this executor looks after; must be the leader's, which labels them so."""
+    """Installation whose objects this executor looks after; must be the leader's."""
     gather_ms: float = 20.0
     """How long news gathers before the next step; a step costs about a millisecond however little is new."""
     call_count: int = 4

@@ -128,7 +128,7 @@ class LeaderSession:
 
     def _pick_leader(self) -> str:
         """Return the next configured address."""
-        address = self._config.leaders[self._next_leader % len(self._config.leaders)]
+        address = self._config.server_addresses[self._next_leader % len(self._config.server_addresses)]
         self._next_leader += 1
         return address
 

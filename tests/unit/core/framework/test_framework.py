@@ -124,7 +124,9 @@ def test_queue_sort_asks_the_next_function_only_on_equal() -> None:
 def test_pre_filter_error_aborts_the_cycle() -> None:
     """Any error before filtering ends the cycle; later functions are not called."""
     log = Log()
-    status = run(log.at(Point.PRE_FILTER, "a", error="no quota"), log.at(Point.PRE_FILTER, "b"), log.at(Point.FILTER, "f"))
+    status = run(
+        log.at(Point.PRE_FILTER, "a", error="no quota"), log.at(Point.PRE_FILTER, "b"), log.at(Point.FILTER, "f")
+    )
     assert status == (CycleStatus.ABORTED, -1, "a")
     assert log.calls == ["pre-filter:a"]
 
@@ -132,9 +134,7 @@ def test_pre_filter_error_aborts_the_cycle() -> None:
 def test_pre_filter_may_take_single_pods_out() -> None:
     """In a cycle of many pods a pre-filter function names those that may go on."""
     cycle = make_cycle()
-    framework = Framework(
-        [Registration(point=Point.PRE_FILTER, name="p", function=lambda _: np.array([False]))]
-    )
+    framework = Framework([Registration(point=Point.PRE_FILTER, name="p", function=lambda _: np.array([False]))])
     assert framework.pre_filter(cycle) is None
     assert not framework.filter(cycle).any()
 
@@ -169,7 +169,7 @@ def test_failing_filter_turns_every_node_away() -> None:
 
 
 @pytest.mark.parametrize("feasible", [True, False], ids=["some-node", "no-node"])
-def test_post_filter_is_called_whether_or_not_a_node_is_left(feasible: bool) -> None:
+def test_post_filter_is_called_whether_or_not_a_node_is_left(*, feasible: bool) -> None:
     """Post-filter sees the feasible nodes, empty or not."""
     seen = []
     status, _, _ = run(

@@ -143,8 +143,10 @@ def test_end_of_an_older_pod_of_the_run_does_not_end_the_newer() -> None:
 def test_events_of_one_pod_in_one_batch_apply_in_order() -> None:
     """Seen, moved and ended within one batch leaves nothing; seen anew behind an end stays."""
     ledger = make_ledger()
-    batch = pods((1, 1, 0, False), (0, 9, 2, False), (1, 1, 1, False), (1, 1, 1, True), (0, 9, 2, True), (2, 5, 2, True),
-                 (2, 6, 2, False))  # fmt: skip
+    batch = pods(
+        (1, 1, 0, False), (0, 9, 2, False), (1, 1, 1, False), (1, 1, 1, True), (0, 9, 2, True), (2, 5, 2, True),
+        (2, 6, 2, False),
+    )  # fmt: skip
     outcome = ledger.observe(batch)
     assert (outcome.added_count, outcome.replaced_count, outcome.ended_count) == (3, 1, 2)
     assert free_cpu(ledger) == [4000, 4000, 3000]

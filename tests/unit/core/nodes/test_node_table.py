@@ -127,7 +127,7 @@ def test_nodes_rise_only_where_more_may_fit_than_before() -> None:
     ids=["free", "by-kubernetes", "by-administrator", "by-both", "another-node"],
 )
 def test_cordons_of_kubernetes_and_administrator_both_count(
-    unschedulable: bool, cordons: list[str], usable: bool
+    *, unschedulable: bool, cordons: list[str], usable: bool
 ) -> None:
     """A node is cordoned if either says so, whichever was told first."""
     for nodes_first in (True, False):

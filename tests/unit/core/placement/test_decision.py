@@ -63,7 +63,7 @@ def run(pool: CandidatePool, *class_ids: int, m: int = 3, seed: int = 0) -> list
 
 
 def test_best_candidates_over_all_clusters_come_first() -> None:
-    """m of them, best first, clusters mixed."""
+    """As many as m, best first, clusters mixed."""
     pool = pool_of(
         [1],
         (0, [0], answer({5: 9, 6: 9, 7: 9}, [(5, 30), (6, 90), (7, 10)])),
@@ -87,7 +87,7 @@ def test_run_without_a_fitting_candidate_gets_none() -> None:
 
 def test_spread_gives_identical_runs_to_different_nodes() -> None:
     """A node's score shrinks with what it was given, so equal nodes take turns."""
-    nodes = {node: 8 for node in range(4)}
+    nodes = dict.fromkeys(range(4), 8)
     pool = pool_of([1], (0, [0], answer(nodes, [(node, 80) for node in nodes])))
     firsts = Counter(candidates[0] for candidates in run(pool, *[0] * 12))
     assert firsts == {(0, node): 3 for node in nodes}
@@ -111,7 +111,7 @@ def test_order_among_equals_is_random_and_repeatable() -> None:
     """Nodes of equal score are not always taken in the same order; one seed gives one order."""
 
     def order(seed: int) -> tuple[tuple[int, int], ...]:
-        pool = pool_of([1], (0, [0], answer({n: 9 for n in range(6)}, [(n, 50) for n in range(6)])))
+        pool = pool_of([1], (0, [0], answer(dict.fromkeys(range(6), 9), [(n, 50) for n in range(6)])))
         return tuple(run(pool, 0, m=6, seed=seed)[0])
 
     orders = {order(seed) for seed in range(10)}
@@ -121,7 +121,7 @@ def test_order_among_equals_is_random_and_repeatable() -> None:
 
 def test_candidates_of_a_run_are_distinct() -> None:
     """A node takes one of the m places only."""
-    nodes = {n: 100 for n in range(5)}
+    nodes = dict.fromkeys(range(5), 100)
     pool = pool_of([1, 1], (0, [0, 1], answer(nodes, *[[(n, 50 + n) for n in nodes]] * 2)))
     for candidates in run(pool, *[0, 1, 1, 0] * 20, m=4):
         assert len(candidates) == len(set(candidates)) == 4
@@ -136,7 +136,7 @@ def test_later_calls_of_a_round_see_what_is_left() -> None:
 
 def test_more_candidates_than_a_run_looks_at_are_still_there_for_the_next() -> None:
     """A hundred full-size runs of many classes find the hundred nodes that are there."""
-    nodes = {n: 1 for n in range(100)}
+    nodes = dict.fromkeys(range(100), 1)
     pool = pool_of([1] * 4, (0, [0, 1, 2, 3], answer(nodes, *[[(n, n % 7) for n in nodes]] * 4)))
     decided = run(pool, *[0, 1, 2, 3] * 25, 0)
     assert {candidates[0] for candidates in decided[:-1]} == {(0, n) for n in nodes}

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.framework import Cycle, Framework, PluginError, Point, Registration
+from argosy_core.framework import ClassTable, Cycle, Framework, PluginError, Point, Registration
 from argosy_core.job.classes import HostPort, SchedulingClass
 from argosy_core.ledger import NodeLedger, PodEvents
-from argosy_core.nodes import NodeSpec
-from argosy_core.placement import NodeSampler, SampleQuestion, SampleReply, commit, sample
+from argosy_core.nodes import NodeSpec, NodeTable
+from argosy_core.placement import NodeSampler, SampleQuestion, SampleReply, commit, sample, sampling
 from argosy_core.plugins import Profile, build_framework
 
 
@@ -80,7 +80,7 @@ def test_best_candidates_come_first_with_what_is_free_on_them() -> None:
     ids=["2-smart", "no-rounding-error", "rounded-up", "at-least-one", "all", "tiny"],
 )
 def test_looking_ends_when_np_eligible_nodes_are_found(ratio: float, node_count: int, eligible: int) -> None:
-    """Np of the nodes, rounded up, at least one; on an empty cluster as many are looked at (in windows of 8 or more)."""
+    """Np of the nodes, rounded up, at least one; on an empty cluster as many are looked at (8 or more)."""
     reply = ask(make_ledger([4] * node_count, [1]), 0, wanted=10_000, ratio=ratio)
     expected = min(node_count, max(8, eligible))
     assert (reply.examined.tolist(), reply.eligible.tolist()) == ([expected], [expected])
@@ -169,16 +169,17 @@ def test_deadline_ends_the_look_with_what_was_found() -> None:
     assert sampler.sample(question, np.random.default_rng(1), should_stop=lambda: True).examined.tolist() == [0, 0]
 
 
-def test_full_cluster_is_searched_once_and_then_only_where_something_rose() -> None:
+def test_full_cluster_is_searched_once_and_then_only_where_something_rose(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known not to fit is not looked at again until a node changes in its favour."""
     ledger = make_ledger([4] * 500, [3, 4])
-    framework, looked = build_framework(), []
+    sampler, looked = NodeSampler(ledger), []
+    original = sampler.rank
 
-    def count(cycle: Cycle) -> None:
-        looked.append(cycle.nodes.size)
+    def rank(slots: np.ndarray, nodes: np.ndarray, *rest: object, **options: object) -> object:
+        looked.append(nodes.size)
+        return original(slots, nodes, *rest, **options)  # type: ignore[arg-type]
 
-    framework.register(Registration(point=Point.FILTER, name="count", function=count))
-    sampler = NodeSampler(ledger, framework)
+    monkeypatch.setattr(sampler, "rank", rank)
     for node in range(500):
         assert take(ledger, node, 0, node + 1)
     reply = ask(sampler, 1)
@@ -208,9 +209,7 @@ def test_memory_of_a_full_cluster_sees_every_change_that_may_help(event: str) ->
     labels = {"zone": "x"}
     ledger.put_nodes([NodeSpec(name=f"n{i}", total={"cpu": 1}, labels=labels) for i in range(20)])
     port = HostPort("TCP", 80)
-    ledger.define_class(
-        0, SchedulingClass(requests=(("cpu", 2),), node_selector=(("zone", "x"),), host_ports=(port,))
-    )
+    ledger.define_class(0, SchedulingClass(requests=(("cpu", 2),), node_selector=(("zone", "x"),), host_ports=(port,)))
     stranger = PodEvents(
         run_keys=np.zeros(1, np.int64), uids=np.full((1, 16), 3, np.uint8), nodes=np.array([20], np.int32),
         ended=np.array([False]), requests=np.array([[3 if event == "stranger-gone" else 0, 0, 1]]),
@@ -248,9 +247,7 @@ def test_memory_is_not_used_with_filters_that_look_elsewhere() -> None:
     ledger, open_now = make_ledger([4] * 30, [1]), [False]
     framework = build_framework()
     framework.register(
-        Registration(
-            point=Point.FILTER, name="hours", function=lambda _: np.array([open_now]), reads_nodes_only=False
-        )
+        Registration(point=Point.FILTER, name="hours", function=lambda _: np.array([open_now]), reads_nodes_only=False)
     )
     sampler = NodeSampler(ledger, framework)
     assert candidates(ask(sampler, 0)) == []
@@ -288,11 +285,40 @@ def test_complete_class_looks_at_every_node_and_counts_per_filter() -> None:
     assert ask(sampler, 0, complete=True).nearest_misses == ("node n2 lacks 4m cpu",)
 
 
-def test_class_that_is_not_asked_completely_gets_no_counts() -> None:
-    """Counting costs a look at every node and is done only on request."""
-    reply = ask(make_ledger([1] * 10, [8]), 0)
-    assert reply.rejection.tolist() == [[0] * 6]
-    assert reply.nearest_misses == ("",)
+def test_class_that_fits_nowhere_is_explained_also_when_that_was_not_asked() -> None:
+    """The first answer tells counts; later ones may repeat them while the oldest are brought up to date in turn."""
+    ledger = make_ledger([1] * 10, [8])
+    sampler = NodeSampler(ledger)
+    assert ask(sampler, 0).rejection.tolist() == [[0, 10, 0, 0, 0, 0]]
+    ledger.put_nodes([NodeSpec(name="n3", total={"cpu": 2})])
+    assert ask(sampler, 0).nearest_misses == ("node n3 lacks 6m cpu",)
+
+
+def test_explanations_do_not_cost_a_look_at_every_node_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many classes that fit nowhere only a few are explained anew; those asked completely all are."""
+    ledger = make_ledger([1] * 2000, [8] * 200)
+    sampler, explained = NodeSampler(ledger), []
+    original = sampling.count_and_compare
+
+    def count(framework: Framework, table: NodeTable, classes: ClassTable, slots: np.ndarray) -> tuple:
+        explained.extend(slots.tolist())
+        return original(framework, table, classes, slots)
+
+    monkeypatch.setattr(sampling, "count_and_compare", count)
+    first = ask(sampler, *range(200))
+    assert sorted(explained) == list(range(200))
+    seen: set[int] = set()
+    for cpu in (2, 3, 4, 5, 6, 7, 2):
+        ledger.put_nodes([NodeSpec(name="n3", total={"cpu": cpu})])
+        explained.clear()
+        assert ask(sampler, *range(200)).rejection.tolist() == first.rejection.tolist()
+        assert len(explained) < 50
+        seen.update(explained)
+    assert seen == set(range(200))
+    ledger.put_nodes([NodeSpec(name="n3", total={"cpu": 1})])
+    explained.clear()
+    ask(sampler, *range(200), complete=True)
+    assert sorted(explained) == list(range(200))
 
 
 def test_cluster_without_nodes_answers_completely() -> None:

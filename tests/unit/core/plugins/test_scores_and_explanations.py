@@ -119,13 +119,18 @@ def test_profile_that_makes_no_sense_is_refused_with_what_would(profile: Profile
         build_framework(profile)
 
 
+ALL_TEXTS = (
+    "taints not tolerated on 7 nodes; unsupported platform on 4 nodes; host port already in use on 3 nodes; "
+    "node selector or affinity not satisfied on 2 nodes; insufficient resources on 1 node"
+)
+
+
 @pytest.mark.parametrize(
     ("counts", "text"),
     [
         ([0, 3, 0, 0, 0, 0], "insufficient resources on 3 nodes"),
         ([1, 3, 0, 0, 0, 0], "insufficient resources on 3 nodes; 1 node not available for new pods"),
-        ([0, 1, 2, 7, 4, 3], "taints not tolerated on 7 nodes; unsupported platform on 4 nodes; host port already in use "
-         "on 3 nodes; node selector or affinity not satisfied on 2 nodes; insufficient resources on 1 node"),
+        ([0, 1, 2, 7, 4, 3], ALL_TEXTS),
         ([0, 0, 0, 0, 0, 0], ""),
     ],
     ids=["one", "by-count", "all", "none"],
@@ -163,7 +168,7 @@ def test_nearest_miss_fails_fewest_filters_and_lacks_least() -> None:
 
 
 def test_nearest_miss_says_what_is_missing() -> None:
-    """Among nodes that fail the same number of filters the smallest shortage wins; amounts are Kubernetes quantities."""
+    """Among nodes that fail the same number of filters the smallest shortage wins; amounts are quantities."""
     ledger = build(NODES[:3], {"cpu": 7500, "memory": 6 * GI})
     found = nearest_misses(build_framework(), ledger.nodes, ledger.classes, np.array([0], np.int32))[0]
     assert found is not None

@@ -35,7 +35,7 @@ def test_new_leader_keeps_runs_queued_jobs_pending_order_and_flow() -> None:
     assert placements_of(world.state, "a").handle.tolist() == running
     world.report("a", [Report(handle=handle, state=4) for handle in running])
     assert world.job_state(running[0]) == JobState.SUCCEEDED
-    assert world.round().handle.tolist() == order
+    assert world.round().handle.tolist() == order[:4]
 
 
 def test_failed_attempts_survive_the_leader() -> None:

@@ -185,7 +185,7 @@ def _carry_out(settings: Settings, order: _Order) -> int:
                 shutil.rmtree(directory, ignore_errors=True)
     print_report(settings, report)
     if order.report_path is not None:
-        write_report(report, order.report_path)
+        write_report((report,), order.report_path)
         click.echo(f"report: {order.report_path.absolute()}", err=True)
     return ExitCode.OK
 

@@ -12,6 +12,7 @@ from argosy_cli.exits import ExitCode
 from argosy_cli.options import Settings, common_options, settings_of
 from argosy_cli.output import print_value, state_text, to_plain
 from argosy_cli.progress import CountsDisplay
+from argosy_cli.selectors import JOB_STATE_NAMES
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def follow(
             click.echo(f"go on with: argosy watch {queue} {job_set} --cursor {last_cursor}", err=True)
         raise
     if settings.is_table:
-        click.echo(", ".join(f"{count} {state_text(state)}" for state, count in counts.items() if count) or "no jobs")
+        shown = [f"{counts[state]} {state_text(state)}" for state in JOB_STATE_NAMES if counts.get(state)]
+        click.echo(", ".join(shown) or "no jobs")
     return ExitCode.JOBS_FAILED if counts.get("failed", 0) or counts.get("cancelled", 0) else ExitCode.OK
 
 

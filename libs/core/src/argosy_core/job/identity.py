@@ -2,8 +2,9 @@
 
 A handle is an int64 that every hot path carries instead of the id: `day << 40 | number`, where the day is that of the
 submit (days since the Unix epoch, so that rows of one day share a partition) and the number comes from one sequence.
-The id is a version 7 UUID: 48 bits of milliseconds, 12 random bits, and the handle in the lower 62 bits. So an id leads
-to its row without an index of its own, and the upper 64 bits plus the handle make the id again.
+The id is a version 7 UUID: 48 bits of milliseconds, 12 bits for the fraction of the millisecond, and the handle in the
+lower 62 bits. So an id leads to its row without an index of its own, and the upper 64 bits plus the handle make the id
+again.
 
 Source: design section 4, "jobs" and section 6, "int64 handles".
 """
@@ -25,14 +26,14 @@ _MAX_HANDLE: Final = 1 << 55
 _ATTEMPT_BITS: Final = 8
 
 
-def id_high(time_ms: int, random_bits: int) -> int:
+def id_high(time_ms: int, fraction: int) -> int:
     """Return the upper 64 bits of an id as a signed int64.
 
     Args:
         time_ms: Submit time, milliseconds since the Unix epoch.
-        random_bits: 12 random bits.
+        fraction: Fraction of the millisecond in 1/4096.
     """
-    high = (time_ms & ((1 << 48) - 1)) << 16 | 0x7000 | (random_bits & 0xFFF)
+    high = (time_ms & ((1 << 48) - 1)) << 16 | 0x7000 | (fraction & 0xFFF)
     return high - (1 << 64) if high >= 1 << 63 else high
 
 

@@ -306,7 +306,6 @@ class NodeTable:
                 del users[node]
                 if not users:
                     del self._ports[port]
-        self._risen_at[node] = self.generation
 
     # --- parts --------------------------------------------------------------------------------------------------------
 

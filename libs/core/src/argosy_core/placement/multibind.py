@@ -115,7 +115,18 @@ def commit(
         chosen = _place(ledger, batch)
         nodes[todo] = chosen
         outcomes[todo[chosen >= 0]] = CommitOutcome.PLACED
+        _answer_repeats(keys, nodes, outcomes)
     return nodes, outcomes
+
+
+def _answer_repeats(keys: Int64s, nodes: Int32s, outcomes: npt.NDArray[np.int8]) -> None:
+    """Answer runs of unknown class that an earlier line of the same commit placed as another class."""
+    unknown = np.flatnonzero(outcomes == CommitOutcome.UNKNOWN_CLASS)
+    for position in unknown.tolist():
+        earlier = np.flatnonzero((keys[:position] == keys[position]) & (nodes[:position] >= 0))
+        if len(earlier):
+            nodes[position] = nodes[earlier[0]]
+            outcomes[position] = CommitOutcome.PLACED
 
 
 def _usable_candidates(

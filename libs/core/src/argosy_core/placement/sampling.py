@@ -25,7 +25,7 @@ from argosy_core.framework.cycle import Gather
 from argosy_core.ledger import NodeLedger
 from argosy_core.placement.scarcity import ScarcityMemory
 from argosy_core.placement.strategies import Strategy, strategy_of
-from argosy_core.plugins import build_framework, nearest_misses, sum_up
+from argosy_core.plugins import build_framework, count_and_compare, sum_up
 
 __all__ = ["NodeSampler", "SampleQuestion", "SampleReply", "sample"]
 
@@ -59,7 +59,7 @@ class SampleQuestion:
     wanted: Int32s
     """(c,) how many pods of the class wait."""
     complete: npt.NDArray[np.integer] | Bools
-    """(c,) not 0 if every node must be taken into account."""
+    """(c,) not 0 if every node must be taken into account and, if none fits, counts be told as of now."""
     resources: tuple[str, ...]
     """Order of the answer's resource columns."""
     nodes_to_sample_ratio: float
@@ -91,7 +91,8 @@ class SampleReply:
     filters: tuple[str, ...]
     """Names of the f filters."""
     rejection: Int32s
-    """(c, f) nodes that the filter turned away first; not 0 only for complete classes without a candidate."""
+    """(c, f) nodes that the filter turned away first; not 0 only for classes that fit on no node. As of now for classes
+    asked to be complete, otherwise perhaps of some rounds ago."""
     explanations: tuple[str, ...]
     """(c,) the same in words, empty where there is nothing to say."""
     total_free: Int64s
@@ -99,7 +100,7 @@ class SampleReply:
     complete: Int8s
     """(c,) 1 if every node was taken into account."""
     nearest_misses: tuple[str, ...]
-    """(c,) for complete classes without a candidate the node that came closest and what it lacks, otherwise empty."""
+    """(c,) for classes that fit on no node the one that came closest and what it lacks, otherwise empty."""
 
 
 class _Findings:
@@ -173,7 +174,7 @@ class NodeSampler:
             looks.run(todo[~full[todo]], strategy, required=required)
         else:
             findings.complete[todo] = 1
-        return self._reply(question, slots, findings)
+        return self._reply(question, slots, findings, should_stop)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -286,7 +287,9 @@ class NodeSampler:
         if len(self.ledger.nodes) >= 1 << _NODE_BITS:
             raise InvalidRequest(f"a cluster can have at most {(1 << _NODE_BITS) - 1} nodes")
 
-    def _reply(self, question: SampleQuestion, slots: Int32s, findings: _Findings) -> SampleReply:
+    def _reply(
+        self, question: SampleQuestion, slots: Int32s, findings: _Findings, should_stop: Callable[[], bool]
+    ) -> SampleReply:
         """Put the answer together."""
         table = self.ledger.nodes
         ranks = np.concatenate([_NO_RANKS, *findings.ranks])
@@ -304,9 +307,8 @@ class NodeSampler:
             if column >= 0:
                 free[:, position] = table.free[column, nodes]
                 total_free[position] = sums[column]
-        rejection, explanations, misses = self._explain(
-            np.flatnonzero(question.complete.astype(np.bool_) & (findings.complete > 0) & (lengths == 0)), slots
-        )
+        nowhere = np.flatnonzero((findings.complete > 0) & (lengths == 0))
+        rejection, explanations, misses = self._explain(nowhere, slots, question.complete.astype(np.bool_), should_stop)
         return SampleReply(
             node=nodes,
             free=free,
@@ -324,31 +326,40 @@ class NodeSampler:
         )
 
     def _explain(
-        self, positions: npt.NDArray[np.intp], slots: Int32s
+        self, positions: npt.NDArray[np.intp], slots: Int32s, asked: Bools, should_stop: Callable[[], bool]
     ) -> tuple[Int32s, tuple[str, ...], tuple[str, ...]]:
-        """Count, for classes that fit nowhere, the nodes each filter turned away, and find the nearest misses.
+        """Say of classes that fit nowhere how many nodes each filter turned away, and which came closest.
 
-        Answers are kept until a node changes.
+        Classes for which this was asked are told as it is now. Others are told what was found last and brought up to
+        date a few at a time, the oldest first, since on a full pool most classes fit nowhere in every round.
         """
-        table, classes, framework = self.ledger.nodes, self.ledger.classes, self.framework
-        rejection = np.zeros((len(slots), len(framework.filter_names)), np.int32)
+        rejection = np.zeros((len(slots), len(self.framework.filter_names)), np.int32)
         explanations, misses = [""] * len(slots), [""] * len(slots)
-        generation, live = table.generation, table.live()
-        old = [p for p in positions.tolist() if self._explained.get(int(slots[p]), (-1,))[0] != generation]
-        if old and len(self._explained) > _MAX_EXPLAINED:
+        if len(self._explained) > _MAX_EXPLAINED:
             self._explained.clear()
-            old = positions.tolist()
-        step = max(1, _BLOCK // max(1, len(live)))
-        for begin in range(0, len(old), step):
-            part = slots[old[begin : begin + step]]
-            _, counts = framework.filter_and_count(Cycle(table, classes.batch(part), live[None, :]))
-            nearest = nearest_misses(framework, table, classes, part)
+        wanted = [(int(slots[position]), bool(asked[position])) for position in positions.tolist()]
+        self._bring_up_to_date(wanted, should_stop)
+        for position, (slot, _) in zip(positions.tolist(), wanted, strict=True):
+            if slot in self._explained:
+                _, rejection[position], explanations[position], misses[position] = self._explained[slot]
+        return rejection, tuple(explanations), tuple(misses)
+
+    def _bring_up_to_date(self, wanted: list[tuple[int, bool]], should_stop: Callable[[], bool]) -> None:
+        """Find out again why classes, given with whether that was asked, fit nowhere."""
+        table, generation = self.ledger.nodes, self.ledger.nodes.generation
+        ages = {slot: self._explained[slot][0] if slot in self._explained else -1 for slot, _ in wanted}
+        now = [slot for slot, asked in wanted if ages[slot] < 0 or (asked and ages[slot] < generation)]
+        later = sorted((slot for slot, _ in wanted if 0 <= ages[slot] < generation), key=ages.__getitem__)
+        step = max(1, _BLOCK // max(1, len(table.live())))
+        todo = list(dict.fromkeys(now + later[:step]))
+        for begin in range(0, len(todo), step):
+            if should_stop():
+                return
+            part = np.array(todo[begin : begin + step], np.int32)
+            counts, nearest = count_and_compare(self.framework, table, self.ledger.classes, part)
             for slot, count, miss in zip(part.tolist(), counts, nearest, strict=True):
                 text = miss.text() if miss else ""
-                self._explained[slot] = (generation, count, sum_up(framework, count.tolist()), text)
-        for position in positions.tolist():
-            _, rejection[position], explanations[position], misses[position] = self._explained[int(slots[position])]
-        return rejection, tuple(explanations), tuple(misses)
+                self._explained[slot] = (generation, count, sum_up(self.framework, count.tolist()), text)
 
 
 class _Circle:

@@ -1,6 +1,14 @@
 """Built-in plugins: filters, scores, the profiles that choose among them, and explanations."""
 
-from argosy_core.plugins.explanations import Explanation, NearestMiss, explain, explanation_text, nearest_misses, sum_up
+from argosy_core.plugins.explanations import (
+    Explanation,
+    NearestMiss,
+    count_and_compare,
+    explain,
+    explanation_text,
+    nearest_misses,
+    sum_up,
+)
 from argosy_core.plugins.profiles import DEFAULT_PROFILE, FILTERS, SCORES, Profile, build_framework
 from argosy_core.plugins.scores import lost_opportunity_amounts
 
@@ -12,6 +20,7 @@ __all__ = [
     "NearestMiss",
     "Profile",
     "build_framework",
+    "count_and_compare",
     "explain",
     "explanation_text",
     "lost_opportunity_amounts",

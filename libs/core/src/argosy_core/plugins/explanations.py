@@ -15,7 +15,7 @@ from argosy_core.framework import ClassTable, Cycle, Framework, Point
 from argosy_core.nodes import NodeTable
 from argosy_core.resources import format_amount
 
-__all__ = ["Explanation", "NearestMiss", "explain", "explanation_text", "nearest_misses", "sum_up"]
+__all__ = ["Explanation", "NearestMiss", "count_and_compare", "explain", "explanation_text", "nearest_misses", "sum_up"]
 
 Int32s = npt.NDArray[np.int32]
 
@@ -85,47 +85,73 @@ def explain(framework: Framework, table: NodeTable, classes: ClassTable, slot: i
     Complexity: O(filters x nodes).
     """
     slots = np.array([slot], np.int32)
-    cycle = Cycle(table, classes.batch(slots), table.live()[None, :])
-    alive, counts = framework.filter_and_count(cycle)
-    if alive.any():
+    if framework.filter(Cycle(table, classes.batch(slots), table.live()[None, :])).any():
         return None
+    counts, misses = count_and_compare(framework, table, classes, slots)
     row = counts[0].tolist()
     return Explanation(
         counts={name: count for name, count in zip(framework.filter_names, row, strict=True) if count},
         text=sum_up(framework, row),
-        nearest=nearest_misses(framework, table, classes, slots)[0],
+        nearest=misses[0],
     )
 
 
 def nearest_misses(
     framework: Framework, table: NodeTable, classes: ClassTable, slots: Int32s
 ) -> list[NearestMiss | None]:
-    """Return for each class that fits nowhere the node that came closest.
+    """Return for each class that fits nowhere the node that came closest (see `count_and_compare`)."""
+    return count_and_compare(framework, table, classes, slots)[1]
+
+
+def count_and_compare(
+    framework: Framework, table: NodeTable, classes: ClassTable, slots: Int32s
+) -> tuple[Int32s, list[NearestMiss | None]]:
+    """Count what turned every node away from classes that fit nowhere, and find the nodes that came closest.
 
     Closest is the node that fails the fewest filters; among those the one whose largest shortage, as a share of what
     the pod asks for, is smallest; then the first.
 
+    Args:
+        framework: Has the filters.
+        table: The node table.
+        classes: The class table.
+        slots: k classes.
+
+    Returns:
+        (k, filters) nodes that each filter turned away first; k nearest misses, None if there is no node.
+
     Complexity: O(classes x filters x nodes).
     """
     live = table.live()
-    if not len(live):
-        return [None] * len(slots)
     cycle = Cycle(table, classes.batch(slots), live[None, :])
     masks = [np.broadcast_to(mask, cycle.shape) for mask in framework.filter_each(cycle)]
+    counts = np.zeros((len(slots), len(masks)), np.int32)
+    alive, left = np.ones(cycle.shape, np.bool_), np.full(len(slots), len(live), np.int32)
+    for position, mask in enumerate(masks):
+        np.logical_and(alive, mask, out=alive)
+        still = np.count_nonzero(alive, axis=1)
+        counts[:, position], left = left - still, still.astype(np.int32)
+    if not len(live):
+        return counts, [None] * len(slots)
+    places = _distances(cycle, masks).argmin(axis=1).tolist()
+    return counts, [
+        _miss(framework, cycle, pod=pod, place=place, passes=[bool(mask[pod, place]) for mask in masks])
+        for pod, place in enumerate(places)
+    ]
+
+
+def _distances(cycle: Cycle, masks: Sequence[npt.NDArray[np.bool_]]) -> npt.NDArray[np.float32]:
+    """Return (k, n): how far each node is from holding each pod."""
     shortage = np.zeros(cycle.shape, np.float32)
     for column in np.flatnonzero(cycle.pods.needed).tolist():
         asked = cycle.pods.requests[:, column].astype(np.float32)[:, None]
-        lack = (asked - cycle.free(column).astype(np.float32)) * (np.float32(1) / np.maximum(asked, 1))
-        np.maximum(shortage, np.where(asked > 0, lack, 0), out=shortage)
+        scale = np.where(asked > 0, np.float32(1) / np.maximum(asked, 1), np.float32(0))
+        np.maximum(shortage, (asked - cycle.free(column).astype(np.float32)) * scale, out=shortage)
     # Held below the weight of a filter, so that one filter less always wins; free may be far below zero.
     np.minimum(shortage, np.float32(3), out=shortage)
     for mask in masks:
         shortage += np.where(mask, np.float32(0), np.float32(4))
-    places = shortage.argmin(axis=1).tolist()
-    return [
-        _miss(framework, cycle, pod=pod, place=place, passes=[bool(mask[pod, place]) for mask in masks])
-        for pod, place in enumerate(places)
-    ]
+    return shortage
 
 
 def _miss(framework: Framework, cycle: Cycle, *, pod: int, place: int, passes: list[bool]) -> NearestMiss:

@@ -2,8 +2,7 @@
 
 Rules:
 
-* Other objects come first, then the pods but one, and the first pod last. So whoever sees the first pod knows that the
-  whole bag was made, even if it does not know the bag (an executor that was restarted in the middle).
+* Other objects come first, and the pods once all of these are there.
 * Any failure, and any loss, deletes the bag; what is deleted so ends in the same state as what failed.
 * When all pods have succeeded, the other objects have done their work, and go when the pods go.
 
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState
 from argosy_core.reconcile.run_table import Phase, RunTable
 
-__all__ = ["BagPlan", "is_torn", "plan_bag"]
+__all__ = ["BagPlan", "plan_bag"]
 
 
 @dataclass(slots=True)
@@ -34,19 +33,6 @@ class BagPlan:
     """Objects that cannot be called absent before the predecessor has settled."""
     forget: bool = False
     """The run is over and stored; nothing of it is left."""
-
-
-def is_torn(table: RunTable, bag: list[int]) -> bool:
-    """Return whether a bag of which only the objects are known was left unfinished by a predecessor.
-
-    It is whole if its first pod is there with everything before it, because the first pod is made last.
-    """
-    for slot in bag:
-        if slot < 0:
-            return True
-        if table.kind[slot] == 0:
-            return False
-    return False
 
 
 def plan_bag(table: RunTable, key: int, *, now_s: float, is_settled: bool) -> BagPlan:
@@ -71,9 +57,11 @@ def plan_bag(table: RunTable, key: int, *, now_s: float, is_settled: bool) -> Ba
             plan.finish.extend((slot, ObjectState.SUCCEEDED) for slot in others if not _has_ended(table, slot))
         elif table.is_wanted[slots].all():
             _plan_creation(table, others, pods, plan, now_s=now_s)
-    for slot in slots:
-        if table.phase[slot] == Phase.PRESENT and _is_stored(table, slot) and table.not_before_s[slot] <= now_s:
-            plan.delete.append(slot)
+    if all(_has_ended(table, slot) for slot in slots):
+        # What ended early stays with the others: gone from a bag that goes on, it would look lost to a successor.
+        for slot in slots:
+            if table.phase[slot] == Phase.PRESENT and _is_stored(table, slot) and table.not_before_s[slot] <= now_s:
+                plan.delete.append(slot)
     plan.forget = all(table.phase[slot] == Phase.GONE and _is_stored(table, slot) for slot in slots)
     return plan
 
@@ -106,7 +94,7 @@ def _plan_end(table: RunTable, slots: list[int], plan: BagPlan, *, end: int, now
 
 def _plan_creation(table: RunTable, others: list[int], pods: list[int], plan: BagPlan, *, now_s: float) -> None:
     """Plan the next step of making the bag."""
-    for step in (others, pods[1:], pods[:1]):
+    for step in (others, pods):
         absent = [slot for slot in step if table.phase[slot] == Phase.ABSENT]
         plan.create.extend(slot for slot in absent if table.not_before_s[slot] <= now_s)
         if absent or any(table.phase[slot] == Phase.CREATING for slot in step):

@@ -36,7 +36,7 @@ import numpy.typing as npt
 
 from argosy_core.job.states import IS_RUN_TERMINAL, RUN_MAY_FOLLOW, FailureKind, ObjectState, resolve_ends
 from argosy_core.reconcile.action_columns import build_creates, build_deletes
-from argosy_core.reconcile.bags import is_torn, plan_bag
+from argosy_core.reconcile.bags import plan_bag
 from argosy_core.reconcile.columns import (
     Actions,
     CreateAnswers,
@@ -105,12 +105,13 @@ class Reconciler:
         return self._reports.is_empty
 
     def known_runs(self) -> tuple[Int64Array, npt.NDArray[np.int32]]:
-        """Return (handles, attempts) of the runs that need no row: the leader gave it, or a pod of it is there.
+        """Return (handles, attempts) of the runs that need no row: the leader gave it, or its one pod is there.
 
-        A run of which a predecessor made only other objects is left out, so that its row comes and it is made whole.
+        A bag that was only seen is left out, for nobody can see what is missing of it: its row comes, and what is not
+        there is made if no pod of it was ever seen, and lost otherwise.
         """
         table = self._table
-        known = table.is_used & (table.is_wanted | table.stop | (table.kind == 0))
+        known = table.is_used & (table.is_wanted | table.stop | ((table.kind == 0) & ~table.is_bag))
         keys = np.unique(table.key[known])
         return keys >> 8, (keys & 255).astype(np.int32)
 
@@ -166,13 +167,6 @@ class Reconciler:
         settled = np.flatnonzero(table.is_uncertain & (table.phase == _ABSENT) & (table.seen_s < started_s))
         table.is_uncertain[settled] = False
         self._ready.append(settled)
-        for bag in list(table.bags.values()):
-            live = [slot for slot in bag if slot >= 0]
-            unfinished = not IS_RUN_TERMINAL[table.state[table.pods(live)]].all()
-            if not table.is_wanted[live].any() and table.pods(live) and unfinished and is_torn(table, bag):
-                table.stop[live] = True
-                table.end_state[live] = _LOST
-                self._ready.append(np.array(live, dtype=np.int64))
 
     def _observe(self, observed: Observations, now: Instant) -> Int64Array:
         """Take changes; return the slots they were about."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from argosy_core.scheduler.events import EventDraft
 from argosy_core.scheduler.messages import (
+    Bools,
     ClusterRuns,
     Int8s,
     Int16s,
@@ -138,6 +139,8 @@ class ExecutorRows:
     """Index into `owners`."""
     owners: tuple[tuple[str, str], ...]
     """(queue name, job set name)."""
+    seen: Bools
+    """A pod of the run was reported before: nothing of it is made again, and what is not there is lost."""
 
     def without(self, handles: Int64s) -> ExecutorRows:
         """Return the rows of other jobs than these; the tables stay as they are."""
@@ -151,6 +154,7 @@ class ExecutorRows:
             node=self.node[keep],
             metadata_index=self.metadata_index[keep],
             owner=self.owner[keep],
+            seen=self.seen[keep],
         )
 
 

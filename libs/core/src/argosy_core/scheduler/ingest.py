@@ -305,4 +305,5 @@ def executor_rows(state: PoolState, cluster: int, slots: Int32s) -> ExecutorRows
             (queues.names[queues.ids.find(int(job_sets.queue_id[index])) or 0], job_sets.names[index])
             for index in owners.tolist()
         ),
+        seen=live.run_state[slots] > RUN_LEASED,
     )

@@ -80,7 +80,8 @@ def move_to_pending(state: PoolState, blocked: Bools, now_s: float) -> int:
 def _room_for_blocked(blocked: Bools, room: int) -> int:
     """Return how many of some heads may be taken so that not more than `room` of them are blocked."""
     rows = np.flatnonzero(blocked)
-    return int(blocked.size if rows.size <= room else rows[max(room, 0)])
+    allowed = max(room, 0)
+    return int(blocked.size if rows.size <= allowed else rows[allowed])
 
 
 def _waiting(state: PoolState, order: QueueOrder, count: int, parked: Bools) -> tuple[Int32s, bool]:

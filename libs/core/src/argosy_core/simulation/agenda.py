@@ -42,6 +42,8 @@ class Agenda:
         self.start_us = start_us
         self.now_us = start_us
         self.step_count = 0
+        self.last_owner: Process | None = None
+        """Whose event happened last."""
         self.fingerprint = Fingerprint()
         self._heap: list[tuple[int, int, Process, Callable[..., None], tuple[Any, ...]]] = []
         self._number = 0
@@ -77,6 +79,7 @@ class Agenda:
             if owner.alive:
                 self.now_us = time_us
                 self.step_count += 1
+                self.last_owner = owner
                 self.fingerprint.note(time_us, owner.name, action.__name__, arguments)
                 action(*arguments)
                 return True

@@ -5,7 +5,7 @@ Source: design section 5, "Sync" and "Fencing executors".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ExecutorActor"]
 
-_KINDS = (POD, CONFIG_MAP)
+_KINDS: Final = (POD, CONFIG_MAP)
+_CALL_COUNT: Final = 4
+"""Create calls, and delete calls, under way at once."""
 
 
 class ExecutorActor(Process):
@@ -119,15 +121,15 @@ class ExecutorActor(Process):
         self._acting = False
         if not self._watching:
             return
-        now = self._now()
-        if not (self._creating or self._deleting):
-            actions = self.reconciler.next_actions(now, may_act=self._may_act())
-            if actions.creates is not None:
-                self._creating += 1
-                self.cluster.create(self, actions.creates, self._take_created)
-            if actions.deletes is not None:
-                self._deleting += 1
-                self.cluster.delete(self, actions.deletes, self._take_deleted)
+        if self._creating == _CALL_COUNT or self._deleting == _CALL_COUNT:
+            return  # an answer, or its absence, leads here again
+        actions = self.reconciler.next_actions(self._now(), may_act=self._may_act())
+        if actions.creates is not None:
+            self._creating += 1
+            self.cluster.create(self, actions.creates, self._take_created)
+        if actions.deletes is not None:
+            self._deleting += 1
+            self.cluster.delete(self, actions.deletes, self._take_deleted)
         if self.reconciler.wants_listing:
             self._list()
         self._report_soon()
@@ -250,7 +252,7 @@ class ExecutorActor(Process):
             node_column=rows.node,
             metadata_column=rows.metadata_index,
             owner_column=rows.owner,
-            seen_column=np.zeros(rows.handle.size, dtype=np.bool_),
+            seen_column=rows.seen,
             bodies=tuple(book.body_of(spec.hash) for spec in rows.specs),
             nodes=rows.nodes,
             metadata=rows.metadata,
@@ -272,7 +274,7 @@ class ExecutorActor(Process):
     # --- reports ------------------------------------------------------------------------------------------------------
 
     def _report_soon(self) -> None:
-        if not self._reporting and self._welcomed:
+        if not self._reporting and self._welcomed and not self.reconciler.all_stored:
             self._reporting = True
             due_s = max(self._last_report_s + REPORT_INTERVAL_S + 1e-6, self._context.agenda.now_s)
             self._context.agenda.at(round(due_s * 1e6) + 1, self, self._report)

@@ -72,6 +72,8 @@ class LeaderActor(Process):
         store = context.store
         self.cycle.log_position = store.log_position
         draft = self._load()
+        # A record may lease a job whose submit no leader has stored events of.
+        self.cycle.take_changes(draft)
         kept, highest_epoch = [], 0
         for record in store.log[store.log_position : marker_position]:
             if record.epoch >= highest_epoch:

@@ -185,6 +185,8 @@ class LeaderCycle:
         draft.events.append(effects.events)
         draft.job_ends.append(effects.job_updates)
         draft.priorities.append(effects.job_priorities)
+        for runs in effects.releases:
+            self._leader.desk.release(runs)
         strange = effects.unknown_ended
         if strange.size:
             book = self._context.book

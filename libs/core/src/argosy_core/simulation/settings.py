@@ -54,6 +54,8 @@ class WorldSettings:
     """Wait before a lost leader is dialled again."""
     election_s: Range = (1.0, 5.5)
     """From a leader's death to the next one's epoch."""
+    renew_s: Range = (0.0, 5.0)
+    """After how long a leader that was replaced finds out, if it writes nothing before."""
     restart_s: Range = (0.1, 10.0)
     """From a sampler's or executor's death to its successor."""
     heartbeat_s: float = 2.0

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["MARKER_SEQUENCE", "NOTHING_REFUSED", "Cycle", "CycleParts"]
 
 AnswerT = TypeVar("AnswerT")
+QUEUED_COUNT_PERIOD_S = 1.0
+"""How often the numbers of waiting jobs are stored, for the limit at submit."""
 MARKER_SEQUENCE = 1
 """Sequence of the record that a new leader publishes first."""
 NOTHING_REFUSED = np.empty(0, dtype=np.int64)
@@ -59,6 +61,8 @@ class CycleParts:
     """Rows on their way to executors."""
     samplers: SessionRegistry[SamplerSession]
     """Sessions of samplers."""
+    intake: Intake
+    """Takes what arrived."""
 
 
 class Cycle:
@@ -71,10 +75,11 @@ class Cycle:
         self._log = parts.log
         self._position = log_position
         self._sequence = MARKER_SEQUENCE
+        self._counted_s = 0.0
         self._writer = parts.writer
         self._rows = parts.rows
         self._samplers = parts.samplers
-        self._intake = Intake(memory, parts.store, parts.samplers)
+        self._intake = parts.intake
 
     async def run(self) -> None:
         """Run rounds until cancelled.
@@ -226,7 +231,13 @@ class Cycle:
         if lease is not None:
             self._release(lease.releases)
         follow = self._follower(draft, reported, lease)
-        effects = draft.effects(now_us=int(self._memory.clock() * 1e6))
+        now_s = self._memory.clock()
+        if now_s - self._counted_s >= QUEUED_COUNT_PERIOD_S:
+            self._counted_s = now_s
+            queues = self._memory.state.queues
+            counts = queues.queued_count + queues.pending_count
+            draft.queued_counts = {queue_id: int(counts[index]) for queue_id, index in queues.ids.items()}
+        effects = draft.effects(now_us=int(now_s * 1e6))
         if effects is None:
             follow(None)
         else:

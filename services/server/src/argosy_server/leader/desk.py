@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import numpy as np
 import structlog
 
 from argosy_core.scheduler import placements_of, rows_missing, set_cluster, update_capacity
 from argosy_core.scheduler.messages import ClusterView, Runs
 from argosy_runtime.columns import read_columns
 from argosy_server.leader.cluster_codec import capacity_columns, placement_parts, state_columns
-from argosy_server.leader.memory import ReportedStates
+from argosy_server.leader.memory import NodeNotes, ReportedStates
 
 if TYPE_CHECKING:
     from argosy.executor.v1 import executor_pb2
@@ -55,7 +56,7 @@ class LeaderDesk:
         """Bind the cluster's name to its uid and the sampler's incarnation."""
         await self._bind(hello.cluster, hello.cluster_uid, "sampler", hello.incarnation)
         self._show(hello.cluster, connected=False, incarnation=hello.incarnation)
-        self._memory.cluster(hello.cluster).nodes.clear()
+        self._memory.cluster(hello.cluster).nodes = NodeNotes()
 
     def placement_lists(self, cluster: str) -> list[sampler_pb2.PlacementList]:
         """Answer the cluster's full list of placements, in-flight ones included."""
@@ -67,7 +68,9 @@ class LeaderDesk:
         """Take in what a cluster's nodes are."""
         columns = capacity_columns(capacity, incarnation)
         update_capacity(self._memory.state, cluster, columns)
-        self._memory.cluster(cluster).take_capacity(columns, capacity)
+        notes = self._memory.cluster(cluster)
+        notes.capacity = columns
+        notes.nodes.take(columns, capacity.groups, np.frombuffer(capacity.group_column, dtype="<i4"))
         self._memory.news.set()
 
     def sampler_ready(self, cluster: str, incarnation: int) -> None:

@@ -127,6 +127,8 @@ class EffectDraft:
     """Runs to stop after the commit."""
     quarantined: list[tuple[int, bytes, str]] = field(default_factory=list)
     """(position, payload, error) of what could not be read."""
+    queued_counts: dict[int, int] = field(default_factory=dict)
+    """Jobs that wait, by queue id, for the limit at submit."""
     _events: list[EventDraft] = field(default_factory=list)
     _objects: list[CoreObjectUpdates] = field(default_factory=list)
     _run_ends: list[CoreRunUpdates] = field(default_factory=list)
@@ -208,7 +210,13 @@ class EffectDraft:
         ]
         if not rows and not quarantined and all(part is None for part in parts.values()):
             return None
-        return Effects(events=rows, quarantined=quarantined, **parts)
+        return Effects(
+            events=rows,
+            quarantined=quarantined,
+            queued_counts=self.queued_counts,
+            queued_count_time_us=now_us,
+            **parts,
+        )
 
     def _object_updates(self) -> ObjectUpdates | None:
         """Return the last state of each object."""

@@ -88,6 +88,16 @@ class Intake:
                     self._memory.news.set()
             await asyncio.sleep(settings.poll_ms / 1000)
 
+    async def read_all_changes(self, limit: int) -> None:
+        """Read every visible row of `changes`, so many at a time."""
+        while True:
+            rows = await asyncio.to_thread(self._store.read_changes, limit + len(self._held_ids))
+            fresh = [row for row in rows if row[0] not in self._held_ids]
+            if not fresh:
+                return
+            self._held_ids.update(row_id for row_id, _ in fresh)
+            self._rows.extend(fresh)
+
     def forget_changes(self, change_ids: Iterable[int]) -> None:
         """Note that rows are deleted for good."""
         self._deleted_ids.update(change_ids)

@@ -8,48 +8,107 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from argosy_core.scheduler import PoolState
 from argosy_server.leader.latency import LatencyHistogram
 
 if TYPE_CHECKING:
-    from argosy.sampler.v1 import sampler_pb2
     from argosy_core.scheduler.messages import CapacityColumns, Int64s, StateColumns
     from argosy_server.leader.sync_sessions import SyncSession
 
-__all__ = ["ClusterNotes", "LeaderMemory", "NodeNote", "ReportedStates", "SpecBodies"]
+__all__ = ["ClusterNotes", "LeaderMemory", "NodeNote", "NodeNotes", "ReportedStates", "SpecBodies"]
 
+_REMOVED = 4
 INBOX_LIMIT = 64
 """State batches that may wait for a round; a full inbox stops the streams from being read."""
 STAGES = ("considered", "leased", "running", "finished")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNote:
     """A node as its sampler describes it, for people."""
 
     name: str
     """Name."""
-    resources: tuple[str, ...]
-    """Names of the amounts below."""
-    allocatable: tuple[int, ...]
-    """Total minus what the system keeps."""
-    free: tuple[int, ...]
+    allocatable: dict[str, int]
+    """Total minus what the system keeps, base units by resource."""
+    free: dict[str, int]
     """Free now."""
     flag: int
     """Bits: 1 ready, 2 cordoned."""
-    group: bytes
-    """Labels and taints as JSON."""
+    labels: dict[str, str]
+    """Labels."""
 
-    def labels(self) -> dict[str, str]:
-        """Return the node's labels."""
-        labels: dict[str, str] = json.loads(self.group).get("labels", {}) if self.group else {}
-        return labels
+
+class NodeNotes:
+    """A cluster's nodes as columns: a busy cluster tells of thousands of changes a second."""
+
+    def __init__(self) -> None:
+        """Start without nodes."""
+        self._names: list[str] = []
+        self._groups: list[bytes] = []
+        self._resources: tuple[str, ...] = ()
+        self._flag = np.zeros(0, dtype=np.int8)
+        self._amounts = np.zeros((2, 0, 0), dtype=np.int64)
+
+    def take(self, columns: CapacityColumns, groups: Sequence[bytes], group: npt.NDArray[np.int32]) -> None:
+        """Take in changed nodes.
+
+        Args:
+            columns: The nodes.
+            groups: Distinct labels and taints, JSON.
+            group: Index into `groups` per node.
+        """
+        if not columns.node.size:
+            return
+        self._grow(int(columns.node.max()) + 1, columns.resources)
+        self._flag[columns.node] = columns.flag
+        place = np.array([self._resources.index(name) for name in columns.resources], dtype=np.int32)
+        self._amounts[0][np.ix_(columns.node, place)] = columns.allocatable
+        self._amounts[1][np.ix_(columns.node, place)] = columns.free
+        for index, name, which in zip(columns.node.tolist(), columns.names, group.tolist(), strict=True):
+            self._names[index] = name
+            self._groups[index] = groups[which]
+
+    def _grow(self, end: int, resources: tuple[str, ...]) -> None:
+        """Make room for more nodes and resources."""
+        self._resources += tuple(name for name in resources if name not in self._resources)
+        missing = end - len(self._names)
+        if missing > 0:
+            self._names += [""] * missing
+            self._groups += [b""] * missing
+            self._flag = np.append(self._flag, np.full(missing, _REMOVED, dtype=np.int8))
+        old = self._amounts
+        if old.shape[1:] != (len(self._names), len(self._resources)):
+            self._amounts = np.zeros((2, len(self._names), len(self._resources)), dtype=np.int64)
+            self._amounts[:, : old.shape[1], : old.shape[2]] = old
+
+    def rows(self) -> list[NodeNote]:
+        """Return the nodes that are there, in order of their names."""
+        there = np.flatnonzero((self._flag & _REMOVED) == 0).tolist()
+        return [self._row(index) for index in sorted(there, key=self._names.__getitem__)]
+
+    def _row(self, index: int) -> NodeNote:
+        """Return one node."""
+        allocatable, free = self._amounts[0, index].tolist(), self._amounts[1, index].tolist()
+        group = json.loads(self._groups[index]) if self._groups[index] else {}
+        return NodeNote(
+            name=self._names[index],
+            allocatable={name: amount for name, amount in zip(self._resources, allocatable, strict=True) if amount},
+            free={
+                name: amount
+                for name, amount, whole in zip(self._resources, free, allocatable, strict=True)
+                if amount or whole
+            },
+            flag=int(self._flag[index]),
+            labels=group.get("labels", {}),
+        )
 
 
 @dataclass(slots=True)
@@ -66,34 +125,12 @@ class ClusterNotes:
     """Why."""
     cordoned_nodes: tuple[str, ...] = ()
     """Names of cordoned nodes."""
-    nodes: dict[int, NodeNote] = field(default_factory=dict)
-    """Nodes by index."""
+    nodes: NodeNotes = field(default_factory=NodeNotes)
+    """Its nodes."""
     capacity: CapacityColumns | None = None
     """Totals as last told."""
     contact_time_us: int = 0
     """Last contact with its executor."""
-
-    def take_capacity(self, columns: CapacityColumns, message: sampler_pb2.Capacity) -> None:
-        """Take in changed nodes and totals."""
-        self.capacity = columns
-        groups = list(message.groups)
-        group_index = np.frombuffer(message.group_column, dtype="<i4").tolist()
-        rows = zip(
-            columns.node.tolist(),
-            columns.names,
-            columns.allocatable.tolist(),
-            columns.free.tolist(),
-            columns.flag.tolist(),
-            group_index,
-            strict=True,
-        )
-        for index, name, allocatable, free, flag, group in rows:
-            if flag & 4:
-                self.nodes.pop(index, None)
-            else:
-                self.nodes[index] = NodeNote(
-                    name, columns.resources, tuple(allocatable), tuple(free), flag, groups[group]
-                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from argosy_server.leader import log_codec
 from argosy_server.leader.cycle import MARKER_SEQUENCE, NOTHING_REFUSED, Cycle, CycleParts
 from argosy_server.leader.desk import LeaderDesk
 from argosy_server.leader.effects import EffectDraft
+from argosy_server.leader.intake import Intake
 from argosy_server.leader.loading import job_set_views, loaded_columns, queue_views
 from argosy_server.leader.memory import LeaderMemory
 from argosy_server.leader.rows import RowSender
@@ -85,6 +86,7 @@ class Reign:
         self._samplers = samplers
         self._writer = EffectWriter(store, epoch)
         self._rows = RowSender(self.memory, store, executors)
+        self._intake = Intake(self.memory, store, samplers)
         self.desk = LeaderDesk(self.memory, store, self._writer, self._rows)
 
     async def run(self, *, on_ready: Callable[[Reign], None]) -> None:
@@ -96,7 +98,12 @@ class Reign:
                 tasks.create_task(self._rows.run(), name="row-sender")
                 on_ready(self)
                 parts = CycleParts(
-                    store=self._store, log=self._log, writer=self._writer, rows=self._rows, samplers=self._samplers
+                    store=self._store,
+                    log=self._log,
+                    writer=self._writer,
+                    rows=self._rows,
+                    samplers=self._samplers,
+                    intake=self._intake,
                 )
                 cycle = Cycle(self.memory, self._settings, parts, log_position=position)
                 await cycle.run()
@@ -108,6 +115,7 @@ class Reign:
         marker = log_codec.encode_marker(pool=memory.pool, epoch=memory.epoch, now_us=int(memory.clock() * 1e6))
         marker_position = await asyncio.to_thread(self._log.append, memory.epoch, MARKER_SEQUENCE, marker)
         draft = await self._load()
+        await self._take_changes(draft)
         position, highest_epoch = self._leadership.log_position, 0
         while position < marker_position:
             records = await asyncio.to_thread(self._log.read, position, RECORDS_PER_READ)
@@ -141,6 +149,15 @@ class Reign:
         _log.info("loaded", jobs=effects.job_count, runs=effects.run_count)
         return draft
 
+    async def _take_changes(self, draft: EffectDraft) -> None:
+        """Take every change that can be read.
+
+        A record of the log may lease a job whose submit its leader had taken, but not yet stored the events of; they
+        must come before those of the lease.
+        """
+        await self._intake.read_all_changes(self._settings.changes_per_round)
+        await self._intake.take(draft)
+
     async def _ingest(self, record: LogRecord, draft: EffectDraft, position: int) -> None:
         """Apply one record that an earlier leader published, or put it into quarantine."""
         memory = self.memory
@@ -162,4 +179,5 @@ class Reign:
         draft.move_log(position, record.position, round_state)
         effects = draft.effects(now_us=int(memory.clock() * 1e6))
         if effects is not None:
-            await self._writer.put(effects, lambda _: None)
+            change_ids = draft.change_ids
+            await self._writer.put(effects, lambda _: self._intake.forget_changes(change_ids))

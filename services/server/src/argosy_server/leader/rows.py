@@ -116,6 +116,7 @@ class RowSender:
             node_column=pack_column(rows.node[part], "int32"),
             metadata_column=pack_column(rows.metadata_index[part], "int32"),
             owner_column=pack_column(rows.owner[part], "int32"),
+            seen_column=pack_column(rows.seen[part], "int8") if rows.seen[part].any() else b"",
             spec_hashes=hashes,
             spec_bodies=session.specs.send(hashes, bodies.__getitem__),
             nodes=rows.nodes,

@@ -9,6 +9,7 @@ Source: design section 5, "Sync" and "Sampler session"; section 7, invariants 9 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import structlog
@@ -40,7 +41,8 @@ class Outbox(Generic[MessageT]):
         """Start empty and open."""
         self.cluster = cluster
         self.incarnation = incarnation
-        self._queue: asyncio.Queue[MessageT | None] = asyncio.Queue(OUTBOX_LIMIT)
+        self._waiting: deque[MessageT] = deque()
+        self._news = asyncio.Event()
         self.closed = asyncio.Event()
         self.close_reason = ""
 
@@ -48,16 +50,18 @@ class Outbox(Generic[MessageT]):
         """Put a message in line; a full outbox ends the session."""
         if self.closed.is_set():
             return
-        try:
-            self._queue.put_nowait(message)
-        except asyncio.QueueFull:
+        if len(self._waiting) >= OUTBOX_LIMIT:
             self.close("the peer does not take its messages")
+            return
+        self._waiting.append(message)
+        self._news.set()
 
     def close(self, reason: str) -> None:
         """End the session; what waits is dropped."""
         if not self.closed.is_set():
             self.close_reason = reason
             self.closed.set()
+            self._news.set()
 
     async def write_until_closed(self, write: Callable[[MessageT], Awaitable[None]]) -> None:
         """Write messages in order until the session is closed.
@@ -65,19 +69,13 @@ class Outbox(Generic[MessageT]):
         Raises:
             StateConflict: The session was closed by this side; the message says why.
         """
-        closing = asyncio.ensure_future(self.closed.wait())
-        try:
-            while True:
-                getting = asyncio.ensure_future(self._queue.get())
-                await asyncio.wait({getting, closing}, return_when=asyncio.FIRST_COMPLETED)
-                if not getting.done():
-                    getting.cancel()
-                    raise StateConflict(self.close_reason)
-                message = getting.result()
-                if message is not None:
-                    await write(message)
-        finally:
-            closing.cancel()
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._waiting and not self.closed.is_set():
+                await write(self._waiting.popleft())
+            if self.closed.is_set():
+                raise StateConflict(self.close_reason)
 
 
 class SessionRegistry(Generic[SessionT]):

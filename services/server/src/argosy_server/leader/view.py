@@ -155,13 +155,13 @@ class MemoryView:
         return [
             NodeFigures(
                 name=node.name,
-                allocatable=dict(zip(node.resources, node.allocatable, strict=True)),
-                free=dict(zip(node.resources, node.free, strict=True)),
+                allocatable=node.allocatable,
+                free=node.free,
                 ready=bool(node.flag & READY),
                 cordoned=bool(node.flag & CORDONED) or node.name in cordoned,
-                labels=node.labels(),
+                labels=node.labels,
             )
-            for node in sorted(notes.nodes.values(), key=lambda node: node.name)
+            for node in notes.nodes.rows()
         ]
 
 

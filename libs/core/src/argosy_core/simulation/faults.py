@@ -1,0 +1,126 @@
+"""Faults on a schedule: what goes wrong when, drawn from the seed before the world begins.
+
+Source: design section 7; section 5 for what each fault must not lead to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from argosy_core.simulation.agenda import Process
+from argosy_core.simulation.settings import FaultSettings
+
+if TYPE_CHECKING:
+    from argosy_core.simulation.world import World
+
+__all__ = ["Saboteur"]
+
+
+class Saboteur(Process):
+    """Lets things go wrong in a world until its phase with faults is over.
+
+    Args:
+        world: The world.
+        settings: What, and how often.
+        rng: Draws moments and victims.
+    """
+
+    def __init__(self, world: World, settings: FaultSettings, rng: np.random.Generator) -> None:
+        """Put all faults on the agenda."""
+        super().__init__("saboteur")
+        self._world = world
+        self._settings = settings
+        self._rng = rng
+        world.context.network.faults = settings
+        kinds: tuple[tuple[int, Callable[[], None]], ...] = (
+            (settings.leader_crashes, self.crash_leader),
+            (settings.leader_depositions, self.depose_leader),
+            (settings.sampler_crashes, self.crash_sampler),
+            (settings.executor_crashes, self.crash_executor),
+            (settings.executor_overlaps, self.overlap_executors),
+            (settings.stream_cuts, self.cut_stream),
+            (settings.stream_stalls, self.stall_stream),
+            (settings.node_losses, self.lose_node),
+            (settings.watch_ends, self.end_watch),
+            (settings.watch_lags, self.delay_watch),
+        )
+        for count, action in kinds:
+            for moment_s in (rng.random(count) * settings.until_s).tolist():
+                world.context.agenda.after(moment_s, self, self._strike, action)
+        world.context.agenda.after(settings.until_s, self, self.stop)
+
+    def _strike(self, action: Callable[[], None]) -> None:
+        """Let one thing go wrong."""
+        self._world.context.counters[f"fault: {action.__name__.replace('_', ' ')}"] += 1
+        action()
+
+    def stop(self) -> None:
+        """Let nothing go wrong any more."""
+        self._world.context.network.faults = None
+
+    def _draw(self, count: int) -> int:
+        return int(self._rng.integers(count))
+
+    def _length_s(self, bounds: tuple[float, float]) -> float:
+        return float(self._rng.uniform(*bounds))
+
+    def crash_leader(self) -> None:
+        """Kill the leader."""
+        leaders = self._world.leaders
+        if leaders:
+            leaders[-1].give_up()
+
+    def depose_leader(self) -> None:
+        """Let another lead while the leader goes on."""
+        self._world.elect()
+
+    def crash_sampler(self) -> None:
+        """Kill a sampler; another starts a while later."""
+        self._world.restart_sampler(self._draw(len(self._world.clusters)))
+
+    def crash_executor(self) -> None:
+        """Kill an executor; another starts a while later."""
+        self._world.restart_executor(self._draw(len(self._world.clusters)))
+
+    def overlap_executors(self) -> None:
+        """Cut an executor off from its leader, and start another beside it."""
+        length_s = self._length_s((self._world.context.settings.fence_s, 2 * self._world.context.settings.fence_s))
+        self._world.overlap_executors(self._draw(len(self._world.clusters)), length_s)
+
+    def cut_stream(self) -> None:
+        """Break a stream."""
+        streams = self._world.context.network.streams
+        if streams:
+            self._world.context.network.cut(streams[self._draw(len(streams))])
+
+    def stall_stream(self) -> None:
+        """Let nothing arrive on a stream for a while."""
+        streams = self._world.context.network.streams
+        if streams:
+            length_s = self._length_s(self._settings.stall_s)
+            self._world.context.network.stall(streams[self._draw(len(streams))], length_s)
+
+    def lose_node(self) -> None:
+        """Take a node away for a while."""
+        cluster = self._world.clusters[self._draw(len(self._world.clusters))]
+        names = sorted(cluster.nodes)
+        if names:
+            cluster.lose_node(names[self._draw(len(names))], self._length_s(self._settings.node_away_s))
+
+    def end_watch(self) -> None:
+        """End a watch."""
+        cluster = self._world.clusters[self._draw(len(self._world.clusters))]
+        if cluster.watches:
+            cluster.end_watch(cluster.watches[self._draw(len(cluster.watches))])
+
+    def delay_watch(self) -> None:
+        """Let a watch fall behind."""
+        cluster = self._world.clusters[self._draw(len(self._world.clusters))]
+        if cluster.watches:
+            watch = cluster.watches[self._draw(len(cluster.watches))]
+            watch.lagging_until_us = self._world.context.agenda.now_us + round(
+                self._length_s(self._settings.lag_s) * 1e6
+            )

@@ -1,0 +1,96 @@
+"""Jobs that fit nowhere keep neither other queues nor, for long, their own from running."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from argosy_core.scheduler import RoundSettings, begin_round, explain
+from argosy_testkit.pool_world import PoolWorld, Report
+
+_SETTINGS = RoundSettings(
+    clusters_to_sample_ratio=1.0, max_blocked_per_queue=3, park_after_s=30.0, look_ahead_min_count=2
+)
+
+
+def _world() -> tuple[PoolWorld, list[int]]:
+    """Return a pool of four cores and twenty jobs of 64 cores in its first queue."""
+    world = PoolWorld(clusters={"a": 1}, queues={"alice": 1, "bob": 1}, settings=_SETTINGS)
+    world.define_class(2, cpu=64_000)
+    handles = world.submit(20, queue=1, class_id=2)
+    world.round()
+    # From the second round on they are known to be pending and stuck.
+    world.round()
+    return world, handles
+
+
+def test_other_queues_run_at_once() -> None:
+    """A queue of impossible jobs is its own affair, and only a few of them are pending."""
+    world, impossible = _world()
+    good = world.submit(3, queue=2)
+    assert sorted(world.round().handle.tolist() + world.round().handle.tolist()) == good
+    assert world.state.live.handle[world.state.pending].tolist() == impossible[:3]
+
+
+def test_jobs_behind_them_in_their_own_queue_run_after_a_while() -> None:
+    """Strict order within the queue holds for `park_after_s`, then the class is passed over."""
+    world, _ = _world()
+    good = world.submit(2, queue=1)
+    assert world.round().handle.size == 0
+    world.now_s += 29
+    assert world.round().handle.size == 0
+    world.now_s += 2
+    assert world.round().handle.tolist() == good
+    assert explain(world.state, good[0], world.now_s).stage == "leased"  # type: ignore[union-attr]
+
+
+def test_they_come_back_to_their_places_once_something_fits_them() -> None:
+    """A new cluster is asked for the few that are pending; a candidate brings back all."""
+    world, impossible = _world()
+    world.now_s += 31
+    world.submit(1, queue=1)
+    world.round()
+    world.add_cluster("large", 5, {"cpu": 256_000, "memory": 64 << 30})
+    leased: list[int] = []
+    for _ in range(20):
+        leased += world.round().handle.tolist()
+    assert [handle for handle in leased if handle in impossible] == impossible
+    assert not world.state.parked
+
+
+def test_cancelling_the_pending_ones_lets_the_others_be_asked_for() -> None:
+    """A class without a pending job could never learn that it fits."""
+    world, impossible = _world()
+    world.now_s += 31
+    world.submit(1, queue=1)
+    world.round()
+    assert world.state.parked
+    world.cancel(impossible[:3])
+    world.round()
+    assert world.state.live.handle[world.state.pending].tolist() == impossible[3:6]
+
+
+def test_saturated_pool_moves_and_asks_for_little() -> None:
+    """Full, with work for many times its size: no questions, and only a look-ahead pending."""
+    world = PoolWorld(clusters={"a": 2}, settings=RoundSettings(look_ahead_min_count=4, max_blocked_per_queue=6))
+    world.submit(500)
+    world.round()
+    world.round()
+    current = begin_round(world.state, world.now_s, world.rng)
+    assert current.questions == ()
+    current.finish(world.now_s)
+    assert world.state.pending.size <= 6
+    world.report("a", [Report(handle=handle, attempt=1, state=4) for handle, _ in world.live_runs("a")[:2]])
+    before = world.state.live.handle[world.state.pending].tolist()
+    assert world.round().handle.tolist() == before[:2]
+
+
+def test_requests_of_a_resource_nobody_has_are_blocked_not_asked() -> None:
+    """No cluster has a node with it."""
+    world = PoolWorld(settings=_SETTINGS)
+    world.define_class(2, gpu=1)
+    handle = world.submit(1, class_id=2)[0]
+    assert begin_round(world.state, world.now_s, world.rng).questions == ()
+    explanation = explain(world.state, handle, world.now_s)
+    assert explanation is not None
+    assert explanation.blocked
+    assert np.array_equal(world.state.classes.vector[:, world.state.classes.axis.index("gpu")][:2].max(), 1)
