@@ -38,6 +38,7 @@ _SLOW_SAMPLE_S: Final = 2.0
 _STARTUP_S: Final = 60.0
 _HELD_RATIO: Final = 0.97
 _GROWTH_RATIO: Final = 0.01
+_LIVE_FLOOR: Final = 10_000
 _CENTRAL_ROLES: Final = ("api", "leader", "samplers", POSTGRES)
 
 
@@ -92,7 +93,8 @@ class RateResult:
     live_count: float
     """Jobs queued, pending, leased or running, mean."""
     leader_bytes_per_live_job: float | None
-    """Growth of the leader's memory since its start over the jobs it holds."""
+    """Growth of the leader's memory since its start over the jobs it holds; None for fewer than 10,000 jobs, which what
+    every leader needs would outweigh."""
     utilisation_ratio: float | None
     """Cores placed over cores there are, mean."""
     fairness: dict[str, float]
@@ -305,7 +307,7 @@ class MeshBench:
             database=_database_figures(after.database - before.database, jobs),
             peak_rss_bytes=window.peak_rss,
             live_count=live,
-            leader_bytes_per_live_job=growth / live if live else None,
+            leader_bytes_per_live_job=growth / live if live >= _LIVE_FLOOR else None,
             utilisation_ratio=float(np.mean(window.utilisation)) if window.utilisation else None,
             fairness={
                 "jain_index": float(np.mean(window.jain)) if window.jain else 1.0,

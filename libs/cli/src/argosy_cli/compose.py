@@ -97,14 +97,11 @@ def _server(plan: MeshPlan, role: str, address: str, database_url: str) -> list[
 
 def _agent(plan: MeshPlan, role: str, *, cluster: str, dials: tuple[str, str], listens: str) -> list[str]:
     cluster_address, leader_address = dials
-    by_role = {
-        "sampler": ("--cluster-address", cluster_address, "--server-addresses", leader_address),
-        "executor": ("--cluster-address", f"simulated:{cluster_address}", "--leaders", leader_address),
-    }
     return [
         *_python(f"argosy_{role}"),
         *("--cluster", cluster),
-        *by_role[role],
+        *("--cluster-address", cluster_address),
+        *("--server-addresses", leader_address),
         *("--grpc-listen", listens),
         *("--log-level", plan.log_level),
         *plan.flags.get(role, ()),

@@ -37,8 +37,6 @@ _FAILED_STATE: Final = int(ObjectState.FAILED)
 _CREATED_STATE: Final = int(ObjectState.CREATED)
 _DELETED: Final = int(Change.DELETED)
 
-_IMAGE_REASONS: Final = frozenset({"ErrImageNeverPull", "InvalidImageName"})
-"""Why a pending pod can never start; other trouble with images is tried again by the cluster."""
 _INFRASTRUCTURE_REASONS: Final = frozenset(
     {
         "NodeLost",
@@ -62,13 +60,13 @@ def failure_of(reason: str, exit_code: int) -> FailureKind:
     """
     if reason == "OOMKilled":
         return FailureKind.OUT_OF_MEMORY
-    if reason in {"Evicted", "Preempting", "DeadlineExceeded"}:
-        return FailureKind.EVICTED if reason != "DeadlineExceeded" else FailureKind.EXIT_CODE
+    if reason in {"Evicted", "Preempting"}:
+        return FailureKind.EVICTED
     if "Image" in reason:
         return FailureKind.IMAGE
     if reason in _INFRASTRUCTURE_REASONS or reason.startswith("OutOf"):
         return FailureKind.INFRASTRUCTURE
-    if exit_code or reason in {"", "Error"}:
+    if exit_code or reason in {"", "Error", "DeadlineExceeded"}:
         return FailureKind.EXIT_CODE
     return FailureKind.INFRASTRUCTURE
 
@@ -91,9 +89,9 @@ def observations(events: ObjectEvents) -> Observations:
         if states[place] == _FAILED_STATE:
             failures[place] = failure_of(reason, int(exit_codes[place]))
             messages[place] = reasons[place]
-        elif reason in _IMAGE_REASONS:
-            # The pod would wait for ever for an image that it can never have.
-            states[place], failures[place], messages[place] = _FAILED_STATE, FailureKind.IMAGE, reasons[place]
+        elif "Image" in reason:
+            # The core gives up on pods that wait for an image too long.
+            failures[place], messages[place] = FailureKind.IMAGE, reasons[place]
     return Observations(
         gone_column=take(events.change_column) == _DELETED,
         handle_column=take(events.handle_column).astype(np.int64),

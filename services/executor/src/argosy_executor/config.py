@@ -11,7 +11,15 @@ from typing import ClassVar
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.logs import LogLevel
 
-__all__ = ["ExecutorConfig"]
+__all__ = ["ExecutorConfig", "HealthSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthSettings(GrpcSettings):
+    """How health and reflection are served."""
+
+    listen: str = "127.0.0.1:0"
+    """host:port to listen on; port 0 takes a free one, so that many executors share a machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +38,9 @@ class ExecutorConfig:
     """Pool the executor serves."""
     installation: str = "argosy"
     """Installation whose objects this executor looks after; must be the leader's."""
-    gather_ms: float = 20.0
-    """How long news gathers before the next step; a step costs about a millisecond however little is new."""
+    gather_ms: float = 50.0
+    """How long news gathers before the next step; a step costs about two milliseconds however little is new, and a
+    leader's rounds are as far apart."""
     call_count: int = 4
     """Create calls, and delete calls, under way at once."""
     call_timeout_s: float = 30.0
@@ -48,5 +57,5 @@ class ExecutorConfig:
     """host:port of the metrics page; empty opens none."""
     log_level: LogLevel = "info"
     """Least severe level that is logged."""
-    grpc: GrpcSettings = field(default_factory=lambda: GrpcSettings(listen="127.0.0.1:0"))
+    grpc: HealthSettings = field(default_factory=HealthSettings)
     """How health and reflection are served; nothing else is: executors dial, nobody dials them."""

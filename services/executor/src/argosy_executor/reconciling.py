@@ -65,6 +65,9 @@ class Executor:
         self._calls = asyncio.Semaphore(config.call_count), asyncio.Semaphore(config.call_count)
         self._ports = SessionPorts(reconciler=self._reconciler, fence=self._fence, wake=self._news.set)
         self._clock = self._ports.clock
+        self._fenced, self._known = METRICS.fenced.labels(config.cluster), METRICS.known_runs.labels(config.cluster)
+        self._created = METRICS.created_objects.labels(config.cluster)
+        self._deleted = METRICS.deleted_objects.labels(config.cluster)
         self._backoff = Backoff(rng=np.random.default_rng(incarnation))
         self.session = LeaderSession(config, self._ports, cluster_uid=cluster_uid, incarnation=incarnation)
         """The stream to the leader."""
@@ -128,8 +131,8 @@ class Executor:
                 await self._wait_for_news()
                 now = self._clock()
                 may_act = not self._draining and self._fence.may_act(now.monotonic_s)
-                METRICS.fenced.labels(self._config.cluster).set(0 if may_act else 1)
-                METRICS.known_runs.labels(self._config.cluster).set(self._reconciler.object_count)
+                self._fenced.set(0 if may_act else 1)
+                self._known.set(self._reconciler.object_count)
                 if self._calls[0].locked() or self._calls[1].locked():
                     continue
                 actions = self._reconciler.next_actions(now, may_act=may_act)
@@ -171,7 +174,7 @@ class Executor:
                 self._log.warning("creates without an answer", object_count=len(creates), reason=str(error))
             answers = create_answers(creates, result)
             self._reconciler.take_create_answers(creates, answers, self._clock())
-            METRICS.created_objects.labels(self._config.cluster).inc(int(answers.exists_column.sum()))
+            self._created.inc(int(answers.exists_column.sum()))
         finally:
             self._calls[0].release()
             self._news.set()
@@ -187,7 +190,7 @@ class Executor:
                 self._log.warning("deletes without an answer", object_count=len(deletes), reason=str(error))
             answers = delete_answers(deletes, result)
             self._reconciler.take_delete_answers(deletes, answers, self._clock())
-            METRICS.deleted_objects.labels(self._config.cluster).inc(int(answers.accepted_column.sum()))
+            self._deleted.inc(int(answers.accepted_column.sum()))
         finally:
             self._calls[1].release()
             self._news.set()

@@ -14,6 +14,7 @@ Source: design section 5, "Sync" and "Fencing executors".
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -78,6 +79,18 @@ class _Stream:
     """When the heartbeats without an answer were sent, monotonic seconds."""
     batches: deque[tuple[int, float]] = field(default_factory=deque)
     """(number, when sent) of the batches that are not stored."""
+
+    async def write(self, message: executor_pb2.SyncRequest) -> None:
+        """Send a message.
+
+        Raises:
+            grpc.RpcError: The call failed.
+            _Ended: The stream has ended; a read says why.
+        """
+        try:
+            await self.call.write(message)
+        except asyncio.InvalidStateError as cause:
+            raise _Ended("the stream ended while it was written to") from cause
 
 
 class LeaderSession:
@@ -164,8 +177,9 @@ class LeaderSession:
                         pool=self._config.pool,
                     )
                     said_at_s = self._ports.clock().monotonic_s
-                    await call.write(hello)
-                    first = await call.read()
+                    # A replica that redirects ends the stream at once. The hello then fails to be written, which would
+                    # hide the redirect from a read that begins later.
+                    first, _ = await asyncio.gather(call.read(), _say_hello(call, hello))
                 if first is grpc.aio.EOF:
                     raise _Ended("the leader hung up")
                 if first.WhichOneof("message") == "redirect":
@@ -254,14 +268,20 @@ class LeaderSession:
             if now.monotonic_s >= next_heartbeat_s:
                 next_heartbeat_s = now.monotonic_s + stream.heartbeat_s
                 stream.heartbeats.append(now.monotonic_s)
-                await stream.call.write(executor_pb2.SyncRequest(heartbeat=executor_pb2.Heartbeat()))
+                await stream.write(executor_pb2.SyncRequest(heartbeat=executor_pb2.Heartbeat()))
             batch = ports.reconciler.next_reports(now)
             while batch is not None:
                 stream.batches.append((batch.number, now.monotonic_s))
                 METRICS.reported_states.labels(self._config.cluster).inc(len(batch))
-                await stream.call.write(encode_reports(batch))
+                await stream.write(encode_reports(batch))
                 batch = ports.reconciler.next_reports(now)
             await asyncio.sleep(REPORT_INTERVAL_S)
+
+
+async def _say_hello(call: Any, hello: executor_pb2.SyncRequest) -> None:  # noqa: ANN401 - grpc has no type for it
+    """Send the hello; if that fails, the read beside it says why."""
+    with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
+        await call.write(hello)
 
 
 def _first_leaf(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -64,7 +64,8 @@ class SessionClient:
             try:
                 await self._hold(address, on_ready)
                 reason = "the stream ended"
-            except (grpc.RpcError, ArgosyError) as cause:
+            except (grpc.RpcError, ArgosyError, asyncio.InvalidStateError) as cause:
+                # The last one is how a write tells that the stream has ended.
                 error = from_rpc_error(cause) if isinstance(cause, grpc.RpcError) else cause
                 reason = f"{type(error).__name__}: {error}"
             self._clerk.ready = False
@@ -146,7 +147,7 @@ class SessionClient:
                 await self._read(stream, outbox, silence_s=_SILENT_HEARTBEATS * heartbeat_s, on_ready=on_ready)
                 writing.cancel()
                 telling.cancel()
-        except* (grpc.RpcError, ArgosyError, TimeoutError) as failures:
+        except* (grpc.RpcError, ArgosyError, TimeoutError, asyncio.InvalidStateError) as failures:
             failure = _first(failures)
         if failure is not None:
             raise failure

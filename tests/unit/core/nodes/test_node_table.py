@@ -117,6 +117,8 @@ def test_nodes_rise_only_where_more_may_fit_than_before() -> None:
     assert risen(lambda: table.put([node("b", labels={"zone": "x"}, taints=(Taint("k"),))])) == [1]
     assert risen(lambda: table.put([node("b", labels={"zone": "x"}, taints=(Taint("k"),), ready=False)])) == []
     assert risen(lambda: table.give(rows[:1], amounts((1, 1, 1)))) == [0]
+    assert risen(lambda: table.take_ports(1, (WEB,))) == []
+    assert risen(lambda: table.give_ports(1, (WEB,))) == [1]
     assert risen(lambda: table.remove(["a"])) == []
     assert risen(lambda: table.put([node("a")])) == [0]
 

@@ -201,6 +201,21 @@ def test_full_cluster_is_searched_once_and_then_only_where_something_rose(monkey
     assert sum(looked) <= 4
 
 
+def test_node_that_fitted_and_rose_again_is_offered_once() -> None:
+    """What is remembered to fit and what has risen since overlap; a node still takes one of the m places."""
+    ledger = make_ledger([4] * 100, [1, 3])
+    sampler = NodeSampler(ledger)
+    for node in range(100):
+        for pod in range(4):
+            assert take(ledger, node, 0, node * 4 + pod + 1)
+    assert candidates(ask(sampler, 1)) == []
+    for pod in range(3):
+        ledger.release(np.array([(5 * 4 + pod + 1) << 8 | 1]))
+    assert candidates(ask(sampler, 1)) == [5]
+    ledger.release(np.array([(5 * 4 + 4) << 8 | 1]))
+    assert candidates(ask(sampler, 1)) == [5]
+
+
 @pytest.mark.parametrize("event", ["node-added", "uncordoned", "labelled", "stranger-gone", "grown", "port-given-back"])
 def test_memory_of_a_full_cluster_sees_every_change_that_may_help(event: str) -> None:
     """Whatever makes room for a class that fitted nowhere, the next look finds it."""

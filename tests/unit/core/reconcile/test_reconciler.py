@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -375,6 +377,31 @@ def test_unknown_node_is_reported_and_comes_back(world: World) -> None:
         world.cluster.show((7, 1, 0), state)
     world.watch()
     assert [state for _, _, state in world.report()] == ["RUNNING", "UNKNOWN", "RUNNING"]
+
+
+@pytest.mark.parametrize(("healed", "end"), [(False, "FAILED"), (True, "RUNNING")], ids=["misspelt", "registry-back"])
+def test_pod_without_an_image_fails_after_five_minutes(world: World, *, healed: bool, end: str) -> None:
+    """A pod that cannot have its image is failed in the end, unless it starts before."""
+    world.give([7])
+    world.settle(steps=1)
+    stuck = make_observations(list(world.cluster.objects.values()))
+    stuck = replace(stuck, failure_column=np.array([FailureKind.IMAGE], np.int8), texts=("ImagePullBackOff",))
+    stuck = replace(stuck, message_column=np.zeros(1, np.int32))
+    for _ in range(3):
+        world.reconciler.take_observed(stuck, world.now)
+        world.pass_time(99.0)
+        assert world.act().deletes is None
+        assert world.report() == []
+    if healed:
+        world.cluster.show((7, 1, 0), ObjectState.RUNNING)
+        world.watch()
+    world.pass_time(10.0)
+    world.act()
+    assert world.report() == [(7, 0, end)]
+    if not healed:
+        assert world.reports[-1].failure_column.tolist() == [FailureKind.IMAGE]
+        world.pass_time(60.0)
+        assert world.act().deletes is not None
 
 
 def test_repeated_and_late_events_change_nothing(world: World) -> None:

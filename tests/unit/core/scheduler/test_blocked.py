@@ -94,3 +94,21 @@ def test_requests_of_a_resource_nobody_has_are_blocked_not_asked() -> None:
     assert explanation is not None
     assert explanation.blocked
     assert np.array_equal(world.state.classes.vector[:, world.state.classes.axis.index("gpu")][:2].max(), 1)
+
+
+def test_class_that_fits_no_node_though_the_cluster_has_room_is_asked_once_per_rise() -> None:
+    """Three cores do not fit twice two free ones; nobody is asked again before something ends."""
+    world = PoolWorld(clusters={"a": 2}, settings=_SETTINGS)
+    world.define_class(2, cpu=2000)
+    world.define_class(3, cpu=3000)
+    small = world.submit(2, class_id=2)
+    world.round()
+    large = world.submit(1, class_id=3)
+    nodes = {world.stored[handle].place[1] for handle in small}
+    assert len(nodes) == 2
+    world.round()
+    current = begin_round(world.state, world.now_s, world.rng)
+    assert current.questions == ()
+    current.finish(world.now_s)
+    world.report("a", [Report(handle=small[0], state=4)])
+    assert world.round().handle.tolist() == large

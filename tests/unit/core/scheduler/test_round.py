@@ -230,6 +230,24 @@ def test_placed_run_is_in_the_list_of_placements_before_its_lease_is_published()
     assert world.job_state(handle) == JobState.LEASED
 
 
+def test_commit_answered_before_a_new_session_counts_for_nothing() -> None:
+    """The new session was told its placements without it, so its sampler has dropped it."""
+    world = PoolWorld(clusters={"a": 1})
+    handle = world.submit(1)[0]
+
+    def answer_then_reconnect(question: CommitQuestion) -> CommitReply:
+        reply = world.commit(question)
+        set_cluster(world.state, ClusterView(name="a", connected=False, incarnation=1))
+        assert placements_of(world.state, "a").handle.size == 0
+        set_cluster(world.state, ClusterView(name="a", connected=True, incarnation=1))
+        return reply
+
+    plan = world.plan(answer_commit=answer_then_reconnect)
+    assert plan.handle.size == 0
+    assert [runs.handle.tolist() for runs in plan.releases] == [[handle]]
+    assert world.round().handle.tolist() == [handle]
+
+
 def test_round_refuses_to_begin_inside_another() -> None:
     """Filling twice for one round would move jobs twice."""
     world = PoolWorld()
@@ -282,6 +300,15 @@ def test_explain_counts_filters_over_all_clusters_and_names_the_nearest_miss() -
     assert sum(count for _, count in after.filters) == 5
     assert "cpu" in after.nearest_miss
     assert explain(world.state, 5, world.now_s) is None
+
+
+def test_asking_for_an_explanation_places_nothing_in_a_cordoned_cluster() -> None:
+    """What is cordoned is not even asked."""
+    world = PoolWorld(clusters={"a": 1})
+    handle = world.submit(1)[0]
+    set_cluster(world.state, ClusterView(name="a", connected=True, cordoned=True))
+    explain(world.state, handle, world.now_s)
+    assert world.round().handle.size == 0
 
 
 def test_explanation_is_dropped_once_the_class_fits_again() -> None:

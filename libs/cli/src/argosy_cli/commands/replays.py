@@ -10,14 +10,14 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from argosy_cli.exits import ExitCode
 from argosy_cli.options import Settings, common_options, settings_of
 from argosy_cli.progress import CountsDisplay
-from argosy_core.errors import InvalidRequest
+from argosy_cli.trace_options import TraceChoice, read_workload, trace_options
 
 if TYPE_CHECKING:
     from argosy_cli.mesh import Mesh
@@ -46,51 +46,35 @@ class _Order:
 
 @click.command()
 @click.argument("trace")
+@trace_options
 @click.option(
-    "--nodes", default="", help="Node list, or 4x32cpu,128Gi, or 4:cpu=32,memory=128Gi; else what the trace says."
+    "--speed", type=click.FloatRange(min=0, min_open=True), help="Trace seconds per real second [default: 1]."
 )
 @click.option(
-    "--clusters", type=click.IntRange(1, 100), default=3, show_default=True, help="Clusters to deal nodes to."
+    "--within", type=click.FloatRange(1), help="Real seconds to end within; may change the trace, and says so."
 )
-@click.option(
-    "--speed", type=click.FloatRange(min=0, min_open=True), help="Trace seconds per real second; the default is 1."
-)
-@click.option(
-    "--within", type=click.FloatRange(1), help="Real seconds to be over within; may change the trace, and says so."
-)
-@click.option("--jobs", "job_limit", type=click.IntRange(1), help="Only the first so many jobs.")
-@click.option("--seed", default=0, show_default=True, help="Draws the jobs of a profile.")
-@click.option(
-    "--queue-by", type=click.Choice(["auto", "queue", "user"]), default="auto", help="What is the queue of an SWF job."
-)
-@click.option(
-    "--existing", is_flag=True, help="Use the server of --server or `argosy up` instead of a mesh of its own."
-)
+@click.option("--existing", is_flag=True, help="Use the server of --server or `argosy up`, not a mesh of its own.")
 @click.option(
     "--report",
     "report_path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File: .html, .json, .png, .svg, .txt.",
+    help="File of the report: .html, .json, .png, .svg or .txt.",
 )
 @click.option(
     "--keep", type=click.Path(file_okay=False, path_type=Path), help="Directory for the mesh's files, kept afterwards."
 )
 @common_options
 @click.pass_context
-def replay(  # noqa: PLR0913 - one parameter per option
+def replay(
     context: click.Context,
+    /,
     *,
-    trace: str,
-    nodes: str,
-    clusters: int,
     speed: float | None,
     within: float | None,
-    job_limit: int | None,
-    seed: int,
-    queue_by: str,
     existing: bool,
     report_path: Path | None,
     keep: Path | None,
+    **choice: Any,  # noqa: ANN401 - fields of TraceChoice
 ) -> int:
     """Send the trace TRACE through a real mesh, over its API, at a chosen speed, and report.
 
@@ -98,29 +82,18 @@ def replay(  # noqa: PLR0913 - one parameter per option
     gzip) or the name of a bundled profile. Unless --existing is given, a mesh of simulated clusters is started for it
     and taken down afterwards. Killing any process of the mesh and starting it again does not end a replay.
     """
-    from argosy_cli.node_files import nodes_of, select_jobs, without_impossible
     from argosy_cli.reporting import check_report_path
     from argosy_workload.timing import plan_speed, plan_within
-    from argosy_workload.traces import read_trace
 
     settings = settings_of(context)
     check_report_path(report_path)
     if speed and within:
         raise click.UsageError("give --speed or --within, not both", context)
-    read = read_trace(trace, seed=seed, queue_by=queue_by)
-    node_set = nodes_of(nodes, cluster_count=clusters) if nodes else read.nodes
-    if node_set is None:
-        raise InvalidRequest(f"{trace} does not say which nodes there are: give --nodes")
-    workload = read.workload
-    if job_limit and job_limit < len(workload):
-        import numpy as np
-
-        workload = select_jobs(workload, np.arange(job_limit)).with_notes(
-            f"Only the first {job_limit:,} of {len(workload):,} jobs."
-        )
-    workload = without_impossible(workload, node_set)
+    chosen = TraceChoice(**choice)
+    workload, nodes = read_workload(chosen)
     plan = plan_within(workload, within_s=within) if within else plan_speed(workload, speed or 1.0)
-    order = _Order(plan=plan, nodes=node_set, title=f"Replay of {Path(trace).name}", report_path=report_path, keep=keep)
+    title = f"Replay of {Path(chosen.trace).name}"
+    order = _Order(plan=plan, nodes=nodes, title=title, report_path=report_path, keep=keep)
     if existing:
         from argosy_cli.mesh_state import read_state
         from argosy_cli.session import server_address

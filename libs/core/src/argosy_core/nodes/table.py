@@ -299,6 +299,7 @@ class NodeTable:
 
     def give_ports(self, node: int, ports: Iterable[HostPort]) -> None:
         """Note that a pod no longer holds host ports of a node."""
+        self.generation += 1
         for port in ports:
             users = self._ports[port]
             users[node] -= 1
@@ -306,6 +307,7 @@ class NodeTable:
                 del users[node]
                 if not users:
                     del self._ports[port]
+        self._risen_at[node] = self.generation
 
     # --- parts --------------------------------------------------------------------------------------------------------
 

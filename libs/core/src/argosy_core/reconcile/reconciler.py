@@ -19,6 +19,7 @@ Rules:
 * Creating is safe to repeat: the name is the run's own, and what exists with the run's labels is adopted.
 * A deletion carries the uid of what was seen, so it never hits another object.
 * What ended stays until the leader has stored its end and `keep_finished_s` have passed.
+* A pod that waits for an image longer than `IMAGE_PATIENCE_S` has failed: it would hold its node for ever.
 * An object that the leader does not know stays until the leader says stop.
 * "There is nothing" is concluded only where no creation is under way: not while an answer is missing, and not before a
   predecessor's calls have run out.
@@ -52,8 +53,10 @@ from argosy_core.reconcile.intake import add_rows
 from argosy_core.reconcile.reports import ReportQueue
 from argosy_core.reconcile.run_table import Phase, RunTable, distinct, run_keys
 
-__all__ = ["MAX_ACTION_COUNT", "Reconciler"]
+__all__ = ["IMAGE_PATIENCE_S", "MAX_ACTION_COUNT", "Reconciler"]
 
+IMAGE_PATIENCE_S: Final = 300.0
+"""How long a pod may wait for an image that cannot be had, seconds; registries recover, misspelt names do not."""
 MAX_ACTION_COUNT: Final = 5000
 """Most creates, and most deletes, given out at once."""
 _FIRST_RETRY_S: Final = 0.5
@@ -64,6 +67,7 @@ Int8Array = npt.NDArray[np.int8]
 # Members of enumerations cost a look-up and a conversion each time an array meets them.
 _ABSENT, _CREATING, _PRESENT, _DELETING, _GONE = (int(phase) for phase in Phase)
 _CREATED_STATE, _RUNNING = int(ObjectState.CREATED), int(ObjectState.RUNNING)
+_IMAGE = int(FailureKind.IMAGE)
 _FAILED, _CANCELLED, _LOST = int(ObjectState.FAILED), int(ObjectState.CANCELLED), int(ObjectState.LOST)
 _NONE: Final = np.zeros(0, dtype=np.int64)
 _NOTHING: Final = Actions(creates=None, deletes=None)
@@ -236,7 +240,30 @@ class Reconciler:
         table.phase[slots[gone]] = _GONE
         self._reports.note(slots[moves], ends[moves], observed.time_us_column[places[moves]])
         self._keep_ended(slots[moves], now)
+        self._watch_images(slots, observed.failure_column[places] == _IMAGE, now)
         self._ready.append(slots)
+
+    def _watch_images(self, slots: Int64Array, lacks: npt.NDArray[np.bool_], now: Instant) -> None:
+        """Note which pods wait for images, and since when."""
+        table = self._table
+        stuck = lacks & (table.state[slots] == _CREATED_STATE)
+        table.stuck_s[slots[~stuck]] = 0.0
+        fresh = slots[stuck & (table.stuck_s[slots] == 0.0)]
+        if fresh.size:
+            table.stuck_s[fresh] = now.monotonic_s
+            self._wake(fresh, now.monotonic_s + IMAGE_PATIENCE_S)
+
+    def _give_up(self, slots: Int64Array, now: Instant) -> None:
+        """Call pods failed that have waited too long for an image."""
+        table = self._table
+        late = slots[(table.stuck_s[slots] > 0.0) & (table.stuck_s[slots] + IMAGE_PATIENCE_S <= now.monotonic_s)]
+        late = late[table.state[late] == _CREATED_STATE]
+        if late.size:
+            table.failure[late] = _IMAGE
+            table.message[late] = f"the image could not be had for {IMAGE_PATIENCE_S:.0f} s"
+            count = late.size
+            self._reports.note(late, np.full(count, _FAILED, np.int8), np.full(count, now.wall_us, np.int64))
+            self._keep_ended(late, now)
 
     def _take_intruders(self, slots: Int64Array, uids: Int64Array, mask: npt.NDArray[np.bool_], now: Instant) -> None:
         """Take objects of runs that are over (a call came late, a list was old): they shall go."""
@@ -256,10 +283,10 @@ class Reconciler:
         table.exit_code[slots] = observed.exit_code_column[places]
         own = states == observed.state_column[places]
         table.failure[slots] = np.where(own, observed.failure_column[places], 0)
-        for slot, place in zip(slots.tolist(), places.tolist(), strict=True) if observed.texts else ():
-            text = observed.message_column[place]
-            if text >= 0:
-                table.message[slot] = observed.texts[text]
+        texts = observed.message_column[places]
+        told = np.flatnonzero(texts >= 0)
+        for slot, text in zip(slots[told].tolist(), texts[told].tolist(), strict=True):
+            table.message[slot] = observed.texts[text]
         for slot in slots[states == _LOST].tolist():
             table.message[slot] = "the object was there and is gone; not by us"
 
@@ -396,6 +423,7 @@ class Reconciler:
         slots = distinct(np.concatenate(self._ready))
         self._ready.clear()
         slots = slots[table.is_used[slots]]
+        self._give_up(slots, now)
         is_bag = table.is_bag[slots]
         creates, deletes = self._plan_single(slots[~is_bag], now)
         if is_bag.any():

@@ -71,6 +71,7 @@ class RunTable:
         is_uncertain               a creation was sent and nobody knows what became of it
         tries not_before_s         failed calls in a row; no call before this moment (monotonic seconds)
         seen_s                     when it was last known to exist (monotonic seconds)
+        stuck_s                    since when it waits for an image that cannot be had; 0 if it does not
         uid time_us exit_code failure message     what was observed
         id_high body node metadata owner          what it is created from; None once it exists
     """
@@ -94,6 +95,7 @@ class RunTable:
         self.tries = np.zeros(size, dtype=np.int16)
         self.not_before_s = np.zeros(size, dtype=np.float64)
         self.seen_s = np.zeros(size, dtype=np.float64)
+        self.stuck_s = np.zeros(size, dtype=np.float64)
         self.uid: Int64Array = np.zeros((size, 2), dtype=np.int64)
         self.time_us: Int64Array = np.zeros(size, dtype=np.int64)
         self.exit_code = np.zeros(size, dtype=np.int32)
@@ -124,7 +126,8 @@ class RunTable:
         while len(self._free) < count:
             self._grow()
         cut = len(self._free) - count
-        slots = np.array(self._free[cut:], dtype=np.int64)
+        # Low slots first, so that what came first is also looked at first.
+        slots = np.array(self._free[cut:], dtype=np.int64)[::-1]
         del self._free[cut:]
         self.is_used[slots] = True
         self.state[slots] = ObjectState.LEASED

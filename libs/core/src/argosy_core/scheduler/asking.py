@@ -112,7 +112,7 @@ def choose(state: PoolState, classes: Int32s, wanted: Int32s, rng: np.random.Gen
     """Return whom to ask: per class, ceil(Cp x clusters) drawn among those that may be asked.
 
     All classes draw from one random order of the clusters, so that a round needs few messages. A class that is being
-    explained is asked of every cluster that is connected, in full, whether it fits or not.
+    explained is asked of every cluster that may be given work, in full, whether it seems to fit or not.
 
     Args:
         state: The pool.
@@ -132,6 +132,6 @@ def choose(state: PoolState, classes: Int32s, wanted: Int32s, rng: np.random.Gen
     asked = np.zeros_like(allowed)
     asked[:, drawn] = in_order & (np.cumsum(in_order, axis=1) <= count)
     complete = np.isin(classes, np.array(sorted(state.asked_complete | state.explained), dtype=np.int32))
-    asked[np.isin(classes, explained)] = clusters.connected
+    asked[np.isin(classes, explained)] = clusters.usable()
     state.explained.clear()
     return Asking(state, classes, wanted=wanted, asked=asked, complete=complete)

@@ -111,13 +111,14 @@ def _recover_objects(state: PoolState, objects: LoadedObjects) -> None:
     live = state.live
     slots = live.slots(objects.handle)
     chosen = (slots >= 0) & (live.attempt[slots] == objects.attempt) & (live.run_state[slots] > 0)
+    chosen &= objects.object_index < live.specs.object_counts(np.where(chosen, live.spec[slots], 0))
     slots, index, reported = slots[chosen], objects.object_index[chosen], objects.state[chosen]
     bags = live.bag[slots]
     live.bag_states[bags[bags >= 0], index[bags >= 0]] = reported[bags >= 0]
-    # Of a bag only its pods say how far the run has got, and an ended pod is one that ran.
+    # Only pods say how far a run has got. The run is live, so a pod that ended is one that ran, and not the last.
     counts, pods = live.specs.object_counts(live.spec[slots]), live.specs.pod_counts(live.spec[slots])
     is_pod = index >= counts - pods
-    reached = np.where((bags >= 0) & IS_RUN_TERMINAL[reported], np.int8(RUN_RUNNING), reported)
+    reached = np.where(IS_RUN_TERMINAL[reported], np.int8(RUN_RUNNING), reported)
     order = np.argsort(RUN_RANKS[reached[is_pod]], kind="stable")
     rows = np.flatnonzero(is_pod)[order]
     live.run_state[slots[rows]] = reached[rows]

@@ -103,7 +103,7 @@ class PoolShares:
 def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
     """Return where a live job stands; None if it is not live here.
 
-    If it waits, the next round asks every connected cluster for complete counts of its class: ask again after it for
+    If it waits, the next round asks every usable cluster for complete counts of its class: ask again after it for
     the freshest answer.
 
     Args:

@@ -83,9 +83,7 @@ def _check_runs(world: World) -> dict[str, set[tuple[int, int]]]:
                 live.setdefault(run.cluster, set()).add((handle, attempt))
     _require(len(world.leaders) == 1, "one leader is left")
     leader = world.leaders[-1]
-    _require(
-        len(leader.state.live) == len(world.context.store.open_handles), "the leader holds exactly the open jobs"
-    )
+    _require(len(leader.state.live) == len(world.context.store.open_handles), "the leader holds exactly the open jobs")
     for cluster in world.clusters:
         placements = placements_of(leader.state, cluster.name)
         held = set(zip(placements.handle.tolist(), placements.attempt.tolist(), strict=True))

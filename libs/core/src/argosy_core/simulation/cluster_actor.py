@@ -94,7 +94,9 @@ class Watch:
         position: Changes that its owner has seen in a listing.
     """
 
-    def __init__(self, owner: Process, scope: Scope, take: Callable[[list[tuple[object, ...]]], None], position: int) -> None:
+    def __init__(
+        self, owner: Process, scope: Scope, take: Callable[[list[tuple[object, ...]]], None], position: int
+    ) -> None:
         """Start behind a listing."""
         self.name = f"{owner.name}/{scope.value}"
         self.owner = owner
@@ -176,9 +178,7 @@ class ClusterActor(Process):
         """Let a process have everything that exists, and the position from which to watch."""
         self._agenda.after(self._network.draw_s(self._settings.call_s), self, self._answer_list, owner, scope, take)
 
-    def _answer_list(
-        self, owner: Process, scope: Scope, take: Callable[[list[tuple[object, ...]], int], None]
-    ) -> None:
+    def _answer_list(self, owner: Process, scope: Scope, take: Callable[[list[tuple[object, ...]], int], None]) -> None:
         rows: list[tuple[object, ...]]
         if scope is Scope.NODES:
             rows = [NodeChange(name, spec) for name, spec in self.nodes.items()]
@@ -341,12 +341,15 @@ class ClusterActor(Process):
             if node in self.nodes:
                 self._book_room(handle, node, -1)
                 item.booked = True
-                self._agenda.after(
-                    self._network.draw_s(self._settings.pod_start_s), self, self._start, key, item.uid
-                )
             else:
                 self._agenda.after(self._network.draw_s(self._settings.collect_s), self, self._stop, key, item.uid)
         self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
+        if item.booked:
+            start_s = self._network.draw_s(self._settings.pod_start_s)
+            if start_s:
+                self._agenda.after(start_s, self, self._start, key, item.uid)
+            else:
+                self._start(key, item.uid)
         return item
 
     def _book_room(self, handle: int, node: str, sign: int) -> None:

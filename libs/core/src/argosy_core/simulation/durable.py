@@ -279,9 +279,7 @@ class DurableStore(Process):
         last: dict[int, int] = {}
         for draft in drafts:
             sizes = np.diff(draft.offset).tolist()
-            for job_set, first, size in zip(
-                draft.job_set_id.tolist(), draft.first_number.tolist(), sizes, strict=True
-            ):
+            for job_set, first, size in zip(draft.job_set_id.tolist(), draft.first_number.tolist(), sizes, strict=True):
                 before = last.get(job_set, self.event_numbers.get(job_set, 0))
                 if first != before + 1:
                     raise StateConflict(f"event {first} of job set {job_set} does not follow {before}")
@@ -367,7 +365,11 @@ class DurableStore(Process):
             np.array([job.submit_time_us for job in jobs], dtype=np.int64),
             np.array([job.priority for job in jobs], dtype=np.int32),
         )
-        live = [(h, job.live_attempt, job.runs[job.live_attempt]) for h, job in zip(handles, jobs, strict=True) if job.live_attempt]
+        live = [
+            (h, job.live_attempt, job.runs[job.live_attempt])
+            for h, job in zip(handles, jobs, strict=True)
+            if job.live_attempt
+        ]
         clusters = sorted({run.cluster for _, _, run in live})
         nodes = sorted({run.node for _, _, run in live})
         objects = [(h, a, place, state) for h, a, run in live for place, state in enumerate(run.objects)]

@@ -202,7 +202,14 @@ class ExecutorActor(Process):
         handles, attempts = self.reconciler.known_runs()
         known = Runs(handle=handles, attempt=attempts)
         network.send(
-            self.stream, leader, leader.desk.greet_executor, self.stream, self, self.cluster.name, self.incarnation, known
+            self.stream,
+            leader,
+            leader.desk.greet_executor,
+            self.stream,
+            self,
+            self.cluster.name,
+            self.incarnation,
+            known,
         )
 
     def stream_closed(self, stream: Stream) -> None:
@@ -276,8 +283,9 @@ class ExecutorActor(Process):
     def _report_soon(self) -> None:
         if not self._reporting and self._welcomed and not self.reconciler.all_stored:
             self._reporting = True
-            due_s = max(self._last_report_s + REPORT_INTERVAL_S + 1e-6, self._context.agenda.now_s)
-            self._context.agenda.at(round(due_s * 1e6) + 1, self, self._report)
+            now_s = self._context.agenda.now_s
+            due_s = max(self._last_report_s + REPORT_INTERVAL_S, now_s + self._context.settings.report_wait_s)
+            self._context.agenda.at(round(due_s * 1e6) + 2, self, self._report)
 
     def _report(self) -> None:
         self._reporting = False

@@ -90,7 +90,9 @@ class LeaderActor(Process):
         """Read everything open into memory; return what follows from that."""
         context, state = self.context, self.state
         loaded = context.store.load()
-        define_classes(state, {key: context.book.definitions[key] for key in sorted(set(loaded.jobs.class_id.tolist()))})
+        define_classes(
+            state, {key: context.book.definitions[key] for key in sorted(set(loaded.jobs.class_id.tolist()))}
+        )
         set_queues(state, context.book.queues())
         define_job_sets(state, loaded.job_sets)
         for cluster in sorted({cluster for cluster, _ in context.store.incarnations}):

@@ -71,6 +71,8 @@ class LeaderCycle:
         self._has_news = False
         self._waits_for_room = False
         self._held: set[int] = set()
+        self._wish_count = 0
+        self._room_count = 0
         self._round: Round | None = None
         self._awaited: set[str] = set()
         self._stage = 0
@@ -79,6 +81,8 @@ class LeaderCycle:
         self._reported: list[Reported] = []
         self._stops: list[ClusterRuns] = []
         self._tried_something = False
+        self._nothing_to_try: tuple[int, ...] | None = None
+        """What the last round saw, if it found nothing to try."""
         self._next_try_us = 0
 
     # --- when to begin ------------------------------------------------------------------------------------------------
@@ -90,6 +94,11 @@ class LeaderCycle:
         elif not self._due:
             self._due = True
             self._context.agenda.after(self._context.settings.round_window_s, self._leader, self._begin)
+
+    def note_room(self) -> None:
+        """Take note that there is more room somewhere."""
+        self._room_count += 1
+        self.note_news()
 
     def _retry_at(self, time_us: int) -> None:
         """Begin at a moment unless news comes before."""
@@ -136,13 +145,27 @@ class LeaderCycle:
         self.take_changes(self._draft)
         self._take_reports()
         leader = self._leader
-        if not has_work(leader.state):
+        if not has_work(leader.state) or self._situation() == self._nothing_to_try:
             self._store(None)
             return
+        self._nothing_to_try = None
         self._round = begin_round(leader.state, self._context.agenda.now_s, leader.rng)
         self._context.counters["rounds"] += 1
         self._tried_something = bool(self._round.questions)
         self._sample(self._round)
+
+    def _situation(self) -> tuple[int, ...]:
+        """Return what decides whether a round can place anything: it is enough to look again when this changes."""
+        state = self._leader.state
+        due = sum(moment_s <= self._context.agenda.now_s for moment_s, _ in state.back_off)
+        return (
+            self._room_count,
+            int(state.queues.queued_count.sum()),
+            state.pending.size,
+            len(state.unsent_stops),
+            due,
+            self._wish_count,
+        )
 
     def take_changes(self, draft: Transaction) -> None:
         """Take every change that can be read, in order of ids."""
@@ -181,6 +204,7 @@ class LeaderCycle:
     def _take_wishes(self, wishes: WishColumns, draft: Transaction) -> None:
         """Take wishes; jobs that ended without this leader having held them get their event all the same."""
         state, now_s = self._leader.state, self._context.agenda.now_s
+        self._wish_count += 1
         effects = take_wishes(state, wishes, now_s)
         draft.events.append(effects.events)
         draft.job_ends.append(effects.job_updates)
@@ -211,6 +235,7 @@ class LeaderCycle:
             draft.job_ends.append(effects.job_updates)
             draft.events.append(effects.events)
             leader.desk.release(effects.releases)
+            self._room_count += effects.run_updates.handle.size
             self._stops.append(effects.stops)
             self._context.counters["requeued"] += effects.requeued_count
             self._context.counters["stale"] += effects.stale_count
@@ -230,9 +255,7 @@ class LeaderCycle:
             self._awaited.add(question.cluster)
             classes = leader.desk.unseen_classes(link, question.class_ids.tolist())
             sampler = link.sampler
-            network.send(
-                link.stream, sampler, sampler.answer_sample, link.stream, leader.epoch, question, classes
-            )
+            network.send(link.stream, sampler, sampler.answer_sample, link.stream, leader.epoch, question, classes)
         self._await_answers()
 
     def _await_answers(self) -> None:
@@ -240,6 +263,8 @@ class LeaderCycle:
         if not self._awaited:
             self._go_to_next_stage()
             return
+        if self._context.network.is_calm:
+            return  # every answer will come
         self._context.agenda.after(
             self._context.settings.answer_timeout_s, self._leader, self._give_up_waiting, self._number, self._stage
         )
@@ -332,6 +357,8 @@ class LeaderCycle:
         for runs in plan.releases:
             leader.desk.release(runs)
         if not plan.has_news:
+            if not self._tried_something:
+                self._nothing_to_try = self._situation()
             self._store(None)
             return
         context.agenda.after(context.network.draw_s(context.settings.transaction_s), context.store, self._append, plan)

@@ -166,8 +166,13 @@ class LeaderDesk:
         """Take in what a cluster's nodes are."""
         link = self.samplers.get(cluster)
         if link is not None and link.stream is stream:
+            clusters = self._leader.state.clusters
+            index = clusters.find(cluster)
+            before = None if index is None else clusters.free[index].copy()
             update_capacity(self._leader.state, cluster, capacity)
-            self._leader.cycle.note_news()
+            # What is known already, because this leader took it or gave it back, is no news.
+            if index is None or before is None or (clusters.free[index, : before.size] > before).any():
+                self._leader.cycle.note_room()
 
     def sampler_ready(self, stream: Stream, cluster: str, incarnation: int) -> None:
         """From now on a cluster may be asked."""
@@ -175,7 +180,7 @@ class LeaderDesk:
         if link is not None and link.stream is stream and link.incarnation == incarnation:
             link.ready = True
             self._show(link, connected=True)
-            self._leader.cycle.note_news()
+            self._leader.cycle.note_room()
 
     def release(self, runs: ClusterRuns) -> None:
         """Tell a cluster's sampler of placements that ended; one without a session gets the full list when it comes."""
@@ -215,9 +220,7 @@ class LeaderDesk:
         if not self._enter(self.executors, link):
             return
         context = self._context
-        context.network.send(
-            stream, executor, executor.take_welcome, stream, context.settings.fence_s, said_at_s
-        )
+        context.network.send(stream, executor, executor.take_welcome, stream, context.settings.fence_s, said_at_s)
         # No row may be sent that a crash could take back.
         self._leader.writer.put(None, lambda _: self._send_missing(link, known))
 
@@ -238,25 +241,19 @@ class LeaderDesk:
         link = link or self.executors.get(rows.cluster)
         if link is not None and rows.handle.size:
             executor = link.executor
-            self._context.network.send(
-                link.stream, executor, executor.take_rows, link.stream, rows, repeatable=True
-            )
+            self._context.network.send(link.stream, executor, executor.take_rows, link.stream, rows, repeatable=True)
 
     def send_stops(self, stops: ClusterRuns, link: ExecutorLink | None = None) -> None:
         """Send runs to stop, behind the rows sent before."""
         link = link or self.executors.get(stops.cluster)
         if link is not None and stops.handle.size:
             executor = link.executor
-            self._context.network.send(
-                link.stream, executor, executor.take_stops, link.stream, stops, repeatable=True
-            )
+            self._context.network.send(link.stream, executor, executor.take_stops, link.stream, stops, repeatable=True)
 
     def acknowledge(self, reported: Reported) -> None:
         """Tell an executor that its states are stored."""
         stream, executor = reported.link.stream, reported.link.executor
-        self._context.network.send(
-            stream, executor, executor.take_stored, stream, reported.number, repeatable=True
-        )
+        self._context.network.send(stream, executor, executor.take_stored, stream, reported.number, repeatable=True)
 
     def take_states(self, stream: Stream, batch: ReportBatch) -> None:
         """Take states."""

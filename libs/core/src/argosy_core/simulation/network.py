@@ -81,6 +81,12 @@ class Network:
         """Return whether something with a probability happens; never outside of the phase with faults."""
         return self.faults is not None and ratio > 0 and bool(self._rng.random() < ratio)
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether every message that is sent now will arrive, without much delay."""
+        now_us = self._agenda.now_us
+        return self.faults is None and all(stream.stalled_until_us <= now_us for stream in self.streams)
+
     def dial(self, client: Process, server: Process) -> Stream:
         """Open a stream."""
         self._count += 1

@@ -130,7 +130,9 @@ class SamplerActor(Process):
         for place, index in enumerate(classes):
             vector = self._requests.get(index)
             if vector is None or vector.size != width:
-                vector = self._requests[index] = ledger.axis.vector({**dict(book.plan.classes[index].requests), PODS: 1})
+                vector = self._requests[index] = ledger.axis.vector(
+                    {**dict(book.plan.classes[index].requests), PODS: 1}
+                )
             requests[place] = vector
         return PodEvents(
             run_keys=run_keys(
@@ -216,7 +218,9 @@ class SamplerActor(Process):
         self.ready = True
         self._send_capacity()
         leader = cast("LeaderActor", stream.server)
-        self._context.network.send(stream, leader, leader.desk.sampler_ready, stream, self.cluster.name, self.incarnation)
+        self._context.network.send(
+            stream, leader, leader.desk.sampler_ready, stream, self.cluster.name, self.incarnation
+        )
 
     def _define(self, classes: Classes) -> None:
         for class_id, definition in classes:
@@ -275,7 +279,14 @@ class SamplerActor(Process):
         answer = CommitReply(incarnation=self.incarnation, node=nodes, outcome=outcomes)
         leader = cast("LeaderActor", stream.server)
         self._context.network.send(
-            stream, leader, leader.cycle.take_commit, stream, question.round_number, question.stage, answer, repeatable=True
+            stream,
+            leader,
+            leader.cycle.take_commit,
+            stream,
+            question.round_number,
+            question.stage,
+            answer,
+            repeatable=True,
         )
 
     def take_release(self, stream: Stream, epoch: int, runs: ClusterRuns) -> None:

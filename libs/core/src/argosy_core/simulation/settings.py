@@ -48,6 +48,8 @@ class WorldSettings:
     """After how long a cluster removes a pod whose node does not exist."""
     gather_s: float = 0.02
     """How long an executor's news gathers before it acts."""
+    report_wait_s: float = 0.05
+    """How long an executor's states gather before they are reported; half of the interval between reports."""
     capacity_interval_s: float = 0.25
     """Least time between a sampler's messages about changed nodes."""
     dial_s: Range = (0.05, 2.0)
@@ -68,6 +70,20 @@ class WorldSettings:
     """After how many events the memories are checked; 0 only at the end."""
     max_steps: int = 50_000_000
     """Events after which a world counts as never coming to rest."""
+
+    @staticmethod
+    def for_traces() -> WorldSettings:
+        """Return settings for traces of days and months: waits below a second are gathered to save events."""
+        return WorldSettings(
+            round_window_s=0.1,
+            round_period_s=0.1,
+            watch_s=(0.01, 0.05),
+            gather_s=0.1,
+            report_wait_s=0.1,
+            capacity_interval_s=2.0,
+            keep_finished_s=0.0,
+            check_steps=0,
+        )
 
     def __post_init__(self) -> None:
         """Refuse delays with which nothing can work.

@@ -16,6 +16,8 @@ Source: design section 2, `simulation`; section 7.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from argosy_core.errors import InvariantViolation
@@ -227,8 +229,12 @@ class World:
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    def run(self) -> WorldResult:
+    def run(self, *, tell: Callable[[World], None] | None = None, tell_steps: int = 10_000) -> WorldResult:
         """Let everything happen until nothing is left to do, check that all agrees, and return what happened.
+
+        Args:
+            tell: Called now and then with the world, which it must not change.
+            tell_steps: After how many events.
 
         Raises:
             InvariantViolation: Something happened that must not, the world does not come to rest, or it does and its
@@ -239,6 +245,8 @@ class World:
         while agenda.step():
             if every and agenda.step_count % every == 0:
                 check_memory(agenda.last_owner)
+            if tell is not None and agenda.step_count % tell_steps == 0:
+                tell(self)
             if agenda.step_count > settings.max_steps:
                 raise InvariantViolation(f"the world does not come to rest within {settings.max_steps} events")
         for process in (*self.leaders, *self.samplers):

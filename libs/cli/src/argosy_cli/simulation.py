@@ -1,0 +1,169 @@
+"""Workloads in virtual time: a trace becomes a world of `argosy_core.simulation`, and what happened becomes records.
+
+Source: design section 9, "simulate"; `argosy_core.simulation`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_cli.node_files import without_impossible
+from argosy_core.errors import InvalidRequest
+from argosy_core.job.states import JobState
+from argosy_core.nodes import NodeSpec
+from argosy_core.simulation import START_US, JobTimes, World, WorldPlan, WorldSettings
+from argosy_workload.fcfs import simulate_fcfs
+from argosy_workload.model import NodeSet, Workload
+from argosy_workload.records import RunRecords, RunState
+
+__all__ = ["SCHEDULERS", "Progress", "Simulated", "simulate"]
+
+SCHEDULERS = ("flow", "fcfs")
+"""What decides: the mesh in virtual time, or strict first come, first served."""
+Progress = Callable[[dict[str, int], float], None]
+"""Is told the jobs by state and the virtual seconds that have passed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """What a simulation gave."""
+
+    records: RunRecords
+    """What happened to each job, virtual seconds."""
+    fingerprint: str
+    """Hash over every event; equal for equal input and seed."""
+    virtual_s: float
+    """Virtual seconds from the first submit to the last end."""
+    real_s: float
+    """Seconds it took."""
+    counters: dict[str, int]
+    """What was counted."""
+
+    @property
+    def speed(self) -> float:
+        """Virtual seconds per real second."""
+        return self.virtual_s / max(self.real_s, 1e-9)
+
+
+def simulate(
+    workload: Workload,
+    nodes: NodeSet,
+    *,
+    scheduler: str = "flow",
+    seed: int = 0,
+    tell: Progress | None = None,
+) -> Simulated:
+    """Run a workload in virtual time.
+
+    Args:
+        workload: Jobs; each must fit some empty node.
+        nodes: Machines.
+        scheduler: One of SCHEDULERS.
+        seed: Source of all chance; first come, first served draws nothing.
+        tell: Is told the progress now and then.
+
+    Raises:
+        InvalidRequest: No such scheduler, or a job fits no node.
+        InvariantViolation: The mesh did something that must never happen: a fault of Argosy.
+    """
+    if scheduler not in SCHEDULERS:
+        raise InvalidRequest(f"{scheduler!r} is no scheduler; known are {', '.join(SCHEDULERS)}")
+    started_s = time.perf_counter()
+    if scheduler == "fcfs":
+        records = simulate_fcfs(workload, nodes)
+        ended_s = float(np.nanmax(records.finished_s, initial=0.0))
+        return Simulated(
+            records=records,
+            fingerprint=_hash_records(records),
+            virtual_s=ended_s,
+            real_s=time.perf_counter() - started_s,
+            counters={},
+        )
+    if len(without_impossible(workload, nodes)) < len(workload):
+        raise InvalidRequest("there are jobs that fit no node; they would wait for ever")
+    world = World(_plan(workload, nodes), seed=seed, settings=WorldSettings.for_traces())
+    result = world.run(tell=None if tell is None else lambda seen: tell(_counts(seen.times), _elapsed_s(seen)))
+    records = _records(workload, result.times)
+    return Simulated(
+        records=records,
+        fingerprint=result.fingerprint,
+        virtual_s=float(np.nanmax(records.finished_s, initial=0.0)),
+        real_s=time.perf_counter() - started_s,
+        counters=result.counters,
+    )
+
+
+def _plan(workload: Workload, nodes: NodeSet) -> WorldPlan:
+    """Return the world of a workload; a queue's jobs of one job set are one job set of the world."""
+    clusters = []
+    for cluster in nodes.clusters:
+        members = nodes.rows_of(cluster).tolist()
+        if members:
+            models = [nodes.models[model] for model in nodes.model[members].tolist()]
+            specs = [
+                NodeSpec(name=nodes.names[row], total=dict(model.allocatable), labels=dict(model.labels))
+                for row, model in zip(members, models, strict=True)
+            ]
+            clusters.append((cluster, tuple(specs)))
+    pairs = workload.queue.astype(np.int64) * len(workload.job_sets) + workload.job_set
+    distinct, job_set = np.unique(pairs, return_inverse=True)
+    zeros = np.zeros(len(workload), dtype=np.int32)
+    return WorldPlan(
+        clusters=tuple(clusters),
+        queues=tuple((queue.name, queue.weight) for queue in workload.queues),
+        classes=tuple(shape.scheduling_class() for shape in workload.shapes),
+        job_sets=tuple(
+            (pair // len(workload.job_sets), workload.job_sets[pair % len(workload.job_sets)])
+            for pair in distinct.tolist()
+        ),
+        submit_s=workload.submit_s,
+        run_s=workload.run_s,
+        class_index=workload.shape,
+        job_set=job_set.reshape(-1).astype(np.int32),
+        priority=workload.priority,
+        exit_code=zeros,
+        layout=zeros,
+    )
+
+
+def _records(workload: Workload, times: JobTimes) -> RunRecords:
+    """Return what happened as records."""
+    records = RunRecords.start(workload, virtual=True)
+    records.submit_s[:] = workload.submit_s
+    records.acknowledged_s[:] = _seconds(times.submit_us)
+    records.considered_s[:] = _seconds(times.considered_us)
+    records.leased_s[:] = _seconds(times.leased_us)
+    records.running_s[:] = _seconds(times.running_us)
+    records.finished_s[:] = _seconds(times.finished_us)
+    records.state[:] = np.maximum(times.state, np.int8(RunState.QUEUED))
+    return records
+
+
+def _seconds(moments_us: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return seconds since the first submit, NaN for what has not happened."""
+    return np.where(moments_us > 0, (moments_us - START_US) / 1e6, np.nan)
+
+
+def _counts(times: JobTimes) -> dict[str, int]:
+    """Return how many jobs are in which state."""
+    counts = np.bincount(times.state, minlength=len(JobState) + 1).tolist()
+    return {state.name.lower(): counts[state] for state in JobState if counts[state]}
+
+
+def _elapsed_s(world: World) -> float:
+    """Return the virtual seconds that have passed."""
+    return world.context.agenda.elapsed_s
+
+
+def _hash_records(records: RunRecords) -> str:
+    """Return a hash over all times and states."""
+    digest = hashlib.blake2b(digest_size=16)
+    for column in (records.submit_s, records.leased_s, records.running_s, records.finished_s, records.state):
+        digest.update(np.ascontiguousarray(column).tobytes())
+    return digest.hexdigest()

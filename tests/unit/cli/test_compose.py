@@ -1,0 +1,117 @@
+"""The processes of a mesh: their command lines are ones that the services take."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from argosy_cli.compose import ClusterPlan, MeshPlan, plan_processes
+from argosy_cli.mesh import Mesh
+from argosy_cli.mesh_state import MeshState, ProcessEntry, read_state, write_state
+from argosy_core.errors import InvalidRequest, NotFound
+from argosy_executor.config import ExecutorConfig
+from argosy_kube.simulated.__main__ import _parser
+from argosy_runtime.config import load_config
+from argosy_sampler.config import SamplerConfig
+from argosy_server.config import ServerConfig
+
+PLAN = MeshPlan(
+    clusters=(ClusterPlan(name="a", uniform="3:cpu=4,memory=8Gi"), ClusterPlan(name="b", nodes=b"[]")),
+    speed=2.5,
+    flags={"server": ["--leader-seed", "7"]},
+)
+
+
+def arguments_of(entries: list[ProcessEntry], role: str) -> list[str]:
+    """Return what stands behind `python -m module`."""
+    (entry,) = (entry for entry in entries if entry.role == role)
+    return entry.arguments[3:]
+
+
+def test_services_take_their_command_lines(tmp_path: Path) -> None:
+    """Flags of the composition are flags of the services, and everybody dials the right one."""
+    entries = plan_processes(PLAN, tmp_path, "postgresql:///argosy")
+    address = {entry.role: entry.address for entry in entries}
+
+    api = load_config(ServerConfig, arguments_of(entries, "api"), {})
+    leader = load_config(ServerConfig, arguments_of(entries, "leader"), {})
+    sampler = load_config(SamplerConfig, arguments_of(entries, "sampler-a"), {})
+    executor = load_config(ExecutorConfig, arguments_of(entries, "executor-b"), {})
+
+    assert (api.role, leader.role, leader.leader.seed) == ("api", "leader", 7)
+    assert (api.grpc.listen, leader.grpc.listen) == (address["api"], address["leader"])
+    assert (sampler.cluster, sampler.cluster_address) == ("a", address["cluster-a"])
+    assert (executor.cluster, executor.cluster_address.removeprefix("simulated:")) == ("b", address["cluster-b"])
+    assert sampler.server_addresses == executor.server_addresses == (address["leader"],)
+    assert len(set(address.values())) == len(entries) == 8
+
+
+def test_simulated_clusters_take_their_command_lines(tmp_path: Path) -> None:
+    """One has nodes all alike, the other a node file; each draws from a seed of its own."""
+    entries = plan_processes(PLAN, tmp_path, "postgresql:///argosy")
+
+    uniform = _parser().parse_args(arguments_of(entries, "cluster-a"))
+    listed = _parser().parse_args(arguments_of(entries, "cluster-b"))
+
+    assert (uniform.uniform, uniform.speed, uniform.seed) == ("3:cpu=4,memory=8Gi", 2.5, 0)
+    assert (listed.nodes.read_bytes(), listed.seed) == (b"[]", 1)
+
+
+def test_clusters_start_before_those_who_dial_them(tmp_path: Path) -> None:
+    """Samplers and executors come last, so that few of their first calls fail."""
+    roles = [entry.role for entry in plan_processes(PLAN, tmp_path, "postgresql:///argosy")]
+
+    assert roles.index("cluster-b") < roles.index("sampler-a")
+
+
+def state(processes: list[ProcessEntry]) -> MeshState:
+    """Return the state of a mesh."""
+    return MeshState(
+        server="127.0.0.1:1", database_url="x", embedded=False, cluster_names=["a"], speed=1.0, processes=processes
+    )
+
+
+def test_state_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """Another command finds the mesh."""
+    entry = ProcessEntry(
+        role="api", arguments=["x"], address="127.0.0.1:1", probe="grpc", log="l", pid=9, start_ticks=8
+    )
+
+    write_state(tmp_path, state([entry]))
+
+    assert read_state(tmp_path) == state([entry])
+    assert read_state(tmp_path / "elsewhere") is None
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", json.dumps({"processes": [{"nope": 1}]})])
+def test_damaged_state_is_named(tmp_path: Path, text: str) -> None:
+    """A file that cannot be read says which, and what to do."""
+    (tmp_path / "mesh.json").write_text(text)
+
+    with pytest.raises(InvalidRequest, match=r"mesh\.json cannot be read"):
+        read_state(tmp_path)
+
+
+def test_mesh_whose_processes_are_gone_is_stopped_and_can_be_taken_down(tmp_path: Path) -> None:
+    """After a reboot, the file speaks of processes that are others by now."""
+    directory = tmp_path / "mesh"
+    directory.mkdir()
+    entry = ProcessEntry(
+        role="api", arguments=["x"], address="127.0.0.1:1", probe="grpc", log="l", pid=1, start_ticks=1
+    )
+    write_state(directory, state([entry]))
+    mesh = Mesh(directory)
+
+    (status,) = mesh.status()
+    mesh.down()
+
+    assert (status.state, status.health, status.cpu_s) == ("stopped", "-", 0.0)
+    assert not directory.exists()
+
+
+def test_role_that_is_none_is_named_with_those_there_are(tmp_path: Path) -> None:
+    """A misspelt role tells the right ones."""
+    write_state(tmp_path, state([]))
+
+    with pytest.raises(NotFound, match="no role 'leadr'"):
+        Mesh(tmp_path).kill("leadr")

@@ -1,0 +1,124 @@
+"""Traces, nodes and reports on the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from argosy_cli.node_files import cluster_plans, nodes_of, without_impossible
+from argosy_cli.reporting import add_rounds, write_report
+from argosy_cli.round_totals import Histogram, RoundTotals
+from argosy_core.errors import InvalidRequest
+from argosy_kube.simulated.inventory import parse_nodes
+from argosy_workload.fcfs import simulate_fcfs
+from argosy_workload.model import JobColumns, Shape, Workload, build_workload
+from argosy_workload.report import Report, build_report
+
+SWF = "; MaxProcs: 8\n" + "".join(
+    f"{number} {number * 10} -1 60 {cores} -1 -1 {cores} 60 -1 1 1 1 1 1 1 -1 -1\n"
+    for number, cores in enumerate([1, 2, 4, 8], start=1)
+)
+
+
+def workload(*cores: int) -> Workload:
+    """Return one job of each number of cores."""
+    count = len(cores)
+    return build_workload(
+        JobColumns(
+            submit_s=np.arange(count, dtype=np.float64),
+            run_s=np.full(count, 5.0),
+            queue=["q"] * count,
+            shape=[Shape.of({"cpu": 1000 * number, "memory": 1 << 20}) for number in cores],
+            client_ids=[str(number) for number in range(count)],
+        ),
+        source="test",
+    )
+
+
+@pytest.mark.parametrize("text", ["6x4cpu,8Gi", "6:cpu=4,memory=8Gi"])
+def test_nodes_are_said_in_a_short_text(text: str) -> None:
+    """Both spellings give the same nodes, dealt to the clusters."""
+    nodes = nodes_of(text, cluster_count=3)
+
+    assert (len(nodes), len(nodes.clusters)) == (6, 3)
+    assert (nodes.capacity()["cpu"], nodes.capacity()["memory"]) == (24_000, 48 << 30)
+
+
+@pytest.mark.parametrize("text", ["nowhere.csv", "4:", "4:cpu", "0:cpu=1", ""])
+def test_text_that_says_no_nodes_is_refused(text: str) -> None:
+    """Neither a file nor a set of nodes."""
+    with pytest.raises(InvalidRequest):
+        nodes_of(text, cluster_count=1)
+
+
+def test_every_cluster_gets_a_node_file_of_its_nodes() -> None:
+    """Together the simulated clusters have exactly the nodes of the set."""
+    nodes = nodes_of("5x4cpu,8Gi", cluster_count=2)
+
+    plans = cluster_plans(nodes)
+
+    described = [node for plan in plans for node in parse_nodes(plan.nodes)]
+    assert [plan.name for plan in plans] == list(nodes.clusters)
+    assert sorted(node.name for node in described) == sorted(nodes.names)
+    assert {(node.allocatable["cpu"], node.allocatable["memory"]) for node in described} == {(4000, 8 << 30)}
+
+
+def test_jobs_that_fit_no_node_are_left_out_and_counted() -> None:
+    """They would wait for ever; those that fit an empty node stay, in order."""
+    left = without_impossible(workload(1, 64, 4, 65), nodes_of("2x4cpu,8Gi", cluster_count=1))
+
+    assert left.client_ids == ("0", "2")
+    assert left.submit_s.tolist() == [0.0, 2.0]
+    assert "2 of 4 jobs fit no node, even an empty one, and are left out." in left.notes
+
+
+@pytest.fixture
+def report() -> Report:
+    """A report of four jobs."""
+    nodes = nodes_of("2x4cpu,8Gi", cluster_count=1)
+    return build_report(simulate_fcfs(workload(1, 2, 3, 4), nodes), nodes, title="Four jobs")
+
+
+@pytest.mark.parametrize("ending", [".html", ".json", ".txt", ".svg", ".png"])
+def test_report_is_written_in_the_form_of_its_ending(tmp_path: Path, report: Report, ending: str) -> None:
+    """HTML and SVG are complete in themselves, JSON can be read again, a picture is one."""
+    path = tmp_path / f"report{ending}"
+
+    write_report([report], path)
+
+    data = path.read_bytes()
+    beginnings = {".html": b"<!DOCTYPE html>", ".txt": b"Four jobs", ".svg": b"<svg", ".png": b"\x89PNG"}
+    if ending == ".json":
+        assert json.loads(data)["title"] == "Four jobs"
+    else:
+        assert data.startswith(beginnings[ending])
+
+
+def test_leaders_figures_are_added_to_the_report(report: Report) -> None:
+    """Only the leader knows when jobs were considered, and how many conflicts there were."""
+    rounds = RoundTotals()
+    rounds.totals = {"conflicts": 3}
+    rounds.histograms = {"considered": Histogram(np.array([10.0, 20.0]), np.array([1, 1]))}
+
+    added = add_rounds(report, rounds)
+
+    considered = added.latency_ms["considered"]
+    assert considered is not None
+    assert (considered.count, considered.p50, considered.max) == (2, 10.0, 20.0)
+    assert (added.counters["conflicts"], added.counters["retries"]) == (3, 0)
+
+
+def test_trace_is_shown_and_its_profile_is_a_trace_again(offline: Any, tmp_path: Path) -> None:
+    """A profile shares a load without its data: the same number of jobs can be drawn from it."""
+    trace, profile = tmp_path / "log.swf", tmp_path / "profile.json"
+    trace.write_text(SWF)
+
+    shown = json.loads(offline("trace", "show", str(trace), "-o", "json").out)
+    made = offline("trace", "profile", str(trace), "--out", str(profile), "--source", "a log")
+    again = json.loads(offline("trace", "show", str(profile), "-o", "json").out)
+
+    assert (shown["jobs"], shown["nodes"], made.code) == (4, 1, 0)
+    assert (again["jobs"], again["nodes"], again["source"]) == (4, 1, "profile of a log")
+    assert "jobs:   4" in made.out

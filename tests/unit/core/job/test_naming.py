@@ -1,0 +1,48 @@
+"""Names of the objects of a run."""
+
+import numpy as np
+import pytest
+
+from argosy_core.job.naming import object_label, object_name, run_suffixes
+
+_HANDLE = (20_000 << 40) + 77
+
+
+@pytest.mark.parametrize(
+    ("base", "label"),
+    [
+        pytest.param("work", "work", id="plain"),
+        pytest.param("My.Job_1", "my-job-1", id="what-a-label-cannot-hold"),
+        pytest.param("", "job", id="empty"),
+        pytest.param("---", "job", id="nothing-left"),
+        pytest.param("x" * 80, "x" * 47, id="cut"),
+        pytest.param("x" * 46 + "-y", "x" * 46, id="cut-at-a-hyphen"),
+    ],
+)
+def test_object_name_is_a_dns_label_with_the_run_behind_the_base(base: str, label: str) -> None:
+    """At most 63 of a-z, 0-9 and hyphen, beginning and ending with a letter or digit."""
+    name = object_name(base, _HANDLE, 255)
+    assert object_label(base).decode() == label
+    assert name.startswith(label + "-")
+    assert name.endswith("-255")
+    assert len(name) <= 63
+    assert name.replace("-", "a").isalnum()
+    assert name == name.lower()
+
+
+def test_names_of_different_runs_differ_even_if_their_bases_are_cut_alike() -> None:
+    """The suffix is never cut."""
+    names = {
+        object_name("y" * 100, handle, attempt)
+        for handle in (0, 1, 31, 32, _HANDLE, 2**55 - 1)
+        for attempt in (1, 2, 9, 10, 11, 99, 100, 101, 110, 255)
+    }
+    assert len(names) == 60
+
+
+def test_suffixes_in_bulk_equal_those_one_by_one() -> None:
+    """The arrays hide nothing."""
+    handles = np.array([0, 5, _HANDLE], dtype=np.int64)
+    attempts = np.array([1, 10, 200], dtype=np.int32)
+    names = [f"a{suffix.decode()}" for suffix in run_suffixes(handles, attempts)]
+    assert names == [object_name("a", int(h), int(n)) for h, n in zip(handles, attempts, strict=True)]

@@ -1,0 +1,152 @@
+"""Columns of the port and of the wire to and from the core's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from argosy.executor.v1 import executor_pb2
+from argosy_core.errors import InvalidRequest, StateConflict
+from argosy_core.job.states import FailureKind
+from argosy_core.reconcile import Creates, Instant, MirroredCache, Reconciler, RunRows
+from argosy_executor.cluster_codec import create_answers, failure_of
+from argosy_executor.config import ExecutorConfig
+from argosy_executor.leader_codec import read_rows, read_stops
+from argosy_kube.port import CreateCode, CreateResult
+from argosy_runtime.config import load_config
+
+
+@pytest.mark.parametrize(
+    ("reason", "exit_code", "kind"),
+    [
+        ("OOMKilled", 137, FailureKind.OUT_OF_MEMORY),
+        ("Evicted", 0, FailureKind.EVICTED),
+        ("Preempting", 0, FailureKind.EVICTED),
+        ("ErrImagePull", 0, FailureKind.IMAGE),
+        ("OutOfcpu", 0, FailureKind.INFRASTRUCTURE),
+        ("NodeLost", 0, FailureKind.INFRASTRUCTURE),
+        ("Whatever", 0, FailureKind.INFRASTRUCTURE),
+        ("Error", 1, FailureKind.EXIT_CODE),
+        ("", 2, FailureKind.EXIT_CODE),
+        ("DeadlineExceeded", 0, FailureKind.EXIT_CODE),
+    ],
+)
+def test_failure_of_tells_the_job_s_fault_from_the_cluster_s(reason: str, exit_code: int, kind: FailureKind) -> None:
+    """Only failures that are not the job's own are infrastructure or eviction."""
+    assert failure_of(reason, exit_code) == kind
+
+
+def creates_of(handles: list[int]) -> Creates:
+    """Return creates of one-pod runs."""
+    count = len(handles)
+    zeros = np.zeros(count, dtype=np.int32)
+    rows = RunRows(
+        handle_column=np.array(handles, dtype=np.int64),
+        attempt_column=zeros + 1,
+        id_high_column=np.zeros(count, dtype=np.int64),
+        spec_column=zeros,
+        node_column=zeros,
+        metadata_column=zeros - 1,
+        owner_column=zeros,
+        seen_column=np.zeros(count, dtype=np.bool_),
+        bodies=(b'[{"kind":"Pod"}]',),
+        nodes=("n",),
+        metadata=(),
+        owners=(("q", "s"),),
+    )
+    reconciler = Reconciler()
+    reconciler.take_rows(rows, Instant(1.0, 1))
+    creates = reconciler.next_actions(Instant(1.0, 1), may_act=True).creates
+    assert creates is not None
+    return creates
+
+
+def test_create_answers_adopt_own_and_refuse_strangers() -> None:
+    """What exists is the run's own only with its installation, handle and attempt."""
+    creates = creates_of([1, 2, 3, 4, 5, 6, 7])
+    codes = [CreateCode.CREATED, *[CreateCode.EXISTS] * 4, CreateCode.QUOTA, CreateCode.UNAVAILABLE]
+    result = CreateResult(
+        code_column=np.array(codes, dtype=np.int8),
+        uid_column=np.ones((7, 16), dtype=np.uint8),
+        existing_ours_column=np.array([False, True, False, True, True, False, False]),
+        existing_handle_column=np.array([0, 2, 0, 9, 5, 0, 0], dtype=np.int64),
+        existing_attempt_column=np.array([0, 1, 0, 1, 2, 0, 0], dtype=np.int32),
+        message_column=np.full(7, -1, dtype=np.int32),
+        messages=(),
+    )
+    answers = create_answers(creates, result)
+    assert answers.exists_column.tolist() == [True, True, False, False, False, False, False]
+    assert answers.refused_column.tolist() == [False, False, True, True, True, False, False]
+    assert answers.later_column.tolist() == [False] * 5 + [True, False]
+    assert {answers.messages[index] for index in answers.message_column[2:5]} == {
+        "an object of the name of the run's own exists and belongs to somebody else"
+    }
+
+
+def test_lost_call_answers_nothing() -> None:
+    """Without a result nothing is known of any object."""
+    answers = create_answers(creates_of([1]), None)
+    assert not (answers.exists_column | answers.refused_column | answers.later_column).any()
+
+
+def rows_message(**fields: object) -> executor_pb2.ObjectRows:
+    """Return rows of one run, with some fields changed."""
+    values: dict[str, object] = {
+        "handle_column": bytes(8),
+        "attempt_column": bytes(4),
+        "id_high_column": bytes(8),
+        "spec_column": bytes(4),
+        "node_column": bytes(4),
+        "metadata_column": b"\xff" * 4,
+        "owner_column": bytes(4),
+        "spec_hashes": [b"h" * 16],
+        "spec_bodies": [b"[]"],
+        "nodes": ["n"],
+        "owners": [executor_pb2.Owner(queue="q", job_set="s")],
+    }
+    return executor_pb2.ObjectRows(**(values | fields))  # type: ignore[arg-type]
+
+
+def test_read_rows_resolves_tables() -> None:
+    """Rows come with their bodies, and nobody was seen unless said."""
+    rows = read_rows(rows_message(), MirroredCache())
+    assert (rows.bodies, rows.nodes, rows.owners) == ((b"[]",), ("n",), (("q", "s"),))
+    assert rows.seen_column.tolist() == [False]
+    assert read_rows(rows_message(seen_column=b"\x01"), MirroredCache()).seen_column.tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        pytest.param({"attempt_column": bytes(8)}, InvalidRequest, id="lengths"),
+        pytest.param({"handle_column": bytes(7)}, InvalidRequest, id="broken"),
+        pytest.param({"spec_column": b"\x01\0\0\0"}, InvalidRequest, id="spec-index"),
+        pytest.param({"node_column": b"\xff" * 4}, InvalidRequest, id="node-index"),
+        pytest.param({"seen_column": b"\0\0"}, InvalidRequest, id="seen"),
+        pytest.param({"spec_bodies": [b""]}, StateConflict, id="unknown-spec"),
+    ],
+)
+def test_read_rows_refuses_what_does_not_fit(fields: dict[str, object], error: type[Exception]) -> None:
+    """A message with a broken column is refused as a whole."""
+    with pytest.raises(error):
+        read_rows(rows_message(**fields), MirroredCache())
+
+
+def test_read_stops_gives_runs() -> None:
+    """Stops are pairs of handle and attempt."""
+    message = executor_pb2.StopRuns(
+        handle_column=np.array([5, 6], dtype="<i8").tobytes(), attempt_column=np.array([1, 2], dtype="<i4").tobytes()
+    )
+    handles, attempts = read_stops(message)
+    assert (handles.tolist(), attempts.tolist()) == ([5, 6], [1, 2])
+
+
+def test_configuration_needs_cluster_and_servers() -> None:
+    """What has no sensible default must be given; the rest has one."""
+    with pytest.raises(InvalidRequest, match="server_addresses"):
+        load_config(ExecutorConfig, ["--cluster", "a", "--cluster-address", "unix:/x"], {})
+    config = load_config(
+        ExecutorConfig, ["--cluster", "a", "--cluster-address", "unix:/x", "--server-addresses", "h:1,h:2"], {}
+    )
+    assert config.server_addresses == ("h:1", "h:2")
+    assert config.grpc.listen == "127.0.0.1:0"
