@@ -31,7 +31,7 @@ class SlowStore:
 
 async def test_row_that_is_deleted_while_it_is_read_is_not_taken_again() -> None:
     """A job that was taken twice would have two SUBMITTED events (invariant 6)."""
-    store, memory = SlowStore(), SimpleNamespace(news=asyncio.Event())
+    store, memory = SlowStore(), SimpleNamespace(deciding=False, news=asyncio.Event())
     intake = Intake(memory, store, SessionRegistry[Any]())  # type: ignore[arg-type]
 
     async with asyncio.TaskGroup() as group:

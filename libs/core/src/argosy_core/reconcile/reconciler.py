@@ -398,7 +398,7 @@ class Reconciler:
         self._reports.restart()
 
     def next_reports(self, now: Instant) -> ReportBatch | None:
-        """Return the next batch of states, or None; at most one small batch per 100 ms."""
+        """Return the next batch of states, or None; at most one small batch per report interval."""
         return self._reports.next_batch(now.monotonic_s)
 
     # --- what to do next ---------------------------------------------------------------------------------------------

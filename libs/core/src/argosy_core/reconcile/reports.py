@@ -20,7 +20,7 @@ from argosy_core.reconcile.run_table import RunTable
 
 __all__ = ["MAX_BATCH_COUNT", "MAX_MESSAGE_LENGTH", "REPORT_INTERVAL_S", "ReportQueue"]
 
-REPORT_INTERVAL_S: Final = 0.1
+REPORT_INTERVAL_S: Final = 0.2
 """Least time between batches, seconds."""
 MAX_BATCH_COUNT: Final = 20_000
 """Most states in a batch: about 1 MB."""

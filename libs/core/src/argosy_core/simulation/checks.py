@@ -115,7 +115,8 @@ def _require_equal(what: str, found: set[tuple[int, int]], expected: set[tuple[i
     """Raise if two sets of runs differ."""
     if found != expected:
         raise InvariantViolation(
-            f"{what} differ from the rows: {sorted(found - expected)[:3]} too many, {sorted(expected - found)[:3]} missing"
+            f"{what} differ from the rows: too many are {sorted(found - expected)[:3]}, "
+            f"missing are {sorted(expected - found)[:3]}"
         )
 
 

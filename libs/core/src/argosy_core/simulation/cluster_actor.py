@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +26,25 @@ from argosy_core.simulation.network import Network
 from argosy_core.simulation.plan import POD, JobBook
 from argosy_core.simulation.settings import WorldSettings
 
-__all__ = ["ClusterActor", "NodeChange", "ObjectChange", "Scope", "Watch", "uid_column"]
+__all__ = [
+    "ClusterActor",
+    "NodeChange",
+    "ObjectChange",
+    "Scope",
+    "TakeChanges",
+    "TakeListing",
+    "Watch",
+    "uid_column",
+]
 
 _CREATED, _RUNNING = int(ObjectState.CREATED), int(ObjectState.RUNNING)
 _SUCCEEDED, _FAILED = int(ObjectState.SUCCEEDED), int(ObjectState.FAILED)
 _EXIT_CODE: Final = int(FailureKind.EXIT_CODE)
 
+TakeChanges: TypeAlias = Callable[[list[tuple[object, ...]]], None]
+"""Takes changes, each an ObjectChange or a NodeChange, in order."""
+TakeListing: TypeAlias = Callable[[list[tuple[object, ...]], int], None]
+"""Takes all that exists, and the position from which to watch."""
 Key = tuple[int, int, int]
 """(handle, attempt, position in the bag)."""
 
@@ -94,9 +107,7 @@ class Watch:
         position: Changes that its owner has seen in a listing.
     """
 
-    def __init__(
-        self, owner: Process, scope: Scope, take: Callable[[list[tuple[object, ...]]], None], position: int
-    ) -> None:
+    def __init__(self, owner: Process, scope: Scope, take: TakeChanges, *, position: int) -> None:
         """Start behind a listing."""
         self.name = f"{owner.name}/{scope.value}"
         self.owner = owner
@@ -121,7 +132,7 @@ class ClusterActor(Process):
         audit: Is told what pods do.
     """
 
-    def __init__(  # noqa: PLR0913 - everything it lives with
+    def __init__(
         self,
         name: str,
         nodes: Iterable[NodeSpec],
@@ -174,11 +185,11 @@ class ClusterActor(Process):
 
     # --- watching -----------------------------------------------------------------------------------------------------
 
-    def list_all(self, owner: Process, scope: Scope, take: Callable[[list[tuple[object, ...]], int], None]) -> None:
+    def list_all(self, owner: Process, scope: Scope, take: TakeListing) -> None:
         """Let a process have everything that exists, and the position from which to watch."""
         self._agenda.after(self._network.draw_s(self._settings.call_s), self, self._answer_list, owner, scope, take)
 
-    def _answer_list(self, owner: Process, scope: Scope, take: Callable[[list[tuple[object, ...]], int], None]) -> None:
+    def _answer_list(self, owner: Process, scope: Scope, take: TakeListing) -> None:
         rows: list[tuple[object, ...]]
         if scope is Scope.NODES:
             rows = [NodeChange(name, spec) for name, spec in self.nodes.items()]
@@ -188,12 +199,12 @@ class ClusterActor(Process):
         self._agenda.after(self._network.draw_s(self._settings.call_s), owner, take, rows, position)
 
     def watch(
-        self, owner: Process, scope: Scope, take: Callable[[list[tuple[object, ...]]], None], position: int
+        self, owner: Process, scope: Scope, take: TakeChanges, position: int
     ) -> Watch | None:
         """Begin a watch behind a listing; None if changes since then are forgotten."""
         if position < self._base[scope]:
             return None
-        watch = Watch(owner, scope, take, position)
+        watch = Watch(owner, scope, take, position=position)
         self.watches.append(watch)
         self._schedule(watch)
         return watch
@@ -274,10 +285,10 @@ class ClusterActor(Process):
         arrival_s = slow_s + network.draw_s(settings.call_s)
         if not lost:
             answered = None if unanswered else take
+            if twice:  # whoever repeats a call waits for the answer to the last one
+                self._agenda.after(arrival_s, self, self._arrive, owner, action, what, None)
+                arrival_s += network.draw_s((0.0, settings.call_s[1] * 10))
             self._agenda.after(arrival_s, self, self._arrive, owner, action, what, answered)
-        if twice:
-            late_s = arrival_s + network.draw_s((0.0, settings.call_s[1] * 10))
-            self._agenda.after(late_s, self, self._arrive, owner, action, what, None)
         if lost or unanswered:
             self._agenda.after(settings.call_timeout_s, owner, take, what, None)
 

@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--listen", required=True, help="HOST:PORT (port 0: any) or unix:PATH")
     parser.add_argument("--speed", type=float, default=1.0, help="simulated seconds per real second (default 1)")
     parser.add_argument("--seed", type=int, default=0, help="draws run times (default 0)")
-    parser.add_argument("--flush-ms", type=float, default=50.0, help="how long events gather (default 50)")
+    parser.add_argument("--flush-ms", type=float, default=100.0, help="how long events gather (default 100)")
     return parser
 
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import structlog
 
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest
-from argosy_core.scheduler import apply_ingested, begin_round, draft_ingest
+from argosy_core.scheduler import apply_ingested, begin_round, draft_ingest, refuse_leases
 from argosy_server.leader import cluster_codec, log_codec
 from argosy_server.leader.effects import EffectDraft
 from argosy_server.leader.intake import Intake
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["MARKER_SEQUENCE", "NOTHING_REFUSED", "Cycle", "CycleParts"]
 
 AnswerT = TypeVar("AnswerT")
+RELEASE_PATIENCE_S = 0.25
+"""How long placements that ended wait for another message to the same sampler."""
 QUEUED_COUNT_PERIOD_S = 1.0
 """How often the numbers of waiting jobs are stored, for the limit at submit."""
 MARKER_SEQUENCE = 1
@@ -76,6 +79,7 @@ class Cycle:
         self._position = log_position
         self._sequence = MARKER_SEQUENCE
         self._counted_s = 0.0
+        self._next_draft = EffectDraft()
         self._writer = parts.writer
         self._rows = parts.rows
         self._samplers = parts.samplers
@@ -119,12 +123,27 @@ class Cycle:
         """Take what arrived, run one round, publish and hand the effects to the writer."""
         memory = self._memory
         memory.phases_ms = {}
-        draft = EffectDraft()
-        with self._timed("take changes"):
-            reported = await self._intake.take(draft)
-        now_s = memory.clock()
+        draft, self._next_draft = self._next_draft, EffectDraft()
+        memory.deciding = True
+        try:
+            with self._timed("take changes"):
+                reported = await self._intake.take(draft)
+            plan = await self._decide()
+            self._release(plan.releases)
+            lease = await self._publish(plan, draft) if plan.has_news else None
+            await self._store_and_follow(draft, reported, lease)
+        finally:
+            memory.deciding = False
+        for session in self._samplers.all():
+            session.forget_questions(plan.round_number)
+            session.send_releases(memory.epoch, held_for_s=RELEASE_PATIENCE_S)
+        self._note_round(plan)
+
+    async def _decide(self) -> LeasePlan:
+        """Run one round: prioritise, sample, decide, commit."""
+        memory = self._memory
         with self._timed("prioritise"):
-            round_ = begin_round(memory.state, now_s, memory.rng)
+            round_ = begin_round(memory.state, memory.clock(), memory.rng)
         with self._timed("sample"):
             await self._sample(round_)
         with self._timed("decide"):
@@ -133,15 +152,7 @@ class Cycle:
             while questions:
                 await self._commit(round_, questions)
                 questions = round_.next_commits()
-        plan = round_.finish(memory.clock())
-        for session in self._samplers.all():
-            session.forget_questions(plan.round_number)
-        self._release(plan.releases)
-        lease: LeaseEffects | None = None
-        if plan.has_news:
-            lease = await self._publish(plan, draft)
-        await self._store_and_follow(draft, reported, lease)
-        self._note_round(plan)
+        return round_.finish(memory.clock())
 
     async def _sample(self, round_: Round) -> None:
         """Ask the samplers of the round, all at once."""
@@ -164,6 +175,7 @@ class Cycle:
         unseen = [class_id for class_id in question.class_ids.tolist() if class_id not in session.sent_classes]
         session.sent_classes.update(unseen)
         definitions = [(class_id, self._memory.definitions[class_id]) for class_id in unseen]
+        session.send_releases(self._memory.epoch)
         request = cluster_codec.sample_request(question, epoch=self._memory.epoch, classes=definitions)
         return await self._answer(session.ask_sample(request), question.cluster)
 
@@ -249,8 +261,8 @@ class Cycle:
     ) -> Callable[[AppliedEffects | None], None]:
         """Return what to do after the commit: answer executors, send rows and stops.
 
-        A lease that the database refused met a wish that was set while the round ran. Its change is on the way and ends
-        the run in memory; until then it is enough not to send the row.
+        A lease that the database refused met a wish that was set while the round ran: it is taken back in memory, and
+        no executor hears of it.
         """
         change_ids = draft.change_ids
         stops = list(draft.stops)
@@ -260,7 +272,8 @@ class Cycle:
             for states in reported:
                 states.session.acknowledge(states.batch)
             refused = applied.refused_handles if applied is not None else NOTHING_REFUSED
-            self._memory.count("refused", int(refused.size))
+            if refused.size:
+                self._take_back(refused)
             if lease is not None:
                 for rows in lease.rows:
                     self._rows.put_rows(rows.without(refused) if refused.size else rows)
@@ -269,6 +282,15 @@ class Cycle:
                 self._rows.put_stops(stop)
 
         return follow
+
+    def _take_back(self, refused: npt.NDArray[np.int64]) -> None:
+        """Take back leases that the database refused; what follows goes with the next cycle."""
+        effects = refuse_leases(self._memory.state, refused, self._memory.clock())
+        self._next_draft.add_events(effects.events)
+        self._next_draft.add_job_updates(effects.job_updates)
+        self._release(effects.releases)
+        self._memory.count("refused", int(refused.size))
+        self._memory.news.set()
 
     def _release(self, releases: tuple[ClusterRuns, ...]) -> None:
         """Tell samplers of placements that ended."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import structlog
@@ -38,7 +38,6 @@ from argosy_core.scheduler.messages import (
     StateColumns,
     WishColumns,
 )
-from argosy_runtime.columns import pack_column
 from argosy_server.leader.loading import job_set_views, queue_views
 from argosy_server.leader.log_codec import decode_changes
 
@@ -77,7 +76,7 @@ class Intake:
         """Read visible rows of `changes` again and again; rows that are held are not read twice."""
         while True:
             limit = settings.changes_per_round + len(self._held_ids)
-            if len(self._rows) < settings.changes_per_round:
+            if len(self._rows) < settings.changes_per_round and not self._memory.deciding:
                 self._deleted_ids.clear()
                 rows = await asyncio.to_thread(self._store.read_changes, limit)
                 known = self._held_ids | self._deleted_ids
@@ -171,6 +170,7 @@ class Intake:
         draft.add_events(effects.events)
         draft.add_job_updates(effects.job_updates)
         draft.add_job_priorities(effects.job_priorities)
+        self.release(effects.releases)
         if effects.unknown_ended.size:
             rows = await asyncio.to_thread(self._store.read_ended_jobs, effects.unknown_ended)
             await self._define_job_sets(sorted({row[2] for row in rows}))
@@ -232,12 +232,7 @@ class Intake:
         for runs in releases:
             session = self._samplers.get(runs.cluster)
             if session is not None and runs.handle.size:
-                message: Any = sampler_pb2.Release(
-                    epoch=self._memory.epoch,
-                    handle_column=pack_column(runs.handle, "int64"),
-                    attempt_column=pack_column(runs.attempt, "int32"),
-                )
-                session.send(sampler_pb2.SessionResponse(release=message))
+                session.hold_release(runs)
 
 
 def join_jobs(parts: list[JobColumns]) -> JobColumns:

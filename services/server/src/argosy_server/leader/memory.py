@@ -198,6 +198,8 @@ class LeaderMemory:
     """Bodies of specs."""
     inbox: deque[ReportedStates] = field(default_factory=deque)
     """State batches that wait for a round."""
+    deciding: bool = False
+    """True while a round is under way; what arrives meanwhile is read after it."""
     inbox_has_room: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while the inbox takes more."""
     news: asyncio.Event = field(default_factory=asyncio.Event)

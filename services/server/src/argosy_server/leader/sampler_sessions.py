@@ -9,18 +9,22 @@ Source: design section 5, "Sampler session"; seed 000.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
+import numpy as np
 import structlog
 
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.errors import BackendUnavailable, InvalidRequest, StateConflict
+from argosy_runtime.columns import pack_column
 from argosy_runtime.validation import check_request
 from argosy_server.leader.sessions import Outbox, SessionRegistry
 
 if TYPE_CHECKING:
+    from argosy_core.scheduler.messages import ClusterRuns
     from argosy_server.leader.settings import LeaderSettings
 
 __all__ = ["SamplerDesk", "SamplerService", "SamplerSession"]
@@ -65,6 +69,8 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
         super().__init__(cluster, incarnation)
         self.ready = False
         self.sent_classes: set[int] = set()
+        self._releases: list[ClusterRuns] = []
+        self._oldest_release_s = 0.0
         self._samples: dict[int, asyncio.Future[sampler_pb2.SampleAnswer]] = {}
         self._commits: dict[tuple[int, int], asyncio.Future[sampler_pb2.CommitAnswer]] = {}
 
@@ -88,6 +94,23 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
         if self.closed.is_set() and not future.done():
             future.set_exception(BackendUnavailable(f"session of cluster {self.cluster!r} ended"))
             future.exception()
+
+    def hold_release(self, runs: ClusterRuns) -> None:
+        """Keep placements that ended until there is something else to say, which saves the sampler a message."""
+        if not self._releases:
+            self._oldest_release_s = time.monotonic()
+        self._releases.append(runs)
+
+    def send_releases(self, epoch: int, *, held_for_s: float = 0.0) -> None:
+        """Send the placements that ended, if the oldest has been held for so long."""
+        if self._releases and time.monotonic() - self._oldest_release_s >= held_for_s:
+            release = sampler_pb2.Release(
+                epoch=epoch,
+                handle_column=pack_column(np.concatenate([runs.handle for runs in self._releases]), "int64"),
+                attempt_column=pack_column(np.concatenate([runs.attempt for runs in self._releases]), "int32"),
+            )
+            self._releases.clear()
+            self.send(sampler_pb2.SessionResponse(release=release))
 
     def take_sample(self, answer: sampler_pb2.SampleAnswer) -> None:
         """Complete the question of the answer's round; an answer nobody awaits is dropped."""
