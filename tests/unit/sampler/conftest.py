@@ -252,6 +252,7 @@ async def running_sampler(host: ClusterHost, *addresses: str) -> AsyncGenerator[
         server_addresses=addresses,
         installation="one",
         capacity_interval_ms=5.0,
+        node_interval_ms=5.0,
         retry_most_s=0.05,
         grpc=GrpcSettings(listen="127.0.0.1:0"),
     )

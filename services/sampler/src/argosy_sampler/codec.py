@@ -204,7 +204,9 @@ class CapacityWriter:
         """Start as if nothing had been written."""
         self._ledger = ledger
         self._generation = -1
+        self._told = -1
         self._placement_count = -1
+        self._node_count = -1
         self._compaction = -1
         self._groups: dict[int, bytes] = {}
 
@@ -212,15 +214,25 @@ class CapacityWriter:
         """Let the next message hold every node, as on a new stream."""
         self._generation = -1
 
-    def next_message(self) -> sampler_pb2.Capacity | None:
-        """Return the nodes that changed and the totals, or None if nothing did."""
+    def next_message(self, *, with_nodes: bool = True) -> sampler_pb2.Capacity | None:
+        """Return the totals and the nodes that changed, or None if nothing did.
+
+        Args:
+            with_nodes: False leaves out nodes of which only the free amounts changed: those interest people, totals
+                interest the next round.
+        """
         table = self._ledger.nodes
         placement_count = self._ledger.placement_count
+        if self._told == table.generation and self._placement_count == placement_count and not with_nodes:
+            return None
         if self._generation == table.generation and self._placement_count == placement_count:
             return None
-        rows = table.changed_since(self._generation)
-        self._generation, self._placement_count = table.generation, placement_count
         totals = table.totals()
+        with_nodes = with_nodes or self._generation < 0 or totals.node_count != self._node_count
+        rows = table.changed_since(self._generation) if with_nodes else np.zeros(0, dtype=np.int64)
+        if with_nodes:
+            self._generation, self._node_count = table.generation, totals.node_count
+        self._told, self._placement_count = table.generation, placement_count
         names = table.names
         distinct, group = np.unique(table.group[rows], return_inverse=True)
         return sampler_pb2.Capacity(

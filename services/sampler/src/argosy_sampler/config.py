@@ -32,6 +32,8 @@ class SamplerConfig:
     """Installation whose labels make a pod ours; must be the executor's."""
     capacity_interval_ms: float = 250.0
     """Least time between two messages about changed nodes; the leader needs them for totals only."""
+    node_interval_ms: float = 2000.0
+    """How often single nodes are told of; people look at them, rounds need totals."""
     retry_most_s: float = 2.0
     """Longest wait before the leader or the cluster is tried again, seconds; bounds how late a recovery is noticed."""
     connect_timeout_s: float = 5.0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable
 from typing import Final
 
@@ -186,9 +187,10 @@ class SessionClient:
     async def _tell_capacity(self, outbox: asyncio.Queue[sampler_pb2.SessionRequest]) -> None:
         """Tell of changed nodes, at most once per interval."""
         cluster = self._config.cluster
-        while True:
+        every = max(1, round(self._config.node_interval_ms / self._config.capacity_interval_ms))
+        for count in itertools.count(1):
             await asyncio.sleep(self._config.capacity_interval_ms / 1000)
-            message = self._clerk.capacity.next_message()
+            message = self._clerk.capacity.next_message(with_nodes=count % every == 0)
             if message is not None:
                 METRICS.ledger_nodes.labels(cluster).set(message.node_count)
                 METRICS.ledger_placements.labels(cluster).set(message.placement_count)
