@@ -252,8 +252,10 @@ def rows_missing(state: PoolState, cluster: str, known: Runs) -> RowsMissing:
     told = _keys(known.handle, known.attempt)
     stopping = slots[(live.flags[slots] & STOP_SENT) != 0]
     strange = ~np.isin(told, have)
+    # An executor that restarted knows a run by the objects it found; what a bag lacks, only the row tells.
+    is_bag = live.specs.object_counts(live.spec[slots]) > 1
     return RowsMissing(
-        rows=executor_rows(state, index, slots[~np.isin(have, told)]),
+        rows=executor_rows(state, index, slots[~np.isin(have, told) | is_bag]),
         stops=cluster_runs(
             cluster,
             np.concatenate([known.handle[strange], live.handle[stopping]]),
