@@ -167,3 +167,37 @@ def test_help_tells_unit_reason_default_and_variable_of_every_field(capsys: pyte
 def test_field_texts_come_from_strings_below_fields() -> None:
     """A field's string is its text."""
     assert field_texts(Limits) == {"max_items": "Items of a request; 5 is plenty.", "ratio": "A ratio."}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Port:
+    """A section."""
+
+    listen: str = "127.0.0.1:50051"
+    """Address."""
+    backlog_count: int = 5
+    """Length."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Service:
+    """A service that wants another default in a section than the section's type has."""
+
+    SERVICE: ClassVar[str] = "sectioned"
+
+    port: _Port = field(default_factory=lambda: _Port(listen="127.0.0.1:0"))
+    """Section."""
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ([], _Port(listen="127.0.0.1:0")),
+        (["--port-backlog-count", "7"], _Port(listen="127.0.0.1:0", backlog_count=7)),
+        (["--port-listen", "127.0.0.1:9"], _Port(listen="127.0.0.1:9")),
+    ],
+    ids=["nothing set", "another field set", "the field set"],
+)
+def test_a_section_keeps_the_default_that_its_service_gives_it(argv: list[str], expected: _Port) -> None:
+    """What a service says of a section holds unless something is set; the section's own type comes last."""
+    assert load_config(_Service, argv, {}).port == expected

@@ -171,16 +171,26 @@ def _prefix(config_type: type[Any]) -> str:
     return f"ARGOSY_{config_type.SERVICE.upper().replace('-', '_')}_"
 
 
-def _leaves(config_type: type[Any], path: tuple[str, ...] = ()) -> Iterator[_Leaf]:
+def _section_default(field: dataclasses.Field[Any]) -> object:
+    """Return what a section is unless something is set in it; None if its type says it all."""
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return None if field.default is dataclasses.MISSING else field.default
+
+
+def _leaves(config_type: type[Any], path: tuple[str, ...] = (), given: object = None) -> Iterator[_Leaf]:
     hints = typing.get_type_hints(config_type)
     texts = field_texts(config_type)
     for field in dataclasses.fields(config_type):
         kind = hints[field.name]
         if dataclasses.is_dataclass(kind):
-            yield from _leaves(typing.cast("type[Any]", kind), (*path, field.name))
+            section = getattr(given, field.name) if given is not None else _section_default(field)
+            yield from _leaves(typing.cast("type[Any]", kind), (*path, field.name), section)
             continue
         default: object = _MISSING
-        if field.default is not dataclasses.MISSING:
+        if given is not None:
+            default = getattr(given, field.name)
+        elif field.default is not dataclasses.MISSING:
             default = field.default
         elif field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
@@ -332,16 +342,19 @@ def _whole(value: str | float) -> int:
     return number
 
 
-def _build(config_type: type[Config], values: Mapping[str, object], path: tuple[str, ...]) -> Config:
+def _build(
+    config_type: type[Config], values: Mapping[str, object], path: tuple[str, ...], given: Config | None = None
+) -> Config:
     hints = typing.get_type_hints(config_type)
     arguments: dict[str, Any] = {}
     for field in dataclasses.fields(config_type):  # type: ignore[arg-type]
         here = (*path, field.name)
         if dataclasses.is_dataclass(hints[field.name]):
-            arguments[field.name] = _build(hints[field.name], values, here)
+            section = getattr(given, field.name) if given is not None else _section_default(field)
+            arguments[field.name] = _build(hints[field.name], values, here, section)
         elif ".".join(here) in values:
             arguments[field.name] = values[".".join(here)]
-    return config_type(**arguments)
+    return config_type(**arguments) if given is None else dataclasses.replace(given, **arguments)  # type: ignore[type-var]
 
 
 def _plain(value: object) -> object:
