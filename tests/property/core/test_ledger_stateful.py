@@ -27,10 +27,14 @@ def vector(class_id: int) -> tuple[int, ...]:
 class Pod:
     """A placement as the model sees it."""
 
-    def __init__(self, node: int, asked: tuple[int, ...]) -> None:
-        """Who holds it is set by the caller."""
-        self.node, self.asked = node, asked
+    def __init__(self, node: int, asked: tuple[int, ...], least: tuple[int, ...] = (0,) * len(RESOURCES)) -> None:
+        """Who holds it is set by the caller; it takes no less than its class asks for, if that is known."""
+        self.node, self.asked, self.least = node, asked, least
         self.leader, self.uid = False, 0
+
+    def ask(self, asked: tuple[int, ...]) -> None:
+        """Take what is asked for, but no less than the class says."""
+        self.asked = tuple(max(pair) for pair in zip(asked, self.least, strict=True))
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -78,7 +82,7 @@ class LedgerMachine(RuleBasedStateMachine):
         )
         for (handle, class_id, _), node in zip(runs, nodes.tolist(), strict=True):
             if node >= 0:
-                pod = self.pods.setdefault(handle << 8 | 1, Pod(node, vector(class_id)))
+                pod = self.pods.setdefault(handle << 8 | 1, Pod(node, vector(class_id), vector(class_id)))
                 assert pod.node == node
                 pod.leader = True
         for row, left in before.items():
@@ -137,10 +141,13 @@ class LedgerMachine(RuleBasedStateMachine):
             self.let_go(key)
         for key, (class_id, row) in zip(keys, runs.values(), strict=True):
             if key in self.pods:
-                if not self.pods[key].uid:
-                    self.pods[key].node, self.pods[key].asked = row, vector(class_id)
+                pod = self.pods[key]
+                pod.least = vector(class_id)
+                if not pod.uid:
+                    pod.node, pod.asked = row, vector(class_id)
+                pod.ask(pod.asked)
             elif key not in self.ended:
-                self.pods[key] = Pod(row, vector(class_id))
+                self.pods[key] = Pod(row, vector(class_id), vector(class_id))
             if key in self.pods:
                 self.pods[key].leader = True
 
@@ -213,7 +220,8 @@ class LedgerMachine(RuleBasedStateMachine):
             if not pod:
                 pod = self.pods[key] = Pod(node, asked)
                 self.ended.discard(key)
-            pod.node, pod.asked, pod.uid = node, asked, uid
+            pod.node, pod.uid = node, uid
+            pod.ask(asked)
 
 
 TestLedger = LedgerMachine.TestCase

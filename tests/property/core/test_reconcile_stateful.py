@@ -151,7 +151,7 @@ class ExecutorMachine(RuleBasedStateMachine):
     @rule(is_stored=st.booleans())
     def report(self, *, is_stored: bool) -> None:
         """A batch goes up and is stored, or the stream breaks with it."""
-        self.world.pass_time(0.2)
+        self.world.pass_time(1.0)
         if not self.is_connected:
             return
         batch = self.world.reconciler.next_reports(self.world.now)

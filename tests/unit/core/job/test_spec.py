@@ -184,160 +184,151 @@ def test_read_bag_reads_constraints_into_sorted_class() -> None:
     assert type(cls).parse(cls.definition()) == cls
 
 
-@pytest.mark.parametrize(
-    ("spec", "path"),
-    [
-        pytest.param(pod(hostNetwork=True), "spec.hostNetwork", id="host-network"),
-        pytest.param(pod(hostPID=True), "spec.hostPID", id="host-pid"),
-        pytest.param(pod(hostIPC=True), "spec.hostIPC", id="host-ipc"),
-        pytest.param(pod(nodeName="node-1"), "spec.nodeName", id="static-node"),
-        pytest.param(pod(priorityClassName="system-node-critical"), "spec.priorityClassName", id="system-priority"),
-        pytest.param(pod(serviceAccountName="admin"), "spec.serviceAccountName", id="foreign-account"),
-        pytest.param(pod(automountServiceAccountToken=True), "spec.automountServiceAccountToken", id="token"),
-        pytest.param(pod(restartPolicy="Always"), "spec.restartPolicy", id="never-ends"),
-        pytest.param(
-            pod(volumes=[{"name": "h", "hostPath": {"path": "/"}}]), "spec.volumes[0].hostPath", id="host-path"
-        ),
-        pytest.param(
-            pod(container(securityContext={"privileged": True})),
-            "spec.containers[0].securityContext.privileged",
-            id="privileged",
-        ),
-        pytest.param(
-            pod(container(securityContext={"capabilities": {"add": ["CHOWN", "SYS_ADMIN"]}})),
-            "spec.containers[0].securityContext.capabilities.add[1]",
-            id="capability",
-        ),
-        pytest.param(
-            pod(container(securityContext={"procMount": "Unmasked"})),
-            "spec.containers[0].securityContext.procMount",
-            id="proc-mount",
-        ),
-        pytest.param(
-            pod(securityContext={"seccompProfile": {"type": "Unconfined"}}),
-            "spec.securityContext.seccompProfile.type",
-            id="seccomp",
-        ),
-        pytest.param(
-            pod(securityContext={"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}),
-            "spec.securityContext.sysctls[0].name",
-            id="sysctl",
-        ),
-        pytest.param(
-            pod(securityContext={"seLinuxOptions": {"type": "spc_t"}}),
-            "spec.securityContext.seLinuxOptions.type",
-            id="selinux",
-        ),
-        pytest.param(
-            pod(securityContext={"windowsOptions": {"hostProcess": True}}),
-            "spec.securityContext.windowsOptions.hostProcess",
-            id="host-process",
-        ),
-        pytest.param(
-            pod(container(livenessProbe={"httpGet": {"host": "10.0.0.1"}})),
-            "spec.containers[0].livenessProbe.httpGet.host",
-            id="probe-host",
-        ),
-        pytest.param(
-            pod(container(lifecycle={"preStop": {"tcpSocket": {"host": "x"}}})),
-            "spec.containers[0].lifecycle.preStop.tcpSocket.host",
-            id="hook-host",
-        ),
-        pytest.param(pod(container(ports=[{"hostPort": 80}])), "spec.containers[0].ports[0].hostPort", id="host-port"),
-        pytest.param(
-            pod(initContainers=[container("i", securityContext={"privileged": True})]),
-            "spec.initContainers[0].securityContext.privileged",
-            id="privileged-init",
-        ),
-        pytest.param(
-            pod(metadata={"labels": {"argosy.dev/run": "1-1"}}), "metadata.labels.argosy.dev/run", id="reserved-label"
-        ),
-        pytest.param(
-            pod(metadata={"annotations": {"argosy.dev/x": "1"}}),
-            "metadata.annotations.argosy.dev/x",
-            id="reserved-annotation",
-        ),
-        pytest.param(pod(nodeSelector={"argosy.dev/x": "1"}), "spec.nodeSelector.argosy.dev/x", id="reserved-selector"),
-        pytest.param(
-            pod(tolerations=[{"key": "argosy.dev/x", "operator": "Exists"}]),
-            "spec.tolerations[0].key",
-            id="reserved-toleration",
-        ),
-        pytest.param(pod(metadata={"finalizers": ["a/b"]}), "metadata.finalizers", id="finalizer"),
-        pytest.param(pod(metadata={"ownerReferences": [{}]}), "metadata.ownerReferences", id="owner"),
-        pytest.param(pod(metadata={"namespace": "../x"}), "metadata.namespace", id="path-as-namespace"),
-        pytest.param(pod(metadata={"name": "UPPER"}), "metadata.name", id="name"),
-        pytest.param(pod(metadata={"name": "a\nb"}), "metadata.name", id="newline"),
-        pytest.param(pod(metadata={"labels": {"a": "x" * 64}}), "metadata.labels.a", id="long-label"),
-        pytest.param(pod(metadata={"labels": {f"l{i}": "" for i in range(65)}}), "metadata.labels", id="many-labels"),
-        pytest.param(pod(container(name="")), "spec.containers[0].name", id="container-name"),
-        pytest.param(pod(container(image=" ")), "spec.containers[0].image", id="image"),
-        pytest.param(
-            pod(container(resources={"requests": {"cpu": "1"}})), "spec.containers[0].resources", id="no-memory"
-        ),
-        pytest.param(
-            pod(initContainers=[container("i", resources={})]),
-            "spec.initContainers[0].resources",
-            id="init-without-values",
-        ),
-        pytest.param(
-            pod(container(resources=resources(cpu="-1", memory="1Gi"))),
-            "spec.containers[0].resources.requests.cpu",
-            id="negative",
-        ),
-        pytest.param(
-            pod(container(resources=resources(cpu="NaN", memory="1Gi"))),
-            "spec.containers[0].resources.requests.cpu",
-            id="nan",
-        ),
-        pytest.param(
-            pod(container(resources=resources(cpu="1e99", memory="1Gi"))),
-            "spec.containers[0].resources.requests.cpu",
-            id="huge",
-        ),
-        pytest.param(
-            pod(container(resources={"requests": {"cpu": True, "memory": "1Gi"}})),
-            "spec.containers[0].resources.requests.cpu",
-            id="boolean",
-        ),
-        pytest.param(
-            pod(container(resources={"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "1"}})),
-            "spec.containers[0].resources.requests.cpu",
-            id="request-over-limit",
-        ),
-        pytest.param(pod(container(resources=resources(cpu="0", memory="0"))), "spec", id="nothing-at-all"),
-        pytest.param(
-            pod(container(resources={"requests": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "0.5"}})),
-            "spec.containers[0].resources.requests.nvidia.com/gpu",
-            id="half-a-gpu",
-        ),
-        pytest.param(
-            pod(container(resources=resources(cpu="1", memory="1Gi", pods="3"))),
-            "spec.containers[0].resources.requests.pods",
-            id="pods",
-        ),
-        pytest.param(
-            pod(affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}),
-            "spec.affinity.podAntiAffinity",
-            id="pod-affinity",
-        ),
-        pytest.param(
-            pod(
-                affinity={
-                    "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}
-                }
-            ),
-            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms",
-            id="affinity-that-matches-nothing",
-        ),
-        pytest.param(
-            {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []}}, "spec.containers", id="no-container"
-        ),
-        pytest.param({"apiVersion": "v1", "kind": "Pod", "spec": 5}, "spec", id="spec-is-a-number"),
-        pytest.param({"apiVersion": "v2", "kind": "Pod", "spec": pod()["spec"]}, "apiVersion", id="api-version"),
-        pytest.param({"apiVersion": "v1", "kind": "DaemonSet"}, "kind", id="kind"),
-    ],
-)
+REFUSED = [
+    pytest.param(pod(hostNetwork=True), "spec.hostNetwork", id="host-network"),
+    pytest.param(pod(hostPID=True), "spec.hostPID", id="host-pid"),
+    pytest.param(pod(hostIPC=True), "spec.hostIPC", id="host-ipc"),
+    pytest.param(pod(nodeName="node-1"), "spec.nodeName", id="static-node"),
+    pytest.param(pod(priorityClassName="system-node-critical"), "spec.priorityClassName", id="system-priority"),
+    pytest.param(pod(serviceAccountName="admin"), "spec.serviceAccountName", id="foreign-account"),
+    pytest.param(pod(automountServiceAccountToken=True), "spec.automountServiceAccountToken", id="token"),
+    pytest.param(pod(restartPolicy="Always"), "spec.restartPolicy", id="never-ends"),
+    pytest.param(pod(volumes=[{"name": "h", "hostPath": {"path": "/"}}]), "spec.volumes[0].hostPath", id="host-path"),
+    pytest.param(
+        pod(container(securityContext={"privileged": True})),
+        "spec.containers[0].securityContext.privileged",
+        id="privileged",
+    ),
+    pytest.param(
+        pod(container(securityContext={"capabilities": {"add": ["CHOWN", "SYS_ADMIN"]}})),
+        "spec.containers[0].securityContext.capabilities.add[1]",
+        id="capability",
+    ),
+    pytest.param(
+        pod(container(securityContext={"procMount": "Unmasked"})),
+        "spec.containers[0].securityContext.procMount",
+        id="proc-mount",
+    ),
+    pytest.param(
+        pod(securityContext={"seccompProfile": {"type": "Unconfined"}}),
+        "spec.securityContext.seccompProfile.type",
+        id="seccomp",
+    ),
+    pytest.param(
+        pod(securityContext={"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}),
+        "spec.securityContext.sysctls[0].name",
+        id="sysctl",
+    ),
+    pytest.param(
+        pod(securityContext={"seLinuxOptions": {"type": "spc_t"}}),
+        "spec.securityContext.seLinuxOptions.type",
+        id="selinux",
+    ),
+    pytest.param(
+        pod(securityContext={"windowsOptions": {"hostProcess": True}}),
+        "spec.securityContext.windowsOptions.hostProcess",
+        id="host-process",
+    ),
+    pytest.param(
+        pod(container(livenessProbe={"httpGet": {"host": "10.0.0.1"}})),
+        "spec.containers[0].livenessProbe.httpGet.host",
+        id="probe-host",
+    ),
+    pytest.param(
+        pod(container(lifecycle={"preStop": {"tcpSocket": {"host": "x"}}})),
+        "spec.containers[0].lifecycle.preStop.tcpSocket.host",
+        id="hook-host",
+    ),
+    pytest.param(pod(container(ports=[{"hostPort": 80}])), "spec.containers[0].ports[0].hostPort", id="host-port"),
+    pytest.param(
+        pod(initContainers=[container("i", securityContext={"privileged": True})]),
+        "spec.initContainers[0].securityContext.privileged",
+        id="privileged-init",
+    ),
+    pytest.param(
+        pod(metadata={"labels": {"argosy.dev/run": "1-1"}}), "metadata.labels.argosy.dev/run", id="reserved-label"
+    ),
+    pytest.param(
+        pod(metadata={"annotations": {"argosy.dev/x": "1"}}),
+        "metadata.annotations.argosy.dev/x",
+        id="reserved-annotation",
+    ),
+    pytest.param(pod(nodeSelector={"argosy.dev/x": "1"}), "spec.nodeSelector.argosy.dev/x", id="reserved-selector"),
+    pytest.param(
+        pod(tolerations=[{"key": "argosy.dev/x", "operator": "Exists"}]),
+        "spec.tolerations[0].key",
+        id="reserved-toleration",
+    ),
+    pytest.param(pod(metadata={"finalizers": ["a/b"]}), "metadata.finalizers", id="finalizer"),
+    pytest.param(pod(metadata={"ownerReferences": [{}]}), "metadata.ownerReferences", id="owner"),
+    pytest.param(pod(metadata={"namespace": "../x"}), "metadata.namespace", id="path-as-namespace"),
+    pytest.param(pod(metadata={"name": "UPPER"}), "metadata.name", id="name"),
+    pytest.param(pod(metadata={"name": "a\nb"}), "metadata.name", id="newline"),
+    pytest.param(pod(metadata={"labels": {"a": "x" * 64}}), "metadata.labels.a", id="long-label"),
+    pytest.param(pod(metadata={"labels": {f"l{i}": "" for i in range(65)}}), "metadata.labels", id="many-labels"),
+    pytest.param(pod(container(name="")), "spec.containers[0].name", id="container-name"),
+    pytest.param(pod(container(image=" ")), "spec.containers[0].image", id="image"),
+    pytest.param(pod(container(resources={"requests": {"cpu": "1"}})), "spec.containers[0].resources", id="no-memory"),
+    pytest.param(
+        pod(initContainers=[container("i", resources={})]),
+        "spec.initContainers[0].resources",
+        id="init-without-values",
+    ),
+    pytest.param(
+        pod(container(resources=resources(cpu="-1", memory="1Gi"))),
+        "spec.containers[0].resources.requests.cpu",
+        id="negative",
+    ),
+    pytest.param(
+        pod(container(resources=resources(cpu="NaN", memory="1Gi"))),
+        "spec.containers[0].resources.requests.cpu",
+        id="nan",
+    ),
+    pytest.param(
+        pod(container(resources=resources(cpu="1e99", memory="1Gi"))),
+        "spec.containers[0].resources.requests.cpu",
+        id="huge",
+    ),
+    pytest.param(
+        pod(container(resources={"requests": {"cpu": True, "memory": "1Gi"}})),
+        "spec.containers[0].resources.requests.cpu",
+        id="boolean",
+    ),
+    pytest.param(
+        pod(container(resources={"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "1"}})),
+        "spec.containers[0].resources.requests.cpu",
+        id="request-over-limit",
+    ),
+    pytest.param(pod(container(resources=resources(cpu="0", memory="0"))), "spec", id="nothing-at-all"),
+    pytest.param(
+        pod(container(resources={"requests": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "0.5"}})),
+        "spec.containers[0].resources.requests.nvidia.com/gpu",
+        id="half-a-gpu",
+    ),
+    pytest.param(
+        pod(container(resources=resources(cpu="1", memory="1Gi", pods="3"))),
+        "spec.containers[0].resources.requests.pods",
+        id="pods",
+    ),
+    pytest.param(
+        pod(affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}),
+        "spec.affinity.podAntiAffinity",
+        id="pod-affinity",
+    ),
+    pytest.param(
+        pod(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}),
+        "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms",
+        id="affinity-that-matches-nothing",
+    ),
+    pytest.param({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []}}, "spec.containers", id="no-container"),
+    pytest.param({"apiVersion": "v1", "kind": "Pod", "spec": 5}, "spec", id="spec-is-a-number"),
+    pytest.param({"apiVersion": "v2", "kind": "Pod", "spec": pod()["spec"]}, "apiVersion", id="api-version"),
+    pytest.param({"apiVersion": "v1", "kind": "DaemonSet"}, "kind", id="kind"),
+]
+"""(manifest, path below the manifest of the field that is refused)."""
+
+
+@pytest.mark.parametrize(("spec", "path"), REFUSED)
 def test_read_bag_refuses_and_names_the_field(spec: dict[str, Any], path: str) -> None:
     """Each thing that is not allowed is refused with the path of its field."""
     assert f"manifests[0].{path}" in faults(read(spec))

@@ -1,6 +1,7 @@
 """Reading a job's spec: a bag of Kubernetes manifests becomes a scheduling class, a layout and a body.
 
-A bag is read once per distinct spec (callers cache by `spec_hash`); jobs then carry the hash and the class only.
+A bag is read once per distinct spec (callers cache by `spec_hash`); jobs then carry the hash and the class only. Where
+many specs are nearly alike, `spec_reader` reads them sooner.
 
 In this version all pods of a bag are placed together on ONE node: the class asks for the sum of the pods' requests, and
 their constraints must agree. Bags whose pods shall stand on several nodes are pod groups, a later capability.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -22,7 +24,7 @@ from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.constraints import NodeConstraints, merge_constraints, read_constraints
 from argosy_core.job.findings import Findings, is_dns_label, is_dns_name, is_label_key, is_label_value
 from argosy_core.job.manifest_json import MalformedManifest, read_manifest
-from argosy_core.job.policy import PodRights, check_container, check_pod_spec, is_reserved_key
+from argosy_core.job.policy import APPARMOR_PREFIX, PodRights, check_container, check_pod_spec, is_reserved_key
 from argosy_core.job.requests import Amounts, read_pod_requests
 
 __all__ = ["KINDS", "POD", "Bag", "SpecLimits", "base_names", "read_bag", "spec_hash"]
@@ -38,7 +40,6 @@ KINDS: Final[dict[str, str]] = {
 }
 """Kinds a bag may hold and the apiVersion of each."""
 
-_APPARMOR_PREFIX: Final = "container.apparmor.security.beta.kubernetes.io/"
 _MIRROR_PREFIX: Final = "kubernetes.io/config."
 _TOKEN_SECRETS: Final = frozenset({"kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"})
 MAX_BASE_LENGTH: Final = 46
@@ -74,6 +75,8 @@ class Bag:
 
     scheduling_class: SchedulingClass
     """What the pods together need of their node."""
+    class_definition: bytes
+    """Its definition."""
     layout: tuple[tuple[str, str], ...]
     """(kind, base name) of each object in the order of creation: pods last. Positions are object indices."""
     namespaces: tuple[str, ...]
@@ -87,16 +90,21 @@ class Bag:
 
     def layout_definition(self) -> bytes:
         """Return the layout as JSON [[kind, name], ...], as it travels and is stored."""
-        return json.dumps(self.layout, separators=(",", ":")).encode()
+        return _layout_definition(self.layout)
+
+
+@lru_cache(maxsize=1024)
+def _layout_definition(layout: tuple[tuple[str, str], ...]) -> bytes:
+    """Return a layout as JSON; most jobs have one of a few."""
+    return json.dumps(layout, separators=(",", ":")).encode()
 
 
 def spec_hash(manifests: Sequence[bytes]) -> bytes:
     """Return 16 bytes that name a spec: BLAKE2b-128 over the manifests as received, each behind its length."""
-    digest = blake2b(digest_size=16)
-    for manifest in manifests:
-        digest.update(len(manifest).to_bytes(4, "little"))
-        digest.update(manifest)
-    return digest.digest()
+    return blake2b(
+        b"".join([part for manifest in manifests for part in (len(manifest).to_bytes(4, "little"), manifest)]),
+        digest_size=16,
+    ).digest()
 
 
 @dataclass(slots=True)
@@ -136,8 +144,10 @@ def read_bag(manifests: Sequence[bytes], limits: SpecLimits) -> Bag:
     ordered = others + pods
     kinds = [entry[0] for _, entry in ordered]
     names = base_names(kinds, [entry[1] for _, entry in ordered], [entry[2] for _, entry in ordered])
+    scheduling_class = _build_class(reading.requests, reading.constraints)
     return Bag(
-        scheduling_class=_build_class(reading.requests, reading.constraints),
+        scheduling_class=scheduling_class,
+        class_definition=scheduling_class.definition(),
         layout=tuple(zip(kinds, names, strict=True)),
         namespaces=tuple(sorted(reading.namespaces)),
         body=b"[" + b",".join([manifest for manifest, _ in ordered]) + b"]",
@@ -268,7 +278,7 @@ def _read_annotations(value: object, path: str, findings: Findings, max_count: i
             findings.add(place, "this prefix is reserved")
         elif not is_label_key(key) or not isinstance(text, str):
             findings.add(place, "must be an annotation: a valid key and a string value")
-        elif key.startswith(_APPARMOR_PREFIX) and text != "runtime/default" and not text.startswith("localhost/"):
+        elif key.startswith(APPARMOR_PREFIX) and text != "runtime/default" and not text.startswith("localhost/"):
             findings.add(place, "must be runtime/default or localhost/*")
 
 

@@ -1,4 +1,4 @@
-"""Specs that were read: each distinct spec is parsed once, because reading one costs more than all else about a job.
+"""Specs that were read: each distinct spec is read once, and of pods that are nearly alike most only once for all.
 
 Source: design section 3, "hash to scheduling class is cached"; section 8.
 """
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from argosy_core.errors import FieldViolation
-from argosy_core.job.spec import SpecLimits, read_bag, spec_hash
-from argosy_runtime.metrics import METRICS
+from argosy_core.job.spec import SpecLimits, spec_hash
+from argosy_core.job.spec_reader import SpecReader
 from argosy_store.submission import SpecRow
 
 __all__ = ["ReadSpec", "SpecCache"]
@@ -45,7 +45,7 @@ class SpecCache:
 
     def __init__(self, limits: SpecLimits, *, max_count: int, max_bytes: int = 256 << 20) -> None:
         """Start empty."""
-        self._limits = limits
+        self._reader = SpecReader(limits)
         self._max_count = max_count
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -55,21 +55,30 @@ class SpecCache:
         """Return the number of specs remembered."""
         return len(self._read)
 
-    def find(self, manifests: Sequence[bytes]) -> ReadSpec | None:
-        """Return a spec that was read before, or None."""
-        key = spec_hash(manifests)
+    def find(self, manifests: Sequence[bytes], key: bytes | None = None) -> ReadSpec | None:
+        """Return a spec that was read before, or None.
+
+        Args:
+            manifests: The spec.
+            key: Its `spec_hash`, if it is known.
+        """
+        key = key or spec_hash(manifests)
         found = self._read.get(key)
         if found is not None:
             self._read.move_to_end(key)
         return found
 
-    def read(self, manifests: Sequence[bytes]) -> ReadSpec:
-        """Return a spec after reading it; remembered unless something is wrong with it."""
-        METRICS.parsed_specs.inc()
-        bag = read_bag(manifests, self._limits)
+    def read(self, manifests: Sequence[bytes], key: bytes | None = None) -> ReadSpec:
+        """Return a spec after reading it; remembered unless something is wrong with it.
+
+        Args:
+            manifests: The spec.
+            key: Its `spec_hash`, if it is known.
+        """
+        bag = self._reader.read(manifests, key)
         spec = ReadSpec(
             row=SpecRow(hash=bag.hash, body=bag.body, layout=bag.layout_definition()),
-            definition=bag.scheduling_class.definition(),
+            definition=bag.class_definition,
             namespaces=bag.namespaces,
             violations=bag.violations,
         )
