@@ -98,21 +98,45 @@ def mesh(context: click.Context, /, *, as_json: bool, keep: Path | None, **optio
     "--nodes", "sizes", type=click.IntRange(10, 1_000_000), multiple=True, help="Nodes; repeat for several sizes."
 )
 @click.option("--pods", type=click.IntRange(10), default=20_000, show_default=True, help="Pods to place per size.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    help="Whole rounds to measure per load; 0 leaves them out.",
+)
 @click.option("--seed", default=0, show_default=True, help="Draws the pods.")
 @common_options
 @click.pass_context
-def core(context: click.Context, *, sizes: tuple[int, ...], pods: int, seed: int) -> None:
-    """Measure the scheduling core in one process: placements per second of alike and of different pods.
+def core(context: click.Context, *, sizes: tuple[int, ...], pods: int, rounds: int, seed: int) -> None:
+    """Measure the scheduling core in one process, without network or storage.
 
-    The sizes are 1,000, 10,000 and 31,250 nodes if none is given.
+    First placements per second of alike and of different pods, on an empty and on a full pool; the sizes are 1,000,
+    10,000 and 31,250 nodes if none is given. Then what a whole round of the leader and its samplers costs as jobs,
+    nodes, queues and classes grow tenfold, one at a time.
     """
-    from argosy_workload.bench_core import run
+    from argosy_workload import bench_core, bench_round
 
     settings = settings_of(context)
-    rows: list[dict[str, Any]] = []
+    placements: list[dict[str, Any]] = []
     for nodes in sizes or _CORE_SIZES:
         click.echo(f"{nodes:,} nodes ...", err=True)
-        rows += [{"nodes": nodes, "case": case, **figures} for case, figures in run(nodes, pods, seed=seed).items()]
+        cases = bench_core.run(nodes, pods, seed=seed)
+        placements += [{"nodes": nodes, "case": case, **figures} for case, figures in cases.items()]
+    loads: list[dict[str, Any]] = []
+    if rounds:
+        click.echo("whole rounds ...", err=True)
+        loads = [{"load": case, **figures} for case, figures in bench_round.run(rounds=rounds, seed=seed).items()]
+    if not settings.is_table:
+        print_value(settings, {"placements": placements, "rounds": loads})
+        return
+    _print_figures(settings, placements)
+    if loads:
+        click.echo()
+        _print_figures(settings, loads)
+
+
+def _print_figures(settings: Settings, rows: list[dict[str, Any]]) -> None:
     names = list(dict.fromkeys(name for row in rows for name in row))
     print_rows(settings, rows, [_figure_column(name) for name in names], empty="nothing was measured")
 
