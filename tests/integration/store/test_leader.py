@@ -91,10 +91,12 @@ def test_try_lead_takes_over_when_the_lease_has_expired(world: StoreWorld) -> No
     other.close()
 
 
-def test_renew_is_refused_once_the_lease_has_expired(world: StoreWorld) -> None:
-    """Time that ran out is not given back: whoever was late asks anew and gets a new epoch."""
+def test_renew_after_the_lease_expired_holds_until_another_leader_takes_the_pool(world: StoreWorld) -> None:
+    """A late renewal is good while the epoch is the current one; once somebody else leads it is refused."""
+    world.leader.renew(world.epoch, -1.0)
     world.leader.renew(world.epoch, 600)
     world.leader.renew(world.epoch, -1.0)
+    assert world.leader.try_lead("leader-2", "localhost:2", 600) is not None
     with pytest.raises(StateConflict):
         world.leader.renew(world.epoch, 600)
 

@@ -274,7 +274,8 @@ def _translate(cause: psycopg.Error | sqlalchemy.exc.SQLAlchemyError) -> ArgosyE
     text = str(origin).strip().splitlines()[0] if str(origin).strip() else type(origin).__name__
     if isinstance(origin, psycopg.errors.UniqueViolation):
         return AlreadyExists(f"a row by this key exists: {text}")
-    if isinstance(origin, psycopg.OperationalError | psycopg.InterfaceError):
+    # libpq reports a connection that broke while it waited for a result without a code, hence as the bare class.
+    if isinstance(origin, psycopg.OperationalError | psycopg.InterfaceError) or type(origin) is psycopg.DatabaseError:
         return BackendUnavailable(f"Postgres cannot serve now: {text}; try again")
     if isinstance(origin, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
         return InvariantViolation(f"the database lacks a table: {text}; run the migrations")

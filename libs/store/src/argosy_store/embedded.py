@@ -19,6 +19,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -65,6 +66,10 @@ _SETTINGS: Final[Mapping[str, str]] = {
 }
 """What our load wants: few checkpoints, since each makes whole pages go to the log again; frequent vacuum of the small
 tables that work as queues; no JIT for statements that take milliseconds."""
+_LINUX_SETTINGS: Final[Mapping[str, str]] = (
+    {"recovery_init_sync_method": "syncfs"} if sys.platform.startswith("linux") else {}
+)
+"""After a crash, sync the file system once, rather than some thousand files one by one, which takes seconds."""
 
 
 class EmbeddedPostgres:
@@ -81,7 +86,7 @@ class EmbeddedPostgres:
     ) -> None:
         """Remember; nothing is touched before `start`."""
         self.data_directory = Path(data_directory).expanduser().absolute()
-        self._settings = {**_SETTINGS, **(settings or {})}
+        self._settings = {**_SETTINGS, **_LINUX_SETTINGS, **(settings or {})}
         self._start_timeout_s = start_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -39,7 +39,7 @@ RETURNING epoch, log_position, round_state
 """
 _RENEW: Final = """
 UPDATE pools SET expire_time = clock_timestamp() + make_interval(secs => %s)
-WHERE pool = %s AND epoch = %s AND leader_id <> '' AND expire_time > clock_timestamp()
+WHERE pool = %s AND epoch = %s AND leader_id <> ''
 """
 _RESIGN: Final = "UPDATE pools SET leader_id = '', expire_time = clock_timestamp() WHERE pool = %s AND epoch = %s"
 _MOVE: Final = "UPDATE pools SET log_position = $2::bigint WHERE pool = $1::text"
@@ -106,10 +106,13 @@ class LeaderStore:
         return Leadership(epoch=row[0], log_position=row[1], round_state=bytes(row[2]))
 
     def renew(self, epoch: int, lease_s: float) -> None:
-        """Lead on.
+        """Lead on; also when the lease ran out, as long as nobody else took the pool: the epoch is the fence.
+
+        A renewal may come late because the pool's row is locked by a large transaction of this very leader. Giving the
+        epoch up for that would cost a full load of the pool just when it is busiest.
 
         Raises:
-            StateConflict: The lead was lost, by another leader or by time.
+            StateConflict: Another leader took the pool, or this one resigned.
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._reader.use() as connection:

@@ -13,7 +13,7 @@ __all__ = ["LeaderSettings"]
 class LeaderSettings:
     """How a pool's leader keeps its epoch and paces its rounds. Units are in the names."""
 
-    lease_s: float = 5.0
+    lease_s: float = 10.0
     """How long the epoch is held without renewal; a dead leader is replaced after at most this plus a tenth."""
     heartbeat_s: float = 2.0
     """How often sessions must be heard; three missed ones end a session."""
@@ -33,6 +33,10 @@ class LeaderSettings:
     """Most rows of `changes` taken by one round."""
     answer_timeout_s: float = 2.0
     """How long the leader waits for a sampler's answer before it goes on without."""
+    kept_log_count: int = 1_000
+    """Applied records of the event log that are kept, to be looked at."""
+    log_trim_s: float = 60.0
+    """How often older ones are deleted."""
     seed: int = 0
     """Seed of the leader's random choices; 0 takes the epoch, so that a repeated run repeats."""
     round: RoundSettings = field(default_factory=RoundSettings)
