@@ -25,6 +25,7 @@ from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_server.app import ServerApp
 from argosy_server.config import ApiSettings, ServerConfig
+from argosy_server.leader.settings import LeaderSettings
 from argosy_store import LeaderStore
 
 
@@ -73,7 +74,8 @@ def make_submit(*items: dict[str, Any], specs: int = 1, **fields: Any) -> job_pb
 def make_config(url: str, **changes: Any) -> ServerConfig:
     """Return a configuration for tests: a free port, quick polls."""
     api = ApiSettings(gather_ms=1.0, watch_poll_ms=5.0, **changes.pop("api", {}))
-    config = ServerConfig(database_url=url, role="api", grpc=GrpcSettings(listen="127.0.0.1:0"), api=api)
+    leader = changes.pop("leader_settings", LeaderSettings())
+    config = ServerConfig(database_url=url, role="api", grpc=GrpcSettings(listen="127.0.0.1:0"), api=api, leader=leader)
     return replace(config, **changes)
 
 

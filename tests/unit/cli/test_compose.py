@@ -1,6 +1,7 @@
 """The processes of a mesh: their command lines are ones that the services take."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,18 @@ def test_services_take_their_command_lines(tmp_path: Path) -> None:
     assert (executor.cluster, executor.cluster_address.removeprefix("simulated:")) == ("b", address["cluster-b"])
     assert sampler.server_addresses == executor.server_addresses == (address["leader"],)
     assert len(set(address.values())) == len(entries) == 8
+
+
+def test_standbys_are_dialled_after_the_leader(tmp_path: Path) -> None:
+    """Each is a process of its own that may lead; samplers and executors know all of them."""
+    entries = plan_processes(replace(PLAN, standby_count=1), tmp_path, "postgresql:///argosy")
+    address = {entry.role: entry.address for entry in entries}
+
+    standby = load_config(ServerConfig, arguments_of(entries, "leader-2"), {})
+    sampler = load_config(SamplerConfig, arguments_of(entries, "sampler-a"), {})
+
+    assert (standby.role, standby.grpc.listen) == ("leader", address["leader-2"])
+    assert sampler.server_addresses == (address["leader"], address["leader-2"])
 
 
 def test_simulated_clusters_take_their_command_lines(tmp_path: Path) -> None:

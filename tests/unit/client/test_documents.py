@@ -125,7 +125,8 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         pytest.param("kind: Pod\n? [a]\n: b\n", ["f.yaml:2:3", "a key must be a text"], id="key"),
         pytest.param("kind: Pod\n" + BOMB, ["f.yaml:", "more than 1,000,000 values"], id="alias bomb"),
         pytest.param("kind: Pod\nx: &x [*x]\n", ["f.yaml:2", "nested deeper"], id="recursion"),
-        pytest.param("x: " + "[" * 5000, ["f.yaml"], id="deep"),
+        pytest.param("x: " + "[" * 200_000, ["f.yaml:1", "nested deeper"], id="deep-flow"),
+        pytest.param("- " * 200_000, ["f.yaml:1", "nested deeper"], id="deep-block"),
         pytest.param("\n# nothing\n", ["f.yaml: holds no documents"], id="empty"),
     ],
 )

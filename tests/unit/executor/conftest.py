@@ -56,6 +56,7 @@ class Session:
     news: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     cache: MirroredCache = field(default_factory=MirroredCache)
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     is_storing: bool = True
 
     def known_runs(self) -> set[Run]:
@@ -65,7 +66,8 @@ class Session:
 
     async def send(self, **message: Any) -> None:
         """Send one message down."""
-        await self.context.write(executor_pb2.SyncResponse(**message))
+        async with self.writing:  # a stream takes one write at a time
+            await self.context.write(executor_pb2.SyncResponse(**message))
 
     async def give(self, runs: list[Run], bag: bytes, *, seen: bool = False, spec_hash: bytes = b"h" * 16) -> None:
         """Send rows of runs that share a bag."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import NotAllowedNow, StateConflict
+from argosy_executor.session import _cause, _Ended
 from argosy_kube.simulated.faults import Fault
 from argosy_kube.simulated.host import ClusterHost
 
@@ -235,3 +236,25 @@ async def test_other_installation_is_refused(host: ClusterHost, leader: Fixture,
         async with run_executor(host, leader.address):
             await asyncio.Event().wait()
     assert caught.group_contains(NotAllowedNow, match="two")
+
+
+async def test_streams_that_end_at_any_moment_never_end_the_executor(
+    host: ClusterHost, leader: Fixture, run_executor: Fixture, make_bag: Fixture
+) -> None:
+    """Whether a read or a write meets the end of a stream first, the executor dials again."""
+    leader.heartbeat_s = 0.001
+    async with run_executor(host, leader.address, gather_ms=0.0):
+        for handle in range(1, 15):
+            session = await leader.next_session()
+            await session.give([(handle, 1)], make_bag())
+            session.ended.set()
+        session = await leader.next_session()
+        session.ended.clear()
+        assert session.hello.cluster == "lab"
+
+
+def test_cause_of_an_end_is_what_the_read_knows() -> None:
+    """A write that meets the end knows only that it is over, so what the read says comes first."""
+    late = _Ended("the stream ended while it was written to")
+    assert isinstance(_cause(BaseExceptionGroup("", [late, StateConflict("replaced")])), StateConflict)
+    assert _cause(BaseExceptionGroup("", [late])) is late

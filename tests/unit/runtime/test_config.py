@@ -129,7 +129,7 @@ def test_config_lists_every_fault_at_once(tmp_path: Path) -> None:
     assert "database_url: is needed; set --database-url or ARGOSY_PROBE_DATABASE_URL" in caught.value.message
 
 
-@pytest.mark.parametrize("text", ["[", "- a\n- b\n", "a: b: c"])
+@pytest.mark.parametrize("text", ["[", "- a\n- b\n", "a: b: c", "- " * 5000], ids=["open", "list", "colons", "deep"])
 def test_config_refuses_file_that_is_no_mapping(tmp_path: Path, text: str) -> None:
     """A file that cannot be read is an error that names it."""
     file = tmp_path / "probe.yaml"

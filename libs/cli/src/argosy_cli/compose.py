@@ -45,6 +45,8 @@ class MeshPlan:
     """PostgreSQL to use; empty starts an embedded one."""
     log_level: str = "info"
     """Least severe level that the services log."""
+    standby_count: int = 0
+    """Further processes that may lead, roles leader-2, leader-3 and so on; they wait for the leader's end."""
     flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """More flags by kind of process: server, sampler, executor, cluster."""
 
@@ -57,19 +59,19 @@ def plan_processes(plan: MeshPlan, directory: Path, database_url: str) -> list[P
         directory: The mesh's own directory.
         database_url: URL of the migrated database.
     """
-    ports = iter(free_ports(2 + 3 * len(plan.clusters)))
-    api, leader = f"127.0.0.1:{next(ports)}", f"127.0.0.1:{next(ports)}"
-    entries = [
-        _entry("api", _server(plan, "api", api, database_url), api, directory),
-        _entry("leader", _server(plan, "leader", leader, database_url), leader, directory),
-    ]
+    ports = iter(free_ports(2 + plan.standby_count + 3 * len(plan.clusters)))
+    api, *leaders = [f"127.0.0.1:{next(ports)}" for _ in range(2 + plan.standby_count)]
+    entries = [_entry("api", _server(plan, "api", api, database_url), api, directory)]
+    for number, address in enumerate(leaders, start=1):
+        role = "leader" if number == 1 else f"leader-{number}"
+        entries.append(_entry(role, _server(plan, "leader", address, database_url), address, directory))
     behind: list[ProcessEntry] = []
     for number, cluster in enumerate(plan.clusters):
         addresses = [f"127.0.0.1:{next(ports)}" for _ in range(3)]
         simulated = _cluster(plan, cluster, seed=plan.seed + number, address=addresses[0], directory=directory)
         entries.append(_entry(f"cluster-{cluster.name}", simulated, addresses[0], directory, by_connect=True))
         for role, address in zip(("sampler", "executor"), addresses[1:], strict=True):
-            arguments = _agent(plan, role, cluster=cluster.name, dials=(addresses[0], leader), listens=address)
+            arguments = _agent(plan, role, cluster=cluster.name, dials=(addresses[0], *leaders), listens=address)
             behind.append(_entry(f"{role}-{cluster.name}", arguments, address, directory))
     return entries + behind
 
@@ -95,13 +97,13 @@ def _server(plan: MeshPlan, role: str, address: str, database_url: str) -> list[
     ]
 
 
-def _agent(plan: MeshPlan, role: str, *, cluster: str, dials: tuple[str, str], listens: str) -> list[str]:
-    cluster_address, leader_address = dials
+def _agent(plan: MeshPlan, role: str, *, cluster: str, dials: tuple[str, ...], listens: str) -> list[str]:
+    cluster_address, *leaders = dials
     return [
         *_python(f"argosy_{role}"),
         *("--cluster", cluster),
         *("--cluster-address", cluster_address),
-        *("--server-addresses", leader_address),
+        *("--server-addresses", ",".join(leaders)),
         *("--grpc-listen", listens),
         *("--log-level", plan.log_level),
         *plan.flags.get(role, ()),

@@ -6,8 +6,8 @@
     mesh.down()
 
 The processes outlive the one that started them; what is needed to find them again is in `mesh.json` of the directory.
-Roles are `postgres`, `api`, `leader`, and `cluster-NAME`, `sampler-NAME`, `executor-NAME` for each cluster. Methods
-block; call them from a thread inside a running event loop.
+Roles are `postgres`, `api`, `leader` (and `leader-2` and so on where some stand by), and `cluster-NAME`,
+`sampler-NAME`, `executor-NAME` for each cluster. Methods block; call them from a thread inside a running event loop.
 
 Source: design sections 1 and 9.
 """

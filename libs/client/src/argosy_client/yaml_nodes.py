@@ -63,6 +63,7 @@ def read_yaml(text: str, source: str) -> Iterator[Document]:
     loader_type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     loader = loader_type(text)
     try:
+        _check_depth(yaml.parse(text, Loader=loader_type), source)
         number = 0
         while loader.check_node():
             node: Any = loader.get_node()
@@ -80,6 +81,23 @@ def read_yaml(text: str, source: str) -> Iterator[Document]:
         raise InvalidRequest(f"{source}: nested deeper than {_MAX_DEPTH} levels") from cause
     finally:
         loader.dispose()
+
+
+def _check_depth(events: Iterator[yaml.Event], source: str) -> None:
+    """Do nothing if nothing is nested too deeply: composing recurses in C, where that ends the process.
+
+    Raises:
+        InvalidRequest: Something is.
+    """
+    depth = 0
+    for event in events:
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _MAX_DEPTH:
+                line = event.start_mark.line + 1 if event.start_mark else 0
+                raise InvalidRequest(f"{source}:{line}: nested deeper than {_MAX_DEPTH} levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def read_json(text: str, source: str) -> Iterator[Document]:

@@ -248,17 +248,20 @@ def _read_environment(
     return found
 
 
-def _read_file(path: str, leaves: Sequence[_Leaf], faults: list[FieldViolation]) -> dict[str, object]:
+def _parse_file(path: str) -> object:
     try:
         text = Path(path).read_text(encoding="utf-8")
         if path.endswith(".toml"):
-            document: object = tomllib.loads(text)
-        elif path.endswith(".json"):
-            document = json.loads(text)
-        else:
-            document = yaml.safe_load(text)
+            return tomllib.loads(text)
+        return json.loads(text) if path.endswith(".json") else yaml.safe_load(text)
     except (OSError, ValueError, yaml.YAMLError) as cause:
         raise InvalidRequest(f"configuration file {path!r} cannot be read: {cause}") from cause
+    except RecursionError as cause:
+        raise InvalidRequest(f"configuration file {path!r} cannot be read: it is nested too deeply") from cause
+
+
+def _read_file(path: str, leaves: Sequence[_Leaf], faults: list[FieldViolation]) -> dict[str, object]:
+    document = _parse_file(path)
     if document is None:
         return {}
     if not isinstance(document, dict):

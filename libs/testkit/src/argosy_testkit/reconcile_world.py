@@ -12,6 +12,7 @@ import numpy as np
 
 from argosy_core.job.states import ObjectState
 from argosy_core.reconcile import Actions, Instant, Reconciler, ReportBatch, RunRows
+from argosy_core.reconcile.reports import REPORT_INTERVAL_S
 from argosy_testkit.cluster_model import ClusterModel
 
 __all__ = ["World", "body_of", "rows_of"]
@@ -100,7 +101,7 @@ class World:
 
     def report(self, *, store: bool = True) -> list[tuple[int, int, str]]:
         """Take the next batch as (handle, position, state) and, unless told otherwise, store it."""
-        self.pass_time(0.2)
+        self.pass_time(1.01 * REPORT_INTERVAL_S)
         batch = self.reconciler.next_reports(self.now)
         if batch is None:
             return []

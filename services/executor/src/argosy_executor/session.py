@@ -225,7 +225,7 @@ class LeaderSession:
                 group.create_task(self._read(stream), name="session: read")
                 group.create_task(self._write(stream), name="session: write")
         except BaseExceptionGroup as failures:
-            raise _first_leaf(failures) from None
+            raise _cause(failures) from None
 
     async def _read(self, stream: _Stream) -> None:
         """Take the leader's messages."""
@@ -275,7 +275,7 @@ class LeaderSession:
                 METRICS.reported_states.labels(self._config.cluster).inc(len(batch))
                 await stream.write(encode_reports(batch))
                 batch = ports.reconciler.next_reports(now)
-            await asyncio.sleep(REPORT_INTERVAL_S)
+            await asyncio.sleep(min(REPORT_INTERVAL_S, stream.heartbeat_s))
 
 
 async def _say_hello(call: Any, hello: executor_pb2.SyncRequest) -> None:  # noqa: ANN401 - grpc has no type for it
@@ -284,7 +284,6 @@ async def _say_hello(call: Any, hello: executor_pb2.SyncRequest) -> None:  # noq
         await call.write(hello)
 
 
-def _first_leaf(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first failure of a group that is no group itself."""
-    first = failures.exceptions[0]
-    return _first_leaf(first) if isinstance(first, BaseExceptionGroup) else first
+def _cause(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return why a stream ended: a write that meets the end knows only that it is over, the read knows why."""
+    return next((one for one in failures.exceptions if not isinstance(one, _Ended)), failures.exceptions[0])

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from argosy_core.errors import BackendUnavailable
+from argosy_core.errors import ArgosyError
 from argosy_runtime.logs import get_logger
 from argosy_store import Retained, ensure_partitions, retain
 
@@ -55,7 +55,8 @@ async def maintain(
             made, retained = await asyncio.to_thread(maintain_once, url, clock_us(), retention_days)
             if made or retained.dropped_days:
                 log.info("partitions maintained", made_days=made, dropped_days=retained.dropped_days)
-        except BackendUnavailable as error:
+        except ArgosyError as error:
+            # Whatever it is, it is no reason to stop serving.
             pause_s = _RETRY_S
             log.warning("partitions could not be maintained", reason=error.message)
         await asyncio.sleep(pause_s)

@@ -110,6 +110,20 @@ def test_observed_pod_replaces_its_placement_and_never_adds() -> None:
     assert ledger.nodes_of(keys(1)).tolist() == [1]
 
 
+def test_first_pods_of_a_bag_leave_room_for_those_that_have_not_appeared() -> None:
+    """A run of several pods keeps what its class asks for until it ends, or its node could be given away twice."""
+    ledger = make_ledger()
+    place(ledger, (1, BIG, 0))
+    ledger.observe(pods((1, 1, 0, False), (2, 2, 1, False)))
+    assert free_cpu(ledger) == [1000, 3000, 4000]
+    listed(ledger, (1, BIG, 0), (2, BIG, 1))
+    assert free_cpu(ledger) == [1000, 1000, 4000]
+    ledger.observe(pods((1, 1, 0, False), (2, 2, 1, False), cpu=3500))
+    assert free_cpu(ledger) == [500, 500, 4000]
+    ledger.observe(pods((1, 1, 0, True), (2, 2, 1, True)))
+    assert free_cpu(ledger) == [4000, 4000, 4000]
+
+
 def test_end_of_the_pod_ends_the_placement() -> None:
     """What the pod did counts; the leader's later release finds nothing left to do."""
     ledger = make_ledger()

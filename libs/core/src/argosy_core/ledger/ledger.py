@@ -306,6 +306,11 @@ class NodeLedger:
         table = self._placements
         table.hold[slots] |= _LEADER
         table.class_slot[slots] = class_slots
+        amounts = self._at_least_class(table.amounts[:, slots], class_slots)
+        short = (amounts != table.amounts[:, slots]).any(axis=0)
+        if short.any():
+            self.nodes.take(table.node[slots[short]], amounts[:, short] - table.amounts[:, slots[short]])
+            table.amounts[:, slots[short]] = amounts[:, short]
         learnt = (table.port[slots] == 0) & (self.classes.port[class_slots] > 0)
         table.port[slots[learnt]] = self.classes.port[class_slots[learnt]]
         self._each_port(table.port[slots[learnt]], table.node[slots[learnt]], take=True)
@@ -408,7 +413,8 @@ class NodeLedger:
     def _replace(self, slots: Int32s, events: PodEvents, positions: npt.NDArray[np.intp]) -> int:
         """Book placements as their observed pods are; return how many differed."""
         table = self._placements
-        nodes, requests = events.nodes[positions], events.requests[positions].T
+        nodes = events.nodes[positions]
+        requests = self._at_least_class(events.requests[positions].T, table.class_slot[slots])
         differs = (table.node[slots] != nodes) | (table.amounts[:, slots] != requests).any(axis=0)
         moved = slots[differs]
         if len(moved):
@@ -417,6 +423,18 @@ class NodeLedger:
             table.amounts[:, moved] = requests[:, differs]
             self._book(moved)
         return len(moved)
+
+    def _at_least_class(self, amounts: Int64s, class_slots: Int32s) -> Int64s:
+        """Return (resource, n) amounts raised to what the class asks for, where it is known.
+
+        The pods of a bag appear one by one, and what is not there yet must not be given away meanwhile.
+        """
+        known = class_slots >= 0
+        if known.all():
+            return np.maximum(amounts, self.classes.requests[class_slots].T)
+        raised = amounts.copy()
+        raised[:, known] = np.maximum(amounts[:, known], self.classes.requests[class_slots[known]].T)
+        return raised
 
     def _add_pods(self, keys: Int64s, events: PodEvents, positions: npt.NDArray[np.intp]) -> None:
         """Book pods that nothing was known of."""

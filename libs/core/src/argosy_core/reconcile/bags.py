@@ -30,7 +30,7 @@ class BagPlan:
     finish: list[tuple[int, int]] = field(default_factory=list)
     """(slot, state): objects that end without the cluster having a say."""
     wait: list[int] = field(default_factory=list)
-    """Objects that cannot be called absent before the predecessor has settled."""
+    """Objects that cannot be called absent, or deleted for having ended, before the predecessor has settled."""
     forget: bool = False
     """The run is over and stored; nothing of it is left."""
 
@@ -61,7 +61,8 @@ def plan_bag(table: RunTable, key: int, *, now_s: float, is_settled: bool) -> Ba
         # What ended early stays with the others: gone from a bag that goes on, it would look lost to a successor.
         for slot in slots:
             if table.phase[slot] == Phase.PRESENT and _is_stored(table, slot) and table.not_before_s[slot] <= now_s:
-                plan.delete.append(slot)
+                # As long as it is there, no call of a predecessor can make it again.
+                (plan.delete if is_settled else plan.wait).append(slot)
     plan.forget = all(table.phase[slot] == Phase.GONE and _is_stored(table, slot) for slot in slots)
     return plan
 

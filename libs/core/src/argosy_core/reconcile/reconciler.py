@@ -18,7 +18,8 @@ Rules:
   leader's to mend with another run.
 * Creating is safe to repeat: the name is the run's own, and what exists with the run's labels is adopted.
 * A deletion carries the uid of what was seen, so it never hits another object.
-* What ended stays until the leader has stored its end and `keep_finished_s` have passed.
+* What ended stays until the leader has stored its end and `keep_finished_s` have passed, and as long as a predecessor
+  could make it again.
 * A pod that waits for an image longer than `IMAGE_PATIENCE_S` has failed: it would hold its node for ever.
 * An object that the leader does not know stays until the leader says stop.
 * "There is nothing" is concluded only where no creation is under way: not while an answer is missing, and not before a
@@ -338,7 +339,7 @@ class Reconciler:
     def take_create_answers(self, creates: Creates, answers: CreateAnswers, now: Instant) -> None:
         """Take what became of creates."""
         table, slots = self._table, creates.slot_column
-        waits = table.phase[slots] == _CREATING
+        waits = (table.phase[slots] == _CREATING) & _is_same(table, creates)
         made = np.flatnonzero(answers.exists_column & waits)
         if made.size:
             where = slots[made]
@@ -368,7 +369,7 @@ class Reconciler:
     def take_delete_answers(self, deletes: Deletes, answers: DeleteAnswers, now: Instant) -> None:
         """Take what became of deletes."""
         table, slots = self._table, deletes.slot_column
-        waits = table.phase[slots] == _DELETING
+        waits = (table.phase[slots] == _DELETING) & _is_same(table, deletes)
         self._end_missing(slots[answers.gone_column & waits], now)
         again = slots[~answers.accepted_column & ~answers.gone_column & waits]
         if again.size:
@@ -457,12 +458,17 @@ class Reconciler:
                 self._wake(dropped, self.settled_at_s)
             else:
                 self._finish(dropped, _CANCELLED, now)
-        over = slots[stored & (phases == _GONE)]
-        if over.size:
-            for key in table.key[over].tolist():
+        forgotten = slots[stored & (phases == _GONE)]
+        if forgotten.size:
+            for key in table.key[forgotten].tolist():
                 del table.index[key]
-            table.release(over)
-        deletes = slots[(phases == _PRESENT) & due & np.where(ended, stored, stops)]
+            table.release(forgotten)
+        over = (phases == _PRESENT) & due & stored
+        if now.monotonic_s < self.settled_at_s and over.any():
+            # As long as it is there, no call of a predecessor can make it again.
+            self._wake(slots[over], self.settled_at_s)
+            over[:] = False
+        deletes = slots[over | ((phases == _PRESENT) & due & ~ended & stops)]
         return slots[absent & ~stops & due & table.is_wanted[slots]], deletes
 
     def _plan_bags(self, keys: Int64Array, now: Instant) -> tuple[Int64Array, Int64Array]:
@@ -495,3 +501,11 @@ class Reconciler:
             self._reports.note(slots, np.array([state], np.int8), np.array([now.wall_us], np.int64))
             self._keep_ended(slots, now)
         self._ready.append(slots)
+
+
+def _is_same(table: RunTable, calls: Creates | Deletes) -> npt.NDArray[np.bool_]:
+    """Return which slots still hold what a call was about: an answer may come so late that another has its slot."""
+    slots = calls.slot_column
+    keys = run_keys(calls.handle_column, calls.attempt_column)
+    same: npt.NDArray[np.bool_] = (table.key[slots] == keys) & (table.object[slots] == calls.object_column)
+    return same

@@ -3,7 +3,7 @@
 A state that is overtaken within one interval still goes up, before the one that overtook it, so that events are whole.
 After a reconnect nothing is replayed: each object whose stored state is behind is reported once as it is now.
 
-Source: design section 5, "Sync": "last states go up at most every 100 ms in batches".
+Source: design section 5, "Sync": "last states go up ... in batches" (200 ms here: fewer, larger batches cost less).
 """
 
 from __future__ import annotations

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.states import ObjectState
+from argosy_core.ledger import NodeLedger
 
 if TYPE_CHECKING:
     from argosy_core.simulation.durable import DurableStore
@@ -62,6 +66,18 @@ class Audit:
         """Take note of a pod that does not run any more, if it did."""
         if self._running.get((handle, position)) == (cluster, attempt):
             del self._running[handle, position]
+
+    def committed(
+        self, sampler: str, ledger: NodeLedger, class_ids: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]
+    ) -> None:
+        """Take note of commits that were kept.
+
+        Raises:
+            InvariantViolation: One leaves less than nothing free of what its pod asks for.
+        """
+        requests = ledger.classes.requests[ledger.classes.slots(class_ids)].T
+        if ((requests > 0) & (ledger.nodes.free[:, nodes] < 0)).any():
+            raise InvariantViolation(f"{sampler} kept a commit for which there is no room")
 
     def node_overcommitted(self, cluster: str, node: str, resource: str) -> None:
         """Take note of a pod for which its node has no room.

@@ -31,6 +31,7 @@ __all__ = [
     "NodeChange",
     "ObjectChange",
     "Scope",
+    "Stranger",
     "TakeChanges",
     "TakeListing",
     "Watch",
@@ -40,6 +41,7 @@ __all__ = [
 _CREATED, _RUNNING = int(ObjectState.CREATED), int(ObjectState.RUNNING)
 _SUCCEEDED, _FAILED = int(ObjectState.SUCCEEDED), int(ObjectState.FAILED)
 _EXIT_CODE: Final = int(FailureKind.EXIT_CODE)
+_INFRASTRUCTURE: Final = int(FailureKind.INFRASTRUCTURE)
 
 TakeChanges: TypeAlias = Callable[[list[tuple[object, ...]]], None]
 """Takes changes, each an ObjectChange or a NodeChange, in order."""
@@ -74,6 +76,15 @@ class ObjectChange(NamedTuple):
     """FailureKind."""
 
 
+class Stranger(NamedTuple):
+    """A pod that is not ours."""
+
+    uid: int
+    node: str
+    requests: tuple[tuple[str, int], ...]
+    gone: bool
+
+
 class NodeChange(NamedTuple):
     """A node that came or went."""
 
@@ -95,6 +106,8 @@ class _Object:
     deleting: bool = False
     booked: bool = False
     """A pod that has not ended takes room on its node."""
+    repeated: bool = False
+    """A pod of its name was there before and is gone without anybody having reported it."""
 
 
 class Watch:
@@ -153,6 +166,8 @@ class ClusterActor(Process):
         self.nodes: dict[str, NodeSpec] = {}
         self._free: dict[str, dict[str, int]] = {}
         self.objects: dict[Key, _Object] = {}
+        self._made: set[Key] = set()
+        self._strangers: dict[int, Stranger] = {}
         self._next_uid = 1
         self._history: dict[Scope, list[tuple[object, ...]]] = {scope: [] for scope in Scope}
         self._base = dict.fromkeys(Scope, 0)
@@ -177,11 +192,40 @@ class ClusterActor(Process):
         for key in [key for key, item in self.objects.items() if item.node == name and item.kind == POD]:
             self.objects[key].booked = False
             self._remove(key)
+        for uid in [uid for uid, stranger in self._strangers.items() if stranger.node == name]:
+            self._end_stranger(uid)
         self._agenda.after(away_s, self, self._return_node, spec)
 
     def _return_node(self, spec: NodeSpec) -> None:
         self._add_node(spec)
         self._tell(Scope.NODES, NodeChange(spec.name, spec))
+
+    # --- strangers ----------------------------------------------------------------------------------------------------
+
+    def admit_stranger(self, node: str, requests: tuple[tuple[str, int], ...], run_s: float) -> bool:
+        """Let a pod that is not ours run on a node if the node has room; return whether it has."""
+        free = self._free.get(node)
+        asked = (*requests, (PODS, 1))
+        if free is None or any(free.get(resource, 0) < amount for resource, amount in asked):
+            return False
+        stranger = Stranger(self._next_uid, node, asked, gone=False)
+        self._next_uid += 1
+        self._strangers[stranger.uid] = stranger
+        for resource, amount in asked:
+            free[resource] -= amount
+        self._tell(Scope.OBJECTS, stranger)
+        self._agenda.after(run_s, self, self._end_stranger, stranger.uid)
+        return True
+
+    def _end_stranger(self, uid: int) -> None:
+        stranger = self._strangers.pop(uid, None)
+        if stranger is None:
+            return
+        free = self._free.get(stranger.node)
+        if free is not None:
+            for resource, amount in stranger.requests:
+                free[resource] += amount
+        self._tell(Scope.OBJECTS, stranger._replace(gone=True))
 
     # --- watching -----------------------------------------------------------------------------------------------------
 
@@ -195,12 +239,11 @@ class ClusterActor(Process):
             rows = [NodeChange(name, spec) for name, spec in self.nodes.items()]
         else:
             rows = [self._show(key, item, gone=False) for key, item in self.objects.items()]
+            rows.extend(self._strangers.values())
         position = self._base[scope] + len(self._history[scope])
         self._agenda.after(self._network.draw_s(self._settings.call_s), owner, take, rows, position)
 
-    def watch(
-        self, owner: Process, scope: Scope, take: TakeChanges, position: int
-    ) -> Watch | None:
+    def watch(self, owner: Process, scope: Scope, take: TakeChanges, position: int) -> Watch | None:
         """Begin a watch behind a listing; None if changes since then are forgotten."""
         if position < self._base[scope]:
             return None
@@ -349,9 +392,10 @@ class ClusterActor(Process):
         self._next_uid += 1
         if kind == POD:
             self._audit.pod_created(self.name, handle, attempt, position)
+            item.repeated = key in self._made
+            self._made.add(key)
             if node in self.nodes:
-                self._book_room(handle, node, -1)
-                item.booked = True
+                self._admit(key, item)
             else:
                 self._agenda.after(self._network.draw_s(self._settings.collect_s), self, self._stop, key, item.uid)
         self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
@@ -363,13 +407,33 @@ class ClusterActor(Process):
                 self._start(key, item.uid)
         return item
 
+    def _admit(self, key: Key, item: _Object) -> None:
+        """Let a pod take room on its node, or fail as nodes let pods fail for which there is none.
+
+        That must not happen, with two exceptions: a stranger came between commit and creation; or a pod that vanished
+        before any executor saw it is made again, although the sampler saw it go and gave its room to another.
+        """
+        free = self._free[item.node]
+        for resource, amount in self._asks(key[0]):
+            if free.get(resource, 0) < amount:
+                on_node = [other for other in self.objects.values() if other.node == item.node and other.booked]
+                crowded = any(stranger.node == item.node for stranger in self._strangers.values())
+                if not crowded and not item.repeated and not any(other.repeated for other in on_node):
+                    self._audit.node_overcommitted(self.name, item.node, resource)
+                item.state, item.failure = _FAILED, _INFRASTRUCTURE
+                return
+        item.booked = True
+        self._book_room(key[0], item.node, -1)
+
+    def _asks(self, handle: int) -> tuple[tuple[str, int], ...]:
+        """Return what a job's pod asks for."""
+        return (*self._book.plan.classes[self._book.class_of(handle)].requests, (PODS, 1))
+
     def _book_room(self, handle: int, node: str, sign: int) -> None:
         """Take (-1) or give back (+1) what a job's pod asks for."""
         free = self._free[node]
-        for resource, amount in (*self._book.plan.classes[self._book.class_of(handle)].requests, (PODS, 1)):
+        for resource, amount in self._asks(handle):
             free[resource] = free.get(resource, 0) + sign * amount
-            if free[resource] < 0:
-                self._audit.node_overcommitted(self.name, node, resource)
 
     def _start(self, key: Key, uid: int) -> None:
         item = self.objects.get(key)

@@ -19,12 +19,13 @@ __all__ = ["draw_plan", "draw_world"]
 _GIB = 1 << 30
 
 
-def draw_world(seed: int, *, with_faults: bool = True) -> World:
+def draw_world(seed: int, *, with_faults: bool = True, check_steps: int = 1) -> World:
     """Return a small world with everything in it drawn from a seed; all its jobs fit some node.
 
     Args:
         seed: Which world.
         with_faults: Whether anything goes wrong in it.
+        check_steps: After how many events the memories are checked; what truly happens is checked always.
     """
     rng = np.random.default_rng([seed, 9])
     until_s = float(rng.uniform(30.0, 120.0))
@@ -37,12 +38,13 @@ def draw_world(seed: int, *, with_faults: bool = True) -> World:
             max_runs=250,
             look_ahead_min_count=int(rng.choice([2, 256])),
         ),
-        message_s=(0.0, float(rng.choice([0.001, 0.05]))),
-        transaction_s=(0.001, float(rng.choice([0.005, 0.2]))),
+        message_s=(0.0, float(rng.choice([0.001, 0.05, 0.3]))),
+        transaction_s=(0.001, float(rng.choice([0.005, 0.2, 1.0]))),
         watch_s=(0.0, float(rng.choice([0.01, 0.3]))),
         pod_start_s=(0.0, float(rng.choice([0.0, 0.5]))),
         pod_stop_s=(0.0, float(rng.choice([0.05, 2.0]))),
         keep_finished_s=float(rng.choice([0.0, 5.0, 60.0])),
+        check_steps=check_steps,
         max_steps=400_000,
     )
     if not with_faults:
@@ -58,6 +60,7 @@ def draw_world(seed: int, *, with_faults: bool = True) -> World:
             ("stream_cuts", 6),
             ("stream_stalls", 4),
             ("node_losses", 3),
+            ("strangers", 15),
             ("watch_ends", 3),
             ("watch_lags", 3),
         )

@@ -44,6 +44,7 @@ _LEASED = int(ObjectState.LEASED)
 _UNKNOWN = int(ObjectState.UNKNOWN)
 _RUNNING = int(ObjectState.RUNNING)
 _CANCELLED = int(JobState.CANCELLED)
+_JOB_QUEUED, _JOB_LEASED = int(JobState.QUEUED), int(JobState.LEASED)
 
 
 @dataclass(slots=True)
@@ -107,8 +108,11 @@ class Transaction:
         """Return whether there is nothing to write."""
         return not (
             self.change_ids
+            or any(update.handle.size for update in self.objects)
+            or any(update.handle.size for update in self.run_ends)
+            or any(update.handle.size for update in self.job_ends)
+            or any(update.handle.size for update in self.priorities)
             or any(len(draft) for draft in self.events)
-            or any(update.handle.size for update in (*self.objects, *self.run_ends, *self.job_ends, *self.priorities))
             or (self.new_runs is not None and self.new_runs.handle.size)
             or self.log is not None
         )
@@ -140,12 +144,14 @@ class DurableStore(Process):
         self.incarnations: dict[tuple[str, str], int] = {}
         """(cluster, role) -> highest incarnation bound."""
         self._next_change = 0
+        self._refused: set[int] = set()
+        """Jobs whose last lease was refused, until their next event."""
         self.refused_count = 0
 
     # --- replicas of the API ------------------------------------------------------------------------------------------
 
     def next_change_id(self) -> int:
-        """Return the id of a change whose transaction begins now; it may commit later than those behind it."""
+        """Return the id of a change that is written now; it may commit later than those behind it."""
         self._next_change += 1
         return self._next_change
 
@@ -157,8 +163,10 @@ class DurableStore(Process):
         self._times.submit_us[rows] = now_us
         self.changes[change_id] = rows
 
-    def wish(self, change_id: int, handles: Iterable[int], priority: int | None) -> bool:
+    def wish(self, handles: Iterable[int], priority: int | None) -> bool:
         """Commit a wish for jobs together with its change; jobs without a live run end by a cancel wish.
+
+        Its change comes behind those of the jobs, because it was written after they were committed.
 
         Returns:
             Whether anything changed.
@@ -184,7 +192,7 @@ class DurableStore(Process):
             ended.append(over)
         count = len(chosen)
         if count:
-            self.changes[change_id] = WishColumns(
+            self.changes[self.next_change_id()] = WishColumns(
                 handle=np.array(chosen, dtype=np.int64),
                 kind=np.full(count, 1 if priority is None else 2, dtype=np.int8),
                 priority=np.full(count, priority or 0, dtype=np.int32),
@@ -247,14 +255,7 @@ class DurableStore(Process):
         for updates in transaction.objects:
             self._update_objects(updates)
         self._end_runs(transaction.run_ends)
-        for ends in transaction.job_ends:
-            for handle, state in zip(ends.handle.tolist(), ends.state.tolist(), strict=True):
-                job = self.jobs[handle]
-                if not job.state:
-                    self._end_job(handle, job, state)
-        for priorities in transaction.priorities:
-            for handle, priority in zip(priorities.handle.tolist(), priorities.priority.tolist(), strict=True):
-                self.jobs[handle].priority = priority
+        self._update_jobs(transaction)
         for draft in transaction.events:
             self._take_events(draft)
         for change_id in transaction.change_ids:
@@ -264,7 +265,19 @@ class DurableStore(Process):
             if transaction.round_state is not None:
                 self.round_state = transaction.round_state
         self.refused_count += len(refused)
+        self._refused.update(refused)
         return np.array(refused, dtype=np.int64)
+
+    def _update_jobs(self, transaction: Transaction) -> None:
+        """End open jobs, and set priorities."""
+        for ends in transaction.job_ends:
+            for handle, state in zip(ends.handle.tolist(), ends.state.tolist(), strict=True):
+                job = self.jobs[handle]
+                if not job.state:
+                    self._end_job(handle, job, state)
+        for priorities in transaction.priorities:
+            for handle, priority in zip(priorities.handle.tolist(), priorities.priority.tolist(), strict=True):
+                self.jobs[handle].priority = priority
 
     def _end_job(self, handle: int, job: JobRow, state: int) -> None:
         job.state = state
@@ -342,6 +355,12 @@ class DurableStore(Process):
         for handle, kind, before, after in zip(*(column.tolist() for column in columns), strict=True):
             job = jobs[handle]
             row = JOB_TRANSITIONS.get((JobState(before) if before else None, JobEventKind(kind)))
+            if handle in self._refused:
+                # The event of a lease is numbered before the lease is refused. A leader that dies before it has taken
+                # it back leaves a successor that knows nothing of it and goes on from QUEUED.
+                self._refused.discard(handle)
+                if job.event_state == _JOB_LEASED and before == _JOB_QUEUED:
+                    job.event_state = before
             if job.event_state != before or row is None or row[0] != after:
                 raise InvariantViolation(
                     f"event {JobEventKind(kind).name} of job {job.index} leads from {before} to {after}, "
@@ -366,8 +385,8 @@ class DurableStore(Process):
             np.array([job.priority for job in jobs], dtype=np.int32),
         )
         live = [
-            (h, job.live_attempt, job.runs[job.live_attempt])
-            for h, job in zip(handles, jobs, strict=True)
+            (handle, job.live_attempt, job.runs[job.live_attempt])
+            for handle, job in zip(handles, jobs, strict=True)
             if job.live_attempt
         ]
         clusters = sorted({run.cluster for _, _, run in live})

@@ -5,6 +5,7 @@ Source: design section 5, "Sync" and "Fencing executors".
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
@@ -32,11 +33,23 @@ from argosy_core.simulation.plan import CONFIG_MAP, POD
 if TYPE_CHECKING:
     from argosy_core.simulation.leader_actor import LeaderActor
 
-__all__ = ["ExecutorActor"]
+__all__ = ["ExecutorActor", "ExecutorHello"]
 
 _KINDS: Final = (POD, CONFIG_MAP)
 _CALL_COUNT: Final = 4
 """Create calls, and delete calls, under way at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorHello:
+    """An executor's first message."""
+
+    executor: ExecutorActor
+    """Who speaks; stands for the cluster's name and the incarnation."""
+    known: Runs
+    """Runs that need no row."""
+    said_at_s: float
+    """When it was said."""
 
 
 class ExecutorActor(Process):
@@ -121,7 +134,7 @@ class ExecutorActor(Process):
         self._acting = False
         if not self._watching:
             return
-        if self._creating == _CALL_COUNT or self._deleting == _CALL_COUNT:
+        if _CALL_COUNT in {self._creating, self._deleting}:
             return  # an answer, or its absence, leads here again
         actions = self.reconciler.next_actions(self._now(), may_act=self._may_act())
         if actions.creates is not None:
@@ -200,17 +213,8 @@ class ExecutorActor(Process):
         self.reconciler.restart_session()
         self.stream = network.dial(self, leader)
         handles, attempts = self.reconciler.known_runs()
-        known = Runs(handle=handles, attempt=attempts)
-        network.send(
-            self.stream,
-            leader,
-            leader.desk.greet_executor,
-            self.stream,
-            self,
-            self.cluster.name,
-            self.incarnation,
-            known,
-        )
+        hello = ExecutorHello(self, Runs(handle=handles, attempt=attempts), agenda.now_s)
+        network.send(self.stream, leader, leader.desk.greet_executor, self.stream, hello)
 
     def stream_closed(self, stream: Stream) -> None:
         """Dial again; the fence stays open for a while."""
@@ -302,7 +306,7 @@ class ExecutorActor(Process):
 
 def _observations(rows: list[tuple[object, ...]]) -> Observations:
     """Return changes as the reconcile step takes them."""
-    changes = cast("list[ObjectChange]", rows)
+    changes = [row for row in rows if isinstance(row, ObjectChange)]
     return Observations(
         gone_column=np.array([change.gone for change in changes], dtype=np.bool_),
         handle_column=np.array([change.handle for change in changes], dtype=np.int64),

@@ -44,6 +44,7 @@ class Saboteur(Process):
             (settings.stream_cuts, self.cut_stream),
             (settings.stream_stalls, self.stall_stream),
             (settings.node_losses, self.lose_node),
+            (settings.strangers, self.admit_strangers),
             (settings.watch_ends, self.end_watch),
             (settings.watch_lags, self.delay_watch),
         )
@@ -109,6 +110,13 @@ class Saboteur(Process):
         names = sorted(cluster.nodes)
         if names:
             cluster.lose_node(names[self._draw(len(names))], self._length_s(self._settings.node_away_s))
+
+    def admit_strangers(self) -> None:
+        """Let somebody else's pods come, one to each node of a cluster that has room."""
+        cluster = self._world.clusters[self._draw(len(self._world.clusters))]
+        amounts = (("cpu", 500 * (1 + self._draw(4))), ("memory", (1 + self._draw(2)) << 30))
+        for node in sorted(cluster.nodes):
+            cluster.admit_stranger(node, amounts, self._length_s(self._settings.stranger_s))
 
     def end_watch(self) -> None:
         """End a watch."""

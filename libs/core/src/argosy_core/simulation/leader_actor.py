@@ -21,6 +21,7 @@ from argosy_core.scheduler import (
     set_cluster,
     set_queues,
 )
+from argosy_core.scheduler.messages import Int64s
 from argosy_core.simulation.agenda import Process
 from argosy_core.simulation.context import Context
 from argosy_core.simulation.durable import LogRecord, Transaction
@@ -47,6 +48,7 @@ class LeaderActor(Process):
         self.epoch = epoch
         self.state = PoolState(context.settings.round)
         self.rng: np.random.Generator = context.generator(1, epoch)
+        self._refused: list[Int64s] = []
         self.serving = False
         """Whether sessions are taken."""
         self.desk = LeaderDesk(self)
@@ -82,8 +84,14 @@ class LeaderActor(Process):
         for record in kept:
             self._ingest(record, draft)
             draft = Transaction()
-        self.serving = True
         context.counters["jobs recovered"] += len(state.live)
+        self.writer.put(None, lambda _: self._serve())
+
+    def _serve(self) -> None:
+        """Take back what the database refused of the records, and take sessions from now on."""
+        self.serving = True
+        if self._refused:
+            self.cycle.take_back(np.concatenate(self._refused))
         self.cycle.note_news()
 
     def _load(self) -> Transaction:
@@ -110,7 +118,7 @@ class LeaderActor(Process):
         else:
             draft.log = (self.cycle.log_position, record.position)
             self.cycle.log_position = record.position
-        self.writer.put(draft, lambda _: None)
+        self.writer.put(draft, self._refused.append)
 
     def stream_closed(self, stream: Stream) -> None:
         """Forget the session of a stream that ended."""

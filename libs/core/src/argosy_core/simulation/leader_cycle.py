@@ -34,6 +34,7 @@ from argosy_core.scheduler import (
     has_work,
     missing,
     note_ended,
+    refuse_leases,
     take_jobs,
     take_states,
     take_wishes,
@@ -66,6 +67,8 @@ class LeaderCycle:
         self._context = leader.context
         self.log_position = 0
         """Position up to which the log is ingested."""
+        self.unstored: set[int] = set()
+        """Jobs whose lease is taken in here and not stored yet."""
         self._busy = False
         self._due = False
         self._has_news = False
@@ -78,6 +81,7 @@ class LeaderCycle:
         self._stage = 0
         """0 while sampling, then the stage of commits."""
         self._draft = Transaction()
+        self._next_draft = Transaction()
         self._reported: list[Reported] = []
         self._stops: list[ClusterRuns] = []
         self._tried_something = False
@@ -141,7 +145,7 @@ class LeaderCycle:
         self._busy = True
         self._has_news = False
         self._tried_something = False
-        self._draft = Transaction()
+        self._draft, self._next_draft = self._next_draft, Transaction()
         self.take_changes(self._draft)
         self._take_reports()
         leader = self._leader
@@ -401,22 +405,41 @@ class LeaderCycle:
             for runs in effects.releases:
                 leader.desk.release(runs)
 
+        leased = [handle for rows in effects.rows for handle in rows.handle.tolist()] if effects is not None else []
+        self.unstored.update(leased)
+
         def follow(refused: Int64s) -> None:
+            self.unstored.difference_update(leased)
             self._held.difference_update(draft.change_ids)
             for states in reported:
                 leader.desk.acknowledge(states)
-            if effects is not None:
-                for rows in effects.rows:
-                    leader.desk.send_rows(rows.without(refused) if refused.size else rows)
-                stops.extend(effects.stops)
+            if refused.size:
+                self.take_back(refused)
+            self._send_leases(effects, refused)
             for stop in stops:
                 leader.desk.send_stops(stop)
 
-        if draft.is_empty():
-            leader.writer.put(None, follow)
-        else:
-            leader.writer.put(draft, follow)
+        leader.writer.put(None if draft.is_empty() else draft, follow)
         if leader.writer.has_room:
             self._end_cycle()
         else:
             self._waits_for_room = True
+
+    def _send_leases(self, effects: LeaseEffects | None, refused: Int64s) -> None:
+        """Send executors the rows of leases that are stored, and the plan's stops."""
+        if effects is None:
+            return
+        desk = self._leader.desk
+        for rows in effects.rows:
+            desk.send_rows(rows.without(refused) if refused.size else rows)
+        for stop in effects.stops:
+            desk.send_stops(stop)
+
+    def take_back(self, refused: Int64s) -> None:
+        """Take back leases that the database refused; what follows goes with the next cycle."""
+        effects = refuse_leases(self._leader.state, refused, self._context.agenda.now_s)
+        self._next_draft.events.append(effects.events)
+        self._next_draft.job_ends.append(effects.job_updates)
+        for runs in effects.releases:
+            self._leader.desk.release(runs)
+        self.note_room()

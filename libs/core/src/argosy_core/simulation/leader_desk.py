@@ -24,7 +24,7 @@ from argosy_core.scheduler import (
     set_cluster,
     update_capacity,
 )
-from argosy_core.simulation.executor_actor import ExecutorActor
+from argosy_core.simulation.executor_actor import ExecutorActor, ExecutorHello
 from argosy_core.simulation.network import Stream
 from argosy_core.simulation.sampler_actor import Classes, SamplerActor
 
@@ -40,10 +40,18 @@ class SamplerLink:
 
     stream: Stream
     sampler: SamplerActor
-    cluster: str
-    incarnation: int
     ready: bool = False
     sent_classes: set[int] = field(default_factory=set)
+
+    @property
+    def cluster(self) -> str:
+        """Name of its cluster."""
+        return self.sampler.cluster.name
+
+    @property
+    def incarnation(self) -> int:
+        """Incarnation of the sampler."""
+        return self.sampler.incarnation
 
 
 @dataclass(slots=True)
@@ -52,11 +60,19 @@ class ExecutorLink:
 
     stream: Stream
     executor: ExecutorActor
-    cluster: str
-    incarnation: int
     started: bool = False
     """The comparison was sent; before it nothing is read."""
     unread: list[ReportBatch] = field(default_factory=list)
+
+    @property
+    def cluster(self) -> str:
+        """Name of its cluster."""
+        return self.executor.cluster.name
+
+    @property
+    def incarnation(self) -> int:
+        """Incarnation of the executor."""
+        return self.executor.incarnation
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +102,11 @@ class LeaderDesk:
         self.executors: dict[str, ExecutorLink] = {}
         self.inbox: list[Reported] = []
 
-    def _admit(self, stream: Stream, cluster: str, *, role: str, incarnation: int) -> bool:
+    def _admit(self, stream: Stream, link: SamplerLink | ExecutorLink, *, role: str) -> bool:
         """Bind a cluster's process; return whether its session may begin."""
         leader, context = self._leader, self._context
         try:
-            context.store.bind(leader.epoch, cluster, role=role, incarnation=incarnation)
+            context.store.bind(leader.epoch, link.cluster, role=role, incarnation=link.incarnation)
         except StateConflict:
             context.network.close(stream, leader)
             if context.store.epoch != leader.epoch:
@@ -128,16 +144,15 @@ class LeaderDesk:
 
     # --- samplers -----------------------------------------------------------------------------------------------------
 
-    def greet_sampler(self, stream: Stream, sampler: SamplerActor, cluster: str, incarnation: int) -> None:
+    def greet_sampler(self, stream: Stream, sampler: SamplerActor) -> None:
         """Take a sampler's hello."""
-        self._later(self._admit_sampler, stream, sampler, cluster, incarnation)
+        self._later(self._admit_sampler, stream, sampler)
 
-    def _admit_sampler(self, stream: Stream, sampler: SamplerActor, cluster: str, incarnation: int) -> None:
-        if not self._admit(stream, cluster, role="sampler", incarnation=incarnation):
-            return
-        link = SamplerLink(stream, sampler, cluster, incarnation)
+    def _admit_sampler(self, stream: Stream, sampler: SamplerActor) -> None:
+        link = SamplerLink(stream, sampler)
+        cluster = link.cluster
         replaced = cluster in self.samplers
-        if not self._enter(self.samplers, link):
+        if not self._admit(stream, link, role="sampler") or not self._enter(self.samplers, link):
             return
         self._show(link, connected=False)
         if replaced:
@@ -162,22 +177,26 @@ class LeaderDesk:
             ClusterView(name=link.cluster, connected=connected, incarnation=link.incarnation),
         )
 
-    def take_capacity(self, stream: Stream, cluster: str, capacity: CapacityColumns) -> None:
+    def _sampler_of(self, stream: Stream) -> SamplerLink | None:
+        """Return the live session that a stream is."""
+        return next((link for link in self.samplers.values() if link.stream is stream), None)
+
+    def take_capacity(self, stream: Stream, capacity: CapacityColumns) -> None:
         """Take in what a cluster's nodes are."""
-        link = self.samplers.get(cluster)
-        if link is not None and link.stream is stream:
+        link = self._sampler_of(stream)
+        if link is not None:
             clusters = self._leader.state.clusters
-            index = clusters.find(cluster)
+            index = clusters.find(link.cluster)
             before = None if index is None else clusters.free[index].copy()
-            update_capacity(self._leader.state, cluster, capacity)
+            update_capacity(self._leader.state, link.cluster, capacity)
             # What is known already, because this leader took it or gave it back, is no news.
             if index is None or before is None or (clusters.free[index, : before.size] > before).any():
                 self._leader.cycle.note_room()
 
-    def sampler_ready(self, stream: Stream, cluster: str, incarnation: int) -> None:
+    def sampler_ready(self, stream: Stream) -> None:
         """From now on a cluster may be asked."""
-        link = self.samplers.get(cluster)
-        if link is not None and link.stream is stream and link.incarnation == incarnation:
+        link = self._sampler_of(stream)
+        if link is not None:
             link.ready = True
             self._show(link, connected=True)
             self._leader.cycle.note_room()
@@ -198,38 +217,28 @@ class LeaderDesk:
 
     # --- executors ----------------------------------------------------------------------------------------------------
 
-    def greet_executor(
-        self, stream: Stream, executor: ExecutorActor, cluster: str, incarnation: int, known: Runs
-    ) -> None:
+    def greet_executor(self, stream: Stream, hello: ExecutorHello) -> None:
         """Take an executor's hello."""
-        said_at_s = stream.began_us / 1e6
-        self._later(self._admit_executor, stream, executor, cluster, incarnation, known, said_at_s)
+        self._later(self._admit_executor, stream, hello)
 
-    def _admit_executor(  # noqa: PLR0913 - a hello
-        self,
-        stream: Stream,
-        executor: ExecutorActor,
-        cluster: str,
-        incarnation: int,
-        known: Runs,
-        said_at_s: float,
-    ) -> None:
-        if not self._admit(stream, cluster, role="executor", incarnation=incarnation):
-            return
-        link = ExecutorLink(stream, executor, cluster, incarnation)
-        if not self._enter(self.executors, link):
+    def _admit_executor(self, stream: Stream, hello: ExecutorHello) -> None:
+        executor = hello.executor
+        link = ExecutorLink(stream, executor)
+        if not self._admit(stream, link, role="executor") or not self._enter(self.executors, link):
             return
         context = self._context
-        context.network.send(stream, executor, executor.take_welcome, stream, context.settings.fence_s, said_at_s)
+        context.network.send(stream, executor, executor.take_welcome, stream, context.settings.fence_s, hello.said_at_s)
         # No row may be sent that a crash could take back.
-        self._leader.writer.put(None, lambda _: self._send_missing(link, known))
+        self._leader.writer.put(None, lambda _: self._send_missing(link, hello.known))
 
     def _send_missing(self, link: ExecutorLink, known: Runs) -> None:
         """Send what an executor lacks and what it shall stop; from now on its states are read."""
         if link.cluster not in self._leader.state.clusters.names:
             set_cluster(self._leader.state, ClusterView(name=link.cluster))
         missing = rows_missing(self._leader.state, link.cluster, known)
-        self.send_rows(missing.rows, link)
+        # Leases taken in since the hello are not stored yet; their rows follow the commit, as to everybody.
+        unstored = np.array(sorted(self._leader.cycle.unstored), dtype=np.int64)
+        self.send_rows(missing.rows.without(unstored), link)
         self.send_stops(missing.stops, link)
         link.started = True
         for batch in link.unread:

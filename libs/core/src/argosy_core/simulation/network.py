@@ -1,7 +1,7 @@
 """Streams between clusters' processes and leaders: ordered, delayed, and gone all at once when they break.
 
-A stream is what gRPC gives: messages arrive in order and once, or the stream ends. So a message is never lost by itself;
-it is lost with the stream. Messages that their receiver must bear twice may be repeated in place.
+A stream is what gRPC gives: messages arrive in order and once, or the stream ends. So a message is never lost by
+itself; it is lost with the stream. Messages that their receiver must bear twice may be repeated in place.
 
 Heartbeats are not sent one by one, because a world that idles for days must cost nothing; a stream knows when its last
 one would have been confirmed.
@@ -155,9 +155,9 @@ class Network:
         if length_s > patience_s:
             for end in (stream.client, stream.server):
                 wait_s = patience_s + self.draw_s((0.0, self._settings.heartbeat_s))
-                self._agenda.after(wait_s, end, self._give_up, end, stream)
+                self._agenda.after(wait_s, end, self._give_up, stream)
 
-    def _give_up(self, end: Process, stream: Stream) -> None:
+    def _give_up(self, stream: Stream) -> None:
         """End a stream on which nothing was heard for too long."""
         if stream.open and stream.stalled_until_us > self._agenda.now_us:
             self.cut(stream)
@@ -168,7 +168,7 @@ class Network:
             self.close(stream, process)
 
     def confirmed_s(self, stream: Stream) -> float:
-        """Return when the last heartbeat was sent that the leader has confirmed by now, seconds since the Unix epoch."""
+        """Return when the last heartbeat was sent that the leader has confirmed by now, seconds."""
         now_us = self._agenda.now_us
         beat_us = round(self._settings.heartbeat_s * 1e6)
         round_trip_us = round(2e6 * self._settings.message_s[1])

@@ -1,4 +1,4 @@
-"""What a world begins with: clusters, queues, classes, and jobs with the times at which they come and how long they run.
+"""What a world begins with: clusters, queues, classes, and jobs with when they come and how long they run.
 
 Source: design section 6, "Data layout".
 """

@@ -6,6 +6,7 @@ Source: design section 7; the report's figures in argosy_workload.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +58,7 @@ class JobTimes:
             return
         # Events of one job stand in order, so runs of one kind may be taken at once, one after another.
         bounds = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(draft)]
-        for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+        for first, last in pairwise(bounds):
             self._take_kind(int(kinds[first]), draft, slice(first, last), offset)
 
     def _take_kind(self, kind: int, draft: EventDraft, part: slice, offset: int) -> None:
@@ -90,4 +91,4 @@ class WorldResult:
     times: JobTimes
     """What happened to each job."""
     counters: dict[str, int]
-    """Counts by name: rounds, leases, conflicts, retries, requeued, refused, stale, epochs, and one per kind of fault."""
+    """Counts by name: rounds, leases, conflicts, retries, requeued, refused, stale, epochs, one per kind of fault."""

@@ -28,7 +28,7 @@ from argosy_core.scheduler import (
 )
 from argosy_core.scheduler.messages import Int64s
 from argosy_core.simulation.agenda import Process
-from argosy_core.simulation.cluster_actor import ClusterActor, NodeChange, ObjectChange, Scope, uid_column
+from argosy_core.simulation.cluster_actor import ClusterActor, NodeChange, ObjectChange, Scope, Stranger, uid_column
 from argosy_core.simulation.context import Context
 from argosy_core.simulation.network import Stream
 from argosy_core.simulation.plan import POD
@@ -69,7 +69,7 @@ class SamplerActor(Process):
         self._telling = False
         self._dialling = False
         self._listed: set[Scope] = set()
-        self._requests: dict[int, Int64s] = {}
+        self._vectors: dict[tuple[tuple[str, int], ...], Int64s] = {}
         for scope, take in ((Scope.NODES, self._take_node_list), (Scope.OBJECTS, self._take_pod_list)):
             cluster.list_all(self, scope, take)
 
@@ -94,13 +94,13 @@ class SamplerActor(Process):
         self._tell_soon()
 
     def _take_pod_list(self, rows: list[tuple[object, ...]], position: int) -> None:
-        self.ledger.observe_all(self._pod_events(cast("list[ObjectChange]", rows)))
+        self.ledger.observe_all(self._pod_events(rows))
         self._tell_soon()
         self._watch(Scope.OBJECTS, self._take_pods, position)
 
     def _take_pods(self, rows: list[tuple[object, ...]]) -> None:
         """Take in changes of pods."""
-        events = self._pod_events(cast("list[ObjectChange]", rows))
+        events = self._pod_events(rows)
         if len(events):
             self.ledger.observe(events)
             self._tell_soon()
@@ -118,37 +118,38 @@ class SamplerActor(Process):
         take = self._take_node_list if scope is Scope.NODES else self._take_pod_list
         self.cluster.list_all(self, scope, take)
 
-    def _pod_events(self, changes: list[ObjectChange]) -> PodEvents:
-        pods = [change for change in changes if change.kind == POD]
-        ledger, book = self.ledger, self._context.book
-        nodes = ledger.rows_of_names([pod.node for pod in pods])
-        classes = [book.class_of(pod.handle) for pod in pods]
-        for index in set(classes):
-            self._define_axis(book.plan.classes[index])
-        width = len(ledger.axis)
-        requests = np.zeros((len(pods), width), dtype=np.int64)
-        for place, index in enumerate(classes):
-            vector = self._requests.get(index)
-            if vector is None or vector.size != width:
-                vector = self._requests[index] = ledger.axis.vector(
-                    {**dict(book.plan.classes[index].requests), PODS: 1}
-                )
-            requests[place] = vector
+    def _pod_events(self, changes: list[tuple[object, ...]]) -> PodEvents:
+        """Return changes of pods as the ledger takes them, strangers' last."""
+        pods = [change for change in changes if isinstance(change, ObjectChange) and change.kind == POD]
+        strangers = [change for change in changes if isinstance(change, Stranger)]
+        book = self._context.book
+        asked = [(book.plan.classes[book.class_of(pod.handle)].requests, (PODS, 1)) for pod in pods]
+        vectors = [self._vector((*requests, pod_itself)) for requests, pod_itself in asked]
+        vectors += [self._vector(stranger.requests) for stranger in strangers]
+        width = len(self.ledger.axis)
+        requests = np.zeros((len(vectors), width), dtype=np.int64)
+        for place, vector in enumerate(vectors):
+            requests[place, : vector.size] = vector
+        keys = run_keys(
+            np.array([pod.handle for pod in pods], dtype=np.int64),
+            np.array([pod.attempt for pod in pods], dtype=np.int64),
+        )
+        ended = [pod.gone or pod.state in _ENDED for pod in pods] + [stranger.gone for stranger in strangers]
         return PodEvents(
-            run_keys=run_keys(
-                np.array([pod.handle for pod in pods], dtype=np.int64),
-                np.array([pod.attempt for pod in pods], dtype=np.int64),
-            ),
-            uids=uid_column([pod.uid for pod in pods]),
-            nodes=nodes,
-            ended=np.array([pod.gone or pod.state in _ENDED for pod in pods], dtype=np.bool_),
+            run_keys=np.concatenate([keys, np.zeros(len(strangers), dtype=np.int64)]),
+            uids=uid_column([pod.uid for pod in pods] + [stranger.uid for stranger in strangers]),
+            nodes=self.ledger.rows_of_names([pod.node for pod in pods] + [stranger.node for stranger in strangers]),
+            ended=np.array(ended, dtype=np.bool_),
             requests=requests,
         )
 
-    def _define_axis(self, definition: SchedulingClass) -> None:
-        names = [name for name, _ in definition.requests if name not in self.ledger.axis.names]
-        if names:
-            self.ledger.extend_axis(names)
+    def _vector(self, asked: tuple[tuple[str, int], ...]) -> Int64s:
+        """Return amounts in the order of the ledger's resources, which learn the names of new ones."""
+        vector = self._vectors.get(asked)
+        if vector is None or vector.size != len(self.ledger.axis):
+            self.ledger.extend_axis([name for name, _ in asked])
+            vector = self._vectors[asked] = self.ledger.axis.vector(dict(asked))
+        return vector
 
     # --- the leader ---------------------------------------------------------------------------------------------------
 
@@ -167,9 +168,7 @@ class SamplerActor(Process):
         self.ready = False
         self.stream = network.dial(self, leader)
         self._generation = -1
-        network.send(
-            self.stream, leader, leader.desk.greet_sampler, self.stream, self, self.cluster.name, self.incarnation
-        )
+        network.send(self.stream, leader, leader.desk.greet_sampler, self.stream, self)
 
     def stream_closed(self, stream: Stream) -> None:
         """Dial again."""
@@ -218,9 +217,7 @@ class SamplerActor(Process):
         self.ready = True
         self._send_capacity()
         leader = cast("LeaderActor", stream.server)
-        self._context.network.send(
-            stream, leader, leader.desk.sampler_ready, stream, self.cluster.name, self.incarnation
-        )
+        self._context.network.send(stream, leader, leader.desk.sampler_ready, stream)
 
     def _define(self, classes: Classes) -> None:
         for class_id, definition in classes:
@@ -267,6 +264,7 @@ class SamplerActor(Process):
         """Place runs (MultiBind)."""
         if self._refuses(stream, epoch) or not self.ready:
             return
+        before = self.ledger.nodes_of(run_keys(question.handle, question.attempt))
         nodes, outcomes = commit(
             self.ledger,
             question.handle,
@@ -275,6 +273,8 @@ class SamplerActor(Process):
             offsets=question.offset,
             candidates=question.candidate,
         )
+        placed = (before < 0) & (nodes >= 0)
+        self._context.audit.committed(self.name, self.ledger, question.class_ids[placed], nodes[placed])
         self._tell_soon()
         answer = CommitReply(incarnation=self.incarnation, node=nodes, outcome=outcomes)
         leader = cast("LeaderActor", stream.server)
@@ -330,6 +330,4 @@ class SamplerActor(Process):
             placement_count=placement_count,
         )
         leader = cast("LeaderActor", stream.server)
-        self._context.network.send(
-            stream, leader, leader.desk.take_capacity, stream, self.cluster.name, capacity, repeatable=True
-        )
+        self._context.network.send(stream, leader, leader.desk.take_capacity, stream, capacity, repeatable=True)

@@ -7,9 +7,9 @@
                                                                    watches      calls
                                                                         +-- clusters --+
 
-Time jumps from event to event. Everything that is drawn comes from the seed, so a world can be repeated bit for bit: its
-fingerprint says whether it was. While faults are on, processes die, streams break, nodes go; afterwards the world must
-come to rest, and then everything must agree.
+Time jumps from event to event. Everything that is drawn comes from the seed, so a world can be repeated bit for bit:
+its fingerprint says whether it was. While faults are on, processes die, streams break, nodes go; afterwards the world
+must come to rest, and then everything must agree.
 
 Source: design section 2, `simulation`; section 7.
 """
@@ -17,6 +17,7 @@ Source: design section 2, `simulation`; section 7.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -109,7 +110,7 @@ class World:
         agenda = self.context.agenda
         moments_us = START_US + np.round(plan.submit_s * _SECOND_US).astype(np.int64)
         bounds = [0, *(np.flatnonzero(np.diff(moments_us)) + 1).tolist(), len(plan)]
-        for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+        for first, last in pairwise(bounds):
             if last > first:
                 agenda.at(int(moments_us[first]), self._people, self._call_submit, first, last)
         for wish in plan.wishes:
@@ -129,14 +130,13 @@ class World:
 
     def _call_wish(self, wish: WishPlan) -> None:
         context = self.context
-        change_id = context.store.next_change_id()
         delay_s = context.network.draw_s(context.settings.transaction_s)
-        context.agenda.after(delay_s, context.store, self._wish, change_id, wish)
+        context.agenda.after(delay_s, context.store, self._wish, wish)
 
-    def _wish(self, change_id: int, wish: WishPlan) -> None:
+    def _wish(self, wish: WishPlan) -> None:
         """Commit a wish."""
         handles = self.context.book.handles(np.array(wish.jobs, dtype=np.int64))
-        if self.context.store.wish(change_id, handles.tolist(), wish.priority):
+        if self.context.store.wish(handles.tolist(), wish.priority):
             self._tell_leader()
 
     def _tell_leader(self) -> None:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from argosy.executor.v1 import executor_pb2
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.states import FailureKind
 from argosy_core.scheduler.messages import (
     CapacityColumns,
     CommitQuestion,
@@ -37,7 +38,28 @@ __all__ = [
 
 PLACEMENTS_PER_PART = 50_000
 """Placements in one message: about 1 MiB, well under what a message may hold."""
+MAX_NODES = 1 << 21
+"""Nodes of one cluster, as many as a sampler can number."""
+MAX_NODE_NAME = 253
+"""Longest name of a node, characters."""
+MAX_RESOURCE_NAME = 317
+"""Longest name of a resource, characters: a prefix, a slash, a name."""
+MAX_RESOURCES = 256
+"""Resources that one cluster may name; each is a column for all of them."""
 _UID_BYTES = 16
+_SCORE_BYTES = 4
+_END_OF_TIME_US = 253_402_300_800_000_000
+
+
+def _check_names(names: Sequence[str], most: int, *, name: str) -> None:
+    """Do nothing if all names can be stored.
+
+    Raises:
+        InvalidRequest: One is empty, too long, or has a zero byte.
+    """
+    for value in names:
+        if not value or len(value) > most or "\0" in value:
+            raise InvalidRequest(f"{name} has {value[:60]!r}; names have 1 to {most} characters and no zero byte")
 
 
 def _matrix(data: bytes, rows: int, columns: int, name: str) -> npt.NDArray[np.int64]:
@@ -60,6 +82,11 @@ def capacity_columns(message: sampler_pb2.Capacity, incarnation: int) -> Capacit
     if len(message.names) != nodes:
         raise InvalidRequest(f"capacity names {len(message.names)} nodes but describes {nodes}")
     check_indices(columns["group_column"], len(message.groups), name="capacity.group_column")
+    check_indices(columns["node_column"], MAX_NODES, name="capacity.node_column")
+    _check_names(message.names, MAX_NODE_NAME, name="capacity.names")
+    _check_names(message.resources, MAX_RESOURCE_NAME, name="capacity.resources")
+    if len(set(message.resources)) != resources or resources > MAX_RESOURCES:
+        raise InvalidRequest(f"capacity.resources must be distinct and at most {MAX_RESOURCES}")
     total: Any = unpack_column(message.total_column, "int64", name="capacity.total_column", count=resources)
     total_free: Any = unpack_column(
         message.total_free_column, "int64", name="capacity.total_free_column", count=resources
@@ -121,6 +148,8 @@ def sample_reply(message: sampler_pb2.SampleAnswer, question: SampleQuestion) ->
     )
     if len(per_class["examined_column"]) != classes or len(message.nearest_misses) not in {0, classes}:
         raise InvalidRequest(f"the answer does not have one element for each of the {classes} classes asked")
+    if len(message.score_column) != _SCORE_BYTES * len(candidate):
+        raise InvalidRequest(f"sample.score_column must have one float for each of the {len(candidate)} candidates")
     score: Any = np.frombuffer(message.score_column, dtype="<f4")
     rejection: Any = unpack_column(
         message.rejection_column, "int32", name="sample.rejection_column", count=classes * filters
@@ -223,6 +252,12 @@ def state_columns(message: executor_pb2.StateBatch) -> StateColumns:
     count = len(columns["handle_column"])
     if len(message.uid_column) != count * _UID_BYTES:
         raise InvalidRequest(f"states.uid_column must have 16 bytes for each of the {count} states")
+    time_us = columns["time_us_column"]
+    if count and not 0 <= int(time_us.min()) <= int(time_us.max()) < _END_OF_TIME_US:
+        raise InvalidRequest("states.time_us_column has a time before 1970 or after 9999")
+    failure = columns["failure_column"]
+    if count and not 0 <= int(failure.min()) <= int(failure.max()) <= max(FailureKind):
+        raise InvalidRequest("states.failure_column has a value that is no FailureKind")
     state = columns["state_column"]
     if count and (state.min() < 1 or state.max() > executor_pb2.ObjectState.OBJECT_STATE_UNKNOWN):
         raise InvalidRequest("states.state_column has a value that is no ObjectState")
@@ -231,10 +266,10 @@ def state_columns(message: executor_pb2.StateBatch) -> StateColumns:
         attempt=columns["attempt_column"],
         object_index=columns["object_column"],
         state=state,
-        time_us=columns["time_us_column"],
+        time_us=time_us,
         exit_code=columns["exit_code_column"],
-        failure=columns["failure_column"],
+        failure=failure,
         message=columns["message_column"],
         uid=message.uid_column,
-        texts=tuple(message.texts),
+        texts=tuple([text.replace("\0", " ") for text in message.texts]),  # the database takes no zero byte
     )

@@ -72,11 +72,12 @@ class Cycle:
     """Runs rounds for one leadership until cancelled."""
 
     def __init__(self, memory: LeaderMemory, settings: LeaderSettings, parts: CycleParts, *, log_position: int) -> None:
-        """Continue the log behind `log_position`; the marker was the epoch's first record."""
+        """Continue the log behind `log_position`, up to which it is stored; the marker was the epoch's first record."""
         self._memory = memory
         self._settings = settings
         self._log = parts.log
         self._position = log_position
+        self._stored_position = log_position
         self._sequence = MARKER_SEQUENCE
         self._counted_s = 0.0
         self._next_draft = EffectDraft()
@@ -94,9 +95,25 @@ class Cycle:
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._intake.poll_changes(self._settings), name="poll-changes")
+            tasks.create_task(self._trim_log(), name="trim-log")
             while True:
                 await self._wait_for_news()
                 await self._run_once()
+
+    async def _trim_log(self) -> None:
+        """Forget records that were applied long ago, now and then; the last ones stay to be looked at."""
+        settings = self._settings
+        trimmed = 0
+        while True:
+            await asyncio.sleep(settings.log_trim_s)
+            before = self._stored_position - settings.kept_log_count + 1
+            if before > trimmed:
+                try:
+                    await asyncio.to_thread(self._log.trim, before)
+                except BackendUnavailable as error:
+                    _log.warning("the log could not be trimmed", reason=error.message)
+                else:
+                    trimmed = before
 
     async def _wait_for_news(self) -> None:
         """Wait for arrivals, then until they pause or the window ends; with work waiting, not longer than a window."""
@@ -159,13 +176,11 @@ class Cycle:
         questions = round_.questions
         replies = await asyncio.gather(*(self._ask_sample(question) for question in questions))
         for question, reply in zip(questions, replies, strict=True):
-            columns = None
-            if reply is not None:
-                try:
-                    columns = cluster_codec.sample_reply(reply, question)
-                except InvalidRequest as error:
-                    self._refuse_answer(question.cluster, error)
-            round_.take_sample(question.cluster, columns)
+            try:
+                columns = cluster_codec.sample_reply(reply, question) if reply is not None else None
+                round_.take_sample(question.cluster, columns)
+            except InvalidRequest as error:
+                self._refuse_answer(question.cluster, error)
 
     async def _ask_sample(self, question: SampleQuestion) -> sampler_pb2.SampleAnswer | None:
         """Return a sampler's answer, None if there is none in time."""
@@ -228,6 +243,7 @@ class Cycle:
             runs, objects = draft_ingest(memory.state, plan)
             self._intake.note_handles("leased", plan.handle)
             lease = apply_ingested(memory.state, plan, NOTHING_REFUSED, memory.clock())
+            memory.unstored_handles.update(runs.handle.tolist())
             draft.add_leases(runs, objects)
             draft.move_log(self._position, position, log_codec.encode_round_state(plan.round_state))
             draft.add_job_updates(lease.job_updates)
@@ -265,9 +281,13 @@ class Cycle:
         no executor hears of it.
         """
         change_ids = draft.change_ids
+        leased = [handle for rows in lease.rows for handle in rows.handle.tolist()] if lease is not None else []
         stops = list(draft.stops)
+        position = self._position
 
         def follow(applied: AppliedEffects | None) -> None:
+            self._stored_position = position
+            self._memory.unstored_handles.difference_update(leased)
             self._intake.forget_changes(change_ids)
             for states in reported:
                 states.session.acknowledge(states.batch)

@@ -91,6 +91,8 @@ class LeaderDesk:
     async def admit_executor(self, hello: executor_pb2.Hello) -> None:
         """Bind the cluster's name to its uid and the executor's incarnation."""
         await self._bind(hello.cluster, hello.cluster_uid, "executor", hello.incarnation)
+        if self._memory.state.clusters.find(hello.cluster) is None:
+            self._show(hello.cluster, connected=False, incarnation=0)  # its sampler has not come yet
 
     async def send_missing_rows(self, session: SyncSession, hello: executor_pb2.Hello) -> None:
         """Send the rows that the executor does not have, and stops for runs that are not live.
@@ -101,7 +103,9 @@ class LeaderDesk:
         await self._writer.wait_until_stored()
         runs = Runs(handle=known["handle_column"], attempt=known["attempt_column"])
         missing = rows_missing(self._memory.state, session.cluster, runs)
-        self._rows.put_rows(missing.rows, session)
+        # Leases taken in meanwhile are not stored yet; their rows follow the commit, as to everybody.
+        unstored = np.array(sorted(self._memory.unstored_handles), dtype=np.int64)
+        self._rows.put_rows(missing.rows.without(unstored) if unstored.size else missing.rows, session)
         self._rows.put_stops(missing.stops, session)
 
     async def take_states(self, session: SyncSession, states: executor_pb2.StateBatch) -> None:

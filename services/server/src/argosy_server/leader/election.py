@@ -67,8 +67,8 @@ async def stand_for_election(
         leadership: LeadershipLike | None = None
         try:
             leadership = await asyncio.to_thread(store.try_lead, leader_id, address, settings.lease_s)
-        except BackendUnavailable as error:
-            _log.warning("election cannot reach the database", reason=error.message)
+        except ArgosyError as error:
+            _log.warning("the database does not let us stand for election", reason=error.message)
         if leadership is not None:
             await _lead_until_lost(store, settings, leadership, lead)
         await asyncio.sleep(settings.lease_s / 10)
@@ -92,12 +92,18 @@ async def _lead_until_lost(
             task.cancel()
         results = await asyncio.gather(leading, keeping, return_exceptions=True)
         for result in results:
-            if isinstance(result, ArgosyError):
-                _log.warning("leadership ended", epoch=epoch, reason=result.message)
+            error = _first_leaf(result) if isinstance(result, BaseException) else None
+            if isinstance(error, ArgosyError):
+                _log.warning("leadership ended", epoch=epoch, kind=type(error).__name__, reason=error.message)
             elif isinstance(result, Exception):
                 _log.error("leadership failed", epoch=epoch, exc_info=result)
         if not isinstance(results[1], StateConflict):
             await _resign(store, epoch)
+
+
+def _first_leaf(error: BaseException) -> BaseException:
+    """Return the first failure of a group that is no group itself."""
+    return _first_leaf(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 async def _keep_lease(store: ElectionStore, settings: LeaderSettings, epoch: int) -> None:

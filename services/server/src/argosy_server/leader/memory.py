@@ -202,6 +202,8 @@ class LeaderMemory:
     """True while a round is under way; what arrives meanwhile is read after it."""
     inbox_has_room: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while the inbox takes more."""
+    unstored_handles: set[int] = field(default_factory=set)
+    """Jobs whose lease is taken in here and not stored yet: no executor may hear of it."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when something arrived that a round should see."""
     latencies: dict[str, LatencyHistogram] = field(

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import structlog
 
 from argosy_core.errors import InvalidRequest, InvariantViolation
@@ -23,6 +24,7 @@ from argosy_core.scheduler import (
     define_job_sets,
     draft_ingest,
     recover,
+    refuse_leases,
     set_cluster,
     set_queues,
 )
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from argosy_server.leader.sessions import SessionRegistry
     from argosy_server.leader.sync_sessions import SyncSession
     from argosy_store import LeaderStore
+    from argosy_store.effects import AppliedEffects
     from argosy_store.leader import Leadership
 
 __all__ = ["Reign"]
@@ -87,6 +90,7 @@ class Reign:
         self._writer = EffectWriter(store, epoch)
         self._rows = RowSender(self.memory, store, executors)
         self._intake = Intake(self.memory, store, samplers)
+        self._refused: list[npt.NDArray[np.int64]] = []
         self.desk = LeaderDesk(self.memory, store, self._writer, self._rows)
 
     async def run(self, *, on_ready: Callable[[Reign], None]) -> None:
@@ -126,6 +130,8 @@ class Reign:
                 await self._ingest(record, draft, position)
                 position = record.position
                 draft = EffectDraft()
+        await self._writer.wait_until_stored()
+        await self._take_back_refused()
         _log.info("took over", epoch=memory.epoch, seconds=round(time.perf_counter() - started_s, 3), position=position)
         return position
 
@@ -179,5 +185,27 @@ class Reign:
         draft.move_log(position, record.position, round_state)
         effects = draft.effects(now_us=int(memory.clock() * 1e6))
         if effects is not None:
-            change_ids = draft.change_ids
-            await self._writer.put(effects, lambda _: self._intake.forget_changes(change_ids))
+            await self._writer.put(effects, self._follower(draft.change_ids))
+
+    def _follower(self, change_ids: list[int]) -> Callable[[AppliedEffects | None], None]:
+        """Return what to do once a record is stored."""
+
+        def follow(applied: AppliedEffects | None) -> None:
+            self._intake.forget_changes(change_ids)
+            if applied is not None:
+                self._refused.append(applied.refused_handles)
+
+        return follow
+
+    async def _take_back_refused(self) -> None:
+        """Take back leases of records that the database refused, before any executor can ask for its rows."""
+        refused = np.concatenate([NOTHING_REFUSED, *self._refused])
+        if not refused.size:
+            return
+        taken_back = refuse_leases(self.memory.state, refused, self.memory.clock())
+        draft = EffectDraft()
+        draft.add_events(taken_back.events)
+        draft.add_job_updates(taken_back.job_updates)
+        effects = draft.effects(now_us=int(self.memory.clock() * 1e6))
+        if effects is not None:
+            await self._writer.put(effects, lambda _: None)

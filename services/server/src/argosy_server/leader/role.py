@@ -15,7 +15,7 @@ import structlog
 
 from argosy.executor.v1 import executor_pb2_grpc
 from argosy.sampler.v1 import sampler_pb2_grpc
-from argosy_core.errors import BackendUnavailable
+from argosy_core.errors import ArgosyError, BackendUnavailable
 from argosy_server.leader.election import stand_for_election
 from argosy_server.leader.reign import Reign
 from argosy_server.leader.sampler_sessions import SamplerService
@@ -196,6 +196,6 @@ class LeaderRole:
                 try:
                     found = await asyncio.to_thread(self._store.leader_address)
                     self._switch.known_leader = found or ""
-                except BackendUnavailable:
-                    _log.debug("the leader's address cannot be read now")
+                except ArgosyError as error:
+                    _log.debug("the leader's address cannot be read now", reason=error.message)
             await asyncio.sleep(1.0)

@@ -9,8 +9,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import numpy as np
+import structlog
 
 from argosy.executor.v1 import executor_pb2
+from argosy_core.errors import ArgosyError, BackendUnavailable, InvariantViolation
 from argosy_runtime.columns import pack_column
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RowSender"]
 
+_log = structlog.get_logger(__name__)
 ROWS_PER_MESSAGE = 5_000
 """Rows in one message, so that no message comes near the limit with specs of a usual size."""
 BODY_BYTES_PER_MESSAGE = 2 << 20
@@ -69,13 +72,24 @@ class RowSender:
             item, session = await self._queue.get()
             if session.closed.is_set():
                 continue
-            if hasattr(item, "specs"):
-                await self._send_rows(item, session)  # type: ignore[arg-type]
-            else:
-                stops = executor_pb2.StopRuns(
-                    handle_column=pack_column(item.handle, "int64"), attempt_column=pack_column(item.attempt, "int32")
-                )
-                session.send(executor_pb2.SyncResponse(stops=stops))
+            try:
+                await self._send(item, session)
+            except BackendUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - one cluster's rows must not end the leadership over all of them
+                _log.exception("rows cannot be sent", cluster=session.cluster)
+                reason = error.message if isinstance(error, ArgosyError) else "rows cannot be sent; see the log"
+                session.close(reason)
+
+    async def _send(self, item: ExecutorRows | ClusterRuns, session: SyncSession) -> None:
+        """Send one batch."""
+        if hasattr(item, "specs"):
+            await self._send_rows(item, session)  # type: ignore[arg-type]
+            return
+        stops = executor_pb2.StopRuns(
+            handle_column=pack_column(item.handle, "int64"), attempt_column=pack_column(item.attempt, "int32")
+        )
+        session.send(executor_pb2.SyncResponse(stops=stops))
 
     async def _send_rows(self, rows: ExecutorRows, session: SyncSession) -> None:
         """Send rows in parts whose spec bodies fit a message."""
@@ -84,7 +98,7 @@ class RowSender:
             used = [rows.specs[index].hash for index in dict.fromkeys(rows.spec[part].tolist())]
             bodies = await self._read_bodies(rows, session.specs.missing(used))
             for piece in _pieces(rows.spec[part], [len(bodies.get(spec.hash, b"")) for spec in rows.specs]):
-                self._send_piece(rows, part[piece], bodies, session)
+                await self._send_piece(rows, part[piece], bodies, session)
 
     async def _read_bodies(self, rows: ExecutorRows, hashes: list[bytes]) -> dict[bytes, bytes]:
         """Return the bodies of specs, from memory where it has them."""
@@ -104,10 +118,23 @@ class RowSender:
             bodies.update(fresh)
         return bodies
 
-    def _send_piece(self, rows: ExecutorRows, part: Int64s, bodies: dict[bytes, bytes], session: SyncSession) -> None:
-        """Send one message with the bodies that the executor's mirrored cache does not hold."""
+    async def _send_piece(
+        self, rows: ExecutorRows, part: Int64s, bodies: dict[bytes, bytes], session: SyncSession
+    ) -> None:
+        """Send one message with the bodies that the executor's mirrored cache does not hold.
+
+        Raises:
+            InvariantViolation: A body is not stored.
+        """
         used, spec = np.unique(rows.spec[part], return_inverse=True)
         hashes = [rows.specs[index].hash for index in used.tolist()]
+        # A piece before may have driven out of the cache what it held when the bodies were read.
+        lacking = [spec_hash for spec_hash in session.specs.missing(hashes) if spec_hash not in bodies]
+        if lacking:
+            bodies |= await self._read_bodies(rows, lacking)
+        lost = [spec_hash for spec_hash in lacking if spec_hash not in bodies]
+        if lost:
+            raise InvariantViolation(f"the spec {lost[0].hex()} of a leased job is not stored")
         message = executor_pb2.ObjectRows(
             handle_column=pack_column(rows.handle[part], "int64"),
             attempt_column=pack_column(rows.attempt[part], "int32"),

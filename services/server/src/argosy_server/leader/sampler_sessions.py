@@ -21,7 +21,7 @@ from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.errors import BackendUnavailable, InvalidRequest, StateConflict
 from argosy_runtime.columns import pack_column
 from argosy_runtime.validation import check_request
-from argosy_server.leader.sessions import Outbox, SessionRegistry
+from argosy_server.leader.sessions import Outbox, SessionRegistry, converse
 
 if TYPE_CHECKING:
     from argosy_core.scheduler.messages import ClusterRuns
@@ -130,7 +130,12 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
         for key in [key for key in self._commits if key[0] == round_number]:
             del self._commits[key]
 
-    def fail_questions(self) -> None:
+    def close(self, reason: str) -> None:
+        """End the session; what waits is dropped, and what is awaited fails at once."""
+        super().close(reason)
+        self._fail_questions()
+
+    def _fail_questions(self) -> None:
         """Fail everything awaited: the session has ended."""
         futures: list[asyncio.Future[Any]] = [*self._samples.values(), *self._commits.values()]
         for future in futures:
@@ -167,19 +172,9 @@ class SamplerService(sampler_pb2_grpc.SamplerServiceServicer):
         _log.info("sampler connected", cluster=hello.cluster, incarnation=hello.incarnation)
         try:
             self._greet(session)
-            reading = asyncio.create_task(self._read(session, request_iterator), name=f"sampler-{session.cluster}")
-            writing = asyncio.create_task(session.write_until_closed(context.write), name=f"to-{session.cluster}")
-            try:
-                done, _ = await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
-            finally:
-                reading.cancel()
-                writing.cancel()
-                await asyncio.gather(reading, writing, return_exceptions=True)
+            await converse(session, self._read(session, request_iterator), context.write)
         finally:
             session.close("the stream ended")
-            session.fail_questions()
             if self.sessions.leave(session):
                 self._desk.sampler_gone(session.cluster, session.incarnation)
             _log.info("sampler disconnected", cluster=session.cluster, reason=session.close_reason)
@@ -214,7 +209,7 @@ class SamplerService(sampler_pb2_grpc.SamplerServiceServicer):
         """Take messages until the stream ends.
 
         Raises:
-            StateConflict: Nothing was heard for three heartbeats.
+            StateConflict: Nothing was heard for three heartbeats, or the session was closed meanwhile.
         """
         iterator = aiter(requests)
         while True:
@@ -225,6 +220,8 @@ class SamplerService(sampler_pb2_grpc.SamplerServiceServicer):
                 return
             except TimeoutError as cause:
                 raise StateConflict("nothing was heard for three heartbeats; dial again") from cause
+            if session.closed.is_set():
+                raise StateConflict(session.close_reason)  # what it says is for a leadership or a place that is gone
             self._take(session, request)
 
     def _take(self, session: SamplerSession, request: sampler_pb2.SessionRequest) -> None:

@@ -17,14 +17,16 @@ import structlog
 from argosy_core.errors import BackendUnavailable, StateConflict
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
-__all__ = ["OUTBOX_LIMIT", "Outbox", "SessionRegistry"]
+__all__ = ["OUTBOX_LIMIT", "Outbox", "SessionRegistry", "converse"]
 
 MessageT = TypeVar("MessageT")
 SessionT = TypeVar("SessionT", bound="Outbox[Any]")
 OUTBOX_LIMIT = 256
 """Messages that may wait for one cluster; a round sends at most a handful."""
+LAST_WRITE_S = 1.0
+"""How long the message that is being written when a session ends may take."""
 
 _log = structlog.get_logger(__name__)
 
@@ -76,6 +78,31 @@ class Outbox(Generic[MessageT]):
                 await write(self._waiting.popleft())
             if self.closed.is_set():
                 raise StateConflict(self.close_reason)
+
+
+async def converse(
+    session: Outbox[MessageT], read: Coroutine[Any, Any, None], write: Callable[[MessageT], Awaitable[None]]
+) -> None:
+    """Read and write until either ends; how that one ended is how the conversation ends.
+
+    Args:
+        session: What is written, until it is closed.
+        read: Takes what the peer says, until it says no more.
+        write: Writes one message.
+    """
+    reading = asyncio.create_task(read, name=f"from-{session.cluster}")
+    writing = asyncio.create_task(session.write_until_closed(write), name=f"to-{session.cluster}")
+    try:
+        done, _ = await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        session.close("the stream ended")
+        reading.cancel()
+        # While a message is being written gRPC cannot tell the peer how the stream ended.
+        await asyncio.wait({writing}, timeout=LAST_WRITE_S)
+        writing.cancel()
+        await asyncio.gather(reading, writing, return_exceptions=True)
 
 
 class SessionRegistry(Generic[SessionT]):

@@ -19,7 +19,7 @@ from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy_core.errors import InvalidRequest, StateConflict
 from argosy_core.reconcile.mirrored_cache import MirroredCache
 from argosy_runtime.validation import check_request
-from argosy_server.leader.sessions import Outbox, SessionRegistry
+from argosy_server.leader.sessions import Outbox, SessionRegistry, converse
 
 if TYPE_CHECKING:
     from argosy_server.leader.settings import LeaderSettings
@@ -91,17 +91,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
         _log.info("executor connected", cluster=hello.cluster, incarnation=hello.incarnation)
         try:
             session.send(executor_pb2.SyncResponse(welcome=self._welcome()))
-            writing = asyncio.create_task(session.write_until_closed(context.write), name=f"to-{session.cluster}")
-            try:
-                await self._desk.send_missing_rows(session, hello)
-                reading = asyncio.create_task(self._read(session, request_iterator), name=f"sync-{session.cluster}")
-                done, _ = await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
-                reading.cancel()
-                for task in done:
-                    task.result()
-            finally:
-                writing.cancel()
-                await asyncio.gather(writing, return_exceptions=True)
+            await converse(session, self._serve(session, hello, request_iterator), context.write)
         finally:
             session.close("the stream ended")
             if self.sessions.leave(session):
@@ -134,11 +124,18 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
             raise InvalidRequest("the first message of a stream must be a hello")
         return first.hello
 
+    async def _serve(
+        self, session: SyncSession, hello: executor_pb2.Hello, requests: AsyncIterator[executor_pb2.SyncRequest]
+    ) -> None:
+        """Send what the executor lacks, then take messages until the stream ends."""
+        await self._desk.send_missing_rows(session, hello)
+        await self._read(session, requests)
+
     async def _read(self, session: SyncSession, requests: AsyncIterator[executor_pb2.SyncRequest]) -> None:
         """Take messages until the stream ends.
 
         Raises:
-            StateConflict: Nothing was heard for three heartbeats.
+            StateConflict: Nothing was heard for three heartbeats, or the session was closed meanwhile.
             InvalidRequest: A message has no place here.
         """
         iterator = aiter(requests)
@@ -150,6 +147,8 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
                 return
             except TimeoutError as cause:
                 raise StateConflict("nothing was heard for three heartbeats; dial again") from cause
+            if session.closed.is_set():
+                raise StateConflict(session.close_reason)  # what it says is for a leadership or a place that is gone
             kind = request.WhichOneof("message")
             if kind == "states":
                 await self._desk.take_states(session, request.states)

@@ -51,10 +51,10 @@ class EffectWriter:
         await self._queue.put((effects, on_stored))
 
     async def wait_until_stored(self) -> None:
-        """Return once everything that was put before is stored."""
-        stored = asyncio.get_running_loop().create_future()
-        await self._queue.put((None, lambda _: stored.set_result(None)))
-        await stored
+        """Return once everything that was put before is stored; cancel it if nobody writes any more."""
+        stored = asyncio.Event()
+        await self._queue.put((None, lambda _: stored.set()))
+        await stored.wait()
 
     async def run(self) -> None:
         """Write until cancelled.

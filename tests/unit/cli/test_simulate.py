@@ -1,0 +1,125 @@
+"""`argosy simulate`: a trace in virtual time, from the command line."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from argosy_cli.exits import ExitCode
+from argosy_cli.simulation import simulate
+from argosy_core.errors import InvalidRequest
+from argosy_workload.model import JobColumns, Shape, Workload, build_workload, uniform_nodes
+from argosy_workload.records import RunState
+
+SWF = """\
+; Version: 2
+; MaxProcs: 4
+1 0 -1 100 2 -1 -1 -1 -1 -1 1 -1 -1 -1 0 -1 -1 -1
+2 0 -1 300 2 -1 -1 -1 -1 -1 1 -1 -1 -1 0 -1 -1 -1
+3 10 -1 50 2 -1 -1 -1 -1 -1 1 -1 -1 -1 0 -1 -1 -1
+"""
+NODES = "1x4cpu,16Gi"
+Argosy = Callable[..., Any]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Three jobs of two cores; the third has to wait for the first on a machine of four."""
+    path = tmp_path / "three.swf"
+    path.write_text(SWF)
+    return path
+
+
+def report_of(outcome: Any) -> dict[str, Any]:
+    """Return the report that a command line printed."""
+    assert outcome.code == ExitCode.OK, outcome.err
+    return json.loads(outcome.out)
+
+
+@pytest.mark.parametrize("scheduler", ["flow", "fcfs"])
+def test_simulate_reports_waits_in_trace_time(offline: Argosy, trace: Path, scheduler: str) -> None:
+    """The third job waits 90 s for the first; the mesh adds seconds, and first come, first served nothing."""
+    arguments = ("simulate", str(trace), "--nodes", NODES, "--scheduler", scheduler, "-o", "json")
+    report = report_of(offline(*arguments))
+    assert report["clock"] == "virtual"
+    assert report["states"] == {"succeeded": 3}
+    assert 90.0 <= report["wait_s"]["max"] < 90.0 + (10.0 if scheduler == "flow" else 0.1)
+    assert report["settings"]["scheduler"] == scheduler
+    assert len(report["settings"]["event hash"]) == 32
+
+
+def test_simulate_says_the_same_hash_for_the_same_seed(offline: Argosy, trace: Path) -> None:
+    """Equal input and seed: equal events; another seed: others."""
+    hashes = [
+        report_of(offline("simulate", str(trace), "--nodes", NODES, "--seed", seed, "-o", "json"))["settings"][
+            "event hash"
+        ]
+        for seed in ("1", "1", "2")
+    ]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_simulate_writes_a_page_and_a_text(offline: Argosy, trace: Path, tmp_path: Path) -> None:
+    """The report goes to people as text and to a file as a page."""
+    page = tmp_path / "report.html"
+    outcome = offline("simulate", str(trace), "--nodes", NODES, "--report", str(page))
+    assert outcome.code == ExitCode.OK
+    assert "virtual seconds per real second" in outcome.out
+    assert "<svg" in page.read_text()
+
+
+def test_simulate_draws_the_carried_profile_without_a_trace(offline: Argosy) -> None:
+    """Nothing needs to be given; a few of the jobs are enough here."""
+    report = report_of(offline("simulate", "--jobs", "40", "-o", "json"))
+    assert report["job_count"] == 40
+    assert report["node_count"] == 1523
+    assert report["states"] == {"succeeded": 40}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("simulate", "nowhere.swf"), ExitCode.NOT_FOUND, "nowhere.swf"),
+        (("simulate", "{trace}", "--nodes", "many"), ExitCode.USAGE, "many"),
+        (("simulate", "{trace}", "--scheduler", "luck"), ExitCode.USAGE, "luck"),
+        (("simulate", "{trace}", "--report", "report.doc"), ExitCode.USAGE, ".html"),
+    ],
+    ids=["no-trace", "no-nodes", "no-scheduler", "no-form"],
+)
+def test_simulate_refuses_what_it_cannot_do(
+    offline: Argosy, trace: Path, *, arguments: tuple[str, ...], code: ExitCode, said: str
+) -> None:
+    """The message names what is wrong."""
+    outcome = offline(*(argument.format(trace=trace) for argument in arguments))
+    assert outcome.code == code
+    assert said in outcome.err
+
+
+def make_workload(cores: int) -> Workload:
+    """Return one job."""
+    columns = JobColumns(
+        submit_s=np.zeros(1),
+        run_s=np.ones(1),
+        queue=["alice"],
+        shape=[Shape.of({"cpu": 1000 * cores})],
+        client_ids=["a"],
+    )
+    return build_workload(columns, source="test")
+
+
+def test_simulated_records_hold_every_stage_in_order() -> None:
+    """Submitted, acknowledged, considered, leased, running, finished."""
+    records = simulate(make_workload(2), uniform_nodes(NODES)).records
+    stages = ("submit_s", "acknowledged_s", "considered_s", "leased_s", "running_s", "finished_s")
+    times = [float(getattr(records, name)[0]) for name in stages]
+    assert times == sorted(times)
+    assert records.state.tolist() == [RunState.SUCCEEDED]
+
+
+def test_job_that_fits_nowhere_is_refused() -> None:
+    """A world with such a job would never come to rest."""
+    with pytest.raises(InvalidRequest, match="fit no node"):
+        simulate(make_workload(5), uniform_nodes(NODES))

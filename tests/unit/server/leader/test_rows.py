@@ -1,0 +1,120 @@
+"""Rows on their way to executors: bodies go with them once, and one cluster's trouble is its own."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from argosy.executor.v1 import executor_pb2
+from argosy_core.reconcile.mirrored_cache import MirroredCache
+from argosy_core.scheduler import PoolState, RoundSettings
+from argosy_core.scheduler.effects import ExecutorRows
+from argosy_core.scheduler.messages import SpecReference
+from argosy_server.leader.memory import LeaderMemory
+from argosy_server.leader.rows import BODY_BYTES_PER_MESSAGE, RowSender
+from argosy_server.leader.sessions import SessionRegistry
+from argosy_server.leader.sync_sessions import SyncSession
+
+BODIES = {name: name.encode() * (BODY_BYTES_PER_MESSAGE * 3 // 4) for name in "abc"}
+HASHES = {name: hashlib.blake2b(name.encode(), digest_size=16).digest() for name in "abcx"}
+CACHE_BYTES = BODY_BYTES_PER_MESSAGE * 5 // 4  # one body
+
+
+class SpecStore:
+    """Holds the bodies."""
+
+    def read_specs(self, keys: Sequence[tuple[int, bytes]]) -> dict[tuple[int, bytes], tuple[bytes, bytes]]:
+        """Return those there are."""
+        bodies = {HASHES[name]: body for name, body in BODIES.items()}
+        return {key: (bodies[key[1]], b"") for key in keys if key[1] in bodies}
+
+
+def rows_of(specs: str) -> ExecutorRows:
+    """Return one row for each spec named."""
+    count = len(specs)
+    return ExecutorRows(
+        cluster="c1",
+        handle=np.arange(1, count + 1),
+        attempt=np.ones(count, np.int32),
+        id_high=np.zeros(count, np.int64),
+        spec=np.arange(count, dtype=np.int32),
+        specs=tuple(SpecReference(day=1, hash=HASHES[name], layout=b"[]") for name in specs),
+        node=np.zeros(count, np.int32),
+        nodes=("n",),
+        metadata_index=np.full(count, -1, np.int32),
+        metadata=(),
+        owner=np.zeros(count, np.int32),
+        owners=(("q", "s"),),
+        seen=np.zeros(count, np.bool_),
+    )
+
+
+def new_session(cluster: str = "c1") -> SyncSession:
+    """Return a session whose peer holds one body."""
+    session = SyncSession(cluster, 1)
+    session.specs = MirroredCache(CACHE_BYTES)
+    return session
+
+
+async def run_until(sender: RowSender, condition: Any) -> None:
+    """Let the sender work until something is so."""
+    running = asyncio.create_task(sender.run())
+    async with asyncio.timeout(10):
+        while not condition():
+            assert not running.done()
+            await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def new_sender() -> RowSender:
+    """Return a sender over a store with three specs."""
+    memory = LeaderMemory(
+        pool="default",
+        epoch=1,
+        state=PoolState(RoundSettings()),
+        rng=np.random.default_rng(1),
+        clock=lambda: 0.0,
+    )
+    return RowSender(memory, SpecStore(), SessionRegistry())  # type: ignore[arg-type]
+
+
+def sent_rows(session: SyncSession) -> list[executor_pb2.ObjectRows]:
+    """Return what was sent."""
+    return [message.rows for message in session._waiting if message.WhichOneof("message") == "rows"]
+
+
+async def test_bodies_arrive_also_when_an_earlier_piece_drove_one_out_of_the_cache() -> None:
+    """Both ends hold the same bodies at each message; what the first piece displaces goes along with the second."""
+    sender, session = new_sender(), new_session()
+    sender.put_rows(rows_of("a"), session)
+    sender.put_rows(rows_of("bca"), session)
+
+    await run_until(sender, lambda: sum(len(rows.handle_column) for rows in sent_rows(session)) == 8 * 4)
+
+    peer = MirroredCache(CACHE_BYTES)
+    received = [peer.receive(rows.spec_hashes, rows.spec_bodies) for rows in sent_rows(session)]
+    assert received[0] == [BODIES["a"]]
+    bodies = dict(
+        zip((h for rows in sent_rows(session) for h in rows.spec_hashes), chain.from_iterable(received), strict=True)
+    )
+    assert bodies == {HASHES[name]: BODIES[name] for name in "abc"}
+    assert not session.closed.is_set()
+
+
+async def test_rows_that_cannot_be_sent_end_that_clusters_session_only() -> None:
+    """A spec that is not stored is said so, and the next cluster gets its rows."""
+    sender, broken, sound = new_sender(), new_session("c1"), new_session("c2")
+    sender.put_rows(rows_of("x"), broken)
+    sender.put_rows(rows_of("b"), sound)
+
+    await run_until(sender, lambda: sent_rows(sound))
+
+    assert broken.closed.is_set()
+    assert HASHES["x"].hex() in broken.close_reason
+    assert not sound.closed.is_set()
