@@ -120,14 +120,15 @@ async def _load(mesh: Mesh, queue: str) -> AsyncIterator[tuple[ArgosyClient, asy
         yield client, submitting
 
 
-async def _check(mesh: Mesh, ids: list[str], events: list[JobEvent], before: list[Audit]) -> None:
+async def _check(mesh: Mesh, before: list[Audit], *work: tuple[list[str], list[JobEvent]]) -> None:
     """Every acknowledged job ran once and succeeded; events are numbered 1..n; no node was given away twice."""
-    assert len(set(ids)) == CALLS * JOBS_PER_CALL
-    assert [event.number for event in events] == list(range(1, len(events) + 1))
-    for kind in ("submitted", "leased", "succeeded"):
-        counts = Counter(event.job_id for event in events if event.kind == kind)
-        assert set(counts) == set(ids)
-        assert set(counts.values()) == {1}
+    for ids, events in work:
+        assert len(set(ids)) == CALLS * JOBS_PER_CALL
+        assert [event.number for event in events] == list(range(1, len(events) + 1))
+        for kind in ("submitted", "leased", "succeeded"):
+            counts = Counter(event.job_id for event in events if event.kind == kind)
+            assert set(counts) == set(ids)
+            assert set(counts.values()) == {1}
     after = await _audit(mesh)
     assert [(audit.double_runs, audit.overcommits) for audit in after] == [(0, 0)] * len(after)
     # Clusters do not know of each other: that none ran what another ran shows in the sum.
@@ -135,7 +136,8 @@ async def _check(mesh: Mesh, ids: list[str], events: list[JobEvent], before: lis
         sum(getattr(audit, name) for audit in after) - sum(getattr(audit, name) for audit in before)
         for name in ("pods_created", "pods_succeeded", "pods_killed", "pods_failed")
     ]
-    assert counted == [len(ids), len(ids), 0, 0]
+    total = len(work) * CALLS * JOBS_PER_CALL
+    assert counted == [total, total, 0, 0]
 
 
 @pytest.mark.parametrize("role", ["api", "leader", "sampler-c1", "executor-c1", "postgres"])
@@ -149,7 +151,7 @@ async def test_no_job_is_lost_or_run_twice_when_a_process_is_killed(mesh: Mesh, 
         ids = await submitting
         events = await _follow(client, f"kill-{role}")
 
-    await _check(mesh, ids, events, before)
+    await _check(mesh, before, (ids, events))
 
 
 async def test_leases_whose_pods_do_not_exist_yet_keep_their_room_when_the_sampler_is_killed(mesh: Mesh) -> None:
@@ -166,7 +168,7 @@ async def test_leases_whose_pods_do_not_exist_yet_keep_their_room_when_the_sampl
         await asyncio.to_thread(mesh.start, "executor-c1")
         events = await _follow(client, "kill-both")
 
-    await _check(mesh, ids, events, before)
+    await _check(mesh, before, (ids, events))
 
 
 def _pool(mesh: Mesh) -> tuple[str, int]:
@@ -209,11 +211,13 @@ async def test_leader_that_sleeps_through_its_lease_changes_nothing_when_it_wake
                     break
         finally:
             os.kill(asleep.pid, signal.SIGCONT)
-        ids = await submitting
-        events = await _follow(client, "sleep")
+        # Now both could take what is submitted.
+        await client.create_queue(Queue(name="awake"))
+        both = await submitting, await _submit_all(client, "awake", asyncio.Event())
+        events = await _follow(client, "sleep"), await _follow(client, "awake")
     address, last_epoch = _pool(mesh)
 
-    await _check(mesh, ids, events, before)
+    await _check(mesh, before, *zip(both, events, strict=True))
     assert (last_epoch, address != asleep.address) == (epoch + 1, True)
     epochs = _log_epochs(mesh)
     assert epochs == sorted(epochs)
