@@ -54,7 +54,7 @@ async def test_stop_deletes_the_pod_and_reports_cancelled(
 async def test_finished_pods_go_after_their_time_once_stored(
     host: ClusterHost, leader: Fixture, run_executor: Fixture, make_bag: Fixture
 ) -> None:
-    """With no keep time a finished pod goes once its end is stored and no predecessor could make it again, not before."""
+    """With no keep time a finished pod goes once its end is stored and no predecessor could make it again."""
     leader.keep_finished_s = 0.0
     leader.fence_s = 0.2
     async with run_executor(host, leader.address):
