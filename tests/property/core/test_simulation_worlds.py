@@ -133,12 +133,6 @@ def test_without_release_by_fact_a_leak_is_caught(monkeypatch: Patch) -> None:
     assert _fails_within(5)
 
 
-def test_without_releases_of_the_leader_a_leak_is_caught(monkeypatch: Patch) -> None:
-    """Placements that ended, or whose commit was never answered, are never let go."""
-    monkeypatch.setattr(LeaderDesk, "release", lambda _self, _runs: None)
-    assert _fails_within(20, _deaf_world)
-
-
 def test_without_the_check_of_commits_over_commitment_is_caught(monkeypatch: Patch) -> None:
     """Whatever is decided is kept, although somebody else has taken the room meanwhile."""
     monkeypatch.setattr(multibind, "_contended", lambda _ledger, _batch, first: np.zeros(len(first), dtype=np.bool_))
