@@ -29,7 +29,7 @@ def run_jobs(world: StoreWorld, count: int) -> None:
 
 
 def _updates(connection: psycopg.Connection, table: str, *, expected_count: int) -> tuple[int, int]:
-    """Return (updates, hot updates) of a table; a server process tells its share when it ends, soon after its client."""
+    """Return (updates, hot updates) of a table; a server process tells its share when it ends, after its client."""
     deadline_s = time.monotonic() + 20.0
     while True:
         row = connection.execute(
