@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from argosy_core.errors import StateConflict
+from argosy_core.job.live import BACKING_OFF
 from argosy_core.scheduler import (
     ClusterRuns,
     CommitReply,
@@ -40,7 +41,9 @@ from argosy_core.scheduler import (
     take_wishes,
 )
 from argosy_core.scheduler import define_classes as define_scheduling_classes
+from argosy_core.scheduler.asking import blocked_classes
 from argosy_core.scheduler.messages import Int64s
+from argosy_core.scheduler.prioritise import move_to_pending
 from argosy_core.simulation.durable import Transaction
 from argosy_core.simulation.leader_desk import Reported
 from argosy_core.simulation.network import Stream
@@ -134,8 +137,17 @@ class LeaderCycle:
             return
         if self._tried_something or state.unsent_stops:
             self._retry_at(self._context.agenda.now_us + round(self._context.settings.round_period_s * 1e6))
-        elif state.back_off:
-            self._retry_at(round(state.back_off[0][0] * 1e6) + 1)
+        else:
+            due_s = [moment_s for moment_s, _ in state.back_off[:1]] + self._parking_s()
+            if due_s:
+                self._retry_at(round(min(due_s) * 1e6) + 1)
+
+    def _parking_s(self) -> list[float]:
+        """Return when the next class has been stuck for so long that its queued jobs step aside, if any will."""
+        state = self._leader.state
+        due_s = state.classes.stuck_since_s[: state.classes.ids.end] + state.settings.park_after_s
+        due_s = due_s[np.isfinite(due_s) & (due_s > self._context.agenda.now_s)]
+        return [float(due_s.min())] if due_s.size else []
 
     # --- taking what arrived ------------------------------------------------------------------------------------------
 
@@ -153,10 +165,29 @@ class LeaderCycle:
             self._store(None)
             return
         self._nothing_to_try = None
+        if self._is_hopeless():
+            self._nothing_to_try = self._situation()
+            self._store(None)
+            return
         self._round = begin_round(leader.state, self._context.agenda.now_s, leader.rng)
         self._context.counters["rounds"] += 1
         self._tried_something = bool(self._round.questions)
         self._sample(self._round)
+
+    def _is_hopeless(self) -> bool:
+        """Do what a round begins with; return whether that is all it would do, because nothing pending fits anywhere.
+
+        This spares most of the rounds of a full pool, and decides nothing else than they would.
+        """
+        state, now_s = self._leader.state, self._context.agenda.now_s
+        if state.unsent_stops:
+            return False
+        state.end_back_offs(now_s)
+        state.advance_flow(now_s)
+        blocked = blocked_classes(state)
+        move_to_pending(state, blocked, now_s)
+        waiting = (state.live.flags[state.pending] & BACKING_OFF) == 0
+        return not (waiting & ~blocked[state.live.class_index[state.pending]]).any()
 
     def _situation(self) -> tuple[int, ...]:
         """Return what decides whether a round can place anything: it is enough to look again when this changes."""
@@ -168,6 +199,7 @@ class LeaderCycle:
             state.pending.size,
             len(state.unsent_stops),
             due,
+            int((state.classes.stuck_since_s <= self._context.agenda.now_s - state.settings.park_after_s).sum()),
             self._wish_count,
         )
 
