@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +52,23 @@ def test_start_recovers_a_server_that_was_killed(directory: Path) -> None:
         server.kill()
     with server, psycopg.connect(url) as connection:
         assert connection.execute("SELECT value FROM kept").fetchone() == (7,)
+
+
+def test_start_does_not_fork_this_process(directory: Path) -> None:
+    """A fork of a process that makes gRPC calls loses some of them; starting by vfork, as for any program, does not."""
+    program = (
+        "import ctypes, sys; from argosy_store import EmbeddedPostgres; forks = [];"
+        "note = ctypes.CFUNCTYPE(None)(lambda: forks.append(1));"
+        "assert ctypes.CDLL(None).__register_atfork(note, None, None, None) == 0;"
+        "server = EmbeddedPostgres(sys.argv[1], settings={'shared_buffers': '16MB'});"
+        "server.start(); server.stop(); print(len(forks))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(directory / "pg")], capture_output=True, text=True, check=False, timeout=50
+    )
+
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
 def test_a_long_path_is_reached_by_a_short_one(directory: Path) -> None:

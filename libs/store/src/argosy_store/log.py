@@ -13,7 +13,7 @@ from typing import Final
 from argosy_core.errors import StateConflict
 from argosy_eventlog import LogRecord, QuarantinedLogRecord
 from argosy_store.binary import BYTEA, INT8, TEXT, scalar
-from argosy_store.connection import BULK_SETTINGS, READ_SETTINGS, Line
+from argosy_store.connection import LEADER_SETTINGS, READ_SETTINGS, Line
 
 __all__ = ["PostgresLog"]
 
@@ -41,7 +41,7 @@ class PostgresLog:
     def __init__(self, url: str, pool: str) -> None:
         """Open no connection yet."""
         self._pool = pool
-        self._writer = Line(url, {**BULK_SETTINGS})
+        self._writer = Line(url, {**LEADER_SETTINGS})
         self._reader = Line(url, {**READ_SETTINGS})
 
     def close(self) -> None:
