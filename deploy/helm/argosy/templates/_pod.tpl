@@ -1,0 +1,70 @@
+{{- /* What every pod of ours has. Context: root, name (also the image's), args, env (YAML), resources, account, served. */ -}}
+{{- define "argosy.pod" -}}
+metadata:
+  labels:
+    app.kubernetes.io/name: argosy-{{ .name }}
+    app.kubernetes.io/instance: {{ .root.Release.Name }}
+    app.kubernetes.io/part-of: argosy
+  annotations: {prometheus.io/scrape: "true", prometheus.io/port: "9090"}
+spec:
+  {{- if .account }}
+  serviceAccountName: {{ .account }}
+  {{- else }}
+  automountServiceAccountToken: false
+  {{- end }}
+  enableServiceLinks: false
+  terminationGracePeriodSeconds: 30
+  {{- with .restartPolicy }}
+  restartPolicy: {{ . }}
+  {{- end }}
+  {{- with .root.Values.image.pullSecrets }}
+  imagePullSecrets:
+    {{- range . }}
+    - name: {{ . }}
+    {{- end }}
+  {{- end }}
+  securityContext:
+    runAsNonRoot: true
+    runAsUser: 10001
+    runAsGroup: 10001
+    seccompProfile: {type: RuntimeDefault}
+  containers:
+    - name: {{ .image }}
+      image: {{ printf "%s/%s:%s" .root.Values.image.registry .image (.root.Values.image.tag | default .root.Chart.AppVersion) }}
+      imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+      {{- with .args }}
+      args: {{ toJson . }}
+      {{- end }}
+      env:
+        {{- .env | nindent 8 }}
+        {{- with .root.Values.tracesEndpoint }}
+        - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ . | quote }}}
+        {{- end }}
+      {{- if .served }}
+      ports:
+        - {name: grpc, containerPort: 50051}
+        - {name: metrics, containerPort: 9090}
+      # Listening is life enough: one that waits for its cluster or leader is not ready, and no restart would help.
+      startupProbe: {tcpSocket: {port: 50051}, periodSeconds: 2, failureThreshold: 60}
+      readinessProbe: {grpc: {port: 50051}, periodSeconds: 5}
+      livenessProbe: {tcpSocket: {port: 50051}, periodSeconds: 20}
+      {{- end }}
+      resources: {{ toJson .resources }}
+      securityContext:
+        allowPrivilegeEscalation: false
+        readOnlyRootFilesystem: true
+        capabilities: {drop: [ALL]}
+      volumeMounts: [{name: tmp, mountPath: /tmp}]
+  volumes:
+    - {name: tmp, emptyDir: {sizeLimit: 64Mi}}
+{{- end }}
+
+{{- define "argosy.servers" -}}
+{{- if .Values.agents.servers -}}
+{{ join "," .Values.agents.servers }}
+{{- else if .Values.server.enabled -}}
+argosy-leader.{{ .Release.Namespace }}.svc:50051,argosy-api.{{ .Release.Namespace }}.svc:50051
+{{- else -}}
+{{ fail "agents.servers is empty: name the servers as host:port, or enable the server in this release" }}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,300 @@
+"""The stack of docker-compose.yml, as a newcomer starts it, with both generations of compose."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from images.engine import Compose, find_compose, running_engine
+from images.upstream_images import ensure
+
+pytestmark = pytest.mark.timeout(900)
+
+ROOT = Path(__file__).resolve().parents[3]
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))[
+    "services"
+]
+ONCE = {"secrets", "migrate", "setup-log"}
+LASTING = sorted(name for name, service in SERVICES.items() if "profiles" not in service and name not in ONCE)
+UP_S = 240.0
+RECOVERY_S = 180.0
+LABEL = "com.docker.compose.project"
+
+JOBS = """\
+queue: science
+jobSet: {job_set}
+count: {count}
+spec:
+  manifests:
+    - apiVersion: v1
+      kind: Pod
+      metadata:
+        annotations: {{argosy.dev/simulated-run-time: "{run_time}"}}
+      spec:
+        restartPolicy: Never
+        containers:
+          - name: main
+            image: busybox:1.36
+            resources: {{requests: {{cpu: "1", memory: 64Mi}}}}
+"""
+
+
+def say(line: str) -> None:
+    """Tell what takes long."""
+    sys.stderr.write(f"testbed: {line}\n")
+    sys.stderr.flush()
+
+
+def docker(*arguments: str, timeout_s: float = 60) -> str:
+    """Run a command of the engine and return its output."""
+    done = subprocess.run(
+        ["docker", *arguments], capture_output=True, text=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stderr}"
+    return done.stdout.strip()
+
+
+def await_true(condition: Callable[[], bool], what: str, timeout_s: float) -> float:
+    """Return the seconds until a condition held."""
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < timeout_s, f"{what}: not within {timeout_s:.0f} s"
+        time.sleep(0.2)
+    return time.monotonic() - started
+
+
+@dataclass
+class Stack:
+    """A project of compose."""
+
+    compose: Compose
+    project: str
+    directory: Path
+    api_port: int
+    figures: dict[str, str] = field(default_factory=dict)
+
+    def run(self, *arguments: str, timeout_s: float = 600) -> str:
+        """Run a command of compose, from the project's own folder, and return its output."""
+        environment = {
+            **os.environ, **self.compose.environment, "API_PORT": str(self.api_port), "ARGOSY_TAG": "testbed",
+            "CLUSTER_NODES": "25:cpu=32,memory=128Gi,pods=110", "PROMETHEUS_PORT": "0",
+        }  # fmt: skip
+        done = subprocess.run(
+            [*self.compose.command, "-p", self.project, *arguments],
+            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.returncode == 0, (
+            f"compose {' '.join(arguments)}:\n{(done.stdout + done.stderr)[-4000:]}{self.logs()}"
+        )
+        return done.stdout
+
+    def logs(self) -> str:
+        """Return the last words of containers that are not well."""
+        words = []
+        for name, state in self.states().items():
+            if state["Status"] != "running" or state.get("Health", {}).get("Status") != "healthy":
+                container = state["Name"]
+                done = subprocess.run(
+                    ["docker", "logs", "--tail", "15", container], capture_output=True, text=True, check=False
+                )
+                words.append(f"\n--- {name}: {state['Status']} {state['ExitCode']}\n{done.stdout}{done.stderr}")
+        return "".join(words)
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """Return the state of each container by its service."""
+        ids = docker("ps", "-aq", "--filter", f"label={LABEL}={self.project}").split()
+        if not ids:
+            return {}
+        return {
+            entry["Config"]["Labels"]["com.docker.compose.service"]: {
+                **entry["State"], "Name": entry["Name"].lstrip("/"), "RestartCount": entry["RestartCount"],
+                "MemoryLimit": entry["HostConfig"]["Memory"], "User": entry["Config"]["User"],
+            }
+            for entry in json.loads(docker("inspect", *ids))
+        }  # fmt: skip
+
+    def is_healthy(self) -> bool:
+        """Return whether all that lasts is healthy and all that is done once is done."""
+        states = self.states()
+        return all(states.get(name, {}).get("Health", {}).get("Status") == "healthy" for name in LASTING) and all(
+            states.get(name, {}).get("Status") == "exited" and states[name]["ExitCode"] == 0 for name in ONCE
+        )
+
+    def memory_mib(self) -> dict[str, float]:
+        """Return what each lasting container uses."""
+        units = {"KiB": 1 / 1024, "MiB": 1.0, "GiB": 1024.0}
+        used = {}
+        names = {state["Name"]: name for name, state in self.states().items() if name in LASTING}
+        form = "{{.Name}} {{.MemUsage}}"
+        for line in docker("stats", "--no-stream", "--format", form, *names).splitlines():
+            name, amount = line.split()[:2]
+            used[names[name]] = float(amount[:-3]) * units[amount[-3:]]
+        return used
+
+    def kill(self, service: str) -> None:
+        """Kill a service's first process from outside, as the machine's memory killer would; the engine restarts it."""
+        pid = self.states()[service]["Pid"]
+        script = f"import os; os.kill({pid}, 9)"
+        image = "argosy/argosy:testbed"
+        docker(
+            "run",
+            "--rm",
+            "--pid=host",
+            "--cap-drop=ALL",
+            "--cap-add=KILL",
+            "-u",
+            "0",
+            "--entrypoint",
+            "python",
+            image,
+            "-c",
+            script,
+        )
+
+    def argosy(self, *arguments: str, timeout_s: float = 120, expected: int = 0) -> str:
+        """Run the command of the host."""
+        done = subprocess.run(
+            [sys.executable, "-m", "argosy_cli", "--server", f"127.0.0.1:{self.api_port}", *arguments],
+            capture_output=True, text=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.returncode == expected, f"argosy {' '.join(arguments)}: {done.stdout}{done.stderr}{self.logs()}"
+        return done.stdout
+
+    def submit(self, job_set: str, *, count: int, run_time: str) -> None:
+        """Submit jobs."""
+        path = self.directory / f"{job_set}.yaml"
+        path.write_text(JOBS.format(job_set=job_set, count=count, run_time=run_time))
+        self.argosy("submit", "-f", str(path))
+
+    def succeeded_count(self, job_set: str) -> int:
+        """Return how many jobs of a job set are told as succeeded."""
+        selector = ("--queue", "science", "--job-set", job_set, "--state", "succeeded", "--limit", "100000")
+        shown = self.argosy("--timeout", "30", "-o", "jsonl", "jobs", *selector)
+        return len(shown.splitlines())
+
+
+@pytest.fixture(scope="module")
+def engine(real_directory: Path, note_part: Callable[[str, str], None]) -> Iterator[str]:
+    """An engine that has the images which the stack names and cannot build."""
+    with running_engine(real_directory / "engine", say=say) as version:
+        note_part("container engine", version)
+        settings = dict(
+            line.split("=", 1) for line in (ROOT / ".env").read_text().splitlines() if line and not line.startswith("#")
+        )
+        wanted = [settings[name] for name in ("PYTHON_IMAGE", "POSTGRES_IMAGE", "PULSAR_IMAGE", "PROMETHEUS_IMAGE")]
+        for reference, origin in ensure(wanted, say=say).items():
+            note_part(f"image {reference}", origin)
+        yield version
+
+
+@pytest.fixture(scope="module")
+def built() -> list[str]:
+    """Who has built the images in this run; nobody yet."""
+    return []
+
+
+@pytest.fixture(scope="module", params=[2, 1], ids=["v2", "v1"])
+def stack(
+    request: pytest.FixtureRequest, engine: str, built: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    """The stack, up and healthy, and taken down afterwards."""
+    note_part: Callable[[str, str], None] = request.getfixturevalue("note_part")
+    compose = find_compose(request.param, say=say)
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        port = listener.getsockname()[1]
+    project = f"argosy-test-{os.getpid()}-{request.param}"
+    stack = Stack(compose=compose, project=project, directory=tmp_path_factory.mktemp("jobs"), api_port=port)
+    try:
+        if not built:  # once for both: the other builder would fetch and compile everything again
+            say("building images")
+            started = time.monotonic()
+            stack.run("build", timeout_s=900)
+            stack.figures["images built"] = f"{time.monotonic() - started:.0f} s"
+            built.append(compose.version)
+        started = time.monotonic()
+        stack.run("up", "-d", "--no-build")
+        await_true(stack.is_healthy, "all services healthy", UP_S)
+        stack.figures["up to healthy"] = f"{time.monotonic() - started:.1f} s"
+        yield stack
+    finally:
+        started = time.monotonic()
+        stack.run("down", "-v", "--remove-orphans", "-t", "10")
+        stack.figures["down"] = f"{time.monotonic() - started:.1f} s"
+        note_part(f"compose {compose.version}", ", ".join(f"{name} {value}" for name, value in stack.figures.items()))
+        left = [
+            docker(*kind, "-q", "--filter", f"label={LABEL}={project}")
+            for kind in (("ps", "-a"), ("volume", "ls"), ("network", "ls"))
+        ]
+        assert left == ["", "", ""], "`down -v` left something behind"
+
+
+def test_job_runs_through_the_stack_by_the_command_of_the_host(stack: Stack) -> None:
+    """A newcomer's first job: a queue, a submit, a watch; both clusters are there."""
+    stack.argosy("queue", "create", "science")
+    clusters = json.loads(stack.argosy("-o", "json", "cluster", "list"))
+    assert sorted(cluster["name"] for cluster in clusters) == ["a", "b"]
+    started = time.monotonic()
+    stack.submit("first", count=1, run_time="1s")
+    stack.argosy("watch", "science", "first")
+    stack.figures["a job of 1 s"] = f"{time.monotonic() - started:.1f} s"
+    assert stack.succeeded_count("first") == 1
+
+
+def test_containers_stay_within_half_of_their_memory(stack: Stack) -> None:
+    """Every container has a limit and is far from it; ours are not root."""
+    states, used = stack.states(), stack.memory_mib()
+    stack.figures["MiB"] = " ".join(f"{name}={used[name]:.0f}" for name in LASTING)
+    limits = {name: states[name]["MemoryLimit"] / 2**20 for name in LASTING}
+    assert {name: (used[name], limits[name]) for name in LASTING if not 0 < used[name] < 0.6 * limits[name]} == {}
+    assert {states[name]["User"] for name in LASTING if "build" in SERVICES[name]} == {"10001:10001"}
+
+
+def test_prometheus_sees_every_service_and_takes_the_alerts(stack: Stack) -> None:
+    """With the profile, every service of ours is scraped, the rules are loaded, and none of them fires."""
+    stack.run("--profile", "observability", "up", "-d", "--no-deps", "prometheus")
+    port = stack.run("--profile", "observability", "port", "prometheus", "9090").strip().rpartition(":")[2]
+
+    def ask(path: str) -> Any:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}", timeout=10) as answer:
+                return json.load(answer)["data"]
+        except OSError:
+            return {}
+
+    def up() -> set[str]:
+        targets = ask("targets").get("activeTargets", ())
+        return {target["labels"]["instance"] for target in targets if target["health"] == "up"}
+
+    expected = {f"{name}:9090" for name in ("api", "leader", "sampler-a", "sampler-b", "executor-a", "executor-b")}
+    await_true(lambda: expected <= up(), "all services scraped", 60)
+    rules = [rule for group in ask("rules")["groups"] for rule in group["rules"]]
+    assert len(rules) > 10
+    await_true(
+        lambda: all(rule["health"] == "ok" for rule in ask("rules")["groups"][0]["rules"]), "rules evaluated", 30
+    )
+    assert [rule["name"] for rule in ask("rules")["groups"][0]["rules"] if rule["state"] == "firing"] == []
+    stack.run("--profile", "observability", "rm", "-sf", "prometheus")
+
+
+def test_killed_containers_come_back_and_no_job_is_lost(stack: Stack) -> None:
+    """Whichever process dies under load, the engine starts it again and every job ends once."""
+    count = 1500
+    stack.submit("load", count=count, run_time="2s-4s")
+    for service in ("leader", "executor-a", "sampler-b", "pulsar", "postgres", "api"):
+        before = stack.states()[service]["RestartCount"]
+        stack.kill(service)
+        await_true(lambda name=service, count=before: stack.states()[name]["RestartCount"] > count, service, 30)  # type: ignore[misc]
+    recovered_s = await_true(stack.is_healthy, "all services healthy again", RECOVERY_S)
+    stack.figures["healthy after six kills"] = f"{recovered_s:.1f} s"
+    await_true(lambda: stack.succeeded_count("load") == count, f"{count} jobs succeeded", RECOVERY_S)

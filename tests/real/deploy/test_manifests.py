@@ -1,0 +1,165 @@
+"""Kustomize bases and Helm chart, taken by a real API server; the rights they give, by the same server's answers."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from images.helm import find_helm
+from testbed.cluster import KubeApi
+
+from argosy_cli.cluster_agent import AgentConfig
+from argosy_core.errors import BackendUnavailable
+from argosy_executor.config import ExecutorConfig
+from argosy_runtime.config import load_config
+from argosy_sampler.config import SamplerConfig
+from argosy_server.config import ServerConfig
+
+pytestmark = pytest.mark.timeout(600)
+
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+BASES = ("agents", "agent", "server")
+CHARTS = {
+    "all": [],
+    "server": ["--set", "agents.enabled=false", "--set", "server.eventLogUrl=pulsar://log:6650"],
+    "agents": ["--set", "server.enabled=false", "--set", "agents.servers={argosy.example.org:50051}"],
+    "joined": ["--set", "agents.joined=true", "--set", "tracesEndpoint=http://collector:4317"],
+}
+CONFIGS: dict[str, type[Any]] = {
+    "SERVER": ServerConfig, "SAMPLER": SamplerConfig, "EXECUTOR": ExecutorConfig, "AGENT": AgentConfig,
+}  # fmt: skip
+
+
+def say(line: str) -> None:
+    """Tell what takes long."""
+    sys.stderr.write(f"testbed: {line}\n")
+    sys.stderr.flush()
+
+
+@pytest.fixture(scope="module")
+def helm(note_part: Callable[[str, str], None]) -> str:
+    """Helm."""
+    path = find_helm(say)
+    done = subprocess.run([path, "version", "--short"], capture_output=True, text=True, check=True)
+    note_part("Helm", done.stdout.strip())
+    return path
+
+
+def render_chart(helm: str, *arguments: str) -> str:
+    """Return the chart's manifests."""
+    chart = str(DEPLOY / "helm" / "argosy")
+    command = [helm, "template", "argosy", chart, "-n", "argosy", "--kube-version", "1.33.0", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def cluster(kube_api: KubeApi) -> KubeApi:
+    """A cluster with the namespace of Argosy, at its restricted level, and the rights of the agents."""
+    for base in ("agents", "agent"):
+        manifests = kube_api.kubectl("kustomize", str(DEPLOY / "kustomize" / base))
+        documents = [document for document in yaml.safe_load_all(manifests) if document["kind"] != "Deployment"]
+        kube_api.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
+    return kube_api
+
+
+def take(cluster: KubeApi, manifests: str) -> list[dict[str, Any]]:
+    """Let the API server check manifests, unknown fields included, and every pod that they would make."""
+    cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=manifests)
+    documents = [document for document in yaml.safe_load_all(manifests) if document]
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"try-{document['metadata']['name']}", "namespace": "argosy"},
+            "spec": document["spec"]["template"]["spec"],
+        }
+        for document in documents
+        if document["kind"] in {"Deployment", "Job"}
+    ]
+    # The namespace enforces the restricted level, so a pod that asks for more is refused here.
+    cluster.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=yaml.safe_dump_all(pods))
+    return documents
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_api_server_takes_kustomize_base(cluster: KubeApi, base: str) -> None:
+    """Every field is known to the API server, and pods are fit for a restricted namespace."""
+    assert take(cluster, cluster.kubectl("kustomize", str(DEPLOY / "kustomize" / base)))
+
+
+@pytest.mark.parametrize("chart", CHARTS)
+def test_api_server_takes_chart_and_services_their_settings(cluster: KubeApi, helm: str, chart: str) -> None:
+    """So it is with the chart, and each service loads the variables that the chart gives it."""
+    for document in take(cluster, render_chart(helm, *CHARTS[chart])):
+        if document["kind"] != "Deployment":
+            continue
+        (container,) = document["spec"]["template"]["spec"]["containers"]
+        values = {entry["name"]: entry.get("value", "elsewhere") for entry in container["env"]}
+        (prefix,) = {name.split("_")[1] for name in values if name.startswith("ARGOSY_")}
+        own = {name: value for name, value in values.items() if name.startswith("ARGOSY_")}
+        load_config(CONFIGS[prefix], [], own)
+
+
+@pytest.mark.parametrize("chart", ["all", "agents"])
+def test_chart_gives_the_rights_of_the_bases(cluster: KubeApi, helm: str, chart: str) -> None:
+    """There is one list of rights, whichever way is taken."""
+
+    def rights(manifests: str) -> dict[str, str]:
+        return {
+            document["metadata"]["name"]: json.dumps(document["rules"], sort_keys=True)
+            for document in yaml.safe_load_all(manifests)
+            if document and document["kind"] == "ClusterRole"
+        }
+
+    base = rights(cluster.kubectl("kustomize", str(DEPLOY / "kustomize" / "agents")))
+    assert rights(render_chart(helm, *CHARTS[chart])) == base != {}
+
+
+def test_chart_refuses_agents_without_a_server(helm: str) -> None:
+    """A value that is missing or misspelt is named, not guessed."""
+    command = [helm, "template", "x", str(DEPLOY / "helm" / "argosy"), "--kube-version", "1.33.0", "--set"]
+    lonely = subprocess.run([*command, "server.enabled=false"], capture_output=True, text=True, check=False)
+    assert lonely.returncode != 0
+    assert "agents.servers is empty" in lonely.stderr
+    misspelt = subprocess.run([*command, "agents.clustr=x"], capture_output=True, text=True, check=False)
+    assert misspelt.returncode != 0
+    assert "clustr" in misspelt.stderr
+
+
+@pytest.mark.parametrize(
+    ("account", "verb", "resource", "allowed"),
+    [
+        ("argosy-sampler", "watch", "pods", True),
+        ("argosy-sampler", "list", "nodes", True),
+        ("argosy-sampler", "create", "pods", False),
+        ("argosy-sampler", "get", "secrets", False),
+        ("argosy-executor", "create", "pods", True),
+        ("argosy-executor", "delete", "services", True),
+        ("argosy-executor", "get", "pods/log", True),
+        ("argosy-executor", "create", "pods/binding", True),
+        ("argosy-executor", "create", "pods/exec", False),
+        ("argosy-executor", "patch", "nodes", False),
+        ("argosy-executor", "delete", "namespaces", False),
+        ("argosy-executor", "create", "clusterrolebindings.rbac.authorization.k8s.io", False),
+        ("argosy-executor", "create", "deployments.apps", False),
+        ("argosy-agent", "watch", "pods", True),
+        ("argosy-agent", "update", "pods", False),
+    ],
+)
+def test_account_may_do_what_it_needs_and_no_more(
+    cluster: KubeApi, account: str, verb: str, resource: str, *, allowed: bool
+) -> None:
+    """The API server's own answer for the accounts as applied."""
+    kind, _, subresource = resource.partition("/")
+    who = ("--all-namespaces", f"--as=system:serviceaccount:argosy:{account}")
+    try:
+        answer = cluster.kubectl("auth", "can-i", verb, kind, f"--subresource={subresource}", *who)
+    except BackendUnavailable as refusal:  # kubectl ends with an error for "no"
+        answer = str(refusal)
+    assert answer.strip().startswith("yes") is allowed, answer

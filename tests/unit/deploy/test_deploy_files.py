@@ -1,0 +1,187 @@
+"""Compose file, image file and manifests: every setting in them is one that our services know."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from images.upstream_images import IMAGES
+
+from argosy_cli.cluster_agent import AgentConfig
+from argosy_executor.config import ExecutorConfig
+from argosy_runtime.config import load_config
+from argosy_sampler.config import SamplerConfig
+from argosy_server.config import ServerConfig
+
+ROOT = Path(__file__).resolve().parents[3]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+ENVIRONMENT = dict(
+    line.split("=", 1)
+    for line in (ROOT / ".env").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+)
+DOCKERFILE = (ROOT / "deploy" / "docker" / "Dockerfile").read_text(encoding="utf-8")
+CONFIGS: dict[str, type[Any]] = {
+    "SERVER": ServerConfig,
+    "SAMPLER": SamplerConfig,
+    "EXECUTOR": ExecutorConfig,
+    "AGENT": AgentConfig,
+}
+ONCE = {"secrets", "migrate", "setup-log"}
+VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+def texts(value: object) -> Iterator[str]:
+    """Every text in a document."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts(item)
+    elif isinstance(value, str):
+        yield value
+
+
+def filled(text: object) -> str:
+    """A value with the variables of .env in it."""
+    return VARIABLE.sub(lambda match: ENVIRONMENT[match[1]], str(text))
+
+
+def check_environment(environment: dict[str, str]) -> None:
+    """Load the configuration that a container's variables make."""
+    prefixes = {key.split("_")[1] for key in environment if re.match(r"ARGOSY_(SERVER|SAMPLER|EXECUTOR|AGENT)_", key)}
+    for prefix in prefixes:
+        own = {key: value for key, value in environment.items() if key.startswith(f"ARGOSY_{prefix}_")}
+        load_config(CONFIGS[prefix], [], own)
+
+
+@pytest.mark.parametrize("name", [name for name in SERVICES if name not in ONCE])
+def test_service_loads_the_configuration_that_compose_gives_it(name: str) -> None:
+    """No variable is misspelt, and none that a service needs is missing."""
+    given = SERVICES[name].get("environment", {})
+    check_environment({key: filled(value) for key, value in given.items()})
+
+
+def test_variables_of_the_compose_file_are_those_of_the_settings_file() -> None:
+    """Everything that can be set is in .env, and everything in .env is used."""
+    used = {name for text in texts(COMPOSE) for name in VARIABLE.findall(text)}
+    assert used == set(ENVIRONMENT)
+
+
+def test_no_password_is_written_down() -> None:
+    """The stack makes its own."""
+    secret = re.compile(r"password|secret|token", re.IGNORECASE)
+    assert [key for key in ENVIRONMENT if secret.search(key)] == []
+    literal = [
+        (name, key)
+        for name, service in SERVICES.items()
+        for key, value in service.get("environment", {}).items()
+        if secret.search(key) and not key.endswith("_FILE")
+    ]
+    assert literal == []
+    assert all("@" not in text or re.search(r"//\w+@", text) for text in texts(COMPOSE) if "://" in text)
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_service_is_bounded_and_open_to_this_machine_only(name: str) -> None:
+    """Memory and logs have limits, ports are published where .env says, whatever runs on has a health check."""
+    service = SERVICES[name]
+    assert service["mem_limit"]
+    assert service["logging"]["options"]["max-size"]
+    assert all(port.startswith("${BIND_ADDRESS}:") for port in service.get("ports", []))
+    assert ENVIRONMENT["BIND_ADDRESS"] == "127.0.0.1"
+    if name not in ONCE | {"collector"}:  # the collector's image holds nothing that could ask
+        assert service["healthcheck"]["test"]
+    assert service["restart"] == ("no" if name in ONCE else "unless-stopped")
+
+
+@pytest.mark.parametrize("name", [name for name, service in SERVICES.items() if "build" in service])
+def test_own_service_runs_without_rights(name: str) -> None:
+    """Our containers write nothing but /tmp and volumes, have no capability and get none."""
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["build"]["target"] in re.findall(r"^FROM runtime AS (\w+)$", DOCKERFILE, re.MULTILINE)
+
+
+def test_compose_file_keeps_to_what_old_compose_understands() -> None:
+    """1.29 knows neither a name at the top nor includes nor optional dependencies."""
+    assert not {"name", "version", "include", "configs"} & set(COMPOSE)
+    assert not any("develop" in service for service in SERVICES.values())
+    assert "required:" not in (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+
+
+def test_image_file_needs_no_builder_but_the_engine_itself() -> None:
+    """No frontend is pulled, nothing is mounted while building, and the last user is not root."""
+    assert "# syntax" not in DOCKERFILE
+    assert "--mount" not in DOCKERFILE
+    assert re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE) == ["10001:10001"]
+    assert DOCKERFILE.count("--require-hashes") == 2
+
+
+def manifests() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every document below deploy/kustomize."""
+    for path in sorted((ROOT / "deploy" / "kustomize").rglob("*.yaml")):
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            yield f"{path.parent.name}/{path.name}", document
+
+
+PODS = [
+    pytest.param(document["spec"]["template"]["spec"], id=document["metadata"]["name"])
+    for _, document in manifests()
+    if document["kind"] in {"Deployment", "Job"}
+]
+
+
+def values_of(pod: dict[str, Any]) -> dict[str, str]:
+    """A pod's variables; what comes from elsewhere is some fitting value."""
+    values = {}
+    for container in pod["containers"]:
+        for entry in container.get("env", []):
+            key = entry.get("valueFrom", {}).get("configMapKeyRef", {}).get("key")
+            values[entry["name"]] = entry.get("value", "info" if key == "log-level" else "elsewhere")
+    return values
+
+
+@pytest.mark.parametrize("pod", PODS)
+def test_pod_loads_the_configuration_that_its_manifest_gives_it(pod: dict[str, Any]) -> None:
+    """No variable is misspelt, and none that a service needs is missing."""
+    check_environment(values_of(pod))
+
+
+@pytest.mark.parametrize("pod", PODS)
+def test_pod_runs_without_rights(pod: dict[str, Any]) -> None:
+    """Our pods are fit for the restricted level: no root, no capability, nothing written but /tmp."""
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["resources"]["limits"]["memory"]
+
+
+def test_sampler_may_only_read() -> None:
+    """The sampler's rights are get, list and watch; nobody may do everything, or give itself rights."""
+    roles = {
+        document["metadata"]["name"]: document["rules"]
+        for _, document in manifests()
+        if document["kind"] == "ClusterRole"
+    }
+    assert {verb for rule in roles["argosy-sampler"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    words = {word for rules in roles.values() for rule in rules for values in rule.values() for word in values}
+    assert "*" not in words
+    assert not words & {"escalate", "bind", "impersonate", "deletecollection", "update"}
+
+
+def test_images_of_the_stack_can_be_made_where_none_can_be_pulled() -> None:
+    """The recipes for tests are for the very tags that the stack names."""
+    needed = {ENVIRONMENT[name] for name in ("PYTHON_IMAGE", "POSTGRES_IMAGE", "PULSAR_IMAGE", "PROMETHEUS_IMAGE")}
+    assert needed == set(IMAGES)
