@@ -113,7 +113,7 @@ def test_try_lead_raises_the_epoch_for_the_leader_itself(world: StoreWorld) -> N
 
 def test_leader_that_stops_within_a_transaction_loses_its_session(world: StoreWorld) -> None:
     """Its locks would hold up the next leader; it learns of it as of any lost connection."""
-    with pytest.raises(BackendUnavailable), world.leader._writer.use() as connection:
+    with pytest.raises(BackendUnavailable), world.leader._writer.use() as connection:  # noqa: PT012 - the last one fails
         assert connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("5s",)
         connection.execute("SET idle_in_transaction_session_timeout = 1")
         with connection.transaction_block():
@@ -474,3 +474,15 @@ def test_contacts_move_forward_only(world: StoreWorld) -> None:
     for time_us in (5, 9, 7):
         world.leader.apply(world.epoch, Effects(clusters_contact={"east": time_us, "nowhere": 1}))
     assert world.api.get_cluster("east").contact_time_us == 9
+
+
+def test_numbers_of_waiting_jobs_cost_a_row_only_where_they_change(world: StoreWorld) -> None:
+    """They are stored every second for every queue, most of which have not changed."""
+    versions = []
+    for count in (5, 5, 6):
+        world.leader.apply(world.epoch, Effects(queued_counts={world.queue.queue_id: count}))
+        with psycopg.connect(world.url) as connection:
+            versions.append(connection.execute("SELECT queued_count, xmin::text FROM queue_counts").fetchone())
+    assert versions[0] == versions[1]
+    assert versions[2] is not None
+    assert versions[2][0] == 6

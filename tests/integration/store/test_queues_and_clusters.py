@@ -82,6 +82,7 @@ def test_cordon_keeps_its_reason_until_it_is_lifted(world: StoreWorld) -> None:
     queue = world.api.set_queue_cordon("team", cordoned=False, reason="budget", encode=encode)
     assert (queue.cordoned, queue.cordon_reason, queue.version) == (False, "", 3)
     assert world.api.queues_by_id([queue.queue_id]) == {queue.queue_id: queue}
+    assert world.api.find_queues(["team", "none"]) == {"team": (queue, 0)}
     with pytest.raises(NotFound):
         world.api.set_queue_cordon("none", cordoned=True, reason="", encode=encode)
 

@@ -107,11 +107,11 @@ _SET_CONTACTS: Final = (
 )
 
 _SET_COUNTS: Final = (
-    "INSERT INTO queue_counts (queue_id, queued_count, update_time_us)"
+    "INSERT INTO queue_counts AS t (queue_id, queued_count, update_time_us)"
     " SELECT n.queue_id, n.queued_count, $3::bigint"
     " FROM unnest($1::integer[], $2::bigint[]) AS n (queue_id, queued_count)"
     " ON CONFLICT (queue_id) DO UPDATE SET queued_count = excluded.queued_count,"
-    " update_time_us = excluded.update_time_us"
+    " update_time_us = excluded.update_time_us WHERE t.queued_count <> excluded.queued_count"
 )
 
 
@@ -346,7 +346,7 @@ def set_contacts(connection: StoreConnection, names: Sequence[str], times_us: Se
 
 
 def set_queued_counts(connection: StoreConnection, counts: Mapping[int, int], time_us: int) -> None:
-    """Store how many jobs wait by queue."""
+    """Store how many jobs wait by queue; a number that stays costs no row."""
     queue_ids = sorted(counts)
     values = [counts[queue_id] for queue_id in queue_ids]
     connection.bulk(_SET_COUNTS, array(INT4, queue_ids), array(INT8, values), scalar(INT8, time_us))

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from pathlib import Path
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import psycopg
@@ -38,6 +39,9 @@ from argosy_core.errors import (
 __all__ = [
     "BULK_SETTINGS",
     "LEADER_SETTINGS",
+    "MAINTENANCE_SETTINGS",
+    "OLDEST_VERSION",
+    "QUESTION_SETTINGS",
     "READ_SETTINGS",
     "Line",
     "Parameter",
@@ -45,8 +49,11 @@ __all__ = [
     "check_alive",
     "connect",
     "connection_options",
+    "leaving_standby",
+    "read_password",
     "translated",
     "translating",
+    "with_password_file",
 ]
 
 _P = ParamSpec("_P")
@@ -61,15 +68,36 @@ BULK_SETTINGS: Final = {
     "enable_material": "off",
     "jit": "off",
     "idle_in_transaction_session_timeout": "10000",
+    "statement_timeout": "50000",
+    "lock_timeout": "20000",
+    "application_name": "argosy-api",
 }
 """Settings under which a join with an array can only be a nested loop over a primary key, whatever statistics say.
 
-A process that stops in the middle of a transaction holds others up by its locks, so it loses its session soon.
+A process that stops in the middle of a transaction holds others up by its locks, so it loses its session soon. A
+statement ends before our own deadline does, so that the connection survives.
 """
-LEADER_SETTINGS: Final = {**BULK_SETTINGS, "idle_in_transaction_session_timeout": "5000"}
-"""Settings of a leader: the next one has to wait for what a stopped one holds."""
-READ_SETTINGS: Final = {"jit": "off", "idle_in_transaction_session_timeout": "60000"}
-"""Settings of connections that answer questions."""
+LEADER_SETTINGS: Final = {
+    **BULK_SETTINGS,
+    "idle_in_transaction_session_timeout": "5000",
+    "lock_timeout": "0",
+    "application_name": "argosy-leader",
+}
+"""Settings of a leader: the next one has to wait for what a stopped one holds. A lock is waited for: giving up would
+cost the leadership."""
+READ_SETTINGS: Final = {"jit": "off", "idle_in_transaction_session_timeout": "60000", "application_name": "argosy"}
+"""Settings of connections that answer questions, whole loads of a pool among them."""
+QUESTION_SETTINGS: Final = {
+    **READ_SETTINGS,
+    "statement_timeout": "30000",
+    "lock_timeout": "10000",
+    "application_name": "argosy-api",
+}
+"""Settings of connections that answer the questions of clients, none of which may take long."""
+MAINTENANCE_SETTINGS: Final = {**READ_SETTINGS, "application_name": "argosy-maintenance"}
+"""Settings of migrations, partitions and retention, which take the time they take."""
+OLDEST_VERSION: Final = 150_000
+"""Oldest server that works, as `server_version_num` says it: Postgres 15."""
 CONNECT_TIMEOUT_S: Final = 10
 """How long one attempt to connect may take."""
 STATEMENT_DEADLINE_S: Final = 60.0
@@ -247,20 +275,66 @@ def check_alive(connection: psycopg.Connection[Any]) -> None:
 
 
 def connection_options(url: str, settings: dict[str, str]) -> str:
-    """Return the connection string of a URL with session settings, a connect timeout and keep-alives added."""
-    given = conninfo_to_dict(url)
-    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    """Return the connection string of a URL with session settings, a connect timeout and keep-alives added.
+
+    Whatever the URL says itself stands: every parameter of libpq passes, and settings in its `options` beat ours.
+
+    Raises:
+        InvalidRequest: The URL cannot be read; the message does not repeat it, since it may hold a password.
+    """
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.Error:
+        given = None
+    # What stands behind an unquoted @ of a password would be taken for a host, and shown in errors.
+    hosts = str((given or {}).get("host") or "").split(",")
+    if given is None or any("@" in host[1:] for host in hosts):
+        raise InvalidRequest(
+            "the database URL cannot be read; it should look like postgresql://user:password@host:5432/database, with"
+            " special characters percent-encoded, as %40 for @"
+        ) from None
+    session = dict(settings)
+    name = session.pop("application_name", "argosy")
+    options = " ".join(f"-c {setting}={value}" for setting, value in session.items())
     merged: dict[str, Any] = {
         "connect_timeout": CONNECT_TIMEOUT_S,
-        "application_name": "argosy",
+        "application_name": name,
         "keepalives_idle": 10,
         "keepalives_interval": 5,
         "keepalives_count": 3,
         "tcp_user_timeout": 30000,
         **given,
-        "options": f"{given.get('options') or ''} {options}".strip(),
+        "options": f"{options} {given.get('options') or ''}".strip(),
     }
     return make_conninfo("", **merged)
+
+
+def read_password(path: str) -> str:
+    """Return the password that a file holds, as mounted secrets do; a line feed at its end does not count.
+
+    Raises:
+        InvalidRequest: The file cannot be read, or is empty.
+    """
+    try:
+        password = Path(path).read_text(encoding="utf-8").strip("\r\n")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidRequest(f"the database's password cannot be read from {path}: {reason}") from None
+    if not password:
+        raise InvalidRequest(f"the database's password should stand in {path}, which is empty")
+    return password
+
+
+def with_password_file(url: str, path: str) -> str:
+    """Return a URL with the password that a file holds; an empty path leaves it as it is.
+
+    Raises:
+        InvalidRequest: The file cannot be read, or is empty; or the URL cannot be read.
+    """
+    if not path:
+        return url
+    connection_options(url, {})
+    return make_conninfo(url, password=read_password(path))
 
 
 def connect(url: str, settings: dict[str, str]) -> StoreConnection:
@@ -284,6 +358,13 @@ def _translate(cause: psycopg.Error | sqlalchemy.exc.SQLAlchemyError) -> ArgosyE
     lost = type(origin) is psycopg.DatabaseError or isinstance(origin, psycopg.errors.IdleInTransactionSessionTimeout)
     if lost or isinstance(origin, psycopg.OperationalError | psycopg.InterfaceError):
         return BackendUnavailable(f"Postgres cannot serve now: {text}; try again")
+    if isinstance(origin, psycopg.errors.ReadOnlySqlTransaction):
+        return BackendUnavailable("Postgres takes no writes: it is a standby, or was made read-only; try again")
+    if isinstance(origin, psycopg.errors.InsufficientPrivilege):
+        return InvariantViolation(
+            f"the database role may not do this: {text}; `argosy admin migrate --grant` grants what each role needs, so"
+            " run it, or see that this process uses the role that is meant for it"
+        )
     if isinstance(origin, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
         return InvariantViolation(f"the database lacks a table: {text}; run the migrations")
     if isinstance(origin, psycopg.DataError):
@@ -317,6 +398,16 @@ def translated(function: Callable[_P, _T]) -> Callable[_P, _T]:
     return call
 
 
+@contextmanager
+def leaving_standby(connection: StoreConnection) -> Iterator[None]:
+    """Close a connection whose server turned out to be read-only: the next one looks for the primary again."""
+    try:
+        yield
+    except psycopg.errors.ReadOnlySqlTransaction:
+        connection.close()
+        raise
+
+
 class Line:
     """One connection behind a lock, opened again after it broke."""
 
@@ -342,7 +433,8 @@ class Line:
                     self._connection = None
             if self._connection is None:
                 self._connection = connect(self._url, self._settings)
-            yield self._connection
+            with leaving_standby(self._connection):
+                yield self._connection
 
     def close(self) -> None:
         """Close the connection."""

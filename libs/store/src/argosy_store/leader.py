@@ -24,6 +24,7 @@ from argosy_store.binary import BYTEA, INT4, INT8, TEXT, UUID, array, scalar, uu
 from argosy_store.connection import LEADER_SETTINGS, READ_SETTINGS, Line, StoreConnection
 from argosy_store.effects import AppliedEffects, Effects
 from argosy_store.load import LoadedPool, load_pool
+from argosy_store.outbox import insert_outbox
 from argosy_store.partitions import PARTITION_LOCK, STATE_COLUMNS, learn_state, prologue, wish_lock
 from argosy_store.rows import CLUSTER_COLUMNS, QUEUE_COLUMNS, ClusterRow, QueueRow
 
@@ -70,14 +71,16 @@ class LeaderStore:
     Args:
         url: Database, migrated.
         pool: Pool; jobs belong to it through their queue.
+        relays_events: Whether what is written is noted in the outbox of events, for the relay.
     """
 
-    def __init__(self, url: str, pool: str) -> None:
+    def __init__(self, url: str, pool: str, *, relays_events: bool = False) -> None:
         """Remember; connections are opened when they are needed and again after they broke."""
         self._url = url
+        self._relays_events = relays_events
         self._pool = pool
         self._writer = Line(url, {**LEADER_SETTINGS})
-        self._reader = Line(url, {**READ_SETTINGS})
+        self._reader = Line(url, {**READ_SETTINGS, "application_name": "argosy-leader"})
 
     def close(self) -> None:
         """Close the connections."""
@@ -187,6 +190,8 @@ class LeaderStore:
         events = effects.events(applied) if callable(effects.events) else effects.events
         if events:
             apply.write_events(connection, events)
+            if self._relays_events:
+                insert_outbox(connection, self._pool, events)
         if effects.deleted_change_ids is not None and len(effects.deleted_change_ids):
             apply.delete_changes(connection, self._pool, effects.deleted_change_ids)
         if effects.quarantined:

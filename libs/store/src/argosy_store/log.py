@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import Final
 
 from argosy_core.errors import StateConflict
-from argosy_eventlog import LogRecord, QuarantinedLogRecord
+from argosy_eventlog import LogRecord
 from argosy_store.binary import BYTEA, INT8, TEXT, scalar
-from argosy_store.connection import LEADER_SETTINGS, READ_SETTINGS, Line
+from argosy_store.connection import LEADER_SETTINGS, Line
+from argosy_store.register import PostgresRegister
 
 __all__ = ["PostgresLog"]
 
@@ -30,7 +31,7 @@ _READ: Final = (
 )
 
 
-class PostgresLog:
+class PostgresLog(PostgresRegister):
     """A pool's event log in Postgres. Thread-safe.
 
     Args:
@@ -40,16 +41,15 @@ class PostgresLog:
 
     def __init__(self, url: str, pool: str) -> None:
         """Open no connection yet."""
-        self._pool = pool
-        self._writer = Line(url, {**LEADER_SETTINGS})
-        self._reader = Line(url, {**READ_SETTINGS})
+        super().__init__(url, pool)
+        self._writer = Line(url, {**LEADER_SETTINGS, "application_name": "argosy-log"})
 
     def close(self) -> None:
         """Close the connections."""
         self._writer.close()
-        self._reader.close()
+        super().close()
 
-    def append(self, epoch: int, sequence: int, payload: bytes) -> int:
+    def append(self, epoch: int, sequence: int, payload: bytes, *, traceparent: str = "") -> int:
         """Append a record; return its position.
 
         Repeating (epoch, sequence) gives the same position and no second record.
@@ -58,6 +58,7 @@ class PostgresLog:
             StateConflict: The epoch is not the one in `pools`.
             BackendUnavailable: Postgres cannot be reached; the record may have been appended. Repeat it.
         """
+        del traceparent  # nobody else reads this log
         quoted = self._pool.replace("'", "''")
         opening = (
             f"BEGIN; SELECT FROM log_ends WHERE pool = '{quoted}' FOR UPDATE;"
@@ -93,40 +94,3 @@ class PostgresLog:
             connection.execute(
                 "DELETE FROM log_records WHERE pool = %s AND position < %s", [self._pool, before_position]
             )
-
-    def quarantine(self, record: LogRecord, error: str, create_time_us: int) -> None:
-        """Keep a record that cannot be applied where it can be looked at. Twice the same is one.
-
-        Raises:
-            BackendUnavailable: Postgres cannot be reached.
-        """
-        with self._reader.use() as connection:
-            connection.execute(
-                "INSERT INTO quarantine (pool, position, payload, error, create_time_us)"
-                " SELECT %(pool)s, %(position)s, %(payload)s, %(error)s, %(time)s WHERE NOT EXISTS"
-                " (SELECT FROM quarantine WHERE pool = %(pool)s AND position = %(position)s)",
-                {
-                    "pool": self._pool,
-                    "position": record.position,
-                    "payload": record.payload,
-                    "error": error.replace("\0", " "),
-                    "time": create_time_us,
-                },
-            )
-
-    def list_quarantined(self, limit: int = 100) -> list[QuarantinedLogRecord]:
-        """Return quarantined records by position.
-
-        Raises:
-            BackendUnavailable: Postgres cannot be reached.
-        """
-        with self._reader.use() as connection:
-            cursor = connection.execute(
-                "SELECT position, payload, error, create_time_us FROM quarantine WHERE pool = %s"
-                " ORDER BY position LIMIT %s",
-                [self._pool, limit],
-            )
-            return [
-                QuarantinedLogRecord(position=row[0], payload=bytes(row[1]), error=row[2], create_time_us=row[3])
-                for row in cursor
-            ]

@@ -16,21 +16,25 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from argosy_core.errors import NotAllowedNow
-from argosy_store.connection import READ_SETTINGS, connection_options, translated
+from argosy_store.connection import MAINTENANCE_SETTINGS, OLDEST_VERSION, connect, connection_options, translated
 from argosy_store.partitions import ensure_partitions
 
 __all__ = [
+    "as_role",
     "check",
+    "check_server",
     "clear",
     "create_database",
     "database_of",
     "drop_database",
     "migrate",
+    "require_version",
     "sqlalchemy_engine",
     "url_of",
+    "versions",
 ]
 
 _DAY_S: Final = 86_400
@@ -38,9 +42,9 @@ _MIGRATION_LOCK: Final = 7_310_002
 _FOLDER: Final = Path(__file__).parent / "migrations"
 
 
-def sqlalchemy_engine(url: str) -> sqlalchemy.Engine:
+def sqlalchemy_engine(url: str, settings: dict[str, str] | None = None) -> sqlalchemy.Engine:
     """Return a SQLAlchemy engine for a libpq URL or connection string, without a pool of its own."""
-    text = connection_options(url, READ_SETTINGS)
+    text = connection_options(url, settings or MAINTENANCE_SETTINGS)
     return sqlalchemy.create_engine(
         "postgresql+psycopg://", creator=lambda: psycopg.connect(text), poolclass=sqlalchemy.pool.NullPool
     )
@@ -54,15 +58,22 @@ def _config() -> Config:
 
 
 @translated
-def migrate(url: str) -> None:
+def migrate(url: str, *, owner: str = "") -> None:
     """Bring the tables to the newest version and make the partitions of these days.
 
     Repeating it does nothing; concurrent callers wait for each other. Later days get their partitions by
     `argosy_store.partitions.ensure_partitions`, daily.
 
+    Args:
+        url: Database.
+        owner: Role that shall own what is made; the URL's user must be a member. Empty for that user.
+
     Raises:
+        NotAllowedNow: The server is too old.
         BackendUnavailable: Postgres cannot be reached.
     """
+    url = as_role(url, owner) if owner else url
+    check_server(url)
     engine = sqlalchemy_engine(url)
     with engine.connect() as connection:
         connection.exec_driver_sql(f"SELECT pg_advisory_lock({_MIGRATION_LOCK})")
@@ -83,19 +94,64 @@ def migrate(url: str) -> None:
 
 @translated
 def check(url: str) -> None:
-    """Raise unless the tables are those this version works with.
+    """Raise unless the server and the tables are those this version works with.
 
     Raises:
-        NotAllowedNow: The migrations have not been run, or a newer version's have.
+        NotAllowedNow: The server is too old, the migrations have not been run, or a newer version's have.
+        BackendUnavailable: Postgres cannot be reached.
+    """
+    check_server(url)
+    present, wanted = versions(url)
+    if present != wanted:
+        raise NotAllowedNow(
+            f"the database is at version {present or 'none'}, needed is {wanted}: run `argosy admin migrate`"
+        )
+
+
+@translated
+def versions(url: str) -> tuple[str | None, str | None]:
+    """Return the version that the tables have and the one that is needed.
+
+    Raises:
         BackendUnavailable: Postgres cannot be reached.
     """
     engine = sqlalchemy_engine(url)
     with engine.connect() as connection:
         present = MigrationContext.configure(connection).get_current_revision()
     engine.dispose()
-    wanted = ScriptDirectory.from_config(_config()).get_current_head()
-    if present != wanted:
-        raise NotAllowedNow(f"the database is at version {present or 'none'}, needed is {wanted}: run the migrations")
+    return present, ScriptDirectory.from_config(_config()).get_current_head()
+
+
+@translated
+def check_server(url: str) -> int:
+    """Return the server's version, as `server_version_num` says it.
+
+    Raises:
+        NotAllowedNow: It is too old.
+        BackendUnavailable: Postgres cannot be reached.
+    """
+    with connect(url, MAINTENANCE_SETTINGS) as connection:
+        version = connection.info.server_version
+    require_version(version)
+    return version
+
+
+def require_version(version: int) -> None:
+    """Raise if a server of this version would not do.
+
+    Raises:
+        NotAllowedNow: It is too old.
+    """
+    if version < OLDEST_VERSION:
+        raise NotAllowedNow(
+            f"Postgres {OLDEST_VERSION // 10000} or newer is needed, this one is {version // 10000}.{version % 10000}"
+        )
+
+
+def as_role(url: str, role: str) -> str:
+    """Return a URL whose sessions act as another role, of which the URL's user is a member."""
+    given = conninfo_to_dict(url)
+    return make_conninfo(url, options=f"{given.get('options') or ''} -c role={role}".strip())
 
 
 def database_of(url: str, name: str) -> str:

@@ -4,6 +4,9 @@ Every bulk transaction begins with `prologue`: it takes the partition lock in sh
 partitions. Whoever changes that takes the lock exclusively, so a transaction never writes to a partition that is being
 emptied, and no error has to be repeated.
 
+Partitions are made and dropped by functions of the database that run with the rights of the tables' owner
+(migration 0002), so a service needs the right to call them and none to change tables.
+
 Source: design section 4, "Finished jobs and events leave by partition; open jobs are moved out first".
 """
 
@@ -19,8 +22,7 @@ import psycopg
 from psycopg.pq.abc import PGresult
 
 from argosy_core.job.identity import DAY_SHIFT
-from argosy_store.connection import READ_SETTINGS, StoreConnection, connect, translated
-from argosy_store.tables import DAY_PARTITIONED
+from argosy_store.connection import MAINTENANCE_SETTINGS, StoreConnection, connect, translated
 
 __all__ = [
     "PARTITION_LOCK",
@@ -40,14 +42,6 @@ STATE_COLUMNS: Final = 3
 """Columns of a prologue's result before those of its tail."""
 _LOCK_WAIT: Final = "2s"
 _LOCK_ATTEMPTS: Final = 10
-_UPDATED: Final = frozenset({"jobs", "runs", "objects"})
-_FILL: Final = {"jobs": 45, "runs": 40, "objects": 50}
-"""Percent of a page that inserts fill. What an update adds needs the rest: a run gets five more columns at its end."""
-_STORAGE: Final = (
-    "autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_threshold = 20000,"
-    " autovacuum_vacuum_insert_threshold = 100000, autovacuum_analyze_scale_factor = 0.2,"
-    " autovacuum_analyze_threshold = 20000"
-)
 
 
 def prologue(*locks: str, tail: str = "") -> str:
@@ -119,18 +113,6 @@ def split_days(handles: npt.NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
         yield int(days[start]), slice(start, end)
 
 
-def _bounds(table: str, day: int) -> tuple[int, int]:
-    """Return the range of the partition key that a day covers."""
-    if table in _UPDATED:
-        return day << DAY_SHIFT, (day + 1) << DAY_SHIFT
-    return day, day + 1
-
-
-def _key(table: str) -> str:
-    """Return the column a table is partitioned by."""
-    return "handle" if table in _UPDATED else "day"
-
-
 @translated
 def ensure_partitions(url: str, today: int, days_ahead: int = 3) -> tuple[int, ...]:
     """Make the partitions of a day and the days after it, where they are missing.
@@ -148,41 +130,26 @@ def ensure_partitions(url: str, today: int, days_ahead: int = 3) -> tuple[int, .
     Raises:
         BackendUnavailable: Postgres cannot be reached.
     """
-    with connect(url, READ_SETTINGS) as connection:
+    with connect(url, MAINTENANCE_SETTINGS) as connection:
         wanted = set(range(today, today + days_ahead + 1))
-        with connection.transaction_block():
-            lock_exclusively(connection)
-            present = _present_days(connection)
-            made = tuple(sorted(wanted - set(present)))
-            for day in made:
-                for table in DAY_PARTITIONED:
-                    _make_partition(connection, table, day)
-            if made:
-                connection.execute("UPDATE partition_state SET days = %s", [sorted({*present, *made})])
-        return made
+        missing = tuple(sorted(wanted - set(_present_days(connection))))
+        if not missing:
+            return ()
+        made = []
+        for day in missing:
+            # One day a transaction: what is locked meanwhile is locked for an instant.
+            with connection.transaction_block():
+                lock_exclusively(connection)
+                row = connection.execute("SELECT argosy_make_partitions(%s)", [day]).fetchone()
+            if row is not None and row[0]:
+                made.append(day)
+        return tuple(made)
 
 
 def _present_days(connection: StoreConnection) -> list[int]:
     """Return the days that have partitions."""
     row = connection.execute("SELECT days FROM partition_state").fetchone()
     return list(row[0]) if row else []
-
-
-def _make_partition(connection: StoreConnection, table: str, day: int) -> None:
-    """Make one partition and move rows into it that came before it."""
-    name, (low, high), key = f"{table}_d{day}", _bounds(table, day), _key(table)
-    storage = f" WITH (fillfactor = {_FILL[table]}, {_STORAGE})" if table in _UPDATED else ""
-    carried = f"{table}_carried"
-    early = connection.execute(f"SELECT 1 FROM {carried} WHERE {key} >= {low} AND {key} < {high} LIMIT 1").fetchone()
-    if early is None:
-        connection.run(f"CREATE TABLE {name} PARTITION OF {table} FOR VALUES FROM ({low}) TO ({high}){storage}")
-        return
-    connection.run(
-        f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL){storage};"
-        f"WITH moved AS (DELETE FROM {carried} WHERE {key} >= {low} AND {key} < {high} RETURNING *)"
-        f" INSERT INTO {name} SELECT * FROM moved;"
-        f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({low}) TO ({high})"
-    )
 
 
 def wish_lock(pool: str, *, shared: bool) -> str:

@@ -7,19 +7,57 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, Self
 
-from psycopg_pool import ConnectionPool
+import psycopg
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from argosy_store.connection import (
     BULK_SETTINGS,
-    READ_SETTINGS,
+    QUESTION_SETTINGS,
     StoreConnection,
     check_alive,
     connection_options,
+    leaving_standby,
     translating,
 )
 
 __all__ = ["Connections"]
+
+
+class _Failure:
+    """Why the last attempt to connect failed; the pool itself only tells how long it has tried."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self.last: psycopg.Error | None = None
+
+    def connection_class(self) -> type[StoreConnection]:
+        """Return a class of connections that remembers here why one could not be made."""
+        failure = self
+
+        class Remembering(StoreConnection):
+            """A connection as any other."""
+
+            @classmethod
+            def connect(cls, conninfo: str = "", **options: Any) -> Self:  # noqa: ANN401 - psycopg's own signature
+                try:
+                    made = super().connect(conninfo, **options)
+                except psycopg.Error as error:
+                    failure.last = error
+                    raise
+                failure.last = None
+                return made
+
+        return Remembering
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Raise the reason in place of the pool's own error."""
+        try:
+            yield
+        except PoolTimeout as cause:
+            raise self.last or cause from cause
 
 
 class Connections:
@@ -33,8 +71,10 @@ class Connections:
 
     def __init__(self, url: str, *, max_size: int = 8, wait_s: float = 10.0) -> None:
         """Open no connection yet."""
-        self._bulk = _pool(url, BULK_SETTINGS, max_size, wait_s)
-        self._read = _pool(url, READ_SETTINGS, max_size, wait_s)
+        self._failure = _Failure()
+        kind = self._failure.connection_class()
+        self._bulk = _pool(connection_options(url, BULK_SETTINGS), kind, max_size, wait_s)
+        self._read = _pool(connection_options(url, QUESTION_SETTINGS), kind, max_size, wait_s)
 
     @contextmanager
     def bulk(self) -> Iterator[StoreConnection]:
@@ -43,7 +83,7 @@ class Connections:
         Raises:
             BackendUnavailable: None could be had, or it broke.
         """
-        with translating(), self._bulk.connection() as connection:
+        with translating(), self._lend(self._bulk) as connection:
             yield connection
 
     @contextmanager
@@ -53,8 +93,19 @@ class Connections:
         Raises:
             BackendUnavailable: None could be had, or it broke.
         """
-        with translating(), self._read.connection() as connection:
+        with translating(), self._lend(self._read) as connection:
             yield connection
+
+    @contextmanager
+    def _lend(self, pool: ConnectionPool[StoreConnection]) -> Iterator[StoreConnection]:
+        """Lend a connection; if its server turns out to be read-only, all others to it are given up as well."""
+        try:
+            with self._failure.telling(), pool.connection() as connection, leaving_standby(connection):
+                yield connection
+        except psycopg.errors.ReadOnlySqlTransaction:
+            self._bulk.drain()
+            self._read.drain()
+            raise
 
     def close(self) -> None:
         """Close all connections."""
@@ -62,11 +113,11 @@ class Connections:
         self._read.close()
 
 
-def _pool(url: str, settings: dict[str, str], max_size: int, wait_s: float) -> ConnectionPool[StoreConnection]:
+def _pool(options: str, kind: type[StoreConnection], max_size: int, wait_s: float) -> ConnectionPool[StoreConnection]:
     """Return an open pool that makes its connections when they are first wanted."""
     return ConnectionPool(
-        connection_options(url, settings),
-        connection_class=StoreConnection,
+        options,
+        connection_class=kind,
         kwargs={"autocommit": True},
         min_size=0,
         max_size=max_size,

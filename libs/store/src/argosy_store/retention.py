@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from argosy_core.job.identity import first_handle_of_day
-from argosy_store.connection import READ_SETTINGS, StoreConnection, connect, translated
+from argosy_store.connection import MAINTENANCE_SETTINGS, StoreConnection, connect, translated
 from argosy_store.partitions import lock_exclusively
-from argosy_store.tables import DAY_PARTITIONED
 
 __all__ = ["Retained", "retain"]
 
@@ -56,7 +55,7 @@ def retain(url: str, now_us: int, retention_days: int) -> Retained:
     """
     today = now_us // _DAY_US
     cutoff_us = now_us - retention_days * _DAY_US
-    with connect(url, READ_SETTINGS) as connection:
+    with connect(url, MAINTENANCE_SETTINGS) as connection:
         closed = _close_days(connection, today - _OPEN_DAYS)
         row = connection.execute("SELECT days FROM partition_state").fetchone()
         aged = sorted(day for day in (row[0] if row else ()) if day < today - retention_days)
@@ -80,9 +79,9 @@ def _close_days(connection: StoreConnection, last: int) -> tuple[int, ...]:
     for day in candidates:
         with connection.transaction_block():
             lock_exclusively(connection)
-            if connection.execute(f"SELECT 1 FROM jobs_d{day} WHERE state = 0 LIMIT 1").fetchone() is None:
-                connection.execute("UPDATE partition_state SET closed_days = array_append(closed_days, %s)", [day])
-                done.append(day)
+            row = connection.execute("SELECT argosy_close_day(%s)", [day]).fetchone()
+        if row is not None and row[0]:
+            done.append(day)
     return tuple(done)
 
 
@@ -90,29 +89,8 @@ def _drop_day(connection: StoreConnection, day: int, cutoff_us: int) -> int:
     """Carry over what must stay of a day, drop its partitions; return the number of jobs carried over."""
     with connection.transaction_block():
         lock_exclusively(connection)
-        for table in DAY_PARTITIONED:
-            connection.run(f"ALTER TABLE {table} DETACH PARTITION {table}_d{day}")
-        carried = connection.execute(
-            f"INSERT INTO jobs_carried SELECT * FROM jobs_d{day} WHERE state = 0 OR end_time_us >= {cutoff_us}"
-        ).rowcount
-        of_carried = f"WHERE EXISTS (SELECT FROM jobs_carried j JOIN jobs_d{day} USING (handle) WHERE {{}})"
-        for table in ("runs", "objects"):
-            connection.run(
-                f"INSERT INTO {table}_carried SELECT t.* FROM {table}_d{day} t"
-                f" {of_carried.format('j.handle = t.handle')}"
-            )
-        connection.run(
-            f"INSERT INTO job_specs_carried SELECT t.* FROM job_specs_d{day} t"
-            f" {of_carried.format('j.spec_hash = t.hash')}"
-        )
-        for table in DAY_PARTITIONED:
-            connection.run(f"DROP TABLE {table}_d{day}")
-        connection.execute(
-            "UPDATE partition_state SET days = array_remove(days, %(day)s),"
-            " closed_days = array_remove(closed_days, %(day)s)",
-            {"day": day},
-        )
-        return carried
+        row = connection.execute("SELECT argosy_drop_partitions(%s, %s)", [day, cutoff_us]).fetchone()
+    return int(row[0]) if row is not None else 0
 
 
 def _clean_carried(connection: StoreConnection, cutoff_us: int, first_day: int) -> None:

@@ -89,6 +89,8 @@ class SubmitRequest:
     """Client ids, None for none; an empty tuple means that no job has one."""
     payload_hashes: bytes = b""
     """16 bytes per job over what a repeat must equal; needed where there are client ids."""
+    traceparent: str = ""
+    """W3C trace context for the leader, if the submitter traces these jobs; not stored with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

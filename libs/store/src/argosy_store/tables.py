@@ -174,6 +174,16 @@ changes: Final = sa.Table(
 )
 """One transaction's news for a pool's leader, who takes and deletes it."""
 
+event_outbox: Final = sa.Table(
+    "event_outbox",
+    metadata,
+    sa.Column("pool", sa.Text, primary_key=True),
+    sa.Column("id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("create_time_us", sa.BigInteger, nullable=False),
+    sa.Column("payload", BYTEA, nullable=False),
+)
+"""One transaction's events that are still to be published to other systems, by the keys of their rows."""
+
 job_set_events: Final = sa.Table(
     "job_set_events",
     metadata,

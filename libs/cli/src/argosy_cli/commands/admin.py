@@ -1,0 +1,188 @@
+"""`argosy admin`: what an installation needs: migrations, roles, and a look at everything."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from argosy_cli.exits import ExitCode
+from argosy_cli.options import Settings, common_options, settings_of
+from argosy_cli.output import Column, print_rows, print_value
+
+if TYPE_CHECKING:
+    from argosy_store.inspection import Finding
+
+__all__ = ["admin"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_VARIABLES: Final = ("ARGOSY_DATABASE_URL", "ARGOSY_SERVER_DATABASE_URL")
+_FILE_VARIABLES: Final = ("ARGOSY_DATABASE_PASSWORD_FILE", "ARGOSY_SERVER_DATABASE_PASSWORD_FILE")
+
+
+@click.group()
+def admin() -> None:
+    """Prepare and check what an installation rests on."""
+
+
+def _database_options(function: _Function) -> _Function:
+    for option in (
+        click.option(
+            "--database-password-file",
+            default="",
+            metavar="FILE",
+            help="File that holds the password of the URL's user.",
+        ),
+        click.option(
+            "--database-url",
+            default="",
+            metavar="URL",
+            help="PostgreSQL 15 or newer; else ARGOSY_DATABASE_URL, else ARGOSY_SERVER_DATABASE_URL, else the database"
+            " of `argosy up`. A password is better in the variable, or in the file, than on the command line.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+_prefix_option = click.option(
+    "--prefix", default="argosy", show_default=True, help="What the names of the database roles begin with."
+)
+
+
+def _database(settings: Settings, url: str, password_file: str) -> str:
+    """Return the URL that is meant, password included."""
+    from argosy_store.connection import with_password_file
+
+    password_file = password_file or next(filter(None, map(os.environ.get, _FILE_VARIABLES)), "")
+    url = url or next(filter(None, map(os.environ.get, _VARIABLES)), "")
+    if url:
+        return with_password_file(url, password_file)
+    from argosy_cli.mesh_state import read_state
+
+    state = read_state(settings.mesh_directory)
+    if state is None:
+        raise click.UsageError("Which database? Give --database-url, or set ARGOSY_DATABASE_URL.")
+    return state.database_url
+
+
+@admin.command()
+@_database_options
+@click.option("--grant", is_flag=True, help="Make the roles that are missing, and grant each what it needs.")
+@_prefix_option
+@click.option(
+    "--role-password-file",
+    "password_files",
+    multiple=True,
+    metavar="ROLE=FILE",
+    help="With --grant: give a role (migrator, api, leader, server, reader) the password that a file holds.",
+)
+@common_options
+@click.pass_context
+def migrate(
+    context: click.Context,
+    *,
+    database_url: str,
+    database_password_file: str,
+    grant: bool,
+    prefix: str,
+    password_files: tuple[str, ...],
+) -> None:
+    """Bring the database to the version of this argosy; repeating it does nothing.
+
+    With --grant the tables belong to the role PREFIX_migrator. Roles that are missing are made, which takes an
+    administrator; once they are there, the migrator's own rights do for every later migration.
+    """
+    from argosy_store import migrate as migrate_database
+    from argosy_store.migrate import as_role, versions
+    from argosy_store.roles import grant_rights, make_roles, role_name
+
+    settings = settings_of(context)
+    url = _database(settings, database_url, database_password_file)
+    if password_files and not grant:
+        raise click.UsageError("--role-password-file goes with --grant.")
+    if grant:
+        owner = role_name(prefix, "migrator")
+        make_roles(url, prefix, _passwords(password_files))
+        migrate_database(url, owner=owner)
+        grant_rights(as_role(url, owner), prefix)
+    else:
+        migrate_database(url)
+    version, _ = versions(url)
+    if settings.is_table:
+        click.echo(f"the database is at version {version}{', and every role has its rights' if grant else ''}")
+    else:
+        print_value(settings, {"version": version, "granted": grant})
+
+
+def _passwords(entries: tuple[str, ...]) -> dict[str, str]:
+    """Return passwords by role."""
+    from argosy_store.connection import read_password
+
+    passwords = {}
+    for entry in entries:
+        role, separator, path = entry.partition("=")
+        if not separator:
+            raise click.UsageError(f"--role-password-file should be ROLE=FILE, and not {entry!r}.")
+        passwords[role] = read_password(path)
+    return passwords
+
+
+@admin.command()
+@_database_options
+@_prefix_option
+@common_options
+@click.pass_context
+def check(context: click.Context, *, database_url: str, database_password_file: str, prefix: str) -> int:
+    """Look at the database: version, migrations, rights, settings, partitions, quarantine, log.
+
+    Exits with 1 if something has to be done, and says what.
+    """
+    from argosy_store.inspection import inspect_database
+
+    settings = settings_of(context)
+    url = _database(settings, database_url, database_password_file)
+    findings = inspect_database(url, time.time_ns() // 1000, prefix=prefix)
+    columns: list[Column[Finding]] = [
+        Column("SUBJECT", lambda f: f.subject),
+        Column("STATUS", lambda f: click.style(f.status, fg="red" if f.is_problem else "green")),
+        Column("FOUND", lambda f: f.text),
+    ]
+    print_rows(settings, findings, columns, empty="nothing was looked at")
+    problems = [finding for finding in findings if finding.is_problem]
+    if problems and settings.is_table:
+        click.echo("\nto do:", err=True)
+        for finding in problems:
+            click.echo(f"  {finding.subject}: {finding.advice}", err=True)
+    return ExitCode.SERVER if problems else ExitCode.OK
+
+
+@admin.command()
+@_prefix_option
+@click.option("--database", default="argosy", show_default=True, help="Name of the database.")
+@click.option("--schema", default="public", show_default=True, help="Schema of the tables.")
+@common_options
+@click.pass_context
+def roles(context: click.Context, *, prefix: str, database: str, schema: str) -> None:
+    """Print the SQL that makes the database roles, for an administrator to run once.
+
+    Rights on tables are granted by `argosy admin migrate --grant`.
+    """
+    from argosy_store.roles import ROLES, role_name, roles_script
+
+    settings = settings_of(context)
+    script = roles_script(prefix, database=database, schema=schema)
+    if settings.is_table:
+        click.echo(script, nl=False)
+    else:
+        names = [{"role": role, "name": role_name(prefix, role), "purpose": text} for role, text in ROLES.items()]
+        print_value(settings, {"script": script, "roles": names})
+
+
+if importlib.util.find_spec("argosy_cli.commands.admin_log") is not None:
+    importlib.import_module("argosy_cli.commands.admin_log").add_to(admin)

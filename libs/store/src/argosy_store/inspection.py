@@ -1,0 +1,183 @@
+"""What an operator should know about the database: everything that has to be so, looked at once.
+
+Source: design section 4; `docs/operations.md`, "What `argosy admin check` looks at".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import psycopg
+
+from argosy_core.errors import ArgosyError, NotAllowedNow
+from argosy_store.connection import MAINTENANCE_SETTINGS, connection_options, translated
+from argosy_store.migrate import require_version, versions
+from argosy_store.roles import DEFAULT_PREFIX, ROLES, missing_rights, role_name
+
+__all__ = ["Finding", "inspect_database"]
+
+_DAY_US: Final = 86_400_000_000
+_DAYS_AHEAD: Final = 1
+"""Days after today that must have partitions; servers make three, hourly."""
+_LAG: Final = 1000
+"""Records of the log that may wait to be applied; a leader has a handful under way."""
+_OLD_TRANSACTIONS: Final = 1_500_000_000
+"""Age at which old transaction ids are in earnest; Postgres stops at two thousand millions."""
+_SHOWN: Final = 5
+"""Most single faults that one line names."""
+_LOSING: Final = {
+    "fsync": "a crash of the machine may destroy the database",
+    "full_page_writes": "a crash in the middle of writing a page may destroy it",
+    "synchronous_commit": "a crash loses jobs that were acknowledged",
+}
+"""Settings that must not be off, and what happens if they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at."""
+
+    subject: str
+    """What was looked at."""
+    status: Literal["ok", "problem"]
+    """Whether it is as it should be."""
+    text: str
+    """What was found."""
+    advice: str = ""
+    """What to do, empty if all is well."""
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether something has to be done."""
+        return self.status == "problem"
+
+
+def inspect_database(url: str, now_us: int, *, prefix: str = DEFAULT_PREFIX) -> list[Finding]:
+    """Look at everything; what cannot be looked at because of what was found before is left out.
+
+    Args:
+        url: Database; a user who may read everything, as the reader.
+        now_us: Microseconds since the Unix epoch.
+        prefix: Prefix of the roles' names.
+
+    Raises:
+        InvalidRequest: The URL or the prefix cannot be read.
+    """
+    role_name(prefix, "reader")
+    connection_options(url, {})
+    try:
+        version = _server_version(url)
+    except ArgosyError as error:
+        advice = "see that the server runs, and that host, port, user, password and certificates are right"
+        return [_problem("database", error.message, advice)]
+    findings = [_ok("database", f"reachable, Postgres {version // 10000}.{version % 10000}")]
+    try:
+        require_version(version)
+    except NotAllowedNow as error:
+        return [_problem("version", error.message, "upgrade Postgres")]
+    present, wanted = versions(url)
+    findings += _settings(url)
+    if present != wanted:
+        advice = "run `argosy admin migrate`"
+        if present is not None and wanted is not None and present > wanted:
+            advice = "use the version of argosy that migrated it, or a newer one"
+        return [*findings, _problem("migrations", f"version {present or 'none'}, needed is {wanted}", advice)]
+    findings.append(_ok("migrations", f"version {present}"))
+    findings.append(_roles(url, prefix))
+    return [*findings, *_contents(url, now_us)]
+
+
+def _ok(subject: str, text: str) -> Finding:
+    return Finding(subject=subject, status="ok", text=text)
+
+
+def _problem(subject: str, text: str, advice: str) -> Finding:
+    return Finding(subject=subject, status="problem", text=text, advice=advice)
+
+
+@translated
+def _server_version(url: str) -> int:
+    with psycopg.connect(connection_options(url, MAINTENANCE_SETTINGS)) as connection:
+        return connection.info.server_version
+
+
+@translated
+def _settings(url: str) -> list[Finding]:
+    with psycopg.connect(connection_options(url, MAINTENANCE_SETTINGS), autocommit=True) as connection:
+        rows = connection.execute(
+            "SELECT name, setting FROM pg_settings WHERE name = ANY (%s)", [[*_LOSING]]
+        ).fetchall()
+    off = sorted(name for name, value in rows if value == "off")
+    if not off:
+        return [_ok("settings", "none that loses data")]
+    return [_problem("settings", f"{name} is off: {_LOSING[name]}", f"set {name} = on") for name in off]
+
+
+def _roles(url: str, prefix: str) -> Finding:
+    missing = missing_rights(url, prefix)
+    if len([text for text in missing if text.startswith("there is no role")]) == len(ROLES):
+        return _ok("roles", f"none by the prefix {prefix}: services use the rights of whoever owns the tables")
+    if not missing:
+        return _ok("roles", f"all by the prefix {prefix} have their rights")
+    rest = f", and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+    return _problem("roles", "; ".join(missing[:_SHOWN]) + rest, "run `argosy admin migrate --grant`")
+
+
+@translated
+def _contents(url: str, now_us: int) -> list[Finding]:
+    with psycopg.connect(connection_options(url, MAINTENANCE_SETTINGS), autocommit=True) as connection:
+        return [
+            _partitions(connection, now_us // _DAY_US),
+            _quarantine(connection),
+            *_pools(connection),
+            _age(connection),
+        ]
+
+
+def _rows(connection: psycopg.Connection[tuple[Any, ...]], statement: str) -> list[tuple[Any, ...]]:
+    return connection.execute(statement.encode()).fetchall()
+
+
+def _partitions(connection: psycopg.Connection[tuple[Any, ...]], today: int) -> Finding:
+    ((days,),) = _rows(connection, "SELECT days FROM partition_state")
+    missing = [day for day in range(today, today + _DAYS_AHEAD + 1) if day not in days]
+    if missing:
+        text = f"there are none for day {', '.join(map(str, missing))} (days since 1970)"
+        return _problem("partitions", text, "see that a server runs and what it logs, or run `argosy admin migrate`")
+    return _ok("partitions", f"{len(days)} days, up to {max(days) - today} days ahead")
+
+
+def _quarantine(connection: psycopg.Connection[tuple[Any, ...]]) -> Finding:
+    rows = _rows(connection, "SELECT pool, count(*), max(error) FROM quarantine GROUP BY pool ORDER BY pool")
+    if not rows:
+        return _ok("quarantine", "empty")
+    text = "; ".join(f"pool {pool} has {count}, as: {error}" for pool, count, error in rows)
+    return _problem("quarantine", text, "look at table quarantine; delete its rows once they are understood")
+
+
+def _pools(connection: psycopg.Connection[tuple[Any, ...]]) -> list[Finding]:
+    statement = (
+        "SELECT p.pool, p.leader_id <> '' AND p.expire_time > clock_timestamp(), p.epoch, p.log_position,"
+        " coalesce(e.position, p.log_position) FROM pools p LEFT JOIN log_ends e USING (pool) ORDER BY 1"
+    )
+    findings = []
+    for pool, led, epoch, applied, end in _rows(connection, statement):
+        if not led:
+            findings.append(_problem(f"pool {pool}", "nobody leads it", "start a server with the leader role"))
+        elif end - applied > _LAG:
+            text = f"the log is applied up to {applied}, and ends at {end}"
+            findings.append(
+                _problem(f"pool {pool}", text, "see what its leader logs, and whether the database is slow")
+            )
+        else:
+            findings.append(_ok(f"pool {pool}", f"led, epoch {epoch}, {end - applied} records of the log to apply"))
+    return findings
+
+
+def _age(connection: psycopg.Connection[tuple[Any, ...]]) -> Finding:
+    ((age,),) = _rows(connection, "SELECT age(datfrozenxid) FROM pg_database WHERE datname = current_database()")
+    if age > _OLD_TRANSACTIONS:
+        advice = "see that autovacuum runs and that no transaction, prepared or idle, has been open for days"
+        return _problem("transaction ids", f"the oldest is {age:,} transactions old", advice)
+    return _ok("transaction ids", f"the oldest is {age:,} transactions old")

@@ -1,0 +1,156 @@
+"""`argosy admin` against a database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from argosy_cli.root import run
+from argosy_core.errors import NotAllowedNow
+from argosy_store import LeaderStore
+from argosy_store.inspection import inspect_database
+from argosy_store.log import PostgresLog
+from argosy_store.migrate import require_version
+from argosy_testkit.postgres import today
+
+_DAY_US = 86_400_000_000
+_PREFIX = "cli"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command line ended with."""
+
+    code: int
+    out: str
+    err: str
+
+
+Admin = Callable[..., Outcome]
+
+
+@pytest.fixture
+def admin(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> Iterator[Admin]:
+    """Run `argosy admin` for a database of the test's own."""
+    monkeypatch.setenv("ARGOSY_DATABASE_URL", empty_database_url)
+    monkeypatch.setenv("ARGOSY_HOME", str(tmp_path))
+
+    def call(*arguments: str) -> Outcome:
+        code = run(("admin", *arguments))
+        out, err = capfd.readouterr()
+        return Outcome(int(code), out, err)
+
+    yield call
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        rows = connection.execute("SELECT rolname FROM pg_roles WHERE rolname LIKE %s", [f"{_PREFIX}\\_%"]).fetchall()
+        for (name,) in rows:
+            connection.execute(f"DROP OWNED BY {name} CASCADE".encode())
+            connection.execute(f"DROP ROLE {name}".encode())
+
+
+def _problems(outcome: Outcome) -> dict[str, str]:
+    """Return what `check` found wrong, but the settings that make the tests' server fast."""
+    found = {row["subject"]: row["text"] for row in json.loads(outcome.out) if row["status"] == "problem"}
+    found.pop("settings")
+    return found
+
+
+def test_migrate_prepares_an_empty_database_and_may_be_repeated(admin: Admin) -> None:
+    """First run and second run say the same, and the tables are there."""
+    first = admin("migrate")
+    assert (first.code, first.err) == (0, "")
+    assert admin("migrate") == first
+    assert _problems(admin("check", "-o", "json")) == {}
+
+
+def test_grant_makes_roles_with_rights_and_passwords(admin: Admin, empty_database_url: str, tmp_path: Path) -> None:
+    """One command makes an installation whose services have the least rights; the migrator repeats it."""
+    password = tmp_path / "password"
+    password.write_text("geheim\n")
+    granted = admin("migrate", "--grant", "--prefix", _PREFIX, "--role-password-file", f"api={password}")
+    assert granted.out.endswith("and every role has its rights\n")
+    checked = admin("check", "--prefix", _PREFIX, "-o", "json")
+    assert _problems(checked) == {}
+    assert f"all by the prefix {_PREFIX} have their rights" in checked.out
+    migrator = make_conninfo(empty_database_url, user=f"{_PREFIX}_migrator")
+    assert admin("migrate", "--grant", "--prefix", _PREFIX, "--database-url", migrator).code == 0
+    with psycopg.connect(empty_database_url) as connection:
+        owners = connection.execute(
+            "SELECT DISTINCT pg_get_userbyid(relowner) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+        ).fetchall()
+        assert owners == [(f"{_PREFIX}_migrator",)]
+
+
+def test_check_lists_what_is_wrong_and_what_to_do(admin: Admin, empty_database_url: str) -> None:
+    """Exit code 1, a line per subject, and below it what to do about each problem."""
+    assert _problems(admin("check", "-o", "json")) == {"migrations": "version none, needed is 0003"}
+    admin("migrate", "--grant", "--prefix", _PREFIX)
+    leader, log = LeaderStore(empty_database_url, "p"), PostgresLog(empty_database_url, "p")
+    leadership = leader.try_lead("l", "h:1", 600)
+    assert leadership is not None
+    log.append(leadership.epoch, 1, b"record")
+    log.quarantine(log.read(0, 1)[0], "cannot be read", 1)
+    leader.try_lead("l", "h:1", 600)
+    for store in (leader, log):
+        store.close()
+    with psycopg.connect(empty_database_url) as connection:
+        connection.execute("UPDATE log_ends SET position = 5000")
+        connection.execute(f"REVOKE SELECT ON jobs FROM {_PREFIX}_api".encode())
+    problems = _problems(admin("check", "--prefix", _PREFIX, "-o", "json"))
+    assert problems == {
+        "roles": f"{_PREFIX}_api lacks SELECT on jobs",
+        "quarantine": "pool p has 1, as: cannot be read",
+        "pool p": "the log is applied up to 0, and ends at 5000",
+    }
+    shown = admin("check", "--prefix", _PREFIX)
+    assert shown.code == 1
+    assert "quarantine: look at table quarantine" in shown.err
+    assert "settings: set fsync = on" in shown.err
+    later = inspect_database(empty_database_url, (today() + 30) * _DAY_US, prefix=_PREFIX)
+    assert [f.text for f in later if f.subject == "partitions"] == [
+        f"there are none for day {today() + 30}, {today() + 31} (days since 1970)"
+    ]
+
+
+def test_check_names_each_setting_that_loses_data(empty_database_url: str) -> None:
+    """The tests' own server has all three off."""
+    texts = [finding.text for finding in inspect_database(empty_database_url, 0) if finding.subject == "settings"]
+    assert [text.split()[0] for text in texts] == ["fsync", "full_page_writes", "synchronous_commit"]
+    assert texts[2].endswith("a crash loses jobs that were acknowledged")
+
+
+def test_check_of_a_database_that_cannot_be_reached_says_so(admin: Admin) -> None:
+    """Without a database there is one finding."""
+    outcome = admin("check", "--database-url", "postgresql://u:pw@127.0.0.1:1/x", "-o", "json")
+    assert outcome.code == 1
+    (finding,) = json.loads(outcome.out)
+    assert finding["subject"] == "database"
+    assert "Connection refused" in finding["text"]
+
+
+def test_roles_prints_sql_and_needs_no_database(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An administrator gets something to run."""
+    monkeypatch.delenv("ARGOSY_DATABASE_URL")
+    outcome = admin("roles", "--prefix", "x", "--database", "jobs")
+    assert 'GRANT CONNECT ON DATABASE "jobs" TO x_leader;' in outcome.out
+    assert [role["name"] for role in json.loads(admin("roles", "-o", "json").out)["roles"]][:2] == [
+        "argosy_migrator",
+        "argosy_api",
+    ]
+    assert admin("check").code == 2  # nobody said which database
+
+
+@pytest.mark.parametrize(("version", "shown"), [(140_022, "14.22"), (90_605, "9.605")], ids=["14", "9"])
+def test_servers_before_15_are_refused(version: int, shown: str) -> None:
+    """It is said what is there and what is needed."""
+    with pytest.raises(NotAllowedNow, match=f"Postgres 15 or newer is needed, this one is {shown}"):
+        require_version(version)
+    require_version(150_000)
