@@ -3,7 +3,7 @@
 import pytest
 
 from argosy_core.errors import StateConflict
-from argosy_eventlog import EventLog, MemoryLog
+from argosy_eventlog import EventLog, MemoryLog, PoolRegister
 from argosy_testkit.eventlog_contract import EventLogContract
 
 
@@ -43,4 +43,21 @@ class TestMemoryLog(EventLogContract):
     def test_it_is_an_event_log(self, log_world: MemoryWorld) -> None:
         """It has all that the port names."""
         assert isinstance(log_world.log, EventLog)
+        assert isinstance(log_world.log, PoolRegister)
         log_world.log.close()
+
+    def test_an_old_epoch_is_refused_before_the_new_one_has_published(self, log_world: MemoryWorld) -> None:
+        """The epoch alone is the fence."""
+        log_world.log.append(log_world.epoch, 1, b"before")
+        old, _ = log_world.epoch, log_world.replace_leader()
+        for sequence in (1, 2):
+            with pytest.raises(StateConflict):
+                log_world.log.append(old, sequence, b"stale")
+
+    def test_positions_are_numbered_on_when_everything_was_trimmed(self, log_world: MemoryWorld) -> None:
+        """Positions count from 1 without gap, also when all records have gone."""
+        for sequence in (1, 2):
+            log_world.log.append(1, sequence, b"x")
+        log_world.log.trim(100)
+        assert log_world.log.read(0, 10) == []
+        assert log_world.log.append(1, 3, b"y") == 3

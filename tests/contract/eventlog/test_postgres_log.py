@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from argosy_core.errors import BackendUnavailable
+from argosy_core.errors import BackendUnavailable, StateConflict
 from argosy_eventlog import EventLog
 from argosy_store import LeaderStore, PostgresLog
 from argosy_testkit.eventlog_contract import EventLogContract
@@ -53,6 +53,21 @@ class TestPostgresLog(EventLogContract):
     def test_it_is_an_event_log(self, log_world: PostgresWorld) -> None:
         """It has all that the port names."""
         assert isinstance(log_world.log, EventLog)
+
+    def test_an_old_epoch_is_refused_before_the_new_one_has_published(self, log_world: PostgresWorld) -> None:
+        """The epoch alone is the fence."""
+        log_world.log.append(log_world.epoch, 1, b"before")
+        old, _ = log_world.epoch, log_world.replace_leader()
+        for sequence in (1, 2):
+            with pytest.raises(StateConflict):
+                log_world.log.append(old, sequence, b"stale")
+
+    def test_positions_are_numbered_on_when_everything_was_trimmed(self, log_world: PostgresWorld) -> None:
+        """Positions count from 1 without gap, also when all records have gone."""
+        assert [log_world.log.append(log_world.epoch, sequence, b"x") for sequence in (1, 2)] == [1, 2]
+        log_world.log.trim(100)
+        assert log_world.log.read(0, 10) == []
+        assert log_world.log.append(log_world.epoch, 3, b"y") == 3
 
     def test_concurrent_appends_leave_no_gap_and_are_never_skipped(self, log_world: PostgresWorld) -> None:
         """A reader that follows sees every position in order while several connections write."""

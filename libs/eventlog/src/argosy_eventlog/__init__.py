@@ -1,8 +1,11 @@
-"""The event log of Argosy: its port, and an implementation in memory. The one on Postgres is in `argosy_store.log`."""
+"""The event log of Argosy: its port, and an implementation in memory.
+
+The one on Pulsar is in `argosy_eventlog.pulsar`, the one on Postgres in `argosy_store.log`.
+"""
 
 from __future__ import annotations
 
-from argosy_eventlog.memory import MemoryLog
-from argosy_eventlog.port import EventLog, LogRecord, QuarantinedLogRecord, drop_stale
+from argosy_eventlog.memory import MemoryLog, MemoryRegister
+from argosy_eventlog.port import EventLog, LogRecord, PoolRegister, QuarantinedLogRecord, drop_stale
 
-__all__ = ["EventLog", "LogRecord", "MemoryLog", "QuarantinedLogRecord", "drop_stale"]
+__all__ = ["EventLog", "LogRecord", "MemoryLog", "MemoryRegister", "PoolRegister", "QuarantinedLogRecord", "drop_stale"]

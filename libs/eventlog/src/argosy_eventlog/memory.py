@@ -1,4 +1,4 @@
-"""The event log in memory: for tests and for simulations on one process.
+"""The event log in memory, and a pool's register: for tests and for simulations on one process.
 
 Source: design section 2, `argosy_eventlog`.
 """
@@ -11,23 +11,20 @@ from bisect import bisect_right
 from argosy_core.errors import StateConflict
 from argosy_eventlog.port import LogRecord, QuarantinedLogRecord
 
-__all__ = ["MemoryLog"]
+__all__ = ["MemoryLog", "MemoryRegister"]
 
 
-class MemoryLog:
-    """A log that lives as long as its process. Thread-safe.
+class MemoryRegister:
+    """A pool's epoch and quarantine in memory. Thread-safe.
 
     Args:
         epoch: The current epoch; `fence` raises it.
     """
 
     def __init__(self, epoch: int = 0) -> None:
-        """Begin empty."""
+        """Begin with nothing in quarantine."""
         self._lock = threading.Lock()
         self._epoch = epoch
-        self._records: list[LogRecord] = []
-        self._end = 0
-        self._positions: dict[tuple[int, int], int] = {}
         self._quarantined: dict[int, QuarantinedLogRecord] = {}
 
     def fence(self, epoch: int) -> None:
@@ -41,12 +38,50 @@ class MemoryLog:
                 raise StateConflict(f"epoch {epoch} is older than {self._epoch}")
             self._epoch = epoch
 
-    def append(self, epoch: int, sequence: int, payload: bytes) -> int:
+    def current_epoch(self) -> int:
+        """Return the current epoch."""
+        return self._epoch
+
+    def quarantine(self, record: LogRecord, error: str, create_time_us: int) -> None:
+        """Keep a record that cannot be applied; see `EventLog.quarantine`."""
+        with self._lock:
+            self._quarantined.setdefault(
+                record.position,
+                QuarantinedLogRecord(
+                    position=record.position, payload=record.payload, error=error, create_time_us=create_time_us
+                ),
+            )
+
+    def list_quarantined(self, limit: int = 100) -> list[QuarantinedLogRecord]:
+        """Return quarantined records by position."""
+        with self._lock:
+            return [self._quarantined[position] for position in sorted(self._quarantined)[:limit]]
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to release."""
+
+
+class MemoryLog(MemoryRegister):
+    """A log that lives as long as its process. Thread-safe.
+
+    Args:
+        epoch: The current epoch; `fence` raises it.
+    """
+
+    def __init__(self, epoch: int = 0) -> None:
+        """Begin empty."""
+        super().__init__(epoch)
+        self._records: list[LogRecord] = []
+        self._end = 0
+        self._positions: dict[tuple[int, int], int] = {}
+
+    def append(self, epoch: int, sequence: int, payload: bytes, *, traceparent: str = "") -> int:
         """Append a record; see `EventLog.append`.
 
         Raises:
             StateConflict: Another epoch is the current one.
         """
+        del traceparent  # nobody else reads this log
         with self._lock:
             if epoch != self._epoch:
                 raise StateConflict(f"epoch {epoch} may not write to the log: the epoch is {self._epoch}")
@@ -71,21 +106,3 @@ class MemoryLog:
             for record in self._records[:first]:
                 del self._positions[record.epoch, record.sequence]
             del self._records[:first]
-
-    def quarantine(self, record: LogRecord, error: str, create_time_us: int) -> None:
-        """Keep a record that cannot be applied; see `EventLog.quarantine`."""
-        with self._lock:
-            self._quarantined.setdefault(
-                record.position,
-                QuarantinedLogRecord(
-                    position=record.position, payload=record.payload, error=error, create_time_us=create_time_us
-                ),
-            )
-
-    def list_quarantined(self, limit: int = 100) -> list[QuarantinedLogRecord]:
-        """Return quarantined records by position."""
-        with self._lock:
-            return [self._quarantined[position] for position in sorted(self._quarantined)[:limit]]
-
-    def close(self) -> None:
-        """Do nothing: there is nothing to release."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-__all__ = ["EventLog", "LogRecord", "QuarantinedLogRecord", "drop_stale"]
+__all__ = ["EventLog", "LogRecord", "PoolRegister", "QuarantinedLogRecord", "drop_stale"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class LogRecord:
     """One record."""
 
     position: int
-    """Place in the log, from 1, ascending."""
+    """Place in the log, from 1; ascending, with gaps in some logs."""
     epoch: int
     """Epoch of the leader that published it."""
     sequence: int
@@ -48,13 +48,20 @@ class QuarantinedLogRecord:
 class EventLog(Protocol):
     """A pool's log. Implementations are synchronous and thread-safe; errors are those of `argosy_core.errors`."""
 
-    def append(self, epoch: int, sequence: int, payload: bytes) -> int:
+    def append(self, epoch: int, sequence: int, payload: bytes, *, traceparent: str = "") -> int:
         """Append a record durably; return its position.
 
         Repeating (epoch, sequence) gives the position of the first one and no second record.
 
+        Args:
+            epoch: Epoch of the caller.
+            sequence: From 1, growing.
+            payload: What it says.
+            traceparent: W3C trace context of the publish, for logs whose records can carry one beside the payload.
+
         Raises:
             StateConflict: Another epoch is the current one: the caller leads no more.
+            InvalidRequest: The record is larger than the log takes.
             BackendUnavailable: The result is unknown. Repeat it or give up the epoch.
         """
 
@@ -66,7 +73,10 @@ class EventLog(Protocol):
         """
 
     def trim(self, before_position: int) -> None:
-        """Forget the records before a position; later positions stay as they are.
+        """Let the records before a position go; that one and later ones stay, at their positions.
+
+        Args:
+            before_position: Position of a record that was appended.
 
         Raises:
             BackendUnavailable: The log cannot be reached.
@@ -88,6 +98,27 @@ class EventLog(Protocol):
 
     def close(self) -> None:
         """Release what the log holds; it is not used afterwards."""
+
+
+@runtime_checkable
+class PoolRegister(Protocol):
+    """What a log outside the database needs of it: the pool's epoch, and a place for what cannot be applied."""
+
+    def current_epoch(self) -> int:
+        """Return the pool's epoch, 0 if it never had a leader.
+
+        Raises:
+            BackendUnavailable: The database cannot be reached.
+        """
+
+    def quarantine(self, record: LogRecord, error: str, create_time_us: int) -> None:
+        """Keep a record; see `EventLog.quarantine`."""
+
+    def list_quarantined(self, limit: int = 100) -> list[QuarantinedLogRecord]:
+        """Return quarantined records by position."""
+
+    def close(self) -> None:
+        """Release what the register holds."""
 
 
 def drop_stale(records: Sequence[LogRecord], highest_epoch: int) -> tuple[list[LogRecord], int]:

@@ -1,0 +1,141 @@
+"""The relay of job events: publishes them to a topic that other systems may read.
+
+At least once and in order within a job set: a piece is published, and only then deleted from the outbox. A relay that
+stops in between publishes the piece again; events are numbered, so a reader drops what it has had. It has connections
+and threads of its own, so a broker that is away delays nobody but its readers. While it is away, the outbox grows by
+some bytes per job set and transaction, until what was not relayed leaves with the events themselves.
+
+`docs/events.md` describes the messages to those who read them.
+
+Source: design section 4, job_set_events; 003 "Architecture".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import structlog
+from google.protobuf.message import DecodeError
+
+from argosy.lease.v1 import lease_pb2
+from argosy_core.errors import ArgosyError, InvalidRequest
+from argosy_eventlog.pulsar.sender import KeyedMessage, PulsarSender
+from argosy_runtime.columns import read_columns
+from argosy_server.api.event_codec import EVENT_COLUMNS
+from argosy_server.api.event_wire import encode_events
+from argosy_server.config import ServerConfig
+from argosy_store.outbox import EventOutbox, OutboxPiece, RelayedEvents
+
+__all__ = ["EventRelay", "event_messages"]
+
+_log = structlog.get_logger(__name__)
+_ROWS_PER_PIECE: Final = 20
+_EVENTS_PER_MESSAGE: Final = 2_000
+_IDLE_S: Final = 0.1
+_FIRST_BACK_OFF_S: Final = 0.5
+_LAST_BACK_OFF_S: Final = 10.0
+
+
+def event_messages(pool: str, events: RelayedEvents) -> Iterator[KeyedMessage]:
+    """Yield a stored batch of events as messages, each with at most 2,000 events.
+
+    Args:
+        pool: Pool.
+        events: The batch.
+
+    Raises:
+        InvalidRequest: The batch cannot be read.
+    """
+    message = lease_pb2.EventBatch()
+    try:
+        message.ParseFromString(events.payload)
+    except DecodeError as cause:
+        name = f"{events.queue}/{events.job_set}"
+        raise InvalidRequest(f"events from {events.first_number} on of {name} cannot be read") from cause
+    columns = read_columns(message, EVENT_COLUMNS, where="EventBatch")
+    texts = [*message.texts, ""]  # -1 stands for none and so takes the last
+    count = len(columns["handle_column"])
+    for start in range(0, count, _EVENTS_PER_MESSAGE):
+        part = slice(start, min(start + _EVENTS_PER_MESSAGE, count))
+        first = events.first_number + part.start
+        yield KeyedMessage(
+            key=f"{events.queue}/{events.job_set}",
+            payload=encode_events(columns, part, texts, first_number=first),
+            properties={
+                "pool": pool,
+                "queue": events.queue,
+                "job_set": events.job_set,
+                "first_number": str(first),
+                "last_number": str(first + part.stop - part.start - 1),
+            },
+        )
+
+
+class EventRelay:
+    """Relays one pool's events until cancelled.
+
+    Args:
+        config: The server's configuration.
+
+    Raises:
+        InvalidRequest: `events_url` is missing or names no broker.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        """Connect to nothing yet."""
+        if not config.events_url:
+            raise InvalidRequest("the relay needs events_url; write --events-url pulsar://host:6650")
+        self._pool = config.pool
+        self._outbox = EventOutbox(config.database_url, config.pool)
+        self._sender = PulsarSender(config.events_url, config.pulsar.events_topic(config.pool), config.pulsar)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="relay")
+
+    async def run(self) -> None:
+        """Publish what the outbox holds, for ever; what fails is tried again, ever less often."""
+        loop = asyncio.get_running_loop()
+        back_off_s = 0.0
+        while True:
+            try:
+                count = await loop.run_in_executor(self._thread, self.relay_once)
+            except ArgosyError as error:
+                back_off_s = min(max(2 * back_off_s, _FIRST_BACK_OFF_S), _LAST_BACK_OFF_S)
+                _log.warning("events cannot be relayed now", reason=error.message, retry_s=back_off_s)
+                await asyncio.sleep(back_off_s)
+            else:
+                back_off_s = 0.0
+                if not count:
+                    await asyncio.sleep(_IDLE_S)
+
+    def relay_once(self) -> int:
+        """Publish one piece; return the number of rows it took from the outbox. Blocks.
+
+        Raises:
+            StateConflict: Another relay has the topic.
+            BackendUnavailable: The broker or the database cannot be reached; the piece is still there.
+        """
+        piece = self._outbox.read(_ROWS_PER_PIECE)
+        if not piece.ids:
+            return 0
+        if piece.missing_count:
+            _log.warning("events left before they could be relayed", rows=piece.missing_count)
+        self._sender.send(self._messages(piece))
+        self._outbox.delete(piece.ids)
+        return len(piece.ids)
+
+    def _messages(self, piece: OutboxPiece) -> list[KeyedMessage]:
+        messages: list[KeyedMessage] = []
+        for events in piece.events:
+            try:
+                messages += event_messages(self._pool, events)
+            except InvalidRequest as error:
+                _log.error("events are left out", reason=error.message)
+        return messages
+
+    async def close(self) -> None:
+        """End the connections; what is under way fails and is relayed again by the next."""
+        await asyncio.to_thread(self._sender.close)
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._outbox.close)

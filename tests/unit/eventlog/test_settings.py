@@ -1,0 +1,61 @@
+"""Settings of the log on Pulsar: what is refused, and which names follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from argosy_core.errors import InvalidRequest
+from argosy_eventlog.pulsar import PulsarSettings
+from argosy_eventlog.pulsar.settings import admin_url_of, check_url
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("pulsar://broker:6650", "http://broker:8080"),
+        ("pulsar://one:6650,two:6650", "http://one:8080"),
+        ("pulsar+ssl://broker:6651", "https://broker:8443"),
+        ("pulsar://[::1]:6650", "http://[::1]:8080"),
+    ],
+    ids=["plain", "several", "tls", "ipv6"],
+)
+def test_the_admin_api_is_beside_the_broker_unless_named(url: str, expected: str) -> None:
+    """Its usual port on the first host; a setting goes before."""
+    assert admin_url_of(url, PulsarSettings()) == expected
+    assert admin_url_of(url, PulsarSettings(admin_url="http://elsewhere:80/")) == "http://elsewhere:80"
+
+
+@pytest.mark.parametrize("url", ["", "broker:6650", "http://broker:8080", "pulsar://", "pulsar://a/b", "pulsar://[x"])
+def test_what_names_no_broker_is_refused(url: str) -> None:
+    """With the form that would be right."""
+    with pytest.raises(InvalidRequest, match="pulsar://host:6650"):
+        check_url(url)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"tenant": "a/b"}, "pulsar.tenant"),
+        ({"namespace": ""}, "pulsar.namespace"),
+        ({"namespace": "events"}, "must differ"),
+        ({"token": "x", "token_file": "y"}, "not both"),
+        ({"operation_timeout_s": 0.5}, "operation_timeout_s"),
+        ({"max_message_bytes": 0}, "max_message_bytes"),
+    ],
+    ids=["tenant", "namespace", "one-namespace", "two-tokens", "hasty", "nothing"],
+)
+def test_settings_that_cannot_work_are_refused(values: dict[str, Any], said: str) -> None:
+    """By name."""
+    with pytest.raises(InvalidRequest, match=said):
+        PulsarSettings(**values)
+
+
+def test_topics_are_named_after_their_pools() -> None:
+    """One for leases and one for events, in namespaces that do not share policies."""
+    settings = PulsarSettings(tenant="t", namespace="n", events_namespace="e")
+    assert settings.log_topic("gpu") == "persistent://t/n/leases-gpu"
+    assert settings.events_topic("gpu") == "persistent://t/e/job-events-gpu"
+    with pytest.raises(InvalidRequest, match="pool"):
+        settings.log_topic("a/b")
