@@ -6,11 +6,13 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from argosy_core.errors import BackendUnavailable
 from argosy_kube.port import Cluster, NodeDescription, Selector, WatchGone
+from argosy_kube.shared import SharedCluster
 from argosy_kube.simulated.__main__ import make_host
 from argosy_kube.simulated.client import SimulatedCluster
 from argosy_kube.simulated.faults import Fault
@@ -44,6 +46,9 @@ class InProcessLab:
     async def add_stranger(self, node: str, amounts: dict[str, int]) -> None:
         """See ClusterLab."""
         self._host.add_strangers(node, amounts, 1)
+
+    async def forget(self) -> None:
+        """See ClusterLab; a simulated cluster begins where its clock stands."""
 
     async def inject(self, fault: Fault) -> None:
         """See FaultLab."""
@@ -81,6 +86,9 @@ class SocketLab:
         """See ClusterLab."""
         await self._control.add_strangers(node, amounts, 1)
 
+    async def forget(self) -> None:
+        """See ClusterLab; a simulated cluster begins where its clock stands."""
+
     async def inject(self, fault: Fault) -> None:
         """See FaultLab."""
         await self._control.inject(fault)
@@ -108,6 +116,28 @@ class TestSocketCluster(ClusterContract, FaultContract):
         host = make_host("lab", LAB_NODES, speed=SPEED, flush_interval_s=0.005)
         async with serve_cluster(host, f"unix:{tmp_path / 's'}") as address:
             lab = SocketLab(address)
+            yield lab
+            await lab.close()
+
+
+class SharedLab(SocketLab):
+    """A simulated cluster whose objects are watched once, together with a reader of every pod."""
+
+    def open(self, installation: str) -> Any:
+        """See ClusterLab."""
+        return SharedCluster(super().open(installation))
+
+
+class TestSharedCluster(ClusterContract):
+    """What is shared is the same port."""
+
+    @pytest.fixture
+    async def lab(self, tmp_path: Path) -> AsyncGenerator[SharedLab, None]:
+        """Run a server for one test."""
+        host = make_host("lab", LAB_NODES, speed=SPEED, flush_interval_s=0.005)
+        async with serve_cluster(host, f"unix:{tmp_path / 's'}") as address:
+            lab = SharedLab(address)
+            lab._control = SocketLab.open(lab, "lab")
             yield lab
             await lab.close()
 

@@ -78,6 +78,8 @@ class Selector(IntEnum):
     """Objects of every kind that carry the labels of our installation (for executors)."""
     ALL_PODS = 2
     """Every pod of the cluster, strangers included (for samplers)."""
+    SHARED = 3
+    """Both: every pod, and our objects of other kinds (for `argosy_kube.shared`; not every adapter knows it)."""
 
 
 class Change(IntEnum):
@@ -376,6 +378,35 @@ class Cluster(Protocol):
 
     async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
         """Delete objects by uid, without waiting for their end."""
+        ...
+
+    def read_log(
+        self,
+        handle: int,
+        attempt: int,
+        object_index: int,
+        *,
+        container: str = "",
+        follow: bool,
+        tail_line_count: int | None,
+    ) -> AsyncGenerator[bytes, None]:
+        """Give what a container of one of our pods wrote, in pieces that may end within a line or a character.
+
+        A container that has not begun has written nothing: without `follow` there is then no piece, with it the pieces
+        come once it begins. Closing the iterator (`aclose`) ends the reading.
+
+        Args:
+            handle: Job handle.
+            attempt: Attempt of the run.
+            object_index: Position of the pod in its bag.
+            container: Name of the container; empty for the pod's first.
+            follow: Go on until the container has ended, instead of ending with what there is.
+            tail_line_count: Begin this many lines before the end of what there is, from 0; None for the beginning.
+
+        Raises:
+            NotFound: There is no such pod of ours, or it has no such container.
+            BackendUnavailable: The cluster, or the pod's node, cannot be reached, or broke the reading off.
+        """
         ...
 
     async def close(self) -> None:

@@ -9,35 +9,35 @@ Source: `argosy_kube.port`.
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
 import pytest
 
-from argosy_core.errors import BackendUnavailable
+from argosy_core.errors import BackendUnavailable, NotFound
 from argosy_kube.port import (
-    EXIT_CODE_ANNOTATION,
-    RUN_TIME_ANNOTATION,
     Change,
     Cluster,
-    CreateBatch,
     CreateCode,
     CreateResult,
-    DeleteBatch,
     DeleteCode,
     NodeDescription,
     NodeEvents,
     ObjectEvents,
-    Owner,
     PodPhase,
     Selector,
     WatchGone,
 )
 from argosy_kube.simulated.faults import Fault, FaultKind
+from argosy_testkit.cluster_batches import (
+    SeenObject,
+    make_bag,
+    make_create_batch,
+    make_delete_batch,
+    make_pod,
+    read_events,
+)
 
 __all__ = [
     "LAB_NODES",
@@ -50,6 +50,7 @@ __all__ = [
     "make_delete_batch",
     "make_pod",
     "read_events",
+    "read_whole_log",
 ]
 
 LAB_NODES = tuple(
@@ -62,8 +63,6 @@ LAB_NODES = tuple(
     for name in ("node-a", "node-b", "node-c")
 )
 """Nodes of the lab."""
-LONG = "1h"
-"""Run time of pods that shall not end during a test."""
 _PATIENCE_S = 20.0
 
 
@@ -86,6 +85,10 @@ class ClusterLab(Protocol):
         """Put a pod of nobody we know on a node."""
         ...
 
+    async def forget(self) -> None:
+        """Let the cluster forget how it came to be as it is, if it still knows."""
+        ...
+
 
 class FaultLab(ClusterLab, Protocol):
     """A lab whose cluster fails on order."""
@@ -93,128 +96,6 @@ class FaultLab(ClusterLab, Protocol):
     async def inject(self, fault: Fault) -> None:
         """Make a failure happen."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenObject:
-    """One element of ObjectEvents, spelled out."""
-
-    change: Change
-    """What happened."""
-    kind: str
-    """Kind."""
-    uid: bytes
-    """Uid."""
-    ours: bool
-    """Carries our labels."""
-    run: tuple[int, int, int]
-    """(handle, attempt, object index)."""
-    node: str | None
-    """Node name."""
-    phase: PodPhase
-    """Phase."""
-    exit_code: int
-    """Exit code."""
-    reason: str | None
-    """Reason."""
-    requests: Mapping[str, int] | None
-    """Requests by resource, zeros left out."""
-    version: int
-    """Version."""
-
-
-def read_events(events: ObjectEvents) -> list[SeenObject]:
-    """Return the elements of a batch, spelled out."""
-    seen: list[SeenObject] = []
-    for row in range(len(events)):
-        node, reason = int(events.node_column[row]), int(events.reason_column[row])
-        request = int(events.request_column[row])
-        amounts = zip(events.resources, events.requests[request].tolist(), strict=True) if request >= 0 else None
-        seen.append(
-            SeenObject(
-                change=Change(int(events.change_column[row])),
-                kind=events.kinds[events.kind_column[row]],
-                uid=events.uid_column[row].tobytes(),
-                ours=bool(events.ours_column[row]),
-                run=(
-                    int(events.handle_column[row]),
-                    int(events.attempt_column[row]),
-                    int(events.object_column[row]),
-                ),
-                node=events.nodes[node] if node >= 0 else None,
-                phase=PodPhase(int(events.phase_column[row])),
-                exit_code=int(events.exit_code_column[row]),
-                reason=events.texts[reason] if reason >= 0 else None,
-                requests={name: amount for name, amount in amounts if amount} if amounts is not None else None,
-                version=int(events.version_column[row]),
-            )
-        )
-    return seen
-
-
-def make_pod(
-    *, run_time: str = LONG, exit_code: int = 0, cpu: str = "1", memory: str = "1Gi", **annotations: str
-) -> dict[str, Any]:
-    """Return the manifest of a pod with one container; keywords become annotations `argosy.dev/...`."""
-    notes = {RUN_TIME_ANNOTATION: run_time, EXIT_CODE_ANNOTATION: str(exit_code)}
-    notes |= {f"argosy.dev/{name.replace('_', '-')}": text for name, text in annotations.items()}
-    resources = {"requests": {"cpu": cpu, "memory": memory}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "work", "annotations": notes},
-        "spec": {
-            "restartPolicy": "Never",
-            "containers": [{"name": "main", "image": "example.test/work:1", "resources": resources}],
-        },
-    }
-
-
-def make_bag(*manifests: Mapping[str, Any]) -> bytes:
-    """Return a bag of manifests as the port takes it."""
-    return json.dumps(list(manifests)).encode()
-
-
-def make_create_batch(
-    runs: Sequence[tuple[int, int]],
-    *,
-    bag: bytes | None = None,
-    nodes: Sequence[str] = ("node-a",),
-    objects: int = 1,
-    metadata: bytes | None = None,
-) -> CreateBatch:
-    """Return a batch with all objects of some runs (handle, attempt), spread over nodes in turn."""
-    count = len(runs) * objects
-    handles = np.repeat(np.array([handle for handle, _ in runs], dtype=np.int64), objects)
-    attempts = np.repeat(np.array([attempt for _, attempt in runs], dtype=np.int32), objects)
-    turns = np.repeat(np.arange(len(runs), dtype=np.int32) % max(1, len(nodes)), objects)
-    return CreateBatch(
-        templates=(bag if bag is not None else make_bag(make_pod()),),
-        metadata=() if metadata is None else (metadata,),
-        owners=(Owner("queue", "set"),),
-        nodes=tuple(nodes),
-        template_column=np.zeros(count, dtype=np.int32),
-        object_column=np.tile(np.arange(objects, dtype=np.int16), len(runs)),
-        handle_column=handles,
-        attempt_column=attempts,
-        id_high_column=np.full(count, 7, dtype=np.int64),
-        node_column=turns,
-        metadata_column=np.full(count, -1 if metadata is None else 0, dtype=np.int32),
-        owner_column=np.zeros(count, dtype=np.int32),
-    )
-
-
-def make_delete_batch(*seen: SeenObject) -> DeleteBatch:
-    """Return a batch that deletes objects as they were seen."""
-    kinds = tuple(dict.fromkeys(["Pod", *(item.kind for item in seen)]))
-    return DeleteBatch(
-        uid_column=np.frombuffer(b"".join(item.uid for item in seen), dtype=np.uint8).reshape(-1, 16),
-        kind_column=np.array([kinds.index(item.kind) for item in seen], dtype=np.int16),
-        handle_column=np.array([item.run[0] for item in seen], dtype=np.int64),
-        attempt_column=np.array([item.run[1] for item in seen], dtype=np.int32),
-        object_column=np.array([item.run[2] for item in seen], dtype=np.int16),
-        kinds=kinds,
-    )
 
 
 def codes(result: CreateResult) -> list[CreateCode]:
@@ -233,6 +114,15 @@ async def watch_until(
             if enough(seen):
                 return seen, events.version
     pytest.fail("the watch ended before enough was seen")
+
+
+async def read_whole_log(
+    cluster: Cluster, run: tuple[int, int, int], *, container: str = "", follow: bool = False, tail: int | None = None
+) -> bytes:
+    """Return the log of a pod (handle, attempt, object index) in one piece."""
+    pieces = cluster.read_log(*run, container=container, follow=follow, tail_line_count=tail)
+    async with asyncio.timeout(_PATIENCE_S), aclosing(pieces):
+        return b"".join([piece async for piece in pieces])
 
 
 def ended(count: int) -> Callable[[list[SeenObject]], bool]:
@@ -256,31 +146,33 @@ class ClusterContract:
         """A list is complete and holds amounts in base units."""
         listed = await lab.open("one").list_nodes()
         assert listed.change_column.tolist() == [Change.ADDED] * 3
-        assert {node.name: dict(node.allocatable) for node in listed.nodes} == {
-            node.name: dict(node.allocatable) for node in LAB_NODES
-        }
+        # A cluster may offer more resources than the lab asks for.
+        assert {
+            node.name: {name: node.allocatable.get(name) for name in LAB_NODES[0].allocatable} for node in listed.nodes
+        } == {node.name: dict(node.allocatable) for node in LAB_NODES}
 
     async def test_watch_nodes_tells_changes_after_the_list(self, lab: ClusterLab) -> None:
-        """Changed, added and removed nodes are told once each, in order."""
+        """Changed, added and removed nodes are told, in order; clusters may change them for reasons of their own."""
         cluster = lab.open("one")
         listed = await cluster.list_nodes()
         cordoned = NodeDescription(name="node-a", allocatable={"cpu": 1000}, labels={}, unschedulable=True)
         await lab.put_node(cordoned)
         await lab.put_node(NodeDescription(name="node-d", allocatable={"cpu": 1000}, labels={}))
         await lab.remove_node("node-b")
-        told: list[tuple[int, str, bool]] = []
-        batch: NodeEvents
-        async with asyncio.timeout(_PATIENCE_S), aclosing(cluster.watch_nodes(listed.version)) as watch:
-            async for batch in watch:
-                for change, node in zip(batch.change_column.tolist(), batch.nodes, strict=True):
-                    told.append((change, node.name, node.unschedulable))
-                if len(told) >= 3:
-                    break
-        assert told == [
+        expected = [
             (Change.MODIFIED, "node-a", True),
             (Change.ADDED, "node-d", False),
             (Change.DELETED, "node-b", False),
         ]
+        told: dict[tuple[int, str, bool], None] = {}
+        batch: NodeEvents
+        async with asyncio.timeout(_PATIENCE_S), aclosing(cluster.watch_nodes(listed.version)) as watch:
+            async for batch in watch:
+                for change, node in zip(batch.change_column.tolist(), batch.nodes, strict=True):
+                    told[change, node.name, node.unschedulable] = None
+                if all(entry in told for entry in expected):
+                    break
+        assert [entry for entry in told if entry in expected] == expected
 
     async def test_create_makes_pods_that_lists_show_with_their_run_and_node(self, lab: ClusterLab) -> None:
         """A created pod is listed with run, node, requests and the uid of the answer."""
@@ -321,12 +213,13 @@ class ClusterContract:
         bag = make_bag({"kind": "ConfigMap", "metadata": {"name": "settings"}}, make_pod(cpu="much"))
         result = await cluster.create_objects(make_create_batch([(11, 1)], bag=bag, objects=2))
         assert codes(result) == [CreateCode.CREATED, CreateCode.REJECTED]
-        assert "much" in result.messages[result.message_column[1]]
+        assert result.messages[result.message_column[1]]
 
     async def test_objects_of_a_bag_are_told_with_kind_and_position(self, lab: ClusterLab) -> None:
         """Objects other than pods are there: phase running, no node; only OURS selects them."""
         cluster = lab.open("one")
-        bag = make_bag({"kind": "Service", "metadata": {"name": "front"}}, make_pod())
+        service = {"kind": "Service", "metadata": {"name": "front"}, "spec": {"ports": [{"port": 80}]}}
+        bag = make_bag(service, make_pod())
         await cluster.create_objects(make_create_batch([(11, 1)], bag=bag, objects=2))
         listed = read_events(await cluster.list_objects(Selector.OURS))
         assert sorted((item.run, item.kind, item.node) for item in listed) == [
@@ -372,6 +265,7 @@ class ClusterContract:
 
     async def test_watch_is_gone_for_a_version_of_long_ago(self, lab: ClusterLab) -> None:
         """A version that is not kept raises WatchGone, for objects and for nodes."""
+        await lab.forget()
         cluster = lab.open("one")
         with pytest.raises(WatchGone):
             await watch_until(cluster.watch_objects(Selector.OURS, 1), ended(1))
@@ -430,13 +324,36 @@ class ClusterContract:
         assert result.existing_handle_column[0] == 0
 
     async def test_pod_fails_when_its_node_is_full(self, lab: ClusterLab) -> None:
-        """A pod bound to a node without room fails as a kubelet would fail it, and takes nothing."""
+        """Of more pods than a node has room for, one fails as a kubelet would fail it."""
         cluster = lab.open("one")
         version = (await cluster.list_objects(Selector.OURS)).version
         await cluster.create_objects(make_create_batch([(number, 1) for number in range(1, 6)]))
         seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), ended(1))
         failed = [item for item in seen if item.phase == PodPhase.FAILED]
-        assert [(item.run[0], item.reason) for item in failed] == [(5, "OutOfcpu")]
+        assert [item.reason for item in failed] == ["OutOfcpu"]
+
+    async def test_log_of_an_ended_pod_is_whole_and_its_tail_is_its_end(self, lab: ClusterLab) -> None:
+        """Following ends with the pod; what there is can be read again, wholly or from near its end."""
+        cluster = lab.open("one")
+        await cluster.create_objects(make_create_batch([(11, 1)], bag=make_bag(make_pod(run_time="1s"))))
+        followed = await read_whole_log(cluster, (11, 1, 0), follow=True)
+        assert len(followed.splitlines()) >= 2
+        assert await read_whole_log(cluster, (11, 1, 0)) == followed
+        last = followed.splitlines(keepends=True)[-1]
+        assert await read_whole_log(cluster, (11, 1, 0), tail=1) == last
+        assert await read_whole_log(cluster, (11, 1, 0), tail=0) == b""
+
+    async def test_log_is_not_found_without_pod_or_container(self, lab: ClusterLab) -> None:
+        """Another run, attempt, object, container or installation has no log."""
+        cluster = lab.open("one")
+        await cluster.create_objects(make_create_batch([(11, 1)]))
+        for run in ((12, 1, 0), (11, 2, 0), (11, 1, 1)):
+            with pytest.raises(NotFound):
+                await read_whole_log(cluster, run)
+        with pytest.raises(NotFound):
+            await read_whole_log(cluster, (11, 1, 0), container="other")
+        with pytest.raises(NotFound):
+            await read_whole_log(lab.open("two"), (11, 1, 0))
 
     async def test_removed_node_takes_its_pods_along(self, lab: ClusterLab) -> None:
         """Pods of a node that went are told as deleted."""

@@ -153,6 +153,29 @@ class SimulatedCluster:
         deleted = _expect(answer, wire.Deleted)
         return DeleteResult(code_column=wire.unpack_columns(wire.DELETED_COLUMNS, deleted.count, body)["code"])
 
+    async def read_log(
+        self,
+        handle: int,
+        attempt: int,
+        object_index: int,
+        *,
+        container: str = "",
+        follow: bool,
+        tail_line_count: int | None,
+    ) -> AsyncGenerator[bytes, None]:
+        """See Cluster."""
+        run = (handle, attempt, object_index)
+        request = wire.ReadLog(run=run, container=container, follow=follow, tail=tail_line_count)
+        is_whole = False
+        async with contextlib.aclosing(self._watch(request)) as frames:
+            async for _, answer, body in frames:
+                is_whole = isinstance(answer, wire.Done)
+                if is_whole:
+                    break
+                yield body
+        if not is_whole:
+            raise BackendUnavailable("the simulated cluster broke a log off; the call may be repeated")
+
     async def close(self) -> None:
         """See Cluster."""
         while self._idle:

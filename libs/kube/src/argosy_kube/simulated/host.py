@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable
 
@@ -24,6 +25,7 @@ from argosy_kube.port import (
 from argosy_kube.simulated.engine import ClusterEngine
 from argosy_kube.simulated.faults import Audit, Fault
 from argosy_kube.simulated.objects import EventBlock, EventColumns
+from argosy_kube.simulated.pod_log import read_simulated_log
 from argosy_kube.simulated.selection import Tables, build_events, select_block, select_columns
 
 __all__ = ["ClusterHost", "InProcessCluster", "wall_clock"]
@@ -246,6 +248,26 @@ class InProcessCluster:
     async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
         """See Cluster."""
         return self._host.meet().delete(batch)
+
+    async def read_log(
+        self,
+        handle: int,
+        attempt: int,
+        object_index: int,
+        *,
+        container: str = "",
+        follow: bool,
+        tail_line_count: int | None,
+    ) -> AsyncGenerator[bytes, None]:
+        """See Cluster."""
+        self._host.meet()
+        run = (handle, attempt, object_index)
+        pieces = read_simulated_log(
+            self._host, self._installation, run, container=container, follow=follow, tail=tail_line_count
+        )
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                yield piece
 
     async def close(self) -> None:
         """See Cluster."""

@@ -30,7 +30,12 @@ class Tables:
 
 def select_columns(columns: EventColumns, selector: Selector, installation: int) -> EventColumns:
     """Return the events that a selector asks for."""
-    mask = columns.kind == 0 if selector == Selector.ALL_PODS else columns.installation == installation
+    if selector == Selector.OURS:
+        mask = columns.installation == installation
+    else:
+        mask = columns.kind == 0
+        if selector == Selector.SHARED:
+            mask = mask | (columns.installation == installation)
     return columns if mask.all() else columns.part(mask)
 
 

@@ -15,6 +15,7 @@ from argosy_core.errors import ArgosyError, BackendUnavailable, NotFound
 from argosy_kube.port import CreateBatch, DeleteBatch, NodeEvents, Selector, WatchGone
 from argosy_kube.simulated import wire
 from argosy_kube.simulated.host import ClusterHost
+from argosy_kube.simulated.pod_log import read_simulated_log
 from argosy_kube.simulated.selection import select_block, select_columns
 
 __all__ = ["serve_cluster"]
@@ -119,6 +120,8 @@ class _Connection:
                     async for events in watch:
                         await self._send(_nodes(events))
                 self._writer.close()
+            case wire.ReadLog():
+                await self._read_log(request)
             case _:
                 await self._send(self._control(request))
 
@@ -178,6 +181,21 @@ class _Connection:
                 if body:
                     await self._send_events(len(columns), body, version)
         self._writer.close()
+
+    async def _read_log(self, request: wire.ReadLog) -> None:
+        self._host.meet()
+        pieces = read_simulated_log(
+            self._host,
+            self._installation,
+            request.run,
+            container=request.container,
+            follow=request.follow,
+            tail=request.tail,
+        )
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                await self._send(wire.LogPart(), piece)
+        await self._send(wire.Done())
 
     async def _send_events(self, count: int, body: bytes, version: int) -> None:
         tables, sent = self._host.tables(), self._sent

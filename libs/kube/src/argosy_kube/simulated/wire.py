@@ -39,10 +39,12 @@ __all__ = [
     "Inject",
     "ListNodes",
     "ListObjects",
+    "LogPart",
     "Nodes",
     "Open",
     "Opened",
     "PutNodes",
+    "ReadLog",
     "Refused",
     "RemoveNode",
     "Request",
@@ -188,6 +190,19 @@ class TakeAudit(_Message):
     """Asks for Audited."""
 
 
+class ReadLog(_Message):
+    """Asks for LogPart, again and again, then Done; takes its connection for itself."""
+
+    run: tuple[int, int, int]
+    """Handle, attempt and object index."""
+    container: str
+    """As in Cluster.read_log."""
+    follow: bool
+    """As in Cluster.read_log."""
+    tail: int | None
+    """As in Cluster.read_log."""
+
+
 class Opened(_Message):
     """Answer to Open."""
 
@@ -247,6 +262,10 @@ class Done(_Message):
     """It was done."""
 
 
+class LogPart(_Message):
+    """A piece of a log; the body holds its bytes."""
+
+
 class Audited(_Message):
     """Answer to TakeAudit."""
 
@@ -276,8 +295,9 @@ Request = (
     | RemoveNode
     | AddStrangers
     | TakeAudit
+    | ReadLog
 )
-Answer = Opened | Nodes | Events | Created | Deleted | Done | Audited | Refused
+Answer = Opened | Nodes | Events | Created | Deleted | Done | Audited | LogPart | Refused
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _REQUESTS: Final[msgspec.msgpack.Decoder[Request]] = msgspec.msgpack.Decoder(Request)

@@ -1,0 +1,128 @@
+"""What an API server answers when it does not do what was asked, and what that means.
+
+Everything is decided by the fields of the answer (code, reason, details). Only quotas have no field of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+
+__all__ = ["ApiFailure", "Cause", "Details", "Status", "decode", "read_failure"]
+
+_QUOTA_TEXT: Final = "exceeded quota"
+_LONGEST_MESSAGE: Final = 1024
+_PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class Cause(msgspec.Struct, rename="camel"):
+    """One cause of a failure."""
+
+    reason: str = ""
+    """Word for programs, as NamespaceTerminating."""
+    message: str = ""
+    """Text for people."""
+    field: str = ""
+    """Path of the field."""
+
+
+class Details(msgspec.Struct, rename="camel"):
+    """Details of a failure."""
+
+    name: str = ""
+    """Object that was acted on; empty where the refusal is not about one."""
+    kind: str = ""
+    """Its resource."""
+    causes: list[Cause] | None = None
+    """Causes."""
+    retry_after_seconds: int = 0
+    """When to try again."""
+
+
+class Status(msgspec.Struct, rename="camel"):
+    """The body of an answer other than success."""
+
+    reason: str = ""
+    """Word for programs, as AlreadyExists."""
+    message: str = ""
+    """Text for people."""
+    code: int = 0
+    """HTTP status."""
+    details: Details | None = None
+    """Details."""
+
+
+T = TypeVar("T")
+
+_STATUS: Final = msgspec.json.Decoder(Status)
+
+
+class ApiFailure(Exception):
+    """An answer other than success, or none. Stays inside the adapter."""
+
+    def __init__(self, code: int, message: str, *, status: Status | None = None, retry_after_s: float = 0.0) -> None:
+        """Keep what was answered.
+
+        Args:
+            code: HTTP status; 0 where there was no answer, so that it is not known whether the call was applied.
+            message: What was wrong, for people.
+            status: The body.
+            retry_after_s: How long the API server asks to wait.
+        """
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.reason = status.reason if status else ""
+        self.details = (status.details if status else None) or Details()
+        self.retry_after_s = retry_after_s
+        self.is_unreadable = False
+        """There was an answer of success, and it could not be read."""
+
+    @property
+    def may_pass(self) -> bool:
+        """The same call may succeed later: no answer, throttled, or a failure of the API server's own."""
+        return self.code == 0 or self.code in _PASSING or (self.code == 409 and self.reason == "Conflict")
+
+    @property
+    def is_refused_right(self) -> bool:
+        """We have not the right (as opposed to: the object is not acceptable)."""
+        return self.code == 401 or (self.code == 403 and not self.details.name)
+
+    @property
+    def is_quota(self) -> bool:
+        """A quota stands against the object."""
+        return self.code == 403 and _QUOTA_TEXT in self.message
+
+
+def read_failure(code: int, body: bytes, *, retry_after: str | None) -> ApiFailure:
+    """Return the failure that an answer tells.
+
+    Args:
+        code: HTTP status.
+        body: A Status, or whatever a proxy says.
+        retry_after: The header, seconds.
+    """
+    try:
+        status = _STATUS.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        status = Status(message=body[:200].decode(errors="replace").strip())
+    wait_s = float(status.details.retry_after_seconds) if status.details else 0.0
+    if retry_after is not None and retry_after.strip().isdecimal():
+        wait_s = max(wait_s, float(retry_after))
+    message = status.message[:_LONGEST_MESSAGE] or f"HTTP status {code}"
+    return ApiFailure(code, message, status=status, retry_after_s=wait_s)
+
+
+def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """Return what a body says.
+
+    Raises:
+        ApiFailure: It is cut off, no JSON, not UTF-8, or not of the expected form.
+    """
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        failure = ApiFailure(0, f"the API server sent what cannot be read: {cause}")
+        failure.is_unreadable = True
+        raise failure from cause

@@ -1,0 +1,245 @@
+"""Creating a batch of objects: bags side by side, the objects of one bag in order, each answered for itself.
+
+A create that was not answered is made again: its name is the run's own, so the second answer (AlreadyExists) tells what
+became of the first, and reading the object tells whose it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from argosy_core.errors import BackendUnavailable, InvalidRequest
+from argosy_kube.kubernetes.answers import ApiFailure, decode
+from argosy_kube.kubernetes.columns import read_run, uid_bytes
+from argosy_kube.kubernetes.documents import KEYS, POD, Metadata, PodDocument
+from argosy_kube.kubernetes.pacing import Priority
+from argosy_kube.kubernetes.places import PlaceBook
+from argosy_kube.kubernetes.rendering import Mould, MouldBook
+from argosy_kube.kubernetes.resources import PODS, Resource
+from argosy_kube.kubernetes.settings import KubernetesSettings
+from argosy_kube.kubernetes.transport import ApiServer
+from argosy_kube.port import CreateBatch, CreateCode, CreateResult
+from argosy_kube.simulated.tables import TextTable
+
+__all__ = ["Creator"]
+
+_MISSING: Final = 404
+_CONFLICT: Final = 409
+_ALREADY_EXISTS: Final = "AlreadyExists"
+_NO_UID: Final = bytes(16)
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What became of one object."""
+
+    code: CreateCode
+    uid: bytes = _NO_UID
+    run: tuple[int, int, int] | None = None
+    message: str = ""
+    is_silent: bool = False
+    """The API server did not answer at all."""
+
+
+_NOT_TRIED: Final = _Answer(CreateCode.UNAVAILABLE, message="not tried: the API server did not answer other calls")
+
+
+class Creator:
+    """Creates objects of one installation.
+
+    Args:
+        server: Where.
+        moulds: Renders them.
+        settings: How pods get their node.
+        installation: Whose objects are ours.
+        places: Where new objects are noted.
+        use: Called with each kind before its first object is made.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        moulds: MouldBook,
+        settings: KubernetesSettings,
+        *,
+        installation: str,
+        places: PlaceBook,
+        use: Callable[[Resource], None],
+    ) -> None:
+        """Create nothing yet."""
+        self._server = server
+        self._moulds = moulds
+        self._settings = settings
+        self._installation = installation
+        self._places = places
+        self._use = use
+
+    async def create(self, batch: CreateBatch, *, budget_s: float) -> CreateResult:
+        """Create the objects of a batch; see Cluster.create_objects.
+
+        Args:
+            batch: The objects.
+            budget_s: Time after which no object is begun any more; those left are answered UNAVAILABLE.
+
+        Raises:
+            BackendUnavailable: The API server answered nothing about any of them.
+        """
+        answers: list[_Answer] = [_NOT_TRIED] * len(batch)
+        bags = _bags(batch)
+        deadline_s = asyncio.get_running_loop().time() + budget_s
+        queue = iter(bags)
+        state = _Progress(deadline_s)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self._settings.concurrency, len(bags))):
+                group.create_task(self._work(batch, queue, answers, state))
+        if len(batch) and all(answer.is_silent or answer is _NOT_TRIED for answer in answers):
+            raise BackendUnavailable(f"creating objects: {state.silence or 'no time left'}")
+        return _result(answers)
+
+    async def _work(
+        self, batch: CreateBatch, queue: Iterator[list[int]], answers: list[_Answer], state: _Progress
+    ) -> None:
+        """Create bag after bag until there are none left, or no point."""
+        loop = asyncio.get_running_loop()
+        for rows in queue:
+            for row in rows:
+                if state.silence or loop.time() > state.deadline_s:
+                    return
+                answer = answers[row] = await self._create(batch, row)
+                if answer.is_silent:
+                    state.silence = answer.message
+
+    async def _create(self, batch: CreateBatch, row: int) -> _Answer:
+        try:
+            mould = await self._moulds.find(batch, row)
+        except InvalidRequest as error:
+            return _Answer(CreateCode.REJECTED, message=error.message)
+        except ApiFailure as failure:
+            return _refusal(failure)
+        self._use(mould.resource)
+        handle, attempt = int(batch.handle_column[row]), int(batch.attempt_column[row])
+        node_row = int(batch.node_column[row])
+        node = batch.nodes[node_row] if node_row >= 0 else ""
+        body = mould.body(handle, attempt, int(batch.id_high_column[row]), node)
+        try:
+            for is_last in (False, True):
+                try:
+                    posted = await self._server.call("POST", mould.path, priority=Priority.CREATE, body=body)
+                    metadata = decode(KEYS, posted).metadata
+                except ApiFailure as failure:
+                    if failure.is_unreadable and not is_last:
+                        continue  # it was made, as the next answer tells
+                    if failure.code != _CONFLICT or failure.reason != _ALREADY_EXISTS:
+                        raise
+                    found = await self._read_existing(mould, mould.name(handle, attempt))
+                    if found is None and not is_last:
+                        continue  # it went meanwhile
+                    if found is None:
+                        return _Answer(CreateCode.UNAVAILABLE, message=failure.message)
+                    return await self._adopt(found, node, mould)
+                run = (handle, attempt, int(batch.object_column[row]))
+                self._places.add(uid_bytes(metadata.uid), mould.resource, metadata, run)
+                await self._bind(metadata, node, mould.resource)
+                return _Answer(CreateCode.CREATED, uid_bytes(metadata.uid))
+        except ApiFailure as failure:
+            return _refusal(failure)
+        raise AssertionError("unreachable")
+
+    async def _read_existing(self, mould: Mould, name: str) -> PodDocument | None:
+        path = mould.resource.path(mould.namespace, name)
+        try:
+            body = await self._server.call("GET", path, priority=Priority.READ)
+        except ApiFailure as failure:
+            if failure.code == _MISSING:
+                return None
+            raise
+        if mould.resource == PODS:
+            return decode(POD, body)
+        return PodDocument(metadata=decode(KEYS, body).metadata)
+
+    async def _adopt(self, found: PodDocument, node: str, mould: Mould) -> _Answer:
+        """Say whose an object is that has the name; finish what a former call of ours began."""
+        metadata = found.metadata
+        run = read_run(metadata.labels, self._installation)
+        uid = uid_bytes(metadata.uid)
+        if run is not None:
+            self._places.add(uid, mould.resource, metadata, run)
+            if not found.spec.node_name and metadata.deletion_timestamp is None:
+                await self._bind(metadata, node, mould.resource)
+        return _Answer(CreateCode.EXISTS, uid, run)
+
+    async def _bind(self, metadata: Metadata, node: str, resource: Resource) -> None:
+        """Bind a pod that was made without a node, where that is how it is done.
+
+        Raises:
+            ApiFailure: It is not known whether the pod is bound; asking to create it again tells and tries again.
+        """
+        if self._settings.binding != "subresource" or resource != PODS or not node:
+            return
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        path = PODS.path(metadata.namespace, metadata.name, "binding")
+        try:
+            await self._server.call(
+                "POST", path, priority=Priority.CREATE, body=msgspec.json.encode(binding), retry_conflict=False
+            )
+        except ApiFailure as failure:
+            if failure.code == _CONFLICT:  # bound already, by the call whose answer was lost
+                return
+            if failure.code == _MISSING:
+                raise ApiFailure(0, "the pod went before it was bound") from failure
+            raise
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What the workers of one batch share."""
+
+    deadline_s: float
+    silence: str = ""
+
+
+def _bags(batch: CreateBatch) -> list[list[int]]:
+    """Return the rows of each bag, in order."""
+    if not batch.object_column.any():
+        return [[row] for row in range(len(batch))]
+    bags: dict[tuple[int, int], list[int]] = {}
+    runs = zip(batch.handle_column.tolist(), batch.attempt_column.tolist(), strict=True)
+    for row, run in enumerate(runs):
+        bags.setdefault(run, []).append(row)
+    return list(bags.values())
+
+
+def _refusal(failure: ApiFailure) -> _Answer:
+    """Return the answer for an object that was not made, or may not have been."""
+    if failure.is_quota:
+        return _Answer(CreateCode.QUOTA, message=failure.message)
+    if failure.may_pass or failure.is_refused_right:
+        return _Answer(CreateCode.UNAVAILABLE, message=failure.message, is_silent=failure.code == 0)
+    return _Answer(CreateCode.REJECTED, message=failure.message)
+
+
+def _result(answers: list[_Answer]) -> CreateResult:
+    texts = TextTable()
+    count = len(answers)
+    messages = [texts.intern(answer.message) if answer.message else -1 for answer in answers]
+    runs = [answer.run or (0, 0, 0) for answer in answers]
+    return CreateResult(
+        code_column=np.array([answer.code for answer in answers], dtype=np.int8),
+        uid_column=np.frombuffer(b"".join([answer.uid for answer in answers]), dtype=np.uint8).reshape(count, 16),
+        existing_ours_column=np.array([answer.run is not None for answer in answers], dtype=np.bool_),
+        existing_handle_column=np.array([run[0] for run in runs], dtype=np.int64),
+        existing_attempt_column=np.array([run[1] for run in runs], dtype=np.int32),
+        message_column=np.array(messages, dtype=np.int32),
+        messages=texts.texts,
+    )

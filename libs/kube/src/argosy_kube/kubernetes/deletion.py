@@ -1,0 +1,178 @@
+"""Deleting a batch of objects, each only if it still has its uid, and letting go of pods that our finalizer keeps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Final
+from urllib.parse import quote
+from uuid import UUID
+
+import msgspec
+import numpy as np
+
+from argosy_core.errors import BackendUnavailable
+from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, run_label
+from argosy_kube.kubernetes.answers import ApiFailure, decode
+from argosy_kube.kubernetes.columns import uid_bytes
+from argosy_kube.kubernetes.documents import LIST_OF_KEYS, POD
+from argosy_kube.kubernetes.listing import KEYS_LIST
+from argosy_kube.kubernetes.nodes import NodeHealth, NodeStates
+from argosy_kube.kubernetes.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.pacing import Priority
+from argosy_kube.kubernetes.places import Place, PlaceBook
+from argosy_kube.kubernetes.resources import PODS, Resource
+from argosy_kube.kubernetes.transport import ApiServer
+from argosy_kube.port import DeleteBatch, DeleteCode, DeleteResult
+
+__all__ = ["Deleter", "run_selector"]
+
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+_GONE_CODES: Final = frozenset({404, 409})
+
+
+def run_selector(installation: str, handle: int, attempt: int, position: int) -> str:
+    """Return the query by which one object of a run is found, whatever its name."""
+    labels = f"{INSTALLATION_LABEL}={installation},{RUN_LABEL}={run_label(handle, attempt)},{OBJECT_LABEL}={position}"
+    return f"labelSelector={quote(labels, safe='')}"
+
+
+class _Answers:
+    """What became of the objects of one batch."""
+
+    def __init__(self, count: int, deadline_s: float) -> None:
+        self.codes = np.full(count, DeleteCode.UNAVAILABLE, dtype=np.int8)
+        self.deadline_s = deadline_s
+        self.silence = ""
+        """Why nothing is tried any more: the API server did not answer."""
+
+
+class Deleter:
+    """Deletes objects of one installation.
+
+    Args:
+        server: Where.
+        installation: Whose objects are ours.
+        places: Where they are.
+        nodes: Which nodes are lost, so that nobody waits for their kubelets.
+        resource_of: Gives the resource of a kind by name.
+        concurrency: Objects under way at once.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        *,
+        installation: str,
+        places: PlaceBook,
+        nodes: NodeStates,
+        resource_of: Callable[[str], Resource | None],
+        concurrency: int,
+    ) -> None:
+        """Delete nothing yet."""
+        self._server = server
+        self._installation = installation
+        self._places = places
+        self._nodes = nodes
+        self._resource_of = resource_of
+        self._concurrency = concurrency
+
+    async def delete(self, batch: DeleteBatch, *, budget_s: float) -> DeleteResult:
+        """Delete the objects of a batch; see Cluster.delete_objects.
+
+        Args:
+            batch: The objects.
+            budget_s: Time after which no object is begun any more; those left are answered UNAVAILABLE.
+
+        Raises:
+            BackendUnavailable: The API server answered nothing about any of them.
+        """
+        answers = _Answers(len(batch), asyncio.get_running_loop().time() + budget_s)
+        queue = iter(range(len(batch)))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self._concurrency, len(batch))):
+                group.create_task(self._work(batch, queue, answers))
+        if answers.silence and (answers.codes == DeleteCode.UNAVAILABLE).all():
+            raise BackendUnavailable(f"deleting objects: {answers.silence}")
+        return DeleteResult(code_column=answers.codes)
+
+    async def _work(self, batch: DeleteBatch, queue: Iterator[int], answers: _Answers) -> None:
+        loop = asyncio.get_running_loop()
+        for row in queue:
+            if answers.silence or loop.time() > answers.deadline_s:
+                return
+            try:
+                answers.codes[row] = await self._delete(batch, row)
+            except ApiFailure as failure:
+                if failure.code == 0:
+                    answers.silence = failure.message
+
+    async def _delete(self, batch: DeleteBatch, row: int) -> DeleteCode:
+        uid = batch.uid_column[row].tobytes()
+        handle, attempt = int(batch.handle_column[row]), int(batch.attempt_column[row])
+        place = self._places.find(uid, handle, attempt)
+        if place is None:
+            resource = self._resource_of(batch.kinds[batch.kind_column[row]])
+            if resource is None:
+                return DeleteCode.GONE
+            place = await self._search(
+                resource, uid, run_selector(self._installation, handle, attempt, int(batch.object_column[row]))
+            )
+            if place is None:
+                return DeleteCode.GONE
+        return await self._delete_at(place, str(UUID(bytes=uid)))
+
+    async def _search(self, resource: Resource, uid: bytes, query: str) -> Place | None:
+        """Find an object by its labels; return None if there is none with this uid."""
+        body = await self._server.call("GET", f"{resource.path()}?{query}", priority=Priority.READ, accept=KEYS_LIST)
+        for item in decode(LIST_OF_KEYS, body).items or ():
+            if uid_bytes(item.metadata.uid) == uid:
+                return Place(resource, item.metadata.namespace, item.metadata.name)
+        return None
+
+    async def _delete_at(self, place: Place, uid: str, *, grace_s: int | None = None) -> DeleteCode:
+        options: dict[str, object] = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+            "propagationPolicy": "Background",
+        }
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
+        path = place.resource.path(place.namespace, place.name)
+        try:
+            answer = await self._server.call(
+                "DELETE", path, priority=Priority.DELETE, body=msgspec.json.encode(options), retry_conflict=False
+            )
+        except ApiFailure as failure:
+            if failure.code in _GONE_CODES:  # no such object, or another has the name
+                return DeleteCode.GONE
+            raise
+        if place.resource == PODS:
+            pod = decode(POD, answer)  # a Status, without metadata, where the pod went at once
+            waits = pod.metadata.deletion_grace_period_seconds
+            if grace_s is None and waits and self._nodes[pod.spec.node_name] == NodeHealth.LOST:
+                return await self._delete_at(place, uid, grace_s=0)
+            if STORED_FINALIZER in (pod.metadata.finalizers or ()):
+                await self.release(place, uid)
+        return DeleteCode.DELETED
+
+    async def release(self, place: Place, uid: str) -> None:
+        """Take our finalizer from a pod; that it went, or never had it, is as good.
+
+        Raises:
+            ApiFailure: It is not known whether it was done.
+        """
+        patch = {"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [STORED_FINALIZER]}}
+        try:
+            await self._server.call(
+                "PATCH",
+                place.resource.path(place.namespace, place.name),
+                priority=Priority.DELETE,
+                body=msgspec.json.encode(patch),
+                content_type=STRATEGIC_PATCH,
+                retry_conflict=False,
+            )
+        except ApiFailure as failure:
+            if failure.code not in _GONE_CODES:
+                raise

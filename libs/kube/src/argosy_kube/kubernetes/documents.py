@@ -1,0 +1,212 @@
+"""The parts of Kubernetes documents that are read; everything else is skipped while decoding.
+
+Names are those of Kubernetes; see its API reference.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+__all__ = [
+    "KEYS",
+    "LIST_OF_KEYS",
+    "LIST_OF_NODES",
+    "LIST_OF_PODS",
+    "NODE",
+    "POD",
+    "WATCH_OF_KEYS",
+    "WATCH_OF_NODES",
+    "WATCH_OF_PODS",
+    "Condition",
+    "Container",
+    "ContainerStatus",
+    "KeyDocument",
+    "ListDocument",
+    "Metadata",
+    "NodeDocument",
+    "PodDocument",
+    "PodSpec",
+    "PodStatus",
+    "Quantities",
+    "Resources",
+    "WatchEvent",
+]
+
+Quantities = dict[str, str | int | float]
+"""Quantities by resource name, as written."""
+
+
+class _Part(msgspec.Struct, rename="camel", gc=False):
+    pass
+
+
+class Metadata(_Part):
+    """Metadata."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+
+
+class KeyDocument(_Part):
+    """Any object, as its metadata."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+
+
+class Resources(_Part):
+    """Resources of a container or pod."""
+
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+
+
+class Container(_Part):
+    """A container."""
+
+    name: str = ""
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class PodSpec(_Part):
+    """Spec of a pod."""
+
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    overhead: Quantities | None = None
+    resources: Resources | None = None
+    node_name: str | None = None
+
+
+class Terminated(_Part):
+    """A container that has ended."""
+
+    exit_code: int = 0
+    reason: str | None = None
+    finished_at: str | None = None
+
+
+class Waiting(_Part):
+    """A container that waits."""
+
+    reason: str | None = None
+
+
+class Running(_Part):
+    """A container that runs."""
+
+
+class ContainerState(_Part):
+    """State of a container."""
+
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(_Part):
+    """Element of containerStatuses[]."""
+
+    name: str = ""
+    state: ContainerState | None = None
+
+
+class Condition(_Part):
+    """Element of conditions[]."""
+
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+
+
+class PodStatus(_Part):
+    """Status of a pod."""
+
+    phase: str | None = None
+    reason: str | None = None
+    start_time: str | None = None
+    conditions: list[Condition] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+
+
+class PodDocument(_Part):
+    """A pod."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+
+class NodeTaint(_Part):
+    """Element of taints[]."""
+
+    key: str = ""
+    value: str | None = None
+    effect: str = "NoSchedule"
+
+
+class NodeSpec(_Part):
+    """Spec of a node."""
+
+    unschedulable: bool | None = None
+    taints: list[NodeTaint] | None = None
+
+
+class NodeStatus(_Part):
+    """Status of a node."""
+
+    allocatable: Quantities | None = None
+    conditions: list[Condition] | None = None
+
+
+class NodeDocument(_Part):
+    """A node."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
+    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+
+class ListMetadata(_Part, rename={"resource_version": "resourceVersion", "next_page": "continue"}):
+    """Metadata of a list."""
+
+    resource_version: str = ""
+    next_page: str = ""
+
+
+T = TypeVar("T")
+
+
+class ListDocument(_Part, Generic[T]):
+    """A page of a list."""
+
+    metadata: ListMetadata = msgspec.field(default_factory=ListMetadata)
+    items: list[T] | None = None
+
+
+class WatchEvent(_Part, Generic[T]):
+    """A line of a watch whose object is what was asked for."""
+
+    object: T
+    type: str = ""
+
+
+KEYS: Final = msgspec.json.Decoder(KeyDocument)
+POD: Final = msgspec.json.Decoder(PodDocument)
+NODE: Final = msgspec.json.Decoder(NodeDocument)
+LIST_OF_KEYS: Final = msgspec.json.Decoder(ListDocument[KeyDocument])
+LIST_OF_PODS: Final = msgspec.json.Decoder(ListDocument[PodDocument])
+LIST_OF_NODES: Final = msgspec.json.Decoder(ListDocument[NodeDocument])
+WATCH_OF_KEYS: Final = msgspec.json.Decoder(WatchEvent[KeyDocument])
+WATCH_OF_PODS: Final = msgspec.json.Decoder(WatchEvent[PodDocument])
+WATCH_OF_NODES: Final = msgspec.json.Decoder(WatchEvent[NodeDocument])

@@ -1,0 +1,69 @@
+"""Lists, page by page, consistent as a whole.
+
+A list is one snapshot however many pages it has; a page that comes too late (410) starts it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from argosy_kube.kubernetes.answers import ApiFailure, decode
+from argosy_kube.kubernetes.documents import ListDocument
+from argosy_kube.kubernetes.pacing import Priority
+from argosy_kube.kubernetes.transport import JSON, ApiServer
+
+__all__ = ["KEYS_LIST", "read_list"]
+
+KEYS_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""Lists of objects as their metadata: what is in secrets and config maps does not travel."""
+_GONE: Final = 410
+_TRIES: Final = 3
+
+T = TypeVar("T")
+
+
+async def read_list(
+    server: ApiServer,
+    path: str,
+    decoder: msgspec.json.Decoder[ListDocument[T]],
+    *,
+    begin: Callable[[], Callable[[list[T]], None]],
+    page_count: int,
+    query: str = "",
+    accept: str = JSON,
+) -> str:
+    """Read a list and return the resource version to watch from.
+
+    Args:
+        server: Where.
+        path: Of what.
+        decoder: Reads a page.
+        begin: Called when the list starts, also when it starts again; gives what takes each page.
+        page_count: Objects per page.
+        query: Selectors, already quoted.
+        accept: Type of the answer.
+
+    Raises:
+        ApiFailure: It was not answered, or refused.
+    """
+    for tries in range(1, _TRIES + 1):
+        take, next_page = begin(), ""
+        while True:
+            parts = [f"limit={page_count}", query, f"continue={quote(next_page, safe='')}" if next_page else ""]
+            where = f"{path}?{'&'.join(part for part in parts if part)}"
+            try:
+                body = await server.call("GET", where, priority=Priority.READ, accept=accept)
+            except ApiFailure as failure:
+                if failure.code == _GONE and next_page and tries < _TRIES:
+                    break
+                raise
+            page = decode(decoder, body)
+            take(page.items or [])
+            next_page = page.metadata.next_page
+            if not next_page:
+                return page.metadata.resource_version
+    raise AssertionError("unreachable")

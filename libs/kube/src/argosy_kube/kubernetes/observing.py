@@ -1,0 +1,172 @@
+"""From documents to rows: what a pod or another object of the cluster means for the port's reader.
+
+Source: design section 5, "Sync" and "Node lost".
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from argosy_kube.kubernetes.columns import EventRows, EventTables, read_run, uid_bytes
+from argosy_kube.kubernetes.documents import KeyDocument, Metadata, PodDocument
+from argosy_kube.kubernetes.nodes import NodeHealth, NodeStates
+from argosy_kube.kubernetes.places import Place, PlaceBook
+from argosy_kube.kubernetes.pods import ended_us, exit_and_reason, is_gone, phase_of, read_time_us
+from argosy_kube.kubernetes.resources import PODS, Resource
+from argosy_kube.port import Change, ObjectEvents, PodPhase
+
+__all__ = ["CHANGES", "STORED_FINALIZER", "Observer", "apply_health"]
+
+STORED_FINALIZER: Final = "argosy.dev/stored"
+"""Keeps a pod until its end is stored."""
+CHANGES: Final = {"ADDED": Change.ADDED, "MODIFIED": Change.MODIFIED, "DELETED": Change.DELETED}
+"""Types of watch events."""
+
+
+class Observer:
+    """Adds documents to rows, for one adapter.
+
+    Args:
+        installation: Whose objects are ours.
+        tables: What rows point into.
+        places: Where our objects are noted.
+        release: Called with the place and uid of a pod that nothing but our finalizer keeps.
+    """
+
+    def __init__(
+        self, installation: str, tables: EventTables, places: PlaceBook, *, release: Callable[[Place, str], None]
+    ) -> None:
+        """Know no object."""
+        self._installation = installation
+        self.tables = tables
+        """What rows point into."""
+        self.places = places
+        """Where our objects are noted."""
+        self._release = release
+        self._told_gone: set[str] = set()
+
+    def forget(self) -> None:
+        """Forget which pods were told as deleted before they were; call it before a list."""
+        self._told_gone.clear()
+
+    def add_pod(
+        self,
+        rows: EventRows,
+        change: Change,
+        pod: PodDocument,
+        *,
+        time_us: int,
+        has_strangers: bool,
+        has_own: bool = True,
+    ) -> None:
+        """Add a pod.
+
+        Args:
+            rows: Where to.
+            change: What happened.
+            pod: The pod.
+            time_us: When, microseconds since the Unix epoch; 0 if only the pod can tell.
+            has_strangers: The reader is told of pods that are not ours.
+            has_own: The reader follows our objects: what only our finalizer keeps is gone to it.
+        """
+        metadata, status = pod.metadata, pod.status
+        run = read_run(metadata.labels, self._installation)
+        if run is None and not has_strangers:
+            return
+        if run is not None and has_own:
+            told = self._told(change, pod, run)
+            if told is None:
+                return
+            change = told
+        phase = phase_of(status)
+        exit_code, reason = exit_and_reason(status, phase)
+        tables, node = self.tables, pod.spec.node_name
+        rows.add(
+            change,
+            metadata,
+            kind=0,
+            run=run,
+            time_us=time_us or ended_us(pod, phase),
+            state=(
+                tables.nodes.intern(node) if node else -1,
+                phase,
+                exit_code,
+                tables.texts.intern(reason) if reason else -1,
+                tables.pod_requests.row(pod.spec),
+            ),
+        )
+
+    def _told(self, change: Change, pod: PodDocument, run: tuple[int, int, int]) -> Change | None:
+        """Return what to tell of a pod of ours, None for nothing; note where it is."""
+        metadata = pod.metadata
+        if change == Change.DELETED:
+            self.places.remove(uid_bytes(metadata.uid))
+            if metadata.uid in self._told_gone:
+                self._told_gone.discard(metadata.uid)
+                return None
+            return change
+        if metadata.uid in self._told_gone:
+            return None
+        if is_gone(pod) and STORED_FINALIZER in (metadata.finalizers or ()):
+            self.places.remove(uid_bytes(metadata.uid))
+            self._told_gone.add(metadata.uid)
+            self._release(Place(PODS, metadata.namespace, metadata.name), metadata.uid)
+            return Change.DELETED
+        self.places.add(uid_bytes(metadata.uid), PODS, metadata, run)
+        return change
+
+    def add_object(
+        self, rows: EventRows, change: Change, document: KeyDocument, *, resource: Resource, time_us: int
+    ) -> None:
+        """Add an object of ours that is no pod."""
+        metadata = document.metadata
+        run = read_run(metadata.labels, self._installation)
+        if run is None:
+            return
+        uid = uid_bytes(metadata.uid)
+        if change == Change.DELETED:
+            self.places.remove(uid)
+        else:
+            self.places.add(uid, resource, metadata, run)
+        rows.add(
+            change,
+            metadata,
+            kind=self.tables.kinds.intern(resource.kind),
+            run=run,
+            time_us=time_us or _created_us(metadata),
+        )
+
+
+def _created_us(metadata: Metadata) -> int:
+    return read_time_us(metadata.creation_timestamp) or time.time_ns() // 1000
+
+
+def apply_health(events: ObjectEvents, states: NodeStates, lost_reason: int) -> None:
+    """Say in place what the health of nodes means for the phase of pods.
+
+    Running pods of nodes that are not heard of are unknown; those of lost nodes have failed.
+
+    Args:
+        events: What the pods say of themselves.
+        states: What is known of the nodes.
+        lost_reason: Index of NODE_LOST in the texts.
+    """
+    if not states or not len(events) or not events.nodes:
+        return
+    health = np.array([states[name] for name in events.nodes], dtype=np.int8)
+    if not health.any():
+        return
+    on_node = np.where(events.node_column >= 0, health[events.node_column], np.int8(0))
+    phase = events.phase_column
+    is_there = events.change_column != Change.DELETED
+    has_ended = (phase == PodPhase.SUCCEEDED) | (phase == PodPhase.FAILED)
+    lost = is_there & ~has_ended & (on_node == NodeHealth.LOST)
+    unheard = is_there & (phase == PodPhase.RUNNING) & (on_node == NodeHealth.UNHEARD)
+    phase[unheard] = PodPhase.UNKNOWN
+    phase[lost] = PodPhase.FAILED
+    events.exit_code_column[lost] = 0
+    events.reason_column[lost] = lost_reason

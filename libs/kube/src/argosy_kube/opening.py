@@ -1,0 +1,72 @@
+"""Opening a cluster by its address.
+
+Source: `argosy_kube.port`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from argosy_core.errors import InvalidRequest
+from argosy_kube.kubernetes.settings import KubernetesSettings
+from argosy_kube.port import Cluster
+from argosy_kube.simulated.client import SimulatedCluster
+
+__all__ = ["open_cluster"]
+
+_FORMS: Final = (
+    "write simulated:HOST:PORT, simulated:unix:PATH, kubernetes (default kubeconfig), kubernetes:PATH, "
+    "kubernetes:PATH#CONTEXT or kubernetes:in-cluster"
+)
+_KUBERNETES: Final = "kubernetes"
+_SIMULATED: Final = "simulated:"
+_MAX_PORT: Final = 65_535
+
+
+def open_cluster(
+    address: str, *, installation: str, call_timeout_s: float = 30.0, settings: KubernetesSettings | None = None
+) -> Cluster:
+    """Return the cluster that an address names; connections are made when they are needed.
+
+    Args:
+        address: `simulated:HOST:PORT`, `simulated:unix:PATH` or bare `HOST:PORT` or `unix:PATH` for a simulated
+            cluster; `kubernetes` for the default kubeconfig and context, `kubernetes:PATH` for a kubeconfig,
+            `kubernetes:PATH#CONTEXT` for a context of it (`kubernetes:#CONTEXT` of the default one), and
+            `kubernetes:in-cluster` for the service account of the pod this runs in.
+        installation: Whose objects are ours.
+        call_timeout_s: How long one call may take, seconds; watches may last longer.
+        settings: How a Kubernetes API server is used.
+
+    Raises:
+        InvalidRequest: The address has none of these forms.
+    """
+    if address == _KUBERNETES or address.startswith(f"{_KUBERNETES}:"):
+        # What Kubernetes needs is loaded only where there is one.
+        from argosy_kube.kubernetes.cluster import KubernetesCluster
+        from argosy_kube.kubernetes.credentials import CredentialSource
+
+        place = address.removeprefix(_KUBERNETES).removeprefix(":")
+        if address.endswith(":"):
+            raise InvalidRequest(f"cluster address {address!r} names no kubeconfig; {_FORMS}")
+        path, hash_sign, context = place.partition("#")
+        if hash_sign and not context:
+            raise InvalidRequest(f"cluster address {address!r} names no context behind '#'; {_FORMS}")
+        if place == "in-cluster":
+            source = CredentialSource(in_cluster=True)
+        else:
+            source = CredentialSource(path=path, context=context)
+        return KubernetesCluster(
+            source,
+            installation=installation,
+            call_timeout_s=call_timeout_s,
+            settings=settings if settings is not None else KubernetesSettings(),
+        )
+    place = address.removeprefix(_SIMULATED)
+    if place.startswith("unix:"):
+        if place == "unix:":
+            raise InvalidRequest(f"cluster address {address!r} names no path; {_FORMS}")
+    else:
+        host, _, port = place.rpartition(":")
+        if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) <= _MAX_PORT:
+            raise InvalidRequest(f"cluster address {address!r} is none; {_FORMS}")
+    return SimulatedCluster(place, installation=installation, timeout_s=call_timeout_s)

@@ -1,0 +1,74 @@
+"""What the adapter remembers: versions of many kinds, and where objects are."""
+
+from __future__ import annotations
+
+import pytest
+
+from argosy_kube.kubernetes.documents import Metadata
+from argosy_kube.kubernetes.places import Place, PlaceBook, run_suffix
+from argosy_kube.kubernetes.resources import BUILT_IN, PODS
+from argosy_kube.kubernetes.versions import VersionMemory
+from argosy_kube.port import WatchGone
+
+
+def test_version_stands_for_a_position_of_each_kind() -> None:
+    """The greatest position is the version, and gives all of them back."""
+    memory = VersionMemory()
+    version = memory.keep({"pods": "12", "services": "7"})
+    assert version == 12
+    assert memory.find(12) == {"pods": "12", "services": "7"}
+    with pytest.raises(WatchGone):
+        memory.find(11)
+
+
+def test_version_reached_by_two_ways_leaves_nothing_out() -> None:
+    """Kind by kind the lesser position counts: told twice is harmless, left out is not."""
+    memory = VersionMemory()
+    memory.keep({"pods": "12", "services": "9"})
+    assert memory.keep({"pods": "12", "services": "7", "secrets": "3"}) == 12
+    assert memory.find(12) == {"pods": "12", "services": "7", "secrets": "3"}
+
+
+def test_old_versions_are_forgotten() -> None:
+    """Memory is bounded; a forgotten version is gone."""
+    memory = VersionMemory()
+    for number in range(1, 10_001):
+        memory.keep({"pods": str(number)})
+    assert memory.find(10_000) == {"pods": "10000"}
+    with pytest.raises(WatchGone):
+        memory.find(1)
+
+
+@pytest.mark.parametrize("name", [f"work{run_suffix(11, 2)}", "of-another-form"])
+def test_place_is_found_by_uid(name: str) -> None:
+    """Names of ours are kept in part, others whole; both come back."""
+    book = PlaceBook()
+    book.add(b"u" * 16, PODS, Metadata(name=name, namespace="ns"), (11, 2, 0))
+    assert book.find(b"u" * 16, 11, 2) == Place(PODS, "ns", name)
+    book.remove(b"u" * 16)
+    assert book.find(b"u" * 16, 11, 2) is None
+
+
+def test_list_forgets_what_it_does_not_show_and_keeps_what_came_meanwhile() -> None:
+    """An object that was made while a list was under way stays known."""
+    book = PlaceBook()
+    book.add(b"old", PODS, Metadata(name="a", namespace="ns"), (1, 1, 0))
+    book.begin_list()
+    book.add(b"made", BUILT_IN["Service"], Metadata(name="b", namespace="ns"), (2, 1, 0))
+    book.end_list()
+    assert book.find(b"old", 1, 1) is None
+    assert book.find(b"made", 2, 1) == Place(BUILT_IN["Service"], "ns", "b")
+
+
+def test_base_names_are_forgotten_with_their_objects() -> None:
+    """Jobs that all have names of their own do not fill the memory of a process that lives long."""
+    book = PlaceBook()
+    for number in range(5000):
+        name = f"n{number}{run_suffix(number, 1)}"
+        book.add(number.to_bytes(16, "little"), PODS, Metadata(name=name, namespace="ns"), (number, 1, 0))
+    book.begin_list()
+    kept = f"n7{run_suffix(7, 1)}"
+    book.add((7).to_bytes(16, "little"), PODS, Metadata(name=kept, namespace="ns"), (7, 1, 0))
+    book.end_list()
+    assert book.stem_count == 1
+    assert book.find((7).to_bytes(16, "little"), 7, 1) == Place(PODS, "ns", kept)

@@ -1,0 +1,81 @@
+"""Bodies of creates are what rendering gives, whatever run they are for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from argosy_core.errors import InvalidRequest
+from argosy_core.job.naming import object_name
+from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
+from argosy_kube.kubernetes.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.places import run_suffix
+from argosy_kube.kubernetes.rendering import MouldBook
+from argosy_kube.kubernetes.resources import ResourceBook
+from argosy_kube.kubernetes.settings import KubernetesSettings
+from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_pod
+
+METADATA = {"labels": {"team": "ä"}, "annotations": {"note": 'with "quotes" and \n lines'}}
+
+
+def book() -> MouldBook:
+    """Return a book that knows the built-in kinds."""
+    resources = ResourceBook(None)  # type: ignore[arg-type]
+    return MouldBook("inst", KubernetesSettings(finalizer=False), resources, rng=np.random.default_rng(3))
+
+
+@pytest.mark.parametrize(("handle", "attempt"), [(1, 1), (1 << 54, 255), ((1 << 55) - 1, 17), (0, 100)])
+async def test_body_equals_what_rendering_gives(handle: int, attempt: int) -> None:
+    """Cutting and joining changes nothing: names, references, labels, job id, node, the job's own labels."""
+    pod = make_pod()
+    pod["spec"]["volumes"] = [{"name": "v", "configMap": {"name": "settings"}}]
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "é"}}
+    bag = make_bag(config, pod)
+    batch = make_create_batch(
+        [(handle, attempt)], bag=bag, objects=2, metadata=json.dumps(METADATA).encode(), nodes=("node-x",)
+    )
+    moulds = book()
+    for index in (0, 1):
+        mould = await moulds.find(batch, index)
+        run = RunIdentity(
+            installation="inst",
+            handle=handle,
+            attempt=attempt,
+            id_high=7,
+            queue="queue",
+            job_set="set",
+            node="node-x",
+            **METADATA,  # type: ignore[arg-type]
+        )
+        expected = BagTemplate(bag).render(index, run)
+        assert json.loads(mould.body(handle, attempt, 7, "node-x")) == expected
+        assert mould.name(handle, attempt) == expected["metadata"]["name"]
+
+
+@given(handle=st.integers(0, (1 << 55) - 1), attempt=st.integers(1, 255))
+def test_suffix_is_that_of_names(handle: int, attempt: int) -> None:
+    """The quick way to a suffix and the one of the core agree."""
+    assert object_name("base", handle, attempt) == f"base{run_suffix(handle, attempt)}"
+
+
+async def test_pods_carry_the_finalizer_and_others_do_not() -> None:
+    """Only pods have an end to tell."""
+    resources = ResourceBook(None)  # type: ignore[arg-type]
+    moulds = MouldBook("inst", KubernetesSettings(), resources, rng=np.random.default_rng(3))
+    batch = make_create_batch([(1, 1)], bag=make_bag({"kind": "ConfigMap", "metadata": {}}, make_pod()), objects=2)
+    config, pod = [json.loads((await moulds.find(batch, row)).body(1, 1, 7, "n")) for row in (0, 1)]
+    assert "finalizers" not in config["metadata"]
+    assert config["apiVersion"] == "v1"
+    assert pod["metadata"]["finalizers"] == [STORED_FINALIZER]
+
+
+@pytest.mark.parametrize("bag", [b"{", b"[1]", b"[]", b'[{"kind": "Pod"}]'], ids=["cut", "number", "empty", "no-spec"])
+async def test_bag_that_cannot_be_rendered_is_refused_with_its_place(bag: Any) -> None:
+    """Whatever is wrong with a bag is the job's fault and said so."""
+    with pytest.raises(InvalidRequest, match="object 0 of the bag"):
+        await book().find(make_create_batch([(1, 1)], bag=bag), 0)
