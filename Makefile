@@ -18,7 +18,7 @@ installer = $(1)/bin/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint type proto proto-check proto-baseline up down status bench sim requirements check
+.PHONY: help setup demo test test-real testbed lint type proto proto-check proto-baseline stubs stubs-remote up down status bench sim images compose-up compose-down logs requirements check
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,12 @@ demo: setup ## run a real cluster's workload through the whole mesh, with a repo
 test: setup ## run all tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
+testbed: setup ## fetch and build the real parts of `make test-real`
+	PYTHONPATH=tests/testbed $(BIN)/python -m testbed build
+
+test-real: testbed $(COMPILER_DONE) ## run the tests against real parts: Kubernetes API server, Pulsar, Postgres
+	$(BIN)/python -m pytest tests/real
+
 lint: setup $(COMPILER_DONE) ## check style, formatting, import contracts, size limits and the .proto files
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -64,6 +70,15 @@ proto-check: setup $(COMPILER_DONE) ## fail if generated code is stale or a .pro
 proto-baseline: setup $(COMPILER_DONE) ## make the present .proto files the baseline (at a release)
 	$(BIN)/python tools/protos.py baseline --compiler $(COMPILER)
 
+stubs: setup $(COMPILER_DONE) ## generate clients' stubs for other languages; stubs-go, stubs-java and so on for one
+	$(BIN)/python tools/stubs.py --compiler $(COMPILER)
+
+stubs-remote: setup $(COMPILER_DONE) ## the same by plugins at the Buf registry, with nothing to install
+	$(BIN)/python tools/stubs.py --compiler $(COMPILER) --remote
+
+stubs-%: setup $(COMPILER_DONE)
+	$(BIN)/python tools/stubs.py --compiler $(COMPILER) $*
+
 up: setup ## start a mesh with simulated clusters on this machine
 	$(BIN)/argosy up
 
@@ -80,7 +95,21 @@ bench: setup ## measure the scheduling core and the whole mesh
 sim: setup ## run the demo's workload in virtual time
 	$(BIN)/argosy simulate
 
+COMPOSE ?= docker compose
+
+images: ## build the container images that docker-compose.yml names
+	$(COMPOSE) build
+
+compose-up: ## start the stack of docker-compose.yml
+	$(COMPOSE) up -d --build
+
+compose-down: ## stop it and forget everything
+	$(COMPOSE) down -v --remove-orphans
+
+logs: ## follow its logs; SERVICE=leader for one service
+	$(COMPOSE) logs -f --tail 100 $(SERVICE)
+
 requirements: ## pin every dependency again (needs uv)
 	tools/pin-requirements
 
-check: lint type proto-check test ## everything that .ci/run checks
+check: lint type proto-check test test-real ## everything that .ci/run checks

@@ -1,9 +1,9 @@
 # Pulsar with the folder, user and helper of upstream's image.
 ARG BASE
 FROM ${BASE}
-ADD pulsar.tar.gz /tmp/pulsar/
-COPY apply-config-from-env.py /tmp/
-RUN mv /tmp/pulsar/apache-pulsar-* /pulsar && mv /tmp/apply-config-from-env.py /pulsar/bin/ \
+ADD pulsar.tar.gz /build/pulsar/
+COPY apply-config-from-env.py /build/
+RUN mv /build/pulsar/apache-pulsar-* /pulsar && mv /build/apply-config-from-env.py /pulsar/bin/ \
     && mkdir -p /pulsar/data /pulsar/logs && chmod 0755 /pulsar/bin/apply-config-from-env.py \
     && chgrp -R 0 /pulsar/conf /pulsar/data /pulsar/logs && chmod -R g=u /pulsar/conf /pulsar/data /pulsar/logs \
     && chown -R 10000 /pulsar/conf /pulsar/data /pulsar/logs

@@ -1,0 +1,158 @@
+"""Real parts for every test below this folder: session-wide, started by the first test that asks, ended in any case.
+
+A part that cannot be started fails the tests that ask for it. The parts that were used are listed at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from testbed.cluster import KubeApi
+from testbed.kubernetes import ControlPlaneOptions
+
+from testbed import postgres, reaper
+from testbed.pulsar import Broker
+
+if TYPE_CHECKING:
+    from argosy_store import EmbeddedPostgres
+
+TEST_TIMEOUT_S = 300
+"""Longest time of one test that states none, the start of parts included."""
+NODE_GRACE_S = 20.0
+HEARTBEAT_S = 5.0
+
+parts_key = pytest.StashKey[dict[str, str]]()
+"""Real parts that this run used, with their versions."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give every test the time that real parts take."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List the real parts that were used."""
+    parts = terminalreporter.config.stash.get(parts_key, {})
+    terminalreporter.section("real parts")
+    for name, version in sorted(parts.items()) or [("none", "no test asked for one")]:
+        terminalreporter.write_line(f"{name}: {version}")
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"testbed: {line}\n")
+
+
+@pytest.fixture(scope="session")
+def real_directory() -> Iterator[Path]:
+    """Directory of the real parts' data and logs, removed at the end."""
+    path = Path(tempfile.mkdtemp(prefix="argosy-real-"))
+    path.chmod(0o711)  # Postgres runs as another account if we are root
+    reaper.watch("folder", path)
+    try:
+        yield path
+    finally:
+        reaper.release("folder", path)
+        reaper.dismiss()
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def note_part(pytestconfig: pytest.Config) -> Callable[[str, str], None]:
+    """Notes a real part and its version for the list at the end."""
+    parts = pytestconfig.stash.setdefault(parts_key, {})
+    return parts.__setitem__
+
+
+@pytest.fixture(scope="session")
+def kube_api_factory(real_directory: Path, note_part: Callable[[str, str], None]) -> Iterator[Callable[..., KubeApi]]:
+    """Starts further clusters: `kube_api_factory(options=ControlPlaneOptions(...), heartbeat_s=...)`.
+
+    They are ended at the end of the session; a test may `stop()` its own before.
+    """
+    with ExitStack() as stack:
+        numbers = iter(range(1000))
+
+        def start(options: ControlPlaneOptions | None = None, *, heartbeat_s: float = HEARTBEAT_S) -> KubeApi:
+            directory = real_directory / f"kubernetes-{next(numbers)}"
+            wanted = options or ControlPlaneOptions(node_grace_s=NODE_GRACE_S)
+            cluster = KubeApi(directory, wanted, heartbeat_s=heartbeat_s, tell=_tell)
+            stack.callback(cluster.stop)
+            cluster.start()
+            note_part("Kubernetes API server", cluster.version)
+            note_part("etcd", cluster.control_plane.etcd_version)
+            return cluster
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def kube_api(kube_api_factory: Callable[..., KubeApi]) -> KubeApi:
+    """The cluster that tests share: control plane with controllers, fake kubelet, no nodes; RBAC is on.
+
+    A test uses namespaces and node names of its own.
+    """
+    return kube_api_factory()
+
+
+@pytest.fixture(scope="session")
+def pulsar_broker(real_directory: Path, note_part: Callable[[str, str], None]) -> Iterator[Broker]:
+    """The Pulsar broker that tests share; a test that stops it starts it again."""
+    broker = Broker(real_directory / "pulsar", tell=_tell)
+    try:
+        broker.start()
+        note_part("Pulsar broker", f"{broker.version} ({'container' if broker.is_container else 'process'})")
+        yield broker
+    finally:
+        broker.remove()
+
+
+@pytest.fixture(scope="session")
+def real_postgres(real_directory: Path) -> Iterator[EmbeddedPostgres]:
+    """The embedded Postgres, durable as in production; `kill()` and `start()` are a test's to use."""
+    server = postgres.embedded(real_directory / "postgres")
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_url(request: pytest.FixtureRequest, note_part: Callable[[str, str], None]) -> str:
+    """URL of a Postgres whose user may create databases: what ARGOSY_TEST_POSTGRES_URL names, or the embedded one."""
+    stated = os.environ.get(postgres.URL_VARIABLE)
+    url = stated or request.getfixturevalue("real_postgres").url
+    note_part("Postgres" if stated else "Postgres, embedded", postgres.server_version(url))
+    return str(url)
+
+
+@pytest.fixture(scope="session")
+def oldest_postgres(real_directory: Path, note_part: Callable[[str, str], None]) -> Iterator[postgres.Server]:
+    """A Postgres of the oldest release that is supported, over TCP with a password; `.url`, `.kill()`, `.start()`."""
+    server = postgres.Server(real_directory / "postgres-oldest", tell=_tell)
+    try:
+        server.start()
+        kind = "container" if server.is_container else "process"
+        note_part("Postgres, oldest supported", f"{postgres.server_version(server.url)} ({kind})")
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture(params=["newest", "oldest"])
+def any_postgres_url(request: pytest.FixtureRequest) -> str:
+    """URL of each of two Postgres servers, of the newest and of the oldest supported release."""
+    if request.param == "oldest":
+        return str(request.getfixturevalue("oldest_postgres").url)
+    return str(request.getfixturevalue("postgres_url"))
