@@ -230,7 +230,8 @@ class ExecutorMachine(RuleBasedStateMachine):
                     creates.handle_column.tolist(), creates.attempt_column.tolist(), strict=True
                 ):
                     run = self.leader.runs[handle, attempt]
-                    assert not (run.has_ended and ObjectState.CANCELLED in run.states), "ended with a call under way"
+                    ends = {ObjectState.CANCELLED, ObjectState.LOST}
+                    assert not (run.has_ended and ends & set(run.states)), "ended with a call under way"
                 self.world.cluster.create(creates)
 
     @rule()
@@ -314,6 +315,8 @@ class ExecutorMachine(RuleBasedStateMachine):
         """Let everything that follows happen, without faults."""
         for _ in range(14):
             self.world.act()
+            if self.world.reconciler.wants_listing:
+                self.world.list_all()
             self.world.watch()
             self.world.pass_time(SETTLE_S + 11.0)
             self.report(is_stored=True)

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import ArgosyError
+from argosy_core.job.states import IS_RUN_TERMINAL
 from argosy_core.ledger import NodeLedger
 from argosy_core.placement import multibind
+from argosy_core.reconcile import Fence
+from argosy_core.reconcile.run_table import RunTable
 from argosy_core.scheduler import ExecutorRows
 from argosy_core.simulation import (
     FaultSettings,
@@ -20,6 +23,7 @@ from argosy_core.simulation import (
     WorldSettings,
     draw_plan,
     draw_world,
+    executor_actor,
     leader_cycle,
     leader_desk,
 )
@@ -123,7 +127,44 @@ def _rivals_world(seed: int) -> World:
     return _world(seed, settings, replace(NO_FAULTS, leader_depositions=15, stream_cuts=30))
 
 
-@pytest.mark.parametrize("make", [_crowded_world, _torn_world, _fickle_world, _rivals_world])
+def _haunted_world(seed: int) -> World:
+    """Return a world in which calls of executors that were replaced come through late, and pods vanish all the time."""
+    settings = WorldSettings(restart_s=(0.1, 1.0), watch_s=(0.0, 0.3), pod_stop_s=(0.0, 2.0), check_steps=0)
+    faults = replace(
+        NO_FAULTS,
+        until_s=150.0,
+        executor_overlaps=20,
+        overlap_s=(60.0, 150.0),
+        node_losses=60,
+        node_away_s=(0.2, 2.0),
+        call_loss_ratio=0.5,
+        call_delay_s=29.0,
+        repeat_ratio=0.3,
+    )
+    return _world(seed, settings, faults)
+
+
+def _littered_world(seed: int) -> World:
+    """Return a world in which somebody makes objects of runs again that ended long ago."""
+    world = _world(seed, WorldSettings(keep_finished_s=0.0, check_steps=0), NO_FAULTS)
+    clusters = {cluster.name: cluster for cluster in world.clusters}
+
+    def litter() -> None:
+        for handle, job in world.context.store.jobs.items():
+            for attempt, run in job.runs.items():
+                key = handle, attempt, 0
+                if len(run.objects) > 1 and all(IS_RUN_TERMINAL[state] for state in run.objects):
+                    cluster = clusters[run.cluster]
+                    if key not in cluster.objects:
+                        cluster._make(key, min(cluster.nodes), was_known=False)
+
+    world.context.agenda.after(300.0, world.clusters[0], litter)
+    return world
+
+
+@pytest.mark.parametrize(
+    "make", [_crowded_world, _torn_world, _fickle_world, _rivals_world, _haunted_world, _littered_world]
+)
 def test_worlds_that_need_a_defence_most_hold_as_long_as_they_have_it(make: Callable[[int], World]) -> None:
     """What is caught below is caught because a defence is missing."""
     for seed in range(4):
@@ -145,6 +186,27 @@ def test_without_knowing_what_was_seen_a_pod_made_again_is_caught(monkeypatch: P
 
     monkeypatch.setattr(ExecutorActor, "take_rows", forget)
     assert _fails_within(60, first=8)
+
+
+def test_without_the_fence_a_call_of_a_replaced_executor_is_caught(monkeypatch: Patch) -> None:
+    """An executor that nobody confirms goes on making pods, and does not see that they were there and are gone."""
+    monkeypatch.setattr(Fence, "may_act", lambda _self, _now_s: True)
+    assert _fails_within(30, _haunted_world)
+
+
+@pytest.mark.parametrize("settled_after_s", [0.0, 15.0], ids=["at once", "after the fence, but not the calls"])
+def test_without_waiting_for_a_predecessors_calls_a_pod_made_after_its_loss_is_caught(
+    monkeypatch: Patch, settled_after_s: float
+) -> None:
+    """A successor calls a run lost while a call of its predecessor can still make its pod."""
+    monkeypatch.setattr(executor_actor, "settle_time_s", lambda welcomed_at_s, **_: welcomed_at_s + settled_after_s)
+    assert _fails_within(30, _haunted_world)
+
+
+def test_without_a_listing_after_the_last_call_a_loss_that_is_none_is_caught(monkeypatch: Patch) -> None:
+    """A successor calls a run lost the moment it does not see its pod, which a call of its predecessor makes later."""
+    monkeypatch.setattr(RunTable, "closed_at_s", lambda _self, slots, _settled_at_s: np.zeros(len(slots)))
+    assert _fails_within(30, _haunted_world)
 
 
 def test_without_release_by_fact_a_leak_is_caught(monkeypatch: Patch) -> None:
@@ -245,4 +307,4 @@ def test_strange_runs_that_are_not_stopped_are_caught(monkeypatch: Patch) -> Non
         return replace(effects, stops=nothing)
 
     monkeypatch.setattr(leader_cycle, "take_states", take)
-    assert _fails_within(10)
+    assert _fails_within(5, _littered_world)

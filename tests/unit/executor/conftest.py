@@ -58,6 +58,8 @@ class Session:
     cache: MirroredCache = field(default_factory=MirroredCache)
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     is_storing: bool = True
+    chunks: dict[int, list[bytes]] = field(default_factory=dict)
+    log_ends: dict[int, tuple[int, str]] = field(default_factory=dict)
 
     def known_runs(self) -> set[Run]:
         """Return the runs of the hello."""
@@ -138,6 +140,7 @@ class FakeLeader(executor_pb2_grpc.ExecutorServiceServicer):
         self.heartbeat_s = 0.05
         self.installation = "one"
         self.keep_finished_s = 3600.0
+        self.is_first = True
         self.redirect: str | None = None
         self.refusal: tuple[grpc.StatusCode, str] | None = None
         self.is_confirming = True
@@ -161,6 +164,7 @@ class FakeLeader(executor_pb2_grpc.ExecutorServiceServicer):
             fence_s=self.fence_s,
             installation=self.installation,
             keep_finished_s=self.keep_finished_s,
+            first=self.is_first,
         )
         await session.send(welcome=welcome)
         await self.sessions.put(session)
@@ -183,6 +187,12 @@ class FakeLeader(executor_pb2_grpc.ExecutorServiceServicer):
                 session.heartbeat_count += 1
                 if self.is_confirming:
                     await session.send(confirmed=executor_pb2.Confirmed())
+                session.news.set()
+            elif kind == "log_chunk":
+                session.chunks.setdefault(request.log_chunk.request, []).append(request.log_chunk.data)
+                session.news.set()
+            elif kind == "log_end":
+                session.log_ends[request.log_end.request] = (request.log_end.code, request.log_end.message)
                 session.news.set()
 
     async def next_session(self) -> Session:

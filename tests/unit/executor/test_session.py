@@ -259,3 +259,19 @@ def test_cause_of_an_end_is_what_the_read_knows() -> None:
     late = _Ended("the stream ended while it was written to")
     assert isinstance(_cause(BaseExceptionGroup("", [late, StateConflict("replaced")])), StateConflict)
     assert _cause(BaseExceptionGroup("", [late])) is late
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["nobody before", "a predecessor"])
+async def test_only_the_first_executor_of_a_name_calls_what_it_does_not_see_absent(
+    leader: Any, host: Any, run_executor: Any, *, is_first: bool
+) -> None:
+    """Where somebody was before, a call of his may still make the pod of a run that shall end."""
+    leader.is_first = is_first
+    async with run_executor(host, leader.address):
+        session = await leader.next_session()
+        await session.stop([(9, 1)])
+        if is_first:
+            await session.wait_states(9, "CANCELLED")
+        else:
+            await session.wait_for(lambda: session.heartbeat_count > 8)
+            assert session.states == {}

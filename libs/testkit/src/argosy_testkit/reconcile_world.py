@@ -117,5 +117,7 @@ class World:
         """Act, watch, and report until nothing more follows."""
         for _ in range(steps):
             self.act()
+            if self.reconciler.wants_listing:
+                self.list_all()
             self.watch()
             self.report()

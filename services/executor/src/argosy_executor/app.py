@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import numpy as np
@@ -14,8 +15,8 @@ import numpy as np
 from argosy_core.errors import BackendUnavailable, InvalidRequest
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.reconciling import Executor
+from argosy_kube import open_cluster as open_cluster_at
 from argosy_kube.port import Cluster
-from argosy_kube.simulated.client import SimulatedCluster
 from argosy_runtime.channel import Backoff
 from argosy_runtime.grpc_server import GrpcServer
 from argosy_runtime.lifecycle import Lifecycle
@@ -28,12 +29,26 @@ _GRACE_S = 1.0
 
 
 def open_cluster(config: ExecutorConfig) -> Cluster:
-    """Return the cluster that the configuration names; connections are made when needed."""
-    address = config.cluster_address.removeprefix("simulated:")
-    return SimulatedCluster(address, installation=config.installation, timeout_s=config.call_timeout_s)
+    """Return the cluster that the configuration names; connections are made when needed.
+
+    Raises:
+        InvalidRequest: `cluster_address` is none.
+    """
+    return open_cluster_at(
+        config.cluster_address,
+        installation=config.installation,
+        call_timeout_s=config.call_timeout_s,
+        settings=config.kubernetes,
+    )
 
 
-async def start(life: Lifecycle, config: ExecutorConfig, *, cluster: Cluster | None = None) -> None:
+async def start(
+    life: Lifecycle,
+    config: ExecutorConfig,
+    *,
+    cluster: Cluster | None = None,
+    on_ready: Callable[[], Awaitable[None]] | None = None,
+) -> None:
     """Start an executor within a service's life; returns once its tasks run.
 
     Health says SERVING from the moment the cluster was listed.
@@ -42,12 +57,25 @@ async def start(life: Lifecycle, config: ExecutorConfig, *, cluster: Cluster | N
         life: What the executor's tasks and closings are registered with.
         config: Its configuration.
         cluster: The cluster, if the process has it open already.
+        on_ready: Called when health would say SERVING, by a process that serves health and metrics for several parts;
+            no port is opened here then.
 
     Raises:
         InvalidRequest: The configuration names no server, or an address cannot be listened on.
     """
     if not config.server_addresses:
         raise InvalidRequest("server_addresses is empty; name at least one server as host:port")
+    if on_ready is None:
+        on_ready = await _open_ports(life, config)
+    if cluster is None:
+        cluster = open_cluster(config)
+        life.on_close(cluster.close)
+    # The cluster may come later than its executor, and stopping must not wait for it.
+    life.spawn(_serve(life, config, cluster, on_ready=on_ready), name="serve")
+
+
+async def _open_ports(life: Lifecycle, config: ExecutorConfig) -> Callable[[], Awaitable[None]]:
+    """Serve health and metrics; return what makes health say SERVING."""
     server = GrpcServer(config.grpc)
     await server.start(serving=False)
     life.on_close(partial(server.stop, _GRACE_S))
@@ -55,14 +83,13 @@ async def start(life: Lifecycle, config: ExecutorConfig, *, cluster: Cluster | N
     if config.metrics_listen:
         metrics = MetricsServer(config.metrics_listen)
         life.on_close(partial(asyncio.to_thread, metrics.close))
-    if cluster is None:
-        cluster = open_cluster(config)
-        life.on_close(cluster.close)
-    # The cluster may come later than its executor, and stopping must not wait for it.
-    life.spawn(_serve(life, config, cluster, server=server), name="serve")
+    get_logger(cluster=config.cluster).info("health is served", address=server.address)
+    return partial(server.set_serving, True)
 
 
-async def _serve(life: Lifecycle, config: ExecutorConfig, cluster: Cluster, *, server: GrpcServer) -> None:
+async def _serve(
+    life: Lifecycle, config: ExecutorConfig, cluster: Cluster, *, on_ready: Callable[[], Awaitable[None]]
+) -> None:
     """Find the cluster, list it, then begin to act and to talk to the leader; health says SERVING from then on."""
     log = get_logger(cluster=config.cluster)
     # Starts are seconds apart, so the clock's microseconds grow from one to the next; were it set back, the leader
@@ -83,8 +110,8 @@ async def _serve(life: Lifecycle, config: ExecutorConfig, cluster: Cluster, *, s
     life.spawn(executor.act(), name="act")
     life.spawn(executor.session.run(), name="session")
     life.on_drain(executor.drain)
-    await server.set_serving(True)
-    log.info("executor is up", cluster_uid=uid, incarnation=incarnation, health=server.address)
+    await on_ready()
+    log.info("executor is up", cluster_uid=uid, incarnation=incarnation)
 
 
 async def run(config: ExecutorConfig, *, life: Lifecycle | None = None) -> None:

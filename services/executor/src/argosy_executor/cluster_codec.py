@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.states import FailureKind, ObjectState
+from argosy_core.job.states import ObjectState
 from argosy_core.reconcile import CreateAnswers, Creates, DeleteAnswers, Deletes, Observations
+from argosy_executor.failures import describe_failure, failure_of, waiting_failure_of
 from argosy_kube.port import (
     Change,
     CreateBatch,
@@ -25,7 +26,7 @@ from argosy_kube.port import (
     PodPhase,
 )
 
-__all__ = ["create_answers", "create_batch", "delete_answers", "delete_batch", "failure_of", "observations"]
+__all__ = ["create_answers", "create_batch", "delete_answers", "delete_batch", "observations"]
 
 _STATES: Final = np.zeros(len(PodPhase) + 1, dtype=np.int8)
 _STATES[PodPhase.PENDING] = ObjectState.CREATED
@@ -36,39 +37,6 @@ _STATES[PodPhase.UNKNOWN] = ObjectState.UNKNOWN
 _FAILED_STATE: Final = int(ObjectState.FAILED)
 _CREATED_STATE: Final = int(ObjectState.CREATED)
 _DELETED: Final = int(Change.DELETED)
-
-_INFRASTRUCTURE_REASONS: Final = frozenset(
-    {
-        "NodeLost",
-        "NodeShutdown",
-        "Shutdown",
-        "Terminated",
-        "UnexpectedAdmissionError",
-        "NodeAffinity",
-        "TaintToleration",
-        "NodeNotReady",
-    }
-)
-
-
-def failure_of(reason: str, exit_code: int) -> FailureKind:
-    """Return the kind of failure of a failed pod.
-
-    Args:
-        reason: As Kubernetes writes it: OOMKilled, Evicted, OutOfcpu, ErrImagePull and so on.
-        exit_code: Of the first failed container, 0 if none.
-    """
-    if reason == "OOMKilled":
-        return FailureKind.OUT_OF_MEMORY
-    if reason in {"Evicted", "Preempting"}:
-        return FailureKind.EVICTED
-    if "Image" in reason:
-        return FailureKind.IMAGE
-    if reason in _INFRASTRUCTURE_REASONS or reason.startswith("OutOf"):
-        return FailureKind.INFRASTRUCTURE
-    if exit_code or reason in {"", "Error", "DeadlineExceeded"}:
-        return FailureKind.EXIT_CODE
-    return FailureKind.INFRASTRUCTURE
 
 
 def observations(events: ObjectEvents) -> Observations:
@@ -84,14 +52,15 @@ def observations(events: ObjectEvents) -> Observations:
     exit_codes = take(events.exit_code_column).astype(np.int32)
     failures = np.zeros(states.size, dtype=np.int8)
     messages = np.full(states.size, -1, dtype=np.int32)
+    texts = _Texts(events.texts)
     for place in np.flatnonzero((states == _FAILED_STATE) | ((states == _CREATED_STATE) & (reasons >= 0))).tolist():
-        reason = events.texts[reasons[place]] if reasons[place] >= 0 else ""
+        reason, exit_code = events.texts[reasons[place]] if reasons[place] >= 0 else "", int(exit_codes[place])
         if states[place] == _FAILED_STATE:
-            failures[place] = failure_of(reason, int(exit_codes[place]))
-            messages[place] = reasons[place]
-        elif "Image" in reason:
-            # The core gives up on pods that wait for an image too long.
-            failures[place], messages[place] = FailureKind.IMAGE, reasons[place]
+            failures[place] = failure_of(reason, exit_code)
+            messages[place] = texts.index(describe_failure(reason, exit_code))
+        else:
+            # The core gives up pods that wait for too long.
+            failures[place], messages[place] = waiting_failure_of(reason), reasons[place]
     return Observations(
         gone_column=take(events.change_column) == _DELETED,
         handle_column=take(events.handle_column).astype(np.int64),
@@ -105,8 +74,25 @@ def observations(events: ObjectEvents) -> Observations:
         failure_column=failures,
         message_column=messages,
         kinds=events.kinds,
-        texts=events.texts,
+        texts=texts.all(),
     )
+
+
+class _Texts:
+    """A table of texts that grows behind those of the events; equal texts stand once."""
+
+    def __init__(self, texts: tuple[str, ...]) -> None:
+        """Begin with the events' own."""
+        self._texts = texts
+        self._added: dict[str, int] = {}
+
+    def index(self, text: str) -> int:
+        """Return the index of a text."""
+        return self._added.setdefault(text, len(self._texts) + len(self._added))
+
+    def all(self) -> tuple[str, ...]:
+        """Return the table."""
+        return (*self._texts, *self._added) if self._added else self._texts
 
 
 def create_batch(creates: Creates) -> CreateBatch:

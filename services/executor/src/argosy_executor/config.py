@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from argosy_kube import KubernetesSettings
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.logs import LogLevel
 
@@ -31,7 +32,8 @@ class ExecutorConfig:
     cluster: str
     """Name of the cluster, and so of the executor; it is bound to the cluster's uid at first contact."""
     cluster_address: str
-    """Where the cluster is: `simulated:host:port` or `simulated:unix:/path`; `simulated:` may be left out."""
+    """Where the cluster is: `simulated:host:port` or `simulated:unix:/path` (`simulated:` may be left out), or
+    `kubernetes`, `kubernetes:/path/to/kubeconfig`, `kubernetes:/path#context`, `kubernetes:in-cluster`."""
     server_addresses: tuple[str, ...]
     """host:port of server processes; each tells where the leader is, so one that lives is enough."""
     pool: str = "default"
@@ -45,6 +47,15 @@ class ExecutorConfig:
     """Create calls, and delete calls, under way at once."""
     call_timeout_s: float = 30.0
     """How long a call to the cluster may take; whether it was applied is then asked again."""
+    max_log_count: int = 32
+    """Logs that are read at once, for all readers together."""
+    image_patience_s: float = 300.0
+    """How long a pod may wait for an image that cannot be had, or a container that cannot be made; 0 is for ever."""
+    pending_patience_s: float = 1800.0
+    """How long a pod may wait for anything else (a volume, a node that does nothing) before its run is given up and
+    its job waits again; slow pulls of large images count, too; 0 is for ever."""
+    quota_patience_s: float = 600.0
+    """How long a quota may stand against a run before it is given up and its job waits again; 0 is for ever."""
     relist_s: float = 300.0
     """How often everything is listed and compared, in case an event was missed."""
     connect_timeout_s: float = 10.0
@@ -57,5 +68,7 @@ class ExecutorConfig:
     """host:port of the metrics page; empty opens none."""
     log_level: LogLevel = "info"
     """Least severe level that is logged."""
+    kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
+    """How the API server is used, where the cluster is a Kubernetes."""
     grpc: HealthSettings = field(default_factory=HealthSettings)
     """How health and reflection are served; nothing else is: executors dial, nobody dials them."""

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 
 import numpy as np
 
 from argosy_core.errors import BackendUnavailable
-from argosy_core.reconcile import Creates, Deletes, Fence, Reconciler
+from argosy_core.reconcile import Creates, Deletes, Fence, Patience, Reconciler
 from argosy_executor.cluster_codec import (
     create_answers,
     create_batch,
@@ -29,6 +30,7 @@ from argosy_executor.cluster_codec import (
     observations,
 )
 from argosy_executor.config import ExecutorConfig
+from argosy_executor.create_traces import create_traces
 from argosy_executor.session import LeaderSession, SessionPorts
 from argosy_kube.port import Cluster, Selector, WatchGone
 from argosy_runtime.channel import Backoff
@@ -37,6 +39,8 @@ from argosy_runtime.metrics import METRICS
 
 __all__ = ["Executor"]
 
+_FIRST_GATHER_S = 0.005
+"""How long the first news after a pause gathers."""
 _IDLE_S = 1.0
 """Longest wait of the acting loop; a fence that closes must show in the metrics."""
 
@@ -56,14 +60,21 @@ class Executor:
         self._config = config
         self._cluster = cluster
         self._log = get_logger(cluster=config.cluster, incarnation=incarnation)
-        self._reconciler = Reconciler()
+        patience = Patience(
+            image_s=config.image_patience_s, pending_s=config.pending_patience_s, quota_s=config.quota_patience_s
+        )
+        self._reconciler = Reconciler(call_timeout_s=config.call_timeout_s, settled_at_s=math.inf, patience=patience)
         self._fence = Fence()
         self._news = asyncio.Event()
         self._listed = asyncio.Event()
         self._watch_scope: asyncio.Timeout | None = None
         self._draining = False
+        self._last_step_s = -np.inf
         self._calls = asyncio.Semaphore(config.call_count), asyncio.Semaphore(config.call_count)
-        self._ports = SessionPorts(reconciler=self._reconciler, fence=self._fence, wake=self._news.set)
+        self._traces = create_traces(config.cluster)
+        self._ports = SessionPorts(
+            reconciler=self._reconciler, fence=self._fence, cluster=cluster, wake=self._news.set, traces=self._traces
+        )
         self._clock = self._ports.clock
         self._fenced, self._known = METRICS.fenced.labels(config.cluster), METRICS.known_runs.labels(config.cluster)
         self._created = METRICS.created_objects.labels(config.cluster)
@@ -102,7 +113,7 @@ class Executor:
         self._reconciler.take_listing(observations(listing), started_s=started_s, now=self._clock())
         self._backoff.reset()
         self._listed.set()
-        self._news.set()
+        self._tell()
         version = listing.version
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._config.relist_s) as self._watch_scope:
@@ -118,7 +129,7 @@ class Executor:
                 version = batch.version
                 if len(batch):
                     self._reconciler.take_observed(observations(batch), self._clock())
-                    self._news.set()
+                    self._tell()
         return version
 
     # --- acting ------------------------------------------------------------------------------------------------------
@@ -136,6 +147,7 @@ class Executor:
                 if self._calls[0].locked() or self._calls[1].locked():
                     continue
                 actions = self._reconciler.next_actions(now, may_act=may_act)
+                self._ports.observed.set()
                 if actions.creates is not None:
                     await self._calls[0].acquire()
                     calls.create_task(self._create(actions.creates), name="executor: create")
@@ -145,6 +157,11 @@ class Executor:
                 if self._reconciler.wants_listing and self._watch_scope is not None:
                     self._relist_soon()
 
+    def _tell(self) -> None:
+        """Let the next step and the next report come: something was seen."""
+        self._news.set()
+        self._ports.observed.set()
+
     async def _wait_for_news(self) -> None:
         """Return when there may be something to do, at the latest after a second."""
         wake_s = self._reconciler.next_wake_s()
@@ -152,9 +169,13 @@ class Executor:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await self._news.wait()
-        # A step costs the same for one piece of news as for a hundred.
-        await asyncio.sleep(self._config.gather_ms / 1000)
+        # A step costs the same for one piece of news as for a hundred: the first after a pause is taken soon, then they
+        # gather.
+        since_s = self._clock().monotonic_s - self._last_step_s
+        gather_s = self._config.gather_ms / 1000
+        await asyncio.sleep(max(gather_s - since_s, min(_FIRST_GATHER_S, gather_s)))
         self._news.clear()
+        self._last_step_s = self._clock().monotonic_s
 
     def _relist_soon(self) -> None:
         """End the present watch, so that the cluster is listed."""
@@ -165,6 +186,7 @@ class Executor:
 
     async def _create(self, creates: Creates) -> None:
         """Create objects and take the answers."""
+        span = self._traces.begin(creates) if self._traces is not None else None
         try:
             result = None
             try:
@@ -175,9 +197,11 @@ class Executor:
             answers = create_answers(creates, result)
             self._reconciler.take_create_answers(creates, answers, self._clock())
             self._created.inc(int(answers.exists_column.sum()))
+            if self._traces is not None and span is not None:
+                self._traces.end(span, creates, answers.exists_column)
         finally:
             self._calls[0].release()
-            self._news.set()
+            self._tell()
 
     async def _delete(self, deletes: Deletes) -> None:
         """Delete objects and take the answers."""
@@ -193,7 +217,7 @@ class Executor:
             self._deleted.inc(int(answers.accepted_column.sum()))
         finally:
             self._calls[1].release()
-            self._news.set()
+            self._tell()
 
     # --- leaving -----------------------------------------------------------------------------------------------------
 

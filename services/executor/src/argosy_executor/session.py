@@ -26,10 +26,13 @@ import numpy as np
 
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotAllowedNow, StateConflict
-from argosy_core.reconcile import SETTLE_MARGIN_S, Fence, Instant, MirroredCache, Reconciler
+from argosy_core.reconcile import Fence, Instant, MirroredCache, Reconciler, settle_time_s
 from argosy_core.reconcile.reports import REPORT_INTERVAL_S
 from argosy_executor.config import ExecutorConfig
+from argosy_executor.create_traces import CreateTraces
 from argosy_executor.leader_codec import encode_hello, encode_reports, read_rows, read_stops
+from argosy_executor.logs import LogReadings
+from argosy_kube.port import Cluster
 from argosy_runtime.channel import Backoff, open_channel
 from argosy_runtime.errors import from_rpc_error
 from argosy_runtime.logs import get_logger
@@ -38,6 +41,7 @@ from argosy_runtime.metrics import METRICS
 __all__ = ["LeaderSession", "SessionPorts", "read_clock"]
 
 _SILENT_HEARTBEATS = 3
+_REPORT_GATHER_S = 0.005
 
 
 def read_clock() -> Instant:
@@ -53,12 +57,18 @@ class SessionPorts:
     """The state; only the event loop touches it."""
     fence: Fence
     """Told of every confirmation."""
+    cluster: Cluster
+    """Where logs are read."""
     wake: Callable[[], None]
     """Called when there may be something to do."""
     clock: Callable[[], Instant] = read_clock
     """The present."""
     stored: asyncio.Event = field(default_factory=asyncio.Event)
     """Set whenever the leader has stored states."""
+    observed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there may be states to report."""
+    traces: CreateTraces | None = None
+    """Makes spans; None if this process does not trace."""
 
 
 class _Ended(Exception):
@@ -79,6 +89,10 @@ class _Stream:
     """When the heartbeats without an answer were sent, monotonic seconds."""
     batches: deque[tuple[int, float]] = field(default_factory=deque)
     """(number, when sent) of the batches that are not stored."""
+    logs: LogReadings | None = None
+    """Logs that are read."""
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """A stream takes one message at a time; who waits longest is next."""
 
     async def write(self, message: executor_pb2.SyncRequest) -> None:
         """Send a message.
@@ -88,7 +102,8 @@ class _Stream:
             _Ended: The stream has ended; a read says why.
         """
         try:
-            await self.call.write(message)
+            async with self.writing:
+                await self.call.write(message)
         except asyncio.InvalidStateError as cause:
             raise _Ended("the stream ended while it was written to") from cause
 
@@ -111,7 +126,7 @@ class LeaderSession:
         self._incarnation = incarnation
         self._log = get_logger(cluster=config.cluster, incarnation=incarnation)
         self._next_leader = 0
-        self._started_s = ports.clock().monotonic_s
+        self._settles = False
         self._backoff = Backoff(rng=np.random.default_rng(incarnation))
         self._refused_count = 0
         self.is_connected = False
@@ -208,8 +223,15 @@ class LeaderSession:
         ports = self._ports
         ports.fence.welcome(welcome.fence_s, said_at_s)
         ports.reconciler.keep_finished_s = welcome.keep_finished_s
-        # A predecessor may act so long after we came; before that, "there is no such pod" is no fact.
-        ports.reconciler.settled_at_s = self._started_s + welcome.fence_s + SETTLE_MARGIN_S
+        if not self._settles:
+            # From the first welcome on nobody confirms a predecessor; before its calls have run out, "there is no such
+            # pod" is no fact.
+            self._settles = True
+            now = ports.clock()
+            settled_at_s = settle_time_s(
+                now.monotonic_s, fence_s=welcome.fence_s, call_timeout_s=self._config.call_timeout_s
+            )
+            ports.reconciler.settle_at(0.0 if welcome.first else settled_at_s, now)
         self.is_connected = True
         self._refused_count = 0
         self._backoff.reset()
@@ -222,6 +244,9 @@ class LeaderSession:
         """Read and write until either fails; the first failure is raised."""
         try:
             async with asyncio.TaskGroup() as group:
+                stream.logs = LogReadings(
+                    self._ports.cluster, stream.write, group, max_count=self._config.max_log_count
+                )
                 group.create_task(self._read(stream), name="session: read")
                 group.create_task(self._write(stream), name="session: write")
         except BaseExceptionGroup as failures:
@@ -244,7 +269,7 @@ class LeaderSession:
         ports = self._ports
         kind = message.WhichOneof("message")
         if kind == "rows":
-            ports.reconciler.take_rows(read_rows(message.rows, stream.cache), ports.clock())
+            self._take_rows(stream, message.rows)
         elif kind == "stops":
             ports.reconciler.take_stops(*read_stops(message.stops))
         elif kind == "stored":
@@ -252,12 +277,26 @@ class LeaderSession:
                 ports.fence.confirm(stream.batches.popleft()[1])
             ports.reconciler.acknowledge(message.stored.batch)
             ports.stored.set()
+        elif kind == "log_request" and stream.logs is not None:
+            stream.logs.begin(message.log_request)
+            return
+        elif kind == "log_credit" and stream.logs is not None:
+            stream.logs.take_credit(message.log_credit)
+            return
         elif kind == "confirmed":
             if stream.heartbeats:
                 ports.fence.confirm(stream.heartbeats.popleft())
         else:
             raise InvalidRequest(f"the leader sent {kind or 'an empty message'} within a session")
         ports.wake()
+
+    def _take_rows(self, stream: _Stream, message: executor_pb2.ObjectRows) -> None:
+        """Take rows."""
+        ports = self._ports
+        rows = read_rows(message, stream.cache)
+        if ports.traces is not None:
+            ports.traces.note_rows(message, rows.handle_column)
+        ports.reconciler.take_rows(rows, ports.clock())
 
     async def _write(self, stream: _Stream) -> None:
         """Send states as they come, at most one small batch per interval, and heartbeats."""
@@ -270,12 +309,20 @@ class LeaderSession:
                 stream.heartbeats.append(now.monotonic_s)
                 await stream.write(executor_pb2.SyncRequest(heartbeat=executor_pb2.Heartbeat()))
             batch = ports.reconciler.next_reports(now)
+            pause_s = min(REPORT_INTERVAL_S, stream.heartbeat_s) if batch is not None else 0.0
             while batch is not None:
                 stream.batches.append((batch.number, now.monotonic_s))
                 METRICS.reported_states.labels(self._config.cluster).inc(len(batch))
                 await stream.write(encode_reports(batch))
                 batch = ports.reconciler.next_reports(now)
-            await asyncio.sleep(min(REPORT_INTERVAL_S, stream.heartbeat_s))
+            if pause_s:
+                await asyncio.sleep(pause_s)
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(next_heartbeat_s - now.monotonic_s, 0.0)):
+                    await ports.observed.wait()
+            await asyncio.sleep(_REPORT_GATHER_S)
+            ports.observed.clear()
 
 
 async def _say_hello(call: Any, hello: executor_pb2.SyncRequest) -> None:  # noqa: ANN401 - grpc has no type for it

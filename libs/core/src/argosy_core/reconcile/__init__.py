@@ -11,8 +11,9 @@ from argosy_core.reconcile.columns import (
     ReportBatch,
     RunRows,
 )
-from argosy_core.reconcile.fence import SETTLE_MARGIN_S, Fence
+from argosy_core.reconcile.fence import SETTLE_MARGIN_S, Fence, settle_time_s
 from argosy_core.reconcile.mirrored_cache import MIRRORED_CACHE_BYTES, MirroredCache
+from argosy_core.reconcile.patience import Patience
 from argosy_core.reconcile.reconciler import Reconciler
 
 __all__ = [
@@ -27,7 +28,9 @@ __all__ = [
     "Instant",
     "MirroredCache",
     "Observations",
+    "Patience",
     "Reconciler",
     "ReportBatch",
     "RunRows",
+    "settle_time_s",
 ]

@@ -30,26 +30,31 @@ class BagPlan:
     finish: list[tuple[int, int]] = field(default_factory=list)
     """(slot, state): objects that end without the cluster having a say."""
     wait: list[int] = field(default_factory=list)
-    """Objects that cannot be called absent, or deleted for having ended, before the predecessor has settled."""
+    """Objects that cannot be called absent, or deleted for having ended, while a call could make them again."""
     forget: bool = False
     """The run is over and stored; nothing of it is left."""
 
 
-def plan_bag(table: RunTable, key: int, *, now_s: float, is_settled: bool) -> BagPlan:
+def plan_bag(table: RunTable, key: int, *, now_s: float, listed_s: float, settled_at_s: float) -> BagPlan:
     """Return what to do with a bag.
 
     Args:
         table: Where the objects are; not changed, except for the end states of what shall be deleted.
         key: Run key.
         now_s: Monotonic seconds.
-        is_settled: Whether a predecessor can no longer create anything.
+        listed_s: When the last listing that was taken was asked for, monotonic seconds.
+        settled_at_s: Moment from which a predecessor can no longer create anything.
     """
     plan = BagPlan()
     slots = table.slots_of_run(key)
     causes = [slot for slot in slots if table.state[slot] in (ObjectState.FAILED, ObjectState.LOST)]
+    closed_s = table.closed_at_s(slots, settled_at_s).tolist()
+    settled = {slot for slot, moment_s in zip(slots, closed_s, strict=True) if moment_s <= listed_s}
     if causes or table.stop[slots].any():
         end = int(table.state[causes[0]]) if causes else ObjectState.CANCELLED
-        _plan_end(table, slots, plan, end=end, now_s=now_s, may_conclude=is_settled or not table.stop[slots].any())
+        _plan_end(table, slots, plan, end=end, now_s=now_s, settled=settled)
+    elif any(table.phase[slot] == Phase.VANISHED for slot in slots):
+        _plan_vanished(table, slots, plan, settled=settled)
     else:
         pods = table.pods(slots)
         others = [slot for slot in slots if table.kind[slot] != 0]
@@ -62,7 +67,7 @@ def plan_bag(table: RunTable, key: int, *, now_s: float, is_settled: bool) -> Ba
         for slot in slots:
             if table.phase[slot] == Phase.PRESENT and _is_stored(table, slot) and table.not_before_s[slot] <= now_s:
                 # As long as it is there, no call of a predecessor can make it again.
-                (plan.delete if is_settled else plan.wait).append(slot)
+                (plan.delete if slot in settled else plan.wait).append(slot)
     plan.forget = all(table.phase[slot] == Phase.GONE and _is_stored(table, slot) for slot in slots)
     return plan
 
@@ -77,14 +82,24 @@ def _is_stored(table: RunTable, slot: int) -> bool:
     return _has_ended(table, slot) and bool(table.stored_state[slot] == table.state[slot])
 
 
-def _plan_end(table: RunTable, slots: list[int], plan: BagPlan, *, end: int, now_s: float, may_conclude: bool) -> None:
+def _plan_vanished(table: RunTable, slots: list[int], plan: BagPlan, *, settled: set[int]) -> None:
+    """Plan the end of what is gone; until that is certain nothing else happens to the bag."""
+    for slot in slots:
+        if table.phase[slot] == Phase.VANISHED and not _has_ended(table, slot):
+            if slot in settled:
+                plan.finish.append((slot, int(table.end_state[slot]) or ObjectState.LOST))
+            else:
+                plan.wait.append(slot)
+
+
+def _plan_end(table: RunTable, slots: list[int], plan: BagPlan, *, end: int, now_s: float, settled: set[int]) -> None:
     """Plan the deletion of everything that has not ended."""
     for slot in slots:
         if _has_ended(table, slot):
             continue
         phase = table.phase[slot]
-        if phase == Phase.ABSENT and not table.is_uncertain[slot]:
-            if may_conclude:
+        if phase in (Phase.ABSENT, Phase.VANISHED):
+            if slot in settled:
                 plan.finish.append((slot, int(table.end_state[slot]) or end))
             else:
                 plan.wait.append(slot)

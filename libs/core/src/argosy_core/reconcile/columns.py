@@ -96,7 +96,7 @@ class Observations:
     exit_code_column: Int32Array
     """(n,) exit code of the first failed container, 0 otherwise."""
     failure_column: Int8Array
-    """(n,) values of FailureKind; IMAGE for a created pod means that it waits for an image that cannot be had."""
+    """(n,) values of FailureKind; for a created pod what it has failed of if it goes on so, 0 if nothing is amiss."""
     message_column: Int32Array
     """(n,) index into `texts`, or -1."""
     kinds: tuple[str, ...]

@@ -10,10 +10,24 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["SETTLE_MARGIN_S", "Fence"]
+__all__ = ["SETTLE_MARGIN_S", "Fence", "settle_time_s"]
 
 SETTLE_MARGIN_S: Final = 5.0
-"""How much longer than the fence a successor waits for calls of its predecessor that were under way, seconds."""
+"""Added to what can be counted: a leader that was replaced may confirm for so long what it should not, seconds."""
+
+
+def settle_time_s(welcomed_at_s: float, *, fence_s: float, call_timeout_s: float) -> float:
+    """Return the moment from which no call of a predecessor can come through, monotonic seconds.
+
+    A predecessor is confirmed for the last time before its successor is admitted, begins calls for as long as its fence
+    is open, and gives each of them up after its time-out.
+
+    Args:
+        welcomed_at_s: When the successor's first welcome arrived, monotonic seconds.
+        fence_s: How long the predecessor may act after its last confirmation.
+        call_timeout_s: How long a call may take.
+    """
+    return welcomed_at_s + fence_s + call_timeout_s + SETTLE_MARGIN_S
 
 
 class Fence:

@@ -20,10 +20,10 @@ Rules:
 * A deletion carries the uid of what was seen, so it never hits another object.
 * What ended stays until the leader has stored its end and `keep_finished_s` have passed, and as long as a predecessor
   could make it again.
-* A pod that waits for an image longer than `IMAGE_PATIENCE_S` has failed: it would hold its node for ever.
+* A pod that waits for too long is given up, see `patience`: it would hold its node for ever.
 * An object that the leader does not know stays until the leader says stop.
-* "There is nothing" is concluded only where no creation is under way: not while an answer is missing, and not before a
-  predecessor's calls have run out.
+* "There is nothing", and with it "lost" and "cancelled", is concluded only where no creation can be under way: when the
+  calls of a predecessor and our own unanswered ones have run out, and a listing asked for after that shows nothing.
 
 Source: design section 5, "Sync" and "Fencing executors"; seed 003, last section.
 """
@@ -50,14 +50,14 @@ from argosy_core.reconcile.columns import (
     ReportBatch,
     RunRows,
 )
+from argosy_core.reconcile.fence import SETTLE_MARGIN_S
 from argosy_core.reconcile.intake import add_rows
+from argosy_core.reconcile.patience import Patience, Waiting
 from argosy_core.reconcile.reports import ReportQueue
 from argosy_core.reconcile.run_table import Phase, RunTable, distinct, run_keys
 
-__all__ = ["IMAGE_PATIENCE_S", "MAX_ACTION_COUNT", "Reconciler"]
+__all__ = ["MAX_ACTION_COUNT", "Reconciler"]
 
-IMAGE_PATIENCE_S: Final = 300.0
-"""How long a pod may wait for an image that cannot be had, seconds; registries recover, misspelt names do not."""
 MAX_ACTION_COUNT: Final = 5000
 """Most creates, and most deletes, given out at once."""
 _FIRST_RETRY_S: Final = 0.5
@@ -66,9 +66,9 @@ _LAST_RETRY_S: Final = 30.0
 Int64Array = npt.NDArray[np.int64]
 Int8Array = npt.NDArray[np.int8]
 # Members of enumerations cost a look-up and a conversion each time an array meets them.
-_ABSENT, _CREATING, _PRESENT, _DELETING, _GONE = (int(phase) for phase in Phase)
+_ABSENT, _CREATING, _PRESENT, _DELETING, _GONE, _VANISHED = (int(phase) for phase in Phase)
 _CREATED_STATE, _RUNNING = int(ObjectState.CREATED), int(ObjectState.RUNNING)
-_IMAGE = int(FailureKind.IMAGE)
+_INFRASTRUCTURE = int(FailureKind.INFRASTRUCTURE)
 _FAILED, _CANCELLED, _LOST = int(ObjectState.FAILED), int(ObjectState.CANCELLED), int(ObjectState.LOST)
 _NONE: Final = np.zeros(0, dtype=np.int64)
 _NOTHING: Final = Actions(creates=None, deletes=None)
@@ -79,15 +79,31 @@ class Reconciler:
 
     Args:
         keep_finished_s: How long what ended stays, seconds.
+        call_timeout_s: After how long a call to the cluster is given up, seconds.
+        settled_at_s: Moment from which a predecessor can no longer act, monotonic seconds; infinity while it is not
+            known, 0 where there was none.
+        patience: How long pods may wait.
     """
 
-    def __init__(self, *, keep_finished_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        *,
+        keep_finished_s: float = 60.0,
+        call_timeout_s: float = 30.0,
+        settled_at_s: float = 0.0,
+        patience: Patience | None = None,
+    ) -> None:
         """Start knowing nothing; take a listing of the cluster before anything else."""
         self.keep_finished_s = keep_finished_s
         """How long what ended stays, seconds; counts for what ends from now on."""
-        self.settled_at_s = 0.0
+        self.settled_at_s = settled_at_s
         """Moment from which a predecessor can no longer act, monotonic seconds."""
+        self._call_bound_s = call_timeout_s + SETTLE_MARGIN_S
+        self._listed_s = 0.0
+        self.wants_listing = False
+        """Something can be concluded only from a full listing; the next one sets it back."""
         self._table = RunTable()
+        self._waiting = Waiting(self._table, patience or Patience())
         self._reports = ReportQueue(self._table)
         self._ready: list[Int64Array] = []
         self._timers: list[tuple[float, int, Int64Array]] = []
@@ -97,12 +113,6 @@ class Reconciler:
     def object_count(self) -> int:
         """Number of objects known."""
         return len(self._table)
-
-    @property
-    def wants_listing(self) -> bool:
-        """Whether something can be concluded only from a full listing of the cluster."""
-        table = self._table
-        return bool((table.is_uncertain & table.stop & (table.phase == _ABSENT)).any())
 
     @property
     def all_stored(self) -> bool:
@@ -132,8 +142,26 @@ class Reconciler:
         """Take runs that the leader wants; rows that are already here change nothing."""
         taken = add_rows(self._table, rows)
         self._ready.append(taken.slots)
-        # The run was seen by a predecessor's pods, and these were not whole: what is missing was lost.
-        self._finish(taken.missing, _LOST, now)
+        # The run was seen, so what is missing was lost, unless neither the listing nor the watch has shown it yet.
+        self._end_absent(taken.missing, np.where(self._table.stop[taken.missing], _CANCELLED, _LOST), now)
+
+    def settle_at(self, settled_at_s: float, now: Instant) -> None:
+        """Take the moment from which a predecessor can no longer act, and look at everything that waits for it.
+
+        Args:
+            settled_at_s: Monotonic seconds, see `settle_time_s`; 0 where there was no predecessor.
+            now: The present.
+        """
+        self.settled_at_s = settled_at_s
+        waiting = self._undecided()
+        if waiting.size:
+            self._wake(waiting, max(settled_at_s, now.monotonic_s))
+
+    def _undecided(self) -> Int64Array:
+        """Return the objects that are not there, if their end waits for that to be certain."""
+        table, vanished = self._table, (self._table.phase == _VANISHED) & ~IS_RUN_TERMINAL[self._table.state]
+        absent = table.is_used & (table.stop | table.is_bag) & (table.phase == _ABSENT)
+        return np.flatnonzero(vanished | absent)
 
     def take_stops(self, handles: Int64Array, attempts: npt.NDArray[np.int32]) -> None:
         """Take runs whose objects shall not be; a run of which nothing is known ends as cancelled."""
@@ -169,9 +197,9 @@ class Reconciler:
         exists[listed] = False
         missing = np.flatnonzero(exists & (table.seen_s < started_s))
         self._end_missing(missing, now)
-        settled = np.flatnonzero(table.is_uncertain & (table.phase == _ABSENT) & (table.seen_s < started_s))
-        table.is_uncertain[settled] = False
-        self._ready.append(settled)
+        self._listed_s = max(self._listed_s, started_s)
+        self.wants_listing = False
+        self._ready.append(self._undecided())
 
     def _observe(self, observed: Observations, now: Instant) -> Int64Array:
         """Take changes; return the slots they were about."""
@@ -222,49 +250,51 @@ class Reconciler:
         is_other = (table.uid[slots] != 0).any(axis=1) & (table.uid[slots] != uids).any(axis=1)
         is_over = table.phase[slots] == _GONE
         self._take_intruders(slots, uids, is_over & ~gone, now)
+        vanished = np.flatnonzero(table.phase[slots] == _VANISHED)
+        if vanished.size:
+            # What is there is the run's own: missed until now, or made again by a call under way. Only an old list
+            # still shows what is known to be gone.
+            is_old = ~is_other[vanished] & (table.uid[slots[vanished]] != 0).any(axis=1)
+            is_over[vanished] = is_old & ~gone[vanished]
+            is_other[vanished] &= gone[vanished]
+            table.end_state[slots[vanished[~is_over[vanished] & ~gone[vanished]]]] = 0
         kept = np.flatnonzero(~is_other & ~is_over)
         if not kept.size:
             return
         slots, places, gone = slots[kept], places[kept], gone[kept]
         table.uid[slots] = uids[kept]
         table.seen_s[slots] = now.monotonic_s
-        fresh = slots[~gone & (table.phase[slots] <= _CREATING)]
-        self._mark_present(fresh)
+        fresh = slots[~gone & (table.phase[slots] != _PRESENT) & (table.phase[slots] != _DELETING)]
+        self._mark_present(fresh, now)
         states = observed.state_column[places]
         sent = table.stop_sent[slots]
         # Whoever vanishes under a wish vanished for it, even if our own call did not get through.
         ends = resolve_ends(states, sent | (table.stop[slots] & gone), gone)
         end_states = table.end_state[slots]
         ends = np.where((ends == _CANCELLED) & (end_states > 0), end_states, ends)
-        moves = np.flatnonzero(RUN_MAY_FOLLOW[table.state[slots], ends])
+        given_up = (ends == _FAILED) & (states != _FAILED)
+        speechless = gone & ((ends == _LOST) | (ends == _CANCELLED) | given_up)
+        held = speechless & ~IS_RUN_TERMINAL[table.state[slots]]
+        if held.any():
+            held &= ~self._is_settled(slots)
+            self._hold(slots[held], ends[held], now)
+        moves = np.flatnonzero(RUN_MAY_FOLLOW[table.state[slots], ends] & ~held)
         self._record(slots[moves], places[moves], ends[moves], observed)
-        table.phase[slots[gone]] = _GONE
+        table.phase[slots[gone & ~held]] = _GONE
         self._reports.note(slots[moves], ends[moves], observed.time_us_column[places[moves]])
         self._keep_ended(slots[moves], now)
-        self._watch_images(slots, observed.failure_column[places] == _IMAGE, now)
+        self._note_waiting(slots, places, observed, now)
         self._ready.append(slots)
 
-    def _watch_images(self, slots: Int64Array, lacks: npt.NDArray[np.bool_], now: Instant) -> None:
-        """Note which pods wait for images, and since when."""
-        table = self._table
-        stuck = lacks & (table.state[slots] == _CREATED_STATE)
-        table.stuck_s[slots[~stuck]] = 0.0
-        fresh = slots[stuck & (table.stuck_s[slots] == 0.0)]
+    def _note_waiting(self, slots: Int64Array, places: Int64Array, observed: Observations, now: Instant) -> None:
+        """Note which pods wait for what cannot be had, and why."""
+        fresh = self._waiting.note(slots, observed.failure_column[places], now.monotonic_s)
         if fresh.size:
-            table.stuck_s[fresh] = now.monotonic_s
-            self._wake(fresh, now.monotonic_s + IMAGE_PATIENCE_S)
-
-    def _give_up(self, slots: Int64Array, now: Instant) -> None:
-        """Call pods failed that have waited too long for an image."""
-        table = self._table
-        late = slots[(table.stuck_s[slots] > 0.0) & (table.stuck_s[slots] + IMAGE_PATIENCE_S <= now.monotonic_s)]
-        late = late[table.state[late] == _CREATED_STATE]
-        if late.size:
-            table.failure[late] = _IMAGE
-            table.message[late] = f"the image could not be had for {IMAGE_PATIENCE_S:.0f} s"
-            count = late.size
-            self._reports.note(late, np.full(count, _FAILED, np.int8), np.full(count, now.wall_us, np.int64))
-            self._keep_ended(late, now)
+            texts = dict(zip(slots.tolist(), observed.message_column[places].tolist(), strict=True))
+            for slot in fresh.tolist():
+                self._table.message[slot] = observed.texts[texts[slot]] if texts[slot] >= 0 else None
+            for due_s in self._waiting.due_s(now.monotonic_s):
+                self._wake(fresh, due_s)
 
     def _take_intruders(self, slots: Int64Array, uids: Int64Array, mask: npt.NDArray[np.bool_], now: Instant) -> None:
         """Take objects of runs that are over (a call came late, a list was old): they shall go."""
@@ -283,19 +313,22 @@ class Reconciler:
         table = self._table
         table.exit_code[slots] = observed.exit_code_column[places]
         own = states == observed.state_column[places]
-        table.failure[slots] = np.where(own, observed.failure_column[places], 0)
+        kept = np.where(states == _FAILED, table.failure[slots], 0)  # of what was given up
+        table.failure[slots] = np.where(own, observed.failure_column[places], kept)
         texts = observed.message_column[places]
-        told = np.flatnonzero(texts >= 0)
+        table.message[slots[own]] = None
+        told = np.flatnonzero((texts >= 0) & own)
         for slot, text in zip(slots[told].tolist(), texts[told].tolist(), strict=True):
             table.message[slot] = observed.texts[text]
         for slot in slots[states == _LOST].tolist():
             table.message[slot] = "the object was there and is gone; not by us"
 
-    def _mark_present(self, slots: Int64Array) -> None:
+    def _mark_present(self, slots: Int64Array, now: Instant) -> None:
         """Note that objects exist; what they were made from is not needed any more."""
         table = self._table
         table.phase[slots] = _PRESENT
-        table.is_uncertain[slots] = False
+        table.present_s[slots] = now.monotonic_s
+        table.stuck_s[slots] = 0.0
         table.tries[slots] = 0
         table.not_before_s[slots] = 0.0
         table.body[slots] = None
@@ -319,8 +352,35 @@ class Reconciler:
         deleted = table.stop[slots] | table.stop_sent[slots]
         ends = resolve_ends(table.state[slots], deleted, np.ones(slots.size, dtype=np.bool_))
         ends = np.where((ends == _CANCELLED) & (table.end_state[slots] > 0), table.end_state[slots], ends)
+        self._end_absent(slots, ends, now)
+
+    def _is_settled(self, slots: Int64Array) -> npt.NDArray[np.bool_]:
+        """Return which objects no call can make again: a listing was asked for after all calls had run out."""
+        settled: npt.NDArray[np.bool_] = self._table.closed_at_s(slots, self.settled_at_s) <= self._listed_s
+        return settled
+
+    def _end_absent(self, slots: Int64Array, ends: Int8Array, now: Instant) -> None:
+        """End objects that are not there, or keep them undecided while a call could make them again."""
+        settled = self._is_settled(slots) | IS_RUN_TERMINAL[self._table.state[slots]]
+        if not settled.all():
+            self._hold(slots[~settled], ends[~settled], now)
+            slots, ends = slots[settled], ends[settled]
         for state in np.unique(ends).tolist():
             self._finish(slots[ends == state], state, now)
+
+    def _hold(self, slots: Int64Array, ends: Int8Array, now: Instant) -> None:
+        """Keep objects that are gone undecided, with the end they will have."""
+        self._table.phase[slots] = _VANISHED
+        self._table.end_state[slots] = ends
+        self._await_settled(slots, now)
+
+    def _await_settled(self, slots: Int64Array, now: Instant) -> None:
+        """Look at undecided objects again when no call can make them any more; then a listing decides."""
+        due_s = self._table.closed_at_s(slots, self.settled_at_s)
+        if (due_s <= now.monotonic_s).any():
+            self.wants_listing = True
+        for moment_s in np.unique(due_s[(due_s > now.monotonic_s) & np.isfinite(due_s)]).tolist():
+            self._wake(slots[due_s == moment_s], moment_s)
 
     def _finish(self, slots: Int64Array, state: int, now: Instant) -> None:
         """End objects that are not there and will not be; those that have ended keep their state."""
@@ -339,32 +399,51 @@ class Reconciler:
     def take_create_answers(self, creates: Creates, answers: CreateAnswers, now: Instant) -> None:
         """Take what became of creates."""
         table, slots = self._table, creates.slot_column
-        waits = (table.phase[slots] == _CREATING) & _is_same(table, creates)
+        same = _is_same(table, creates)
+        unknown = slots[same & ~(answers.exists_column | answers.refused_column | answers.later_column)]
+        if unknown.size:
+            table.open_until_s[unknown] = np.maximum(table.open_until_s[unknown], table.calling_until_s[unknown])
+        table.calling_until_s[slots[same]] = 0.0
+        waits = (table.phase[slots] == _CREATING) & same
         made = np.flatnonzero(answers.exists_column & waits)
         if made.size:
             where = slots[made]
-            self._mark_present(where)
+            self._mark_present(where, now)
             table.uid[where] = np.ascontiguousarray(answers.uid_column[made]).view(np.int64)
             table.seen_s[where] = now.monotonic_s
             states = np.where(table.kind[where] == 0, _CREATED_STATE, _RUNNING).astype(np.int8)
             moves = RUN_MAY_FOLLOW[table.state[where], states]
             times = np.full(int(moves.sum()), now.wall_us, dtype=np.int64)
             self._reports.note(where[moves], states[moves], times)
-        refused = np.flatnonzero(answers.refused_column & waits)
+        # What is refused to us may be granted to a predecessor whose call is still under way.
+        final = answers.refused_column & waits & (self.settled_at_s <= self._listed_s)
+        refused = np.flatnonzero(final)
         if refused.size:
             where = slots[refused]
             table.failure[where] = FailureKind.REJECTED
             for slot, text in zip(where.tolist(), answers.message_column[refused].tolist(), strict=True):
                 table.message[slot] = answers.messages[text] if text >= 0 else "the cluster refused the object"
             self._finish(where, _FAILED, now)
-        again = np.flatnonzero(~answers.exists_column & ~answers.refused_column & waits)
+        again = np.flatnonzero(~answers.exists_column & ~final & waits)
         if again.size:
             where = slots[again]
             table.phase[where] = _ABSENT
-            table.is_uncertain[where] |= ~answers.later_column[again]
             table.seen_s[where] = now.monotonic_s
+            if answers.refused_column[again].any():
+                self._await_settled(where[answers.refused_column[again]], now)
             self._retry(where, now)
+            self._take_refusals(creates, answers, np.flatnonzero(answers.later_column & waits), now)
         self._ready.append(slots)
+
+    def _take_refusals(self, creates: Creates, answers: CreateAnswers, places: Int64Array, now: Instant) -> None:
+        """Take objects that a quota stands against; in the end their runs fail, and are tried elsewhere or later."""
+        table = self._table
+        slots = creates.slot_column[places]
+        late = np.isin(slots, self._waiting.refuse(slots, now.monotonic_s)) & self._is_settled(slots)
+        for slot, text in zip(slots[late].tolist(), answers.message_column[places[late]].tolist(), strict=True):
+            table.message[slot] = answers.messages[text] if text >= 0 else "a quota of the namespace is full"
+        table.failure[slots[late]] = _INFRASTRUCTURE
+        self._finish(slots[late], _FAILED, now)
 
     def take_delete_answers(self, deletes: Deletes, answers: DeleteAnswers, now: Instant) -> None:
         """Take what became of deletes."""
@@ -418,13 +497,14 @@ class Reconciler:
         """
         while self._timers and self._timers[0][0] <= now.monotonic_s:
             self._ready.append(heapq.heappop(self._timers)[2])
+        self._ready += self._waiting.sweep(now.monotonic_s)
         if not self._ready or not may_act:
             return _NOTHING
         table = self._table
         slots = distinct(np.concatenate(self._ready))
         self._ready.clear()
         slots = slots[table.is_used[slots]]
-        self._give_up(slots, now)
+        self._waiting.give_up(slots, now.monotonic_s)
         is_bag = table.is_bag[slots]
         creates, deletes = self._plan_single(slots[~is_bag], now)
         if is_bag.any():
@@ -437,6 +517,7 @@ class Reconciler:
             self._ready.append(deletes[MAX_ACTION_COUNT:])
             deletes = deletes[:MAX_ACTION_COUNT]
         table.phase[creates] = _CREATING
+        table.calling_until_s[creates] = now.monotonic_s + self._call_bound_s
         table.phase[deletes] = _DELETING
         table.stop_sent[deletes] = True
         return Actions(
@@ -452,39 +533,47 @@ class Reconciler:
         stored = ended & (table.stored_state[slots] == states)
         due = table.not_before_s[slots] <= now.monotonic_s
         absent = (phases == _ABSENT) & ~ended
-        dropped = slots[absent & stops & ~table.is_uncertain[slots]]
+        vanished = (phases == _VANISHED) & ~ended
+        dropped = slots[(absent & stops) | vanished]
         if dropped.size:
-            if now.monotonic_s < self.settled_at_s:
-                self._wake(dropped, self.settled_at_s)
-            else:
-                self._finish(dropped, _CANCELLED, now)
+            self._decide(dropped, now)
         forgotten = slots[stored & (phases == _GONE)]
         if forgotten.size:
             for key in table.key[forgotten].tolist():
                 del table.index[key]
             table.release(forgotten)
         over = (phases == _PRESENT) & due & stored
-        if now.monotonic_s < self.settled_at_s and over.any():
-            # As long as it is there, no call of a predecessor can make it again.
-            self._wake(slots[over], self.settled_at_s)
-            over[:] = False
+        if over.any():
+            # As long as it is there, no call can make it again.
+            early = over & ~self._is_settled(slots)
+            if early.any():
+                self._await_settled(slots[early], now)
+                over &= ~early
         deletes = slots[over | ((phases == _PRESENT) & due & ~ended & stops)]
         return slots[absent & ~stops & due & table.is_wanted[slots]], deletes
+
+    def _decide(self, slots: Int64Array, now: Instant) -> None:
+        """End objects that are not there as far as that is certain."""
+        settled = self._is_settled(slots)
+        if not settled.all():
+            self._await_settled(slots[~settled], now)
+            slots = slots[settled]
+        ends = self._table.end_state[slots]
+        self._end_absent(slots, np.where(ends > 0, ends, _CANCELLED).astype(np.int8), now)
 
     def _plan_bags(self, keys: Int64Array, now: Instant) -> tuple[Int64Array, Int64Array]:
         """Return the slots to create and to delete among runs of several objects."""
         table = self._table
         creates: list[int] = []
         deletes: list[int] = []
-        is_settled = now.monotonic_s >= self.settled_at_s
         for key in keys.tolist():
-            plan = plan_bag(table, key, now_s=now.monotonic_s, is_settled=is_settled)
+            plan = plan_bag(table, key, now_s=now.monotonic_s, listed_s=self._listed_s, settled_at_s=self.settled_at_s)
             creates.extend(plan.create)
             deletes.extend(plan.delete)
             for slot, state in plan.finish:
                 self._finish_in_bag(slot, state, now)
             if plan.wait:
-                self._wake(np.array(plan.wait, dtype=np.int64), self.settled_at_s)
+                self._await_settled(np.array(plan.wait, dtype=np.int64), now)
             if plan.forget:
                 slots = table.slots_of_run(key)
                 table.bags.pop(key, None)
@@ -495,7 +584,7 @@ class Reconciler:
     def _finish_in_bag(self, slot: int, state: int, now: Instant) -> None:
         """End one object of a bag, which may still be there (it then goes with the pods) or never was."""
         slots = np.array([slot], dtype=np.int64)
-        if self._table.phase[slot] == _ABSENT:
+        if self._table.phase[slot] in (_ABSENT, _VANISHED):
             self._finish(slots, state, now)
         else:
             self._reports.note(slots, np.array([state], np.int8), np.array([now.wall_us], np.int64))

@@ -39,6 +39,8 @@ class Phase(IntEnum):
     """Its deletion was accepted or sent."""
     GONE = 4
     """It was there and is gone, or it will never be made."""
+    VANISHED = 5
+    """It was there and is gone, or should be there and is not; a call under way could still make it again."""
 
 
 def run_keys(handles: Int64Array, attempts: npt.NDArray[np.integer]) -> Int64Array:
@@ -68,10 +70,12 @@ class RunTable:
         phase                      between wish and cluster, see Phase
         state stored_state         as reported, and as the leader is known to have stored it
         stop stop_sent end_state   the leader wants it gone; we have sent its deletion; how it ends then (0: cancelled)
-        is_uncertain               a creation was sent and nobody knows what became of it
+        calling_until_s            until then the creation under way may come through; 0 if none is
+        open_until_s               until then creations of ours that nobody has answered may come through; 0 if none
         tries not_before_s         failed calls in a row; no call before this moment (monotonic seconds)
         seen_s                     when it was last known to exist (monotonic seconds)
-        stuck_s                    since when it waits for an image that cannot be had; 0 if it does not
+        present_s                  since when it is there
+        stuck_s stuck_kind         since when it waits for what cannot be had, 0 if it does not; FailureKind if too long
         uid time_us exit_code failure message     what was observed
         id_high body node metadata owner          what it is created from; None once it exists
     """
@@ -91,11 +95,14 @@ class RunTable:
         self.stop = np.zeros(size, dtype=np.bool_)
         self.stop_sent = np.zeros(size, dtype=np.bool_)
         self.end_state = np.zeros(size, dtype=np.int8)
-        self.is_uncertain = np.zeros(size, dtype=np.bool_)
+        self.calling_until_s = np.zeros(size, dtype=np.float64)
+        self.open_until_s = np.zeros(size, dtype=np.float64)
         self.tries = np.zeros(size, dtype=np.int16)
         self.not_before_s = np.zeros(size, dtype=np.float64)
         self.seen_s = np.zeros(size, dtype=np.float64)
+        self.present_s = np.zeros(size, dtype=np.float64)
         self.stuck_s = np.zeros(size, dtype=np.float64)
+        self.stuck_kind = np.zeros(size, dtype=np.int8)
         self.uid: Int64Array = np.zeros((size, 2), dtype=np.int64)
         self.time_us: Int64Array = np.zeros(size, dtype=np.int64)
         self.exit_code = np.zeros(size, dtype=np.int32)
@@ -114,6 +121,11 @@ class RunTable:
     def __len__(self) -> int:
         """Return the number of objects known."""
         return len(self.key) - len(self._free)
+
+    def closed_at_s(self, slots: Int64Array | list[int], settled_at_s: float) -> npt.NDArray[np.float64]:
+        """Return the moments from which no call, ours or a predecessor's, can make objects any more."""
+        own = np.maximum(self.calling_until_s[slots], self.open_until_s[slots])
+        return np.maximum(own, settled_at_s)
 
     def kind_index(self, kind: str) -> int:
         """Return the index of a kind, adding it if it is new; there are few kinds."""

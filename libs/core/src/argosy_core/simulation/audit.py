@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation
-from argosy_core.job.states import ObjectState
+from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState
 from argosy_core.ledger import NodeLedger
+from argosy_core.reconcile import Creates
 
 if TYPE_CHECKING:
     from argosy_core.simulation.durable import DurableStore
@@ -34,18 +35,43 @@ class Audit:
         self.pod_count = 0
         """Pods made."""
 
-    def pod_created(self, cluster: str, handle: int, attempt: int, position: int) -> None:
+    def sending(self, creates: Creates, *, is_superseded: bool) -> frozenset[tuple[int, int, int]]:
+        """Return which objects were reported before a call to create them was sent, as the sender must know.
+
+        A predecessor that acts within its fence need not know what its successor reported.
+        """
+        if is_superseded:
+            return frozenset()
+        columns = (creates.handle_column, creates.attempt_column, creates.object_column)
+        keys = zip(*(column.tolist() for column in columns), strict=True)
+        return frozenset(key for key in keys if self._state(key) not in (None, ObjectState.LEASED))
+
+    def _state(self, key: tuple[int, int, int]) -> int | None:
+        """Return the stored state of an object; None if its run is not stored."""
+        handle, attempt, position = key
+        job = self._store.jobs.get(handle)
+        run = job.runs.get(attempt) if job is not None else None
+        return None if run is None else int(run.objects[position])
+
+    def pod_created(self, cluster: str, key: tuple[int, int, int], *, was_known: bool) -> None:
         """Take note of a new pod.
 
+        Args:
+            cluster: Where.
+            key: (handle, attempt, position in the bag).
+            was_known: It had been reported when the call was sent.
+
         Raises:
-            InvariantViolation: Its run's pod was reported before, or nobody ever leased the run.
+            InvariantViolation: Nobody ever leased the run, its end was stored, or whoever sent the call must have
+                known that a pod of it was there before.
         """
         self.pod_count += 1
+        handle, attempt, position = key
         job = self._store.jobs.get(handle)
         run = job.runs.get(attempt) if job is not None else None
         if run is None or run.cluster != cluster:
             raise InvariantViolation(f"{cluster} makes a pod of run {handle}/{attempt}, which is not stored for it")
-        if run.objects[position] != ObjectState.LEASED:
+        if was_known or IS_RUN_TERMINAL[run.objects[position]]:
             state = ObjectState(run.objects[position]).name
             raise InvariantViolation(f"{cluster} makes a pod of run {handle}/{attempt} again after it was {state}")
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,9 @@ from argosy_core.simulation.audit import Audit
 from argosy_core.simulation.network import Network
 from argosy_core.simulation.plan import POD, JobBook
 from argosy_core.simulation.settings import WorldSettings
+
+if TYPE_CHECKING:
+    from argosy_core.simulation.executor_actor import ExecutorActor
 
 __all__ = [
     "ClusterActor",
@@ -183,13 +187,18 @@ class ClusterActor(Process):
         self._free[spec.name] = {PODS: 110, **spec.total}
 
     def lose_node(self, name: str, away_s: float) -> None:
-        """Let a node disappear with its pods, and come back empty."""
+        """Let a node disappear with its pods, and come back empty.
+
+        Pods that have ended stay: a finalizer keeps them until their executor deletes them.
+        """
         spec = self.nodes.pop(name, None)
         if spec is None:
             return
         del self._free[name]
         self._tell(Scope.NODES, NodeChange(name, None))
         for key in [key for key, item in self.objects.items() if item.node == name and item.kind == POD]:
+            if self.objects[key].state in (_SUCCEEDED, _FAILED):
+                continue
             self.objects[key].booked = False
             self._remove(key)
         for uid in [uid for uid, stranger in self._strangers.items() if stranger.node == name]:
@@ -305,9 +314,12 @@ class ClusterActor(Process):
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def create(self, owner: Process, creates: Creates, take: Callable[[Creates, CreateAnswers | None], None]) -> None:
+    def create(
+        self, owner: ExecutorActor, creates: Creates, take: Callable[[Creates, CreateAnswers | None], None]
+    ) -> None:
         """Call: create objects, in order."""
-        self._call(owner, self._create, creates, take)
+        sent = self._audit.sending(creates, is_superseded=owner.is_superseded())
+        self._call(owner, partial(self._create, sent=sent), creates, take)
 
     def delete(self, owner: Process, deletes: Deletes, take: Callable[[Deletes, DeleteAnswers | None], None]) -> None:
         """Call: delete objects that still have their uid."""
@@ -342,7 +354,7 @@ class ClusterActor(Process):
         if take is not None:
             self._agenda.after(self._network.draw_s(self._settings.call_s), owner, take, what, answers)
 
-    def _create(self, creates: Creates) -> CreateAnswers:
+    def _create(self, creates: Creates, *, sent: frozenset[Key]) -> CreateAnswers:
         count = len(creates)
         uids = []
         columns = (creates.handle_column, creates.attempt_column, creates.object_column, creates.node_column)
@@ -350,7 +362,7 @@ class ClusterActor(Process):
             key = (handle, attempt, position)
             item = self.objects.get(key)
             if item is None:
-                item = self._make(key, creates.nodes[node])
+                item = self._make(key, creates.nodes[node], was_known=key in sent)
             uids.append(item.uid)
         none = np.zeros(count, dtype=np.bool_)
         return CreateAnswers(
@@ -384,14 +396,14 @@ class ClusterActor(Process):
 
     # --- objects ------------------------------------------------------------------------------------------------------
 
-    def _make(self, key: Key, node: str) -> _Object:
+    def _make(self, key: Key, node: str, *, was_known: bool) -> _Object:
         """Create an object; a pod starts a while later if its node is there and has room."""
-        handle, attempt, position = key
+        handle, _, position = key
         kind = self._book.kinds_of(handle)[position]
         item = self.objects[key] = _Object(self._next_uid, kind, node, _CREATED if kind == POD else _RUNNING)
         self._next_uid += 1
         if kind == POD:
-            self._audit.pod_created(self.name, handle, attempt, position)
+            self._audit.pod_created(self.name, key, was_known=was_known)
             item.repeated = key in self._made
             self._made.add(key)
             if node in self.nodes:

@@ -27,6 +27,7 @@ from argosy_core.scheduler import (
     NewObjects,
     NewRuns,
     ObjectUpdates,
+    Refusals,
     RoundStateColumns,
     RunUpdates,
     WishColumns,
@@ -44,7 +45,6 @@ _LEASED = int(ObjectState.LEASED)
 _UNKNOWN = int(ObjectState.UNKNOWN)
 _RUNNING = int(ObjectState.RUNNING)
 _CANCELLED = int(JobState.CANCELLED)
-_JOB_QUEUED, _JOB_LEASED = int(JobState.QUEUED), int(JobState.LEASED)
 
 
 @dataclass(slots=True)
@@ -103,6 +103,10 @@ class Transaction:
     log: tuple[int, int] | None = None
     """(expected, new) position."""
     round_state: RoundStateColumns | None = None
+    number: int = 0
+    """Its place among the leader's transactions, from `refusals`."""
+    refusals: Refusals = field(default_factory=Refusals)
+    """The leader's."""
 
     def is_empty(self) -> bool:
         """Return whether there is nothing to write."""
@@ -144,7 +148,6 @@ class DurableStore(Process):
         self.incarnations: dict[tuple[str, str], int] = {}
         """(cluster, role) -> highest incarnation bound."""
         self._next_change = 0
-        self._refused: set[int] = set()
         """Jobs whose last lease was refused, until their next event."""
         self.refused_count = 0
 
@@ -256,7 +259,9 @@ class DurableStore(Process):
             self._update_objects(updates)
         self._end_runs(transaction.run_ends)
         self._update_jobs(transaction)
-        for draft in transaction.events:
+        for draft in transaction.refusals.correct(
+            transaction.number, transaction.events, np.array(refused, dtype=np.int64)
+        ):
             self._take_events(draft)
         for change_id in transaction.change_ids:
             del self.changes[change_id]
@@ -265,7 +270,6 @@ class DurableStore(Process):
             if transaction.round_state is not None:
                 self.round_state = transaction.round_state
         self.refused_count += len(refused)
-        self._refused.update(refused)
         return np.array(refused, dtype=np.int64)
 
     def _update_jobs(self, transaction: Transaction) -> None:
@@ -355,12 +359,6 @@ class DurableStore(Process):
         for handle, kind, before, after in zip(*(column.tolist() for column in columns), strict=True):
             job = jobs[handle]
             row = JOB_TRANSITIONS.get((JobState(before) if before else None, JobEventKind(kind)))
-            if handle in self._refused:
-                # The event of a lease is numbered before the lease is refused. A leader that dies before it has taken
-                # it back leaves a successor that knows nothing of it and goes on from QUEUED.
-                self._refused.discard(handle)
-                if job.event_state == _JOB_LEASED and before == _JOB_QUEUED:
-                    job.event_state = before
             if job.event_state != before or row is None or row[0] != after:
                 raise InvariantViolation(
                     f"event {JobEventKind(kind).name} of job {job.index} leads from {before} to {after}, "

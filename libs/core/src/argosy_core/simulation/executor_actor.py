@@ -5,13 +5,13 @@ Source: design section 5, "Sync" and "Fencing executors".
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
 from argosy_core.reconcile import (
-    SETTLE_MARGIN_S,
     CreateAnswers,
     Creates,
     DeleteAnswers,
@@ -21,6 +21,7 @@ from argosy_core.reconcile import (
     Observations,
     Reconciler,
     RunRows,
+    settle_time_s,
 )
 from argosy_core.reconcile.reports import REPORT_INTERVAL_S
 from argosy_core.scheduler import ClusterRuns, ExecutorRows, Runs
@@ -67,13 +68,17 @@ class ExecutorActor(Process):
         self._context = context
         self.cluster = cluster
         self.incarnation = incarnation
-        self.reconciler = Reconciler(keep_finished_s=context.settings.keep_finished_s)
+        self.reconciler = Reconciler(
+            keep_finished_s=context.settings.keep_finished_s,
+            call_timeout_s=context.settings.call_timeout_s,
+            settled_at_s=math.inf,
+        )
         self.fence = Fence()
         self.stream: Stream | None = None
         self.isolated_until_us = 0
         """Until then no leader can be reached."""
-        self._started_s = context.agenda.now_s
         self._welcomed = False
+        self._settles = False
         self._watching = False
         self._listing = False
         self._acting = False
@@ -147,7 +152,7 @@ class ExecutorActor(Process):
             self._list()
         self._report_soon()
         wake_s = self.reconciler.next_wake_s()
-        if wake_s is not None:
+        if wake_s is not None and math.isfinite(wake_s):
             self._wake_at(round(wake_s * 1e6))
 
     def _wake_at(self, time_us: int) -> None:
@@ -232,18 +237,25 @@ class ExecutorActor(Process):
         """Return whether a newer executor of this cluster was bound."""
         return self._context.store.incarnations.get((self.cluster.name, "executor"), 0) > self.incarnation
 
-    def take_welcome(self, stream: Stream, fence_s: float, said_at_s: float) -> None:
+    def take_welcome(self, stream: Stream, fence_s: float, said_at_s: float, *, is_first: bool) -> None:
         """Begin a session.
 
         Args:
             stream: On which stream.
             fence_s: How long to act after a confirmation.
             said_at_s: When the hello was said.
+            is_first: No executor of the cluster was admitted before.
         """
         if stream is not self.stream:
             return
         self.fence.welcome(fence_s, said_at_s)
-        self.reconciler.settled_at_s = self._started_s + fence_s + SETTLE_MARGIN_S
+        if not self._settles:
+            self._settles = True
+            now = self._now()
+            settled_at_s = settle_time_s(
+                now.monotonic_s, fence_s=fence_s, call_timeout_s=self._context.settings.call_timeout_s
+            )
+            self.reconciler.settle_at(0.0 if is_first else settled_at_s, now)
         self._welcomed = True
         self._news()
 

@@ -88,7 +88,7 @@ class Saboteur(Process):
 
     def overlap_executors(self) -> None:
         """Cut an executor off from its leader, and start another beside it."""
-        length_s = self._length_s((self._world.context.settings.fence_s, 2 * self._world.context.settings.fence_s))
+        length_s = self._length_s(self._settings.overlap_s)
         self._world.overlap_executors(self._draw(len(self._world.clusters)), length_s)
 
     def cut_stream(self) -> None:

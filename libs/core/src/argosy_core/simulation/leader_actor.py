@@ -118,6 +118,7 @@ class LeaderActor(Process):
         else:
             draft.log = (self.cycle.log_position, record.position)
             self.cycle.log_position = record.position
+        self.cycle.number(draft)
         self.writer.put(draft, self._refused.append)
 
     def stream_closed(self, stream: Stream) -> None:

@@ -25,6 +25,7 @@ from argosy_core.scheduler import (
     EndedJobs,
     LeaseEffects,
     LeasePlan,
+    Refusals,
     Round,
     SampleReply,
     WishColumns,
@@ -83,6 +84,8 @@ class LeaderCycle:
         self._awaited: set[str] = set()
         self._stage = 0
         """0 while sampling, then the stage of commits."""
+        self.refusals = Refusals()
+        """Leases that the store refused."""
         self._draft = Transaction()
         self._next_draft = Transaction()
         self._reported: list[Reported] = []
@@ -158,6 +161,7 @@ class LeaderCycle:
         self._has_news = False
         self._tried_something = False
         self._draft, self._next_draft = self._next_draft, Transaction()
+        self.number(self._draft)
         self.take_changes(self._draft)
         self._take_reports()
         leader = self._leader
@@ -467,9 +471,14 @@ class LeaderCycle:
         for stop in effects.stops:
             desk.send_stops(stop)
 
+    def number(self, draft: Transaction) -> None:
+        """Give a transaction its place among those of this leader; events go into it from now on."""
+        draft.refusals, draft.number = self.refusals, self.refusals.begin_draft()
+
     def take_back(self, refused: Int64s) -> None:
         """Take back leases that the database refused; what follows goes with the next cycle."""
         effects = refuse_leases(self._leader.state, refused, self._context.agenda.now_s)
+        self.refusals.note_taken_back(refused)
         self._next_draft.events.append(effects.events)
         self._next_draft.job_ends.append(effects.job_updates)
         for runs in effects.releases:

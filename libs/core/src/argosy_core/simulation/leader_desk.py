@@ -6,6 +6,7 @@ Source: design section 5, "Sync", "Sampler session", "Fencing executors".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -224,10 +225,12 @@ class LeaderDesk:
     def _admit_executor(self, stream: Stream, hello: ExecutorHello) -> None:
         executor = hello.executor
         link = ExecutorLink(stream, executor)
+        context = self._context
+        is_first = not context.store.incarnations.get((link.cluster, "executor"))
         if not self._admit(stream, link, role="executor") or not self._enter(self.executors, link):
             return
-        context = self._context
-        context.network.send(stream, executor, executor.take_welcome, stream, context.settings.fence_s, hello.said_at_s)
+        welcome = partial(executor.take_welcome, is_first=is_first)
+        context.network.send(stream, executor, welcome, stream, context.settings.fence_s, hello.said_at_s)
         # No row may be sent that a crash could take back.
         self._leader.writer.put(None, lambda _: self._send_missing(link, hello.known))
 
@@ -238,8 +241,9 @@ class LeaderDesk:
         missing = rows_missing(self._leader.state, link.cluster, known)
         # Leases taken in since the hello are not stored yet; their rows follow the commit, as to everybody.
         unstored = np.array(sorted(self._leader.cycle.unstored), dtype=np.int64)
-        self.send_rows(missing.rows.without(unstored), link)
+        # What a predecessor has deleted already must not be made again for want of the word that it goes.
         self.send_stops(missing.stops, link)
+        self.send_rows(missing.rows.without(unstored), link)
         link.started = True
         for batch in link.unread:
             self._put(link, batch)

@@ -254,6 +254,7 @@ class SamplerActor(Process):
             total_free=reply.total_free,
             complete=reply.complete,
             nearest_misses=reply.nearest_misses,
+            risen=reply.risen,
         )
         leader = cast("LeaderActor", stream.server)
         self._context.network.send(
@@ -328,6 +329,7 @@ class SamplerActor(Process):
             total_free=totals.free,
             node_count=totals.node_count,
             placement_count=placement_count,
+            risen=table.last_rise,
         )
         leader = cast("LeaderActor", stream.server)
         self._context.network.send(stream, leader, leader.desk.take_capacity, stream, capacity, repeatable=True)

@@ -117,6 +117,8 @@ class FaultSettings:
     """Executors killed."""
     executor_overlaps: int = 1
     """Executors cut off from everybody but their cluster while a successor starts."""
+    overlap_s: Range = (15.0, 30.0)
+    """For how long."""
     stream_cuts: int = 4
     """Streams to a leader that break, with everything on its way."""
     stream_stalls: int = 3
@@ -142,4 +144,4 @@ class FaultSettings:
     call_loss_ratio: float = 0.05
     """Share of the calls to clusters that are lost, and again as many whose answer is."""
     call_delay_s: float = 3.0
-    """Longest delay of a call to a cluster; below the margin for which a successor waits."""
+    """Longest delay of a call to a cluster; below `WorldSettings.call_timeout_s`, after which nothing of it is left."""

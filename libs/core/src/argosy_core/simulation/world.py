@@ -213,13 +213,19 @@ class World:
             self.executors[index] = self._start_executor(index)
 
     def overlap_executors(self, index: int, length_s: float) -> None:
-        """Cut an executor off from its leader for a while and start another beside it."""
+        """Cut an executor off from its leader for a while and start another beside it.
+
+        What the older one sees of the cluster is as old, so that nothing but its fence holds it back.
+        """
         old, network = self.executors[index], self.context.network
         if not old.alive:
             return
         old.isolated_until_us = self.context.agenda.now_us + round(length_s * 1e6)
         if old.stream is not None:
             network.stall(old.stream, length_s)
+        for watch in old.cluster.watches:
+            if watch.owner is old:
+                watch.lagging_until_us = old.isolated_until_us
         delay_s = network.draw_s(self.context.settings.restart_s)
         self.context.agenda.after(delay_s, self._fate, self._start_beside, index, old)
 

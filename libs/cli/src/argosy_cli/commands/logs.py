@@ -1,0 +1,93 @@
+"""`argosy logs`: what a job's container wrote."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from argosy_cli.options import common_options, settings_of
+from argosy_cli.session import call
+from argosy_core.errors import NotFound
+
+if TYPE_CHECKING:
+    from argosy_client import ArgosyClient, Job
+
+__all__ = ["logs"]
+
+_POLL_S: Final = 0.5
+
+
+@click.command()
+@click.argument("job_id")
+@click.option("-f", "--follow", is_flag=True, help="Go on while the container writes; wait for a job that waits.")
+@click.option("--tail", type=click.IntRange(0, 1_000_000), help="Begin so many lines before the end.")
+@click.option("-c", "--container", default="", help="Container; the first if not given.")
+@click.option("--pod", type=click.IntRange(0, 31), default=0, show_default=True, help="Which of the job's pods.")
+@click.option("--attempt", type=click.IntRange(1, 255), help="Attempt; the newest if not given.")
+@common_options
+@click.pass_context
+def logs(
+    context: click.Context,
+    *,
+    job_id: str,
+    follow: bool,
+    tail: int | None,
+    container: str,
+    pod: int,
+    attempt: int | None,
+) -> None:
+    """Print what a container of the job JOB_ID wrote, as it wrote it.
+
+    Logs are read from the job's cluster, so they are there for as long as its pod is. The form of the output (-o) does
+    not matter here.
+    """
+
+    async def show(client: ArgosyClient) -> None:
+        if follow and attempt is None:
+            await _wait_for_pod(client, job_id)
+        pieces = client.read_log(
+            job_id, attempt=attempt or 0, pod=pod, container=container, follow=follow, tail_line_count=tail
+        )
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                _write(piece)
+
+    call(settings_of(context), show)
+
+
+def _write(piece: bytes) -> None:
+    """Print bytes as they are; where the output takes text only, as text."""
+    out = getattr(sys.stdout, "buffer", None)
+    if out is None:
+        sys.stdout.write(piece.decode(errors="replace"))
+    else:
+        out.write(piece)
+        out.flush()
+
+
+async def _wait_for_pod(client: ArgosyClient, job_id: str) -> None:
+    """Return once a job has a pod, or will get none.
+
+    Raises:
+        NotFound: There is no such job, or it ended without a pod.
+    """
+    import asyncio
+
+    is_told = False
+    while True:
+        job = await client.get_job(job_id)
+        if _has_pod(job):
+            return
+        if job.state not in {"queued", "leased", "running"}:
+            raise NotFound(f"job {job_id} ended, {job.state}, and nothing is known of a pod; it wrote nothing")
+        if not is_told:
+            click.echo(f"the job is {job.state}; waiting for its pod", err=True)
+            is_told = True
+        await asyncio.sleep(_POLL_S)
+
+
+def _has_pod(job: Job) -> bool:
+    return bool(job.runs) and (job.runs[-1].state != "leased" and job.state != "queued")

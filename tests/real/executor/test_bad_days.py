@@ -1,0 +1,361 @@
+"""An executor process on a real API server: killed again and again, doubled, and with a cluster that others change."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import BackendUnavailable
+from argosy_core.job.states import FailureKind, ObjectState
+
+from .conftest import CALL_TIMEOUT_S, FENCE_S, Bench, make_bag
+
+KILL_COUNT = 50
+JOBS_PER_LIFE = 8
+SETTLE_S = FENCE_S + CALL_TIMEOUT_S + 6.0
+
+
+@pytest.mark.timeout(600)
+async def test_executor_killed_at_any_moment_leaves_rows_and_cluster_equal(bench: Bench) -> None:
+    """Fifty kills in the midst of creates, deletes and reports: no orphan, no second pod of a run, nothing lost."""
+    rng = np.random.default_rng(7)
+    leader = bench.leader
+    bags = (
+        make_bag(namespace=bench.namespace),
+        make_bag(namespace=bench.namespace, run_time="0.5s"),
+        make_bag(namespace=bench.namespace, kinds=("ConfigMap", "Secret", "Pod", "Pod")),
+    )
+    handles: list[int] = []
+    for _ in range(KILL_COUNT):
+        before = leader.welcomed_count
+        process = await bench.start_executor()
+        await leader.until(lambda before=before: leader.welcomed_count > before)
+        handles += [await leader.lease(bags[number % len(bags)]) for number in range(JOBS_PER_LIFE)]
+        open_handles = [handle for handle in handles if not leader.newest(handle).has_ended]
+        await leader.stop(*rng.choice(open_handles, 2, replace=False).tolist())
+        await asyncio.sleep(float(rng.uniform(0.0, 0.25)))
+        await bench.kill(process)
+    await bench.start_executor()
+    long_handles = [handle for handle in handles if b'"1h"' in leader.newest(handle).bag]
+    await leader.until(
+        lambda: all(
+            leader.newest(handle).has_ended
+            or (
+                not leader.newest(handle).is_stopped
+                and handle in long_handles
+                and leader.newest(handle).end == "RUNNING"
+            )
+            for handle in handles
+        )
+    )
+    live = sorted(key for key, run in leader.runs.items() if not run.has_ended)
+
+    async def rows_equal_cluster() -> bool:
+        return await bench.left_over() == live
+
+    await bench.eventually(rows_equal_cluster)
+    assert live, "some run for an hour"
+    assert {handle for handle, _ in live} <= set(long_handles)
+    await leader.stop(*(handle for handle, _ in live))
+    await leader.until(lambda: all(run.has_ended for run in leader.runs.values()))
+    live.clear()
+    await bench.eventually(rows_equal_cluster)
+    assert all(run.end in {"SUCCEEDED", "CANCELLED"} for run in leader.runs.values())
+
+
+async def test_second_executor_of_a_name_takes_over_and_the_first_one_ends(bench: Bench) -> None:
+    """On one cluster the newer one serves, the older one is refused and gives up; no pod is made twice."""
+    first = await bench.start_executor("--max-refused-count", "2")
+    await bench.leader.until(lambda: bench.leader.welcomed_count == 1)
+    handles = [await bench.leader.lease(make_bag(namespace=bench.namespace)) for _ in range(20)]
+    second = await bench.start_executor()
+    await bench.leader.until(lambda: bench.leader.welcomed_count >= 2)
+    handles += [await bench.leader.lease(make_bag(namespace=bench.namespace)) for _ in range(20)]
+    assert await asyncio.wait_for(first.wait(), 30.0) == 2
+    await bench.leader.until(lambda: all(bench.leader.newest(handle).end == "RUNNING" for handle in handles))
+    assert second.returncode is None
+    assert len(await bench.pod_names()) == 40
+
+
+async def test_executor_of_a_name_on_another_cluster_is_refused(
+    bench: Bench, kube_api_factory: Any, tmp_path: Path
+) -> None:
+    """A name belongs to a cluster's uid; whoever comes with another one ends and has touched nothing."""
+    other = await asyncio.to_thread(kube_api_factory)
+    await bench.start_executor()
+    await bench.leader.until(lambda: bench.leader.welcomed_count == 1)
+    handle = await bench.leader.lease(make_bag(namespace=bench.namespace))
+    stranger = await bench.start_executor(kubeconfig=other.kubeconfig)
+    assert await asyncio.wait_for(stranger.wait(), 30.0) == 2
+    assert "is bound to" in bench.log_of(stranger)
+    await bench.leader.until(lambda: bench.leader.newest(handle).end == "RUNNING")
+    assert await asyncio.to_thread(other.kubectl, "get", "pods", "-A", "-o", "name") == ""
+    await asyncio.to_thread(other.stop)
+
+
+async def test_pods_deleted_and_edited_by_hand(bench: Bench) -> None:
+    """A pod that somebody deletes ends as its containers did, which were killed; notes of others change nothing."""
+    bench.leader.retries = False
+    await bench.start_executor()
+    handles = [await bench.leader.lease(make_bag(namespace=bench.namespace)) for _ in range(2)]
+    await bench.leader.until(lambda: all(bench.leader.newest(handle).end == "RUNNING" for handle in handles))
+    deleted, edited = await bench.pod_names()
+    await bench.kubectl("-n", bench.namespace, "annotate", "pod", edited, "somebody=was-here")
+    await bench.kubectl("-n", bench.namespace, "label", "pod", edited, "more=labels")
+    await bench.kubectl("-n", bench.namespace, "delete", "pod", deleted, "--wait=false")
+    await bench.leader.until(lambda: any(run.has_ended for run in bench.leader.runs.values()))
+    ends = sorted(bench.leader.newest(handle).end for handle in handles)
+    assert ends in (["FAILED", "RUNNING"], ["LOST", "RUNNING"])
+
+    async def only_the_other_is_left() -> bool:
+        return await bench.pod_names() == [edited]
+
+    await bench.eventually(only_the_other_is_left)
+
+
+async def test_strangers_pod_with_our_name_is_left_alone(bench: Bench) -> None:
+    """A name that somebody else has is refused; his pod stays."""
+    bag = make_bag(namespace=bench.namespace)
+    await bench.start_executor()
+    first = await bench.leader.lease(bag)
+    await bench.leader.until(lambda: bench.leader.newest(first).end == "RUNNING")
+    (name,) = await bench.pod_names()
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": bench.namespace},
+        "spec": {"nodeName": bench.node, "containers": [{"name": "main", "image": "app"}]},
+    }
+    await bench.leader.stop(first)
+    await bench.leader.until(lambda: bench.leader.newest(first).end == "CANCELLED")
+
+    async def is_empty() -> bool:
+        return not await bench.pod_names()
+
+    await bench.eventually(is_empty)
+    await bench.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+    # The same run again, as after a leader's mistake: its name is taken.
+    bench.leader.runs.clear()
+    await bench.leader.lease(bag, handle=first)
+    await bench.leader.until(lambda: bench.leader.newest(first).end == "FAILED")
+    run = bench.leader.newest(first)
+    assert (run.failure, "somebody else" in run.text) == (FailureKind.REJECTED, True)
+    assert await bench.pod_names() == [name]
+
+
+async def test_quota_is_waited_for_and_then_given_back(bench: Bench) -> None:
+    """A run that a quota keeps out is tried again; in time it runs, too late it is tried as another run."""
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "one", "namespace": bench.namespace},
+        "spec": {"hard": {"pods": "1"}},
+    }
+    await bench.kubectl("apply", "-f", "-", stdin=json.dumps(quota))
+
+    async def quota_counts() -> bool:
+        text = await bench.kubectl(
+            "-n", bench.namespace, "get", "resourcequota", "one", "-o", "jsonpath={.status.used.pods}"
+        )
+        return text == "0"
+
+    await bench.eventually(quota_counts)
+    await bench.start_executor("--quota-patience-s", "4")
+    bag = make_bag(namespace=bench.namespace)
+    first = await bench.leader.lease(bag)
+    await bench.leader.until(lambda: bench.leader.newest(first).end == "RUNNING")
+    second = await bench.leader.lease(bag)
+    await bench.leader.until(lambda: (second, 2) in bench.leader.runs)
+    run = bench.leader.runs[second, 1]
+    assert (run.end, run.failure) == ("FAILED", FailureKind.INFRASTRUCTURE)
+    assert "exceeded quota" in run.text
+    await bench.leader.stop(first)
+    await bench.leader.until(lambda: bench.leader.newest(second).end == "RUNNING")
+
+
+async def test_namespace_that_is_not_there_or_goes(bench: Bench) -> None:
+    """No namespace: rejected, with a reason. One that is deleted under the pods: they are lost, and none is left."""
+    bench.leader.retries = False
+    await bench.start_executor()
+    nowhere = await bench.leader.lease(make_bag(namespace="no-such-namespace"))
+    await bench.leader.until(lambda: bench.leader.newest(nowhere).end == "FAILED")
+    assert bench.leader.newest(nowhere).failure == FailureKind.REJECTED
+    assert "no-such-namespace" in bench.leader.newest(nowhere).text
+    here = await bench.leader.lease(make_bag(namespace=bench.namespace))
+    await bench.leader.until(lambda: bench.leader.newest(here).end == "RUNNING")
+    await bench.kubectl("delete", "namespace", bench.namespace, "--wait=false")
+    await bench.leader.until(lambda: bench.leader.newest(here).has_ended)
+    late = await bench.leader.lease(make_bag(namespace=bench.namespace))
+    await bench.leader.until(lambda: bench.leader.newest(late).has_ended)
+
+    async def is_gone() -> bool:
+        return bench.namespace not in (await bench.kubectl("get", "namespaces", "-o", "name")).split("namespace/")
+
+    await bench.eventually(is_gone)
+    assert bench.leader.newest(late).end == "FAILED"
+
+
+PODS_CREATED = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+
+
+async def refuses(bench: Bench, text: str) -> bool:
+    """Return whether the API server refuses a pod of the test's namespace with some words."""
+    probe = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "probe", "namespace": bench.namespace, "annotations": {"argosy.dev/refuse": "1"}},
+        "spec": {"containers": [{"name": "main", "image": "app"}]},
+    }
+    try:
+        await bench.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(probe))
+    except BackendUnavailable as error:
+        return text in error.message
+    return False
+
+
+async def test_admission_that_refuses_is_final_and_tells_why(bench: Bench) -> None:
+    """The run is rejected with the words of the policy; what the policy does not mean goes on."""
+    name = f"refuse-{bench.namespace}"
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [PODS_CREATED],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": bench.namespace}},
+            },
+            "validations": [
+                {
+                    "expression": "!('argosy.dev/refuse' in object.metadata.annotations)",
+                    "message": "pods that ask for it are refused here",
+                }
+            ],
+        },
+    }
+    binding = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    }
+    for document in (policy, binding):
+        await bench.kubectl("apply", "-f", "-", stdin=json.dumps(document))
+    await bench.eventually(lambda: refuses(bench, "refused here"))
+    await bench.start_executor()
+    refused = await bench.leader.lease(make_bag(namespace=bench.namespace, refuse="1"))
+    taken = await bench.leader.lease(make_bag(namespace=bench.namespace))
+    await bench.leader.until(lambda: bench.leader.newest(refused).end == "FAILED")
+    await bench.leader.until(lambda: bench.leader.newest(taken).end == "RUNNING")
+    assert bench.leader.newest(refused).failure == FailureKind.REJECTED
+    assert "pods that ask for it are refused here" in bench.leader.newest(refused).text
+
+
+async def test_webhook_that_is_down_delays_and_rejects_nothing(bench: Bench) -> None:
+    """Nobody said no; the pod is made once somebody answers, or the webhook is gone."""
+    name = f"down-{bench.namespace}"
+    webhook = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [
+            {
+                "name": "down.argosy.test",
+                "clientConfig": {"url": "https://127.0.0.1:1/"},
+                "rules": [PODS_CREATED],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": bench.namespace}},
+                "failurePolicy": "Fail",
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+                "timeoutSeconds": 1,
+            }
+        ],
+    }
+    await bench.kubectl("apply", "-f", "-", stdin=json.dumps(webhook))
+    try:
+        await bench.eventually(lambda: refuses(bench, "webhook"))
+        await bench.start_executor()
+        delayed = await bench.leader.lease(make_bag(namespace=bench.namespace))
+        await asyncio.sleep(3.0)
+        assert bench.leader.newest(delayed).end == "LEASED"
+    finally:
+        await bench.kubectl("delete", "validatingwebhookconfiguration", name)
+    await bench.leader.until(lambda: bench.leader.newest(delayed).end == "RUNNING")
+
+
+async def test_bags_of_many_kinds_are_made_whole_and_deleted_whole(bench: Bench) -> None:
+    """Everything beside the pods goes with them: when they end, when one fails, and when the job is cancelled."""
+    kinds = ("ConfigMap", "Secret", "Service", "Ingress", "PersistentVolumeClaim", "Pod", "Pod")
+    await bench.start_executor()
+    ends = {
+        await bench.leader.lease(make_bag(namespace=bench.namespace, kinds=kinds, run_time="1s")): "SUCCEEDED",
+        await bench.leader.lease(
+            make_bag(namespace=bench.namespace, kinds=kinds, run_time="1s", simulated_exit_code="3")
+        ): "FAILED",
+        await bench.leader.lease(make_bag(namespace=bench.namespace, kinds=kinds)): "CANCELLED",
+    }
+    cancelled = next(handle for handle, end in ends.items() if end == "CANCELLED")
+    await bench.leader.until(lambda: bench.leader.newest(cancelled).end == "RUNNING")
+    assert all(state == ObjectState.RUNNING for state in bench.leader.newest(cancelled).states)
+    await bench.leader.stop(cancelled)
+    await bench.leader.until(lambda: all(bench.leader.newest(handle).has_ended for handle in ends))
+    assert {handle: bench.leader.newest(handle).end for handle in ends} == ends
+
+    async def nothing_is_left() -> bool:
+        return not await bench.left_over()
+
+    await bench.eventually(nothing_is_left)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("OOMKilled", FailureKind.OUT_OF_MEMORY),
+        ("Evicted", FailureKind.EVICTED),
+        ("ErrImagePull", FailureKind.IMAGE),
+        ("CreateContainerConfigError", FailureKind.REJECTED),
+        ("OutOfcpu", FailureKind.INFRASTRUCTURE),
+        ("NodeAffinity", FailureKind.INFRASTRUCTURE),
+        ("UnexpectedAdmissionError", FailureKind.INFRASTRUCTURE),
+    ],
+)
+async def test_what_kubelets_say_is_told_as_a_kind_of_failure(bench: Bench, reason: str, kind: FailureKind) -> None:
+    """The kind decides whether the job is tried again; the words of Kubernetes stand in the message."""
+    bench.leader.retries = False
+    await bench.start_executor("--image-patience-s", "2")
+    handle = await bench.leader.lease(make_bag(namespace=bench.namespace, run_time="0.5s", simulated_reason=reason))
+    await bench.leader.until(lambda: bench.leader.newest(handle).end == "FAILED")
+    run = bench.leader.newest(handle)
+    assert run.failure == kind
+    assert reason in run.text or (reason == "ErrImagePull" and "Image" in run.text)
+    assert len(run.text) <= 256
+
+
+async def test_pod_that_ended_while_the_executor_was_down_still_tells_its_end(bench: Bench) -> None:
+    """The finalizer keeps a pod that was collected until its end is stored."""
+    process = await bench.start_executor()
+    handle = await bench.leader.lease(make_bag(namespace=bench.namespace, run_time="3s", simulated_exit_code="5"))
+    await bench.leader.until(lambda: bench.leader.newest(handle).end == "RUNNING")
+    await bench.kill(process)
+    (name,) = await bench.pod_names()
+
+    async def has_failed() -> bool:
+        phase = await bench.kubectl("-n", bench.namespace, "get", "pod", name, "-o", "jsonpath={.status.phase}")
+        return phase == "Failed"
+
+    await bench.eventually(has_failed)
+    await bench.kubectl("-n", bench.namespace, "delete", "pod", name, "--wait=false")
+    await bench.start_executor()
+    await bench.leader.until(lambda: bench.leader.newest(handle).has_ended)
+    assert (bench.leader.newest(handle).end, bench.leader.newest(handle).failure) == ("FAILED", FailureKind.EXIT_CODE)
+
+    async def nothing_is_left() -> bool:
+        return not await bench.pod_names()
+
+    await bench.eventually(nothing_is_left)

@@ -1,0 +1,124 @@
+"""Which log a request means, and how it is read through the leader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from argosy.api.v1 import job_pb2
+from argosy_core.errors import ArgosyError, BackendUnavailable, NotFound
+from argosy_core.job.states import JobState, RunState
+from argosy_server.api.job_logs import find_run, pod_position, read_log
+from argosy_server.api.leader_view import LogQuestion
+from argosy_server.api.routing import LeaderRouter
+from argosy_store.rows import JobRecord, RunRecord
+
+
+def make_run(attempt: int, state: RunState = RunState.RUNNING) -> RunRecord:
+    """Return a run."""
+    return RunRecord(
+        attempt=attempt, cluster=f"c{attempt}", node="n", state=state, lease_time_us=1, start_time_us=None,
+        end_time_us=None, exit_code=None, failure=None, reason=None,
+    )  # fmt: skip
+
+
+def make_record(*runs: RunRecord, kinds: tuple[str, ...] = ("ConfigMap", "Pod", "Pod")) -> JobRecord:
+    """Return a job with runs."""
+    return JobRecord(
+        handle=77, job_id="0190", queue_id=1, queue="q", job_set_id=1, job_set="s", class_id=1, state=JobState.QUEUED,
+        priority=0, submit_time_us=1, end_time_us=None, reason=None, cancel_requested=False, client_id=None,
+        metadata=None, runs=runs, spec_body=json.dumps([{"kind": kind} for kind in kinds]).encode(),
+    )  # fmt: skip
+
+
+class Role:
+    """A leader role whose logs are fixed."""
+
+    def __init__(self, *pieces: bytes, error: ArgosyError | None = None) -> None:
+        """Give pieces, then an error if there is one."""
+        self.pieces = pieces
+        self.error = error
+        self.asked: list[tuple[str, LogQuestion]] = []
+        self.is_closed = False
+
+    def view(self, _pool: str) -> Any:
+        """Lead every pool."""
+        return self
+
+    async def read_log(self, cluster: str, question: LogQuestion) -> AsyncGenerator[bytes, None]:
+        """Give the pieces."""
+        self.asked.append((cluster, question))
+        try:
+            for piece in self.pieces:
+                yield piece
+            if self.error is not None:
+                raise self.error
+        finally:
+            self.is_closed = True
+
+
+def router(role: Any) -> LeaderRouter:
+    """Return a router of a process that leads."""
+    return LeaderRouter(None, None, role=role, timeout_s=1.0)  # type: ignore[arg-type] - not asked where this leads
+
+
+async def read(role: Role, record: JobRecord, request: job_pb2.GetJobLogRequest) -> bytes:
+    """Return a log."""
+    return b"".join([part.data async for part in read_log(router(role), "p", record, request, context=None)])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("attempt", "found"), [(0, 3), (1, 1), (3, 3)])
+def test_newest_run_is_meant_unless_one_is_named(attempt: int, found: int) -> None:
+    """0 means the newest; attempts need not be without gaps."""
+    assert find_run(make_record(make_run(1), make_run(3)), attempt).attempt == found
+
+
+def test_run_that_is_not_there_says_which_are() -> None:
+    """A job without a run, and an attempt that never was."""
+    with pytest.raises(NotFound, match=r"no run.*it waits.*argosy explain"):
+        find_run(make_record(), 0)
+    with pytest.raises(NotFound, match="no attempt 2; its newest is 3"):
+        find_run(make_record(make_run(1), make_run(3)), 2)
+
+
+def test_pods_are_counted_without_the_other_objects() -> None:
+    """The first pod stands behind what it needs."""
+    record = make_record()
+    assert [pod_position(record, pod) for pod in (0, 1)] == [1, 2]
+    with pytest.raises(NotFound, match="2 pods"):
+        pod_position(record, 2)
+
+
+async def test_log_is_asked_of_the_cluster_of_the_run() -> None:
+    """Run, position of the pod, and options go to the executor that has it."""
+    role = Role(b"a", b"b")
+    request = job_pb2.GetJobLogRequest(attempt=1, pod=1, container="c", follow=True, tail_line_count=0)
+    assert await read(role, make_record(make_run(1), make_run(2)), request) == b"ab"
+    question = LogQuestion(handle=77, attempt=1, object_index=2, container="c", follow=True, tail_line_count=0)
+    assert role.asked == [("c1", question)]
+    await read(role, make_record(make_run(1)), job_pb2.GetJobLogRequest())
+    assert role.asked[1][1].tail_line_count is None
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [(RunState.SUCCEEDED, "keep_finished_s.*collect logs"), (RunState.LEASED, "is leased; try again")],
+)
+async def test_log_that_is_not_there_says_what_to_do(state: RunState, text: str) -> None:
+    """Of a run that ended the pod is gone; of one that begins it is not there yet."""
+    with pytest.raises(NotFound, match=f"no such pod.*{text}"):
+        await read(Role(error=NotFound("no such pod")), make_record(make_run(1, state)), job_pb2.GetJobLogRequest())
+
+
+async def test_reader_that_stops_ends_the_reading_below() -> None:
+    """Closing here closes what reads the executor's stream; other errors pass as they are."""
+    role = Role(b"a", b"b")
+    reading = read_log(router(role), "p", make_record(make_run(1)), job_pb2.GetJobLogRequest(), context=None)  # type: ignore[arg-type]
+    await anext(reading)
+    await reading.aclose()
+    assert role.is_closed
+    with pytest.raises(BackendUnavailable, match="away"):
+        await read(Role(error=BackendUnavailable("away")), make_record(make_run(1)), job_pb2.GetJobLogRequest())
