@@ -27,6 +27,7 @@ BASELINE = SOURCES / "baseline.binpb"
 OUTPUT = ROOT / "libs" / "proto" / "src"
 GENERATED_PACKAGES = ("argosy", "buf")
 IMAGE_IN_PACKAGE = Path("argosy") / "argosy.binpb"
+HAND_WRITTEN = (Path("argosy") / "descriptors.py",)  # stands among the generated modules and is left as it is
 VALIDATE_PROTO = "buf/validate/validate.proto"
 DEFAULT_COMPILER = ROOT / ".venv-proto" / "bin" / "python"
 
@@ -105,6 +106,8 @@ def generate(compiler: Path, output: Path) -> None:
         run(*base, "-I", SOURCES, *messages, *services, *source_names())
     remove_empty_services(output)
     write_package_files(output)
+    for path in HAND_WRITTEN:
+        shutil.copyfile(OUTPUT / path, output / path)
     compile_image(compiler, output / IMAGE_IN_PACKAGE, with_comments=False)
 
 

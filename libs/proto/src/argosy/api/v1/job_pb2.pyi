@@ -285,3 +285,25 @@ class ExplainJobResponse(_message.Message):
     queue_flow_per_weight: float
     least_flow_per_weight: float
     def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., stage: _Optional[str] = ..., summary: _Optional[str] = ..., queue_position: _Optional[int] = ..., pending_position: _Optional[int] = ..., filters: _Optional[_Iterable[_Union[FilterCount, _Mapping]]] = ..., examined_node_count: _Optional[int] = ..., nearest_miss: _Optional[str] = ..., failed_attempt_count: _Optional[int] = ..., queue_flow_per_weight: _Optional[float] = ..., least_flow_per_weight: _Optional[float] = ...) -> None: ...
+
+class GetJobLogRequest(_message.Message):
+    __slots__ = ("id", "attempt", "pod", "container", "follow", "tail_line_count")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    POD_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    TAIL_LINE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    attempt: int
+    pod: int
+    container: str
+    follow: bool
+    tail_line_count: int
+    def __init__(self, id: _Optional[str] = ..., attempt: _Optional[int] = ..., pod: _Optional[int] = ..., container: _Optional[str] = ..., follow: bool = ..., tail_line_count: _Optional[int] = ...) -> None: ...
+
+class GetJobLogResponse(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class JobServiceStub(object):
-    """Jobs. Served by every API replica; ExplainJob is forwarded to the pool's leader.
+    """Jobs. Served by every API replica; ExplainJob and GetJobLog are forwarded to the pool's leader.
     """
 
     def __init__(self, channel):
@@ -65,10 +65,15 @@ class JobServiceStub(object):
                 request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobResponse.FromString,
                 _registered_method=True)
+        self.GetJobLog = channel.unary_stream(
+                '/argosy.api.v1.JobService/GetJobLog',
+                request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.GetJobLogRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.GetJobLogResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer(object):
-    """Jobs. Served by every API replica; ExplainJob is forwarded to the pool's leader.
+    """Jobs. Served by every API replica; ExplainJob and GetJobLog are forwarded to the pool's leader.
     """
 
     def SubmitJobs(self, request, context):
@@ -113,6 +118,14 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetJobLog(self, request, context):
+        """Answers what a container of the job wrote, from the cluster it runs on, for as long as its pod is there. NOT_FOUND
+        says why there is nothing to read; RESOURCE_EXHAUSTED that too many logs are read at once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -146,6 +159,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobResponse.SerializeToString,
             ),
+            'GetJobLog': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetJobLog,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.GetJobLogRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.GetJobLogResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'argosy.api.v1.JobService', rpc_method_handlers)
@@ -155,7 +173,7 @@ def add_JobServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class JobService(object):
-    """Jobs. Served by every API replica; ExplainJob is forwarded to the pool's leader.
+    """Jobs. Served by every API replica; ExplainJob and GetJobLog are forwarded to the pool's leader.
     """
 
     @staticmethod
@@ -310,6 +328,33 @@ class JobService(object):
             '/argosy.api.v1.JobService/ExplainJob',
             argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobRequest.SerializeToString,
             argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetJobLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/argosy.api.v1.JobService/GetJobLog',
+            argosy_dot_api_dot_v1_dot_job__pb2.GetJobLogRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_job__pb2.GetJobLogResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -31,7 +31,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class JobServiceStub:
-    """Jobs. Served by every API replica; ExplainJob is forwarded to the pool's leader."""
+    """Jobs. Served by every API replica; ExplainJob and GetJobLog are forwarded to the pool's leader."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -49,10 +49,14 @@ class JobServiceStub:
     """Gives jobs another priority, by ids or selector; pending and running jobs do not move."""
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _job_pb2.ExplainJobResponse]
     """Says where a job stands and, if it waits, why."""
+    GetJobLog: _grpc.UnaryStreamMultiCallable[_job_pb2.GetJobLogRequest, _job_pb2.GetJobLogResponse]
+    """Answers what a container of the job wrote, from the cluster it runs on, for as long as its pod is there. NOT_FOUND
+    says why there is nothing to read; RESOURCE_EXHAUSTED that too many logs are read at once.
+    """
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
-    """Jobs. Served by every API replica; ExplainJob is forwarded to the pool's leader."""
+    """Jobs. Served by every API replica; ExplainJob and GetJobLog are forwarded to the pool's leader."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     SubmitJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.SubmitJobsRequest, _job_pb2.SubmitJobsResponse]  # type: ignore[assignment]
@@ -67,9 +71,13 @@ class JobServiceAsyncStub(JobServiceStub):
     """Gives jobs another priority, by ids or selector; pending and running jobs do not move."""
     ExplainJob: _aio.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _job_pb2.ExplainJobResponse]  # type: ignore[assignment]
     """Says where a job stands and, if it waits, why."""
+    GetJobLog: _aio.UnaryStreamMultiCallable[_job_pb2.GetJobLogRequest, _job_pb2.GetJobLogResponse]  # type: ignore[assignment]
+    """Answers what a container of the job wrote, from the cluster it runs on, for as long as its pod is there. NOT_FOUND
+    says why there is nothing to read; RESOURCE_EXHAUSTED that too many logs are read at once.
+    """
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Jobs. Served by every API replica; ExplainJob is forwarded to the pool's leader."""
+    """Jobs. Served by every API replica; ExplainJob and GetJobLog are forwarded to the pool's leader."""
 
     @_abc_1.abstractmethod
     def SubmitJobs(
@@ -118,5 +126,15 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ExplainJobResponse, _abc.Awaitable[_job_pb2.ExplainJobResponse]]:
         """Says where a job stands and, if it waits, why."""
+
+    @_abc_1.abstractmethod
+    def GetJobLog(
+        self,
+        request: _job_pb2.GetJobLogRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_job_pb2.GetJobLogResponse], _abc.AsyncIterator[_job_pb2.GetJobLogResponse]]:
+        """Answers what a container of the job wrote, from the cluster it runs on, for as long as its pod is there. NOT_FOUND
+        says why there is nothing to read; RESOURCE_EXHAUSTED that too many logs are read at once.
+        """
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

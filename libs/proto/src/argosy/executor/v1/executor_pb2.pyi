@@ -47,14 +47,18 @@ FAILURE_KIND_INFRASTRUCTURE: FailureKind
 FAILURE_KIND_REJECTED: FailureKind
 
 class SyncRequest(_message.Message):
-    __slots__ = ("hello", "states", "heartbeat")
+    __slots__ = ("hello", "states", "heartbeat", "log_chunk", "log_end")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    LOG_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     states: StateBatch
     heartbeat: Heartbeat
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., states: _Optional[_Union[StateBatch, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+    log_chunk: LogChunk
+    log_end: LogEnd
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., states: _Optional[_Union[StateBatch, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., log_chunk: _Optional[_Union[LogChunk, _Mapping]] = ..., log_end: _Optional[_Union[LogEnd, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("cluster", "cluster_uid", "incarnation", "handle_column", "attempt_column", "pool")
@@ -103,34 +107,40 @@ class Heartbeat(_message.Message):
     def __init__(self) -> None: ...
 
 class SyncResponse(_message.Message):
-    __slots__ = ("welcome", "redirect", "rows", "stops", "stored", "confirmed")
+    __slots__ = ("welcome", "redirect", "rows", "stops", "stored", "confirmed", "log_request", "log_credit")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     REDIRECT_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     STOPS_FIELD_NUMBER: _ClassVar[int]
     STORED_FIELD_NUMBER: _ClassVar[int]
     CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    LOG_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    LOG_CREDIT_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     redirect: Redirect
     rows: ObjectRows
     stops: StopRuns
     stored: StatesStored
     confirmed: Confirmed
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., redirect: _Optional[_Union[Redirect, _Mapping]] = ..., rows: _Optional[_Union[ObjectRows, _Mapping]] = ..., stops: _Optional[_Union[StopRuns, _Mapping]] = ..., stored: _Optional[_Union[StatesStored, _Mapping]] = ..., confirmed: _Optional[_Union[Confirmed, _Mapping]] = ...) -> None: ...
+    log_request: LogRequest
+    log_credit: LogCredit
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., redirect: _Optional[_Union[Redirect, _Mapping]] = ..., rows: _Optional[_Union[ObjectRows, _Mapping]] = ..., stops: _Optional[_Union[StopRuns, _Mapping]] = ..., stored: _Optional[_Union[StatesStored, _Mapping]] = ..., confirmed: _Optional[_Union[Confirmed, _Mapping]] = ..., log_request: _Optional[_Union[LogRequest, _Mapping]] = ..., log_credit: _Optional[_Union[LogCredit, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("epoch", "heartbeat_s", "fence_s", "installation", "keep_finished_s")
+    __slots__ = ("epoch", "heartbeat_s", "fence_s", "installation", "keep_finished_s", "first")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_S_FIELD_NUMBER: _ClassVar[int]
     FENCE_S_FIELD_NUMBER: _ClassVar[int]
     INSTALLATION_FIELD_NUMBER: _ClassVar[int]
     KEEP_FINISHED_S_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     heartbeat_s: float
     fence_s: float
     installation: str
     keep_finished_s: float
-    def __init__(self, epoch: _Optional[int] = ..., heartbeat_s: _Optional[float] = ..., fence_s: _Optional[float] = ..., installation: _Optional[str] = ..., keep_finished_s: _Optional[float] = ...) -> None: ...
+    first: bool
+    def __init__(self, epoch: _Optional[int] = ..., heartbeat_s: _Optional[float] = ..., fence_s: _Optional[float] = ..., installation: _Optional[str] = ..., keep_finished_s: _Optional[float] = ..., first: bool = ...) -> None: ...
 
 class Redirect(_message.Message):
     __slots__ = ("address",)
@@ -139,7 +149,7 @@ class Redirect(_message.Message):
     def __init__(self, address: _Optional[str] = ...) -> None: ...
 
 class ObjectRows(_message.Message):
-    __slots__ = ("handle_column", "attempt_column", "id_high_column", "spec_column", "node_column", "metadata_column", "owner_column", "spec_hashes", "spec_bodies", "nodes", "metadata", "owners", "seen_column")
+    __slots__ = ("handle_column", "attempt_column", "id_high_column", "spec_column", "node_column", "metadata_column", "owner_column", "spec_hashes", "spec_bodies", "nodes", "metadata", "owners", "seen_column", "traceparent", "traced")
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ID_HIGH_COLUMN_FIELD_NUMBER: _ClassVar[int]
@@ -153,6 +163,8 @@ class ObjectRows(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     OWNERS_FIELD_NUMBER: _ClassVar[int]
     SEEN_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    TRACED_FIELD_NUMBER: _ClassVar[int]
     handle_column: bytes
     attempt_column: bytes
     id_high_column: bytes
@@ -166,7 +178,17 @@ class ObjectRows(_message.Message):
     metadata: _containers.RepeatedScalarFieldContainer[bytes]
     owners: _containers.RepeatedCompositeFieldContainer[Owner]
     seen_column: bytes
-    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., id_high_column: _Optional[bytes] = ..., spec_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., metadata_column: _Optional[bytes] = ..., owner_column: _Optional[bytes] = ..., spec_hashes: _Optional[_Iterable[bytes]] = ..., spec_bodies: _Optional[_Iterable[bytes]] = ..., nodes: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Iterable[bytes]] = ..., owners: _Optional[_Iterable[_Union[Owner, _Mapping]]] = ..., seen_column: _Optional[bytes] = ...) -> None: ...
+    traceparent: str
+    traced: TracedRuns
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., id_high_column: _Optional[bytes] = ..., spec_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., metadata_column: _Optional[bytes] = ..., owner_column: _Optional[bytes] = ..., spec_hashes: _Optional[_Iterable[bytes]] = ..., spec_bodies: _Optional[_Iterable[bytes]] = ..., nodes: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Iterable[bytes]] = ..., owners: _Optional[_Iterable[_Union[Owner, _Mapping]]] = ..., seen_column: _Optional[bytes] = ..., traceparent: _Optional[str] = ..., traced: _Optional[_Union[TracedRuns, _Mapping]] = ...) -> None: ...
+
+class TracedRuns(_message.Message):
+    __slots__ = ("handle_column", "traceparents")
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENTS_FIELD_NUMBER: _ClassVar[int]
+    handle_column: bytes
+    traceparents: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, handle_column: _Optional[bytes] = ..., traceparents: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Owner(_message.Message):
     __slots__ = ("queue", "job_set")
@@ -193,3 +215,51 @@ class StatesStored(_message.Message):
 class Confirmed(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class LogRequest(_message.Message):
+    __slots__ = ("request", "handle", "attempt", "object", "container", "follow", "tail_line_count", "credit_bytes")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    HANDLE_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    TAIL_LINE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    handle: int
+    attempt: int
+    object: int
+    container: str
+    follow: bool
+    tail_line_count: int
+    credit_bytes: int
+    def __init__(self, request: _Optional[int] = ..., handle: _Optional[int] = ..., attempt: _Optional[int] = ..., object: _Optional[int] = ..., container: _Optional[str] = ..., follow: bool = ..., tail_line_count: _Optional[int] = ..., credit_bytes: _Optional[int] = ...) -> None: ...
+
+class LogChunk(_message.Message):
+    __slots__ = ("request", "data")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    data: bytes
+    def __init__(self, request: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class LogEnd(_message.Message):
+    __slots__ = ("request", "code", "message")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    code: int
+    message: str
+    def __init__(self, request: _Optional[int] = ..., code: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class LogCredit(_message.Message):
+    __slots__ = ("request", "credit_bytes", "cancelled")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    credit_bytes: int
+    cancelled: bool
+    def __init__(self, request: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., cancelled: bool = ...) -> None: ...

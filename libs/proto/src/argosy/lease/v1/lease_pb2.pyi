@@ -17,7 +17,7 @@ WISH_KIND_CANCEL: WishKind
 WISH_KIND_REPRIORITIZE: WishKind
 
 class LeaseBatch(_message.Message):
-    __slots__ = ("pool", "epoch", "sequence", "create_time_us", "leader_marker", "leases", "stops", "failed_jobs", "round_state")
+    __slots__ = ("pool", "epoch", "sequence", "create_time_us", "leader_marker", "leases", "stops", "failed_jobs", "round_state", "traceparent")
     POOL_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class LeaseBatch(_message.Message):
     STOPS_FIELD_NUMBER: _ClassVar[int]
     FAILED_JOBS_FIELD_NUMBER: _ClassVar[int]
     ROUND_STATE_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     pool: str
     epoch: int
     sequence: int
@@ -36,7 +37,8 @@ class LeaseBatch(_message.Message):
     stops: Stops
     failed_jobs: FailedJobs
     round_state: RoundState
-    def __init__(self, pool: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., create_time_us: _Optional[int] = ..., leader_marker: bool = ..., leases: _Optional[_Union[Leases, _Mapping]] = ..., stops: _Optional[_Union[Stops, _Mapping]] = ..., failed_jobs: _Optional[_Union[FailedJobs, _Mapping]] = ..., round_state: _Optional[_Union[RoundState, _Mapping]] = ...) -> None: ...
+    traceparent: str
+    def __init__(self, pool: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., create_time_us: _Optional[int] = ..., leader_marker: bool = ..., leases: _Optional[_Union[Leases, _Mapping]] = ..., stops: _Optional[_Union[Stops, _Mapping]] = ..., failed_jobs: _Optional[_Union[FailedJobs, _Mapping]] = ..., round_state: _Optional[_Union[RoundState, _Mapping]] = ..., traceparent: _Optional[str] = ...) -> None: ...
 
 class Leases(_message.Message):
     __slots__ = ("handle_column", "attempt_column", "cluster_column", "node_column", "clusters", "nodes")
@@ -87,16 +89,28 @@ class RoundState(_message.Message):
     def __init__(self, queue_column: _Optional[bytes] = ..., flow_column: _Optional[bytes] = ..., flow_time_us: _Optional[int] = ..., pending_handle_column: _Optional[bytes] = ..., attempted_handle_column: _Optional[bytes] = ..., failed_attempt_column: _Optional[bytes] = ...) -> None: ...
 
 class Changes(_message.Message):
-    __slots__ = ("submitted", "wishes", "changed_queue_ids", "changed_clusters")
+    __slots__ = ("submitted", "wishes", "changed_queue_ids", "changed_clusters", "traced")
     SUBMITTED_FIELD_NUMBER: _ClassVar[int]
     WISHES_FIELD_NUMBER: _ClassVar[int]
     CHANGED_QUEUE_IDS_FIELD_NUMBER: _ClassVar[int]
     CHANGED_CLUSTERS_FIELD_NUMBER: _ClassVar[int]
+    TRACED_FIELD_NUMBER: _ClassVar[int]
     submitted: SubmittedJobs
     wishes: Wishes
     changed_queue_ids: _containers.RepeatedScalarFieldContainer[int]
     changed_clusters: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, submitted: _Optional[_Union[SubmittedJobs, _Mapping]] = ..., wishes: _Optional[_Union[Wishes, _Mapping]] = ..., changed_queue_ids: _Optional[_Iterable[int]] = ..., changed_clusters: _Optional[_Iterable[str]] = ...) -> None: ...
+    traced: TracedJobs
+    def __init__(self, submitted: _Optional[_Union[SubmittedJobs, _Mapping]] = ..., wishes: _Optional[_Union[Wishes, _Mapping]] = ..., changed_queue_ids: _Optional[_Iterable[int]] = ..., changed_clusters: _Optional[_Iterable[str]] = ..., traced: _Optional[_Union[TracedJobs, _Mapping]] = ...) -> None: ...
+
+class TracedJobs(_message.Message):
+    __slots__ = ("handle_column", "context_column", "traceparents")
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENTS_FIELD_NUMBER: _ClassVar[int]
+    handle_column: bytes
+    context_column: bytes
+    traceparents: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, handle_column: _Optional[bytes] = ..., context_column: _Optional[bytes] = ..., traceparents: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SubmittedJobs(_message.Message):
     __slots__ = ("handle_column", "id_high_column", "queue_column", "job_set_column", "class_column", "priority_column", "submit_time_us_column", "spec_column", "metadata_column", "specs", "metadata")

@@ -50,7 +50,7 @@ class Hello(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., cluster_uid: _Optional[str] = ..., incarnation: _Optional[int] = ..., pool: _Optional[str] = ...) -> None: ...
 
 class Capacity(_message.Message):
-    __slots__ = ("resources", "node_column", "names", "allocatable_column", "free_column", "flag_column", "groups", "group_column", "total_column", "total_free_column", "node_count", "placement_count")
+    __slots__ = ("resources", "node_column", "names", "allocatable_column", "free_column", "flag_column", "groups", "group_column", "total_column", "total_free_column", "node_count", "placement_count", "risen")
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     NODE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +63,7 @@ class Capacity(_message.Message):
     TOTAL_FREE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
     PLACEMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RISEN_FIELD_NUMBER: _ClassVar[int]
     resources: _containers.RepeatedScalarFieldContainer[str]
     node_column: bytes
     names: _containers.RepeatedScalarFieldContainer[str]
@@ -75,7 +76,8 @@ class Capacity(_message.Message):
     total_free_column: bytes
     node_count: int
     placement_count: int
-    def __init__(self, resources: _Optional[_Iterable[str]] = ..., node_column: _Optional[bytes] = ..., names: _Optional[_Iterable[str]] = ..., allocatable_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., flag_column: _Optional[bytes] = ..., groups: _Optional[_Iterable[bytes]] = ..., group_column: _Optional[bytes] = ..., total_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., node_count: _Optional[int] = ..., placement_count: _Optional[int] = ...) -> None: ...
+    risen: int
+    def __init__(self, resources: _Optional[_Iterable[str]] = ..., node_column: _Optional[bytes] = ..., names: _Optional[_Iterable[str]] = ..., allocatable_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., flag_column: _Optional[bytes] = ..., groups: _Optional[_Iterable[bytes]] = ..., group_column: _Optional[bytes] = ..., total_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., node_count: _Optional[int] = ..., placement_count: _Optional[int] = ..., risen: _Optional[int] = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ("placement_count",)
@@ -84,7 +86,7 @@ class Ready(_message.Message):
     def __init__(self, placement_count: _Optional[int] = ...) -> None: ...
 
 class SampleAnswer(_message.Message):
-    __slots__ = ("round", "incarnation", "node_column", "free_column", "offset_column", "candidate_column", "score_column", "examined_column", "eligible_column", "filters", "rejection_column", "total_free_column", "complete_column", "nearest_misses")
+    __slots__ = ("round", "incarnation", "node_column", "free_column", "offset_column", "candidate_column", "score_column", "examined_column", "eligible_column", "filters", "rejection_column", "total_free_column", "complete_column", "nearest_misses", "risen")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     NODE_COLUMN_FIELD_NUMBER: _ClassVar[int]
@@ -99,6 +101,7 @@ class SampleAnswer(_message.Message):
     TOTAL_FREE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     NEAREST_MISSES_FIELD_NUMBER: _ClassVar[int]
+    RISEN_FIELD_NUMBER: _ClassVar[int]
     round: int
     incarnation: int
     node_column: bytes
@@ -113,7 +116,8 @@ class SampleAnswer(_message.Message):
     total_free_column: bytes
     complete_column: bytes
     nearest_misses: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, round: _Optional[int] = ..., incarnation: _Optional[int] = ..., node_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., offset_column: _Optional[bytes] = ..., candidate_column: _Optional[bytes] = ..., score_column: _Optional[bytes] = ..., examined_column: _Optional[bytes] = ..., eligible_column: _Optional[bytes] = ..., filters: _Optional[_Iterable[str]] = ..., rejection_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., complete_column: _Optional[bytes] = ..., nearest_misses: _Optional[_Iterable[str]] = ...) -> None: ...
+    risen: int
+    def __init__(self, round: _Optional[int] = ..., incarnation: _Optional[int] = ..., node_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., offset_column: _Optional[bytes] = ..., candidate_column: _Optional[bytes] = ..., score_column: _Optional[bytes] = ..., examined_column: _Optional[bytes] = ..., eligible_column: _Optional[bytes] = ..., filters: _Optional[_Iterable[str]] = ..., rejection_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., complete_column: _Optional[bytes] = ..., nearest_misses: _Optional[_Iterable[str]] = ..., risen: _Optional[int] = ...) -> None: ...
 
 class CommitAnswer(_message.Message):
     __slots__ = ("round", "stage", "incarnation", "node_column", "outcome_column")

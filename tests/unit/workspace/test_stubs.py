@@ -1,0 +1,120 @@
+"""Stubs for other languages: what generates them, what ships for those who generate their own, and their pages."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import stubs
+from argosy import descriptors
+from argosy.api.v1 import job_pb2
+
+PAGES = stubs.ROOT / "docs" / "clients"
+EXAMPLES = stubs.ROOT / "examples" / "clients"
+KINDS = ("local", "protoc_builtin", "remote")
+
+
+def template(path: Path) -> dict[str, Any]:
+    """A buf template as a value."""
+    loaded: dict[str, Any] = yaml.safe_load(path.read_text())
+    return loaded
+
+
+def test_local_and_remote_template_differ_in_nothing_but_where_plugins_run() -> None:
+    """Whoever changes an option of one changes it in the other."""
+    local, remote = (template(path) for path in (stubs.TEMPLATE, stubs.REMOTE_TEMPLATE))
+    plugins = [
+        [{k: v for k, v in plugin.items() if k not in KINDS} for plugin in t["plugins"]] for t in (local, remote)
+    ]
+
+    assert plugins[0] == plugins[1]
+    assert all("remote" in plugin for plugin in remote["plugins"])
+    assert {k: v for k, v in local.items() if k != "plugins"} == {k: v for k, v in remote.items() if k != "plugins"}
+
+
+def test_every_language_has_its_plugins_its_page_and_its_program() -> None:
+    """A language is offered whole: a template entry, a target, a page and a quick start."""
+    made = {stubs.language_of(plugin) for plugin in template(stubs.TEMPLATE)["plugins"]}
+
+    assert made == set(stubs.LANGUAGES)
+    for language in (*stubs.LANGUAGES, "python"):
+        page = (PAGES / f"{language}.md").read_text()
+        assert f"examples/clients/{language}" in page
+        assert f"make stubs-{language}" in page or language == "python"
+        assert any((EXAMPLES / language).iterdir())
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("go", "install Go"),
+        ("java", "install Maven"),
+        ("typescript", "install Node.js"),
+        ("rust", "install Rust"),
+        ("cpp", "apt-get install"),
+    ],
+)
+def test_missing_toolchain_is_told_with_what_to_install(
+    language: str, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A program that is not there ends the language with advice, before anything was fetched."""
+    monkeypatch.setattr(stubs, "PLUGINS", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(stubs.Missing, match=words):
+        stubs.generate(language, remote=False)
+
+
+def test_program_is_installed_once_for_each_pin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Another pin installs again, the same one does not, and one that failed is tried again."""
+    monkeypatch.setattr(stubs, "PLUGINS", tmp_path)
+    monkeypatch.setattr(stubs, "BIN", tmp_path / "bin")
+    installed: list[bytes] = []
+
+    def fail() -> None:
+        raise stubs.ToolError("no")
+
+    for pin in (b"1", b"1", b"2"):
+        stubs.install_once("x", pin, lambda pin=pin: installed.append(pin))  # type: ignore[misc]
+    with pytest.raises(stubs.ToolError):
+        stubs.install_once("x", b"3", fail)
+    stubs.install_once("x", b"3", lambda: installed.append(b"3"))
+
+    assert installed == [b"1", b"2", b"3"]
+
+
+def test_lock_files_name_no_registry() -> None:
+    """A lock file holds versions and hashes; where packages come from is the machine's own setting."""
+    locks = [stubs.PINS / "package-lock.json", EXAMPLES / "typescript" / "package-lock.json"]
+
+    assert [path for path in locks if '"resolved"' in path.read_text()] == []
+    assert all('"integrity": "sha512-' in path.read_text() for path in locks)
+
+
+def test_descriptor_set_holds_every_file_that_clients_import() -> None:
+    """The set is complete in itself and in the order of imports, and equals what the modules were made from."""
+    files = descriptors.descriptor_set().file
+    seen: set[str] = set()
+    for file in files:
+        assert set(file.dependency) <= seen
+        seen.add(file.name)
+
+    (job,) = [file for file in files if file.name == "argosy/api/v1/job.proto"]
+    assert [message.name for message in job.message_type] == [*job_pb2.DESCRIPTOR.message_types_by_name]
+    assert {"argosy/lease/v1/lease.proto", "buf/validate/validate.proto"} <= seen
+
+
+def test_descriptor_set_ships_in_the_wheel(tmp_path: Path) -> None:
+    """Who installs the distribution has the set without a clone."""
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=stubs.ROOT / "libs" / "proto", capture_output=True, check=True,
+    )  # fmt: skip
+    (wheel,) = tmp_path.glob("*.whl")
+
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read(f"argosy/{descriptors.IMAGE_NAME}") == descriptors.descriptor_bytes()
