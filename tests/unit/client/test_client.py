@@ -213,3 +213,4 @@ async def test_reads_give_values(client: ArgosyClient) -> None:
     assert (await client.cordon_node("c1", "n1", cordoned=True)).cordoned_nodes == ("n1",)
     assert await client.forget_cluster("c1") == 7
     assert "".join([chunk async for chunk in client.dump_state()]) == '{"round": 5}'
+    assert b"".join([piece async for piece in client.read_log("j", tail_line_count=2)]) == b"first line\nsecond line\n"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from random import Random
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
@@ -34,6 +34,7 @@ from argosy.api.v1 import (
 )
 from argosy_client import codec
 from argosy_client.backoff import RetryPolicy
+from argosy_client.propagation import trace_metadata
 from argosy_client.rpc_errors import RETRIED_CODES, to_error
 from argosy_client.values import (
     Cluster,
@@ -70,7 +71,9 @@ _CHANNEL_OPTIONS: Final = [
 
 
 class _Method(Protocol[_Request_contra, _Response_co]):
-    def __call__(self, request: _Request_contra, *, timeout: float) -> Awaitable[_Response_co]: ...
+    def __call__(
+        self, request: _Request_contra, *, timeout: float, metadata: tuple[tuple[str, str], ...]
+    ) -> Awaitable[_Response_co]: ...
 
 
 class ArgosyClient:
@@ -269,6 +272,46 @@ class ArgosyClient:
         """
         return codec.explanation_of(await self._call(self._jobs.ExplainJob, job_pb2.ExplainJobRequest(id=job_id)))
 
+    async def read_log(
+        self,
+        job_id: str,
+        *,
+        attempt: int = 0,
+        pod: int = 0,
+        container: str = "",
+        follow: bool = False,
+        tail_line_count: int | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """Give what a container of a job wrote, in pieces that may end within a line.
+
+        Not repeated: a log that broke off has been given in part. Leaving the loop ends the reading everywhere; use
+        `contextlib.aclosing` where that must happen at once.
+
+        Args:
+            job_id: Id of the job.
+            attempt: Attempt; 0 means the newest.
+            pod: Which of its pods, in order of its spec, from 0.
+            container: Name of the container; empty means the first.
+            follow: Go on while the container writes.
+            tail_line_count: Last lines to begin with; None means all.
+
+        Raises:
+            NotFound: There is no such job, run, pod or container, or its pod is gone; the message says what to do.
+            QuotaExceeded: Too many logs of its cluster are read at once.
+            BackendUnavailable: The server, the leader, or the cluster's executor cannot be reached.
+        """
+        request = job_pb2.GetJobLogRequest(
+            id=job_id, attempt=attempt, pod=pod, container=container, follow=follow, tail_line_count=tail_line_count
+        )
+        stream = self._jobs.GetJobLog(request)
+        try:
+            async for response in stream:
+                yield response.data
+        except grpc.RpcError as error:
+            raise to_error(error) from None
+        finally:
+            stream.cancel()
+
     def watch(
         self, queue: str, job_set: str, *, cursor: str = "", until_finished: bool = False
     ) -> AsyncIterator[EventBatch]:
@@ -381,9 +424,10 @@ class ArgosyClient:
     ) -> _Response_co:
         started_s = time.monotonic()
         failed_count = 0
+        metadata = trace_metadata()
         while True:
             try:
-                return await method(request, timeout=self._timeout_s)
+                return await method(request, timeout=self._timeout_s, metadata=metadata)
             except grpc.RpcError as error:
                 if not repeat or error.code() not in RETRIED_CODES:
                     raise to_error(error) from None

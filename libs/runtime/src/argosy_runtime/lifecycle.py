@@ -18,10 +18,12 @@ import asyncio
 import gc
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from argosy_core.errors import ArgosyError
 from argosy_runtime.logs import Logger, get_logger
+from argosy_runtime.traces import start_tracing
 
 __all__ = ["Lifecycle", "run_service"]
 
@@ -167,7 +169,7 @@ async def _serve(name: str, start: Callable[[Lifecycle], Awaitable[None]], drain
         loop.add_signal_handler(number, life.request_stop)
     log = get_logger()
     try:
-        await life.run(start)
+        await life.run(partial(_start_traced, name, start))
     except* ArgosyError as group:
         for error in _leaves(group):
             log.error("cannot run", component=name, reason=str(error), kind=type(error).__name__)  # noqa: TRY400 - ours
@@ -181,6 +183,15 @@ async def _serve(name: str, start: Callable[[Lifecycle], Awaitable[None]], drain
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
     return return_code
+
+
+async def _start_traced(name: str, start: Callable[[Lifecycle], Awaitable[None]], life: Lifecycle) -> None:
+    """Start a service, with traces if the environment asks for them; they are sent last when it stops."""
+    kind, _, cluster = name.partition(" ")
+    tracing = start_tracing(f"argosy-{kind.removeprefix('argosy-')}", instance=cluster)
+    if tracing is not None:
+        life.on_close(partial(asyncio.to_thread, tracing.close))
+    await start(life)
 
 
 def _leaves(group: BaseExceptionGroup[ArgosyError]) -> list[ArgosyError]:

@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-__all__ = ["METRICS", "METRICS_REGISTRY", "Metrics", "MetricsServer"]
+__all__ = ["METRICS", "METRICS_REGISTRY", "Metrics", "MetricsServer", "observe_counts"]
 
 METRICS_REGISTRY: Final = CollectorRegistry(auto_describe=True)
 """The registry of this process."""
@@ -167,6 +169,27 @@ class Metrics:
 
 
 METRICS: Final = Metrics()
+
+
+def observe_counts(histogram: Histogram, values: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> None:
+    """Observe each value as often as its count says, at a cost of the histogram's buckets and not of the counts.
+
+    The library has `observe` for one value only, so this adds to its buckets itself.
+
+    Args:
+        histogram: Without labels, or one of its children.
+        values: (n,) values.
+        counts: (n,) how often each was seen, 0 or more.
+    """
+    if not counts.any():
+        return
+    places = np.searchsorted(np.asarray(histogram._upper_bounds), values)  # noqa: SLF001 - see above
+    for place, count in enumerate(np.bincount(places, weights=counts).tolist()):
+        if count:
+            histogram._buckets[place].inc(count)  # noqa: SLF001 - see above
+    histogram._sum.inc(float(values @ counts))  # noqa: SLF001 - see above
+
+
 """The metrics of this process."""
 
 ProcessCollector(registry=METRICS_REGISTRY)

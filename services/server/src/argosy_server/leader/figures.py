@@ -1,0 +1,141 @@
+"""What a leadership shows of itself on /metrics.
+
+Everything that can be is read from memory once a second, so that rounds and jobs pay nothing for it.
+
+Source: design section 9, "Metrics on /metrics"; seed 003 "Scheduler metrics".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from argosy_runtime.metrics import METRICS, observe_counts
+from argosy_server.leader.latency import BOUNDS_MS
+
+if TYPE_CHECKING:
+    from prometheus_client import Counter, Histogram
+
+    from argosy_server.leader.memory import LeaderMemory
+    from argosy_server.leader.sampler_sessions import SamplerSession
+    from argosy_server.leader.sessions import SessionRegistry
+    from argosy_server.leader.sync_sessions import SyncSession
+
+__all__ = ["LeaderFigures"]
+
+_PERIOD_S: Final = 1.0
+_BUCKET_S: Final = np.append(BOUNDS_MS, BOUNDS_MS[-1]) / 1000
+"""What a duration of each fine bucket counts as, seconds; 5 % above the truth at most."""
+_STAGES: Final[tuple[tuple[str, Histogram], ...]] = (
+    ("considered", METRICS.considered_seconds),
+    ("leased", METRICS.leased_seconds),
+)
+
+
+class LeaderFigures:
+    """Shows a leadership while it lasts.
+
+    Args:
+        memory: What it knows.
+        samplers: Sessions of samplers.
+        executors: Sessions of executors.
+    """
+
+    def __init__(
+        self,
+        memory: LeaderMemory,
+        samplers: SessionRegistry[SamplerSession],
+        executors: SessionRegistry[SyncSession],
+    ) -> None:
+        """Show nothing yet."""
+        self._memory = memory
+        self._samplers = samplers
+        self._executors = executors
+        self._counters: tuple[tuple[str, Counter], ...] = (
+            *((name, counter.labels(memory.pool)) for name, counter in _POOL_COUNTERS),
+            *((state, METRICS.finished_jobs.labels(state)) for state in ("succeeded", "failed", "cancelled")),
+        )
+        self._shown: dict[str, int] = {}
+        self._latencies = {stage: np.zeros(len(_BUCKET_S), dtype=np.int64) for stage, _ in _STAGES}
+        self._queues: set[str] = set()
+
+    @contextmanager
+    def leading(self) -> Iterator[None]:
+        """Say that this process leads, and at the end that it no longer does and has nothing."""
+        pool = self._memory.pool
+        METRICS.leading.labels(pool).set(1)
+        METRICS.leader_epoch.labels(pool).set(self._memory.epoch)
+        try:
+            yield
+        finally:
+            self._show_counts()
+            METRICS.leading.labels(pool).set(0)
+            for gauge in _POOL_GAUGES:
+                gauge.labels(pool).set(0)
+            self._show_flows({})
+
+    async def run(self) -> None:
+        """Show what there is, once a second until cancelled."""
+        while True:
+            self.show()
+            await asyncio.sleep(_PERIOD_S)
+
+    def show(self) -> None:
+        """Show what there is now."""
+        memory, pool = self._memory, self._memory.pool
+        self._show_counts()
+        queues = memory.state.queues
+        METRICS.queued_jobs.labels(pool).set(int(queues.queued_count.sum()))
+        METRICS.pending_jobs.labels(pool).set(int(queues.pending_count.sum()))
+        METRICS.live_runs.labels(pool).set(int(queues.leased_count.sum()))
+        totals = memory.totals
+        METRICS.log_lag_records.labels(pool).set(totals.get("published_records", 0) - totals.get("stored_records", 0))
+        METRICS.connected_samplers.labels(pool).set(sum(session.ready for session in self._samplers.all()))
+        METRICS.connected_executors.labels(pool).set(len(self._executors.all()))
+        self._show_flows({name: float(queues.flow[index]) for index, name in queues.names.items()})
+
+    def _show_counts(self) -> None:
+        """Add what was counted since the last time."""
+        totals = {**self._memory.totals, **self._memory.state.totals}
+        for name, counter in self._counters:
+            total = totals.get(name, 0)
+            counter.inc(total - self._shown.get(name, 0))
+            self._shown[name] = total
+        for stage, histogram in _STAGES:
+            counts = self._memory.latencies[stage].counts
+            observe_counts(histogram, _BUCKET_S, counts - self._latencies[stage])
+            self._latencies[stage] = counts.copy()
+
+    def _show_flows(self, flows: dict[str, float]) -> None:
+        """Show the flow of each queue; one that is gone is no longer shown."""
+        for name in self._queues - flows.keys():
+            with suppress(KeyError):
+                METRICS.queue_flow_cores.remove(name)
+        for name, cores in flows.items():
+            METRICS.queue_flow_cores.labels(name).set(cores)
+        self._queues = set(flows)
+
+
+_POOL_COUNTERS: Final[tuple[tuple[str, Any], ...]] = (
+    ("rounds", METRICS.rounds),
+    ("leases", METRICS.leased_runs),
+    ("conflicts", METRICS.commit_conflicts),
+    ("refused", METRICS.refused_leases),
+    ("requeued", METRICS.requeued_jobs),
+    ("stored_records", METRICS.ingested_records),
+    ("quarantined", METRICS.quarantined_records),
+)
+"""Totals of a leadership by name, and the counter of each."""
+_POOL_GAUGES: Final = (
+    METRICS.queued_jobs,
+    METRICS.pending_jobs,
+    METRICS.live_runs,
+    METRICS.log_lag_records,
+    METRICS.connected_samplers,
+    METRICS.connected_executors,
+)
+"""What is nothing when nobody leads here."""
