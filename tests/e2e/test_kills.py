@@ -23,6 +23,7 @@ from argosy_client import ArgosyClient, RetryPolicy
 from argosy_client.values import JobDraft, JobEvent, Queue
 from argosy_kube.simulated.client import SimulatedCluster
 from argosy_kube.simulated.faults import Audit
+from argosy_testkit.reply_gate import ReplyGate
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("kills")]
 
@@ -64,12 +65,11 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
         mesh.down()
 
 
-async def _submit_all(client: ArgosyClient, queue: str, under_way: asyncio.Event) -> list[str]:
+async def _submit_all(client: ArgosyClient, queue: str, ids: list[str], under_way: asyncio.Event) -> list[str]:
     """Submit every job with a client id of its own, repeating what was not answered; return the ids.
 
     Several submit at once, so that at any moment some call is under way.
     """
-    ids: list[str] = []
 
     async def submit(calls: range) -> None:
         for call in calls:
@@ -110,12 +110,14 @@ async def _audit(mesh: Mesh) -> list[Audit]:
 
 
 @asynccontextmanager
-async def _load(mesh: Mesh, queue: str) -> AsyncIterator[tuple[ArgosyClient, asyncio.Task[list[str]]]]:
-    """Give a client and the submitting of jobs, once that is well under way."""
-    async with ArgosyClient(mesh.server, retries=PATIENT) as client:
+async def _load(
+    mesh: Mesh, queue: str, *, address: str = "", ids: list[str] | None = None
+) -> AsyncIterator[tuple[ArgosyClient, asyncio.Task[list[str]]]]:
+    """Give a client and the submitting of jobs, once that is well under way; `ids` grows with what is answered."""
+    async with ArgosyClient(address or mesh.server, retries=PATIENT) as client:
         await client.create_queue(Queue(name=queue))
         under_way = asyncio.Event()
-        submitting = asyncio.create_task(_submit_all(client, queue, under_way))
+        submitting = asyncio.create_task(_submit_all(client, queue, [] if ids is None else ids, under_way))
         await under_way.wait()
         yield client, submitting
 
@@ -140,7 +142,37 @@ async def _check(mesh: Mesh, before: list[Audit], *work: tuple[list[str], list[J
     assert counted == [total, total, 0, 0]
 
 
-@pytest.mark.parametrize("role", ["api", "leader", "sampler-c1", "executor-c1", "postgres"])
+async def test_calls_that_were_stored_and_not_answered_make_no_second_job_when_the_api_is_killed(mesh: Mesh) -> None:
+    """The worst moment to die: the jobs are there and nobody knows. They are submitted again by the same client ids."""
+    before = await _audit(mesh)
+    ids: list[str] = []
+    async with (
+        ReplyGate(mesh.address("api")) as gate,
+        _load(mesh, "kill-api", address=gate.address, ids=ids) as (client, submitting),
+    ):
+        gate.hold()
+        while _stored_count(mesh, "kill-api") <= len(ids):  # noqa: ASYNC110 - only the database tells
+            await asyncio.sleep(0.05)
+        await asyncio.to_thread(mesh.kill, "api")
+        gate.release()
+        await asyncio.to_thread(mesh.start, "api")
+        await submitting
+        events = await _follow(client, "kill-api")
+
+    await _check(mesh, before, (ids, events))
+
+
+def _stored_count(mesh: Mesh, queue: str) -> int:
+    """Return how many jobs of a queue the database has taken."""
+    with psycopg.connect(mesh.database_url) as database:
+        row = database.execute(
+            "SELECT count(*) FROM jobs JOIN queues q USING (queue_id) WHERE q.name = %s", [queue]
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@pytest.mark.parametrize("role", ["leader", "sampler-c1", "executor-c1", "postgres"])
 async def test_no_job_is_lost_or_run_twice_when_a_process_is_killed(mesh: Mesh, role: str) -> None:
     """Killed in the middle of it and started again, the work ends as if nothing had been."""
     before = await _audit(mesh)
@@ -213,7 +245,7 @@ async def test_leader_that_sleeps_through_its_lease_changes_nothing_when_it_wake
             os.kill(asleep.pid, signal.SIGCONT)
         # Now both could take what is submitted.
         await client.create_queue(Queue(name="awake"))
-        both = await submitting, await _submit_all(client, "awake", asyncio.Event())
+        both = await submitting, await _submit_all(client, "awake", [], asyncio.Event())
         events = await _follow(client, "sleep"), await _follow(client, "awake")
     address, last_epoch = _pool(mesh)
 
