@@ -143,6 +143,23 @@ def test_running_jobs_are_cancelled_and_shares_tell_who_holds_what(argosy: Comma
     assert watched == "8 cancelled"
 
 
+def test_log_of_a_job_comes_from_its_cluster(argosy: CommandLine) -> None:
+    """From the command to the API, its leader, the cluster's executor and back; what is not there says why."""
+    (job_id,) = argosy.submit("written", count=1, run_time="1s")
+
+    followed = argosy("logs", job_id, "-f")
+    whole = argosy("logs", job_id)
+    (waiting,) = argosy.submit("unwritten", count=1, cores=64)
+
+    assert followed.splitlines()
+    assert whole == followed
+    assert argosy("logs", job_id, "--tail", "1").splitlines() == whole.splitlines()[-1:]
+    assert argosy("logs", job_id, "--tail", "0") == ""
+    for arguments in ([waiting], [job_id, "--attempt", "9"], [job_id, "--pod", "3"], [job_id, "-c", "side"]):
+        assert argosy("logs", *arguments, expected=3) == ""
+    argosy("cancel", "--queue", "science", "--job-set", "unwritten", "-y")
+
+
 def test_status_shows_every_process_serving(argosy: CommandLine) -> None:
     """Two servers, Postgres, and three processes for each cluster."""
     processes = argosy.json("status")

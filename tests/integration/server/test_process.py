@@ -70,7 +70,7 @@ def plain_logs() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("reason", "text"), [("not migrated", "run the migrations"), ("no database", "Postgres cannot serve now")]
+    ("reason", "text"), [("not migrated", "run `argosy admin migrate`"), ("no database", "Postgres cannot serve now")]
 )
 def test_server_says_why_it_cannot_start(
     *, reason: str, text: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], plain_logs: None

@@ -186,6 +186,26 @@ def test_explain_shows_stage_counts_and_nearest_miss(argosy: Any, job_id: str) -
     assert "nearest miss:          c1/n7 lacks 2 cpu" in lines
 
 
+def test_logs_are_printed_as_they_were_written(api: FakeApi, argosy: Any, job_id: str) -> None:
+    """Bytes pass through, and options travel; a tail of 0 lines is not no tail."""
+    assert argosy("logs", job_id).out == "first line\nsecond line\n"
+    argosy("logs", job_id, "--tail", "0", "-c", "side", "--pod", "1", "--attempt", "2", "-f")
+
+    plain, full = api.requests["GetJobLog"]
+    assert (plain.id, plain.attempt, plain.follow, plain.HasField("tail_line_count")) == (job_id, 0, False, False)
+    assert (full.attempt, full.pod, full.container, full.follow) == (2, 1, "side", True)
+    assert (full.HasField("tail_line_count"), full.tail_line_count) == (True, 0)
+
+
+def test_logs_that_are_gone_say_so(api: FakeApi, argosy: Any, job_id: str) -> None:
+    """NOT_FOUND has the exit code of what does not exist."""
+    api.failures["GetJobLog"].append(grpc.StatusCode.NOT_FOUND)
+    outcome = argosy("logs", job_id)
+
+    assert (outcome.code, outcome.out) == (3, "")
+    assert "not now" in outcome.err
+
+
 def test_machines_are_shown_and_cordoned(argosy: Any) -> None:
     """Clusters and nodes by command."""
     assert argosy("cluster", "list").out.splitlines()[1].split()[:6] == ["c1", "yes", "no", "3", "0", "32"]

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from argosy_cli.cluster_agent import AgentConfig, part_config
 from argosy_cli.compose import ClusterPlan, MeshPlan, plan_processes
 from argosy_cli.mesh import Mesh
+from argosy_cli.mesh_log import MeshLog
 from argosy_cli.mesh_state import MeshState, ProcessEntry, read_state, write_state
 from argosy_core.errors import InvalidRequest, NotFound
 from argosy_executor.config import ExecutorConfig
@@ -45,6 +47,46 @@ def test_services_take_their_command_lines(tmp_path: Path) -> None:
     assert (executor.cluster, executor.cluster_address.removeprefix("simulated:")) == ("b", address["cluster-b"])
     assert sampler.server_addresses == executor.server_addresses == (address["leader"],)
     assert len(set(address.values())) == len(entries) == 8
+
+
+def test_a_mesh_s_log_is_known_to_its_servers_and_to_whoever_takes_it_down(tmp_path: Path) -> None:
+    """Every mesh has a namespace of its own, since epochs of a new database begin anew."""
+    log = MeshLog(url="pulsar://b:6650", admin_url="http://b:1", namespace="mesh-x")
+    plan = replace(PLAN, flags={"server": log.flags})
+    leader = load_config(ServerConfig, arguments_of(plan_processes(plan, tmp_path, "postgresql:///a"), "leader"), {})
+    assert (leader.event_log_url, leader.pulsar.namespace) == ("pulsar://b:6650", "mesh-x")
+    assert leader.pulsar.admin_url == "http://b:1"
+    assert MeshLog.of(log.to_builtins()) == log
+
+
+def test_joined_clusters_have_one_agent_each(tmp_path: Path) -> None:
+    """Sampler and executor are one process with one configuration, from which both parts take theirs."""
+    entries = plan_processes(replace(PLAN, joined=True), tmp_path, "postgresql:///argosy")
+    address = {entry.role: entry.address for entry in entries}
+
+    agent = load_config(AgentConfig, arguments_of(entries, "agent-a"), {})
+    sampler, executor = part_config(agent, SamplerConfig), part_config(agent, ExecutorConfig)
+
+    assert set(address) == {"api", "leader", "cluster-a", "cluster-b", "agent-a", "agent-b"}
+    assert agent.grpc.listen == address["agent-a"]
+    for part in (sampler, executor):
+        assert (part.cluster, part.cluster_address, part.server_addresses) == (
+            "a",
+            address["cluster-a"],
+            (address["leader"],),
+        )
+        assert part.metrics_listen == "", "the agent opens the only page"
+    assert executor.drain_s == agent.drain_s
+
+
+def test_cluster_that_runs_already_is_dialled_and_not_started(tmp_path: Path) -> None:
+    """Its sampler and executor get the address as it is; the mesh has no process for it."""
+    place = "kubernetes:/path/to/kubeconfig"
+    entries = plan_processes(MeshPlan(clusters=(ClusterPlan(name="k", address=place),)), tmp_path, "postgresql:///a")
+
+    assert {entry.role for entry in entries} == {"api", "leader", "sampler-k", "executor-k"}
+    assert load_config(SamplerConfig, arguments_of(entries, "sampler-k"), {}).cluster_address == place
+    assert load_config(ExecutorConfig, arguments_of(entries, "executor-k"), {}).cluster_address == place
 
 
 def test_standbys_are_dialled_after_the_leader(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ import numpy as np
 
 from argosy_cli.load_generator import LoadOrder
 from argosy_cli.mesh import POSTGRES, Mesh
+from argosy_cli.processes import usage
 from argosy_cli.round_totals import Histogram, RoundTotals
 from argosy_client import ArgosyClient, Queue, Shares
 from argosy_core.errors import BackendUnavailable
@@ -39,7 +40,8 @@ _STARTUP_S: Final = 60.0
 _HELD_RATIO: Final = 0.97
 _GROWTH_RATIO: Final = 0.01
 _LIVE_FLOOR: Final = 10_000
-_CENTRAL_ROLES: Final = ("api", "leader", "samplers", POSTGRES)
+_BROKER: Final = "broker"
+_CENTRAL_ROLES: Final = ("api", "leader", "samplers", "agents", POSTGRES, _BROKER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,8 @@ class BenchPlan:
     """Processes that send."""
     connection_count: int = 4
     """Connections of each."""
+    broker_pid: int = 0
+    """Process of the event log's broker, if it runs here and its CPU shall be counted; 0 for none."""
     stops_early: bool = True
     """End at the first rate that is not held; a load that saturates on purpose is never held."""
 
@@ -83,7 +87,7 @@ class RateResult:
     cpu_us_per_job: dict[str, float]
     """By role; samplers, executors and clusters are sums."""
     central_cpu_us_per_job: float
-    """API, leader, samplers and Postgres together."""
+    """API, leader, samplers (joined: whole cluster agents), Postgres and broker together."""
     cores_used: float
     """Cores busy with the mesh and its load."""
     database: dict[str, float]
@@ -235,7 +239,10 @@ class MeshBench:
 
     async def _snapshot(self) -> _Snapshot:
         database = await asyncio.to_thread(read_statistics, self._mesh.database_url)
-        return _Snapshot(time_s=time.monotonic(), cpu_s=self._by_group(self._mesh.cpu_seconds()), database=database)
+        cpu_s = self._mesh.cpu_seconds()
+        if self._plan.broker_pid:
+            cpu_s[_BROKER] = usage(self._plan.broker_pid).cpu_s
+        return _Snapshot(time_s=time.monotonic(), cpu_s=self._by_group(cpu_s), database=database)
 
     async def _observe(self, client: ArgosyClient, window: _Window) -> None:
         start_s = time.monotonic()
@@ -256,6 +263,8 @@ class MeshBench:
         window.leader_rss.append(self._mesh.usage("leader").rss_bytes)
 
     async def _sample_slowly(self, client: ArgosyClient, window: _Window) -> None:
+        if self._plan.broker_pid:
+            window.peak_rss[_BROKER] = usage(self._plan.broker_pid).peak_rss_bytes
         for role in self._mesh.roles:
             used = self._mesh.usage(role)
             group = _group_of(role)

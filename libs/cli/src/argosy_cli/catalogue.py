@@ -22,10 +22,11 @@ class Entry(NamedTuple):
 
 
 GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
-    ("Jobs", ("submit", "jobs", "watch", "explain", "cancel", "reprioritize")),
+    ("Jobs", ("submit", "jobs", "watch", "logs", "explain", "cancel", "reprioritize")),
     ("Fairness and machines", ("queue", "shares", "cluster", "node")),
     ("A mesh on this machine", ("up", "down", "status", "demo")),
     ("Workloads and measuring", ("replay", "simulate", "trace", "bench")),
+    ("Operating", ("admin",)),
     ("Shell", ("completion",)),
 )
 """Headings of the help, and the commands below each."""
@@ -34,6 +35,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "submit": Entry("submit", "submit", "Submit jobs from YAML or JSON files."),
     "jobs": Entry("jobs", "jobs", "List jobs by selector, or show one."),
     "watch": Entry("watch", "watch", "Follow a job set until all its jobs ended; resumable."),
+    "logs": Entry("logs", "logs", "Print what a job's container wrote; -f follows it."),
     "explain": Entry("explain", "explain", "Say where a job stands and, if it waits, why."),
     "cancel": Entry("wishes", "cancel", "Ask that jobs end, by id or selector."),
     "reprioritize": Entry("wishes", "reprioritize", "Give jobs another priority, by id or selector."),
@@ -49,6 +51,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "simulate": Entry("simulations", "simulate", "Run a trace in virtual time."),
     "trace": Entry("traces", "trace", "Make workload profiles of traces."),
     "bench": Entry("benches", "bench", "Measure the scheduling core or the whole mesh."),
+    "admin": Entry("admin", "admin", "Prepare and check the database and the event log of an installation."),
     "completion": Entry("completion", "completion", "Print the completion script of a shell."),
 }
 """Every command."""

@@ -1,7 +1,7 @@
 """The command lines of a mesh's processes: who listens where, who dials whom.
 
-Everything dials towards the leader, as in a real installation; only the simulated clusters are dialled by their own
-sampler and executor.
+Everything dials towards the leader, as in a real installation; only the clusters are dialled, by their own sampler and
+executor. A cluster is simulated, and then a process of the mesh, or it runs already and is known by its address.
 
 Source: design section 1.
 """
@@ -21,7 +21,7 @@ __all__ = ["ClusterPlan", "MeshPlan", "plan_processes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """A simulated cluster."""
+    """A cluster: a simulated one that is started with the mesh, or one that runs already."""
 
     name: str
     """Name, unique in the mesh."""
@@ -29,6 +29,9 @@ class ClusterPlan:
     """Node file; see `argosy_kube.simulated.inventory`."""
     uniform: str = ""
     """Nodes all alike, as `10:cpu=32,memory=128Gi`, instead of a node file."""
+    address: str = ""
+    """Address of a cluster that runs already, as `kubernetes:/path/to/kubeconfig`; nothing is started for it, and the
+    mesh leaves its objects behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +46,18 @@ class MeshPlan:
     """Draws run times."""
     database_url: str = ""
     """PostgreSQL to use; empty starts an embedded one."""
+    event_log_url: str = ""
+    """Brokers of the event log, as in pulsar://host:6650; empty keeps it in the database."""
+    event_log_admin_url: str = ""
+    """Admin API of these brokers; empty takes its usual port."""
     log_level: str = "info"
     """Least severe level that the services log."""
     standby_count: int = 0
     """Further processes that may lead, roles leader-2, leader-3 and so on; they wait for the leader's end."""
+    joined: bool = False
+    """Run sampler and executor of a cluster as one process, its cluster agent, with one watch of the cluster."""
     flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """More flags by kind of process: server, sampler, executor, cluster."""
+    """More flags by kind of process: server, sampler, executor, agent, cluster."""
 
 
 def plan_processes(plan: MeshPlan, directory: Path, database_url: str) -> list[ProcessEntry]:
@@ -68,9 +77,12 @@ def plan_processes(plan: MeshPlan, directory: Path, database_url: str) -> list[P
     behind: list[ProcessEntry] = []
     for number, cluster in enumerate(plan.clusters):
         addresses = [f"127.0.0.1:{next(ports)}" for _ in range(3)]
-        simulated = _cluster(plan, cluster, seed=plan.seed + number, address=addresses[0], directory=directory)
-        entries.append(_entry(f"cluster-{cluster.name}", simulated, addresses[0], directory, by_connect=True))
-        for role, address in zip(("sampler", "executor"), addresses[1:], strict=True):
+        if cluster.address:
+            addresses[0] = cluster.address
+        else:
+            simulated = _cluster(plan, cluster, seed=plan.seed + number, address=addresses[0], directory=directory)
+            entries.append(_entry(f"cluster-{cluster.name}", simulated, addresses[0], directory, by_connect=True))
+        for role, address in zip(("agent",) if plan.joined else ("sampler", "executor"), addresses[1:], strict=False):
             arguments = _agent(plan, role, cluster=cluster.name, dials=(addresses[0], *leaders), listens=address)
             behind.append(_entry(f"{role}-{cluster.name}", arguments, address, directory))
     return entries + behind
@@ -100,7 +112,7 @@ def _server(plan: MeshPlan, role: str, address: str, database_url: str) -> list[
 def _agent(plan: MeshPlan, role: str, *, cluster: str, dials: tuple[str, ...], listens: str) -> list[str]:
     cluster_address, *leaders = dials
     return [
-        *_python(f"argosy_{role}"),
+        *_python("argosy_cli.cluster_agent" if role == "agent" else f"argosy_{role}"),
         *("--cluster", cluster),
         *("--cluster-address", cluster_address),
         *("--server-addresses", ",".join(leaders)),

@@ -6,8 +6,9 @@
     mesh.down()
 
 The processes outlive the one that started them; what is needed to find them again is in `mesh.json` of the directory.
-Roles are `postgres`, `api`, `leader` (and `leader-2` and so on where some stand by), and `cluster-NAME`,
-`sampler-NAME`, `executor-NAME` for each cluster. Methods block; call them from a thread inside a running event loop.
+Roles are `postgres`, `api`, `leader` (and `leader-2` and so on where some stand by), and for each cluster
+`cluster-NAME`, `sampler-NAME` and `executor-NAME`, or `agent-NAME` in place of the last two. Methods block; call them
+from a thread inside a running event loop.
 
 Source: design sections 1 and 9.
 """
@@ -22,11 +23,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from argosy_cli.compose import MeshPlan, plan_processes
+from argosy_cli.mesh_log import MeshLog, make_mesh_log
 from argosy_cli.mesh_state import STATE_FILE, MeshState, ProcessEntry, read_state, write_state
 from argosy_cli.processes import (
     ProcessId,
@@ -119,6 +121,11 @@ class Mesh:
         database_url = plan.database_url or self._embedded().start()
         tell("making tables")
         migrate(database_url)
+        log = None
+        if plan.event_log_url:
+            tell("making topics")
+            log = make_mesh_log(plan.event_log_url, plan.event_log_admin_url)
+            plan = replace(plan, flags={**plan.flags, "server": (*plan.flags.get("server", ()), *log.flags)})
         processes = plan_processes(plan, self.directory, database_url)
         self._state = MeshState(
             server=processes[0].address,
@@ -126,6 +133,7 @@ class Mesh:
             embedded=not plan.database_url,
             cluster_names=[cluster.name for cluster in plan.clusters],
             speed=plan.speed,
+            event_log=log.to_builtins() if log is not None else {},
             processes=processes,
         )
         tell(f"starting {len(processes)} processes")
@@ -142,6 +150,8 @@ class Mesh:
             entries = sorted(self._state.processes, key=lambda entry: entry.role.startswith("cluster-"))
             with ThreadPoolExecutor(max_workers=max(len(entries), 1)) as threads:
                 list(threads.map(lambda entry: end_process(_id(entry), grace_s=grace_s), entries))
+            if self._state.event_log:
+                MeshLog.of(self._state.event_log).remove()
         if (self.directory / "postgres").exists():
             self._embedded().stop()
         self._state = None
@@ -214,7 +224,8 @@ class Mesh:
                         raise BackendUnavailable(f"{entry.role} ended{_tail(entry.log)}")
                 if time.monotonic() > deadline_s:
                     name = min(missing)
-                    tail = _tail(self._entry(f"sampler-{name}").log)
+                    agents = {f"sampler-{name}", f"agent-{name}"}
+                    tail = _tail(next(entry.log for entry in state.processes if entry.role in agents))
                     raise BackendUnavailable(f"cluster {name} has not connected to the leader{tail}")
                 await asyncio.sleep(_POLL_S)
 

@@ -26,7 +26,7 @@ class ProcessEntry:
     """One process of a mesh."""
 
     role: str
-    """api, leader, cluster-NAME, sampler-NAME or executor-NAME."""
+    """api, leader, cluster-NAME, sampler-NAME, executor-NAME or agent-NAME."""
     arguments: list[str]
     """Command line that starts it, again and again."""
     address: str
@@ -55,6 +55,8 @@ class MeshState:
     """Its clusters."""
     speed: float
     """Simulated seconds per real second."""
+    event_log: dict[str, str] = field(default_factory=dict)
+    """Its namespace on a broker, see `MeshLog`; empty if the database keeps the log."""
     processes: list[ProcessEntry] = field(default_factory=list)
     """Its processes but Postgres, in the order of their start."""
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-__all__ = ["OUTPUT_FORMS", "Settings", "common_options", "global_options", "settings_of"]
+__all__ = ["OUTPUT_FORMS", "Settings", "common_options", "event_log_options", "global_options", "settings_of"]
 
 OUTPUT_FORMS: Final = ("table", "wide", "json", "yaml", "jsonl")
 """Forms of output."""
@@ -32,7 +32,7 @@ class Settings:
     output: str = "table"
     """One of `OUTPUT_FORMS`."""
     server: str = field(default_factory=lambda: os.environ.get("ARGOSY_SERVER", ""))
-    """host:port of the API; empty for that of the mesh in `home`."""
+    """host:port of the API; empty for that of the mesh in `home`, or else of this machine's default port."""
     home: Path = field(default_factory=_default_home)
     """Where `argosy up` keeps its mesh."""
     timeout_s: float = 10.0
@@ -85,6 +85,26 @@ def global_options(function: _Function) -> _Function:
     return common_options(function)
 
 
+def event_log_options(function: _Function) -> _Function:
+    """Add the options of commands that start a mesh: where its event log is."""
+    for option in (
+        click.option(
+            "--event-log-admin",
+            default="",
+            metavar="URL",
+            help="Admin API of these brokers, as in http://127.0.0.1:8080; else the usual port.",
+        ),
+        click.option(
+            "--event-log",
+            default="",
+            metavar="URL",
+            help="Brokers of the event log, as in pulsar://127.0.0.1:6650; else the log is kept in the database.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
 def common_options(function: _Function) -> _Function:
     """Add the options that stand behind any command too."""
     for option in (
@@ -93,7 +113,7 @@ def common_options(function: _Function) -> _Function:
             expose_value=False,
             callback=_set("server"),
             metavar="HOST:PORT",
-            help="API server; else ARGOSY_SERVER, else the mesh of `argosy up`.",
+            help="API server; else ARGOSY_SERVER, else the mesh of `argosy up`, else what listens at 127.0.0.1:50051.",
         ),
         click.option(
             "-o",

@@ -14,27 +14,45 @@ from argosy_core.errors import BackendUnavailable
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient
 
-__all__ = ["call", "server_address"]
+__all__ = ["DEFAULT_ADDRESS", "call", "server_address"]
+
+DEFAULT_ADDRESS = "127.0.0.1:50051"
+"""Where a server listens unless told otherwise, and where the compose stack publishes its API."""
+_LOOK_S = 0.5
 
 _Answer = TypeVar("_Answer")
 
 
 def server_address(settings: Settings) -> str:
-    """Return host:port of the server a command talks to.
+    """Return host:port of the server a command talks to: the one named, the mesh's, or what listens at the default.
 
     Raises:
-        BackendUnavailable: None was named and no mesh runs on this machine.
+        BackendUnavailable: None was named, and neither a mesh nor another server runs on this machine.
     """
     if settings.server:
         return settings.server
     from argosy_cli.mesh_state import read_state
 
     state = read_state(settings.mesh_directory)
+    if state is None and _listens(DEFAULT_ADDRESS):
+        return DEFAULT_ADDRESS
     if state is None:
         raise BackendUnavailable(
             "no server: start a mesh with `argosy up`, or name a server with --server or ARGOSY_SERVER"
         )
     return state.server
+
+
+def _listens(address: str) -> bool:
+    """Return whether anybody takes connections at host:port."""
+    import socket
+
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_LOOK_S).close()
+    except OSError:
+        return False
+    return True
 
 
 def call(settings: Settings, action: Callable[[ArgosyClient], Awaitable[_Answer]]) -> _Answer:

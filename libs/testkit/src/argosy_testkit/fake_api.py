@@ -215,6 +215,11 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
             nearest_miss="c1/n7 lacks 2 cpu",
         )
 
+    async def GetJobLog(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        await self.api.enter("GetJobLog", request, context)
+        for piece in (b"first li", b"ne\nsecond line\n"):
+            yield job_pb2.GetJobLogResponse(data=piece)
+
     def _target(self, request: Any) -> tuple[list[Any], list[str]]:
         if request.WhichOneof("target") == "selector":
             return self._select(request.selector), []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from argosy_core.scheduler import (
     NewRuns,
     PoolState,
     QueueView,
+    Refusals,
     RoundSettings,
     RoundStateColumns,
     SampleQuestion,
@@ -184,6 +185,8 @@ class PoolWorld:
                 total=totals.allocatable,
                 total_free=totals.free,
                 node_count=totals.node_count,
+                placement_count=cluster.ledger.placement_count,
+                risen=table.last_rise,
             ),
         )
         self.check()
@@ -229,21 +232,8 @@ class PoolWorld:
             ),
             self.rng,
         )
-        return SampleReply(
-            incarnation=cluster.incarnation,
-            node=reply.node,
-            free=reply.free,
-            offset=reply.offset,
-            candidate=reply.candidate,
-            score=reply.score,
-            examined=reply.examined,
-            eligible=reply.eligible,
-            filters=reply.filters,
-            rejection=reply.rejection,
-            total_free=reply.total_free,
-            complete=reply.complete,
-            nearest_misses=reply.nearest_misses,
-        )
+        told = {one.name: getattr(reply, one.name) for one in fields(SampleReply) if one.name != "incarnation"}
+        return SampleReply(incarnation=cluster.incarnation, **told)
 
     def commit(self, question: CommitQuestion) -> CommitReply:
         """Answer a commit question with the real MultiBind."""
@@ -431,7 +421,9 @@ class PoolWorld:
         known = refused[:0] if self.late_refusals else refused
         self.round_state = plan.round_state
         effects = apply_ingested(self.state, plan, known, self.now_s)
-        self.take_events(effects.events)
+        refusals = Refusals()
+        for draft in refusals.correct(refusals.begin_draft(), [effects.events], refused):
+            self.take_events(draft)
         self.take_job_updates(effects.job_updates)
         for runs_to_release in effects.releases:
             self.release(runs_to_release)

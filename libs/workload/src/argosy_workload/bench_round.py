@@ -205,6 +205,8 @@ class _World:
                 total=totals.allocatable,
                 total_free=totals.free,
                 node_count=totals.node_count,
+                placement_count=0,
+                risen=table.last_rise,
             ),
         )
         return _Cluster(ledger, NodeSampler(ledger))
@@ -313,6 +315,7 @@ class _World:
             total_free=reply.total_free,
             complete=reply.complete,
             nearest_misses=reply.nearest_misses,
+            risen=reply.risen,
         )
 
     def _commit(self, question: CommitQuestion) -> CommitReply:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import numpy as np
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.ledger import NodeLedger
+from argosy_kube import open_cluster
 from argosy_kube.port import Cluster
-from argosy_kube.simulated.client import SimulatedCluster
 from argosy_runtime.channel import Backoff
 from argosy_runtime.grpc_server import GrpcServer
 from argosy_runtime.lifecycle import Lifecycle
@@ -24,7 +25,13 @@ from argosy_sampler.session import SessionClient
 __all__ = ["run", "start"]
 
 
-async def start(life: Lifecycle, config: SamplerConfig, *, cluster: Cluster | None = None) -> None:
+async def start(
+    life: Lifecycle,
+    config: SamplerConfig,
+    *,
+    cluster: Cluster | None = None,
+    on_ready: Callable[[], Awaitable[None]] | None = None,
+) -> None:
     """Start a sampler within a service's life; returns once its tasks run.
 
     Health says SERVING from the first time that the leader may ask.
@@ -33,6 +40,8 @@ async def start(life: Lifecycle, config: SamplerConfig, *, cluster: Cluster | No
         life: What the sampler's tasks and closings are registered with.
         config: Its configuration.
         cluster: The cluster, if the process has it open already.
+        on_ready: Called when health would say SERVING, by a process that serves health and metrics for several parts;
+            no port is opened here then.
 
     Raises:
         InvalidRequest: The configuration names no server, or an address cannot be listened on.
@@ -43,8 +52,7 @@ async def start(life: Lifecycle, config: SamplerConfig, *, cluster: Cluster | No
     rng = np.random.default_rng()
     new_backoff = partial(Backoff, rng=rng, most_s=config.retry_most_s)
     if cluster is None:
-        address = config.cluster_address.removeprefix("simulated:")
-        cluster = SimulatedCluster(address, installation=config.installation)
+        cluster = open_cluster(config.cluster_address, installation=config.installation, settings=config.kubernetes)
         life.on_close(cluster.close)
     ledger = NodeLedger()
     mirror = Mirror(cluster, ledger, backoff=new_backoff, log=log)
@@ -56,6 +64,22 @@ async def start(life: Lifecycle, config: SamplerConfig, *, cluster: Cluster | No
         monotonic=time.monotonic,
         log=log,
     )
+    ready = on_ready if on_ready is not None else await _open_ports(life, config)
+
+    async def serve() -> None:
+        cluster_uid = await mirror.cluster_uid()
+        await mirror.wait_listed()
+        await ready()
+        session = SessionClient(config, cluster_uid, clerk=clerk, backoff=new_backoff(), log=log)
+        await session.run()
+
+    life.spawn(mirror.follow_nodes(), name="nodes")
+    life.spawn(mirror.follow_pods(), name="pods")
+    life.spawn(serve(), name="session")
+
+
+async def _open_ports(life: Lifecycle, config: SamplerConfig) -> Callable[[], Awaitable[None]]:
+    """Serve health and metrics; return what makes health say SERVING."""
     server = GrpcServer(config.grpc)
     await server.start(serving=False)
     life.on_close(partial(server.stop, 0.0))
@@ -67,17 +91,7 @@ async def start(life: Lifecycle, config: SamplerConfig, *, cluster: Cluster | No
             metrics.close()
 
         life.on_close(close_metrics)
-
-    async def serve() -> None:
-        cluster_uid = await mirror.cluster_uid()
-        await mirror.wait_listed()
-        await server.set_serving(True)
-        session = SessionClient(config, cluster_uid, clerk=clerk, backoff=new_backoff(), log=log)
-        await session.run()
-
-    life.spawn(mirror.follow_nodes(), name="nodes")
-    life.spawn(mirror.follow_pods(), name="pods")
-    life.spawn(serve(), name="session")
+    return partial(server.set_serving, True)
 
 
 async def run(config: SamplerConfig, *, life: Lifecycle | None = None) -> None:

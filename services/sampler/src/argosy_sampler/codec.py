@@ -144,6 +144,7 @@ def sample_answer(reply: SampleReply, *, round_number: int, incarnation: int) ->
         total_free_column=pack_column(reply.total_free, "int64"),
         complete_column=pack_column(reply.complete, "int8"),
         nearest_misses=reply.nearest_misses,
+        risen=reply.risen,
     )
 
 
@@ -248,6 +249,7 @@ class CapacityWriter:
             total_free_column=pack_column(totals.free, "int64"),
             node_count=totals.node_count,
             placement_count=placement_count,
+            risen=table.last_rise,
         )
 
     def _group(self, index: int) -> bytes:

@@ -9,6 +9,7 @@ Source: design section 5, "Sampler session": an observed pod replaces its placem
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from argosy_core.ledger import PodEvents
 __all__ = ["RunPods"]
 
 Int64s = npt.NDArray[np.int64]
+_MAX_SHARED: Final = 10_000
 
 
 class RunPods:
@@ -26,6 +28,9 @@ class RunPods:
     def __init__(self) -> None:
         """Start without pods."""
         self._single: dict[int, tuple[bytes, Int64s]] = {}
+        self._shared: dict[bytes, Int64s] = {}
+        self._shapes: Sequence[Int64s] = ()
+        self._own: list[Int64s] = []
         self._several: dict[int, tuple[bytes, dict[bytes, Int64s]]] = {}
 
     def clear(self) -> None:
@@ -38,13 +43,14 @@ class RunPods:
 
         Args:
             events: n events.
-            shapes: Distinct requests, each a vector; held for as long as a pod has them.
+            shapes: Distinct requests, each a vector; what is kept of them is copied, once for all pods alike.
             shape_column: (n,) index into `shapes`.
 
         Complexity: about half a microsecond an event.
         """
         changed: list[tuple[int, bytes, Int64s, bool]] = []
         single, several = self._single, self._several
+        shapes = self._own_shapes(shapes)
         uids = events.uids.tobytes()
         rows = zip(events.run_keys.tolist(), events.ended.tolist(), shape_column.tolist(), strict=True)
         for row, (key, ended, shape) in enumerate(rows):
@@ -65,6 +71,15 @@ class RunPods:
                 several[key] = (known[0], {known[0]: known[1]})
                 changed.append((row, *self._fold_several(key, uid, shapes[shape], ended=False)))
         return _rewrite(events, changed) if changed else events
+
+    def _own_shapes(self, shapes: Sequence[Int64s]) -> list[Int64s]:
+        """Return copies of requests: a view would keep the whole table alive in which it came, once for each pod."""
+        if shapes is not self._shapes:
+            if len(self._shared) > _MAX_SHARED:
+                self._shared.clear()
+            self._shapes = shapes
+            self._own = [self._shared.setdefault(shape.tobytes(), shape.copy()) for shape in shapes]
+        return self._own
 
     def _fold_several(self, key: int, uid: bytes, requests: Int64s, *, ended: bool) -> tuple[bytes, Int64s, bool]:
         """Take in one event of a run with several pods; return the uid, requests and end that stand for the run."""

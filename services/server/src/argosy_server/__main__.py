@@ -5,6 +5,7 @@ Source: design section 2.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 
@@ -13,6 +14,7 @@ from argosy_runtime.config import load_config, print_config
 from argosy_runtime.lifecycle import Lifecycle, run_service
 from argosy_runtime.logs import set_up_logs
 from argosy_server.config import ServerConfig
+from argosy_store.connection import with_password_file
 
 __all__ = ["main"]
 
@@ -28,11 +30,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         config = load_config(ServerConfig, argv)
+        url = with_password_file(config.database_url, config.database_password_file)
     except InvalidRequest as error:
         sys.stderr.write(f"error: {error.message}\n")
         return 2
     set_up_logs(ServerConfig.SERVICE, level=config.log_level)
     print_config(config)
+    config = dataclasses.replace(config, database_url=url)
 
     from argosy_server.app import start_server  # late, so that --help and wrong flags answer at once
 

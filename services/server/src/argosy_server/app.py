@@ -65,7 +65,7 @@ class ServerApp:
         """The database."""
         self.threads = StoreThreads(reader_count=api.reader_count, submit_count=api.submit_transaction_count)
         """Where blocking calls run."""
-        self.leader = leader if leader is not None or config.role == "api" else _make_leader(config)
+        self.leader = leader if leader is not None or config.role not in {"leader", "both"} else _make_leader(config)
         """The leader role, if the process has one."""
         self.router = LeaderRouter(self.store, self.threads, role=self.leader, timeout_s=api.forward_timeout_s)
         """Finds leaders."""
@@ -75,6 +75,7 @@ class ServerApp:
             self.store,
             self.threads.submits,
             gather_s=api.gather_ms / 1000,
+            interval_s=api.submit_interval_ms / 1000,
             max_waiting_jobs=api.max_waiting_jobs,
             max_batch_jobs=api.max_batch_jobs,
         )
@@ -86,6 +87,8 @@ class ServerApp:
 
     def _servicers(self) -> list[Servicer]:
         config = self._config
+        if config.role == "relay":
+            return []  # health only
         explanations = JobExplanations(self.store, self.threads, self.router)
         shared: list[Servicer] = [
             (
@@ -133,7 +136,8 @@ class ServerApp:
         config = self._config
         life.on_close(self._close_store)
         await asyncio.to_thread(check, config.database_url)
-        await asyncio.to_thread(ensure_partitions, config.database_url, int(time.time() // _DAY_S))
+        if config.role != "relay":
+            await asyncio.to_thread(ensure_partitions, config.database_url, int(time.time() // _DAY_S))
         if config.metrics_listen:
             metrics = MetricsServer(config.metrics_listen)
             life.on_close(lambda: asyncio.to_thread(metrics.close))
@@ -141,15 +145,26 @@ class ServerApp:
         life.on_close(self._close_server)
         life.on_stop_intake(self.server.stop_intake)
         life.on_drain(self._drain)
-        life.spawn(maintain(config.database_url, config.retention_days), name="maintenance")
-        if config.role != "leader":
+        if config.role != "relay":
+            retention_days = None if config.role == "api" else config.retention_days
+            life.spawn(maintain(config.database_url, retention_days), name="maintenance")
+        if config.role in {"api", "both"}:
             for number in range(config.api.submit_transaction_count):
                 life.spawn(self.gather.work(), name=f"submits {number}")
             life.spawn(self.hub.poll(), name="watches")
+        if config.role == "relay" or (config.role == "both" and config.events_url):
+            await self._start_relay(life)
         if self.leader is not None:
             await self.leader.start(life, address=config.advertise or self.server.address)
         await self.server.set_serving(True)
         self._log.info("listening", address=self.server.address, role=config.role, pool=config.pool)
+
+    async def _start_relay(self, life: Lifecycle) -> None:
+        from argosy_server.relay import EventRelay  # late: it loads Pulsar's client
+
+        relay = EventRelay(self._config)
+        life.on_close(relay.close)
+        life.spawn(relay.run(), name="relay of events")
 
     async def _drain(self) -> None:
         self.hub.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from argosy_eventlog.pulsar.settings import PulsarSettings
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.logs import LogLevel
 from argosy_server.leader.settings import LeaderSettings
@@ -29,6 +30,9 @@ class ApiSettings:
     """Jobs that share a submit transaction, unless one request alone is larger."""
     gather_ms: float = 2.0
     """How long a submit waits for others to share its transaction; a commit costs about as much (measured)."""
+    submit_interval_ms: float = 40.0
+    """Least time between the beginnings of two submit transactions: under load more submits share one, and a job of a
+    transaction of 300 costs half of one of 100 (measured)."""
     submit_transaction_count: int = 2
     """Submit transactions under way at once; more only contend for the same disk."""
     reader_count: int = 8
@@ -49,14 +53,22 @@ class ApiSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """Configuration of argosy-server: the API role, the leader role, or both in one process."""
+    """Configuration of argosy-server: the API role, the leader role, the relay of events, or all in one process."""
 
     SERVICE: ClassVar[str] = "server"
 
     database_url: str
     """PostgreSQL URL, as in postgresql://user:password@host:5432/argosy; the schema must be migrated."""
-    role: Literal["api", "leader", "both"] = "both"
-    """What the process does; roles scale and fail apart when they are processes apart."""
+    database_password_file: str = ""
+    """File that holds the password of the URL's user, as a mounted secret; empty if the URL has it or needs none."""
+    role: Literal["api", "leader", "relay", "both"] = "both"
+    """What the process does; roles scale and fail apart when they are processes apart. `both` is all of them, the relay
+    of job events included if `events_url` is set."""
+    event_log_url: str = ""
+    """Brokers of the event log, as in pulsar://host:6650 or pulsar+ssl://host:6651; empty keeps it in the database."""
+    events_url: str = ""
+    """Brokers to which job events are relayed for other systems, as in pulsar://host:6650; empty relays none. Leaders
+    need it, too: they note what is to be relayed."""
     pool: str = "default"
     """Pool that the leader role stands for, and that queues without a pool belong to."""
     advertise: str = ""
@@ -75,3 +87,5 @@ class ServerConfig:
     """Limits and paces of the API role."""
     leader: LeaderSettings = field(default_factory=LeaderSettings)
     """How a leader decides."""
+    pulsar: PulsarSettings = field(default_factory=PulsarSettings)
+    """How Pulsar is reached, and what the topics are called."""

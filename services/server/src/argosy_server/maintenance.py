@@ -1,6 +1,7 @@
 """What the database needs as days go by: partitions for the days to come, and none for those that have aged.
 
-Every server process sees to it; they wait for each other, and repeating it does nothing.
+Every server process makes partitions; those with the leader role drop the aged ones, too, which is a right of the
+leader's database role alone. They wait for each other, and repeating it does nothing.
 
 Source: design section 4, "Finished jobs and events leave by partition".
 """
@@ -15,6 +16,7 @@ from typing import Final
 from argosy_core.errors import ArgosyError
 from argosy_runtime.logs import get_logger
 from argosy_store import Retained, ensure_partitions, retain
+from argosy_store.outbox import forget_outbox
 
 __all__ = ["maintain", "maintain_once"]
 
@@ -23,13 +25,13 @@ _RETRY_S: Final = 60.0
 _DAY_US: Final = 86_400_000_000
 
 
-def maintain_once(url: str, now_us: int, retention_days: int) -> tuple[tuple[int, ...], Retained]:
+def maintain_once(url: str, now_us: int, retention_days: int | None) -> tuple[tuple[int, ...], Retained]:
     """Make the partitions that are missing and drop those that have aged. Blocks.
 
     Args:
         url: Database.
         now_us: Microseconds since the Unix epoch.
-        retention_days: Full days that ended jobs and events are kept.
+        retention_days: Full days that ended jobs and events are kept; None leaves them to others.
 
     Returns:
         The days that were made, and what was dropped.
@@ -38,12 +40,15 @@ def maintain_once(url: str, now_us: int, retention_days: int) -> tuple[tuple[int
         BackendUnavailable: The database cannot be reached.
     """
     made = ensure_partitions(url, now_us // _DAY_US)
+    if retention_days is None:
+        return made, Retained(dropped_days=(), closed_days=(), carried_job_count=0, deleted_client_id_count=0)
+    forget_outbox(url, now_us - retention_days * _DAY_US)
     return made, retain(url, now_us, retention_days)
 
 
 async def maintain(
     url: str,
-    retention_days: int,
+    retention_days: int | None,
     *,
     clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
 ) -> None:

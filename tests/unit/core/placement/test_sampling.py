@@ -1,5 +1,7 @@
 """The sampling phase: windows, Np, strategies, memory of full clusters, explanations."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -392,3 +394,25 @@ def test_question_that_makes_no_sense_is_refused(fields: dict[str, object], text
     """The message says what is wrong and what there is."""
     with pytest.raises(InvalidRequest, match=text):
         ask(make_ledger([1], [1]), 0, **fields)  # type: ignore[arg-type]
+
+
+def test_sample_leaves_nothing_behind_that_only_the_collector_could_free() -> None:
+    """A ring of references would keep megabytes of every round until the collector's next full run, hours later."""
+    ledger = make_ledger([4, 4, 1, 2], [1000, 3000, 9000])
+    sampler = NodeSampler(ledger)
+    question = SampleQuestion(
+        class_ids=np.arange(3, dtype=np.int32),
+        wanted=np.ones(3, np.int32),
+        complete=np.array([0, 1, 1], np.int8),
+        resources=("cpu",),
+        nodes_to_sample_ratio=0.5,
+    )
+    sampler.sample(question, np.random.default_rng(0))
+    gc.collect()
+    gc.disable()
+    try:
+        for seed in range(3):
+            sampler.sample(question, np.random.default_rng(seed))
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

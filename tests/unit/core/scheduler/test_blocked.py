@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from argosy_core.ledger import PodEvents, run_keys
 from argosy_core.scheduler import RoundSettings, begin_round, explain
 from argosy_testkit.pool_world import PoolWorld, Report
 
@@ -112,3 +113,48 @@ def test_class_that_fits_no_node_though_the_cluster_has_room_is_asked_once_per_r
     current.finish(world.now_s)
     world.report("a", [Report(handle=small[0], state=4)])
     assert world.round().handle.tolist() == large
+
+
+def test_blocked_class_is_not_asked_for_because_free_capacity_fell() -> None:
+    """A sampler that tells of fuller nodes says nothing that a blocked class waits for."""
+    world = PoolWorld(clusters={"a": 2}, settings=_SETTINGS)
+    world.define_class(2, cpu=3000)
+    world.define_class(3, cpu=1000)
+    world.submit(2, class_id=2)
+    world.round()
+    large = world.submit(1, class_id=2)
+    world.round()
+    world.round()
+    world.submit(1, class_id=3)
+    world.round()
+    world.send_capacity("a")
+    current = begin_round(world.state, world.now_s, world.rng)
+    assert current.questions == ()
+    current.finish(world.now_s)
+    assert world.state.live.handle[world.state.pending].tolist() == large
+
+
+def test_blocked_class_is_asked_for_when_one_node_rises_by_what_another_falls() -> None:
+    """The sums are as before, and yet a node has room now that had none."""
+    world = PoolWorld(clusters={"a": 2}, settings=_SETTINGS)
+    world.define_class(2, cpu=2000)
+    world.define_class(3, cpu=4000)
+    small = world.submit(2, class_id=2)
+    world.round()
+    large = world.submit(1, class_id=3)
+    world.round()
+    world.round()
+    ledger = world.clusters["a"].ledger
+    _, goal = (ledger.rows_of_names([world.stored[handle].place[1]]) for handle in small)
+    moved = PodEvents(
+        run_keys=run_keys(np.array(small[:1], dtype=np.int64), np.array([1], dtype=np.int32)),
+        uids=np.ones((1, 16), dtype=np.uint8),
+        nodes=goal,
+        ended=np.zeros(1, dtype=np.bool_),
+        requests=ledger.classes.requests[ledger.classes.slots(np.array([2], dtype=np.int32))],
+    )
+    assert ledger.observe(moved).replaced_count == 1
+    world.send_capacity("a")
+    questions = begin_round(world.state, world.now_s, world.rng).questions
+    assert [question.class_ids.tolist() for question in questions] == [[3]]
+    assert world.state.live.handle[world.state.pending].tolist() == large

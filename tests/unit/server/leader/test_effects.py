@@ -8,6 +8,7 @@ from argosy.lease.v1 import lease_pb2
 from argosy_core.scheduler.events import EventDraft
 from argosy_core.scheduler.messages import JobUpdates, ObjectUpdates
 from argosy_server.leader.effects import EffectDraft, merge_events
+from argosy_store.effects import AppliedEffects
 
 
 def _draft(job_sets: list[int], firsts: list[int], counts: list[int], *, kind: int, text: str) -> EventDraft:
@@ -57,7 +58,8 @@ def test_event_rows_carry_encoded_batches() -> None:
     draft.add_events(_draft([7], [1], [3], kind=1, text="c1"))
     effects = draft.effects(now_us=5)
     assert effects is not None
-    (row,) = effects.events  # type: ignore[misc]
+    assert callable(effects.events)
+    (row,) = effects.events(AppliedEffects())
     assert (row.job_set_id, row.first_number, row.last_number) == (7, 1, 3)
     batch = lease_pb2.EventBatch.FromString(row.payload)
     assert np.frombuffer(batch.kind_column, dtype=np.int8).tolist() == [1, 1, 1]

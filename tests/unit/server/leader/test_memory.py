@@ -24,6 +24,8 @@ def _columns(
         total=np.zeros(len(resources), dtype=np.int64),
         total_free=np.zeros(len(resources), dtype=np.int64),
         node_count=len(nodes),
+        placement_count=0,
+        risen=1,
     )
 
 

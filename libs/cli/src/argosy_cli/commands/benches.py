@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from argosy_cli.exits import ExitCode
-from argosy_cli.options import Settings, common_options, settings_of
+from argosy_cli.options import Settings, common_options, event_log_options, settings_of
 from argosy_cli.output import Column, amount_text, print_rows, print_value
 
 if TYPE_CHECKING:
@@ -57,10 +57,13 @@ def bench() -> None:
 @click.option(
     "--keep", type=click.Path(file_okay=False, path_type=Path), help="Directory for the mesh's files, kept afterwards."
 )
+@event_log_options
+@click.option("--broker-pid", type=click.IntRange(1), help="Process of the broker on this machine; its CPU is counted.")
+@click.option("--joined", is_flag=True, help="Run sampler and executor of a cluster as one process.")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @common_options
 @click.pass_context
-def mesh(context: click.Context, /, *, as_json: bool, keep: Path | None, **options: Any) -> int:  # noqa: ANN401 - options
+def mesh(context: click.Context, /, *, as_json: bool, keep: Path | None, joined: bool, **options: Any) -> int:  # noqa: ANN401 - options
     """Measure a whole mesh under an open-loop load at rising rates.
 
     Every role is a process of its own, the database is embedded and durable. The load generator and the simulated
@@ -83,7 +86,14 @@ def mesh(context: click.Context, /, *, as_json: bool, keep: Path | None, **optio
         click.echo(text, err=True)
 
     try:
-        running.up(MeshPlan(clusters=cluster_plans(nodes), log_level="warning"), timeout_s=300.0, tell=tell)
+        parts = MeshPlan(
+            clusters=cluster_plans(nodes),
+            log_level="warning",
+            joined=joined,
+            event_log_url=options["event_log"],
+            event_log_admin_url=options["event_log_admin"],
+        )
+        running.up(parts, timeout_s=300.0, tell=tell)
         results = asyncio.run(MeshBench(running, plan, tell=tell).run())
     finally:
         running.down(keep_files=keep is not None)
@@ -186,6 +196,7 @@ def _plan(options: dict[str, Any]) -> tuple[BenchPlan, NodeSet]:
             window_s=options["seconds"],
             warm_up_s=warm_up_s,
             generator_count=options["generators"],
+            broker_pid=options.get("broker_pid") or 0,
             stops_early=shape != "saturate",
         ),
         nodes,
@@ -227,7 +238,9 @@ def _print(settings: Settings, plan: BenchPlan, nodes: NodeSet, results: list[Ra
         Column("CORES BUSY", lambda r: f"{r.cores_used:.2f}", right=True),
     ]
     print_rows(settings, results, columns, empty="nothing was measured")
-    click.echo("times are p50/p99 in ms since submit; CPU is that of API, leader, samplers and Postgres together")
+    click.echo(
+        "times are p50/p99 in ms since submit; CPU is that of API, leader, samplers, Postgres and broker together"
+    )
     for result in results:
         if result.notes:
             click.echo(f"{result.rate:,.0f} jobs/s was not held: {'; '.join(result.notes)}")

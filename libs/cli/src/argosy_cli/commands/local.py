@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from argosy_cli.exits import ExitCode
-from argosy_cli.options import common_options, settings_of
+from argosy_cli.options import common_options, event_log_options, settings_of
 from argosy_cli.output import Column, amount_text, print_rows, print_value
 
 if TYPE_CHECKING:
@@ -25,9 +25,22 @@ __all__ = ["down", "status", "up"]
     "--speed", type=click.FloatRange(0.001, 1e6), default=1.0, show_default=True, help="Simulated seconds a second."
 )
 @click.option("--database-url", default="", help="PostgreSQL 15 or newer to use instead of an embedded one.")
+@event_log_options
+@click.option("--joined", is_flag=True, help="Run sampler and executor of a cluster as one process.")
 @common_options
 @click.pass_context
-def up(context: click.Context, *, clusters: int, nodes: int, amounts: str, speed: float, database_url: str) -> None:
+def up(
+    context: click.Context,
+    /,
+    *,
+    clusters: int,
+    nodes: int,
+    amounts: str,
+    speed: float,
+    database_url: str,
+    joined: bool,
+    **event_log: str,
+) -> None:
     """Start a mesh on this machine, every role a process of its own, and return when it is ready.
 
     It goes on until `argosy down`; the other commands find its server by themselves.
@@ -44,6 +57,9 @@ def up(context: click.Context, *, clusters: int, nodes: int, amounts: str, speed
         ),
         speed=speed,
         database_url=database_url,
+        joined=joined,
+        event_log_url=event_log["event_log"],
+        event_log_admin_url=event_log["event_log_admin"],
     )
     mesh.up(plan, tell=lambda text: click.echo(f"{text} ...", err=True))
     if settings.is_table:

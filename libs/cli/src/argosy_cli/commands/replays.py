@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from argosy_cli.exits import ExitCode
-from argosy_cli.options import Settings, common_options, settings_of
+from argosy_cli.options import Settings, common_options, event_log_options, settings_of
 from argosy_cli.progress import CountsDisplay
 from argosy_cli.trace_options import TraceChoice, read_workload, trace_options
 
@@ -42,6 +42,7 @@ class _Order:
     server: str = ""
     cluster_speed: float | None = None
     keep: Path | None = None
+    event_log: tuple[str, str] = ("", "")
 
 
 @click.command()
@@ -63,6 +64,7 @@ class _Order:
 @click.option(
     "--keep", type=click.Path(file_okay=False, path_type=Path), help="Directory for the mesh's files, kept afterwards."
 )
+@event_log_options
 @common_options
 @click.pass_context
 def replay(
@@ -74,7 +76,7 @@ def replay(
     existing: bool,
     report_path: Path | None,
     keep: Path | None,
-    **choice: Any,  # noqa: ANN401 - fields of TraceChoice
+    **choice: Any,  # noqa: ANN401 - event log and fields of TraceChoice
 ) -> int:
     """Send the trace TRACE through a real mesh, over its API, at a chosen speed, and report.
 
@@ -89,11 +91,19 @@ def replay(
     check_report_path(report_path)
     if speed and within:
         raise click.UsageError("give --speed or --within, not both", context)
+    event_log = (choice.pop("event_log"), choice.pop("event_log_admin"))
     chosen = TraceChoice(**choice)
     workload, nodes = read_workload(chosen)
-    plan = plan_within(workload, within_s=within) if within else plan_speed(workload, speed or 1.0)
+    plan = plan_within(workload, within_s=within, nodes=nodes) if within else plan_speed(workload, speed or 1.0)
     title = f"Replay of {Path(chosen.trace).name}"
-    order = _Order(plan=plan, nodes=nodes, title=title, report_path=report_path, keep=keep)
+    order = _Order(
+        plan=plan,
+        nodes=nodes,
+        title=title,
+        report_path=report_path,
+        keep=keep,
+        event_log=event_log,
+    )
     if existing:
         from argosy_cli.mesh_state import read_state
         from argosy_cli.session import server_address
@@ -173,7 +183,8 @@ def _start(mesh: Mesh, order: _Order) -> None:
         f"{3 * len(clusters) + 3} processes",
         err=True,
     )
-    plan = MeshPlan(clusters=clusters, speed=order.plan.speed)
+    url, admin_url = order.event_log
+    plan = MeshPlan(clusters=clusters, speed=order.plan.speed, event_log_url=url, event_log_admin_url=admin_url)
     started_s = time.monotonic()
     mesh.up(plan, timeout_s=180.0, tell=lambda text: click.echo(f"  {text} ...", err=True))
     click.echo(f"  ready after {time.monotonic() - started_s:.1f} s; logs in {mesh.directory}/logs", err=True)

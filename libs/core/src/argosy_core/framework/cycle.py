@@ -75,7 +75,8 @@ class Cycle:
         """(k, n): nodes that no earlier filter turned away; a filter need not look at the others."""
         self.faults: list[Fault] = []
         """Errors of score plugins, which never block."""
-        self._gather = gather or self._take
+        # A method of our own would make a ring of references, and what was gathered stay until the next collection.
+        self._gather = gather
         self._gathered: dict[str, npt.NDArray[np.generic]] = {}
 
     def narrowed(self, width: int) -> Cycle:
@@ -119,9 +120,6 @@ class Cycle:
         """Return a column of the table for `nodes`, gathered once."""
         gathered = self._gathered.get(name)
         if gathered is None:
-            gathered = self._gathered[name] = self._gather(name, column)
+            gathered = column.take(self.nodes) if self._gather is None else self._gather(name, column)
+            self._gathered[name] = gathered
         return gathered
-
-    def _take(self, _: str, column: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """Look a column up node by node."""
-        return column.take(self.nodes)

@@ -7,6 +7,7 @@ contiguous.
 
 Two numbers per node say when it changed: `changed_at` for any change, `risen_at` for a change after which a pod may fit
 that did not fit before. They are generations of the table, which grow with each call that changes something.
+`last_rise` is the latest of all nodes' `risen_at`.
 
 Source: design section 6, "Data layout"; seed 001 "Basics: reserved, system, and total".
 """
@@ -100,6 +101,7 @@ class NodeTable:
         self.axis = axis
         self.groups = GroupTable()
         self.generation = 0
+        self.last_rise = 0
         self.names: list[str] = []
         self.hostnames: list[str] = []
         self.membership = 0
@@ -285,6 +287,8 @@ class NodeTable:
             np.add.at(column, nodes, amount)
         self._changed_at[nodes] = self.generation
         self._risen_at[nodes] = self.generation
+        if len(nodes):
+            self.last_rise = self.generation
 
     def roll_back(self, nodes: npt.NDArray[np.integer], amounts: Int64s) -> None:
         """Undo a `take` of the same call: as `give`, but no node counts as risen, because none is freer than before."""
@@ -307,7 +311,7 @@ class NodeTable:
                 del users[node]
                 if not users:
                     del self._ports[port]
-        self._risen_at[node] = self.generation
+        self._risen_at[node] = self.last_rise = self.generation
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -335,7 +339,7 @@ class NodeTable:
             self._group[row] = group
             self.hostnames[row] = hostname
             if relabelled or (gain > 0).any():
-                self._risen_at[row] = generation
+                self._risen_at[row] = self.last_rise = generation
         (self._unschedulable.add if node.unschedulable else self._unschedulable.discard)(node.name)
         self._set_flags(row, node.ready, generation)
         return row
@@ -349,7 +353,7 @@ class NodeTable:
             self._flags[row] = flags
             self._changed_at[row] = generation
             if flags == NodeFlag.READY:
-                self._risen_at[row] = generation
+                self._risen_at[row] = self.last_rise = generation
 
     def _append(self, name: str) -> int:
         """Return a new row for a name, as a removed node without resources."""

@@ -101,6 +101,8 @@ class SampleReply:
     """(c,) 1 if every node was taken into account."""
     nearest_misses: tuple[str, ...]
     """(c,) for classes that fit on no node the one that came closest and what it lacks, otherwise empty."""
+    risen: int
+    """`NodeTable.last_rise` at the moment of the answer."""
 
 
 class _Findings:
@@ -323,6 +325,7 @@ class NodeSampler:
             total_free=total_free,
             complete=findings.complete,
             nearest_misses=misses,
+            risen=self.ledger.nodes.last_rise,
         )
 
     def _explain(

@@ -45,6 +45,7 @@ Ingest (runs of a plan are in flight until then)::
     draft_ingest(state, plan) -> (NewRuns, NewObjects)            # changes nothing; the store answers refused handles
     apply_ingested(state, plan, refused_handles, now_s) -> LeaseEffects   # inside that transaction: events go with rows
     refuse_leases(state, refused_handles, now_s) -> RefusedEffects    # where refusals are known only after the commit
+    Refusals().correct(draft_number, drafts, refused) -> list[EventDraft]  # there: the events, inside the transaction
 
 Executors::
 
@@ -121,6 +122,7 @@ from argosy_core.scheduler.messages import (
 )
 from argosy_core.scheduler.outcomes import forget_cluster, take_states
 from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
+from argosy_core.scheduler.refusals import Refusals
 from argosy_core.scheduler.round import Round, begin_round, has_work
 from argosy_core.scheduler.settings import DEFAULT_RESOURCE_WEIGHTS, RoundSettings
 from argosy_core.scheduler.state import PoolState, RoundStatistics
@@ -157,6 +159,7 @@ __all__ = [
     "QueueShares",
     "QueueView",
     "RecoverEffects",
+    "Refusals",
     "RefusedEffects",
     "Round",
     "RoundSettings",

@@ -179,7 +179,7 @@ class RefusedEffects:
     """Answer of `refuse_leases`."""
 
     events: EventDraft
-    """REQUEUED, or CANCELLED where the wish is known."""
+    """CANCELLED where the wish is known."""
     job_updates: JobUpdates
     """Jobs that end because their wish is known."""
     releases: tuple[ClusterRuns, ...]

@@ -15,7 +15,6 @@ from argosy_core.scheduler.codes import (
     EVENT_CANCELLED,
     EVENT_FAILED,
     EVENT_LEASED,
-    EVENT_REQUEUED,
     JOB_CANCELLED,
     JOB_FAILED,
     JOB_LEASED,
@@ -179,7 +178,8 @@ def refuse_leases(state: PoolState, refused_handles: Int64s, now_s: float) -> Re
 
     For a shell that hands rows to an ordered writer and learns of refusals only after the commit. The job waits again,
     or ends if its cancel wish is known here; otherwise the wish is on its way. Jobs that are gone, or whose run was
-    reported of already, are left alone.
+    reported of already, are left alone. What was stored of the lease is `Refusals`' affair: no event says that the job
+    was ever leased, so none says that it waits again.
 
     Args:
         state: The pool.
@@ -194,11 +194,10 @@ def refuse_leases(state: PoolState, refused_handles: Int64s, now_s: float) -> Re
     slots = slots[(live.run_state[slots] == RUN_LEASED) & ((live.flags[slots] & IN_FLIGHT) == 0)]
     state.advance_flow(now_s)
     events = EventBuffer(state, now_s)
-    wished = (live.flags[slots] & CANCEL_WISHED) != 0
-    events.add(slots[wished], EVENT_CANCELLED, to_state=JOB_CANCELLED, with_run=Detail.ATTEMPT)
-    events.add(slots[~wished], EVENT_REQUEUED, to_state=JOB_QUEUED, with_run=Detail.PLACE)
-    releases = give_back_placements(state, slots)
     live.state[slots] = JOB_QUEUED
+    wished = (live.flags[slots] & CANCEL_WISHED) != 0
+    events.add(slots[wished], EVENT_CANCELLED, to_state=JOB_CANCELLED)
+    releases = give_back_placements(state, slots)
     live.run_state[slots] = 0
     live.free_bags(slots)
     live.flags[slots] |= IN_FLIGHT

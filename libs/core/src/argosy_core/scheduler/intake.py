@@ -152,6 +152,7 @@ def _start_incarnation(state: PoolState, index: int, incarnation: int) -> None:
     clusters.session[index] += 1
     clusters.nodes[index].by_sampler = np.zeros(0, dtype=np.int32)
     clusters.allocatable[index] = np.zeros((0, clusters.total.shape[1]), dtype=np.int64)
+    clusters.risen[index] = -1
     clusters.free_generation[index] += 1
 
 
@@ -175,8 +176,7 @@ def update_capacity(state: PoolState, cluster: str, columns: CapacityColumns) ->
         _update_nodes(state, index, columns)
     total = state.in_axis_order(columns.total, columns.resources)
     free = state.in_axis_order(columns.total_free, columns.resources)
-    if columns.node.size or (free > clusters.free[index]).any() or (total > clusters.total[index]).any():
-        clusters.free_generation[index] += 1
+    clusters.note_risen(index, columns.risen)
     clusters.total[index], clusters.free[index] = total, free
     clusters.node_count[index] = columns.node_count
 

@@ -213,8 +213,10 @@ class CapacityColumns:
     """r sums of positive free over usable nodes."""
     node_count: int
     """Nodes of the cluster."""
-    placement_count: int = 0
+    placement_count: int
     """Runs that have a placement."""
+    risen: int
+    """Differs from before when something may fit on some node that did not; counts within an incarnation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +273,8 @@ class SampleReply:
     """c flags: 1 if every node was taken into account."""
     nearest_misses: tuple[str, ...]
     """c texts, empty where there is a candidate."""
+    risen: int
+    """As in CapacityColumns, at the moment of the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,21 +154,21 @@ class Round:
         rows = asking.rows(index)
         self._pool.add(index, asking.class_ids[rows], reply)
         columns = len(asking.axis)
-        free = state.clusters.free[index]
-        if (reply.total_free > free[:columns]).any():
-            state.clusters.free_generation[index] += 1
-        free[:columns] = reply.total_free
-        self._note_answers(index, rows, reply)
+        state.clusters.free[index, :columns] = reply.total_free
+        seen = asking.generation[index]
+        if state.clusters.note_risen(index, reply.risen) and state.clusters.free_generation[index] == seen + 1:
+            seen += 1  # the answer is from after the rise, and nothing else rose since the question
+        self._note_answers(index, rows, reply, seen=int(seen))
 
-    def _note_answers(self, index: int, rows: npt.NDArray[np.int64], reply: SampleReply) -> None:
-        """Remember which classes had no candidate there, and why."""
+    def _note_answers(self, index: int, rows: npt.NDArray[np.int64], reply: SampleReply, *, seen: int) -> None:
+        """Remember which classes had no candidate there, and why; `seen` is the free generation of the answer."""
         state, asking = self._state, self._asking
         classes = asking.classes[rows]
         # The class may have been forgotten and its index given to another while the question was on its way.
         same = state.classes.class_id[classes] == asking.class_ids[rows]
         empty = (np.diff(reply.offset) == 0) & same
         complete = reply.complete != 0
-        state.empty_generation[classes[empty & complete], index] = asking.generation[index]
+        state.empty_generation[classes[empty & complete], index] = seen
         state.asked_complete.difference_update(classes[~empty | complete].tolist())
         state.asked_complete.update(classes[empty & ~complete].tolist())
         for row in np.flatnonzero(empty & complete).tolist():

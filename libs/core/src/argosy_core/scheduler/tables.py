@@ -342,8 +342,10 @@ class ClusterTable:
         """Grows whenever the sampler's session begins or ends; what was asked in another session has no answer."""
         self.node_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Nodes."""
+        self.risen: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """What the sampler last said of capacity that rose, -1 before it said anything."""
         self.free_generation: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """Grows whenever free capacity may have risen."""
+        """Grows whenever something may fit that did not."""
         self.total: npt.NDArray[np.int64] = np.zeros((0, column_count), dtype=np.int64)
         """Sum of allocatable over usable nodes."""
         self.free: npt.NDArray[np.int64] = np.zeros((0, column_count), dtype=np.int64)
@@ -370,7 +372,7 @@ class ClusterTable:
         count = index + 1
         self.connected = np.append(self.connected, False)
         self.cordoned = np.append(self.cordoned, False)
-        for column in ("incarnation", "session", "node_count", "free_generation", "total", "free", "largest"):
+        for column in ("incarnation", "session", "node_count", "risen", "free_generation", "total", "free", "largest"):
             values = getattr(self, column)
             row = np.zeros((count - values.shape[0], *values.shape[1:]), dtype=np.int64)
             setattr(self, column, np.concatenate([values, row]))
@@ -390,6 +392,14 @@ class ClusterTable:
         if index is None:
             raise NotFound(f"cluster {name!r} is not known to the scheduler; hand it to `set_cluster` first")
         return index
+
+    def note_risen(self, index: int, risen: int) -> bool:
+        """Take what a sampler says of capacity that rose; return whether something may fit that did not before."""
+        if self.risen[index] == risen:
+            return False
+        self.risen[index] = risen
+        self.free_generation[index] += 1
+        return True
 
     def add_columns(self, count: int) -> None:
         """Give every resource array `count` more columns."""

@@ -78,6 +78,8 @@ class AdmittedJobs:
     """16 bytes per job, or empty if no job has a client id."""
     items: npt.NDArray[np.int32]
     """Index of the request's item, for errors."""
+    traceparent: str = ""
+    """W3C context of the submit, if the submitter traces its jobs."""
 
     def count_by_queue(self) -> dict[int, int]:
         """Return the number of jobs by queue id."""

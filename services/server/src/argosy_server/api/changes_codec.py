@@ -13,6 +13,7 @@ import numpy.typing as npt
 from argosy.lease.v1 import lease_pb2
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_runtime.columns import pack_column
+from argosy_runtime.traces import JOB_BATCH_LIMIT
 from argosy_store.submission import SubmitRequest
 
 __all__ = ["encode_cluster_changes", "encode_queue_changes", "encode_submitted", "encode_wishes"]
@@ -55,6 +56,9 @@ def encode_submitted(parts: Sequence[tuple[SubmitRequest, npt.NDArray[np.bool_]]
         ):
             columns.setdefault(name, []).append(values[rows])
     joined = {name: np.concatenate(pieces) for name, pieces in columns.items()}
+    traced = [
+        (request.handles[keep][:JOB_BATCH_LIMIT], request.traceparent) for request, keep in parts if request.traceparent
+    ]
     return lease_pb2.Changes(
         submitted=lease_pb2.SubmittedJobs(
             handle_column=pack_column(joined["handle"], "int64"),
@@ -68,8 +72,19 @@ def encode_submitted(parts: Sequence[tuple[SubmitRequest, npt.NDArray[np.bool_]]
             metadata_column=pack_column(joined["metadata"], "int32"),
             specs=references,
             metadata=list(metadata),
-        )
+        ),
+        traced=_traced_jobs(traced) if traced else None,
     ).SerializeToString()
+
+
+def _traced_jobs(parts: Sequence[tuple[npt.NDArray[np.int64], str]]) -> lease_pb2.TracedJobs:
+    """Return jobs with the contexts of their submits."""
+    counts = [len(handles) for handles, _ in parts]
+    return lease_pb2.TracedJobs(
+        handle_column=pack_column(np.concatenate([handles for handles, _ in parts]), "int64"),
+        context_column=pack_column(np.repeat(np.arange(len(parts)), counts), "int32"),
+        traceparents=[traceparent for _, traceparent in parts],
+    )
 
 
 def encode_wishes(

@@ -20,14 +20,14 @@ from argosy_runtime.columns import ColumnType, read_columns
 from argosy_server.api.cursors import STATE_COUNT, WatchCursor
 from argosy_server.api.event_wire import encode_events
 
-__all__ = ["STATE_NAMES", "StoredBatch", "state_counts", "watch_responses"]
+__all__ = ["EVENT_COLUMNS", "STATE_NAMES", "StoredBatch", "state_counts", "watch_responses"]
 
 STATE_NAMES: Final = tuple(
     job_pb2.JobState.Name(value).removeprefix("JOB_STATE_").lower() for value in range(STATE_COUNT)
 )
 """Names of JobState without prefix, lower case, by value."""
 
-_COLUMNS: Final[dict[str, ColumnType]] = {
+EVENT_COLUMNS: Final[dict[str, ColumnType]] = {
     "handle_column": "int64",
     "id_high_column": "int64",
     "kind_column": "int8",
@@ -39,6 +39,7 @@ _COLUMNS: Final[dict[str, ColumnType]] = {
     "from_state_column": "int8",
     "to_state_column": "int8",
 }
+"""Columns of an EventBatch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ def watch_responses(
         message.ParseFromString(batch.payload)
     except DecodeError as cause:
         raise InvariantViolation(f"events from number {batch.first_number} on cannot be read") from cause
-    columns = read_columns(message, _COLUMNS, where="EventBatch")
+    columns = read_columns(message, EVENT_COLUMNS, where="EventBatch")
     texts = [*message.texts, ""]  # -1 stands for none and so takes the last
     count = len(columns["handle_column"])
     start = cursor.number + 1 - batch.first_number

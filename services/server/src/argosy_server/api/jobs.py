@@ -1,21 +1,25 @@
-"""JobService: submit, read, cancel, reprioritise, explain.
+"""JobService: submit, read, cancel, reprioritise, explain, logs.
 
 Source: design sections 3 and 5; `proto/argosy/api/v1/job.proto`.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
 from argosy.api.v1 import job_pb2, job_pb2_grpc
-from argosy_core.errors import NotFound
+from argosy_core.errors import ArgosyError, NotFound
 from argosy_core.job.identity import parse_id
 from argosy_core.job.states import JobState
+from argosy_runtime.traces import active
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
 from argosy_server.api.cursors import read_handle_token, write_handle_token
 from argosy_server.api.event_codec import STATE_NAMES
 from argosy_server.api.job_codec import explain_response, job_message
+from argosy_server.api.job_logs import read_log
 from argosy_server.api.leader_view import Explanation
 from argosy_server.api.routing import LeaderRouter
 from argosy_server.api.store_threads import StoreThreads
@@ -90,9 +94,20 @@ class JobExplanations:
             )
         return explain_response(record, explanation)
 
+    async def read_log(
+        self, request: job_pb2.GetJobLogRequest, context: Context
+    ) -> AsyncGenerator[job_pb2.GetJobLogResponse, None]:
+        """Give what a container of a job wrote; see `argosy_server.api.job_logs`."""
+        record = await self.read_job(request.id)
+        queue = (await self._threads.run(self._store.queues_by_id, [record.queue_id]))[record.queue_id]
+        pieces = read_log(self._router, queue.pool, record, request, context=context)
+        async with contextlib.aclosing(pieces):
+            async for response in pieces:
+                yield response
+
 
 class LeaderJobService(job_pb2_grpc.JobServiceServicer):
-    """What a process with the leader role alone serves: ExplainJob, so that replicas can forward it.
+    """What a process with the leader role alone serves: what replicas forward to it.
 
     Args:
         explanations: Says where jobs stand.
@@ -108,6 +123,15 @@ class LeaderJobService(job_pb2_grpc.JobServiceServicer):
         """Answer where a job stands and, if it waits, why."""
         check_request(request)
         return await self._explanations.explain(request, context)
+
+    async def GetJobLog(  # noqa: N802 - the protocol's name
+        self, request: job_pb2.GetJobLogRequest, context: Context
+    ) -> AsyncIterator[job_pb2.GetJobLogResponse]:
+        """Stream what a container of the job wrote."""
+        check_request(request)
+        async with contextlib.aclosing(self._explanations.read_log(request, context)) as responses:
+            async for response in responses:
+                yield response
 
 
 class JobService(LeaderJobService):
@@ -128,13 +152,27 @@ class JobService(LeaderJobService):
         self._store = store
         self._threads = threads
         self._submission = submission
+        self._tracing = active()
 
     async def SubmitJobs(  # noqa: N802 - the protocol's name
         self, request: job_pb2.SubmitJobsRequest, context: Context
     ) -> job_pb2.SubmitJobsResponse:
         """Accept jobs, all of them or none."""
-        del context
-        return await self._submission.submit(request)
+        if self._tracing is None:
+            return await self._submission.submit(request)
+        call = self._tracing.begin_call("submit", context.invocation_metadata())
+        error = "the call was given up"
+        try:
+            traceparent = call.span.traceparent if call.is_traced else ""
+            response = await self._submission.submit(request, traceparent=traceparent)
+            call.span.note_jobs(response.job_ids, len(response.job_ids))
+            error = ""
+        except ArgosyError as refusal:
+            error = refusal.message
+            raise
+        finally:
+            call.span.end(error=error)
+        return response
 
     async def GetJob(self, request: job_pb2.GetJobRequest, context: Context) -> job_pb2.GetJobResponse:  # noqa: N802 - the protocol's name
         """Answer one job with its runs and its spec."""

@@ -7,7 +7,7 @@ Source: design section 3, "Replicas forward calls that need the leader's memory"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ __all__ = [
     "FilterTurnAway",
     "LeaderRoleLike",
     "LeaderView",
+    "LogQuestion",
     "NodeFigures",
     "PoolShares",
     "RoundFigures",
@@ -186,6 +187,24 @@ class NodeFigures:
     """Labels."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogQuestion:
+    """Which log."""
+
+    handle: int
+    """Job handle."""
+    attempt: int
+    """Attempt."""
+    object_index: int
+    """Position of the pod in its bag."""
+    container: str = ""
+    """Container; empty means the first."""
+    follow: bool = False
+    """Go on while the container writes."""
+    tail_line_count: int | None = None
+    """Last lines to begin with; None means all."""
+
+
 class LeaderView(Protocol):
     """A leading leader's memory, read only; called on the event loop, so each answer takes a few milliseconds."""
 
@@ -203,6 +222,15 @@ class LeaderView(Protocol):
 
     def clusters(self) -> Sequence[ClusterFigures]:
         """Return the clusters the leader knows, in order of their names."""
+
+    def read_log(self, cluster: str, question: LogQuestion) -> AsyncGenerator[bytes, None]:
+        """Give a log of a cluster's pod in pieces; closing the iterator ends the reading.
+
+        Raises:
+            NotFound: There is no such log.
+            QuotaExceeded: Too many logs of the cluster are read at once.
+            BackendUnavailable: The cluster's executor is not connected, or cannot reach its cluster.
+        """
 
     def nodes(self, cluster: str) -> Sequence[NodeFigures]:
         """Return a cluster's nodes in order of their names; none if the leader does not know the cluster."""

@@ -6,6 +6,7 @@ Source: design section 5, "Submit".
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
 from argosy.api.v1 import job_pb2
@@ -42,8 +43,12 @@ class Submission:
         self._gather = gather
         self._max_job_count = max_job_count
 
-    async def submit(self, request: job_pb2.SubmitJobsRequest) -> job_pb2.SubmitJobsResponse:
+    async def submit(self, request: job_pb2.SubmitJobsRequest, *, traceparent: str = "") -> job_pb2.SubmitJobsResponse:
         """Return the ids of accepted jobs once they are durable.
+
+        Args:
+            request: The request.
+            traceparent: W3C context for spans about the jobs, if their submitter traces them.
 
         Raises:
             InvalidRequest: Something is wrong; lists every bad item.
@@ -59,6 +64,8 @@ class Submission:
         specs = await self._read_specs(request)
         queues = await self._queues.find(set(items.queues))
         jobs = admit(items, queues, specs, max_job_count=self._max_job_count)
+        if traceparent:
+            jobs = replace(jobs, traceparent=traceparent)
         if request.validate_only:
             return job_pb2.SubmitJobsResponse()
         by_id = {queue.queue_id: queue for queue in queues.values()}

@@ -1,8 +1,9 @@
 """Gathering: concurrent submits of a replica share one transaction, because a commit costs as much as fifty jobs.
 
 A worker waits for the first request, waits a moment for others to join, and stores all of them together in a thread.
-While its transaction is under way another worker gathers. What waits is bounded; above the bound a submit is refused at
-once, so that a slow database means refusals and not memory.
+While its transaction is under way another worker gathers. Transactions begin no more often than at an interval: after a
+pause a submit is stored at once, under load more of them share one transaction. What waits is bounded; above the bound
+a submit is refused at once, so that a slow database means refusals and not memory.
 
 Source: design section 5, "Submit", "Concurrent submits on a replica share a transaction (about 2 ms gather)".
 """
@@ -10,6 +11,7 @@ Source: design section 5, "Submit", "Concurrent submits on a replica share a tra
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -95,6 +97,7 @@ def build_requests(store: SubmitStore, batch: Sequence[AdmittedJobs], *, now_us:
                 metadata=jobs.metadata,
                 client_ids=jobs.client_ids,
                 payload_hashes=jobs.payload_hashes,
+                traceparent=jobs.traceparent,
             )
         )
     return requests
@@ -107,6 +110,7 @@ class SubmitGather:
         store: Where to.
         threads: Where blocking calls run; needs one thread per worker.
         gather_s: How long the first request waits for others.
+        interval_s: Least time between the beginnings of two transactions.
         max_waiting_jobs: Most jobs that may wait.
         max_batch_jobs: Most jobs of one transaction, unless one request alone has more.
         clock_us: Wall clock, microseconds since the Unix epoch.
@@ -118,6 +122,7 @@ class SubmitGather:
         threads: Executor,
         *,
         gather_s: float,
+        interval_s: float = 0.0,
         max_waiting_jobs: int,
         max_batch_jobs: int,
         clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
@@ -126,6 +131,8 @@ class SubmitGather:
         self._store = store
         self._threads = threads
         self._gather_s = gather_s
+        self._interval_s = interval_s
+        self._begun_s = -math.inf
         self._max_waiting_jobs = max_waiting_jobs
         self._max_batch_jobs = max_batch_jobs
         self._clock_us = clock_us
@@ -168,7 +175,10 @@ class SubmitGather:
         while True:
             async with self._gathering:
                 await self._arrived.wait()
-                await asyncio.sleep(self._gather_s)
+                pause_s = self._begun_s + self._interval_s - time.monotonic()
+                is_full = self.waiting_jobs >= self._max_batch_jobs
+                await asyncio.sleep(self._gather_s if is_full else max(self._gather_s, pause_s))
+                self._begun_s = time.monotonic()
                 batch = self._take()
             if batch:
                 await self._store_batch(batch)

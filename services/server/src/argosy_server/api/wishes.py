@@ -140,10 +140,15 @@ def _wish_by_selector(store: ApiStore, wish: Wish) -> WishOutcome:
 def _set(store: ApiStore, wish: Wish, target: Sequence[int] | BoundedFilter) -> int:
     kind = lease_pb2.WISH_KIND_CANCEL if wish.kind == "cancel" else lease_pb2.WISH_KIND_REPRIORITIZE
 
+    ended_counts: dict[int, int] = {}  # by first handle of the transaction, which may be tried again
+
     def encode(handles: npt.NDArray[np.int64], ended: npt.NDArray[np.int8]) -> bytes:
+        if len(handles):
+            ended_counts[int(handles[0])] = int(np.count_nonzero(ended))
         return encode_wishes(handles, ended, kind=kind, priority=wish.priority, reason=wish.reason)
 
     result = store.set_wishes(None, target, wish.kind, encode=encode, priority=wish.priority, reason=wish.reason)
+    METRICS.finished_jobs.labels("cancelled").inc(sum(ended_counts.values()))
     return result.job_count
 
 

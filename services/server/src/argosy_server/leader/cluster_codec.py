@@ -103,6 +103,7 @@ def capacity_columns(message: sampler_pb2.Capacity, incarnation: int) -> Capacit
         total_free=total_free,
         node_count=message.node_count,
         placement_count=message.placement_count,
+        risen=message.risen,
     )
 
 
@@ -171,6 +172,7 @@ def sample_reply(message: sampler_pb2.SampleAnswer, question: SampleQuestion) ->
         total_free=total_free,
         complete=per_class["complete_column"],
         nearest_misses=tuple(message.nearest_misses) or ("",) * classes,
+        risen=message.risen,
     )
 
 

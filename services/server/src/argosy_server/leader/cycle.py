@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,10 +17,14 @@ import numpy.typing as npt
 import structlog
 
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest
-from argosy_core.scheduler import apply_ingested, begin_round, draft_ingest, refuse_leases
+from argosy_core.scheduler import Refusals, apply_ingested, begin_round, draft_ingest, refuse_leases
+from argosy_runtime.metrics import METRICS
 from argosy_server.leader import cluster_codec, log_codec
+from argosy_server.leader.batches import encode_lease_batches
 from argosy_server.leader.effects import EffectDraft
 from argosy_server.leader.intake import Intake
+from argosy_server.leader.log_trimming import LogTrimmer
+from argosy_server.leader.pace import Pace
 
 if TYPE_CHECKING:
     from argosy.sampler.v1 import sampler_pb2
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from argosy_core.scheduler.messages import ClusterRuns, CommitQuestion, SampleQuestion
     from argosy_eventlog import EventLog
     from argosy_server.leader.memory import LeaderMemory, ReportedStates
+    from argosy_server.leader.round_traces import LeaseTrace
     from argosy_server.leader.rows import RowSender
     from argosy_server.leader.sampler_sessions import SamplerSession
     from argosy_server.leader.sessions import SessionRegistry
@@ -42,6 +47,8 @@ __all__ = ["MARKER_SEQUENCE", "NOTHING_REFUSED", "Cycle", "CycleParts"]
 AnswerT = TypeVar("AnswerT")
 RELEASE_PATIENCE_S = 0.25
 """How long placements that ended wait for another message to the same sampler."""
+CONTACT_PERIOD_S = 5.0
+"""How often it is stored when executors were last heard."""
 QUEUED_COUNT_PERIOD_S = 1.0
 """How often the numbers of waiting jobs are stored, for the limit at submit."""
 MARKER_SEQUENCE = 1
@@ -77,10 +84,16 @@ class Cycle:
         self._settings = settings
         self._log = parts.log
         self._position = log_position
-        self._stored_position = log_position
+        self._trimmer = LogTrimmer(parts.log, kept_count=settings.kept_log_count, period_s=settings.log_trim_s)
+        self._trimmer.note_stored(log_position)
         self._sequence = MARKER_SEQUENCE
+        self._pace = Pace(busy_s=settings.window_busy_ms / 1000, busy_rate=settings.busy_jobs_per_s)
         self._counted_s = 0.0
-        self._next_draft = EffectDraft()
+        self._contacts_s = 0.0
+        self._started_ns = 0
+        self._trace: LeaseTrace | None = None
+        self._refusals = Refusals()
+        self._next_draft = EffectDraft(self._refusals)
         self._writer = parts.writer
         self._rows = parts.rows
         self._samplers = parts.samplers
@@ -95,38 +108,27 @@ class Cycle:
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._intake.poll_changes(self._settings), name="poll-changes")
-            tasks.create_task(self._trim_log(), name="trim-log")
+            tasks.create_task(self._trimmer.run(), name="trim-log")
             while True:
                 await self._wait_for_news()
                 await self._run_once()
 
-    async def _trim_log(self) -> None:
-        """Forget records that were applied long ago, now and then; the last ones stay to be looked at."""
-        settings = self._settings
-        trimmed = 0
-        while True:
-            await asyncio.sleep(settings.log_trim_s)
-            before = self._stored_position - settings.kept_log_count + 1
-            if before > trimmed:
-                try:
-                    await asyncio.to_thread(self._log.trim, before)
-                except BackendUnavailable as error:
-                    _log.warning("the log could not be trimmed", reason=error.message)
-                else:
-                    trimmed = before
-
     async def _wait_for_news(self) -> None:
-        """Wait for arrivals, then until they pause or the window ends; with work waiting, not longer than a window."""
+        """Wait for arrivals, then until they pause or the window ends; with work waiting, not longer than a window.
+
+        Under load the round does not begin before its pace says so.
+        """
         idle_s = self._settings.window_idle_ms / 1000
         window_s = self._settings.window_max_ms / 1000
         news = self._memory.news
         patience_s = window_s if self._intake.has_waiting_jobs() else 1.0
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 await news.wait()
-        except TimeoutError:
-            return
         deadline_s = time.monotonic() + window_s
+        await asyncio.sleep(max(self._pace.earliest_s() - time.monotonic(), 0.0))
+        if not news.is_set():
+            return
         while (remaining_s := deadline_s - time.monotonic()) > 0:
             news.clear()
             try:
@@ -140,7 +142,10 @@ class Cycle:
         """Take what arrived, run one round, publish and hand the effects to the writer."""
         memory = self._memory
         memory.phases_ms = {}
-        draft, self._next_draft = self._next_draft, EffectDraft()
+        self._started_ns = time.time_ns()
+        self._pace.begin_round(time.monotonic(), max(memory.totals.get("submitted", 0), memory.totals.get("leases", 0)))
+        draft, self._next_draft = self._next_draft, EffectDraft(self._refusals)
+        draft.number = self._refusals.begin_draft()
         memory.deciding = True
         try:
             with self._timed("take changes"):
@@ -233,12 +238,30 @@ class Cycle:
             session.close(error.message)
 
     async def _publish(self, plan: LeasePlan, draft: EffectDraft) -> LeaseEffects:
-        """Append the plan to the log and draft its ingest."""
+        """Append the plan to the log, in several records if it is large, and draft its ingest."""
         memory = self._memory
-        self._sequence += 1
+        position = self._position
+        trace = None
+        if memory.traces is not None:
+            trace = memory.traces.begin_lease(plan, started_ns=self._started_ns, phases_ms=memory.phases_ms)
+        traceparent = trace.traceparent if trace is not None else ""
         with self._timed("publish"):
-            payload = log_codec.encode_lease_batch(plan, pool=memory.pool, epoch=memory.epoch, sequence=self._sequence)
-            position = await asyncio.to_thread(self._log.append, memory.epoch, self._sequence, payload)
+            for payload in encode_lease_batches(
+                plan,
+                pool=memory.pool,
+                epoch=memory.epoch,
+                sequence=self._sequence + 1,
+                max_bytes=self._settings.max_record_bytes,
+                traceparent=traceparent,
+            ):
+                self._sequence += 1
+                memory.count("published_records", 1)
+                position = await asyncio.to_thread(
+                    self._log.append, memory.epoch, self._sequence, payload, traceparent=traceparent
+                )
+        if trace is not None:
+            trace.published(position)
+        self._trace = trace
         with self._timed("ingest"):
             runs, objects = draft_ingest(memory.state, plan)
             self._intake.note_handles("leased", plan.handle)
@@ -265,6 +288,9 @@ class Cycle:
             queues = self._memory.state.queues
             counts = queues.queued_count + queues.pending_count
             draft.queued_counts = {queue_id: int(counts[index]) for queue_id, index in queues.ids.items()}
+        if now_s - self._contacts_s >= CONTACT_PERIOD_S:
+            draft.contacts = self._memory.take_contacts()
+            self._contacts_s = now_s if draft.contacts else self._contacts_s
         effects = draft.effects(now_us=int(now_s * 1e6))
         if effects is None:
             follow(None)
@@ -284,9 +310,12 @@ class Cycle:
         leased = [handle for rows in lease.rows for handle in rows.handle.tolist()] if lease is not None else []
         stops = list(draft.stops)
         position = self._position
+        trace, self._trace = self._trace, None
+        published_count = self._memory.totals.get("published_records", 0)
 
         def follow(applied: AppliedEffects | None) -> None:
-            self._stored_position = position
+            self._trimmer.note_stored(position)
+            self._memory.totals["stored_records"] = published_count
             self._memory.unstored_handles.difference_update(leased)
             self._intake.forget_changes(change_ids)
             for states in reported:
@@ -294,9 +323,11 @@ class Cycle:
             refused = applied.refused_handles if applied is not None else NOTHING_REFUSED
             if refused.size:
                 self._take_back(refused)
+            if trace is not None:
+                trace.stored(refused)
             if lease is not None:
                 for rows in lease.rows:
-                    self._rows.put_rows(rows.without(refused) if refused.size else rows)
+                    self._rows.put_rows(rows.without(refused) if refused.size else rows, trace=trace)
                 stops.extend(lease.stops)
             for stop in stops:
                 self._rows.put_stops(stop)
@@ -306,6 +337,7 @@ class Cycle:
     def _take_back(self, refused: npt.NDArray[np.int64]) -> None:
         """Take back leases that the database refused; what follows goes with the next cycle."""
         effects = refuse_leases(self._memory.state, refused, self._memory.clock())
+        self._refusals.note_taken_back(refused)
         self._next_draft.add_events(effects.events)
         self._next_draft.add_job_updates(effects.job_updates)
         self._release(effects.releases)
@@ -327,4 +359,6 @@ class Cycle:
     def _note_round(self, plan: LeasePlan) -> None:
         """Count the round."""
         self._memory.count("rounds", 1)
+        for phase, took_ms in self._memory.phases_ms.items():
+            METRICS.round_phase_seconds.labels(phase).observe(took_ms / 1000)
         self._memory.last_round = {"round": plan.round_number, "leased_count": int(plan.handle.size)}

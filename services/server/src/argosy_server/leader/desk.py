@@ -40,6 +40,7 @@ class LeaderDesk:
         self._store = store
         self._writer = writer
         self._rows = rows
+        self._binding = asyncio.Lock()
 
     @property
     def epoch(self) -> int:
@@ -88,11 +89,15 @@ class LeaderDesk:
 
     # --- executors ---
 
-    async def admit_executor(self, hello: executor_pb2.Hello) -> None:
-        """Bind the cluster's name to its uid and the executor's incarnation."""
-        await self._bind(hello.cluster, hello.cluster_uid, "executor", hello.incarnation)
+    async def admit_executor(self, hello: executor_pb2.Hello) -> bool:
+        """Bind the cluster's name to its uid and the executor's incarnation; return whether it is the first."""
+        # Nobody else binds between the question and the binding: an older leader is refused by its epoch.
+        async with self._binding:
+            known = await asyncio.to_thread(self._store.read_clusters, [hello.cluster])
+            await self._bind(hello.cluster, hello.cluster_uid, "executor", hello.incarnation)
         if self._memory.state.clusters.find(hello.cluster) is None:
             self._show(hello.cluster, connected=False, incarnation=0)  # its sampler has not come yet
+        return not any(row.executor_incarnation for row in known)
 
     async def send_missing_rows(self, session: SyncSession, hello: executor_pb2.Hello) -> None:
         """Send the rows that the executor does not have, and stops for runs that are not live.
@@ -105,15 +110,20 @@ class LeaderDesk:
         missing = rows_missing(self._memory.state, session.cluster, runs)
         # Leases taken in meanwhile are not stored yet; their rows follow the commit, as to everybody.
         unstored = np.array(sorted(self._memory.unstored_handles), dtype=np.int64)
-        self._rows.put_rows(missing.rows.without(unstored) if unstored.size else missing.rows, session)
+        # Stops first: what a predecessor has deleted already must not be made again for want of the word that it goes.
         self._rows.put_stops(missing.stops, session)
+        self._rows.put_rows(missing.rows.without(unstored) if unstored.size else missing.rows, session)
 
     async def take_states(self, session: SyncSession, states: executor_pb2.StateBatch) -> None:
         """Put states in the inbox; waits while it is full."""
         columns = state_columns(states)
         await self._memory.inbox_has_room.wait()
         self._memory.put_states(ReportedStates(session=session, batch=states.batch, columns=columns))
-        self._memory.cluster(session.cluster).contact_time_us = int(self._memory.clock() * 1e6)
+        self._memory.note_contact(session.cluster)
+
+    def executor_heard(self, cluster: str) -> None:
+        """The executor is there and has nothing to say."""
+        self._memory.note_contact(cluster)
 
     def executor_gone(self, cluster: str) -> None:
         """The executor's stream ended; its runs go on."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.scheduler import Refusals
 from argosy_core.scheduler.effects import StateEffects
 from argosy_core.scheduler.events import EventDraft
 from argosy_core.scheduler.messages import ClusterRuns
@@ -26,6 +27,7 @@ from argosy_core.scheduler.messages import ObjectUpdates as CoreObjectUpdates
 from argosy_core.scheduler.messages import RunUpdates as CoreRunUpdates
 from argosy_server.leader.log_codec import encode_event_group
 from argosy_store.effects import (
+    AppliedEffects,
     Effects,
     EventRow,
     JobPriorities,
@@ -121,6 +123,10 @@ def _intern(index: Array, table: tuple[str, ...], texts: dict[str, int]) -> Arra
 class EffectDraft:
     """What a cycle has to store, in the order in which it arose."""
 
+    refusals: Refusals = field(default_factory=Refusals)
+    """The leadership's, from which the events learn what the database refused."""
+    number: int = 0
+    """Place among the leadership's drafts, from `Refusals.begin_draft`."""
     change_ids: list[int] = field(default_factory=list)
     """Rows of `changes` that are taken."""
     stops: list[ClusterRuns] = field(default_factory=list)
@@ -129,6 +135,8 @@ class EffectDraft:
     """(position, payload, error) of what could not be read."""
     queued_counts: dict[int, int] = field(default_factory=dict)
     """Jobs that wait, by queue id, for the limit at submit."""
+    contacts: dict[str, int] = field(default_factory=dict)
+    """Last contact with executors by cluster, microseconds since the Unix epoch."""
     _events: list[EventDraft] = field(default_factory=list)
     _objects: list[CoreObjectUpdates] = field(default_factory=list)
     _run_ends: list[CoreRunUpdates] = field(default_factory=list)
@@ -203,18 +211,19 @@ class EffectDraft:
             "round_state": self._round_state,
             "deleted_change_ids": np.array(sorted(self.change_ids), dtype=np.int64) if self.change_ids else None,
         }
-        rows = _event_rows(events) if events is not None else ()
+        rows = _EventMaker(self.refusals, self.number, events) if events is not None else ()
         quarantined = [
             QuarantinedRecord(position=position, payload=payload, error=error, create_time_us=now_us)
             for position, payload, error in self.quarantined
         ]
-        if not rows and not quarantined and all(part is None for part in parts.values()):
+        if not rows and not quarantined and not self.contacts and all(part is None for part in parts.values()):
             return None
         return Effects(
             events=rows,
             quarantined=quarantined,
             queued_counts=self.queued_counts,
             queued_count_time_us=now_us,
+            clusters_contact=self.contacts,
             **parts,
         )
 
@@ -282,6 +291,22 @@ class EffectDraft:
         handle = _join([p.handle for p in parts])
         last = _last_of_each(handle)
         return JobPriorities(handles=handle[last], priorities=_join([p.priority for p in parts])[last])
+
+
+class _EventMaker:
+    """Makes the rows of events, once in advance, and again inside the transaction if something was refused."""
+
+    def __init__(self, refusals: Refusals, number: int, events: EventDraft) -> None:
+        """Make them as if nothing will be refused."""
+        self._refusals = refusals
+        self._number = number
+        self._events = events
+        self._rows = _event_rows(events)
+
+    def __call__(self, applied: AppliedEffects) -> list[EventRow]:
+        """Return the rows; called on the writer's thread."""
+        (corrected,) = self._refusals.correct(self._number, [self._events], applied.refused_handles)
+        return self._rows if corrected is self._events else _event_rows(corrected)
 
 
 def _event_rows(events: EventDraft) -> list[EventRow]:

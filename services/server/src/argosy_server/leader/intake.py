@@ -6,13 +6,12 @@ Source: design section 5, "Take changes" and "Sync".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 import structlog
 
-from argosy.sampler.v1 import sampler_pb2
 from argosy_core.errors import InvalidRequest
 from argosy_core.scheduler import (
     define_classes,
@@ -113,9 +112,11 @@ class Intake:
             except InvalidRequest as error:
                 _log.error("a change cannot be read and goes to quarantine", change_id=change_id, reason=error.message)
                 draft.quarantined.append((0, payload, error.message))
+                self._memory.count("quarantined", 1)
                 continue
             if changes.jobs is not None:
                 jobs.append(changes.jobs)
+                self._note_traced(changes.jobs, changes.traceparents)
             if changes.wishes is not None or changes.changed_queue_ids or changes.changed_clusters:
                 await self._take_jobs(jobs, draft)
                 jobs = []
@@ -133,6 +134,11 @@ class Intake:
         for cluster, columns in by_cluster.items():
             self._take_states(cluster, join_states(columns), draft)
         return reported
+
+    def _note_traced(self, jobs: JobColumns, traceparents: Mapping[int, str]) -> None:
+        """Note which jobs their submitter traces."""
+        if traceparents and self._memory.traces is not None:
+            self._memory.traces.note_jobs(jobs, traceparents)
 
     async def _take_jobs(self, parts: list[JobColumns], draft: EffectDraft) -> None:
         """Take accepted jobs of several changes at once, after reading what they refer to."""
@@ -220,8 +226,7 @@ class Intake:
             view = ClusterView(name=row.name, connected=connected, cordoned=row.cordoned, incarnation=incarnation)
             set_cluster(self._memory.state, view)
             if session is not None:
-                cordons = sampler_pb2.Cordons(nodes=notes.cordoned_nodes)
-                session.send(sampler_pb2.SessionResponse(cordons=cordons))
+                session.send_cordons(notes.cordoned_nodes)
             if row.forgotten:
                 effects = forget_cluster(self._memory.state, row.name, self._memory.clock())
                 draft.add_states(effects)

@@ -5,6 +5,7 @@ Source: the proto of argosy.lease.v1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,8 @@ class DecodedChanges:
     """Queues to read again."""
     changed_clusters: tuple[str, ...]
     """Clusters to read again."""
+    traceparents: Mapping[int, str]
+    """W3C contexts of the submits of traced jobs by handle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,8 @@ class DecodedRecord:
     """True for the first record of a leader."""
     plan: LeasePlan
     """What was decided; empty for a marker."""
+    traceparent: str
+    """W3C context of its publish; empty if it was not traced."""
 
 
 def _parse(message: Message, payload: bytes, what: str) -> None:
@@ -86,7 +91,18 @@ def decode_changes(payload: bytes) -> DecodedChanges:
         wishes=_wish_columns(message.wishes) if message.HasField("wishes") else None,
         changed_queue_ids=tuple(message.changed_queue_ids),
         changed_clusters=tuple(message.changed_clusters),
+        traceparents=_traceparents(message.traced) if message.HasField("traced") else {},
     )
+
+
+def _traceparents(message: lease_pb2.TracedJobs) -> dict[int, str]:
+    """Return the contexts of traced jobs by handle."""
+    columns: dict[str, Any] = read_columns(
+        message, {"handle_column": "int64", "context_column": "int32"}, where="traced"
+    )
+    check_indices(columns["context_column"], len(message.traceparents), name="traced.context_column")
+    contexts = [message.traceparents[index] for index in columns["context_column"].tolist()]
+    return dict(zip(columns["handle_column"].tolist(), contexts, strict=True))
 
 
 def _job_columns(message: lease_pb2.SubmittedJobs) -> JobColumns:
@@ -145,7 +161,7 @@ def encode_marker(*, pool: str, epoch: int, now_us: int) -> bytes:
     return marker.SerializeToString()
 
 
-def encode_lease_batch(plan: LeasePlan, *, pool: str, epoch: int, sequence: int) -> bytes:
+def encode_lease_batch(plan: LeasePlan, *, pool: str, epoch: int, sequence: int, traceparent: str = "") -> bytes:
     """Return a round's plan as a record of the event log."""
     batch = lease_pb2.LeaseBatch(
         pool=pool,
@@ -168,6 +184,7 @@ def encode_lease_batch(plan: LeasePlan, *, pool: str, epoch: int, sequence: int)
             handle_column=pack_column(plan.failed_handle, "int64"), reasons=plan.failed_reasons
         ),
         round_state=_round_state_message(plan.round_state),
+        traceparent=traceparent,
     )
     return batch.SerializeToString()
 
@@ -214,6 +231,7 @@ def decode_lease_batch(payload: bytes) -> DecodedRecord:
         sequence=message.sequence,
         is_marker=message.leader_marker,
         plan=plan,
+        traceparent=message.traceparent,
     )
 
 

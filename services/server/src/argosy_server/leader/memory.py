@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from argosy_core.scheduler import PoolState
 from argosy_server.leader.latency import LatencyHistogram
+from argosy_server.leader.round_traces import RoundTraces, round_traces
 
 if TYPE_CHECKING:
     from argosy_core.scheduler.messages import CapacityColumns, Int64s, StateColumns
@@ -130,7 +131,9 @@ class ClusterNotes:
     capacity: CapacityColumns | None = None
     """Totals as last told."""
     contact_time_us: int = 0
-    """Last contact with its executor."""
+    """Last contact with its executor, microseconds since the Unix epoch."""
+    stored_contact_us: int = 0
+    """The one that was last given to the database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,10 +219,13 @@ class LeaderMemory:
     """Where the last round's time went."""
     last_round: dict[str, Any] = field(default_factory=dict)
     """Figures of the last round."""
+    traces: RoundTraces | None = field(init=False)
+    """Makes spans; None if this process does not trace."""
 
     def __post_init__(self) -> None:
         """Start with room in the inbox."""
         self.inbox_has_room.set()
+        self.traces = round_traces(self.pool)
 
     def cluster(self, name: str) -> ClusterNotes:
         """Return the notes of a cluster, made if new."""
@@ -227,6 +233,18 @@ class LeaderMemory:
         if notes is None:
             notes = self.clusters[name] = ClusterNotes(name)
         return notes
+
+    def note_contact(self, cluster: str) -> None:
+        """Note that a cluster's executor was heard."""
+        self.cluster(cluster).contact_time_us = int(self.clock() * 1e6)
+
+    def take_contacts(self) -> dict[str, int]:
+        """Return the last contacts by cluster that were not taken before, microseconds since the Unix epoch."""
+        fresh = {}
+        for name, notes in self.clusters.items():
+            if notes.contact_time_us > notes.stored_contact_us:
+                fresh[name] = notes.stored_contact_us = notes.contact_time_us
+        return fresh
 
     def count(self, name: str, amount: int) -> None:
         """Add to a total."""

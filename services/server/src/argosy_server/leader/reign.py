@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ import structlog
 from argosy_core.errors import InvalidRequest, InvariantViolation
 from argosy_core.scheduler import (
     PoolState,
+    Refusals,
     adopt_plan,
     apply_ingested,
     define_classes,
@@ -34,6 +36,7 @@ from argosy_server.leader import log_codec
 from argosy_server.leader.cycle import MARKER_SEQUENCE, NOTHING_REFUSED, Cycle, CycleParts
 from argosy_server.leader.desk import LeaderDesk
 from argosy_server.leader.effects import EffectDraft
+from argosy_server.leader.figures import LeaderFigures
 from argosy_server.leader.intake import Intake
 from argosy_server.leader.loading import job_set_views, loaded_columns, queue_views
 from argosy_server.leader.memory import LeaderMemory
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from argosy_eventlog import EventLog, LogRecord
+    from argosy_runtime.traces import TraceSpan
     from argosy_server.config import ServerConfig
     from argosy_server.leader.sampler_sessions import SamplerSession
     from argosy_server.leader.sessions import SessionRegistry
@@ -89,17 +93,20 @@ class Reign:
         self._samplers = samplers
         self._writer = EffectWriter(store, epoch)
         self._rows = RowSender(self.memory, store, executors)
+        self._figures = LeaderFigures(self.memory, samplers, executors)
         self._intake = Intake(self.memory, store, samplers)
         self._refused: list[npt.NDArray[np.int64]] = []
+        self._refusals = Refusals()
         self.desk = LeaderDesk(self.memory, store, self._writer, self._rows)
 
     async def run(self, *, on_ready: Callable[[Reign], None]) -> None:
         """Load, ingest to the marker, call `on_ready`, and run rounds until cancelled or failed."""
-        with contextlib.closing(self._writer):
+        with contextlib.closing(self._writer), self._figures.leading():
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._writer.run(), name="writer")
                 position = await self._take_over()
                 tasks.create_task(self._rows.run(), name="row-sender")
+                tasks.create_task(self._figures.run(), name="figures")
                 on_ready(self)
                 parts = CycleParts(
                     store=self._store,
@@ -120,20 +127,48 @@ class Reign:
         marker_position = await asyncio.to_thread(self._log.append, memory.epoch, MARKER_SEQUENCE, marker)
         draft = await self._load()
         await self._take_changes(draft)
-        position, highest_epoch = self._leadership.log_position, 0
+        position = seen = self._leadership.log_position
+        highest_epoch = 0
+        if position >= marker_position:
+            # Another log than before, or one that was lost. What the database has not heard of never happened.
+            _log.warning("the log is not the one that was applied", position=position, marker=marker_position)
+            await self._move_to(marker_position, draft)
+            position = marker_position
         while position < marker_position:
-            records = await asyncio.to_thread(self._log.read, position, RECORDS_PER_READ)
+            records = await asyncio.to_thread(self._log.read, seen, RECORDS_PER_READ)
             if not records:
-                raise InvariantViolation(f"the log of {memory.pool} ends at {position}, before the marker just written")
-            kept, highest_epoch = drop_stale(records, highest_epoch)
+                raise InvariantViolation(f"the log of {memory.pool} ends at {seen}, before the marker just written")
+            seen = records[-1].position
+            kept, highest_epoch = drop_stale(self._believed(records, highest_epoch), highest_epoch)
             for record in kept:
                 await self._ingest(record, draft, position)
                 position = record.position
-                draft = EffectDraft()
+                draft = self._begin_draft()
         await self._writer.wait_until_stored()
         await self._take_back_refused()
         _log.info("took over", epoch=memory.epoch, seconds=round(time.perf_counter() - started_s, 3), position=position)
         return position
+
+    def _believed(self, records: list[LogRecord], highest_epoch: int) -> list[LogRecord]:
+        """Return records so that one that no leader published makes none of ours stale, and is never stale itself.
+
+        On a log that others can write to, it belongs in quarantine; a leader with a later epoch would have fenced us.
+        """
+        believed: list[LogRecord] = []
+        for record in records:
+            if 0 < record.epoch <= self.memory.epoch:
+                highest_epoch = max(highest_epoch, record.epoch)
+                believed.append(record)
+            else:
+                believed.append(replace(record, epoch=highest_epoch))
+        return believed
+
+    async def _move_to(self, position: int, draft: EffectDraft) -> None:
+        """Store a draft and a log position behind which everything is still to come."""
+        draft.move_log(self._leadership.log_position, position, self._leadership.round_state or b"")
+        effects = draft.effects(now_us=int(self.memory.clock() * 1e6))
+        if effects is not None:
+            await self._writer.put(effects, self._follower(draft.change_ids))
 
     async def _load(self) -> EffectDraft:
         """Read everything open into memory; return what ended by that."""
@@ -149,11 +184,15 @@ class Reign:
             notes.cordoned_nodes = tuple(row.cordoned_nodes)
             set_cluster(memory.state, ClusterView(name=row.name, cordoned=row.cordoned))
         effects = recover(memory.state, loaded_columns(loaded), memory.clock())
-        draft = EffectDraft()
+        draft = self._begin_draft()
         draft.add_job_updates(effects.job_updates)
         draft.add_events(effects.events)
         _log.info("loaded", jobs=effects.job_count, runs=effects.run_count)
         return draft
+
+    def _begin_draft(self) -> EffectDraft:
+        """Return a draft that stands behind those before it."""
+        return EffectDraft(self._refusals, self._refusals.begin_draft())
 
     async def _take_changes(self, draft: EffectDraft) -> None:
         """Take every change that can be read.
@@ -168,13 +207,22 @@ class Reign:
         """Apply one record that an earlier leader published, or put it into quarantine."""
         memory = self.memory
         round_state = self._leadership.round_state or b""
+        span = None
         try:
             decoded = log_codec.decode_lease_batch(record.payload)
+            if (decoded.pool, decoded.epoch, decoded.sequence) != (memory.pool, record.epoch, record.sequence):
+                raise InvalidRequest(
+                    f"record {record.sequence} of epoch {record.epoch} in the log of {memory.pool} says that it is"
+                    f" {decoded.sequence} of epoch {decoded.epoch} in that of {decoded.pool}: no leader published it"
+                )
         except InvalidRequest as error:
             _log.error("a log record cannot be read and goes to quarantine", position=record.position)
             draft.quarantined.append((record.position, record.payload, error.message))
+            memory.count("quarantined", 1)
         else:
             if not decoded.is_marker:
+                if memory.traces is not None:
+                    span = memory.traces.begin_replay(decoded.traceparent, record.position)
                 plan = adopt_plan(memory.state, decoded.plan)
                 runs, objects = draft_ingest(memory.state, plan)
                 lease = apply_ingested(memory.state, plan, NOTHING_REFUSED, memory.clock())
@@ -185,12 +233,16 @@ class Reign:
         draft.move_log(position, record.position, round_state)
         effects = draft.effects(now_us=int(memory.clock() * 1e6))
         if effects is not None:
-            await self._writer.put(effects, self._follower(draft.change_ids))
+            await self._writer.put(effects, self._follower(draft.change_ids, span))
 
-    def _follower(self, change_ids: list[int]) -> Callable[[AppliedEffects | None], None]:
+    def _follower(
+        self, change_ids: list[int], span: TraceSpan | None = None
+    ) -> Callable[[AppliedEffects | None], None]:
         """Return what to do once a record is stored."""
 
         def follow(applied: AppliedEffects | None) -> None:
+            if span is not None:
+                span.end()
             self._intake.forget_changes(change_ids)
             if applied is not None:
                 self._refused.append(applied.refused_handles)
@@ -203,7 +255,8 @@ class Reign:
         if not refused.size:
             return
         taken_back = refuse_leases(self.memory.state, refused, self.memory.clock())
-        draft = EffectDraft()
+        self._refusals.note_taken_back(refused)
+        draft = self._begin_draft()
         draft.add_events(taken_back.events)
         draft.add_job_updates(taken_back.job_updates)
         effects = draft.effects(now_us=int(self.memory.clock() * 1e6))

@@ -17,12 +17,12 @@ from argosy.executor.v1 import executor_pb2_grpc
 from argosy.sampler.v1 import sampler_pb2_grpc
 from argosy_core.errors import ArgosyError, BackendUnavailable
 from argosy_server.leader.election import stand_for_election
+from argosy_server.leader.log_choice import await_safe_log, open_log
 from argosy_server.leader.reign import Reign
 from argosy_server.leader.sampler_sessions import SamplerService
 from argosy_server.leader.sync_sessions import ExecutorService
 from argosy_server.leader.view import MemoryView
 from argosy_store import LeaderStore
-from argosy_store.log import PostgresLog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,9 +93,9 @@ class DeskSwitch:
         """Pass on."""
         return self._require().cordoned_nodes(cluster)
 
-    async def admit_executor(self, hello: executor_pb2.Hello) -> None:
+    async def admit_executor(self, hello: executor_pb2.Hello) -> bool:
         """Pass on."""
-        await self._require().admit_executor(hello)
+        return await self._require().admit_executor(hello)
 
     async def send_missing_rows(self, session: SyncSession, hello: executor_pb2.Hello) -> None:
         """Pass on."""
@@ -104,6 +104,10 @@ class DeskSwitch:
     async def take_states(self, session: SyncSession, states: executor_pb2.StateBatch) -> None:
         """Pass on."""
         await self._require().take_states(session, states)
+
+    def executor_heard(self, cluster: str) -> None:
+        """Pass on."""
+        self._require().executor_heard(cluster)
 
     def executor_gone(self, cluster: str) -> None:
         """Pass on, if anybody is there."""
@@ -124,8 +128,8 @@ class LeaderRole:
         self._switch = DeskSwitch()
         self._samplers = SamplerService(self._switch, config.leader)
         self._executors = ExecutorService(self._switch, config.leader)
-        self._store = LeaderStore(config.database_url, config.pool)
-        self._log = PostgresLog(config.database_url, config.pool)
+        self._store = LeaderStore(config.database_url, config.pool, relays_events=bool(config.events_url))
+        self._log = open_log(config)
         self._view: MemoryView | None = None
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -143,11 +147,15 @@ class LeaderRole:
     async def start(self, life: Lifecycle, *, address: str) -> None:
         """Begin to stand for election."""
         leader_id = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
-        standing = stand_for_election(
+        self._tasks.append(life.spawn(self._stand(leader_id, address), name="election"))
+        self._tasks.append(life.spawn(self._follow_leader(), name="follow the leader"))
+
+    async def _stand(self, leader_id: str, address: str) -> None:
+        """Stand for election once the log is known to keep what it is given."""
+        await await_safe_log(self._config)
+        await stand_for_election(
             self._store, self._config.leader, leader_id=leader_id, address=address, lead=self._lead
         )
-        self._tasks.append(life.spawn(standing, name="election"))
-        self._tasks.append(life.spawn(self._follow_leader(), name="follow the leader"))
 
     def view(self, pool: str) -> LeaderView | None:
         """Return the view of the pool while this process leads it."""

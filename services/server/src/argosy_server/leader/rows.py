@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from argosy_core.scheduler.effects import ExecutorRows
     from argosy_core.scheduler.messages import ClusterRuns, Int32s, Int64s
     from argosy_server.leader.memory import LeaderMemory
+    from argosy_server.leader.round_traces import LeaseTrace
     from argosy_server.leader.sessions import SessionRegistry
     from argosy_server.leader.sync_sessions import SyncSession
     from argosy_store import LeaderStore
@@ -42,16 +43,20 @@ class RowSender:
         self._memory = memory
         self._store = store
         self._sessions = sessions
-        self._queue: asyncio.Queue[tuple[ExecutorRows | ClusterRuns, SyncSession]] = asyncio.Queue(WAITING_LIMIT)
+        self._queue: asyncio.Queue[tuple[ExecutorRows | ClusterRuns, SyncSession, LeaseTrace | None]] = asyncio.Queue(
+            WAITING_LIMIT
+        )
 
-    def put_rows(self, rows: ExecutorRows, session: SyncSession | None = None) -> None:
+    def put_rows(
+        self, rows: ExecutorRows, session: SyncSession | None = None, *, trace: LeaseTrace | None = None
+    ) -> None:
         """Put rows in line for a session; without one, for the cluster's live session, or nobody if there is none.
 
         Nobody is right: an executor that connects later asks for what it lacks.
         """
         target = session or self._sessions.get(rows.cluster)
         if target is not None and rows.handle.size:
-            self._put(rows, target)
+            self._put(rows, target, trace)
 
     def put_stops(self, stops: ClusterRuns, session: SyncSession | None = None) -> None:
         """Put stops in line, behind the rows put before."""
@@ -59,21 +64,21 @@ class RowSender:
         if target is not None and stops.handle.size:
             self._put(stops, target)
 
-    def _put(self, item: ExecutorRows | ClusterRuns, session: SyncSession) -> None:
+    def _put(self, item: ExecutorRows | ClusterRuns, session: SyncSession, trace: LeaseTrace | None = None) -> None:
         """Put something in line; when the line is full the session ends, and its successor starts from a comparison."""
         try:
-            self._queue.put_nowait((item, session))
+            self._queue.put_nowait((item, session, trace))
         except asyncio.QueueFull:
             session.close("rows for the cluster pile up")
 
     async def run(self) -> None:
         """Send until cancelled."""
         while True:
-            item, session = await self._queue.get()
+            item, session, trace = await self._queue.get()
             if session.closed.is_set():
                 continue
             try:
-                await self._send(item, session)
+                await self._send(item, session, trace)
             except BackendUnavailable:
                 raise
             except Exception as error:  # noqa: BLE001 - one cluster's rows must not end the leadership over all of them
@@ -81,24 +86,28 @@ class RowSender:
                 reason = error.message if isinstance(error, ArgosyError) else "rows cannot be sent; see the log"
                 session.close(reason)
 
-    async def _send(self, item: ExecutorRows | ClusterRuns, session: SyncSession) -> None:
+    async def _send(self, item: ExecutorRows | ClusterRuns, session: SyncSession, trace: LeaseTrace | None) -> None:
         """Send one batch."""
         if hasattr(item, "specs"):
-            await self._send_rows(item, session)  # type: ignore[arg-type]
+            traces = self._memory.traces
+            span = traces.begin_rows(item, trace) if traces is not None else None  # type: ignore[arg-type]
+            await self._send_rows(item, session, span.traceparent if span is not None else "")  # type: ignore[arg-type]
+            if span is not None:
+                span.end()
             return
         stops = executor_pb2.StopRuns(
             handle_column=pack_column(item.handle, "int64"), attempt_column=pack_column(item.attempt, "int32")
         )
         session.send(executor_pb2.SyncResponse(stops=stops))
 
-    async def _send_rows(self, rows: ExecutorRows, session: SyncSession) -> None:
+    async def _send_rows(self, rows: ExecutorRows, session: SyncSession, traceparent: str = "") -> None:
         """Send rows in parts whose spec bodies fit a message."""
         for start in range(0, len(rows.handle), ROWS_PER_MESSAGE):
             part = np.arange(start, min(start + ROWS_PER_MESSAGE, len(rows.handle)))
             used = [rows.specs[index].hash for index in dict.fromkeys(rows.spec[part].tolist())]
             bodies = await self._read_bodies(rows, session.specs.missing(used))
             for piece in _pieces(rows.spec[part], [len(bodies.get(spec.hash, b"")) for spec in rows.specs]):
-                await self._send_piece(rows, part[piece], bodies, session)
+                await self._send_piece(rows, part[piece], bodies, session, traceparent=traceparent)
 
     async def _read_bodies(self, rows: ExecutorRows, hashes: list[bytes]) -> dict[bytes, bytes]:
         """Return the bodies of specs, from memory where it has them."""
@@ -119,7 +128,13 @@ class RowSender:
         return bodies
 
     async def _send_piece(
-        self, rows: ExecutorRows, part: Int64s, bodies: dict[bytes, bytes], session: SyncSession
+        self,
+        rows: ExecutorRows,
+        part: Int64s,
+        bodies: dict[bytes, bytes],
+        session: SyncSession,
+        *,
+        traceparent: str = "",
     ) -> None:
         """Send one message with the bodies that the executor's mirrored cache does not hold.
 
@@ -149,8 +164,19 @@ class RowSender:
             nodes=rows.nodes,
             metadata=rows.metadata,
             owners=[executor_pb2.Owner(queue=queue, job_set=job_set) for queue, job_set in rows.owners],
+            traceparent=traceparent,
+            traced=self._traced(rows.handle[part]),
         )
         session.send(executor_pb2.SyncResponse(rows=message))
+
+    def _traced(self, handles: Int64s) -> executor_pb2.TracedRuns | None:
+        """Return which runs their submitter traces, None if none."""
+        jobs = self._memory.traces.find(handles) if self._memory.traces is not None else {}
+        if not jobs:
+            return None
+        return executor_pb2.TracedRuns(
+            handle_column=pack_column(list(jobs), "int64"), traceparents=[job.traceparent for job in jobs.values()]
+        )
 
 
 def _pieces(spec: Int32s, body_bytes: list[int]) -> list[slice]:

@@ -10,26 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import grpc
 import numpy as np
-import structlog
 
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
-from argosy_core.errors import BackendUnavailable, InvalidRequest, StateConflict
+from argosy_core.errors import BackendUnavailable, InvalidRequest
 from argosy_runtime.columns import pack_column
-from argosy_runtime.validation import check_request
-from argosy_server.leader.sessions import Outbox, SessionRegistry, converse
+from argosy_server.leader.sessions import Outbox
+from argosy_server.leader.streams import ClusterStreams
 
 if TYPE_CHECKING:
+    import grpc
+
     from argosy_core.scheduler.messages import ClusterRuns
     from argosy_server.leader.settings import LeaderSettings
 
 __all__ = ["SamplerDesk", "SamplerService", "SamplerSession"]
-
-_log = structlog.get_logger(__name__)
 
 
 class SamplerDesk(Protocol):
@@ -95,6 +93,10 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
             future.set_exception(BackendUnavailable(f"session of cluster {self.cluster!r} ended"))
             future.exception()
 
+    def send_cordons(self, nodes: Sequence[str]) -> None:
+        """Tell which nodes an administrator cordoned: all of them."""
+        self.send(sampler_pb2.SessionResponse(cordons=sampler_pb2.Cordons(nodes=nodes)))
+
     def hold_release(self, runs: ClusterRuns) -> None:
         """Keep placements that ended until there is something else to say, which saves the sampler a message."""
         if not self._releases:
@@ -146,14 +148,15 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
         self._commits.clear()
 
 
-class SamplerService(sampler_pb2_grpc.SamplerServiceServicer):
+class SamplerService(ClusterStreams[SamplerSession], sampler_pb2_grpc.SamplerServiceServicer):
     """Serves `argosy.sampler.v1.SamplerService` while this process leads."""
+
+    PEER = "sampler"
 
     def __init__(self, desk: SamplerDesk, settings: LeaderSettings) -> None:
         """Serve on behalf of a desk."""
+        super().__init__(settings)
         self._desk = desk
-        self._settings = settings
-        self.sessions: SessionRegistry[SamplerSession] = SessionRegistry()
 
     async def Session(  # type: ignore[override]  # noqa: N802 - name is given by the proto
         self,
@@ -161,76 +164,38 @@ class SamplerService(sampler_pb2_grpc.SamplerServiceServicer):
         context: grpc.aio.ServicerContext[sampler_pb2.SessionRequest, sampler_pb2.SessionResponse],
     ) -> None:
         """Hold one sampler's stream until it ends or is replaced."""
-        if not self._desk.epoch:
-            redirect = sampler_pb2.Redirect(address=self._desk.leader_address())
-            await context.write(sampler_pb2.SessionResponse(redirect=redirect))
-            return
-        hello = await self._read_hello(request_iterator)
+        await self.hold(request_iterator, context)
+
+    def _redirect(self) -> sampler_pb2.SessionResponse | None:
+        """Return where the leader is."""
+        if self._desk.epoch:
+            return None
+        return sampler_pb2.SessionResponse(redirect=sampler_pb2.Redirect(address=self._desk.leader_address()))
+
+    async def _admit(self, hello: sampler_pb2.Hello) -> SamplerSession:
+        """Let a sampler in."""
         await self._desk.admit_sampler(hello)
-        session = SamplerSession(hello.cluster, hello.incarnation)
-        self.sessions.enter(session)
-        _log.info("sampler connected", cluster=hello.cluster, incarnation=hello.incarnation)
-        try:
-            self._greet(session)
-            await converse(session, self._read(session, request_iterator), context.write)
-        finally:
-            session.close("the stream ended")
-            if self.sessions.leave(session):
-                self._desk.sampler_gone(session.cluster, session.incarnation)
-            _log.info("sampler disconnected", cluster=session.cluster, reason=session.close_reason)
+        return SamplerSession(hello.cluster, hello.incarnation)
 
-    async def _read_hello(self, requests: AsyncIterator[sampler_pb2.SessionRequest]) -> sampler_pb2.Hello:
-        """Return the stream's first message.
-
-        Raises:
-            InvalidRequest: The first message is none or no hello.
-        """
-        try:
-            async with asyncio.timeout(3 * self._settings.heartbeat_s):
-                first = await anext(aiter(requests))
-        except (StopAsyncIteration, TimeoutError) as cause:
-            raise InvalidRequest("the first message of a session must be a hello; none came") from cause
-        check_request(first)
-        if first.WhichOneof("message") != "hello":
-            raise InvalidRequest("the first message of a session must be a hello")
-        return first.hello
-
-    def _greet(self, session: SamplerSession) -> None:
+    def _welcome(self, session: SamplerSession) -> None:
         """Send welcome, cordons and the full list of placements."""
         welcome = sampler_pb2.Welcome(epoch=self._desk.epoch, heartbeat_s=self._settings.heartbeat_s)
         session.send(sampler_pb2.SessionResponse(welcome=welcome))
-        cordons = sampler_pb2.Cordons(nodes=self._desk.cordoned_nodes(session.cluster))
-        session.send(sampler_pb2.SessionResponse(cordons=cordons))
+        session.send_cordons(self._desk.cordoned_nodes(session.cluster))
         for part in self._desk.placement_lists(session.cluster):
             session.sent_classes.update(definition.class_id for definition in part.classes)
             session.send(sampler_pb2.SessionResponse(placements=part))
 
-    async def _read(self, session: SamplerSession, requests: AsyncIterator[sampler_pb2.SessionRequest]) -> None:
-        """Take messages until the stream ends.
+    def _leave(self, session: SamplerSession) -> None:
+        """Tell the desk."""
+        self._desk.sampler_gone(session.cluster, session.incarnation)
 
-        Raises:
-            StateConflict: Nothing was heard for three heartbeats, or the session was closed meanwhile.
-        """
-        iterator = aiter(requests)
-        while True:
-            try:
-                async with asyncio.timeout(3 * self._settings.heartbeat_s):
-                    request = await anext(iterator)
-            except StopAsyncIteration:
-                return
-            except TimeoutError as cause:
-                raise StateConflict("nothing was heard for three heartbeats; dial again") from cause
-            if session.closed.is_set():
-                raise StateConflict(session.close_reason)  # what it says is for a leadership or a place that is gone
-            self._take(session, request)
-
-    def _take(self, session: SamplerSession, request: sampler_pb2.SessionRequest) -> None:
+    async def _take(self, session: SamplerSession, kind: str | None, request: sampler_pb2.SessionRequest) -> None:
         """Act on one message.
 
         Raises:
             InvalidRequest: The message has no place here.
         """
-        kind = request.WhichOneof("message")
         if kind == "sample":
             session.take_sample(request.sample)
         elif kind == "commit":
@@ -243,4 +208,4 @@ class SamplerService(sampler_pb2_grpc.SamplerServiceServicer):
         elif kind == "heartbeat":
             session.send(sampler_pb2.SessionResponse(confirmed=sampler_pb2.Confirmed()))
         else:
-            raise InvalidRequest("a hello stands only at the beginning of a session")
+            raise InvalidRequest(f"a sampler's stream has no place for {kind or 'an empty message'}")

@@ -27,6 +27,11 @@ class LeaderSettings:
     """A round starts once nothing arrived for this long (design: 5 ms)."""
     window_max_ms: float = 50.0
     """A round starts at the latest this long after the first arrival (design: 50 ms)."""
+    window_busy_ms: float = 200.0
+    """Least time between the beginnings of two rounds at `busy_jobs_per_s` and above; at lower rates less, by the root
+    of the rate, so that a lone job never waits for it."""
+    busy_jobs_per_s: float = 7500.0
+    """Jobs per second at which rounds are rarest."""
     poll_ms: float = 20.0
     """How often `changes` is looked at while nothing happens."""
     changes_per_round: int = 2000
@@ -37,6 +42,8 @@ class LeaderSettings:
     """Applied records of the event log that are kept, to be looked at."""
     log_trim_s: float = 60.0
     """How often older ones are deleted."""
+    max_record_bytes: int = 4_000_000
+    """Largest record of the event log; a round that decided more publishes several. Below what the log takes."""
     seed: int = 0
     """Seed of the leader's random choices; 0 takes the epoch, so that a repeated run repeats."""
     round: RoundSettings = field(default_factory=RoundSettings)

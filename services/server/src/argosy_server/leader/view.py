@@ -5,7 +5,7 @@ Source: design section 3, "Replicas forward calls that need the leader's memory"
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from argosy_core.plugins import FILTERS, explanation_text
@@ -24,6 +24,7 @@ from argosy_server.leader.latency import BOUNDS_MS, quantile_ms
 
 if TYPE_CHECKING:
     from argosy_core.scheduler import Explanation as CoreExplanation
+    from argosy_server.api.leader_view import LogQuestion
     from argosy_server.leader.memory import LeaderMemory
     from argosy_server.leader.sampler_sessions import SamplerSession
     from argosy_server.leader.sessions import SessionRegistry
@@ -145,6 +146,14 @@ class MemoryView:
                 )
             )
         return figures
+
+    def read_log(self, cluster: str, question: LogQuestion) -> AsyncGenerator[bytes, None]:
+        """Give a log of a cluster's pod, read by its executor.
+
+        Raises:
+            BackendUnavailable: The cluster's executor is not connected.
+        """
+        return self._executors.require(cluster).logs.read(question)
 
     def nodes(self, cluster: str) -> Sequence[NodeFigures]:
         """Return a cluster's nodes in order of their names; none if the leader does not know the cluster."""
