@@ -39,7 +39,7 @@ def _connections_of_a_killed_server_are_dropped() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def executor_kubeconfig(contract_api: KubeApi, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A kubeconfig with a token of the service account argosy-executor."""
-    manifests = contract_api.kubectl("kustomize", str(DEPLOY / "kustomize" / "agents"))
+    manifests = contract_api.kubectl("kustomize", str(DEPLOY / "kustomize" / "cluster"))
     documents = [document for document in yaml.safe_load_all(manifests) if document["kind"] != "Deployment"]
     contract_api.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
     token = contract_api.kubectl("create", "token", "argosy-executor", "-n", "argosy", "--duration=1h").strip()
@@ -52,7 +52,7 @@ def executor_kubeconfig(contract_api: KubeApi, tmp_path_factory: pytest.TempPath
 
 
 class TestExecutorAccount(ClusterContract):
-    """The Kubernetes adapter with the rights of deploy/kustomize/agents and no others."""
+    """The Kubernetes adapter with the rights of deploy/kustomize/cluster and no others."""
 
     @pytest.fixture
     def lab(self, administrator_lab: Any, executor_kubeconfig: Path) -> Any:

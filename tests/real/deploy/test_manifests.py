@@ -12,7 +12,7 @@ import yaml
 from images.helm import find_helm
 from testbed.cluster import KubeApi
 
-from argosy_cli.cluster_agent import AgentConfig
+from argosy_cli.cluster_agent import ClusterAgentConfig
 from argosy_core.errors import BackendUnavailable
 from argosy_executor.config import ExecutorConfig
 from argosy_runtime.config import load_config
@@ -22,15 +22,15 @@ from argosy_server.config import ServerConfig
 pytestmark = pytest.mark.timeout(600)
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
-BASES = ("agents", "agent", "server")
+BASES = ("cluster", "cluster-agent", "server")
 CHARTS = {
     "all": [],
-    "server": ["--set", "agents.enabled=false", "--set", "server.eventLogUrl=pulsar://log:6650"],
-    "agents": ["--set", "server.enabled=false", "--set", "agents.servers={argosy.example.org:50051}"],
-    "joined": ["--set", "agents.joined=true", "--set", "tracesEndpoint=http://collector:4317"],
+    "server": ["--set", "cluster.enabled=false", "--set", "server.eventLogUrl=pulsar://log:6650"],
+    "cluster": ["--set", "server.enabled=false", "--set", "cluster.servers={argosy.example.org:50051}"],
+    "joined": ["--set", "cluster.joined=true", "--set", "tracesEndpoint=http://collector:4317"],
 }
 CONFIGS: dict[str, type[Any]] = {
-    "SERVER": ServerConfig, "SAMPLER": SamplerConfig, "EXECUTOR": ExecutorConfig, "AGENT": AgentConfig,
+    "SERVER": ServerConfig, "SAMPLER": SamplerConfig, "EXECUTOR": ExecutorConfig, "CLUSTER_AGENT": ClusterAgentConfig,
 }  # fmt: skip
 
 
@@ -60,8 +60,8 @@ def render_chart(helm: str, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(kube_api: KubeApi) -> KubeApi:
-    """A cluster with the namespace of Argosy, at its restricted level, and the rights of the agents."""
-    for base in ("agents", "agent"):
+    """A cluster with the namespace of Argosy, at its restricted level, and the rights of what runs in it."""
+    for base in ("cluster", "cluster-agent"):
         manifests = kube_api.kubectl("kustomize", str(DEPLOY / "kustomize" / base))
         documents = [document for document in yaml.safe_load_all(manifests) if document["kind"] != "Deployment"]
         kube_api.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
@@ -101,12 +101,12 @@ def test_api_server_takes_chart_and_services_their_settings(cluster: KubeApi, he
             continue
         (container,) = document["spec"]["template"]["spec"]["containers"]
         values = {entry["name"]: entry.get("value", "elsewhere") for entry in container["env"]}
-        (prefix,) = {name.split("_")[1] for name in values if name.startswith("ARGOSY_")}
         own = {name: value for name, value in values.items() if name.startswith("ARGOSY_")}
+        (prefix,) = (prefix for prefix in CONFIGS if all(name.startswith(f"ARGOSY_{prefix}_") for name in own))
         load_config(CONFIGS[prefix], [], own)
 
 
-@pytest.mark.parametrize("chart", ["all", "agents"])
+@pytest.mark.parametrize("chart", ["all", "cluster"])
 def test_chart_gives_the_rights_of_the_bases(cluster: KubeApi, helm: str, chart: str) -> None:
     """There is one list of rights, whichever way is taken."""
 
@@ -117,19 +117,19 @@ def test_chart_gives_the_rights_of_the_bases(cluster: KubeApi, helm: str, chart:
             if document and document["kind"] == "ClusterRole"
         }
 
-    base = rights(cluster.kubectl("kustomize", str(DEPLOY / "kustomize" / "agents")))
+    base = rights(cluster.kubectl("kustomize", str(DEPLOY / "kustomize" / "cluster")))
     assert rights(render_chart(helm, *CHARTS[chart])) == base != {}
 
 
-def test_chart_refuses_agents_without_a_server(helm: str) -> None:
+def test_chart_refuses_a_cluster_without_a_server(helm: str) -> None:
     """A value that is missing or misspelt is named, not guessed."""
     command = [helm, "template", "x", str(DEPLOY / "helm" / "argosy"), "--kube-version", "1.33.0", "--set"]
     lonely = subprocess.run([*command, "server.enabled=false"], capture_output=True, text=True, check=False)
     assert lonely.returncode != 0
-    assert "agents.servers is empty" in lonely.stderr
-    misspelt = subprocess.run([*command, "agents.clustr=x"], capture_output=True, text=True, check=False)
+    assert "cluster.servers is empty" in lonely.stderr
+    misspelt = subprocess.run([*command, "cluster.nmae=x"], capture_output=True, text=True, check=False)
     assert misspelt.returncode != 0
-    assert "clustr" in misspelt.stderr
+    assert "nmae" in misspelt.stderr
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def test_chart_refuses_agents_without_a_server(helm: str) -> None:
         ("argosy-executor", "delete", "namespaces", False),
         ("argosy-executor", "create", "clusterrolebindings.rbac.authorization.k8s.io", False),
         ("argosy-executor", "create", "deployments.apps", False),
-        ("argosy-agent", "watch", "pods", True),
-        ("argosy-agent", "update", "pods", False),
+        ("argosy-cluster-agent", "watch", "pods", True),
+        ("argosy-cluster-agent", "update", "pods", False),
     ],
 )
 def test_account_may_do_what_it_needs_and_no_more(

@@ -79,12 +79,13 @@ def test_fairness_compares_usage_with_entitlement() -> None:
 
 
 def test_roles_of_many_clusters_are_summed() -> None:
-    """Samplers, executors and clusters are groups; the others stand for themselves."""
-    groups = [
-        bench._group_of(role) for role in ("postgres", "api", "leader", "sampler-c1", "cluster-c-2", "executor-x")
-    ]
+    """Samplers, executors, cluster agents and clusters are groups; the others stand for themselves."""
+    roles = ("postgres", "api", "leader", "sampler-c1", "cluster-agent-2", "executor-x", "joined-cluster-3")
 
-    assert groups == ["postgres", "api", "leader", "samplers", "clusters", "executors"]
+    groups = [bench._group_of(role) for role in roles]
+
+    assert groups == ["postgres", "api", "leader", "samplers", "clusters", "executors", "cluster agents"]
+    assert set(groups) - set(bench._CENTRAL_ROLES) == {"clusters", "executors"}
 
 
 def test_default_load_is_that_of_the_design() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy_cli.cluster_agent import AgentConfig, part_config
+from argosy_cli.cluster_agent import ClusterAgentConfig, part_config
 from argosy_cli.compose import ClusterPlan, MeshPlan, plan_processes
 from argosy_cli.mesh import Mesh
 from argosy_cli.mesh_log import MeshLog
@@ -59,24 +59,24 @@ def test_a_mesh_s_log_is_known_to_its_servers_and_to_whoever_takes_it_down(tmp_p
     assert MeshLog.of(log.to_builtins()) == log
 
 
-def test_joined_clusters_have_one_agent_each(tmp_path: Path) -> None:
+def test_joined_clusters_have_one_cluster_agent_each(tmp_path: Path) -> None:
     """Sampler and executor are one process with one configuration, from which both parts take theirs."""
     entries = plan_processes(replace(PLAN, joined=True), tmp_path, "postgresql:///argosy")
     address = {entry.role: entry.address for entry in entries}
 
-    agent = load_config(AgentConfig, arguments_of(entries, "agent-a"), {})
-    sampler, executor = part_config(agent, SamplerConfig), part_config(agent, ExecutorConfig)
+    joined = load_config(ClusterAgentConfig, arguments_of(entries, "joined-a"), {})
+    sampler, executor = part_config(joined, SamplerConfig), part_config(joined, ExecutorConfig)
 
-    assert set(address) == {"api", "leader", "cluster-a", "cluster-b", "agent-a", "agent-b"}
-    assert agent.grpc.listen == address["agent-a"]
+    assert set(address) == {"api", "leader", "cluster-a", "cluster-b", "joined-a", "joined-b"}
+    assert joined.grpc.listen == address["joined-a"]
     for part in (sampler, executor):
         assert (part.cluster, part.cluster_address, part.server_addresses) == (
             "a",
             address["cluster-a"],
             (address["leader"],),
         )
-        assert part.metrics_listen == "", "the agent opens the only page"
-    assert executor.drain_s == agent.drain_s
+        assert part.metrics_listen == "", "the cluster agent opens the only page"
+    assert executor.drain_s == joined.drain_s
 
 
 def test_cluster_that_runs_already_is_dialled_and_not_started(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from images.upstream_images import IMAGES
 
-from argosy_cli.cluster_agent import AgentConfig
+from argosy_cli.cluster_agent import ClusterAgentConfig
 from argosy_executor.config import ExecutorConfig
 from argosy_runtime.config import load_config
 from argosy_sampler.config import SamplerConfig
@@ -28,8 +28,9 @@ CONFIGS: dict[str, type[Any]] = {
     "SERVER": ServerConfig,
     "SAMPLER": SamplerConfig,
     "EXECUTOR": ExecutorConfig,
-    "AGENT": AgentConfig,
+    "CLUSTER_AGENT": ClusterAgentConfig,
 }
+OF_THE_COMMAND = {"ARGOSY_DATABASE_URL"}
 ONCE = {"secrets", "migrate", "setup-log"}
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 
@@ -53,7 +54,9 @@ def filled(text: object) -> str:
 
 def check_environment(environment: dict[str, str]) -> None:
     """Load the configuration that a container's variables make."""
-    prefixes = {key.split("_")[1] for key in environment if re.match(r"ARGOSY_(SERVER|SAMPLER|EXECUTOR|AGENT)_", key)}
+    prefixes = {prefix for prefix in CONFIGS for key in environment if key.startswith(f"ARGOSY_{prefix}_")}
+    ours = {key for key in environment if key.startswith("ARGOSY_")} - OF_THE_COMMAND
+    assert {key for key in ours if not any(key.startswith(f"ARGOSY_{prefix}_") for prefix in prefixes)} == set()
     for prefix in prefixes:
         own = {key: value for key, value in environment.items() if key.startswith(f"ARGOSY_{prefix}_")}
         load_config(CONFIGS[prefix], [], own)
@@ -106,7 +109,7 @@ def test_own_service_runs_without_rights(name: str) -> None:
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
-    assert service["build"]["target"] in re.findall(r"^FROM runtime AS (\w+)$", DOCKERFILE, re.MULTILINE)
+    assert service["build"]["target"] in re.findall(r"^FROM runtime AS ([\w-]+)$", DOCKERFILE, re.MULTILINE)
 
 
 def test_compose_file_keeps_to_what_old_compose_understands() -> None:

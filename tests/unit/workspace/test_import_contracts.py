@@ -43,6 +43,8 @@ BREAKS = (
     Break(contract="postgres-driver", module="argosy_server.app", imports="sqlalchemy"),
     Break(contract="postgres-driver", module="argosy_runtime.health", imports="psycopg"),
     Break(contract="pulsar-client", module="argosy_server.relay", imports="pulsar"),
+    Break(contract="kubernetes-client", module="argosy_kube.kubernetes.transport", imports="kubernetes.client"),
+    Break(contract="kubernetes-client", module="argosy_executor.app", imports="kubernetes.watch"),
     Break(contract="rpc-driver", module="argosy_store.tables", imports="grpc"),
     Break(contract="rpc-driver", module="argosy_kube.port", imports="google.protobuf"),
     Break(contract="wire-types-at-edges", module="argosy_server.leader.memory", imports="argosy.lease.v1"),

@@ -60,11 +60,11 @@ spec:
 {{- end }}
 
 {{- define "argosy.servers" -}}
-{{- if .Values.agents.servers -}}
-{{ join "," .Values.agents.servers }}
+{{- if .Values.cluster.servers -}}
+{{ join "," .Values.cluster.servers }}
 {{- else if .Values.server.enabled -}}
 argosy-leader.{{ .Release.Namespace }}.svc:50051,argosy-api.{{ .Release.Namespace }}.svc:50051
 {{- else -}}
-{{ fail "agents.servers is empty: name the servers as host:port, or enable the server in this release" }}
+{{ fail "cluster.servers is empty: name the servers as host:port, or enable the server in this release" }}
 {{- end -}}
 {{- end }}

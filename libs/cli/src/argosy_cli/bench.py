@@ -41,7 +41,8 @@ _HELD_RATIO: Final = 0.97
 _GROWTH_RATIO: Final = 0.01
 _LIVE_FLOOR: Final = 10_000
 _BROKER: Final = "broker"
-_CENTRAL_ROLES: Final = ("api", "leader", "samplers", "agents", POSTGRES, _BROKER)
+_JOINED: Final = "cluster agents"
+_CENTRAL_ROLES: Final = ("api", "leader", "samplers", _JOINED, POSTGRES, _BROKER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,6 +341,8 @@ class MeshBench:
 
 def _group_of(role: str) -> str:
     kind, dash, _ = role.partition("-")
+    if kind == "joined":
+        return _JOINED
     return f"{kind}s" if dash else role
 
 

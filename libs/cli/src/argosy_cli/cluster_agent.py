@@ -31,7 +31,7 @@ from argosy_runtime.metrics import MetricsServer
 from argosy_sampler.app import start as start_sampler
 from argosy_sampler.config import SamplerConfig
 
-__all__ = ["AgentConfig", "main", "part_config", "share_watches", "start"]
+__all__ = ["ClusterAgentConfig", "main", "part_config", "share_watches", "start"]
 
 Part = TypeVar("Part", SamplerConfig, ExecutorConfig)
 
@@ -39,10 +39,10 @@ _GRACE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentConfig:
+class ClusterAgentConfig:
     """Configuration of a cluster agent; what a part does not find here keeps its own default."""
 
-    SERVICE: ClassVar[str] = "agent"
+    SERVICE: ClassVar[str] = "cluster-agent"
 
     cluster: str
     """Name of the cluster; it is bound to the cluster's uid at first contact."""
@@ -83,8 +83,8 @@ class AgentConfig:
     """Where health and reflection are served; nothing else is."""
 
 
-def part_config(config: AgentConfig, part: type[Part]) -> Part:
-    """Return the configuration of a part: the agent's values where both have a field, else the part's default."""
+def part_config(config: ClusterAgentConfig, part: type[Part]) -> Part:
+    """Return the configuration of a part: the whole's values where both have a field, else the part's default."""
     own = {one.name for one in fields(config)} - {"grpc", "metrics_listen"}
     return part(**{one.name: getattr(config, one.name) for one in fields(part) if one.name in own})
 
@@ -94,7 +94,7 @@ def share_watches(cluster: Cluster) -> Cluster:
     return SharedCluster(cluster) if isinstance(cluster, SimulatedCluster) else cluster
 
 
-async def start(life: Lifecycle, config: AgentConfig, *, cluster: Cluster | None = None) -> None:
+async def start(life: Lifecycle, config: ClusterAgentConfig, *, cluster: Cluster | None = None) -> None:
     """Start sampler and executor within one life; health says SERVING once both would.
 
     Args:
@@ -141,17 +141,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Flags; those of the process if not given.
     """
     try:
-        config = load_config(AgentConfig, argv)
+        config = load_config(ClusterAgentConfig, argv)
     except InvalidRequest as error:
         sys.stderr.write(f"argosy cluster agent: {error.message}\n")
         return 2
-    set_up_logs("agent", level=config.log_level)
+    set_up_logs(ClusterAgentConfig.SERVICE, level=config.log_level)
     print_config(config)
 
     async def begin(life: Lifecycle) -> None:
         await start(life, config)
 
-    return run_service(f"agent {config.cluster}", begin, drain_s=config.drain_s)
+    return run_service(f"{config.SERVICE} {config.cluster}", begin, drain_s=config.drain_s)
 
 
 if __name__ == "__main__":

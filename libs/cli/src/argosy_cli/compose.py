@@ -57,7 +57,7 @@ class MeshPlan:
     joined: bool = False
     """Run sampler and executor of a cluster as one process, its cluster agent, with one watch of the cluster."""
     flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """More flags by kind of process: server, sampler, executor, agent, cluster."""
+    """More flags by kind of process: server, sampler, executor, joined (cluster agents), cluster."""
 
 
 def plan_processes(plan: MeshPlan, directory: Path, database_url: str) -> list[ProcessEntry]:
@@ -82,8 +82,9 @@ def plan_processes(plan: MeshPlan, directory: Path, database_url: str) -> list[P
         else:
             simulated = _cluster(plan, cluster, seed=plan.seed + number, address=addresses[0], directory=directory)
             entries.append(_entry(f"cluster-{cluster.name}", simulated, addresses[0], directory, by_connect=True))
-        for role, address in zip(("agent",) if plan.joined else ("sampler", "executor"), addresses[1:], strict=False):
-            arguments = _agent(plan, role, cluster=cluster.name, dials=(addresses[0], *leaders), listens=address)
+        for role, address in zip(("joined",) if plan.joined else ("sampler", "executor"), addresses[1:], strict=False):
+            dials = (addresses[0], *leaders)
+            arguments = _cluster_service(plan, role, cluster=cluster.name, dials=dials, listens=address)
             behind.append(_entry(f"{role}-{cluster.name}", arguments, address, directory))
     return entries + behind
 
@@ -109,10 +110,10 @@ def _server(plan: MeshPlan, role: str, address: str, database_url: str) -> list[
     ]
 
 
-def _agent(plan: MeshPlan, role: str, *, cluster: str, dials: tuple[str, ...], listens: str) -> list[str]:
+def _cluster_service(plan: MeshPlan, role: str, *, cluster: str, dials: tuple[str, ...], listens: str) -> list[str]:
     cluster_address, *leaders = dials
     return [
-        *_python("argosy_cli.cluster_agent" if role == "agent" else f"argosy_{role}"),
+        *_python("argosy_cli.cluster_agent" if role == "joined" else f"argosy_{role}"),
         *("--cluster", cluster),
         *("--cluster-address", cluster_address),
         *("--server-addresses", ",".join(leaders)),

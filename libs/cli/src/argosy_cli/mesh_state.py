@@ -26,7 +26,7 @@ class ProcessEntry:
     """One process of a mesh."""
 
     role: str
-    """api, leader, cluster-NAME, sampler-NAME, executor-NAME or agent-NAME."""
+    """api, leader, cluster-NAME, sampler-NAME, executor-NAME or joined-NAME (a cluster agent)."""
     arguments: list[str]
     """Command line that starts it, again and again."""
     address: str
