@@ -343,6 +343,8 @@ def _group_of(role: str) -> str:
     kind, dash, _ = role.partition("-")
     if kind == "joined":
         return _JOINED
+    if kind == "leader":
+        return kind
     return f"{kind}s" if dash else role
 
 

@@ -1,1 +1,1 @@
-"""The per-cluster agent of Argosy: leases in, pods and reports out."""
+"""The executor of Argosy, one per cluster: leases in, pods and reports out."""

@@ -222,7 +222,7 @@ class LeaderSession:
             )
         ports = self._ports
         ports.fence.welcome(welcome.fence_s, said_at_s)
-        ports.reconciler.keep_finished_s = welcome.keep_finished_s
+        ports.reconciler.keep_for(welcome.keep_finished_s)
         if not self._settles:
             # From the first welcome on nobody confirms a predecessor; before its calls have run out, "there is no such
             # pod" is no fact.

@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     async def begin(life: Lifecycle) -> None:
         await start(life, config)
 
-    return run_service("sampler", begin, drain_s=config.drain_s)
+    return run_service(f"sampler {config.cluster}", begin, drain_s=config.drain_s)
 
 
 if __name__ == "__main__":

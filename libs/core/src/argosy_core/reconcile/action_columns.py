@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.reconcile.columns import Creates, Deletes
-from argosy_core.reconcile.run_table import RunTable
+from argosy_core.reconcile.run_table import RunTable, run_keys
 
-__all__ = ["build_creates", "build_deletes"]
+__all__ = ["build_creates", "build_deletes", "is_same_object"]
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -65,3 +65,11 @@ def build_deletes(table: RunTable, slots: Int64Array) -> Deletes:
         object_column=table.object[slots],
         kinds=tuple(table.kinds),
     )
+
+
+def is_same_object(table: RunTable, calls: Creates | Deletes) -> npt.NDArray[np.bool_]:
+    """Return which slots still hold what a call was about: an answer may come so late that another has its slot."""
+    slots = calls.slot_column
+    keys = run_keys(calls.handle_column, calls.attempt_column)
+    same: npt.NDArray[np.bool_] = (table.key[slots] == keys) & (table.object[slots] == calls.object_column)
+    return same

@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.job.states import IS_RUN_TERMINAL, RUN_MAY_FOLLOW, FailureKind, ObjectState, resolve_ends
-from argosy_core.reconcile.action_columns import build_creates, build_deletes
+from argosy_core.reconcile.action_columns import build_creates, build_deletes, is_same_object
 from argosy_core.reconcile.bags import plan_bag
 from argosy_core.reconcile.columns import (
     Actions,
@@ -95,7 +95,7 @@ class Reconciler:
     ) -> None:
         """Start knowing nothing; take a listing of the cluster before anything else."""
         self.keep_finished_s = keep_finished_s
-        """How long what ended stays, seconds; counts for what ends from now on."""
+        """How long what ended stays, seconds; `keep_for` changes it."""
         self.settled_at_s = settled_at_s
         """Moment from which a predecessor can no longer act, monotonic seconds."""
         self._call_bound_s = call_timeout_s + SETTLE_MARGIN_S
@@ -153,9 +153,18 @@ class Reconciler:
             now: The present.
         """
         self.settled_at_s = settled_at_s
-        waiting = self._undecided()
-        if waiting.size:
-            self._wake(waiting, max(settled_at_s, now.monotonic_s))
+        self._wake(self._undecided(), max(settled_at_s, now.monotonic_s))
+
+    def keep_for(self, keep_finished_s: float) -> None:
+        """Let what ended stay for another time, what has ended already included: a listing comes before a leader."""
+        table, longer_s = self._table, keep_finished_s - self.keep_finished_s
+        self.keep_finished_s = keep_finished_s
+        is_kept = IS_RUN_TERMINAL[table.state] & (table.phase == _PRESENT) & ~table.stop & (table.tries == 0)
+        kept = np.flatnonzero(is_kept) if longer_s else _NONE
+        table.not_before_s[kept] += longer_s
+        wakes_s = np.ceil(table.not_before_s[kept])
+        for wake_s in np.unique(wakes_s).tolist():
+            self._wake(kept[wakes_s == wake_s], wake_s)
 
     def _undecided(self) -> Int64Array:
         """Return the objects that are not there, if their end waits for that to be certain."""
@@ -195,8 +204,7 @@ class Reconciler:
         table = self._table
         exists = (table.phase == _PRESENT) | (table.phase == _DELETING)
         exists[listed] = False
-        missing = np.flatnonzero(exists & (table.seen_s < started_s))
-        self._end_missing(missing, now)
+        self._end_missing(np.flatnonzero(exists & (table.seen_s < started_s)), now)
         self._listed_s = max(self._listed_s, started_s)
         self.wants_listing = False
         self._ready.append(self._undecided())
@@ -340,8 +348,7 @@ class Reconciler:
         table = self._table
         ended = slots[IS_RUN_TERMINAL[table.state[slots]] & (table.phase[slots] == _PRESENT)]
         if ended.size:
-            due_s = now.monotonic_s + self.keep_finished_s
-            table.not_before_s[ended] = due_s
+            table.not_before_s[ended] = due_s = now.monotonic_s + self.keep_finished_s
             self._wake(ended, due_s)
 
     def _end_missing(self, slots: Int64Array, now: Instant) -> None:
@@ -399,7 +406,7 @@ class Reconciler:
     def take_create_answers(self, creates: Creates, answers: CreateAnswers, now: Instant) -> None:
         """Take what became of creates."""
         table, slots = self._table, creates.slot_column
-        same = _is_same(table, creates)
+        same = is_same_object(table, creates)
         unknown = slots[same & ~(answers.exists_column | answers.refused_column | answers.later_column)]
         if unknown.size:
             table.open_until_s[unknown] = np.maximum(table.open_until_s[unknown], table.calling_until_s[unknown])
@@ -448,7 +455,7 @@ class Reconciler:
     def take_delete_answers(self, deletes: Deletes, answers: DeleteAnswers, now: Instant) -> None:
         """Take what became of deletes."""
         table, slots = self._table, deletes.slot_column
-        waits = (table.phase[slots] == _DELETING) & _is_same(table, deletes)
+        waits = (table.phase[slots] == _DELETING) & is_same_object(table, deletes)
         self._end_missing(slots[answers.gone_column & waits], now)
         again = slots[~answers.accepted_column & ~answers.gone_column & waits]
         if again.size:
@@ -590,11 +597,3 @@ class Reconciler:
             self._reports.note(slots, np.array([state], np.int8), np.array([now.wall_us], np.int64))
             self._keep_ended(slots, now)
         self._ready.append(slots)
-
-
-def _is_same(table: RunTable, calls: Creates | Deletes) -> npt.NDArray[np.bool_]:
-    """Return which slots still hold what a call was about: an answer may come so late that another has its slot."""
-    slots = calls.slot_column
-    keys = run_keys(calls.handle_column, calls.attempt_column)
-    same: npt.NDArray[np.bool_] = (table.key[slots] == keys) & (table.object[slots] == calls.object_column)
-    return same
