@@ -271,7 +271,7 @@ def test_kubelet_keeps_up_with_a_burst(kube_api: KubeApi, bed: Bed) -> None:
     def ended() -> int:
         return kube_api.kubelet.counts()["ended"] - before.get("ended", 0)
 
-    await_true(lambda: ended() >= 200, "200 pods to end", timeout_s=60.0)
+    await_true(lambda: ended() >= 200, "200 pods to end", timeout_s=200.0)
     kube_api.kubectl("delete", "pods", f"--field-selector=spec.nodeName={node}", "--wait=false")
-    await_true(lambda: kube_api.kubelet.counts()["pods"] == 0, "the pods to go", timeout_s=60.0)
+    await_true(lambda: kube_api.kubelet.counts()["pods"] == 0, "the pods to go", timeout_s=200.0)
     kube_api.kubelet.remove_nodes([node])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -42,6 +43,10 @@ _KEEP_TOPIC: Final = {
     "deleteWhileInactive": False,
 }
 _EVENTS_RETENTION: Final = {"retentionTimeInMinutes": 1440, "retentionSizeInMB": 1024}
+_YOUNG_BROKER_S: Final = 30.0
+_RETRY_PAUSE_S: Final = 0.5
+_MESSAGE_PREFIX: Final = "Message:"
+_LONGEST_REASON: Final = 300
 _REMEDY: Final = "run `argosy admin setup-log`"
 
 
@@ -108,20 +113,37 @@ class AdminApi:
             raise BackendUnavailable(f"Pulsar's admin API at {self.base} answers no JSON to {path}") from error
 
     def make(self, method: str, path: str, body: object = None) -> bool:
-        """Make something; return False if it exists already."""
-        try:
-            self.call(method, path, body)
-        except AlreadyExists:
-            return False
-        return True
+        """Make something; return False if it exists already.
+
+        A broker that has just started answers before its storage does, so what is refused for the moment is asked again
+        for half a minute.
+
+        Raises:
+            ArgosyError: As `call`.
+        """
+        end_s = time.monotonic() + _YOUNG_BROKER_S
+        while True:
+            try:
+                self.call(method, path, body)
+            except AlreadyExists:
+                return False
+            except BackendUnavailable:
+                if time.monotonic() >= end_s:
+                    raise
+                time.sleep(_RETRY_PAUSE_S)
+            else:
+                return True
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
+    """Return what the broker says, without the stack it may add."""
     try:
-        value = json.loads(error.read())
-        return str(value["reason"])
+        text = str(json.loads(error.read())["reason"])
     except (ValueError, KeyError, TypeError, OSError):
-        return str(error.reason)
+        text = str(error.reason)
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [str(error.reason)]
+    told = [line.removeprefix(_MESSAGE_PREFIX).strip() for line in lines if line.startswith(_MESSAGE_PREFIX)]
+    return (told or lines)[0][:_LONGEST_REASON]
 
 
 def _error(status: int, call: str, reason: str) -> ArgosyError:
