@@ -94,6 +94,11 @@ class LeaderRun:
         return all(IS_RUN_TERMINAL[self.states[place]] for place in self.pod_places())
 
     @property
+    def is_whole(self) -> bool:
+        """Whether every object of it is there and runs."""
+        return all(state == ObjectState.RUNNING for state in self.states)
+
+    @property
     def end(self) -> str:
         """How its first pod stands."""
         return ObjectState(self.states[self.pod_places()[0]]).name
@@ -244,6 +249,8 @@ class TestLeader(executor_pb2_grpc.ExecutorServiceServicer):
                 if not IS_RUN_TERMINAL[state]:
                     strange.append((handle, attempt))
                 continue
+            if run.is_stopped and state in {ObjectState.FAILED, ObjectState.LOST}:
+                state = ObjectState.CANCELLED  # noqa: PLW2901 - its deletion killed it, whoever saw that
             if RUN_MAY_FOLLOW[run.states[place], state]:
                 run.states[place] = state
                 run.history[place].append(ObjectState(state).name)
@@ -315,6 +322,15 @@ class Bench:
     directory: Path
     processes: list[asyncio.subprocess.Process] = field(default_factory=list)
 
+    def executor_flags(self, *flags: str, name: str = "lab", kubeconfig: Path | None = None) -> list[str]:
+        """Return what an executor of the test's leader is started with."""
+        return [
+            *("--cluster", name, "--cluster-address", f"kubernetes:{kubeconfig or self.api.kubeconfig}"),
+            *("--server-addresses", self.leader.address, "--installation", self.leader.installation),
+            *("--gather-ms", "5", "--call-timeout-s", str(CALL_TIMEOUT_S), "--no-kubernetes-discover"),
+            *flags,
+        ]
+
     async def start_executor(
         self, *flags: str, name: str = "lab", kubeconfig: Path | None = None
     ) -> asyncio.subprocess.Process:
@@ -322,10 +338,7 @@ class Bench:
         with (self.directory / f"executor-{len(self.processes)}.log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "argosy_executor"),
-                *("--cluster", name, "--cluster-address", f"kubernetes:{kubeconfig or self.api.kubeconfig}"),
-                *("--server-addresses", self.leader.address, "--installation", self.leader.installation),
-                *("--gather-ms", "5", "--call-timeout-s", str(CALL_TIMEOUT_S), "--no-kubernetes-discover"),
-                *flags,
+                *self.executor_flags(*flags, name=name, kubeconfig=kubeconfig),
                 stdout=log,
                 stderr=log,
             )

@@ -69,6 +69,21 @@ async def test_finished_pods_go_after_their_time_once_stored(
         await session.wait_for(lambda: host.audit().pods_present == 0)
 
 
+async def test_what_a_predecessor_left_goes_after_the_leaders_time(
+    host: ClusterHost, leader: Fixture, run_executor: Fixture, make_bag: Fixture
+) -> None:
+    """A cluster is listed before its leader is heard; what has ended by then stays no longer than he says."""
+    async with run_executor(host, leader.address):
+        session = await leader.next_session()
+        await session.give([(1, 1)], make_bag(run_time="1ms"))
+        await session.wait_for(lambda: session.states.get((1, 1, 0), [""])[-1] == "SUCCEEDED")
+    assert host.audit().pods_present == 1
+    leader.keep_finished_s = 0.0
+    async with run_executor(host, leader.address):
+        session = await leader.next_session()
+        await session.wait_for(lambda: host.audit().pods_present == 0)
+
+
 async def test_bag_is_made_whole_and_a_stranger_ends_it(
     host: ClusterHost, leader: Fixture, run_executor: Fixture, make_bag: Fixture
 ) -> None:

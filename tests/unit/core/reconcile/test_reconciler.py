@@ -98,6 +98,37 @@ def test_end_waits_for_storage_before_deletion(world: World) -> None:
     assert world.act().deletes is not None
 
 
+@pytest.mark.parametrize("keep_s", [0.0, 20.0, 300.0])
+def test_what_ended_before_the_first_welcome_stays_as_long_as_the_leader_says(world: World, *, keep_s: float) -> None:
+    """The listing comes before the leader does; his time counts for what it shows as well, shorter or longer."""
+    world.cluster.objects[7, 1, 0] = ModelObject((7, 1, 0), 55, "Pod", ObjectState.RUNNING)
+    world.cluster.show((7, 1, 0), ObjectState.SUCCEEDED)
+    world.list_all()
+    listed_s = world.now_s
+    world.reconciler.keep_for(keep_s)
+    world.settle()
+    if keep_s:
+        world.now_s = listed_s + keep_s - 1.0
+        world.settle(steps=1)
+        assert len(world.cluster.pods()) == 1
+    world.now_s = listed_s + keep_s + 1.0
+    world.settle(steps=1)
+    assert world.cluster.pods() == []
+
+
+def test_new_time_for_what_ended_spares_no_pod_that_came_too_late(world: World) -> None:
+    """A pod of a run that was over before it was made goes at once, however long what ended stays."""
+    world.stop(9)
+    world.act()
+    world.report(store=False)
+    world.cluster.objects[9, 1, 0] = ModelObject((9, 1, 0), 55, "Pod", ObjectState.CREATED)
+    world.cluster.show((9, 1, 0), ObjectState.RUNNING)
+    world.watch()
+    world.reconciler.keep_for(3600.0)
+    world.reconciler.acknowledge(1)
+    assert world.act().deletes is not None
+
+
 def test_failure_is_reported_with_exit_code_and_kind(world: World) -> None:
     """A failed pod's exit code and kind go up with its end, and only with it."""
     world.give([7])
@@ -431,6 +462,22 @@ def test_pod_that_is_given_up_and_runs_after_all_keeps_its_own_end(world: World)
     world.watch()
     assert world.report() == [(7, 0, "SUCCEEDED")]
     assert world.reports[-1].texts == ()
+
+
+def test_pod_that_is_given_up_and_says_that_it_was_killed_failed_of_what_it_waited_for(world: World) -> None:
+    """A kubelet tells of containers that never began that they failed; our deletion made it say so."""
+    world.give([7])
+    world.settle(steps=1)
+    stuck = make_observations(list(world.cluster.objects.values()))
+    stuck = replace(stuck, failure_column=np.array([FailureKind.IMAGE], np.int8), texts=("ImagePullBackOff",))
+    world.reconciler.take_observed(replace(stuck, message_column=np.zeros(1, np.int32)), world.now)
+    world.pass_time(301.0)
+    assert world.actions().deletes is not None
+    world.cluster.show((7, 1, 0), ObjectState.FAILED, exit_code=137)
+    world.watch()
+    assert world.report() == [(7, 0, "FAILED")]
+    assert world.reports[-1].failure_column.tolist() == [FailureKind.IMAGE]
+    assert world.reports[-1].texts == ("the pod did not start for 300 s: ImagePullBackOff",)
 
 
 @pytest.mark.parametrize("pending_s", [100.0, 0.0], ids=["given up", "for ever"])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from argosy_core.job.states import JobEventKind as Kind
 from argosy_core.job.states import JobState, RunState
-from argosy_core.scheduler import RoundSettings, draft_ingest, forget_cluster, shares
+from argosy_core.scheduler import RoundSettings, Runs, draft_ingest, forget_cluster, rows_missing, shares
 from argosy_testkit.pool_world import PoolWorld, Report
 
 BAG = b'[["Service","front"],["Pod","one"],["Pod","two"]]'
@@ -182,10 +183,11 @@ def test_report_from_another_cluster_than_the_run_s_is_stale() -> None:
         pytest.param([(2, SUCCEEDED), (0, RUNNING), (1, SUCCEEDED)], JobState.SUCCEEDED, 0, id="any-order"),
         pytest.param([(1, RUNNING), (2, RUNNING), (1, FAILED)], JobState.RUNNING, 1, id="failure-stops-the-bag"),
         pytest.param([(1, RUNNING), (2, RUNNING), (1, FAILED), (2, CANCELLED)], JobState.FAILED, 1, id="then-it-fails"),
-        pytest.param([(0, FAILED)], JobState.FAILED, 0, id="object-that-cannot-be-made-before-any-pod"),
-        pytest.param(
-            [(1, RUNNING), (0, FAILED), (1, CANCELLED)], JobState.FAILED, 1, id="pods-never-made-count-as-ended"
-        ),
+        pytest.param([(0, FAILED)], JobState.LEASED, 1, id="object-that-cannot-be-made-before-any-pod"),
+        pytest.param([(0, FAILED), (1, FAILED), (2, FAILED)], JobState.FAILED, 1, id="then-its-pods-are-never-made"),
+        pytest.param([(1, RUNNING), (0, FAILED), (1, CANCELLED)], JobState.RUNNING, 1, id="pod-may-still-be-made"),
+        pytest.param([(1, LOST)], JobState.LEASED, 1, id="pod-may-still-be-made-beside-a-lost-one"),
+        pytest.param([(1, FAILED)], JobState.RUNNING, 1, id="pod-that-failed-had-run"),
         pytest.param([(1, RUNNING), (2, RUNNING), (1, LOST), (2, CANCELLED)], JobState.QUEUED, 1, id="lost-pod"),
         pytest.param([(0, RUNNING)], JobState.LEASED, 0, id="service-alone-is-not-running"),
     ],
@@ -201,6 +203,17 @@ def test_bag_ends_with_all_its_pods_and_fails_with_any(
         stopped += world.report("a", [report]).stops.handle.size
     assert world.job_state(handle) == outcome
     assert stopped == stops
+
+
+def test_broken_bag_is_stopped_again_when_an_executor_comes_back() -> None:
+    """Its row goes down with every hello, and nobody shall make it once more."""
+    world, handle = _leased(BAG)
+    nothing = Runs(handle=np.zeros(0, dtype=np.int64), attempt=np.zeros(0, dtype=np.int32))
+    world.report("a", [Report(handle=handle, object_index=0, state=RUNNING)])
+    assert rows_missing(world.state, "a", nothing).stops.handle.tolist() == []
+    world.report("a", [Report(handle=handle, object_index=1, state=FAILED, failure=1)])
+    missing = rows_missing(world.state, "a", nothing)
+    assert missing.stops.handle.tolist() == missing.rows.handle.tolist() == [handle]
 
 
 def test_bag_reports_its_first_failure() -> None:

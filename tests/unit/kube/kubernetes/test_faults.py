@@ -273,6 +273,21 @@ async def test_pod_collected_while_nobody_watched_still_tells_its_end(lab: FakeK
     assert not list(lab.api.store.all("pods"))
 
 
+async def test_pod_that_somebody_deletes_tells_that_it_was_deleted(lab: FakeKubeLab) -> None:
+    """Its containers are killed, which is no failure of the job: the reason says so, live and listed."""
+    cluster = lab.open("one")
+    await cluster.create_objects(make_create_batch([(11, 1)]))
+    version = (await cluster.list_objects(Selector.OURS)).version
+    (document,) = lab.api.store.all("pods")
+    lab.api.store.delete("pods", "default", document["metadata"]["name"], {})
+    (document,) = lab.api.store.all("pods")
+    lab.api.kubelets.finish(document, 143, "Error")
+    seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), ended(1))
+    (listed,) = read_events(await lab.open("one").list_objects(Selector.OURS))
+    for event in (seen[-1], listed):
+        assert (event.phase, event.exit_code, event.reason) == (PodPhase.FAILED, 143, "Deleted")
+
+
 async def test_pod_deleted_by_force_is_told_once_and_let_go(lab: FakeKubeLab) -> None:
     """A pod that only our finalizer keeps, and that will never tell its end, is deleted to the port's reader."""
     cluster = lab.open("one")

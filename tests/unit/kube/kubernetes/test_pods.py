@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from argosy_kube.kubernetes.documents import POD, PodDocument
-from argosy_kube.kubernetes.pods import effective_request, exit_and_reason, is_gone, phase_of, read_time_us
+from argosy_kube.kubernetes.pods import deletion_us, effective_request, exit_and_reason, is_gone, phase_of, read_time_us
 from argosy_kube.port import PodPhase
 
 
@@ -27,92 +27,93 @@ def waiting(reason: str) -> dict[str, Any]:
     return {"name": "main", "state": {"waiting": {"reason": reason}}}
 
 
-@pytest.mark.parametrize(
-    ("status", "phase", "exit_code", "reason"),
-    [
-        pytest.param({}, PodPhase.PENDING, 0, "", id="new"),
-        pytest.param({"phase": "Running"}, PodPhase.RUNNING, 0, "", id="running"),
-        pytest.param({"phase": "Unknown", "reason": "NodeLost"}, PodPhase.UNKNOWN, 0, "NodeLost", id="unknown"),
-        pytest.param(
-            {"phase": "Succeeded", "containerStatuses": [terminated(0, "Completed")]},
-            PodPhase.SUCCEEDED,
-            0,
-            "",
-            id="succeeded",
-        ),
-        pytest.param(
-            {"phase": "Failed", "containerStatuses": [terminated(0, "Completed"), terminated(3, "Error")]},
-            PodPhase.FAILED,
-            3,
-            "Error",
-            id="first-failed-container",
-        ),
-        pytest.param(
-            {"phase": "Failed", "initContainerStatuses": [terminated(2, "Error")], "containerStatuses": []},
-            PodPhase.FAILED,
-            2,
-            "Error",
-            id="init-container",
-        ),
-        pytest.param(
-            {"phase": "Failed", "containerStatuses": [terminated(137, "OOMKilled")]},
-            PodPhase.FAILED,
-            137,
-            "OOMKilled",
-            id="out-of-memory",
-        ),
-        pytest.param(
-            {"phase": "Failed", "reason": "Evicted", "containerStatuses": [terminated(137, "Error")]},
-            PodPhase.FAILED,
-            137,
-            "Evicted",
-            id="evicted",
-        ),
-        pytest.param({"phase": "Failed", "reason": "OutOfcpu"}, PodPhase.FAILED, 0, "OutOfcpu", id="no-room"),
-        pytest.param(
-            {
-                "phase": "Failed",
-                "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}],
-                "containerStatuses": [terminated(143, "Error")],
-            },
-            PodPhase.FAILED,
-            143,
-            "NodeLost",
-            id="collected-with-its-node",
-        ),
-        pytest.param(
-            {"phase": "Pending", "containerStatuses": [waiting("ContainerCreating")]},
-            PodPhase.PENDING,
-            0,
-            "",
-            id="ordinary-wait",
-        ),
-        pytest.param(
-            {"phase": "Pending", "containerStatuses": [waiting("ImagePullBackOff")]},
-            PodPhase.PENDING,
-            0,
-            "ImagePullBackOff",
-            id="image",
-        ),
-        pytest.param(
-            {"phase": "Pending", "containerStatuses": [waiting("CreateContainerConfigError")]},
-            PodPhase.PENDING,
-            0,
-            "CreateContainerConfigError",
-            id="config",
-        ),
-        pytest.param(
-            {
-                "phase": "Pending",
-                "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
-            },
-            PodPhase.PENDING,
-            0,
-            "Unschedulable",
-            id="unschedulable",
-        ),
-    ],
-)
+STATUSES = [
+    pytest.param({}, PodPhase.PENDING, 0, "", id="new"),
+    pytest.param({"phase": "Running"}, PodPhase.RUNNING, 0, "", id="running"),
+    pytest.param({"phase": "Unknown", "reason": "NodeLost"}, PodPhase.UNKNOWN, 0, "NodeLost", id="unknown"),
+    pytest.param(
+        {"phase": "Succeeded", "containerStatuses": [terminated(0, "Completed")]},
+        PodPhase.SUCCEEDED,
+        0,
+        "",
+        id="succeeded",
+    ),
+    pytest.param(
+        {"phase": "Failed", "containerStatuses": [terminated(0, "Completed"), terminated(3, "Error")]},
+        PodPhase.FAILED,
+        3,
+        "Error",
+        id="first-failed-container",
+    ),
+    pytest.param(
+        {"phase": "Failed", "initContainerStatuses": [terminated(2, "Error")], "containerStatuses": []},
+        PodPhase.FAILED,
+        2,
+        "Error",
+        id="init-container",
+    ),
+    pytest.param(
+        {"phase": "Failed", "containerStatuses": [terminated(137, "OOMKilled")]},
+        PodPhase.FAILED,
+        137,
+        "OOMKilled",
+        id="out-of-memory",
+    ),
+    pytest.param(
+        {"phase": "Failed", "reason": "Evicted", "containerStatuses": [terminated(137, "Error")]},
+        PodPhase.FAILED,
+        137,
+        "Evicted",
+        id="evicted",
+    ),
+    pytest.param({"phase": "Failed", "reason": "OutOfcpu"}, PodPhase.FAILED, 0, "OutOfcpu", id="no-room"),
+    pytest.param(
+        {
+            "phase": "Failed",
+            "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}],
+            "containerStatuses": [terminated(143, "Error")],
+        },
+        PodPhase.FAILED,
+        143,
+        "NodeLost",
+        id="collected-with-its-node",
+    ),
+    pytest.param(
+        {"phase": "Pending", "containerStatuses": [waiting("ContainerCreating")]},
+        PodPhase.PENDING,
+        0,
+        "",
+        id="ordinary-wait",
+    ),
+    pytest.param(
+        {"phase": "Pending", "containerStatuses": [waiting("ImagePullBackOff")]},
+        PodPhase.PENDING,
+        0,
+        "ImagePullBackOff",
+        id="image",
+    ),
+    pytest.param(
+        {"phase": "Pending", "containerStatuses": [waiting("CreateContainerConfigError")]},
+        PodPhase.PENDING,
+        0,
+        "CreateContainerConfigError",
+        id="config",
+    ),
+    pytest.param(
+        {
+            "phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+        },
+        PodPhase.PENDING,
+        0,
+        "Unschedulable",
+        id="unschedulable",
+    ),
+]
+"""Status of a pod, and the phase, exit code and reason that are read in it."""
+
+
+@pytest.mark.parametrize(("status", "phase", "exit_code", "reason"), STATUSES)
 def test_state_is_read_from_the_status(status: dict[str, Any], phase: PodPhase, exit_code: int, reason: str) -> None:
     """The pod's own reason comes first, then that of a disruption, then that of the first failed container."""
     read_status = read(status).status
@@ -134,6 +135,44 @@ def test_only_a_pod_that_will_never_tell_its_end_is_gone(
 ) -> None:
     """What ended is kept until its end is stored; what was taken away by force has no end to store."""
     assert is_gone(read({"phase": phase}, **metadata)) is expected
+
+
+@pytest.mark.parametrize(
+    ("deleted", "finished", "container_reason", "reason"),
+    [
+        pytest.param({}, "10:00:40", "Error", "Error", id="not-deleted"),
+        pytest.param({"deletionTimestamp": "2026-01-01T10:00:30Z"}, "10:00:29", "Error", "Error", id="failed-before"),
+        pytest.param({"deletionTimestamp": "2026-01-01T10:00:30Z"}, "10:00:30", "Error", "Deleted", id="after"),
+        pytest.param(
+            {"deletionTimestamp": "2026-01-01T10:00:30Z", "deletionGracePeriodSeconds": 30},
+            "10:00:01",
+            "Error",
+            "Deleted",
+            id="within-its-grace",
+        ),
+        pytest.param({"deletionTimestamp": "2026-01-01T10:00:30Z"}, "10:00:30", "OOMKilled", "OOMKilled", id="memory"),
+        pytest.param({"deletionTimestamp": "2026-01-01T10:00:30Z"}, None, "Error", "Error", id="nobody-knows-when"),
+        pytest.param(
+            {"deletionTimestamp": "2026-01-01T10:00:30Z"}, None, "ContainerStatusUnknown", "Deleted", id="never-seen"
+        ),
+    ],
+)
+def test_container_that_fails_after_a_deletion_was_killed_by_it(
+    deleted: dict[str, Any], finished: str | None, container_reason: str, reason: str
+) -> None:
+    """Its exit code says nothing of the job; one that failed before the deletion failed by itself."""
+    container_status = terminated(143, container_reason)
+    container_status["state"]["terminated"]["finishedAt"] = finished and f"2026-01-01T{finished}Z"
+    pod = read({"phase": "Failed", "containerStatuses": [container_status]}, **deleted)
+    found = exit_and_reason(pod.status, PodPhase.FAILED, deleted_us=deletion_us(pod.metadata))
+    assert found == (143, reason)
+
+
+def test_pod_deleted_before_its_containers_began_was_deleted() -> None:
+    """A kubelet says that it failed, and nothing else."""
+    status = read({"phase": "Failed", "containerStatuses": [waiting("ContainerCreating")]}).status
+    assert exit_and_reason(status, PodPhase.FAILED, deleted_us=1) == (0, "Deleted")
+    assert exit_and_reason(status, PodPhase.FAILED) == (0, "")
 
 
 def container(cpu: str | None = None, memory: str | None = None, **fields: Any) -> dict[str, Any]:

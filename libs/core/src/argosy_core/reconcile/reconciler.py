@@ -320,7 +320,8 @@ class Reconciler:
         """Keep why objects ended, or cannot be asked."""
         table = self._table
         table.exit_code[slots] = observed.exit_code_column[places]
-        own = states == observed.state_column[places]
+        was_given_up = (table.state[slots] == _CREATED_STATE) & (table.end_state[slots] == _FAILED)
+        own = (states == observed.state_column[places]) & ~((states == _FAILED) & was_given_up)
         kept = np.where(states == _FAILED, table.failure[slots], 0)  # of what was given up
         table.failure[slots] = np.where(own, observed.failure_column[places], kept)
         texts = observed.message_column[places]

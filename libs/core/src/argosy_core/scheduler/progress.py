@@ -1,8 +1,10 @@
 """How reports of objects move runs on, before anything ends.
 
 A run of one object has its object's state. A run of several keeps a state per object: it has got as far as its farthest
-pod; it is *broken* once an object failed or a pod is gone; it ends when all its pods have ended, where pods of a broken
-bag that were never reported count as ended, because a broken bag is deleted.
+pod; it is *broken* once an object failed or a pod is gone, and is then deleted; it ends when all its pods have ended.
+
+A pod of a broken bag that was never reported has not ended: its creation may be under way, and beside it no other run
+may begin. The executor tells of it once nobody can make it any more.
 
 Source: design section 4; section 5, "Sync"; 003 "Jobs" (a bag of objects with a shared life cycle).
 """
@@ -29,7 +31,6 @@ from argosy_core.scheduler.codes import (
     OBJECT_CANCELLED,
     OBJECT_CREATED,
     OBJECT_FAILED,
-    OBJECT_LEASED,
     OBJECT_LOST,
     OBJECT_RUNNING,
     OBJECT_SUCCEEDED,
@@ -47,7 +48,7 @@ from argosy_core.scheduler.events import Detail, EventBuffer
 from argosy_core.scheduler.messages import Bools, Int8s, Int32s, Int64s, StateColumns
 from argosy_core.scheduler.state import BagFailure, PoolState
 
-__all__ = ["Ended", "Progress", "waves"]
+__all__ = ["Ended", "Progress", "broken_bags", "waves"]
 
 _PLACES: Final = np.arange(32)
 _RAN: Final = np.array([False, True, True, False, False, False, False])
@@ -125,17 +126,13 @@ class Progress:
         """Set the states of objects of bags, and return the state of each run that follows."""
         live = self._state.live
         bag, index = live.bag[slots], self._columns.object_index[rows]
-        object_count = live.specs.object_counts(live.spec[slots])[:, None]
-        pod_count = live.specs.pod_counts(live.spec[slots])[:, None]
-        is_object = object_count > _PLACES
-        is_pod = is_object & (object_count - pod_count <= _PLACES)
+        is_object, is_pod = _places(self._state, slots)
         was_broken = _is_broken(live.bag_states[bag], is_object, is_pod)
         live.bag_states[bag, index] = self._columns.state[rows]
         states = live.bag_states[bag]
         broken = _is_broken(states, is_object, is_pod)
         self._note_failures(rows, slots)
-        over = IS_RUN_TERMINAL[states] | (broken[:, None] & (states == OBJECT_LEASED))
-        ended = (over | ~is_pod).all(axis=1)
+        ended = (IS_RUN_TERMINAL[states] | ~is_pod).all(axis=1)
         self.broken.append(slots[broken & ~was_broken & ~ended])
         failed = ((states == OBJECT_FAILED) & is_object).any(axis=1)
         pods = np.where(is_pod, states, 0)
@@ -143,6 +140,7 @@ class Progress:
         end = np.select([failed, lost, cancelled], [RUN_FAILED, RUN_LOST, RUN_CANCELLED], RUN_SUCCEEDED)
         unknown = (pods == OBJECT_UNKNOWN).any(axis=1)
         ran = ((pods == OBJECT_RUNNING) | (pods == OBJECT_SUCCEEDED)).any(axis=1)
+        ran |= self._failed_by_itself(rows) & is_pod[np.arange(rows.size), index]
         created = (pods == OBJECT_CREATED).any(axis=1)
         # A run does not go back to created because the pod that ran is the one that ended.
         reached = live.run_state[slots]
@@ -152,6 +150,12 @@ class Progress:
             reached,
         )
         return np.where(ended, end, open_state).astype(np.int8)
+
+    def _failed_by_itself(self, rows: npt.NDArray[np.int64]) -> Bools:
+        """Return which elements tell of pods that failed after they had run."""
+        failure = np.clip(self._columns.failure[rows], 0, len(FailureKind) - 1)
+        own: Bools = (self._columns.state[rows] == OBJECT_FAILED) & _RAN[failure]
+        return own
 
     def _note_failures(self, rows: npt.NDArray[np.int64], slots: Int32s) -> None:
         """Keep the first failure of each bag until its run ends."""
@@ -172,7 +176,7 @@ class Progress:
         before = live.run_state[slots]
         time_us = self._columns.time_us[rows]
         ended = IS_RUN_TERMINAL[after]
-        own_failure = (after == RUN_FAILED) & _RAN[np.clip(self._columns.failure[rows], 0, len(FailureKind) - 1)]
+        own_failure = (after == RUN_FAILED) & self._failed_by_itself(rows)
         ran = (after == RUN_RUNNING) | (after == RUN_SUCCEEDED) | own_failure
         created = ran | (after == RUN_CREATED) | (after == RUN_UNKNOWN)
         is_new = before == RUN_LEASED
@@ -202,6 +206,21 @@ class Progress:
             with_run=Detail.PLACE if place else Detail.ATTEMPT,
         )
         self._state.live.state[jobs] = target
+
+
+def broken_bags(state: PoolState, slots: Int32s) -> Int32s:
+    """Return those of some jobs whose run has a failed object or a pod that is gone."""
+    bags = slots[state.live.bag[slots] >= 0]
+    is_object, is_pod = _places(state, bags)
+    return bags[_is_broken(state.live.bag_states[state.live.bag[bags]], is_object, is_pod)]
+
+
+def _places(state: PoolState, slots: Int32s) -> tuple[Bools, Bools]:
+    """Return which places in the rows of some jobs' bags are objects, and which are pods: bool[n, 32] each."""
+    specs, spec = state.live.specs, state.live.spec[slots]
+    object_count, pod_count = specs.object_counts(spec)[:, None], specs.pod_counts(spec)[:, None]
+    is_object = object_count > _PLACES
+    return is_object, is_object & (object_count - pod_count <= _PLACES)
 
 
 def _is_broken(states: Int8s, is_object: Bools, is_pod: Bools) -> Bools:

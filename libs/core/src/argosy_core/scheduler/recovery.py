@@ -29,6 +29,7 @@ from argosy_core.scheduler.events import EventBuffer
 from argosy_core.scheduler.ingest import executor_rows
 from argosy_core.scheduler.intake import add_jobs, define_job_sets
 from argosy_core.scheduler.messages import Int32s, Placements, RoundStateColumns, Runs
+from argosy_core.scheduler.progress import broken_bags
 from argosy_core.scheduler.rows import cluster_runs, job_ends
 from argosy_core.scheduler.state import PoolState
 
@@ -250,7 +251,7 @@ def rows_missing(state: PoolState, cluster: str, known: Runs) -> RowsMissing:
     slots = slots[mine]
     have = _keys(live.handle[slots], live.attempt[slots])
     told = _keys(known.handle, known.attempt)
-    stopping = slots[(live.flags[slots] & STOP_SENT) != 0]
+    stopping = np.concatenate([slots[(live.flags[slots] & STOP_SENT) != 0], broken_bags(state, slots)])
     strange = ~np.isin(told, have)
     # An executor that restarted knows a run by the objects it found; what a bag lacks, only the row tells.
     is_bag = live.specs.object_counts(live.spec[slots]) > 1

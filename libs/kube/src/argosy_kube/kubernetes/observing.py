@@ -15,7 +15,7 @@ from argosy_kube.kubernetes.columns import EventRows, EventTables, read_run, uid
 from argosy_kube.kubernetes.documents import KeyDocument, Metadata, PodDocument
 from argosy_kube.kubernetes.nodes import NodeHealth, NodeStates
 from argosy_kube.kubernetes.places import Place, PlaceBook
-from argosy_kube.kubernetes.pods import ended_us, exit_and_reason, is_gone, phase_of, read_time_us
+from argosy_kube.kubernetes.pods import deletion_us, ended_us, exit_and_reason, is_gone, phase_of, read_time_us
 from argosy_kube.kubernetes.resources import PODS, Resource
 from argosy_kube.port import Change, ObjectEvents, PodPhase
 
@@ -83,7 +83,7 @@ class Observer:
                 return
             change = told
         phase = phase_of(status)
-        exit_code, reason = exit_and_reason(status, phase)
+        exit_code, reason = exit_and_reason(status, phase, deleted_us=deletion_us(metadata))
         tables, node = self.tables, pod.spec.node_name
         rows.add(
             change,

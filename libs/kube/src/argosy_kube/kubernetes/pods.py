@@ -14,6 +14,7 @@ from argosy_core.resources import parse_quantity
 from argosy_kube.kubernetes.documents import (
     Container,
     ContainerStatus,
+    Metadata,
     PodDocument,
     PodSpec,
     PodStatus,
@@ -25,7 +26,9 @@ from argosy_kube.port import PodPhase
 __all__ = [
     "ENDED",
     "NODE_LOST",
+    "POD_DELETED",
     "RequestReader",
+    "deletion_us",
     "effective_request",
     "ended_us",
     "exit_and_reason",
@@ -36,6 +39,8 @@ __all__ = [
 
 NODE_LOST: Final = "NodeLost"
 """Reason of pods whose node is gone, or was declared out of service."""
+POD_DELETED: Final = "Deleted"
+"""Reason of pods whose containers failed after somebody, of ours or not, had deleted the pod."""
 ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 """Phases after which nothing runs."""
 _PHASES: Final = {
@@ -53,6 +58,9 @@ _DISRUPTIONS: Final = {
     "TerminationByKubelet": "Terminated",
 }
 """Words of the condition DisruptionTarget as the port's readers know them."""
+_ORDINARY_ENDS: Final = frozenset({"", "Error"})
+_UNSEEN_END: Final = "ContainerStatusUnknown"
+"""Reason of a container of which its kubelet knows nothing any more."""
 _ORDINARY_WAITS: Final = frozenset({"ContainerCreating", "PodInitializing"})
 _MOST_REQUESTS: Final = 20_000
 
@@ -77,10 +85,26 @@ def _containers(status: PodStatus) -> Iterator[ContainerStatus]:
     yield from status.container_statuses or ()
 
 
-def exit_and_reason(status: PodStatus, phase: PodPhase) -> tuple[int, str]:
+def deletion_us(metadata: Metadata) -> int:
+    """Return when somebody asked for a pod's deletion, microseconds since the Unix epoch; 0 if nobody has.
+
+    The time that Kubernetes writes is that plus the grace, and shrinks with it.
+    """
+    if metadata.deletion_timestamp is None:
+        return 0
+    return read_time_us(metadata.deletion_timestamp) - (metadata.deletion_grace_period_seconds or 0) * 1_000_000
+
+
+def exit_and_reason(status: PodStatus, phase: PodPhase, *, deleted_us: int = 0) -> tuple[int, str]:
     """Return the exit code of the first failed container of a failed pod, else 0, and why the phase is what it is.
 
     A pod's own reason (Evicted, OutOfcpu) comes before that of a disruption, that before the container's (OOMKilled).
+    A container that just failed after the deletion was asked for was killed by it.
+
+    Args:
+        status: What the pod says.
+        phase: Its phase.
+        deleted_us: See `deletion_us`.
     """
     if phase == PodPhase.PENDING:
         return 0, _waiting_reason(status)
@@ -91,7 +115,11 @@ def exit_and_reason(status: PodStatus, phase: PodPhase) -> tuple[int, str]:
         ended = container.state.terminated if container.state else None
         if ended is not None and ended.exit_code:
             exit_code, own = ended.exit_code, ended.reason or ""
+            is_later = own in _ORDINARY_ENDS and read_time_us(ended.finished_at) >= deleted_us
+            own = POD_DELETED if deleted_us and (is_later or own == _UNSEEN_END) else own
             break
+    else:
+        own = POD_DELETED if deleted_us else ""  # it was deleted before its containers had begun
     if status.reason:
         return exit_code, status.reason
     for condition in status.conditions or ():
