@@ -242,8 +242,12 @@ def stack(
 def test_job_runs_through_the_stack_by_the_command_of_the_host(stack: Stack) -> None:
     """A newcomer's first job: a queue, a submit, a watch; both clusters are there."""
     stack.argosy("queue", "create", "science")
-    clusters = json.loads(stack.argosy("-o", "json", "cluster", "list"))
-    assert sorted(cluster["name"] for cluster in clusters) == ["a", "b"]
+
+    def clusters() -> list[str]:
+        return sorted(cluster["name"] for cluster in json.loads(stack.argosy("-o", "json", "cluster", "list")))
+
+    # Health of a container says that it serves, which may be a moment before the leader has greeted it.
+    await_true(lambda: clusters() == ["a", "b"], "both clusters known", 60)
     started = time.monotonic()
     stack.submit("first", count=1, run_time="1s")
     stack.argosy("watch", "science", "first")
