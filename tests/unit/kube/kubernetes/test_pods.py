@@ -168,6 +168,18 @@ def test_container_that_fails_after_a_deletion_was_killed_by_it(
     assert found == (143, reason)
 
 
+@pytest.mark.parametrize(("exit_code", "reason"), [(3, "Error"), (137, "Deleted"), (143, "Deleted")])
+def test_container_that_fails_in_the_second_of_a_deletion_is_judged_by_its_exit_code(
+    exit_code: int, reason: str
+) -> None:
+    """Times are whole seconds: what ended by itself just before keeps its own failure."""
+    container_status = terminated(exit_code, "Error")
+    container_status["state"]["terminated"]["finishedAt"] = "2026-01-01T10:00:30Z"
+    pod = read({"phase": "Failed", "containerStatuses": [container_status]}, deletionTimestamp="2026-01-01T10:00:30Z")
+    found = exit_and_reason(pod.status, PodPhase.FAILED, deleted_us=deletion_us(pod.metadata))
+    assert found == (exit_code, reason)
+
+
 def test_pod_deleted_before_its_containers_began_was_deleted() -> None:
     """A kubelet says that it failed, and nothing else."""
     status = read({"phase": "Failed", "containerStatuses": [waiting("ContainerCreating")]}).status

@@ -59,6 +59,8 @@ _DISRUPTIONS: Final = {
 }
 """Words of the condition DisruptionTarget as the port's readers know them."""
 _ORDINARY_ENDS: Final = frozenset({"", "Error"})
+_STOPPED_BY_SIGNAL: Final = frozenset({137, 143})
+"""Exit codes of containers that were killed or asked to stop."""
 _UNSEEN_END: Final = "ContainerStatusUnknown"
 """Reason of a container of which its kubelet knows nothing any more."""
 _ORDINARY_WAITS: Final = frozenset({"ContainerCreating", "PodInitializing"})
@@ -115,7 +117,9 @@ def exit_and_reason(status: PodStatus, phase: PodPhase, *, deleted_us: int = 0) 
         ended = container.state.terminated if container.state else None
         if ended is not None and ended.exit_code:
             exit_code, own = ended.exit_code, ended.reason or ""
-            is_later = own in _ORDINARY_ENDS and read_time_us(ended.finished_at) >= deleted_us
+            # Times are whole seconds, so within the same one only the signal tells who was first.
+            earliest_us = deleted_us + (0 if exit_code in _STOPPED_BY_SIGNAL else 1)
+            is_later = own in _ORDINARY_ENDS and read_time_us(ended.finished_at) >= earliest_us
             own = POD_DELETED if deleted_us and (is_later or own == _UNSEEN_END) else own
             break
     else:
