@@ -86,6 +86,21 @@ def test_a_long_path_is_reached_by_a_short_one(directory: Path) -> None:
     link.unlink()
 
 
+def test_a_long_path_is_reached_though_the_temporary_directory_is_as_deep(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TMPDIR may be somebody's own; then the short path is made where every system has a short one."""
+    deep = directory / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    server = EmbeddedPostgres(deep / "pg", settings=SMALL)
+    with server, psycopg.connect(server.url) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+        link = server._socket_directory()
+        assert link.parent == Path("/tmp")
+    assert not link.is_symlink()
+
+
 def test_a_server_that_cannot_start_says_why(directory: Path) -> None:
     """The error carries the server's own words."""
     server = EmbeddedPostgres(directory / "pg", settings={"shared_buffers": "nonsense"}, start_timeout_s=1.0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import NotFound
-from argosy_store import Effects, LeaderStore
+from argosy_store import Effects, JobFilter, LeaderStore
 from argosy_testkit.store_world import StoreWorld, encode_wishes
 from argosy_testkit.submissions import make_job_ends, make_leases, make_objects, make_reports, make_run_ends, make_spec
 
@@ -87,6 +87,20 @@ def test_load_gives_live_runs_with_the_state_of_their_pods(world: StoreWorld) ->
     assert objects.objects.tolist() == [0, 1] * 3
     assert objects.states.tolist() == [1, 1, 3, 1, 3, 1]
     assert objects.is_pod.tolist() == [True, False] * 3
+
+
+def test_load_gives_since_when_runs_run(world: StoreWorld) -> None:
+    """The first start stored with an object stays; the API shows it while the run is live, then what the end says."""
+    handles = world.submit_jobs(3)
+    world.lease(handles)
+    running, again, waiting = (handles[place : place + 1] for place in range(3))
+    world.leader.apply(world.epoch, Effects(object_updates=make_reports(handles[:2], 3, start_time_us=70)))
+    world.leader.apply(world.epoch, Effects(object_updates=make_reports(waiting, 2, start_time_us=0)))
+    world.leader.apply(world.epoch, Effects(object_updates=make_reports(again, 8, start_time_us=90)))
+    assert world.leader.load().objects.start_time_us.tolist() == [70, 70, 0]
+    world.leader.apply(world.epoch, Effects(run_updates=make_run_ends(running)))
+    shown = {job.handle: job.runs[0].start_time_us for job in world.api.list_jobs(JobFilter())}
+    assert [shown[handle] for handle in handles.tolist()] == [1_700_000_002_000_000, 70, None]
 
 
 def test_load_leaves_out_other_pools(world: StoreWorld) -> None:

@@ -17,7 +17,7 @@ def run_jobs(world: StoreWorld, count: int) -> None:
     world.leader.apply(
         world.epoch, Effects(new_runs=make_leases(handles, nodes=NODES), new_objects=make_objects(handles))
     )
-    world.leader.apply(world.epoch, Effects(object_updates=make_reports(handles, 3)))
+    world.leader.apply(world.epoch, Effects(object_updates=make_reports(handles, 3, start_time_us=1)))
     world.leader.apply(
         world.epoch,
         Effects(

@@ -188,6 +188,11 @@ def update_objects(connection: StoreConnection, updates: ObjectUpdates) -> None:
         names.append("uid")
         types.append("uuid[]")
         assignments.append(f"uid = CASE WHEN n.uid = {_NO_UID} THEN t.uid ELSE n.uid END")
+    starts = None if updates.start_time_us is None else updates.start_time_us[order]
+    if starts is not None:
+        names.append("start_time_us")
+        types.append("bigint[]")
+        assignments.append("start_time_us = coalesce(t.start_time_us, nullif(n.start_time_us, 0))")
     texts: list[list[bytes]] = []
     for name, index, table in (
         ("message", updates.message_index, updates.messages),
@@ -215,6 +220,8 @@ def update_objects(connection: StoreConnection, updates: ObjectUpdates) -> None:
         ]
         if uids is not None:
             parameters.append(array(UUID, uids[piece]))
+        if starts is not None:
+            parameters.append(array(INT8, starts[piece]))
         parameters += [text_array(values[piece]) for values in texts]
         connection.bulk(template.format(table=partition(connection, "objects", day)), *parameters)
 

@@ -92,6 +92,9 @@ class ObjectUpdates:
     """Index into nodes, -1 to leave as it is; None leaves all."""
     nodes: tuple[str, ...] = ()
     """Names of nodes."""
+    start_time_us: _Int64s | None = None
+    """When the run's first pod ran, microseconds since the Unix epoch, 0 for not yet; what is stored stays. None leaves
+    all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

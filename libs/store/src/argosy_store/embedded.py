@@ -199,10 +199,14 @@ class EmbeddedPostgres:
 
     def _socket_directory(self) -> Path:
         """Return the path under which clients find the socket: the data directory, or a short link to it."""
-        if len(str(self._data)) <= _MAX_SOCKET_PATH - len(f"/.s.PGSQL.{_PORT}"):
+        longest = _MAX_SOCKET_PATH - len(f"/.s.PGSQL.{_PORT}")
+        if len(str(self._data)) <= longest:
             return self._data
         digest = hashlib.blake2s(str(self._data).encode(), digest_size=8).hexdigest()
-        link = Path(tempfile.gettempdir()) / f"argosy-{os.geteuid()}-{digest}"
+        name = f"argosy-{os.geteuid()}-{digest}"
+        link = Path(tempfile.gettempdir()) / name
+        if len(str(link)) > longest:  # a temporary directory of somebody's own may be as deep
+            link = Path("/tmp") / name  # noqa: S108 - its owner is checked below
         with suppress(FileExistsError):
             link.symlink_to(self._data)
         # Anybody may put a link there, so only our own is followed.

@@ -320,11 +320,14 @@ def _read_runs(connection: StoreConnection, handles: Sequence[int]) -> dict[int,
     found: dict[int, list[RunRecord]] = defaultdict(list)
     if not handles:
         return found
-    # The least advanced pod speaks for a live run; the run's own state is that of its lease until it ends.
+    # The least advanced pod speaks for a live run; the run's own state is that of its lease until it ends, and since
+    # when it runs stands in its objects until then.
     cursor = connection.execute(
         "SELECT r.handle, r.attempt, r.cluster, r.node, CASE WHEN r.end_time_us IS NULL THEN coalesce((SELECT"
         " min(o.state) FROM objects o WHERE o.handle = r.handle AND o.attempt = r.attempt AND o.kind = 'Pod'), r.state)"
-        " ELSE r.state END, r.lease_time_us, r.start_time_us, r.end_time_us, r.exit_code, r.failure, r.reason"
+        " ELSE r.state END, r.lease_time_us, CASE WHEN r.end_time_us IS NULL THEN (SELECT max(o.start_time_us) FROM"
+        " objects o WHERE o.handle = r.handle AND o.attempt = r.attempt) ELSE r.start_time_us END, r.end_time_us,"
+        " r.exit_code, r.failure, r.reason"
         " FROM runs r WHERE r.handle = ANY (%s::bigint[]) ORDER BY r.handle, r.attempt",
         [list(handles)],
     )

@@ -95,6 +95,8 @@ class LoadedObjects:
     """ObjectState."""
     is_pod: npt.NDArray[np.bool_]
     """Whether it is a pod."""
+    start_time_us: npt.NDArray[np.int64]
+    """When the run's first pod ran, microseconds since the Unix epoch; 0 not yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,10 +311,11 @@ def _load_objects(connection: StoreConnection, scope: _Scope) -> LoadedObjects:
     """Return the objects of live runs."""
     columns = _columns(
         connection,
-        "SELECT o.handle, o.attempt, o.object, o.state, (o.kind = 'Pod')::integer::smallint FROM objects o"
+        "SELECT o.handle, o.attempt, o.object, o.state, (o.kind = 'Pod')::integer::smallint,"
+        " coalesce(o.start_time_us, 0) FROM objects o"
         " JOIN runs r ON r.handle = o.handle AND r.attempt = o.attempt JOIN jobs j ON j.handle = r.handle"
         f" WHERE {scope.live_runs} AND {scope.handles('o')} ORDER BY o.handle, o.attempt, o.object",
-        [INT8, INT2, INT2, INT2, INT2],
+        [INT8, INT2, INT2, INT2, INT2, INT8],
     )
     return LoadedObjects(
         handles=columns[0],
@@ -320,6 +323,7 @@ def _load_objects(connection: StoreConnection, scope: _Scope) -> LoadedObjects:
         objects=columns[2],
         states=columns[3],
         is_pod=columns[4].astype(np.bool_),
+        start_time_us=columns[5],
     )
 
 

@@ -161,9 +161,12 @@ objects: Final = sa.Table(
     sa.Column("uid", UUID),
     sa.Column("message", sa.Text),
     sa.Column("desired", sa.SmallInteger, nullable=False, server_default=sa.text("1")),
+    sa.Column("start_time_us", sa.BigInteger),
     postgresql_partition_by="RANGE (handle)",
 )
-"""One Kubernetes object of a run; `object` is its place in the bag, `desired` 1 exists or 0 deleted."""
+"""One Kubernetes object of a run; `object` is its place in the bag, `desired` 1 exists or 0 deleted. `start_time_us`
+is when the run's first pod ran: it comes with a report that is stored anyway, so the row of a live run stays as it is.
+"""
 
 changes: Final = sa.Table(
     "changes",

@@ -46,6 +46,8 @@ class StoredJob:
     """Cluster and node of the newest run."""
     objects: dict[int, int] = field(default_factory=dict)
     """States of the objects of the newest run."""
+    starts: dict[int, int] = field(default_factory=dict)
+    """Start times stored with the objects of the newest run, microseconds."""
 
 
 def load_columns(
@@ -68,8 +70,12 @@ def load_columns(
     places = sorted({job.place for job in live.values()})
     handles = np.array(list(jobs), dtype=np.int64)
     rows = [job.row for job in jobs.values()]
-    objects = [(h, job.live_attempt, i, state) for h, job in live.items() for i, state in job.objects.items()]
-    object_rows = np.array(objects, dtype=np.int64).reshape(-1, 4)
+    objects = [
+        (h, job.live_attempt, i, state, job.starts.get(i, 0))
+        for h, job in live.items()
+        for i, state in job.objects.items()
+    ]
+    object_rows = np.array(objects, dtype=np.int64).reshape(-1, 5)
     specs = [SpecReference(hash=spec_hash(text), day=20_000, layout=text) for text in layouts]
     which = np.array([places.index(job.place) for job in live.values()], dtype=np.int32)
     return LoadedColumns(
@@ -100,6 +106,7 @@ def load_columns(
             attempt=object_rows[:, 1].astype(np.int32),
             object_index=object_rows[:, 2].astype(np.int16),
             state=object_rows[:, 3].astype(np.int8),
+            start_time_us=object_rows[:, 4],
         ),
         round_state=round_state,
         job_sets=tuple(

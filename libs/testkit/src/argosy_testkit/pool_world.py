@@ -52,6 +52,7 @@ from argosy_core.scheduler import (
     define_classes,
     define_job_sets,
     draft_ingest,
+    forget_cluster,
     note_ended,
     placements_of,
     recover,
@@ -455,7 +456,7 @@ class PoolWorld:
             assert job.live_attempt == 0, f"two live runs of {handle}"
             assert attempt == job.last_attempt + 1, f"attempts of {handle} are not in order"
             job.live_attempt = job.last_attempt = attempt
-            job.objects = {}
+            job.objects, job.starts = {}, {}
             job.place = plan.clusters[plan.cluster[rows[handle]]], plan.nodes[plan.node[rows[handle]]]
         return np.array(refused, dtype=np.int64)
 
@@ -494,11 +495,12 @@ class PoolWorld:
         """Store what reports changed, and release what ended."""
         self.take_events(effects.events)
         updates = effects.object_updates
-        columns = (updates.handle, updates.attempt, updates.object_index, updates.state)
-        for handle, attempt, index, reached in zip(*(column.tolist() for column in columns), strict=True):
+        columns = (updates.handle, updates.attempt, updates.object_index, updates.state, updates.start_time_us)
+        for handle, attempt, index, reached, start_us in zip(*(column.tolist() for column in columns), strict=True):
             job = self.stored.get(handle)
             if job is not None and attempt == job.last_attempt:
                 job.objects[index] = reached
+                job.starts[index] = job.starts.get(index, 0) or start_us
         for handle, attempt in zip(
             effects.run_updates.handle.tolist(), effects.run_updates.attempt.tolist(), strict=True
         ):
@@ -508,11 +510,12 @@ class PoolWorld:
         self.release(effects.releases)
         self.check()
 
-    def take_over(self, unread: LeasePlan | None = None) -> None:
+    def take_over(self, unread: LeasePlan | None = None, *, forgotten: str = "") -> None:
         """Lose the leader; another one loads, ingests what stood in the log, and everybody reconnects.
 
         Args:
             unread: A plan that was published and not ingested.
+            forgotten: A cluster that was declared gone, as the new leader reads before the log.
         """
         self.state = PoolState(self.settings)
         self.set_up(self.state)
@@ -521,6 +524,9 @@ class PoolWorld:
         self.take_events(effects.events)
         self.take_job_updates(effects.job_updates)
         self.check()
+        if forgotten:
+            set_cluster(self.state, ClusterView(name=forgotten))
+            self.take_state_effects(forget_cluster(self.state, forgotten, self.now_s))
         if unread is not None:
             adopted = adopt_plan(self.state, unread)
             self.check()

@@ -126,9 +126,14 @@ def make_objects(
 
 
 def make_reports(
-    handles: np.typing.NDArray[np.int64], state: int, *, attempt: int = 1, message: str | None = None
+    handles: np.typing.NDArray[np.int64],
+    state: int,
+    *,
+    attempt: int = 1,
+    message: str | None = None,
+    start_time_us: int | None = None,
 ) -> ObjectUpdates:
-    """Return reports that the first object of runs is in a state."""
+    """Return reports that the first object of runs is in a state, and since when their runs run."""
     count = len(handles)
     return ObjectUpdates(
         handles=handles,
@@ -137,6 +142,7 @@ def make_reports(
         states=np.full(count, state, dtype=np.int16),
         message_index=None if message is None else np.zeros(count, dtype=np.int32),
         messages=() if message is None else (message,),
+        start_time_us=None if start_time_us is None else np.full(count, start_time_us, dtype=np.int64),
     )
 
 

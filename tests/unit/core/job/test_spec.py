@@ -10,6 +10,7 @@ import pytest
 from argosy_core.job.classes import HostPort, MatchExpression, Toleration
 from argosy_core.job.policy import PodRights
 from argosy_core.job.spec import Bag, SpecLimits, read_bag, spec_hash
+from argosy_core.reconcile.intake import kinds_of_body
 
 GIB = 1 << 30
 LIMITS = SpecLimits()
@@ -140,8 +141,58 @@ def test_read_bag_puts_pods_last_and_keeps_bytes_as_received() -> None:
     assert spec_hash([b"ab", b"c"]) != spec_hash([b"a", b"bc"])
 
 
+def custom(api_version: object = "example.test/v1", kind: object = "Widget", **fields: Any) -> dict[str, Any]:
+    """Return a custom resource."""
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "wheel"}, **fields}
+
+
+def test_read_bag_takes_custom_resources_and_calls_them_by_kind_and_group() -> None:
+    """Any kind of a group that Kubernetes does not own, also one that is called as a kind of ours; pods stay last."""
+    service = custom("serving.example.test/v1", "Service", spec={"externalIPs": ["1.2.3.4"]})
+    bag = read(pod(), custom(spokes=7), service, custom("other.test/v1beta1", metadata={}))
+    assert bag.violations == ()
+    assert bag.layout == (
+        ("Widget.example.test", "wheel"),
+        ("Service.serving.example.test", "wheel"),
+        ("Widget.other.test", "widget"),
+        ("Pod", "train"),
+    )
+    assert kinds_of_body(bag.body) == tuple(kind for kind, _ in bag.layout)
+    assert requests(bag) == {"cpu": 1000, "memory": GIB}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "field", "text"),
+    [
+        pytest.param(custom("apps/v1", "Deployment"), "kind", "not allowed", id="workload"),
+        pytest.param(custom("rbac.authorization.k8s.io/v1", "Role"), "kind", "not allowed", id="rights"),
+        pytest.param(
+            custom("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"), "kind", "use one of", id="hook"
+        ),
+        pytest.param(custom("v1", "Node"), "kind", "not allowed", id="node"),
+        pytest.param(custom("x.k8s.io/v1", "Widget"), "kind", "not allowed", id="reserved-group"),
+        pytest.param(custom("x.k8s.io/v1", "Pod"), "apiVersion", "must be v1 for a Pod", id="pod-of-reserved-group"),
+        pytest.param(custom("example.test/V1"), "apiVersion", "GROUP/VERSION", id="version"),
+        pytest.param(custom("example.test/"), "apiVersion", "GROUP/VERSION", id="no-version"),
+        pytest.param(custom("a/example.test/v1"), "kind", "not allowed", id="two-slashes"),
+        pytest.param(custom("Example.test/v1"), "kind", "not allowed", id="group-in-capitals"),
+        pytest.param(custom(kind="widget"), "kind", "upper-case", id="kind-in-small"),
+        pytest.param(custom(kind="W" * 64), "kind", "upper-case", id="long-kind"),
+        pytest.param(custom(kind="../../../v1/nodes"), "kind", "upper-case", id="path-as-kind"),
+        pytest.param(custom(kind=5), "kind", "not allowed", id="kind-is-a-number"),
+        pytest.param(custom(5), "kind", "not allowed", id="version-is-a-number"),
+        pytest.param(custom(metadata={"finalizers": ["x/y"]}), "metadata.finalizers", "executor", id="finalizer"),
+    ],
+)
+def test_read_bag_refuses_kinds_of_kubernetes_itself_and_what_is_none(
+    manifest: dict[str, Any], field: str, text: str
+) -> None:
+    """Groups of Kubernetes reach beyond a job; forms that no cluster has need not travel to one."""
+    assert text in faults(read(manifest, pod()))[f"manifests[0].{field}"]
+
+
 def test_read_bag_sums_pods_of_one_node_and_merges_constraints() -> None:
-    """Several pods are placed on one node together: requests add up, constraints hold at once."""
+    """Several pods are placed on one node together: requests and pods add up, constraints hold at once."""
     first = pod(nodeSelector={"zone": "a"}, tolerations=[{"key": "x", "operator": "Exists"}])
     second = pod(
         metadata={"name": "side"},
@@ -149,7 +200,7 @@ def test_read_bag_sums_pods_of_one_node_and_merges_constraints() -> None:
         tolerations=[{"key": "x", "operator": "Exists"}, {"key": "y", "value": "1"}],
     )
     bag = read(first, second)
-    assert requests(bag) == {"cpu": 2000, "memory": 2 * GIB}
+    assert requests(bag) == {"cpu": 2000, "memory": 2 * GIB, "pods": 2}
     assert bag.scheduling_class.node_selector == (("disk", "ssd"), ("zone", "a"))
     assert bag.scheduling_class.tolerations == (Toleration("x", "Exists"),)
     clash = read(first, pod(metadata={"name": "side"}, nodeSelector={"zone": "b"}))

@@ -123,6 +123,31 @@ def test_nodes_rise_only_where_more_may_fit_than_before() -> None:
     assert risen(lambda: table.put([node("a")])) == [0]
 
 
+def test_nodes_are_described_anew_where_anything_but_reservations_changed() -> None:
+    """Taking and giving change what is free, and not what a node is; names alone are no node yet."""
+    table = NodeTable()
+    rows = table.put([node("a"), node("b")])
+    pod = amounts((1, 1, 1), (1, 1, 1))
+
+    def described(change: object) -> list[int]:
+        generation = table.generation
+        assert callable(change)
+        change()
+        return table.described_since(generation).tolist()
+
+    assert table.described_since(0).tolist() == [0, 1]
+    assert described(lambda: table.take(rows, pod)) == []
+    assert described(lambda: table.roll_back(rows, pod)) == []
+    assert described(lambda: table.give(rows, pod)) == []
+    assert described(lambda: table.put([node("a"), node("b", cpu=5000)])) == [1]
+    assert described(lambda: table.set_cordons(["a"])) == [0]
+    assert described(lambda: table.put([node("a", labels={"zone": "x"})])) == [0]
+    assert described(lambda: table.put([node("a", labels={"zone": "x"}, ready=False)])) == [0]
+    assert described(lambda: table.hold_name("c")) == []
+    assert described(lambda: table.put([NodeSpec(name=f"n{number}", total={}) for number in range(99)]))[-1] == 101
+    assert described(lambda: table.remove(["b"])) == [1]
+
+
 @pytest.mark.parametrize(
     ("unschedulable", "cordons", "usable"),
     [(False, [], True), (True, [], False), (False, ["a"], False), (True, ["a"], False), (False, ["other"], True)],

@@ -83,7 +83,7 @@ def test_best_candidates_come_first_with_what_is_free_on_them() -> None:
 )
 def test_looking_ends_when_np_eligible_nodes_are_found(ratio: float, node_count: int, eligible: int) -> None:
     """Np of the nodes, rounded up, at least one; on an empty cluster as many are looked at (8 or more)."""
-    reply = ask(make_ledger([4] * node_count, [1]), 0, wanted=10_000, ratio=ratio)
+    reply = ask(make_ledger([4] * node_count, [1]), 0, wanted=4 * eligible, ratio=ratio)
     expected = min(node_count, max(8, eligible))
     assert (reply.examined.tolist(), reply.eligible.tolist()) == ([expected], [expected])
     assert len(reply.candidate) == min(expected, max(4, eligible))
@@ -101,7 +101,44 @@ def test_candidates_are_no_more_than_pods_that_wait_need() -> None:
     ledger = make_ledger([4] * 1000, [1])
     assert len(ask(ledger, 0, wanted=1).candidate) == 5
     assert len(ask(ledger, 0, wanted=7, spare_count=2).candidate) == 9
-    assert len(ask(ledger, 0, wanted=500).candidate) == 40
+    assert len(ask(ledger, 0, wanted=160).candidate) == 40
+
+
+@pytest.mark.parametrize("strategy", ["random", "round-robin"])
+@pytest.mark.parametrize(
+    ("wanted", "node_count", "held_count"),
+    [(160, 40, 160), (161, 45, 180), (500, 129, 516), (4000, 1000, 4000), (9000, 1000, 4000)],
+    ids=["np-suffices", "one-more", "many", "all-there-is", "more-than-there-is"],
+)
+def test_looking_goes_on_until_the_nodes_hold_all_pods_that_wait(
+    wanted: int, node_count: int, held_count: int, strategy: str
+) -> None:
+    """Np nodes of four cores hold 160 pods of one core; where more wait, as many nodes as hold them, and 4 to spare."""
+    reply = ask(make_ledger([4] * 1000, [1]), 0, wanted=wanted, strategy=strategy)
+    assert len(candidates(reply)) == node_count
+    assert int(reply.free[:, 0].sum()) == held_count
+
+
+def test_looking_goes_on_for_the_class_alone_that_lacks_room() -> None:
+    """Of classes asked together, those of which few pods wait look no further than Np and get what they need."""
+    sampler = NodeSampler(make_ledger([4] * 1000, [1, 1]))
+    question = SampleQuestion(
+        class_ids=np.array([0, 1], np.int32),
+        wanted=np.array([2, 800], np.int32),
+        complete=np.zeros(2, np.int8),
+        resources=("cpu",),
+        nodes_to_sample_ratio=0.04,
+    )
+    reply = sampler.sample(question, np.random.default_rng(0))
+    assert (len(candidates(reply, 0)), len(candidates(reply, 1))) == (6, 204)
+    assert (reply.examined[0], reply.examined[1] >= 200) == (40, True)
+
+
+def test_classes_known_to_fit_on_few_nodes_are_answered_all_that_hold_their_pods() -> None:
+    """The memory of scarce classes bounds where is looked, not how much is answered."""
+    sampler = NodeSampler(make_ledger([4 if i % 10 == 0 else 1 for i in range(1000)], [2]))
+    for _ in range(2):
+        assert len(candidates(ask(sampler, 0, wanted=500))) == 100
 
 
 def test_classes_asked_together_look_at_different_nodes() -> None:
@@ -127,7 +164,7 @@ def test_no_node_is_offered_twice_to_one_class(strategy: str) -> None:
 def test_round_robin_goes_on_where_the_last_request_stopped() -> None:
     """One cursor for all requests, with wrap-around (seed 000)."""
     sampler = NodeSampler(make_ledger([4] * 20, [1]))
-    seen = [sorted(candidates(ask(sampler, 0, wanted=99, ratio=0.4, strategy="round-robin"))) for _ in range(3)]
+    seen = [sorted(candidates(ask(sampler, 0, wanted=32, ratio=0.4, strategy="round-robin"))) for _ in range(3)]
     assert seen == [list(range(8)), list(range(8, 16)), [0, 1, 2, 3, 16, 17, 18, 19]]
 
 
@@ -136,7 +173,7 @@ def test_random_strategy_treats_all_nodes_alike() -> None:
     sampler = NodeSampler(make_ledger([4] * 50, [1]))
     counts = np.zeros(50)
     for seed in range(400):
-        counts[candidates(ask(sampler, 0, wanted=99, ratio=0.2, seed=seed))] += 1
+        counts[candidates(ask(sampler, 0, wanted=40, ratio=0.2, seed=seed))] += 1
     assert counts.sum() == 4000
     assert 40 < counts.min() <= counts.max() < 125
 

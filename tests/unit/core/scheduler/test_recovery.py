@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvariantViolation
-from argosy_core.job.states import JobEventKind, JobState
+from argosy_core.job.states import FailureKind, JobEventKind, JobState
 from argosy_core.scheduler import RoundSettings, explain, placements_of, recover, shares, take_jobs
 from argosy_testkit.pool_rows import load_columns
 from argosy_testkit.pool_world import POD_LAYOUT, PoolWorld, Report
@@ -82,6 +82,18 @@ def test_plan_in_the_log_does_not_bring_back_what_ended() -> None:
     assert world.sent_rows == [("a", handles[1], 1)]
 
 
+def test_plan_in_the_log_leases_nothing_to_a_cluster_that_was_declared_gone() -> None:
+    """Who declared it gone was answered by a leader that is dead; the next one must not wait for that cluster."""
+    world = PoolWorld(clusters={"a": 1})
+    handles = world.submit(4)
+    plan = world.plan()
+    assert plan.handle.tolist() == handles
+    world.take_over(unread=plan, forgotten="a")
+    assert world.live_runs("a") == []
+    assert [world.job_state(handle) for handle in handles] == [JobState.QUEUED] * 4
+    assert world.round().handle.tolist() == handles, "it has come back and may be given work"
+
+
 def test_job_with_a_wish_and_no_run_is_ended_by_the_next_leader() -> None:
     """The API saw a run that was over before its wish was read."""
     world = PoolWorld()
@@ -125,6 +137,65 @@ def test_bag_goes_on_from_the_states_of_its_objects(
     for index, state in rest:
         world.report("a", [Report(handle=handle, object_index=index, state=state)])
     assert world.job_state(handle) == outcome
+
+
+@pytest.mark.parametrize(
+    ("layout", "reports"),
+    [
+        pytest.param(POD_LAYOUT, [(0, 3, 100)], id="running"),
+        pytest.param(POD_LAYOUT, [(0, 3, 100), (0, 8, 200)], id="running-then-unknown"),
+        pytest.param(POD_LAYOUT, [(0, 8, 50), (0, 3, 100)], id="unknown-first"),
+        pytest.param(BAG, [(0, 3, 50), (2, 3, 100), (1, 3, 90)], id="bag-counts-from-its-first-report-of-a-pod"),
+        pytest.param(BAG, [(1, 3, 100), (1, 4, 200)], id="bag-whose-first-pod-has-ended"),
+    ],
+)
+@pytest.mark.parametrize("takeover_count", [0, 1, 2])
+def test_run_has_begun_when_it_began_whoever_leads(
+    layout: bytes, reports: list[tuple[int, int, int]], takeover_count: int
+) -> None:
+    """The start time in the row of the run is that of the first report, not lost and not that of the takeover."""
+    world = PoolWorld()
+    handle = world.submit(1, layout=layout)[0]
+    world.round()
+    for index, state, time_us in reports:
+        world.report("a", [Report(handle=handle, object_index=index, state=state, time_us=time_us)])
+    for _ in range(takeover_count):
+        world.take_over()
+    left = [1, 2] if layout == BAG else [0]
+    ends = [
+        world.report("a", [Report(handle=handle, object_index=index, state=state, time_us=300)])
+        for index in left
+        for state in (3, 4)
+    ]
+    assert [time_us for effects in ends for time_us in effects.run_updates.start_time_us.tolist()] == [100]
+
+
+@pytest.mark.parametrize(
+    ("state", "failure"), [(5, FailureKind.INFRASTRUCTURE), (7, 0), (6, 0)], ids=["failed", "lost", "cancelled"]
+)
+def test_bag_of_which_a_pod_ended_before_any_ran_is_not_running_for_the_next_leader(state: int, failure: int) -> None:
+    """Its events have led to leased; what follows must begin there."""
+    world = PoolWorld()
+    handle = world.submit(1, layout=BAG)[0]
+    world.round()
+    world.report("a", [Report(handle=handle, object_index=1, state=2)])
+    world.report("a", [Report(handle=handle, object_index=2, state=state, failure=failure)])
+    before = world.job_state(handle)
+    world.take_over()
+    assert before == JobState.LEASED
+    assert world.state.live.state[world.state.live.slots(np.array([handle]))].tolist() == [before]
+
+
+def test_next_run_of_a_job_has_not_begun_because_the_last_one_had() -> None:
+    """What is stored belongs to one attempt."""
+    world = PoolWorld()
+    handle = world.submit(1)[0]
+    world.round()
+    world.report("a", [Report(handle=handle, state=3, time_us=100), Report(handle=handle, state=7, time_us=200)])
+    world.now_s += 60
+    world.round()
+    world.take_over()
+    assert world.state.live.start_time_us[world.state.live.slots(np.array([handle]))].tolist() == [0]
 
 
 def test_submit_that_was_loaded_before_its_change_was_read_gets_its_event_once() -> None:

@@ -215,6 +215,25 @@ def test_answers_of_another_incarnation_count_for_nothing() -> None:
     assert world.round().handle.size == 1
 
 
+@pytest.mark.parametrize("told", [False, True], ids=["before", "meanwhile"])
+def test_placements_are_taken_off_free_capacity_once_when_totals_that_hold_them_come_first(*, told: bool) -> None:
+    """Counted twice they would hide room from a class that waits, until a sampler that is quiet speaks again."""
+    world = PoolWorld(clusters={"a": 4})
+    world.submit(9)
+    current = begin_round(world.state, world.now_s, world.rng)
+    current.take_sample("a", world.sample(current.questions[0]))
+    reply = world.commit(current.decide(world.rng)[0])
+    if told:
+        world.send_capacity("a")
+    current.take_commits("a", reply)
+    while questions := current.next_commits():
+        current.take_commits("a", world.commit(questions[0]))
+    leased = current.finish(world.now_s)
+    assert leased.handle.size == 9
+    assert world.state.clusters.free[0, 0] == (16 - 9) * 1000
+    world.ingest(leased)
+
+
 def test_placed_run_is_in_the_list_of_placements_before_its_lease_is_published() -> None:
     """A sampler that reconnects in the middle of a round must not lose what it has just promised."""
     world = PoolWorld(clusters={"a": 2})

@@ -158,11 +158,14 @@ def test_store_refuses_old_epochs_and_absorbs_ends() -> None:
 
 
 def test_auditor_stops_a_second_pod_of_a_job() -> None:
-    """Two pods of one member of a job never run at once, wherever they are."""
+    """Two pods of one member of a job never run at once, wherever they are, nor do pods of two of its runs."""
     audit = draw_world(1, with_faults=False).context.audit
     audit.pod_started("alpha", 7, 1, 0)
     audit.pod_started("alpha", 7, 1, 1)
     with pytest.raises(InvariantViolation, match="runs twice"):
         audit.pod_started("beta", 7, 2, 0)
     audit.pod_stopped("alpha", 7, 1, 0)
+    with pytest.raises(InvariantViolation, match="runs twice"):
+        audit.pod_started("beta", 7, 2, 0)
+    audit.pod_stopped("alpha", 7, 1, 1)
     audit.pod_started("beta", 7, 2, 0)

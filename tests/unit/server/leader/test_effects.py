@@ -77,6 +77,7 @@ def _objects(handles: list[int], states: list[int], messages: tuple[str, ...]) -
         uid=bytes(16 * count),
         message_index=np.zeros(count, dtype=np.int32) if messages else np.full(count, -1, dtype=np.int32),
         messages=messages,
+        start_time_us=np.array(handles, dtype=np.int64) * 10,
     )
 
 
@@ -90,6 +91,8 @@ def test_an_object_reported_twice_in_a_cycle_is_updated_once_with_its_last_state
     assert updates is not None
     assert updates.handles.tolist() == [1, 2]
     assert updates.states.tolist() == [3, 4]
+    assert updates.start_time_us is not None
+    assert updates.start_time_us.tolist() == [10, 20]
     assert updates.message_index is not None
     assert [updates.messages[index] for index in updates.message_index.tolist()] == ["a", "b"]
 

@@ -56,6 +56,8 @@ def test_leadership_shows_what_it_has_and_then_nothing(world: World) -> None:
     names = ("queued_jobs", "live_runs", "connected_executors", "log_lag_records", "leading")
 
     with world.figures.leading():
+        assert value("leading", pool=POOL) == 0, "who has not taken over decides nothing"
+        world.figures.note_ready()
         world.figures.show()
         during: dict[str, Any] = {name: value(name, pool=POOL) for name in names}
         flow = value("queue_flow_cores", queue="figures-1")

@@ -119,4 +119,4 @@ def _pairs(cycle: Cycle) -> list[tuple[int, int, NodeView]]:
 def _view_pod(cycle: Cycle, pod: int) -> PodView:
     """Return a pod of the batch as a value."""
     definition = cycle.pods.definition(pod)
-    return PodView(definition=definition, requests={**dict(definition.requests), PODS: 1})
+    return PodView(definition=definition, requests={PODS: 1, **dict(definition.requests)})

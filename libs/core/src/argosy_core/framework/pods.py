@@ -127,7 +127,7 @@ class ClassTable:
         if slot == len(self._requests):
             self._requests = np.pad(self._requests, ((0, slot), (0, 0)))
             self._parts = np.pad(self._parts, ((0, 0), (0, slot)))
-        self._requests[slot] = self.axis.vector({**dict(definition.requests), PODS: 1})
+        self._requests[slot] = self.axis.vector({PODS: 1, **dict(definition.requests)})
         selector = Selector(
             node_selector=definition.node_selector, affinity=definition.affinity, node_name=definition.node_name
         )

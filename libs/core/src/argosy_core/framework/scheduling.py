@@ -1,7 +1,9 @@
 """The whole cycle for one pod, stage by stage, in the order of seed 002.
 
-The services run the same stages batched and spread over processes (design section 5, "Framework stages map so"). This
-is the cycle in one place: for the simulation, for plugins' own tests, and as the statement of the order.
+The services and the simulation run these stages batched and spread over processes, and so far only those that have
+plugins: filters and scores at the samplers, filters and scores over clusters in the decision, the reservation of the
+ledger (design section 5, "Framework stages map so"). This is the cycle in one place, for plugins' own tests and as the
+statement of the order; reserve, permit, bind and event plugins are called here alone until services have them.
 
 Source: seed 002 "Bare bones of scheduling" and "Extension points".
 """

@@ -59,7 +59,8 @@ class SchedulingClass:
     """What a pod needs of a node. Equal classes have equal definitions (canonical JSON)."""
 
     requests: tuple[tuple[str, int], ...]
-    """(resource name, amount in base units), sorted by name, zeros left out; `pods`, always 1, is not listed."""
+    """(resource name, amount in base units), sorted by name, zeros left out; `pods` is listed if a bag has several, and
+    is 1 otherwise."""
     node_selector: tuple[tuple[str, str], ...] = ()
     """Labels the node must have, sorted."""
     affinity: tuple[tuple[MatchExpression, ...], ...] = ()

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from argosy_core.errors import InvalidRequest
 
-__all__ = ["DAY_SHIFT", "compose_id", "day_of_handle", "first_handle_of_day", "id_high", "parse_id", "run_key"]
+__all__ = ["DAY_SHIFT", "compose_id", "first_handle_of_day", "id_high", "parse_id", "run_key"]
 
 DAY_SHIFT: Final = 40
 """Bits of a handle below the day."""
@@ -61,11 +61,6 @@ def parse_id(text: str) -> tuple[int, int]:
         raise InvalidRequest(msg)
     high = number >> 64
     return (high - (1 << 64) if high >= 1 << 63 else high), handle
-
-
-def day_of_handle(handle: int) -> int:
-    """Return the submit day of a handle, days since the Unix epoch."""
-    return handle >> DAY_SHIFT
 
 
 def first_handle_of_day(day: int) -> int:

@@ -23,22 +23,13 @@ from argosy_core.errors import FieldViolation
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.constraints import NodeConstraints, merge_constraints, read_constraints
 from argosy_core.job.findings import Findings, is_dns_label, is_dns_name, is_label_key, is_label_value
+from argosy_core.job.kinds import POD, check_kind
 from argosy_core.job.manifest_json import MalformedManifest, read_manifest
 from argosy_core.job.policy import APPARMOR_PREFIX, PodRights, check_container, check_pod_spec, is_reserved_key
 from argosy_core.job.requests import Amounts, read_pod_requests
+from argosy_core.resources import PODS
 
-__all__ = ["KINDS", "POD", "Bag", "SpecLimits", "base_names", "read_bag", "spec_hash"]
-
-POD: Final = "Pod"
-KINDS: Final[dict[str, str]] = {
-    POD: "v1",
-    "ConfigMap": "v1",
-    "Ingress": "networking.k8s.io/v1",
-    "PersistentVolumeClaim": "v1",
-    "Secret": "v1",
-    "Service": "v1",
-}
-"""Kinds a bag may hold and the apiVersion of each."""
+__all__ = ["POD", "Bag", "SpecLimits", "base_names", "read_bag", "spec_hash"]
 
 _MIRROR_PREFIX: Final = "kubernetes.io/config."
 _TOKEN_SECRETS: Final = frozenset({"kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"})
@@ -78,7 +69,8 @@ class Bag:
     class_definition: bytes
     """Its definition."""
     layout: tuple[tuple[str, str], ...]
-    """(kind, base name) of each object in the order of creation: pods last. Positions are object indices."""
+    """(kind, base name) of each object in the order of creation: pods last. Positions are object indices; kinds are
+    called as `kinds.kind_name` says."""
     namespaces: tuple[str, ...]
     """Distinct namespaces of the objects, sorted."""
     body: bytes
@@ -144,7 +136,7 @@ def read_bag(manifests: Sequence[bytes], limits: SpecLimits) -> Bag:
     ordered = others + pods
     kinds = [entry[0] for _, entry in ordered]
     names = base_names(kinds, [entry[1] for _, entry in ordered], [entry[2] for _, entry in ordered])
-    scheduling_class = _build_class(reading.requests, reading.constraints)
+    scheduling_class = _build_class(reading.requests, reading.constraints, len(pods))
     return Bag(
         scheduling_class=scheduling_class,
         class_definition=scheduling_class.definition(),
@@ -156,10 +148,12 @@ def read_bag(manifests: Sequence[bytes], limits: SpecLimits) -> Bag:
     )
 
 
-def _build_class(requests: Amounts, constraints: NodeConstraints | None) -> SchedulingClass:
+def _build_class(requests: Amounts, constraints: NodeConstraints | None, pod_count: int) -> SchedulingClass:
     """Return the class of the summed requests and merged constraints."""
     if constraints is None:
         return _EMPTY_CLASS
+    if pod_count > 1:
+        requests = {**requests, PODS: pod_count}
     return SchedulingClass(
         requests=tuple(sorted([item for item in requests.items() if item[1]])),
         node_selector=tuple(sorted(constraints.node_selector.items())),
@@ -181,20 +175,15 @@ def _read_object(manifest: bytes, path: str, reading: _Reading) -> tuple[str, st
     except MalformedManifest as fault:
         findings.add(path, str(fault))
         return None
-    kind = document.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        findings.add(
-            f"{path}.kind", f"{str(kind)[:60]!r} is not allowed in a job; use one of {', '.join(sorted(KINDS))}"
-        )
+    kind = check_kind(document.get("kind"), document.get("apiVersion"), path, findings)
+    if kind is None:
         return None
-    if document.get("apiVersion") != KINDS[kind]:
-        findings.add(f"{path}.apiVersion", f"must be {KINDS[kind]} for a {kind}")
     namespace, name = _read_metadata(document.get("metadata"), kind, f"{path}.metadata", reading)
     if kind == POD:
         if len(manifest) > limits.max_pod_bytes:
             findings.add(path, f"has {len(manifest)} bytes, a pod at most {limits.max_pod_bytes}")
         _read_pod(document.get("spec"), f"{path}.spec", reading)
-    else:
+    elif kind in _READERS:
         _READERS[kind](document, path, findings)
     return kind, namespace, name
 
@@ -229,7 +218,7 @@ def _read_metadata(value: object, kind: str, path: str, reading: _Reading) -> tu
 
 def _default_name(kind: str, namespace: str, taken: set[tuple[str, str, str]]) -> str:
     """Return the name of an object that has none: its kind, longer if that is taken."""
-    name = kind.lower()
+    name = kind.partition(".")[0].lower()
     while (kind, namespace, name) in taken:
         name += "x"
     return name
@@ -239,7 +228,7 @@ def base_names(kinds: Sequence[str], namespaces: Sequence[str], names: Sequence[
     """Return the names of a bag's objects, those that have none named as `read_bag` names them in its layout.
 
     Args:
-        kinds: Kinds in the order of the layout.
+        kinds: Kinds in the order of the layout, as `kind_name` gives them.
         namespaces: Namespaces, one per kind.
         names: Names as given, None or empty for none.
     """

@@ -5,8 +5,9 @@ that went leaves a hole that only a node of the same name fills again. Resource 
 order of a `ResourceAxis`, stored resource by resource (`array[resource, node]`), so that one resource of many nodes is
 contiguous.
 
-Two numbers per node say when it changed: `changed_at` for any change, `risen_at` for a change after which a pod may fit
-that did not fit before. They are generations of the table, which grow with each call that changes something.
+Three numbers per node say when it changed: `changed_at` for any change, `described_at` for any but of what pods take of
+it, `risen_at` for a change after which a pod may fit that did not fit before. They are generations of the table, which
+grow with each call that changes something.
 `last_rise` is the latest of all nodes' `risen_at`.
 
 Source: design section 6, "Data layout"; seed 001 "Basics: reserved, system, and total".
@@ -114,6 +115,7 @@ class NodeTable:
         self._flags = np.zeros(_FIRST_CAPACITY, np.uint8)
         self._group = np.zeros(_FIRST_CAPACITY, np.int32)
         self._changed_at = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._described_at = np.zeros(_FIRST_CAPACITY, np.int64)
         self._risen_at = np.zeros(_FIRST_CAPACITY, np.int64)
         self._unschedulable: set[str] = set()
         self._admin_cordons: frozenset[str] = frozenset()
@@ -176,6 +178,10 @@ class NodeTable:
     def changed_since(self, generation: int) -> Int32s:
         """Return the rows that changed after a generation, ascending."""
         return np.flatnonzero(self.changed_at > generation).astype(np.int32)
+
+    def described_since(self, generation: int) -> Int32s:
+        """Return the rows that came, went or are otherwise after a generation, ascending; reservations do not count."""
+        return np.flatnonzero(self._described_at[: self._count] > generation).astype(np.int32)
 
     def risen_since(self, generation: int) -> Int32s:
         """Return the rows on which, after a generation, something may fit that did not before, ascending."""
@@ -240,7 +246,7 @@ class NodeTable:
             for array in (self._allocatable, self._system, self._inverse):
                 array[:, rows] = 0
             self._flags[rows] = NodeFlag.REMOVED
-            self._changed_at[rows] = self.generation
+            self._changed_at[rows] = self._described_at[rows] = self.generation
             self._unschedulable.difference_update(self.names[row] for row in rows)
         return np.array(rows, np.int32)
 
@@ -331,7 +337,7 @@ class NodeTable:
         if relabelled:
             self.membership += 1
         if relabelled or gain.any() or (system != self._system[:, row]).any():
-            self._changed_at[row] = generation
+            self._changed_at[row] = self._described_at[row] = generation
             self._free[:, row] += gain
             self._allocatable[:, row] = allocatable
             self._system[:, row] = system
@@ -351,7 +357,7 @@ class NodeTable:
         flags = (NodeFlag.READY if ready else 0) | (NodeFlag.CORDONED if cordoned else 0)
         if flags != self._flags[row]:
             self._flags[row] = flags
-            self._changed_at[row] = generation
+            self._changed_at[row] = self._described_at[row] = generation
             if flags == NodeFlag.READY:
                 self._risen_at[row] = self.last_rise = generation
 
@@ -378,6 +384,7 @@ class NodeTable:
         self._flags = np.pad(self._flags, narrow)
         self._group = np.pad(self._group, narrow)
         self._changed_at = np.pad(self._changed_at, narrow)
+        self._described_at = np.pad(self._described_at, narrow)
         self._risen_at = np.pad(self._risen_at, narrow)
 
     def _compact_groups(self) -> None:

@@ -1,8 +1,9 @@
 """The sampling phase on the sampler: candidates for many classes at once.
 
-Every class looks through the cluster's nodes in windows until it has found enough eligible ones or has seen all. The
-windows of all classes are evaluated together, as (class, node) arrays. The best candidates of each class are answered,
-with what is free on them, so that the leader can decide over several clusters.
+Every class looks through the cluster's nodes in windows until it has found enough eligible ones and room for the pods
+that wait (see `needs`), or has seen all. The windows of all classes are evaluated together, as (class, node) arrays.
+The best candidates of each class are answered, with what is free on them, so that the leader can decide over several
+clusters.
 
 Source: seed 000 "Sampling Phase" (2-Smart Sampling); design section 5, "Round" 2.
 """
@@ -23,6 +24,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.framework import Cycle, Framework
 from argosy_core.framework.cycle import Gather
 from argosy_core.ledger import NodeLedger
+from argosy_core.placement.needs import NODE_BITS, Needs, nodes_of
 from argosy_core.placement.scarcity import ScarcityMemory
 from argosy_core.placement.strategies import Strategy, strategy_of
 from argosy_core.plugins import build_framework, count_and_compare, sum_up
@@ -34,11 +36,10 @@ Int8s = npt.NDArray[np.int8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
-_NODE_BITS: Final = 21
 _TIE_BITS: Final = 12
 _SCORE_STEPS: Final = 1000
 """Scores closer than one thousandth of a point are ties."""
-_MAX_SCORE: Final = 2 ** (62 - _NODE_BITS - _TIE_BITS)
+_MAX_SCORE: Final = 2 ** (62 - NODE_BITS - _TIE_BITS)
 _BLOCK: Final = 1 << 16
 """(class, node) pairs that are evaluated in one go; small enough that the arrays stay in the cache."""
 _MAX_SCARCE: Final = 256
@@ -63,7 +64,7 @@ class SampleQuestion:
     resources: tuple[str, ...]
     """Order of the answer's resource columns."""
     nodes_to_sample_ratio: float
-    """Np: share of the nodes that must be eligible before looking ends, 0 to 1."""
+    """Np: share of the nodes that must be eligible before looking ends, 0 to 1; they must also hold what waits."""
     strategy: str = "random"
     """Sampling strategy: `random` or `round-robin`."""
     spare_count: int = 4
@@ -161,15 +162,20 @@ class NodeSampler:
         slots = self.ledger.classes.slots(question.class_ids)
         live_count = len(self.ledger.nodes.live())
         required = max(1, ceil(question.nodes_to_sample_ratio * live_count - _ROUNDING))
-        limits = np.minimum(
-            max(required, question.spare_count), question.wanted.astype(np.int64) + question.spare_count
+        needs = Needs(
+            self.ledger.nodes,
+            self.ledger.classes,
+            slots,
+            wanted=question.wanted,
+            enough=required,
+            spare=question.spare_count,
         )
         full = question.complete.astype(np.bool_)
         todo = np.flatnonzero(slots >= 0)
         if live_count:
             enough = max(required, min(4 * required, _MAX_SCARCE))
-            todo = self._look_where_scarce(todo, slots, limits, enough=enough, findings=findings, rng=rng)
-            looks = _Looks(self, slots, limits, findings=findings, rng=rng, should_stop=should_stop, enough=enough)
+            todo = self._look_where_scarce(todo, slots, needs, enough=enough, findings=findings, rng=rng)
+            looks = _Looks(self, slots, needs, findings=findings, rng=rng, should_stop=should_stop, enough=enough)
             strategy = self._strategies.get(question.strategy) or strategy_of(question.strategy)
             self._strategies[question.strategy] = strategy
             looks.run(todo[full[todo]], strategy, required=live_count + 1)
@@ -184,7 +190,7 @@ class NodeSampler:
         self,
         todo: npt.NDArray[np.intp],
         slots: Int32s,
-        limits: Int64s,
+        needs: Needs,
         *,
         enough: int,
         findings: _Findings,
@@ -207,8 +213,8 @@ class NodeSampler:
                 findings.examined[part] = live_count
                 findings.complete[part] = 1
                 self.note_scarce(part, slots, ranks, enough=enough, generation=generation)
-                crowded = int(limits.sum()) > ranks.shape[1]
-                _keep_best(findings, part, ranks, limits[part], rng=rng if crowded else None)
+                crowded = needs.node_count > ranks.shape[1]
+                _keep_best(findings, part, ranks, needs.limits(part, ranks), rng=rng if crowded else None)
         return np.asarray(todo[findings.examined[todo] == 0])
 
     def note_scarce(
@@ -233,7 +239,7 @@ class NodeSampler:
             return
         fits = ranks >= 0
         counts = np.count_nonzero(fits, axis=1)
-        nodes = _nodes_of(ranks[fits])
+        nodes = nodes_of(ranks[fits])
         ends = np.cumsum(counts).tolist()
         for slot, count, end in zip(slots[positions].tolist(), counts.tolist(), ends, strict=True):
             if count > enough:
@@ -272,7 +278,7 @@ class NodeSampler:
         ranks = scores.astype(np.int64)
         ranks <<= _TIE_BITS
         ranks |= rng.integers(0, 1 << _TIE_BITS, cycle.shape, dtype=np.uint16)
-        ranks <<= _NODE_BITS
+        ranks <<= NODE_BITS
         ranks |= cycle.nodes
         if not alive.all():
             ranks[~alive] = -1
@@ -286,8 +292,8 @@ class NodeSampler:
             raise InvalidRequest("the columns of the sampling request differ in length")
         if not 0 <= question.nodes_to_sample_ratio <= 1:
             raise InvalidRequest(f"nodes_to_sample_ratio is {question.nodes_to_sample_ratio}, not between 0 and 1")
-        if len(self.ledger.nodes) >= 1 << _NODE_BITS:
-            raise InvalidRequest(f"a cluster can have at most {(1 << _NODE_BITS) - 1} nodes")
+        if len(self.ledger.nodes) >= 1 << NODE_BITS:
+            raise InvalidRequest(f"a cluster can have at most {(1 << NODE_BITS) - 1} nodes")
 
     def _reply(
         self, question: SampleQuestion, slots: Int32s, findings: _Findings, should_stop: Callable[[], bool]
@@ -296,7 +302,7 @@ class NodeSampler:
         table = self.ledger.nodes
         ranks = np.concatenate([_NO_RANKS, *findings.ranks])
         lengths = np.fromiter(map(len, findings.ranks), np.int32, len(findings.ranks))
-        rows = _nodes_of(ranks)
+        rows = nodes_of(ranks)
         place = np.zeros(len(table), np.int32)
         place[rows] = 1
         nodes = np.flatnonzero(place).astype(np.int32)
@@ -316,7 +322,7 @@ class NodeSampler:
             free=free,
             offset=np.concatenate(([0], np.cumsum(lengths))).astype(np.int32),
             candidate=place[rows],
-            score=((ranks >> (_TIE_BITS + _NODE_BITS)) / _SCORE_STEPS).astype(np.float32),
+            score=((ranks >> (_TIE_BITS + NODE_BITS)) / _SCORE_STEPS).astype(np.float32),
             examined=findings.examined,
             eligible=findings.eligible,
             filters=self.framework.filter_names,
@@ -398,7 +404,7 @@ class _Looks:
         self,
         sampler: NodeSampler,
         slots: Int32s,
-        limits: Int64s,
+        needs: Needs,
         *,
         findings: _Findings,
         rng: np.random.Generator,
@@ -409,13 +415,13 @@ class _Looks:
         self._enough = enough
         self._sampler = sampler
         self._slots = slots
-        self._limits = limits
+        self._needs = needs
         self._findings = findings
         self._rng = rng
         self._should_stop = should_stop
 
     def run(self, positions: npt.NDArray[np.intp], strategy: Strategy, *, required: int) -> None:
-        """Look for the classes at some positions until each has `required` eligible nodes or has seen all."""
+        """Look until each class has `required` eligible nodes and room for what waits, or has seen all."""
         if not len(positions):
             return
         circle = strategy.circle(self._sampler.ledger.nodes, self._rng)
@@ -447,7 +453,8 @@ class _Looks:
             findings.examined[positions] = seen
             findings.eligible[positions] += eligible
             best = ranks if best is None else np.concatenate((best, ranks), axis=1)
-            going = findings.eligible[positions] < required
+            found = findings.eligible[positions]
+            going = (found < required) | self._needs.lacking(positions, best, found)
             ended = going & (seen >= size)
             if ended.any():
                 findings.complete[positions[ended]] = 1
@@ -464,13 +471,8 @@ class _Looks:
         """Keep the best of what classes found when they had seen a share of the nodes."""
         if len(positions):
             eligible_count = float(self._findings.eligible[positions].mean()) / seen_ratio
-            rng = self._rng if int(self._limits.sum()) > eligible_count else None
-            _keep_best(self._findings, positions, ranks, self._limits[positions], rng=rng)
-
-
-def _nodes_of(ranks: Int64s) -> Int32s:
-    """Return the nodes that ranks are of."""
-    return (ranks & ((1 << _NODE_BITS) - 1)).astype(np.int32)
+            rng = self._rng if self._needs.node_count > eligible_count else None
+            _keep_best(self._findings, positions, ranks, self._needs.limits(positions, ranks), rng=rng)
 
 
 def _keep_best(

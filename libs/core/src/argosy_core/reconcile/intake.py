@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.kinds import kind_name
 from argosy_core.reconcile.columns import RunRows
 from argosy_core.reconcile.run_table import POD_KIND, Phase, RunTable, run_keys
 
@@ -32,7 +33,7 @@ class TakenRows:
 
 
 def kinds_of_body(body: bytes) -> tuple[str, ...]:
-    """Return the kinds of a bag's objects in order.
+    """Return the kinds of a bag's objects in order, custom resources with their group.
 
     Raises:
         InvalidRequest: The body is no JSON array of objects; submit never stores one.
@@ -42,8 +43,10 @@ def kinds_of_body(body: bytes) -> tuple[str, ...]:
     if body.count(b'"kind"') == 1 and b"\\" not in body:
         return (POD_KIND,)
     try:
-        return tuple(str(manifest["kind"]) for manifest in json.loads(body))
-    except (ValueError, TypeError, KeyError) as cause:
+        return tuple(
+            kind_name(str(manifest["kind"]), str(manifest.get("apiVersion") or "")) for manifest in json.loads(body)
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as cause:
         raise InvalidRequest("a spec's body is not a JSON array of manifests") from cause
 
 

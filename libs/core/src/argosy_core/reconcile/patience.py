@@ -57,8 +57,11 @@ class Waiting:
         self._patience = patience
         self._next_sweep_s = 0.0
 
-    def note(self, slots: Int64Array, failures: npt.NDArray[np.int8], now_s: float) -> Int64Array:
-        """Note which pods wait for what cannot be had; return those that newly do.
+    def note(self, slots: Int64Array, failures: npt.NDArray[np.int8], now_s: float) -> tuple[Int64Array, Int64Array]:
+        """Note which pods wait for what cannot be had; return (those that newly do, those whose reason is to be kept).
+
+        Of images and broken containers the first reason is the telling one, for a back-off follows; of all else, as
+        volumes and sandboxes, the last.
 
         Args:
             slots: Objects that were observed, each once.
@@ -69,11 +72,13 @@ class Waiting:
         stuck = (failures > 0) & (table.state[slots] == _CREATED)
         table.stuck_s[slots[~stuck]] = 0.0
         if not stuck.any():
-            return slots[:0]
-        fresh: Int64Array = slots[stuck & (table.stuck_s[slots] == 0.0)]
+            return slots[:0], slots[:0]
+        is_fresh = stuck & (table.stuck_s[slots] == 0.0)
+        fresh: Int64Array = slots[is_fresh]
+        told: Int64Array = slots[is_fresh | (stuck & (failures == _INFRASTRUCTURE) & ~table.stop[slots])]
         table.stuck_s[fresh] = now_s
         table.stuck_kind[slots[stuck]] = failures[stuck]
-        return fresh
+        return fresh, told
 
     def due_s(self, now_s: float) -> list[float]:
         """Return when what begins to wait now is to be looked at again."""

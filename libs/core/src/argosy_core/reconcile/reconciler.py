@@ -296,12 +296,12 @@ class Reconciler:
 
     def _note_waiting(self, slots: Int64Array, places: Int64Array, observed: Observations, now: Instant) -> None:
         """Note which pods wait for what cannot be had, and why."""
-        fresh = self._waiting.note(slots, observed.failure_column[places], now.monotonic_s)
-        if fresh.size:
+        fresh, told = self._waiting.note(slots, observed.failure_column[places], now.monotonic_s)
+        if told.size:
             texts = dict(zip(slots.tolist(), observed.message_column[places].tolist(), strict=True))
-            for slot in fresh.tolist():
+            for slot in told.tolist():
                 self._table.message[slot] = observed.texts[texts[slot]] if texts[slot] >= 0 else None
-            for due_s in self._waiting.due_s(now.monotonic_s):
+            for due_s in self._waiting.due_s(now.monotonic_s) if fresh.size else ():
                 self._wake(fresh, due_s)
 
     def _take_intruders(self, slots: Int64Array, uids: Int64Array, mask: npt.NDArray[np.bool_], now: Instant) -> None:

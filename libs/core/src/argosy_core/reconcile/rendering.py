@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.identity import compose_id
+from argosy_core.job.kinds import kind_name
 from argosy_core.job.naming import object_name
 from argosy_core.job.spec import base_names
 
@@ -155,8 +156,10 @@ class BagTemplate:
         if not isinstance(manifests, list) or not all(isinstance(manifest, dict) for manifest in manifests):
             raise InvalidRequest("a spec's body is not a JSON array of objects")
         self._texts = [json.dumps(manifest) for manifest in manifests]
-        self.kinds: tuple[str, ...] = tuple(str(manifest.get("kind")) for manifest in manifests)
-        """Kinds by object index."""
+        self.kinds: tuple[str, ...] = tuple(
+            kind_name(str(manifest.get("kind")), str(manifest.get("apiVersion") or "")) for manifest in manifests
+        )
+        """Kinds by object index, custom resources with their group."""
         self.namespaces: tuple[str, ...] = tuple(
             str((manifest.get("metadata") or {}).get("namespace") or default_namespace) for manifest in manifests
         )

@@ -21,6 +21,10 @@ __all__ = ["POD_KIND", "Phase", "RunTable", "distinct", "run_keys"]
 POD_KIND: Final = "Pod"
 _FIRST_CAPACITY: Final = 256
 _ATTEMPT_BITS: Final = 8
+_MANY_KINDS: Final = 1024
+_MOST_KINDS: Final = 30_000
+_OTHER_KIND: Final = "other"
+"""Kind of objects that come when there are too many to name; nothing that a cluster has is called so."""
 
 Int64Array = npt.NDArray[np.int64]
 ObjectArray = npt.NDArray[np.object_]
@@ -116,6 +120,8 @@ class RunTable:
         self.index: dict[int, int] = {}
         self.bags: dict[int, list[int]] = {}
         self.kinds: list[str] = [POD_KIND]
+        self._kind_indices: dict[str, int] = {POD_KIND: 0}
+        self._kind_limit = _MANY_KINDS
         self._free: list[int] = list(range(size - 1, -1, -1))
 
     def __len__(self) -> int:
@@ -128,10 +134,31 @@ class RunTable:
         return np.maximum(own, settled_at_s)
 
     def kind_index(self, kind: str) -> int:
-        """Return the index of a kind, adding it if it is new; there are few kinds."""
-        if kind not in self.kinds:
-            self.kinds.append(kind)
-        return self.kinds.index(kind)
+        """Return the index of a kind, adding it if it is new.
+
+        Whoever submits may name kinds that no cluster has, so those that no object has any more are forgotten; indices
+        change then, and are to be had from `kind` again.
+        """
+        found = self._kind_indices.get(kind)
+        if found is None:
+            if len(self.kinds) >= self._kind_limit:
+                self._forget_kinds()
+            if len(self.kinds) >= _MOST_KINDS:
+                kind = _OTHER_KIND
+            found = self._kind_indices.setdefault(kind, len(self.kinds))
+            if found == len(self.kinds):
+                self.kinds.append(kind)
+        return found
+
+    def _forget_kinds(self) -> None:
+        """Keep pods and the kinds that objects have."""
+        used = np.unique(np.append(self.kind[self.is_used], 0))
+        renumbered = np.zeros(len(self.kinds), dtype=np.int16)
+        renumbered[used] = np.arange(used.size)
+        self.kind[self.is_used] = renumbered[self.kind[self.is_used]]
+        self.kinds = [self.kinds[index] for index in used.tolist()]
+        self._kind_indices = {kind: index for index, kind in enumerate(self.kinds)}
+        self._kind_limit = max(_MANY_KINDS, 2 * len(self.kinds))
 
     def allocate(self, count: int) -> Int64Array:
         """Return `count` slots whose columns are all zero or None, marked used."""

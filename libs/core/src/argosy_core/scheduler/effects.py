@@ -248,6 +248,8 @@ class LoadedObjects:
     """Positions in the bag."""
     state: Int8s
     """Object states."""
+    start_time_us: Int64s
+    """When the first pod of its run ran, as stored with the object; 0 not yet, or never stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,6 +139,7 @@ def set_cluster(state: PoolState, view: ClusterView) -> None:
     if view.incarnation and view.incarnation != clusters.incarnation[index]:
         _start_incarnation(state, index, view.incarnation)
     clusters.connected[index] = view.connected
+    clusters.forgotten.discard(index)
     clusters.cordoned[index] = view.cordoned
     if not usable and clusters.usable()[index]:
         clusters.free_generation[index] += 1
@@ -178,6 +179,7 @@ def update_capacity(state: PoolState, cluster: str, columns: CapacityColumns) ->
     free = state.in_axis_order(columns.total_free, columns.resources)
     clusters.note_risen(index, columns.risen)
     clusters.total[index], clusters.free[index] = total, free
+    clusters.told_count[index] += 1
     clusters.node_count[index] = columns.node_count
 
 

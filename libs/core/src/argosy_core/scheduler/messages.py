@@ -9,7 +9,7 @@ Source: design section 5 and the protos of argosy.lease.v1, argosy.executor.v1 a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -437,6 +437,8 @@ class ObjectUpdates:
     """Index into `messages`, or -1."""
     messages: tuple[str, ...]
     """Messages."""
+    start_time_us: Int64s = field(compare=False)
+    """When the run's first pod ran, for the leader that comes next; 0 not yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

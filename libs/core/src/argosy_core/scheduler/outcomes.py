@@ -129,7 +129,9 @@ def take_states(state: PoolState, cluster: str, columns: StateColumns, now_s: fl
     if stale_count:
         ended_stale = np.flatnonzero(stale & IS_RUN_TERMINAL[np.clip(columns.state, 0, len(IS_RUN_TERMINAL) - 1)])
         state.totals["stale"] += stale_count
-    updates = object_updates(columns, np.concatenate([*progress.applied, ended_stale]))
+    # Read before anything that ended leaves its slot.
+    start_time_us = np.where(current, live.start_time_us[slots], 0)
+    updates = object_updates(columns, np.concatenate([*progress.applied, ended_stale]), start_time_us)
     stops: tuple[Int64s, npt.NDArray[np.integer]] = _NO_RUNS
     if stale_count or progress.broken:
         broken = np.concatenate([*progress.broken, np.zeros(0, dtype=np.int32)])
@@ -324,8 +326,8 @@ def back_off_s(state: PoolState, failures: Int64s) -> npt.NDArray[np.float64]:
 def forget_cluster(state: PoolState, cluster: str, now_s: float) -> StateEffects:
     """Take a cluster for gone, on an administrator's word: its runs are lost and their jobs wait again.
 
-    The cluster counts as not connected until `set_cluster` says otherwise. Runs that are in flight to it are not
-    touched; call again once their plan was ingested.
+    The cluster counts as gone until `set_cluster` says otherwise; plans adopted until then lease nothing to it. Runs
+    that are in flight to it are not touched; call again once their plan was ingested.
 
     Args:
         state: The pool.
@@ -337,6 +339,7 @@ def forget_cluster(state: PoolState, cluster: str, now_s: float) -> StateEffects
     """
     index = state.clusters.index(cluster)
     state.clusters.connected[index] = False
+    state.clusters.forgotten.add(index)
     live = state.live
     slots = live.live_slots()
     slots = slots[(live.cluster[slots] == index) & ((live.flags[slots] & IN_FLIGHT) == 0) & (live.run_state[slots] > 0)]

@@ -183,7 +183,7 @@ class Progress:
         self._say(slots, time_us, is_new & created, EVENT_CREATED)
         starts = ran & (is_new | (before == RUN_CREATED))
         back = (before == RUN_UNKNOWN) & (after == RUN_RUNNING)
-        seen = starts & (after == RUN_RUNNING)
+        seen = (starts | back) & (after == RUN_RUNNING) & (live.start_time_us[slots] == 0)
         live.start_time_us[slots[seen]] = time_us[seen]
         self._say(slots, time_us, starts | back, EVENT_RUNNING)
         self._say(slots, time_us, (after == RUN_UNKNOWN) & (before != after), EVENT_UNKNOWN)

@@ -20,6 +20,8 @@ from argosy_core.scheduler.codes import (
     JOB_CANCELLED,
     JOB_LEASED,
     JOB_RUNNING,
+    OBJECT_SUCCEEDED,
+    RUN_CREATED,
     RUN_LEASED,
     RUN_RUNNING,
     RUN_UNKNOWN,
@@ -108,18 +110,23 @@ def _recover_runs(state: PoolState, loaded: LoadedColumns) -> int:
 
 
 def _recover_objects(state: PoolState, objects: LoadedObjects) -> None:
-    """Set how far runs have got from the states of their objects."""
+    """Set how far runs have got, and since when, from the rows of their objects."""
     live = state.live
     slots = live.slots(objects.handle)
     chosen = (slots >= 0) & (live.attempt[slots] == objects.attempt) & (live.run_state[slots] > 0)
     chosen &= objects.object_index < live.specs.object_counts(np.where(chosen, live.spec[slots], 0))
     slots, index, reported = slots[chosen], objects.object_index[chosen], objects.state[chosen]
+    started_us = objects.start_time_us[chosen]
+    # All objects of a run carry the same moment, but those that were not reported since it ran.
+    live.start_time_us[slots[started_us > 0]] = started_us[started_us > 0]
     bags = live.bag[slots]
     live.bag_states[bags[bags >= 0], index[bags >= 0]] = reported[bags >= 0]
-    # Only pods say how far a run has got. The run is live, so a pod that ended is one that ran, and not the last.
+    # Only pods say how far a run has got. One that ended was not the last, since the run is live; whether the run had
+    # begun by then stands beside it, for a pod may fail before anything runs.
     counts, pods = live.specs.object_counts(live.spec[slots]), live.specs.pod_counts(live.spec[slots])
     is_pod = index >= counts - pods
-    reached = np.where(IS_RUN_TERMINAL[reported], np.int8(RUN_RUNNING), reported)
+    began = (started_us > 0) | (reported == OBJECT_SUCCEEDED)
+    reached = np.where(IS_RUN_TERMINAL[reported], np.where(began, RUN_RUNNING, RUN_CREATED), reported).astype(np.int8)
     order = np.argsort(RUN_RANKS[reached[is_pod]], kind="stable")
     rows = np.flatnonzero(is_pod)[order]
     live.run_state[slots[rows]] = reached[rows]
@@ -151,8 +158,9 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
     """Take up a plan that an earlier leader published and nobody ingested; return what of it still holds.
 
     Afterwards its runs are in flight here, as if this leader had decided them: pass the answer to `draft_ingest` and
-    `apply_ingested`. Left out are jobs that are not waiting or whose next attempt is another one. Stops are decided
-    anew from the wishes.
+    `apply_ingested`. Left out are jobs that are not waiting or whose next attempt is another one, and leases to
+    clusters that were declared gone: nobody has heard of those, so their jobs wait on. Stops are decided anew from the
+    wishes.
 
     Args:
         state: The pool, after `recover` and before its first round.
@@ -165,6 +173,9 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
     fits = (slots >= 0) & (state.stage_is_queued(slots) | state.stage_is_pending(slots))
     fits &= live.attempt[slots].astype(np.int64) + 1 == plan.attempt
     fits &= (live.flags[slots] & CANCEL_WISHED) == 0
+    if state.clusters.forgotten:
+        gone = [state.clusters.find(name) in state.clusters.forgotten for name in plan.clusters]
+        fits &= ~np.array(gone, dtype=np.bool_)[plan.cluster]
     rows = np.flatnonzero(fits)
     held = slots[rows]
     _leave_order(state, held)

@@ -122,6 +122,7 @@ class Round:
         self.number = state.round_number
         """Number of the round."""
         self._stages: CommitStages | None = None
+        self._told_count = state.clusters.told_count.copy()
         self._leased: list[npt.NDArray[np.int64]] = []
         self._releases: list[ClusterRuns] = []
         self._statistics = RoundStatistics(
@@ -199,6 +200,7 @@ class Round:
         class_ids = self._state.classes.class_id[live.class_index[slots]]
         decision = decide(self._pool, class_ids, self._state.settings.commit_candidate_count, rng)
         self._stages = CommitStages(self._state, slots, decision)
+        self._told_count = self._state.clusters.told_count.copy()
         self._statistics.decided_count = self._stages.decided_count
         return self._stages.next_questions(self.number)
 
@@ -236,7 +238,10 @@ class Round:
         live.attempt[slots] = stages.attempt[rows]
         live.failed_attempts[slots] = 0
         state.count_held(slots, 1)
-        state.clusters.free[index] -= state.classes.vector[live.class_index[slots]].sum(axis=0)
+        if state.clusters.told_count[index] == self._told_count[index]:
+            state.clusters.free[index] -= state.classes.vector[live.class_index[slots]].sum(axis=0)
+        # Else totals that came meanwhile may hold these placements already. Taken off twice, they would hide room until
+        # the sampler speaks again, and a quiet one does not; if not taken off at all, its next word is under way.
         self._leased.append(rows)
 
     def _release(self, index: int, rows: npt.NDArray[np.int64]) -> None:
@@ -255,6 +260,7 @@ class Round:
         if self._stages is None:
             return ()
         self._close_stage()
+        self._told_count = self._state.clusters.told_count.copy()
         return self._stages.next_questions(self.number)
 
     def _close_stage(self) -> None:

@@ -12,16 +12,14 @@ import numpy.typing as npt
 
 from argosy_core.scheduler.messages import (
     ClusterRuns,
-    Int32s,
     Int64s,
     JobUpdates,
     ObjectUpdates,
-    Runs,
     RunUpdates,
     StateColumns,
 )
 
-__all__ = ["Texts", "cluster_runs", "job_ends", "job_updates", "no_runs", "object_updates", "run_updates"]
+__all__ = ["Texts", "cluster_runs", "job_ends", "job_updates", "object_updates", "run_updates"]
 
 
 class Texts:
@@ -102,12 +100,13 @@ def run_updates(columns: Sequence[npt.NDArray[np.generic]], texts: Texts) -> Run
     )
 
 
-def object_updates(columns: StateColumns, rows: npt.NDArray[np.integer]) -> ObjectUpdates:
+def object_updates(columns: StateColumns, rows: npt.NDArray[np.integer], start_time_us: Int64s) -> ObjectUpdates:
     """Return the last of the chosen states of each object, sorted by key.
 
     Args:
         columns: States as observed.
         rows: Chosen elements, later ones later.
+        start_time_us: Per element of the columns, when the first pod of its run ran; 0 unknown or not yet.
 
     Complexity: O(n log n) in NumPy.
     """
@@ -132,6 +131,7 @@ def object_updates(columns: StateColumns, rows: npt.NDArray[np.integer]) -> Obje
         uid=np.frombuffer(columns.uid, dtype="V16")[rows].tobytes(),
         message_index=message,
         messages=texts,
+        start_time_us=start_time_us[rows],
     )
 
 
@@ -139,9 +139,3 @@ def cluster_runs(cluster: str, handle: Int64s, attempt: npt.NDArray[np.integer])
     """Return runs of one cluster, each once, sorted by key."""
     key = np.unique(handle << 8 | attempt.astype(np.int64))
     return ClusterRuns(cluster=cluster, handle=key >> 8, attempt=(key & 0xFF).astype(np.int32))
-
-
-def no_runs() -> Runs:
-    """Return no runs."""
-    nothing: Int32s = np.zeros(0, dtype=np.int32)
-    return Runs(handle=np.zeros(0, dtype=np.int64), attempt=nothing)

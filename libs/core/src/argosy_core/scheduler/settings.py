@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.placement.strategies import STRATEGIES
 
 __all__ = ["DEFAULT_RESOURCE_WEIGHTS", "RoundSettings"]
 
@@ -28,13 +29,13 @@ class RoundSettings:
     """Time in which the part of a queue's flow above its usage halves, seconds."""
     resource_weights: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_RESOURCE_WEIGHTS))
     """Cores of weighted usage per base unit of each resource (millicore, byte, whole unit); absent means 0."""
-    look_ahead_ratio: float = 0.25
+    look_ahead_ratio: float = field(default=0.25, metadata={"may_be_zero": True})
     """Filling stops once pending usage exceeds (1 + ratio) times the pool's free usage."""
     look_ahead_min_count: int = 256
     """Jobs that may be pending and not blocked however full the pool is."""
     max_blocked_per_queue: int = 512
     """Jobs of blocked classes that one queue may have pending at once; they do not count for the look-ahead."""
-    park_after_s: float = 30.0
+    park_after_s: float = field(default=30.0, metadata={"may_be_zero": True})
     """A class that found no candidate for so long no longer keeps back the jobs behind it in its queue, seconds."""
     max_pending: int = 20_000
     """Jobs that may be pending at once, those of blocked classes not counted."""
@@ -43,13 +44,19 @@ class RoundSettings:
     clusters_to_sample_ratio: float = 0.33
     """Cp: share of the clusters that are asked per class and round, rounded up."""
     nodes_to_sample_ratio: float = 0.04
-    """Np: share of a cluster's nodes that must be eligible before its sampler stops looking."""
+    """Np: share of a cluster's nodes that must be eligible before its sampler stops looking; it looks on while more
+    pods of the class wait than the nodes found hold."""
     commit_candidate_count: int = 3
     """m: commit candidates per run."""
     sample_deadline_ms: int = 200
     """How long a sampler may look, milliseconds."""
     strategy: str = "random"
     """Sampling strategy: `random` or `round-robin`."""
+    spread: bool = True
+    """Whether a node's score shrinks with what it is given in a round, so that runs spread over nodes. False fills the
+    best node first; for samplers whose scores pack (`most-allocated`, `lost-opportunity`)."""
+    cluster_spread_weight: float = 0.0
+    """Weight of the score that prefers clusters with more free; 0 leaves nodes to be compared by their own scores."""
     max_failed_attempts: int = 10
     """Rounds in which all commit candidates of a job conflicted, after which the job fails."""
     max_runs: int = 10
@@ -88,7 +95,16 @@ class RoundSettings:
                 raise InvalidRequest(f"{name} is {count}; it must be at least 1")
         if self.max_runs > 250 or self.max_failed_attempts > 250:
             raise InvalidRequest("max_runs and max_failed_attempts must be at most 250")
-        if self.half_time_s <= 0 or self.back_off_initial_s <= 0 or self.look_ahead_ratio < 0:
-            raise InvalidRequest("half_time_s and back_off_initial_s must be above 0, look_ahead_ratio 0 or more")
+        self._check_times()
+        if self.strategy not in STRATEGIES:
+            raise InvalidRequest(f"strategy is {self.strategy!r}; there are {', '.join(STRATEGIES)}")
         if any(weight < 0 for weight in self.resource_weights.values()):
             raise InvalidRequest("resource_weights must be 0 or more")
+
+    def _check_times(self) -> None:
+        if self.half_time_s <= 0 or self.back_off_initial_s <= 0 or self.look_ahead_ratio < 0:
+            raise InvalidRequest("half_time_s and back_off_initial_s must be above 0, look_ahead_ratio 0 or more")
+        if self.sample_deadline_ms < 1 or self.park_after_s < 0 or self.cluster_spread_weight < 0:
+            raise InvalidRequest("sample_deadline_ms must be above 0, park_after_s and cluster_spread_weight 0 or more")
+        if self.back_off_max_s < self.back_off_initial_s:
+            raise InvalidRequest("back_off_max_s must be at least back_off_initial_s")

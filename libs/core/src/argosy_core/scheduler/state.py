@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PARKED, PENDING, LiveJobs
-from argosy_core.placement.decision import DecisionProfile
+from argosy_core.placement.decision import DecisionProfile, spread_over_clusters
 from argosy_core.queueing.flow import advance_flow
 from argosy_core.queueing.order import Backlog, ChainedBacklog, Comparator, Entries, QueueOrder
 from argosy_core.queueing.usage import to_cores, weigh_vector
@@ -110,10 +110,10 @@ class PoolState:
         Args:
             settings: How rounds work; the defaults if None.
             queue_sort: Chain of comparators over slots that orders each queue; empty for priority, then submit order.
-            decision_profile: Global filters and scores of the decision phase; the defaults if None.
+            decision_profile: Global filters and scores of the decision phase; those that the settings name if None.
         """
         self.settings = settings or RoundSettings()
-        self.decision_profile = decision_profile
+        self.decision_profile = decision_profile or _profile_of(self.settings)
         self.queue_sort = tuple(queue_sort)
         self.live = LiveJobs()
         self.classes = ClassTable(self.settings)
@@ -309,3 +309,8 @@ class PoolState:
             )
             grid[: have[0], : have[1]] = self.empty_generation
             self.empty_generation = grid
+
+
+def _profile_of(settings: RoundSettings) -> DecisionProfile:
+    weight = settings.cluster_spread_weight
+    return DecisionProfile(scores=((spread_over_clusters, weight),) if weight else (), spread=settings.spread)

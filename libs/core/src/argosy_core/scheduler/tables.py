@@ -148,8 +148,9 @@ class ClassTable:
         self.stuck_since_s = grow(self.stuck_since_s, end, np.inf)
         self.stuck_since_s[index] = np.inf
         self.class_id[index] = class_id
-        self.usage[index] = weigh_amounts((*parsed.requests, (PODS, 1)), self._weights)
-        self.vector[index] = self.axis.vector({**dict(parsed.requests), PODS: 1})
+        amounts = {PODS: 1, **dict(parsed.requests)}
+        self.usage[index] = weigh_amounts(tuple(amounts.items()), self._weights)
+        self.vector[index] = self.axis.vector(amounts)
         self.job_count[index] = 0
         self.definitions[index] = definition
         return index
@@ -336,6 +337,8 @@ class ClusterTable:
         """Whether a sampler session stands and is ready."""
         self.cordoned: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         """Whether nothing new may be placed."""
+        self.forgotten: set[int] = set()
+        """Clusters that were declared gone and have not been heard of since."""
         self.incarnation: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Incarnation of the sampler."""
         self.session: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -344,6 +347,8 @@ class ClusterTable:
         """Nodes."""
         self.risen: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """What the sampler last said of capacity that rose, -1 before it said anything."""
+        self.told_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """How often the sampler has told totals of its own accord."""
         self.free_generation: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Grows whenever something may fit that did not."""
         self.total: npt.NDArray[np.int64] = np.zeros((0, column_count), dtype=np.int64)
@@ -372,7 +377,8 @@ class ClusterTable:
         count = index + 1
         self.connected = np.append(self.connected, False)
         self.cordoned = np.append(self.cordoned, False)
-        for column in ("incarnation", "session", "node_count", "risen", "free_generation", "total", "free", "largest"):
+        columns = ("incarnation", "session", "node_count", "risen", "told_count", "free_generation")
+        for column in (*columns, "total", "free", "largest"):
             values = getattr(self, column)
             row = np.zeros((count - values.shape[0], *values.shape[1:]), dtype=np.int64)
             setattr(self, column, np.concatenate([values, row]))

@@ -31,7 +31,8 @@ class Audit:
     def __init__(self, store: DurableStore) -> None:
         """Start without pods."""
         self._store = store
-        self._running: dict[tuple[int, int], tuple[str, int]] = {}
+        self._running: dict[int, dict[int, tuple[str, int]]] = {}
+        """Handle -> position in the bag -> (cluster, attempt)."""
         self.pod_count = 0
         """Pods made."""
 
@@ -79,19 +80,23 @@ class Audit:
         """Take note of a pod that runs.
 
         Raises:
-            InvariantViolation: Another pod of the same member of the job runs.
+            InvariantViolation: Another pod of the same member of the job runs, or one of another run of it.
         """
-        other = self._running.get((handle, position))
-        if other is not None:
-            raise InvariantViolation(
-                f"job {handle} runs twice: attempt {other[1]} in {other[0]} and attempt {attempt} in {cluster}"
-            )
-        self._running[handle, position] = (cluster, attempt)
+        running = self._running.setdefault(handle, {})
+        for member, other in running.items():
+            if member == position or other != (cluster, attempt):
+                raise InvariantViolation(
+                    f"job {handle} runs twice: attempt {other[1]} in {other[0]} and attempt {attempt} in {cluster}"
+                )
+        running[position] = (cluster, attempt)
 
     def pod_stopped(self, cluster: str, handle: int, attempt: int, position: int) -> None:
         """Take note of a pod that does not run any more, if it did."""
-        if self._running.get((handle, position)) == (cluster, attempt):
-            del self._running[handle, position]
+        running = self._running.get(handle, {})
+        if running.get(position) == (cluster, attempt):
+            del running[position]
+            if not running:
+                del self._running[handle]
 
     def committed(
         self, sampler: str, ledger: NodeLedger, class_ids: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]

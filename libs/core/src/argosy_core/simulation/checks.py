@@ -71,6 +71,7 @@ def _check_jobs(world: World) -> None:
         )
     _require(not store.changes, "every change was taken")
     _require(len(store.jobs) == world.submitted_count, "no acknowledged job is lost")
+    _require(len(store.jobs) == len(book.plan), "every submit was acknowledged in the end")
 
 
 def _check_runs(world: World) -> dict[str, set[tuple[int, int]]]:
@@ -106,8 +107,9 @@ def _check_ledger(world: World, sampler: SamplerActor, live: set[tuple[int, int]
     book = world.context.book
     wanted = np.zeros_like(taken)
     for handle, _ in live:
-        for resource, amount in (*book.plan.classes[book.class_of(handle)].requests, ("pods", 1)):
-            wanted[ledger.axis.index(resource)] += amount
+        for position in book.pods_of(handle):
+            for resource, amount in book.requests_of(handle, position):
+                wanted[ledger.axis.index(resource)] += amount
     _require(bool((taken == wanted).all()), f"{name} books what the live runs ask for")
 
 

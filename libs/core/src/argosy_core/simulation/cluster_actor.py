@@ -167,6 +167,8 @@ class ClusterActor(Process):
         self._network = network
         self._settings = settings
         self._audit = audit
+        self.pauses: np.random.Generator | None = None
+        """Draws after which change a watch pauses, so that the pods of a bag appear one by one; None: it never does."""
         self.nodes: dict[str, NodeSpec] = {}
         self._free: dict[str, dict[str, int]] = {}
         self.objects: dict[Key, _Object] = {}
@@ -177,6 +179,8 @@ class ClusterActor(Process):
         self._base = dict.fromkeys(Scope, 0)
         """Changes that are forgotten because every watch has shown them."""
         self.watches: list[Watch] = []
+        self.dark = False
+        """Whether nothing reaches it, and nothing runs in it."""
         for spec in nodes:
             self._add_node(spec)
 
@@ -299,11 +303,14 @@ class ClusterActor(Process):
             return
         history, base = self._history[watch.scope], self._base[watch.scope]
         rows = history[watch.position - base :]
-        watch.position = base + len(history)
+        if self.pauses is not None and len(rows) > 1:
+            rows = rows[: int(self.pauses.integers(1, len(rows) + 1))]
+        watch.position += len(rows)
         lowest = min(other.position for other in self.watches if other.scope is watch.scope)
         if lowest - base > 1000:
             del history[: lowest - base]
             self._base[watch.scope] = lowest
+        self._schedule(watch)
         if rows:
             watch.take(rows)
 
@@ -350,6 +357,8 @@ class ClusterActor(Process):
     def _arrive(
         self, owner: Process, action: Callable[..., object], what: object, take: Callable[..., None] | None
     ) -> None:
+        if self.dark:
+            return
         answers = action(what)
         if take is not None:
             self._agenda.after(self._network.draw_s(self._settings.call_s), owner, take, what, answers)
@@ -426,7 +435,7 @@ class ClusterActor(Process):
         before any executor saw it is made again, although the sampler saw it go and gave its room to another.
         """
         free = self._free[item.node]
-        for resource, amount in self._asks(key[0]):
+        for resource, amount in self._asks(key):
             if free.get(resource, 0) < amount:
                 on_node = [other for other in self.objects.values() if other.node == item.node and other.booked]
                 crowded = any(stranger.node == item.node for stranger in self._strangers.values())
@@ -435,16 +444,17 @@ class ClusterActor(Process):
                 item.state, item.failure = _FAILED, _INFRASTRUCTURE
                 return
         item.booked = True
-        self._book_room(key[0], item.node, -1)
+        self._book_room(key, item.node, -1)
 
-    def _asks(self, handle: int) -> tuple[tuple[str, int], ...]:
-        """Return what a job's pod asks for."""
-        return (*self._book.plan.classes[self._book.class_of(handle)].requests, (PODS, 1))
+    def _asks(self, key: Key) -> tuple[tuple[str, int], ...]:
+        """Return what a pod asks for."""
+        handle, _, position = key
+        return self._book.requests_of(handle, position)
 
-    def _book_room(self, handle: int, node: str, sign: int) -> None:
-        """Take (-1) or give back (+1) what a job's pod asks for."""
+    def _book_room(self, key: Key, node: str, sign: int) -> None:
+        """Take (-1) or give back (+1) what a pod asks for."""
         free = self._free[node]
-        for resource, amount in self._asks(handle):
+        for resource, amount in self._asks(key):
             free[resource] = free.get(resource, 0) + sign * amount
 
     def _start(self, key: Key, uid: int) -> None:
@@ -455,7 +465,7 @@ class ClusterActor(Process):
         self._audit.pod_started(self.name, handle, attempt, position)
         item.state = _RUNNING
         self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
-        run_s = self._book.run_s(handle)
+        run_s = self._book.run_s(handle, position)
         if np.isfinite(run_s):
             self._agenda.after(run_s, self, self._finish, key, uid)
 
@@ -464,7 +474,7 @@ class ClusterActor(Process):
         item = self.objects.get(key)
         if item is None or item.uid != uid or item.state != _RUNNING:
             return
-        item.exit_code = self._book.exit_code(key[0])
+        item.exit_code = self._book.exit_code(key[0], key[2])
         item.state = _FAILED if item.exit_code else _SUCCEEDED
         item.failure = _EXIT_CODE if item.exit_code else 0
         self._leave(key, item)
@@ -485,7 +495,7 @@ class ClusterActor(Process):
         """Let a pod give back what it holds."""
         if item.booked:
             item.booked = False
-            self._book_room(key[0], item.node, 1)
+            self._book_room(key, item.node, 1)
         if item.kind == POD:
             self._audit.pod_stopped(self.name, *key)
 

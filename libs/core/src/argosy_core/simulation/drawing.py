@@ -5,6 +5,8 @@ Source: design section 7, "each has a test that fails when its defence is remove
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from argosy_core.job.classes import SchedulingClass
@@ -14,22 +16,27 @@ from argosy_core.simulation.plan import WishPlan, WorldPlan
 from argosy_core.simulation.settings import FaultSettings, WorldSettings
 from argosy_core.simulation.world import World
 
-__all__ = ["draw_plan", "draw_world"]
+__all__ = ["draw_plan", "draw_world", "widen_plan"]
 
 _GIB = 1 << 30
 
 
-def draw_world(seed: int, *, with_faults: bool = True, check_steps: int = 1) -> World:
+def draw_world(seed: int, *, with_faults: bool = True, wide: bool = False, check_steps: int = 1) -> World:
     """Return a small world with everything in it drawn from a seed; all its jobs fit some node.
 
     Args:
         seed: Which world.
         with_faults: Whether anything goes wrong in it.
+        wide: Whether there may be bags of several pods and the faults that `FaultSettings` leaves out by default; they
+            are drawn apart, so that the other worlds stay as they were.
         check_steps: After how many events the memories are checked; what truly happens is checked always.
     """
     rng = np.random.default_rng([seed, 9])
     until_s = float(rng.uniform(30.0, 120.0))
     plan = draw_plan(rng, until_s)
+    wide_rng = np.random.default_rng([seed, 19])
+    if wide:
+        plan = widen_plan(plan, wide_rng)
     settings = WorldSettings(
         round=RoundSettings(
             clusters_to_sample_ratio=float(rng.choice([0.33, 1.0])),
@@ -71,7 +78,25 @@ def draw_world(seed: int, *, with_faults: bool = True, check_steps: int = 1) -> 
         call_loss_ratio=float(rng.choice([0.0, 0.1])),
         **counts,  # type: ignore[arg-type]
     )
+    if wide:
+        faults = replace(
+            faults,
+            api_crashes=int(wide_rng.integers(0, 6)),
+            forgotten_clusters=int(wide_rng.integers(0, 3)),
+            late_commits=int(wide_rng.integers(0, 4)),
+        )
     return World(plan, seed=seed, settings=settings, faults=faults)
+
+
+def widen_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
+    """Return a plan in which about half of the jobs are bags of several pods.
+
+    Args:
+        plan: The plan.
+        rng: Draws which.
+    """
+    several = rng.random(len(plan)) < 0.5
+    return replace(plan, layout=np.where(several, rng.integers(2, 4, len(plan)), plan.layout).astype(np.int32))
 
 
 def draw_plan(rng: np.random.Generator, until_s: float) -> WorldPlan:

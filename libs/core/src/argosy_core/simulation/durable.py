@@ -39,8 +39,8 @@ from argosy_core.simulation.results import JobTimes
 
 __all__ = ["Change", "DurableStore", "JobRow", "LogRecord", "RunRow", "Transaction"]
 
-Change: TypeAlias = "Int64s | WishColumns"
-"""News for the leader: indices of accepted jobs, or wishes."""
+Change: TypeAlias = "Int64s | WishColumns | str"
+"""News for the leader: indices of accepted jobs, wishes, or the name of a cluster that was forgotten."""
 _LEASED = int(ObjectState.LEASED)
 _UNKNOWN = int(ObjectState.UNKNOWN)
 _RUNNING = int(ObjectState.RUNNING)
@@ -55,6 +55,8 @@ class RunRow:
     node: str
     objects: list[int]
     """State of each object by position."""
+    start_time_us: int = 0
+    """When its first pod ran, as stored with its objects; 0 not yet."""
     state: int = _LEASED
     ended: bool = False
 
@@ -147,6 +149,10 @@ class DurableStore(Process):
         """Job set id -> number of its last event."""
         self.incarnations: dict[tuple[str, str], int] = {}
         """(cluster, role) -> highest incarnation bound."""
+        self.forgotten: set[str] = set()
+        """Clusters that somebody declared gone and that have not come back."""
+        self.deduplication: dict[int, None] = {}
+        """Client ids that became a job; a job's client id is its index."""
         self._next_change = 0
         """Jobs whose last lease was refused, until their next event."""
         self.refused_count = 0
@@ -159,8 +165,18 @@ class DurableStore(Process):
         return self._next_change
 
     def submit(self, change_id: int, rows: Int64s, now_us: int) -> None:
-        """Commit jobs together with their change."""
+        """Commit jobs together with their change; those whose client id is known are there already.
+
+        Raises:
+            InvariantViolation: A job is accepted twice.
+        """
+        rows = rows[[row not in self.deduplication for row in rows.tolist()]]
+        if not rows.size:
+            return
+        self.deduplication.update(dict.fromkeys(rows.tolist()))
         for row, handle in zip(rows.tolist(), self._book.handles(rows).tolist(), strict=True):
+            if handle in self.jobs:
+                raise InvariantViolation(f"job {row} is accepted twice")
             self.jobs[handle] = JobRow(row, now_us, int(self._book.plan.priority[row]))
             self.open_handles[handle] = None
         self._times.submit_us[rows] = now_us
@@ -204,6 +220,11 @@ class DurableStore(Process):
             )
         return bool(count)
 
+    def forget(self, cluster: str) -> None:
+        """Commit that a cluster is gone, together with its change."""
+        self.forgotten.add(cluster)
+        self.changes[self.next_change_id()] = cluster
+
     # --- leaders ------------------------------------------------------------------------------------------------------
 
     def lead(self) -> int:
@@ -231,12 +252,16 @@ class DurableStore(Process):
         return len(self.log)
 
     def bind(self, epoch: int, cluster: str, *, role: str, incarnation: int) -> None:
-        """Note who speaks for a cluster.
+        """Note who speaks for a cluster; one that was forgotten begins anew.
 
         Raises:
             StateConflict: The epoch is over, or a higher incarnation was seen.
         """
         self.check_epoch(epoch)
+        if cluster in self.forgotten:
+            self.forgotten.discard(cluster)
+            for each in ("executor", "sampler"):
+                self.incarnations.pop((cluster, each), None)
         seen = self.incarnations.get((cluster, role), 0)
         if incarnation < seen:
             raise StateConflict(f"{role} {incarnation} of {cluster} is older than {seen}")
@@ -328,23 +353,32 @@ class DurableStore(Process):
 
     def _update_objects(self, updates: ObjectUpdates) -> None:
         """Move objects on; what ended absorbs."""
-        columns = (updates.handle, updates.attempt, updates.object_index, updates.state)
-        for handle, attempt, place, state in zip(*(column.tolist() for column in columns), strict=True):
+        columns = (updates.handle, updates.attempt, updates.object_index, updates.state, updates.start_time_us)
+        for handle, attempt, place, state, start_us in zip(*(column.tolist() for column in columns), strict=True):
             run = self.jobs[handle].runs.get(attempt)
             if run is None:
                 continue
             known = run.objects[place]
             if not IS_RUN_TERMINAL[known] and (state > known or (known == _UNKNOWN and state >= _RUNNING)):
                 run.objects[place] = state
+                run.start_time_us = run.start_time_us or start_us
 
     def _end_runs(self, ends: list[RunUpdates]) -> None:
-        """End live runs."""
+        """End live runs.
+
+        Raises:
+            InvariantViolation: One began at another moment than it does by what was stored while it ran.
+        """
         for updates in ends:
-            columns = (updates.handle, updates.attempt, updates.state)
-            for handle, attempt, state in zip(*(column.tolist() for column in columns), strict=True):
+            columns = (updates.handle, updates.attempt, updates.state, updates.start_time_us)
+            for handle, attempt, state, start_us in zip(*(column.tolist() for column in columns), strict=True):
                 job = self.jobs[handle]
                 run = job.runs.get(attempt)
                 if run is not None and not run.ended:
+                    if run.start_time_us not in (0, start_us):
+                        raise InvariantViolation(
+                            f"run {handle}/{attempt} ends as if it had begun at {start_us}, not {run.start_time_us}"
+                        )
                     run.ended, run.state = True, state
                     job.live_attempt = 0
 
@@ -389,7 +423,9 @@ class DurableStore(Process):
         ]
         clusters = sorted({run.cluster for _, _, run in live})
         nodes = sorted({run.node for _, _, run in live})
-        objects = [(h, a, place, state) for h, a, run in live for place, state in enumerate(run.objects)]
+        objects = [
+            (h, a, place, state, run.start_time_us) for h, a, run in live for place, state in enumerate(run.objects)
+        ]
         sets = sorted(set(columns.job_set.tolist()))
         return LoadedColumns(
             jobs=columns,
@@ -408,6 +444,7 @@ class DurableStore(Process):
                 attempt=np.array([o[1] for o in objects], dtype=np.int32),
                 object_index=np.array([o[2] for o in objects], dtype=np.int16),
                 state=np.array([o[3] for o in objects], dtype=np.int8),
+                start_time_us=np.array([o[4] for o in objects], dtype=np.int64),
             ),
             round_state=self.round_state,
             job_sets=tuple(self._book.job_set_views({key: self.event_numbers.get(key, 0) for key in sets})),

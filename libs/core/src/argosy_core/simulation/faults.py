@@ -6,11 +6,14 @@ Source: design section 7; section 5 for what each fault must not lead to.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from argosy_core.scheduler import CommitQuestion
 from argosy_core.simulation.agenda import Process
+from argosy_core.simulation.network import Stream
+from argosy_core.simulation.sampler_actor import SamplerActor
 from argosy_core.simulation.settings import FaultSettings
 
 if TYPE_CHECKING:
@@ -26,9 +29,12 @@ class Saboteur(Process):
         world: The world.
         settings: What, and how often.
         rng: Draws moments and victims.
+        late_rng: Draws those of the kinds of faults that came later, so that the other worlds stay as they were.
     """
 
-    def __init__(self, world: World, settings: FaultSettings, rng: np.random.Generator) -> None:
+    def __init__(
+        self, world: World, settings: FaultSettings, rng: np.random.Generator, late_rng: np.random.Generator
+    ) -> None:
         """Put all faults on the agenda."""
         super().__init__("saboteur")
         self._world = world
@@ -51,6 +57,19 @@ class Saboteur(Process):
         for count, action in kinds:
             for moment_s in (rng.random(count) * settings.until_s).tolist():
                 world.context.agenda.after(moment_s, self, self._strike, action)
+        self._late_rng = late_rng
+        self._held: dict[str, tuple[int, CommitQuestion]] = {}
+        """By cluster the epoch and the first commits of a leader that nobody has replaced yet, or was just."""
+        late_kinds: tuple[tuple[int, Callable[[], None]], ...] = (
+            (settings.api_crashes, self.crash_api),
+            (settings.forgotten_clusters, self.lose_cluster),
+            (settings.late_commits, self.deliver_late_commit),
+        )
+        for count, action in late_kinds:
+            for moment_s in (late_rng.random(count) * settings.until_s).tolist():
+                world.context.agenda.after(moment_s, self, self._strike, action)
+        if settings.late_commits:
+            world.context.network.witness = self._hold
         world.context.agenda.after(settings.until_s, self, self.stop)
 
     def _strike(self, action: Callable[[], None]) -> None:
@@ -132,3 +151,33 @@ class Saboteur(Process):
             watch.lagging_until_us = self._world.context.agenda.now_us + round(
                 self._length_s(self._settings.lag_s) * 1e6
             )
+
+    def crash_api(self) -> None:
+        """Kill the replica of the API."""
+        if self._world.api is not None:
+            self._world.api.crash()
+
+    def lose_cluster(self) -> None:
+        """Let a cluster go dark until after it was declared gone."""
+        settings, rng = self._settings, self._late_rng
+        gone_s = float(rng.uniform(*settings.forget_after_s))
+        back_s = gone_s + float(rng.uniform(*settings.return_after_s))
+        self._world.lose_cluster(int(rng.integers(len(self._world.clusters))), gone_s, back_s)
+
+    def _hold(self, _stream: Stream, to: Process, action: Callable[..., None], what: tuple[Any, ...]) -> None:
+        """Keep the last commits of each epoch that were sent to each cluster, the older epoch's if there are two."""
+        if getattr(action, "__name__", "") != "answer_commit" or not isinstance(to, SamplerActor):
+            return
+        _, epoch, question = what
+        held = self._held.get(to.cluster.name)
+        if held is None or held[0] == epoch or held[0] < epoch - 1:
+            self._held[to.cluster.name] = epoch, question
+
+    def deliver_late_commit(self) -> None:
+        """Hand a commit of a replaced leader to a sampler that has greeted the next one."""
+        for sampler in self._world.samplers:
+            epoch, question = self._held.get(sampler.cluster.name, (0, None))
+            if question is not None and sampler.alive and sampler.ready and sampler.epoch > epoch:
+                del self._held[sampler.cluster.name]
+                self._world.context.counters["late commits"] += 1
+                sampler.answer_commit(sampler.stream, epoch, question)  # type: ignore[arg-type]

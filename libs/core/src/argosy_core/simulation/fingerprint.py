@@ -69,7 +69,8 @@ class Fingerprint:
     def _writer_of(self, kind: type) -> _Writer:
         """Return what writes values of a type that was not met before."""
         if is_dataclass(kind):
-            read = attrgetter(*(field.name for field in fields(kind)), "__class__.__name__")
+            # What a comparison leaves out follows from the rest; a hash that was published once stays what it was.
+            read = attrgetter(*(field.name for field in fields(kind) if field.compare), "__class__.__name__")
             return lambda value, parts: self._write_all(read(value), parts)
         if issubclass(kind, tuple):
             return self._write_all

@@ -56,6 +56,11 @@ class LeaderActor(Process):
         self.cycle = LeaderCycle(self)
         self._later(self._publish_marker)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it leads, and everything that it has decided is stored."""
+        return self.serving and self.writer.is_idle
+
     def _later(self, action: object, *arguments: object) -> None:
         delay_s = self.context.network.draw_s(self.context.settings.transaction_s)
         self.context.agenda.after(delay_s, self, action, *arguments)  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ from argosy_core.errors import StateConflict
 from argosy_core.job.live import BACKING_OFF
 from argosy_core.scheduler import (
     ClusterRuns,
+    ClusterView,
     CommitReply,
     EndedJobs,
     LeaseEffects,
@@ -33,10 +34,12 @@ from argosy_core.scheduler import (
     begin_round,
     define_job_sets,
     draft_ingest,
+    forget_cluster,
     has_work,
     missing,
     note_ended,
     refuse_leases,
+    set_cluster,
     take_jobs,
     take_states,
     take_wishes,
@@ -216,7 +219,9 @@ class LeaderCycle:
             self._held.add(change_id)
             draft.change_ids.append(change_id)
             change = store.changes[change_id]
-            if isinstance(change, WishColumns):
+            if isinstance(change, str):
+                self.forget(change, draft)
+            elif isinstance(change, WishColumns):
                 self._take_wishes(change, draft)
             else:
                 self._take_jobs(change, draft)
@@ -259,6 +264,25 @@ class LeaderCycle:
             self._define_job_sets(tuple(sorted(set(job_set.tolist()))))
             ended = EndedJobs(handle=strange, id_high=strange * 7, job_set=job_set)
             draft.events.append(note_ended(state, ended, reason=wishes.reason, now_s=now_s))
+
+    def forget(self, cluster: str, draft: Transaction) -> None:
+        """Take the runs of a cluster for lost, unless it has come back since somebody declared it gone."""
+        state, leader = self._leader.state, self._leader
+        if cluster not in self._context.store.forgotten:
+            return
+        link = leader.desk.samplers.get(cluster)
+        incarnation = 0 if link is None else link.incarnation
+        set_cluster(
+            state, ClusterView(name=cluster, connected=link is not None and link.ready, incarnation=incarnation)
+        )
+        effects = forget_cluster(state, cluster, self._context.agenda.now_s)
+        draft.objects.append(effects.object_updates)
+        draft.run_ends.append(effects.run_updates)
+        draft.job_ends.append(effects.job_updates)
+        draft.events.append(effects.events)
+        leader.desk.release(effects.releases)
+        self._room_count += 1
+        self._context.counters["requeued"] += effects.requeued_count
 
     def _take_reports(self) -> None:
         """Take what executors reported, that of each cluster at once."""

@@ -71,6 +71,8 @@ class Network:
         """Open streams, oldest first."""
         self.faults: FaultSettings | None = None
         """Set while messages may be repeated."""
+        self.witness: Callable[[Stream, Process, Callable[..., None], tuple[Any, ...]], None] | None = None
+        """Sees every message that is sent."""
 
     def draw_s(self, bounds: Range) -> float:
         """Return a duration."""
@@ -113,6 +115,8 @@ class Network:
         """
         if not stream.open or stream.closed_by is not None:
             return
+        if self.witness is not None:
+            self.witness(stream, to, action, arguments)
         repeated = repeatable and self.faults is not None and self.happens(self.faults.repeat_ratio)
         for _ in range(2 if repeated else 1):
             arrival_us = self._agenda.now_us + round(self.draw_s(self._settings.message_s) * 1e6)

@@ -6,6 +6,7 @@ Source: design section 6, "Data layout".
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,6 +17,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.nodes import NodeSpec
+from argosy_core.resources import PODS
 from argosy_core.scheduler import JobColumns, JobSetView, QueueView, SpecReference
 
 __all__ = ["CONFIG_MAP", "POD", "START_US", "JobBook", "WishPlan", "WorldPlan"]
@@ -29,8 +31,13 @@ POD: Final = "Pod"
 CONFIG_MAP: Final = "ConfigMap"
 _DAY: Final = 20_000
 _FIRST_HANDLE: Final = (_DAY << DAY_SHIFT) + 1
-_LAYOUTS: Final = ((POD,), (CONFIG_MAP, POD))
-_BODIES: Final = (b'[{"kind":"Pod"}]', b'[{"kind":"ConfigMap"},{"kind":"Pod"}]')
+_LAYOUTS: Final = ((POD,), (CONFIG_MAP, POD), (POD, POD), (CONFIG_MAP, POD, POD, POD))
+_BODIES: Final = tuple(
+    json.dumps([{"kind": kind} for kind in kinds], separators=(",", ":")).encode() for kinds in _LAYOUTS
+)
+
+
+_POD_PLACES: Final = tuple(tuple(place for place, kind in enumerate(kinds) if kind == POD) for kinds in _LAYOUTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +67,8 @@ class WorldPlan:
     submit_s: npt.NDArray[np.float64]
     """When each job is submitted, seconds from the start, ascending."""
     run_s: npt.NDArray[np.float64]
-    """How long its pod runs; infinite for one that never ends by itself."""
+    """How long its first pod runs, each further one half as long again; infinite for pods that never end by
+    themselves."""
     class_index: Int32s
     """Index into `classes`."""
     job_set: Int32s
@@ -68,9 +76,9 @@ class WorldPlan:
     priority: Int32s
     """Priorities, higher first."""
     exit_code: Int32s
-    """Exit code of the pod; 0 is success."""
+    """Exit code of the first pod, the others succeed; 0 is success."""
     layout: Int32s
-    """0: one pod; 1: a config map and a pod."""
+    """0: one pod; 1: a config map and a pod; 2: two pods; 3: a config map and three pods."""
     wishes: tuple[WishPlan, ...] = ()
     """Wishes, in order of time."""
 
@@ -108,9 +116,12 @@ class JobBook:
     """Class id -> definition."""
     specs: tuple[SpecReference, ...] = field(init=False)
     """One per layout."""
+    has_several_pods: bool = field(init=False)
+    """Whether there are bags of several pods."""
 
     def __post_init__(self) -> None:
         """Make definitions and specs."""
+        self.has_several_pods = any(len(_POD_PLACES[layout]) > 1 for layout in np.unique(self.plan.layout).tolist())
         self.definitions = {number: c.definition() for number, c in enumerate(self.plan.classes, 1)}
         self.specs = tuple(
             SpecReference(hash=hashlib.blake2b(body, digest_size=16).digest(), day=_DAY, layout=_layout_json(kinds))
@@ -137,13 +148,27 @@ class JobBook:
         """Return the index of a job's class."""
         return int(self.plan.class_index[self.index(handle)])
 
-    def run_s(self, handle: int) -> float:
-        """Return how long a job's pod runs, seconds; infinite if it never ends by itself."""
-        return float(self.plan.run_s[self.index(handle)])
+    def pods_of(self, handle: int) -> tuple[int, ...]:
+        """Return the positions of a job's pods in its bag."""
+        return _POD_PLACES[self.plan.layout[self.index(handle)]]
 
-    def exit_code(self, handle: int) -> int:
-        """Return how a job's pod ends."""
-        return int(self.plan.exit_code[self.index(handle)])
+    def requests_of(self, handle: int, position: int) -> tuple[tuple[str, int], ...]:
+        """Return what a pod asks for, itself included: an even share of its job's class, the last one the rest."""
+        requests = self.plan.classes[self.class_of(handle)].requests
+        pods = self.pods_of(handle)
+        if len(pods) > 1:
+            is_last = position == pods[-1]
+            parts = [(name, *divmod(amount, len(pods))) for name, amount in requests]
+            requests = tuple((name, share + rest * is_last) for name, share, rest in parts)
+        return (*requests, (PODS, 1))
+
+    def run_s(self, handle: int, position: int) -> float:
+        """Return how long a pod runs, seconds; infinite if it never ends by itself."""
+        return float(self.plan.run_s[self.index(handle)]) * (1.0 + 0.5 * self.pods_of(handle).index(position))
+
+    def exit_code(self, handle: int, position: int) -> int:
+        """Return how a pod ends."""
+        return int(self.plan.exit_code[self.index(handle)]) if position == self.pods_of(handle)[0] else 0
 
     def queues(self) -> list[QueueView]:
         """Return the queues."""

@@ -13,10 +13,9 @@ import numpy as np
 from argosy_core.errors import StateConflict
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.states import ObjectState
-from argosy_core.ledger import NodeLedger, PodEvents, run_keys
+from argosy_core.ledger import NodeLedger, PodEvents, RunPods, run_keys
 from argosy_core.placement import NodeSampler, commit
 from argosy_core.placement import SampleQuestion as SamplerQuestion
-from argosy_core.resources import PODS
 from argosy_core.scheduler import (
     CapacityColumns,
     ClusterRuns,
@@ -62,6 +61,7 @@ class SamplerActor(Process):
         self.epoch = 0
         self.ready = False
         self.stream: Stream | None = None
+        self._run_pods = RunPods()
         self._sampler = NodeSampler(self.ledger)
         self._rng = context.generator(2, incarnation, *cluster.name.encode())
         self._generation = -1
@@ -94,6 +94,7 @@ class SamplerActor(Process):
         self._tell_soon()
 
     def _take_pod_list(self, rows: list[tuple[object, ...]], position: int) -> None:
+        self._run_pods.clear()
         self.ledger.observe_all(self._pod_events(rows))
         self._tell_soon()
         self._watch(Scope.OBJECTS, self._take_pods, position)
@@ -123,8 +124,7 @@ class SamplerActor(Process):
         pods = [change for change in changes if isinstance(change, ObjectChange) and change.kind == POD]
         strangers = [change for change in changes if isinstance(change, Stranger)]
         book = self._context.book
-        asked = [(book.plan.classes[book.class_of(pod.handle)].requests, (PODS, 1)) for pod in pods]
-        vectors = [self._vector((*requests, pod_itself)) for requests, pod_itself in asked]
+        vectors = [self._vector(book.requests_of(pod.handle, pod.position)) for pod in pods]
         vectors += [self._vector(stranger.requests) for stranger in strangers]
         width = len(self.ledger.axis)
         requests = np.zeros((len(vectors), width), dtype=np.int64)
@@ -135,13 +135,16 @@ class SamplerActor(Process):
             np.array([pod.attempt for pod in pods], dtype=np.int64),
         )
         ended = [pod.gone or pod.state in _ENDED for pod in pods] + [stranger.gone for stranger in strangers]
-        return PodEvents(
+        events = PodEvents(
             run_keys=np.concatenate([keys, np.zeros(len(strangers), dtype=np.int64)]),
             uids=uid_column([pod.uid for pod in pods] + [stranger.uid for stranger in strangers]),
             nodes=self.ledger.rows_of_names([pod.node for pod in pods] + [stranger.node for stranger in strangers]),
             ended=np.array(ended, dtype=np.bool_),
             requests=requests,
         )
+        if not book.has_several_pods:
+            return events
+        return self._run_pods.fold(events, list(requests), np.arange(len(events), dtype=np.int32))
 
     def _vector(self, asked: tuple[tuple[str, int], ...]) -> Int64s:
         """Return amounts in the order of the ledger's resources, which learn the names of new ones."""

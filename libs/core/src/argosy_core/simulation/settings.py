@@ -139,6 +139,17 @@ class FaultSettings:
     """Watches that fall behind."""
     lag_s: Range = (0.5, 10.0)
     """By how much."""
+    api_crashes: int = 0
+    """Replicas of the API killed; callers repeat what was not answered."""
+    forgotten_clusters: int = 0
+    """Clusters that go dark for so long that somebody declares them gone, and that come back."""
+    forget_after_s: Range = (60.0, 90.0)
+    """How long a cluster is dark before it is declared gone: no call of its executor is under way by then."""
+    return_after_s: Range = (0.5, 60.0)
+    """When it comes back after that."""
+    late_commits: int = 0
+    """Commits of a leader that was replaced which something between it and a sampler held back, and hands over on the
+    sampler's session with the next leader."""
     repeat_ratio: float = 0.05
     """Share of the repeatable messages, and of the calls to clusters, that arrive twice."""
     call_loss_ratio: float = 0.05

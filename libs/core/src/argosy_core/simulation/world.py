@@ -17,12 +17,15 @@ Source: design section 2, `simulation`; section 7.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation
 from argosy_core.simulation.agenda import Agenda, Process
+from argosy_core.simulation.api_role import ApiRole
 from argosy_core.simulation.audit import Audit
 from argosy_core.simulation.checks import check_memory, check_rest
 from argosy_core.simulation.cluster_actor import ClusterActor
@@ -93,15 +96,23 @@ class World:
             )
             for name, nodes in plan.clusters
         )
+        if book.has_several_pods:
+            for index, cluster in enumerate(self.clusters):
+                cluster.pauses = self.context.generator(7, index)
         self._started: dict[tuple[str, int], int] = {}
+        self._every_executor: list[ExecutorActor] = []
         self.samplers = [self._start_sampler(index) for index in range(len(self.clusters))]
         """The newest sampler of each cluster, dead or alive."""
         self.executors = [self._start_executor(index) for index in range(len(self.clusters))]
         """The newest executor of each cluster, dead or alive."""
+        self.api: ApiRole | None = None
+        """Whoever takes calls, if it may die; else calls are transactions."""
+        if faults is not None and faults.api_crashes:
+            self.api = ApiRole(self.context, self._people, np.random.default_rng([seed, 5]))
         self._plan_people(plan)
         self.elect()
         if faults is not None:
-            Saboteur(self, faults, np.random.default_rng([seed, 3]))
+            Saboteur(self, faults, np.random.default_rng([seed, 3]), np.random.default_rng([seed, 4]))
 
     # --- people -------------------------------------------------------------------------------------------------------
 
@@ -118,6 +129,10 @@ class World:
 
     def _call_submit(self, first: int, last: int) -> None:
         context = self.context
+        if self.api is not None:
+            rows = np.arange(first, last, dtype=np.int64)
+            self.api.call(partial(self._accept, rows), partial(self._acknowledge, rows))
+            return
         change_id = context.store.next_change_id()
         delay_s = context.network.draw_s(context.settings.transaction_s)
         context.agenda.after(delay_s, context.store, self._submit, change_id, first, last)
@@ -128,8 +143,28 @@ class World:
         self.submitted_count += last - first
         self._tell_leader()
 
+    def _accept(self, rows: npt.NDArray[np.int64]) -> None:
+        """Commit a submit that may have been committed before."""
+        store = self.context.store
+        store.submit(store.next_change_id(), rows, self.context.agenda.now_us)
+        self._tell_leader()
+
+    def _acknowledge(self, rows: npt.NDArray[np.int64]) -> None:
+        """Take note that somebody was told that jobs are accepted.
+
+        Raises:
+            InvariantViolation: They are not.
+        """
+        for handle in self.context.book.handles(rows).tolist():
+            if handle not in self.context.store.jobs:
+                raise InvariantViolation(f"job {handle} was acknowledged and is not stored")
+        self.submitted_count += rows.size
+
     def _call_wish(self, wish: WishPlan) -> None:
         context = self.context
+        if self.api is not None:
+            self.api.call(partial(self._wish, wish), lambda: None)
+            return
         delay_s = context.network.draw_s(context.settings.transaction_s)
         context.agenda.after(delay_s, context.store, self._wish, wish)
 
@@ -184,7 +219,9 @@ class World:
         return SamplerActor(self.context, self.clusters[index], self._next_incarnation("sampler", index))
 
     def _start_executor(self, index: int) -> ExecutorActor:
-        return ExecutorActor(self.context, self.clusters[index], self._next_incarnation("executor", index))
+        executor = ExecutorActor(self.context, self.clusters[index], self._next_incarnation("executor", index))
+        self._every_executor.append(executor)
+        return executor
 
     def _kill(self, process: SamplerActor | ExecutorActor) -> None:
         process.alive = False
@@ -199,7 +236,8 @@ class World:
             self.context.agenda.after(delay_s, self._fate, self._replace_sampler, index)
 
     def _replace_sampler(self, index: int) -> None:
-        self.samplers[index] = self._start_sampler(index)
+        if not self.clusters[index].dark and not self.samplers[index].alive:
+            self.samplers[index] = self._start_sampler(index)
 
     def restart_executor(self, index: int) -> None:
         """Kill a cluster's executor and start another a while later."""
@@ -209,7 +247,7 @@ class World:
             self.context.agenda.after(delay_s, self._fate, self._replace_executor, index)
 
     def _replace_executor(self, index: int) -> None:
-        if not self.executors[index].alive:
+        if not self.clusters[index].dark and not self.executors[index].alive:
             self.executors[index] = self._start_executor(index)
 
     def overlap_executors(self, index: int, length_s: float) -> None:
@@ -230,8 +268,62 @@ class World:
         self.context.agenda.after(delay_s, self._fate, self._start_beside, index, old)
 
     def _start_beside(self, index: int, old: ExecutorActor) -> None:
-        if self.executors[index] is old:
+        if self.executors[index] is old and not self.clusters[index].dark:
             self.executors[index] = self._start_executor(index)
+
+    # --- clusters that are gone ---------------------------------------------------------------------------------------
+
+    def lose_cluster(self, index: int, gone_s: float, back_s: float) -> None:
+        """Let a cluster go dark with everything in it; somebody declares it gone, and it comes back.
+
+        Args:
+            index: Which.
+            gone_s: When it is declared gone, seconds from now; later if nobody leads then.
+            back_s: When it comes back, seconds from now.
+        """
+        cluster = self.clusters[index]
+        if cluster.dark:
+            return
+        cluster.dark = True
+        for executor in self._every_executor:
+            if executor.alive and executor.cluster is cluster:
+                self._kill(executor)
+        if self.samplers[index].alive:
+            self._kill(self.samplers[index])
+        for node in sorted(cluster.nodes):
+            cluster.lose_node(node, back_s)
+        self.context.agenda.after(gone_s, self._people, self._forget, index)
+        self.context.agenda.after(back_s, self._fate, self._return_cluster, index)
+
+    def _forget(self, index: int) -> None:
+        """Declare a cluster gone, unless it is back or its leader still hears of it."""
+        cluster, leader = self.clusters[index], self.leaders[-1] if self.leaders else None
+        if not cluster.dark:
+            return
+        desk = leader.desk if leader is not None and leader.serving else None
+        if desk is None or cluster.name in desk.samplers or cluster.name in desk.executors:
+            self.context.agenda.after(1.0, self._people, self._forget, index)
+            return
+        self.context.counters["clusters forgotten"] += 1
+        self.context.store.forget(cluster.name)
+        self._tell_leader()
+
+    def _return_cluster(self, index: int) -> None:
+        """Bring a cluster back; if it was declared gone, nobody may wait for it until then.
+
+        Raises:
+            InvariantViolation: A run is still expected there, although everything that was decided is stored.
+        """
+        store, name = self.context.store, self.clusters[index].name
+        is_quiet = self.context.network.faults is None and not store.changes
+        if is_quiet and name in store.forgotten and self.leaders and self.leaders[-1].is_idle:
+            for handle in store.open_handles:
+                job = store.jobs[handle]
+                if job.live_attempt and job.runs[job.live_attempt].cluster == name:
+                    raise InvariantViolation(f"job {handle} still waits for {name}, which was declared gone")
+        self.clusters[index].dark = False
+        self._replace_sampler(index)
+        self._replace_executor(index)
 
     # --- running ------------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,11 @@ class Writer:
         """Whether the leader may go on: not too much waits."""
         return len(self._queue) <= WAITING_LIMIT
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way or waits."""
+        return not self._queue
+
     def put(self, transaction: Transaction | None, follow: Follow) -> None:
         """Put a transaction in line, or, with none, something to do once everything before is stored."""
         self._queue.append((transaction, follow))

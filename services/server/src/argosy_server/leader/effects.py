@@ -245,6 +245,7 @@ class EffectDraft:
             uids=uid[last],
             message_index=message_index[last] if messages else None,
             messages=messages,
+            start_time_us=_join([p.start_time_us for p in parts])[last],
         )
 
     def _run_updates(self) -> RunUpdates | None:

@@ -65,10 +65,8 @@ class LeaderFigures:
 
     @contextmanager
     def leading(self) -> Iterator[None]:
-        """Say that this process leads, and at the end that it no longer does and has nothing."""
+        """Say at the end that this process no longer leads and has nothing; `note_ready` says that it does."""
         pool = self._memory.pool
-        METRICS.leading.labels(pool).set(1)
-        METRICS.leader_epoch.labels(pool).set(self._memory.epoch)
         try:
             yield
         finally:
@@ -77,6 +75,15 @@ class LeaderFigures:
             for gauge in _POOL_GAUGES:
                 gauge.labels(pool).set(0)
             self._show_flows({})
+
+    def note_ready(self) -> None:
+        """Say that this process leads.
+
+        Not before it has taken over: one that holds the epoch and cannot publish to the log decides nothing, and
+        whoever watches the pool must see that.
+        """
+        METRICS.leading.labels(self._memory.pool).set(1)
+        METRICS.leader_epoch.labels(self._memory.pool).set(self._memory.epoch)
 
     async def run(self) -> None:
         """Show what there is, once a second until cancelled."""

@@ -74,6 +74,7 @@ def loaded_columns(loaded: LoadedPool) -> LoadedColumns:
             attempt=objects.attempts.astype(np.int32),
             object_index=objects.objects,
             state=objects.states.astype(np.int8),
+            start_time_us=objects.start_time_us,
         ),
         round_state=decode_round_state(loaded.round_state),
         job_sets=tuple(job_set_views(loaded.job_sets)),

@@ -107,6 +107,7 @@ class Reign:
                 position = await self._take_over()
                 tasks.create_task(self._rows.run(), name="row-sender")
                 tasks.create_task(self._figures.run(), name="figures")
+                self._figures.note_ready()
                 on_ready(self)
                 parts = CycleParts(
                     store=self._store,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from argosy_core.errors import InvalidRequest
 from argosy_core.scheduler.settings import RoundSettings
 
 __all__ = ["LeaderSettings"]
@@ -19,15 +20,15 @@ class LeaderSettings:
     """How often sessions must be heard; three missed ones end a session."""
     fence_s: float = 15.0
     """How long an executor may act on its cluster after the last confirmation."""
-    keep_finished_s: float = 60.0
+    keep_finished_s: float = field(default=60.0, metadata={"may_be_zero": True})
     """How long finished pods stay on their cluster, for logs."""
     installation: str = "argosy"
     """Name that labels every object this installation makes."""
-    window_idle_ms: float = 5.0
+    window_idle_ms: float = field(default=5.0, metadata={"may_be_zero": True})
     """A round starts once nothing arrived for this long (design: 5 ms)."""
-    window_max_ms: float = 50.0
+    window_max_ms: float = field(default=50.0, metadata={"may_be_zero": True})
     """A round starts at the latest this long after the first arrival (design: 50 ms)."""
-    window_busy_ms: float = 200.0
+    window_busy_ms: float = field(default=200.0, metadata={"may_be_zero": True})
     """Least time between the beginnings of two rounds at `busy_jobs_per_s` and above; at lower rates less, by the root
     of the rate, so that a lone job never waits for it."""
     busy_jobs_per_s: float = 7500.0
@@ -38,7 +39,7 @@ class LeaderSettings:
     """Most rows of `changes` taken by one round."""
     answer_timeout_s: float = 2.0
     """How long the leader waits for a sampler's answer before it goes on without."""
-    kept_log_count: int = 1_000
+    kept_log_count: int = field(default=1_000, metadata={"may_be_zero": True})
     """Applied records of the event log that are kept, to be looked at."""
     log_trim_s: float = 60.0
     """How often older ones are deleted."""
@@ -48,3 +49,20 @@ class LeaderSettings:
     """Seed of the leader's random choices; 0 takes the epoch, so that a repeated run repeats."""
     round: RoundSettings = field(default_factory=RoundSettings)
     """How rounds order, sample, decide and retry."""
+
+    def __post_init__(self) -> None:
+        """Refuse paces with which no leader or session could last.
+
+        Raises:
+            InvalidRequest: Two of them do not go together.
+        """
+        if self.fence_s < 3 * self.heartbeat_s:
+            raise InvalidRequest(
+                f"leader.fence_s is {self.fence_s}, but must be at least three times leader.heartbeat_s, which is "
+                f"{self.heartbeat_s}"
+            )
+        if self.window_max_ms < self.window_idle_ms:
+            raise InvalidRequest(
+                f"leader.window_max_ms is {self.window_max_ms}, but must be at least leader.window_idle_ms, which is "
+                f"{self.window_idle_ms}"
+            )
