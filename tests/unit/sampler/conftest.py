@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.plugins.profiles import DEFAULT_PROFILE
 from argosy_kube.simulated.__main__ import make_host
 from argosy_kube.simulated.host import ClusterHost, InProcessCluster
 from argosy_runtime.grpc_server import GrpcSettings
@@ -127,6 +128,14 @@ class Session:
         self, runs: list[tuple[int, int]], candidates: list[list[int]], *, epoch: int = 1
     ) -> tuple[list[int], list[int]]:
         """Ask to place runs of class 1; return nodes and outcomes."""
+        await self.send_commit(runs, candidates, epoch=epoch)
+        answer = await self.next_answer("commit")
+        assert (answer.round, answer.stage, answer.incarnation) == (7, 2, self.hello.incarnation)
+        nodes = np.frombuffer(answer.node_column, dtype="<i4").tolist()
+        return nodes, np.frombuffer(answer.outcome_column, dtype="i1").tolist()
+
+    async def send_commit(self, runs: list[tuple[int, int]], candidates: list[list[int]], *, epoch: int = 1) -> None:
+        """Ask to place runs of class 1, and wait for no answer."""
         request = sampler_pb2.CommitRequest(
             round=7,
             stage=2,
@@ -138,10 +147,6 @@ class Session:
             candidate_column=int32([node for one in candidates for node in one]),
         )
         await self.send(commit=request)
-        answer = await self.next_answer("commit")
-        assert (answer.round, answer.stage, answer.incarnation) == (7, 2, self.hello.incarnation)
-        nodes = np.frombuffer(answer.node_column, dtype="<i4").tolist()
-        return nodes, np.frombuffer(answer.outcome_column, dtype="i1").tolist()
 
 
 class FakeLeader(sampler_pb2_grpc.SamplerServiceServicer):
@@ -244,15 +249,22 @@ async def host() -> AsyncGenerator[ClusterHost, None]:
 
 
 @asynccontextmanager
-async def running_sampler(host: ClusterHost, *addresses: str) -> AsyncGenerator[None, None]:
+async def running_sampler(
+    host: ClusterHost,
+    *addresses: str,
+    scores: Mapping[str, float] = DEFAULT_PROFILE.scores,
+    capacity_interval_ms: float = 5.0,
+    node_interval_ms: float = 5.0,
+) -> AsyncGenerator[None, None]:
     """Run a sampler of the cluster that dials some servers."""
     config = SamplerConfig(
         cluster="lab",
         cluster_address="unix:/unused",
         server_addresses=addresses,
         installation="one",
-        capacity_interval_ms=5.0,
-        node_interval_ms=5.0,
+        scores=scores,
+        capacity_interval_ms=capacity_interval_ms,
+        node_interval_ms=node_interval_ms,
         retry_most_s=0.05,
         grpc=GrpcSettings(listen="127.0.0.1:0"),
     )

@@ -17,9 +17,11 @@ from tests.unit.sampler.conftest import (
 )
 
 from argosy.sampler.v1 import sampler_pb2
+from argosy_core.errors import InvalidRequest
 from argosy_kube.port import NodeDescription, PodPhase, Selector
 from argosy_kube.simulated.faults import Fault
 from argosy_kube.simulated.host import ClusterHost, InProcessCluster
+from argosy_sampler.config import SamplerConfig
 from argosy_testkit.cluster_contract import make_bag, make_create_batch, make_delete_batch, make_pod, read_events
 
 PLACED, CONFLICT, NODE_UNAVAILABLE = 1, 2, 3
@@ -92,6 +94,27 @@ async def test_release_frees_what_has_no_pod(host: ClusterHost, leader: FakeLead
         await session.send(release=release)
         await session.send(release=release)
         await session.wait_free(node_a=3000)
+
+
+async def test_commit_that_comes_late_holds_nothing_after_its_release(host: ClusterHost, leader: FakeLeader) -> None:
+    """A leader that waited in vain releases: the commit before it on the stream ends with it, and so does one of a
+    stream that broke, because the next list lacks it.
+    """
+    async with running_sampler(host, leader.address):
+        session = await leader.ready_session()
+        a, b = session.index("node-a"), session.index("node-b")
+        await session.send_commit([(1, 1), (2, 1)], [[a], [b]])
+        await session.send(release=sampler_pb2.Release(epoch=1, handle_column=int64([1]), attempt_column=int32([1])))
+        await session.next_answer("commit")
+        await session.wait_free(node_a=4000, node_b=3000)
+        await session.send_commit([(3, 1)], [[a]])
+        session.ended.set()
+        again = await leader.ready_session({(2, 1): "node-b"})
+        await again.wait_free(node_a=4000, node_b=3000)
+        assert await again.commit([(n, 1) for n in range(4, 9)], [[again.index("node-a")]] * 5) == (
+            [again.index("node-a")] * 4 + [-1],
+            [PLACED] * 4 + [CONFLICT],
+        )
 
 
 async def test_observed_pod_replaces_its_placement_and_its_end_frees_it(host: ClusterHost, leader: FakeLeader) -> None:
@@ -319,3 +342,63 @@ async def test_pod_that_the_kubelet_refuses_frees_its_placement(host: ClusterHos
         (pod,) = read_events(await cluster.list_objects(Selector.OURS))
         assert pod.phase == PodPhase.FAILED
         await session.wait_free(node_a=4000)
+
+
+@pytest.mark.parametrize(("score", "sign"), [("least-allocated", -1), ("most-allocated", 1)])
+async def test_scores_of_the_configuration_are_used(
+    host: ClusterHost, leader: FakeLeader, score: str, sign: int
+) -> None:
+    """An operator spreads or packs by naming scores: a node that was given a run loses or gains points."""
+    async with running_sampler(host, leader.address, scores={score: 1.0}):
+        session = await leader.ready_session()
+        a = session.index("node-a")
+
+        async def points() -> float:
+            answer = await session.sample([1], complete_column=b"\1")
+            nodes = np.frombuffer(answer.node_column, dtype="<i4")[np.frombuffer(answer.candidate_column, dtype="<i4")]
+            return float(np.frombuffer(answer.score_column, dtype="<f4")[nodes.tolist().index(a)])
+
+        before = await points()
+        await session.commit([(1, 1)], [[a]])
+        after = await points()
+        assert np.sign(after - before) == sign, (before, after)
+
+
+def test_scores_that_do_not_exist_are_refused() -> None:
+    """A wrong name is a mistake in the configuration, told before anything starts."""
+    with pytest.raises(InvalidRequest, match="least-alocated"):
+        SamplerConfig(cluster="c", cluster_address="x", server_addresses=("y",), scores={"least-alocated": 1.0})
+
+
+async def test_a_node_that_has_grown_is_told_long_before_what_single_nodes_have_left(
+    host: ClusterHost, leader: FakeLeader
+) -> None:
+    """The leader asks for a class only where some node is large enough, so it must know how large nodes are."""
+    async with running_sampler(host, leader.address, node_interval_ms=1e9):
+        session = await leader.ready_session()
+        a, b = session.index("node-a"), session.index("node-b")
+        await session.commit([(1, 1)], [[b]])
+        host.put_nodes((NodeDescription(name="node-a", allocatable={"cpu": 9000}, labels={}),))
+        await session.wait_free(node_a=9000)
+        assert session.nodes[b].free_millicores == 4000  # of interest to people only
+        host.inject(Fault(kind="node-unreachable", node="node-a"))
+        async with asyncio.timeout(PATIENCE_S):
+            while session.nodes[a].flag & 1:
+                session.news.clear()
+                await session.news.wait()
+
+
+async def test_a_rise_is_told_at_once_while_a_class_waits_for_it(host: ClusterHost, leader: FakeLeader) -> None:
+    """A class without a candidate is not asked for again before the leader hears of a rise: totals cannot wait."""
+    async with running_sampler(host, leader.address, capacity_interval_ms=1e9, node_interval_ms=1e9):
+        session = await leader.ready_session()
+        await session.commit([(1, 1)], [[session.index("node-a")]])
+        told = (await session.sample([1, 2])).risen
+        release = sampler_pb2.Release(epoch=1, handle_column=int64([1]), attempt_column=int32([1]))
+        await session.send(release=release)
+        async with asyncio.timeout(PATIENCE_S):
+            while session.capacity is None or session.capacity.risen == told:
+                session.news.clear()
+                await session.news.wait()
+        assert session.capacity.risen > told
+        assert np.frombuffer(session.capacity.total_free_column, dtype="<i8")[0] == 12_000

@@ -10,6 +10,7 @@ import numpy as np
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.ledger import NodeLedger
+from argosy_core.plugins.profiles import build_framework
 from argosy_kube import open_cluster
 from argosy_kube.port import Cluster
 from argosy_runtime.channel import Backoff
@@ -60,6 +61,7 @@ async def start(
         config.cluster,
         ledger,
         incarnation=time.time_ns() // 1000,
+        framework=build_framework(config.profile),
         rng=rng,
         monotonic=time.monotonic,
         log=log,

@@ -14,6 +14,7 @@ import numpy as np
 
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.errors import NotAllowedNow, StateConflict
+from argosy_core.framework import Framework
 from argosy_core.ledger import NodeLedger, run_keys
 from argosy_core.placement import CommitOutcome, NodeSampler, commit
 from argosy_runtime.logs import Logger
@@ -40,6 +41,7 @@ class Clerk:
         cluster: Name of the cluster, for metrics.
         ledger: The cluster's ledger.
         incarnation: Of this sampler; stands in every answer.
+        framework: Filters and scores of the sampling phase.
         rng: Draws samples.
         monotonic: Clock in seconds for deadlines.
         log: Where epochs and lists are told.
@@ -51,6 +53,7 @@ class Clerk:
         ledger: NodeLedger,
         *,
         incarnation: int,
+        framework: Framework,
         rng: np.random.Generator,
         monotonic: Callable[[], float],
         log: Logger,
@@ -62,8 +65,10 @@ class Clerk:
         """What to tell the leader of nodes."""
         self.ready = False
         """A full list was taken in on the present stream."""
+        self.has_waiting = False
+        """Whether some class of the last question found no candidate."""
         self._cluster = cluster
-        self._sampler = NodeSampler(ledger)
+        self._sampler = NodeSampler(ledger, framework)
         self._rng = rng
         self._monotonic = monotonic
         self._log = log
@@ -152,6 +157,7 @@ class Clerk:
         deadline = self._monotonic() + request.deadline_ms / 1000
         question = read_sample(request)
         reply = self._sampler.sample(question, self._rng, should_stop=lambda: self._monotonic() >= deadline)
+        self.has_waiting = bool((np.diff(reply.offset) == 0).any())
         METRICS.sampled_classes.labels(self._cluster).inc(len(question.class_ids))
         return sample_answer(reply, round_number=request.round, incarnation=self.incarnation)
 

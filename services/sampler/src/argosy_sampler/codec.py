@@ -207,7 +207,6 @@ class CapacityWriter:
         self._generation = -1
         self._told = -1
         self._placement_count = -1
-        self._node_count = -1
         self._compaction = -1
         self._groups: dict[int, bytes] = {}
 
@@ -219,8 +218,8 @@ class CapacityWriter:
         """Return the totals and the nodes that changed, or None if nothing did.
 
         Args:
-            with_nodes: False leaves out nodes of which only the free amounts changed: those interest people, totals
-                interest the next round.
+            with_nodes: False leaves out nodes of which only the free amounts changed: those interest people. The next
+                round needs totals, and what nodes there are.
         """
         table = self._ledger.nodes
         placement_count = self._ledger.placement_count
@@ -229,10 +228,10 @@ class CapacityWriter:
         if self._generation == table.generation and self._placement_count == placement_count:
             return None
         totals = table.totals()
-        with_nodes = with_nodes or self._generation < 0 or totals.node_count != self._node_count
-        rows = table.changed_since(self._generation) if with_nodes else np.zeros(0, dtype=np.int64)
+        with_nodes = with_nodes or self._generation < 0
+        rows = table.changed_since(self._generation) if with_nodes else table.described_since(self._told)
         if with_nodes:
-            self._generation, self._node_count = table.generation, totals.node_count
+            self._generation = table.generation
         self._told, self._placement_count = table.generation, placement_count
         names = table.names
         distinct, group = np.unique(table.group[rows], return_inverse=True)

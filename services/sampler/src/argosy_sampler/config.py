@@ -5,9 +5,11 @@ Source: design section 2; `reference/style.md` section 4, "Config".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from argosy_core.plugins.profiles import DEFAULT_PROFILE, Profile, build_framework
 from argosy_kube import KubernetesSettings
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.logs import LogLevel
@@ -32,10 +34,17 @@ class SamplerConfig:
     """Pool whose leader the sampler serves."""
     installation: str = "argosy"
     """Installation whose labels make a pod ours; must be the executor's."""
-    capacity_interval_ms: float = 250.0
-    """Least time between two messages about changed nodes; the leader needs them for totals only."""
-    node_interval_ms: float = 5000.0
-    """How often single nodes are told of; people look at them, rounds need totals."""
+    capacity_interval_ms: float = field(default=250.0, metadata={"may_be_zero": True})
+    """Least time between two messages about the cluster's totals and nodes that came, went or are otherwise."""
+    rise_interval_ms: float = 50.0
+    """The same while some class waits and capacity has risen, so that a waiting job learns of it soon."""
+    node_interval_ms: float = field(default=5000.0, metadata={"may_be_zero": True})
+    """How often it is told what single nodes have left; people look at that, rounds need totals."""
+    filters: tuple[str, ...] = DEFAULT_PROFILE.filters
+    """Filters that a node must pass, in the order in which they are asked."""
+    scores: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_PROFILE.scores))
+    """Weights of the scores by name: `least-allocated`, `most-allocated`, `lost-opportunity`; to pack, take one of the
+    last two here and `leader.round.spread: false` at the server."""
     retry_most_s: float = 2.0
     """Longest wait before the leader or the cluster is tried again, seconds; bounds how late a recovery is noticed."""
     connect_timeout_s: float = 5.0
@@ -44,9 +53,22 @@ class SamplerConfig:
     """host:port of the metrics page; empty opens none."""
     log_level: LogLevel = "info"
     """Least severe level that is logged."""
-    drain_s: float = 1.0
+    drain_s: float = field(default=1.0, metadata={"may_be_zero": True})
     """How long stopping may take, seconds; there is nothing to finish, because the ledger is rebuilt from facts."""
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     """How the API server is used, where the cluster is a Kubernetes."""
     grpc: GrpcSettings = field(default_factory=lambda: GrpcSettings(listen="127.0.0.1:0"))
     """Where health and reflection are served; the sampler dials the leader and serves nothing else."""
+
+    def __post_init__(self) -> None:
+        """Refuse plugins that do not exist.
+
+        Raises:
+            InvalidRequest: There is no filter or score by a name, or a weight is not above 0.
+        """
+        build_framework(self.profile)
+
+    @property
+    def profile(self) -> Profile:
+        """The filters and scores of the sampling phase."""
+        return Profile(name="sampler", filters=self.filters, scores=self.scores)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import BackendUnavailable
-from argosy_core.ledger import NodeLedger, PodEvents, run_keys
+from argosy_core.ledger import NodeLedger, PodEvents, RunPods, run_keys
 from argosy_core.nodes import NodeSpec
 from argosy_kube.port import (
     Change,
@@ -31,7 +31,6 @@ from argosy_kube.port import (
 )
 from argosy_runtime.channel import Backoff
 from argosy_runtime.logs import Logger
-from argosy_sampler.run_pods import RunPods
 
 __all__ = ["Mirror"]
 

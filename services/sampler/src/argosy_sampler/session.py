@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -18,6 +18,7 @@ import grpc
 
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest
+from argosy_core.placement import CapacityPace, PaceSettings, Word
 from argosy_runtime.channel import Backoff, open_channel
 from argosy_runtime.errors import from_rpc_error
 from argosy_runtime.logs import Logger
@@ -51,6 +52,11 @@ class SessionClient:
         self._clerk = clerk
         self._backoff = backoff
         self._log = log
+        self._pace_settings = PaceSettings(
+            interval_s=config.capacity_interval_ms / 1000,
+            rise_interval_s=config.rise_interval_ms / 1000,
+            node_interval_s=config.node_interval_ms / 1000,
+        )
         self._redirect = ""
         self._turn = 0
 
@@ -140,12 +146,14 @@ class SessionClient:
     async def _converse(self, stream: Stream, heartbeat_s: float, on_ready: Callable[[], None]) -> None:
         """Answer until the stream ends or one of its tasks fails; the failure is raised."""
         outbox: asyncio.Queue[sampler_pb2.SessionRequest] = asyncio.Queue(_OUTBOX_LIMIT)
+        pace = CapacityPace(self._pace_settings, time.monotonic())
         failure: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 writing = group.create_task(self._write(stream, outbox, heartbeat_s), name="session: write")
-                telling = group.create_task(self._tell_capacity(outbox), name="session: capacity")
-                await self._read(stream, outbox, silence_s=_SILENT_HEARTBEATS * heartbeat_s, on_ready=on_ready)
+                telling = group.create_task(self._tell_capacity(outbox, pace), name="session: capacity")
+                silence_s = _SILENT_HEARTBEATS * heartbeat_s
+                await self._read(stream, outbox, pace, silence_s=silence_s, on_ready=on_ready)
                 writing.cancel()
                 telling.cancel()
         except* (grpc.RpcError, ArgosyError, TimeoutError, asyncio.InvalidStateError) as failures:
@@ -157,6 +165,7 @@ class SessionClient:
         self,
         stream: Stream,
         outbox: asyncio.Queue[sampler_pb2.SessionRequest],
+        pace: CapacityPace,
         *,
         silence_s: float,
         on_ready: Callable[[], None],
@@ -167,7 +176,11 @@ class SessionClient:
             if not isinstance(message, sampler_pb2.SessionResponse):
                 return
             was_ready = self._clerk.ready
-            for answer in self._clerk.answer(message):
+            answers = self._clerk.answer(message)
+            if message.WhichOneof("message") == "sample":
+                rise = self._clerk.ledger.nodes.last_rise
+                pace.note_answer(time.monotonic(), has_empty=self._clerk.has_waiting, rise=rise)
+            for answer in answers:
                 await outbox.put(answer)
             if self._clerk.ready and not was_ready:
                 self._backoff.reset()
@@ -184,13 +197,15 @@ class SessionClient:
                 message = sampler_pb2.SessionRequest(heartbeat=sampler_pb2.Heartbeat())
             await stream.write(message)
 
-    async def _tell_capacity(self, outbox: asyncio.Queue[sampler_pb2.SessionRequest]) -> None:
-        """Tell of changed nodes, at most once per interval."""
+    async def _tell_capacity(self, outbox: asyncio.Queue[sampler_pb2.SessionRequest], pace: CapacityPace) -> None:
+        """Tell of what changed whenever it is time to."""
         cluster = self._config.cluster
-        every = max(1, round(self._config.node_interval_ms / self._config.capacity_interval_ms))
-        for count in itertools.count(1):
-            await asyncio.sleep(self._config.capacity_interval_ms / 1000)
-            message = self._clerk.capacity.next_message(with_nodes=count % every == 0)
+        while True:
+            await asyncio.sleep(pace.tick_s)
+            word = pace.next_word(time.monotonic(), rise=self._clerk.ledger.nodes.last_rise)
+            if word is Word.NOTHING:
+                continue
+            message = self._clerk.capacity.next_message(with_nodes=word is Word.NODES)
             if message is not None:
                 METRICS.ledger_nodes.labels(cluster).set(message.node_count)
                 METRICS.ledger_placements.labels(cluster).set(message.placement_count)
