@@ -320,7 +320,13 @@ class Bench:
     namespace: str
     node: str
     directory: Path
+    looking: asyncio.Future[None]
     processes: list[asyncio.subprocess.Process] = field(default_factory=list)
+
+    async def stop_looking(self) -> None:
+        """Let nobody but executors act on what is seen of the installation's objects."""
+        self.looking.cancel()
+        await asyncio.gather(self.looking, return_exceptions=True)
 
     def executor_flags(self, *flags: str, name: str = "lab", kubeconfig: Path | None = None) -> list[str]:
         """Return what an executor of the test's leader is started with."""
@@ -391,16 +397,16 @@ async def running_bench(api: KubeApi, directory: Path, number: int) -> AsyncGene
     clusters = [
         open_cluster(f"kubernetes:{api.kubeconfig}", installation=installation, settings=settings) for _ in range(2)
     ]
-    bench = Bench(leader, api, clusters[0], Onlooker(clusters[1]), namespace, node, directory)
-    looking = asyncio.ensure_future(bench.onlooker.watch())
+    onlooker = Onlooker(clusters[1])
+    looking = asyncio.ensure_future(onlooker.watch())
+    bench = Bench(leader, api, clusters[0], onlooker, namespace, node, directory, looking)
     try:
         yield bench
     finally:
         for process in bench.processes:
             if process.returncode is None:
                 await bench.kill(process)
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
+        await bench.stop_looking()
         await server.stop(0)
         for cluster in clusters:
             await cluster.close()

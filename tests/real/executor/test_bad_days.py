@@ -15,6 +15,7 @@ from argosy_core.job.states import FailureKind, ObjectState
 
 from .conftest import Bench, make_bag
 from .nursery import running_nursery
+from .webhooks import PODS_CREATED, serving_webhook, webhook_configuration
 
 KILL_COUNT = 60
 LIVES_PER_EARLY_KILL = 6
@@ -207,9 +208,6 @@ async def test_namespace_that_is_not_there_or_goes(bench: Bench) -> None:
     assert bench.leader.newest(late).end == "FAILED"
 
 
-PODS_CREATED = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-
-
 async def refuses(bench: Bench, text: str) -> bool:
     """Return whether the API server refuses a pod of the test's namespace with some words."""
     probe = {
@@ -267,23 +265,7 @@ async def test_admission_that_refuses_is_final_and_tells_why(bench: Bench) -> No
 async def test_webhook_that_is_down_delays_and_rejects_nothing(bench: Bench) -> None:
     """Nobody said no; the pod is made once somebody answers, or the webhook is gone."""
     name = f"down-{bench.namespace}"
-    webhook = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": name},
-        "webhooks": [
-            {
-                "name": "down.argosy.test",
-                "clientConfig": {"url": "https://127.0.0.1:1/"},
-                "rules": [PODS_CREATED],
-                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": bench.namespace}},
-                "failurePolicy": "Fail",
-                "sideEffects": "None",
-                "admissionReviewVersions": ["v1"],
-                "timeoutSeconds": 1,
-            }
-        ],
-    }
+    webhook = webhook_configuration(name, bench.namespace, {"url": "https://127.0.0.1:1/"})
     await bench.kubectl("apply", "-f", "-", stdin=json.dumps(webhook))
     try:
         await bench.eventually(lambda: refuses(bench, "webhook"))
@@ -294,6 +276,87 @@ async def test_webhook_that_is_down_delays_and_rejects_nothing(bench: Bench) -> 
     finally:
         await bench.kubectl("delete", "validatingwebhookconfiguration", name)
     await bench.leader.until(lambda: bench.leader.newest(delayed).end == "RUNNING")
+
+
+async def test_webhook_that_denies_is_final_whatever_it_answers(bench: Bench, tmp_path: Path) -> None:
+    """Its denial may look like a missing right, like haste or like a failure of the API server; it is a denial."""
+    name = f"deny-{bench.namespace}"
+    statuses: list[dict[str, Any]] = [
+        {"code": 403, "reason": "Forbidden", "message": "team has no budget"},
+        {"code": 429, "reason": "TooManyRequests", "message": "slowly", "details": {"retryAfterSeconds": 60}},
+        {"code": 500, "reason": "InternalError", "message": "the rule could not be read"},
+        {"code": 409, "reason": "AlreadyExists", "message": "one is enough"},
+        {},
+    ]
+    async with serving_webhook(tmp_path) as webhook:
+        document = webhook_configuration(name, bench.namespace, webhook.client_config)
+        await bench.kubectl("apply", "-f", "-", stdin=json.dumps(document))
+        try:
+            await bench.eventually(lambda: refuses(bench, "one.argosy.test"))
+            await bench.start_executor()
+            await bench.leader.until(lambda: bench.leader.welcomed_count == 1)
+            for status in statuses:
+                webhook.status, before = status, webhook.review_count
+                denied = await bench.leader.lease(make_bag(namespace=bench.namespace))
+                await bench.leader.until(lambda denied=denied: bench.leader.newest(denied).end == "FAILED")
+                run = bench.leader.newest(denied)
+                assert run.failure == FailureKind.REJECTED
+                assert 'admission webhook "one.argosy.test" denied the request' in run.text
+                assert status.get("message", "") in run.text
+                assert webhook.review_count == before + 1
+        finally:
+            await bench.kubectl("delete", "validatingwebhookconfiguration", name)
+    assert await bench.pod_names() == []
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("argosy.dev/installation-",),
+        ("argosy.dev/installation=somebody",),
+        ("argosy.dev/run=99-1",),
+        ("argosy.dev/installation-", "argosy.dev/run-", "argosy.dev/object-"),
+    ],
+    ids=["installation-taken-away", "installation-changed", "another-run", "all-taken-away"],
+)
+async def test_pod_whose_labels_are_edited_runs_on_as_the_only_one(bench: Bench, edit: tuple[str, ...]) -> None:
+    """To a watch with a selector it is gone, but it runs: it gets its labels back, and its run goes on to its end."""
+    await bench.start_executor()
+    handle = await bench.leader.lease(make_bag(namespace=bench.namespace, run_time="6s"))
+    await bench.leader.until(lambda: bench.leader.newest(handle).end == "RUNNING")
+    (name,) = await bench.pod_names()
+    await bench.stop_looking()
+    await bench.kubectl("-n", bench.namespace, "label", "pod", name, *edit, "--overwrite")
+    await bench.leader.until(lambda: bench.leader.newest(handle).has_ended)
+    assert set(bench.leader.runs) == {(handle, 1)}
+    run = bench.leader.newest(handle)
+    assert (run.end, run.history[0][-2:]) == ("SUCCEEDED", ["RUNNING", "SUCCEEDED"])
+
+
+async def test_pod_that_never_starts_tells_the_last_warning_about_it(bench: Bench) -> None:
+    """A volume that cannot be mounted stands in no pod's status, only in events; the run's message has it."""
+    bench.leader.retries = False
+    await bench.start_executor("--pending-patience-s", "8", "--kubernetes-warnings-after-s", "1")
+    handle = await bench.leader.lease(make_bag(namespace=bench.namespace, simulated_start_delay="1h"))
+    await bench.leader.until(lambda: bench.leader.newest(handle).end == "CREATED")
+    (name,) = await bench.pod_names()
+    uid = await bench.kubectl("-n", bench.namespace, "get", "pod", name, "-o", "jsonpath={.metadata.uid}")
+    for number, (reason, text) in enumerate([("Scheduled", "assigned"), ("FailedMount", "no such volume: data")]):
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{name}.{number}", "namespace": bench.namespace},
+            "involvedObject": {"kind": "Pod", "name": name, "namespace": bench.namespace, "uid": uid},
+            "type": "Normal" if reason == "Scheduled" else "Warning",
+            "reason": reason,
+            "message": text,
+            "lastTimestamp": f"2026-01-01T00:00:0{number}Z",
+        }
+        await bench.kubectl("create", "-f", "-", stdin=json.dumps(event))
+    await bench.leader.until(lambda: bench.leader.newest(handle).has_ended)
+    run = bench.leader.newest(handle)
+    assert (run.end, run.failure) == ("FAILED", FailureKind.INFRASTRUCTURE)
+    assert "did not start for 8 s: FailedMount: no such volume: data" in run.text
 
 
 async def test_bags_of_many_kinds_are_made_whole_and_deleted_whole(bench: Bench) -> None:

@@ -12,7 +12,11 @@ import pytest
 from testbed.lab import PODS, RealLab
 
 from argosy_core.errors import BackendUnavailable
+from argosy_core.reconcile.rendering import INSTALLATION_LABEL, RUN_LABEL, run_label
 from argosy_kube import KubernetesSettings
+from argosy_kube.kubernetes.cluster import KubernetesCluster
+from argosy_kube.kubernetes.credentials import CredentialSource
+from argosy_kube.kubernetes.eviction import EvictionCode
 from argosy_kube.port import Change, Cluster, CreateCode, DeleteCode, PodPhase, Selector, WatchGone
 from argosy_testkit.cluster_batches import (
     SeenObject,
@@ -174,10 +178,10 @@ async def test_custom_resources_are_found_and_followed(lab: RealLab) -> None:
     widget = {"apiVersion": "example.test/v1", "kind": "Widget", "metadata": {"name": "wheel"}, "spokes": 7}
     batch = make_create_batch([(11, 1)], bag=make_bag(widget, make_pod()), objects=2)
     assert codes(await cluster.create_objects(batch)) == [CreateCode.CREATED] * 2
-    await until(cluster, lambda items: {item.kind for item in items} == {"Widget", "Pod"}, version=version)
+    await until(cluster, lambda items: {item.kind for item in items} == {"Widget.example.test", "Pod"}, version=version)
     other = lab.open("one", KubernetesSettings())
     listed = read_events(await other.list_objects(Selector.OURS))
-    assert sorted(item.kind for item in listed) == ["Pod", "Widget"]
+    assert sorted(item.kind for item in listed) == ["Pod", "Widget.example.test"]
     result = await other.delete_objects(make_delete_batch(*listed))
     assert result.code_column.tolist() == [DeleteCode.DELETED] * 2
     assert msgspec.json.decode(await lab.admin.get("/apis/example.test/v1/widgets"))["items"] == []
@@ -274,3 +278,57 @@ async def _drain(watch: Any) -> bool:
     except BackendUnavailable:
         pass
     return True
+
+
+async def test_eviction_obeys_disruption_budgets(lab: RealLab) -> None:
+    """A budget puts it off and holds up no other call; without it the pod goes with its grace."""
+    cluster = KubernetesCluster(
+        CredentialSource(path=str(lab.api.kubeconfig)), installation="one", settings=KubernetesSettings(discover=False)
+    )
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    selector = {"matchLabels": {INSTALLATION_LABEL: "one"}}
+    budget = {"metadata": {"name": "all-stay"}, "spec": {"minAvailable": 5, "selector": selector}}
+    async with cluster:
+        listed = await cluster.list_objects(Selector.OURS)
+        created = await cluster.create_objects(make_create_batch([(11, 1)]))
+        uid = created.uid_column[0].tobytes()
+        await until(cluster, is_running, version=listed.version)
+        assert (await lab.admin.request("POST", budgets, budget))[0] == 201
+        try:
+            answer = await cluster.evict_pod(uid)
+            assert answer.code == EvictionCode.BUDGETED
+            assert "disruption budget" in answer.message
+            began_s = asyncio.get_running_loop().time()
+            assert codes(await cluster.create_objects(make_create_batch([(12, 1)]))) == [CreateCode.CREATED]
+            assert asyncio.get_running_loop().time() - began_s < 3.0
+        finally:
+            await lab.admin.request("DELETE", f"{budgets}/all-stay", {})
+        async with asyncio.timeout(30):
+            while (answer := await cluster.evict_pod(uid)).code == EvictionCode.BUDGETED:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        assert answer.code == EvictionCode.EVICTED
+        seen = await until(cluster, ended(1), version=listed.version)
+        assert {item.reason for item in seen if item.phase == PodPhase.FAILED} == {"Evicted"}
+
+
+@pytest.mark.parametrize("selector", [Selector.OURS, Selector.SHARED])
+async def test_pod_that_loses_its_labels_is_not_told_as_gone(lab: RealLab, selector: Selector) -> None:
+    """A watch with a label selector is told DELETED, one without MODIFIED; the pod gets its labels again."""
+    cluster = lab.open("one")
+    await cluster.create_objects(make_create_batch([(11, 1), (12, 1)]))
+    version = (await cluster.list_objects(selector)).version
+    pods = msgspec.json.decode(await lab.admin.get(PODS))["items"]
+    first = next(pod for pod in pods if pod["metadata"]["labels"][RUN_LABEL] == run_label(11, 1))
+    path = f"{PODS}/{first['metadata']['name']}"
+    patch = {"metadata": {"labels": {INSTALLATION_LABEL: None}}}
+    assert (await lab.admin.request("PATCH", path, patch, content_type=STRATEGIC_PATCH))[0] == 200
+    seen: list[SeenObject] = []
+    async with asyncio.timeout(30), aclosing(cluster.watch_objects(selector, version)) as watch:
+        async for events in watch:
+            seen += read_events(events)
+            labels = msgspec.json.decode(await lab.admin.get(path))["metadata"]["labels"]
+            if labels.get(INSTALLATION_LABEL) == "one":
+                break
+    assert {(item.ours, item.change == Change.DELETED) for item in seen if item.run[0] == 11} == {(True, False)}
+    listed = read_events(await cluster.list_objects(selector))
+    assert sorted(item.run for item in listed if item.ours) == [(11, 1, 0), (12, 1, 0)]

@@ -9,11 +9,13 @@ from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import InvalidRequest, StateConflict
 from argosy_core.job.states import FailureKind
 from argosy_core.reconcile import Creates, Instant, MirroredCache, Reconciler, RunRows
-from argosy_executor.cluster_codec import create_answers
+from argosy_executor.cluster_codec import create_answers, observations
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.failures import describe_failure, failure_of, waiting_failure_of
 from argosy_executor.leader_codec import read_rows, read_stops
-from argosy_kube.port import CreateCode, CreateResult
+from argosy_kube.kubernetes.columns import EventRows, EventTables
+from argosy_kube.kubernetes.documents import Metadata
+from argosy_kube.port import Change, CreateCode, CreateResult, Detail, PodPhase
 from argosy_runtime.config import load_config
 
 
@@ -72,6 +74,60 @@ def test_waiting_pods_fail_of_what_they_wait_for(reason: str, kind: FailureKind)
 def test_failures_are_told_in_words(reason: str, exit_code: int, text: str) -> None:
     """What happened first, the words of Kubernetes behind it."""
     assert describe_failure(reason, exit_code) == text
+
+
+@pytest.mark.parametrize(
+    ("reason", "exit_code", "detail", "text"),
+    [
+        pytest.param("Error", 3, Detail("main", ""), "container main ended with exit code 3", id="exit-code"),
+        pytest.param(
+            "Error",
+            143,
+            Detail("side", "no room left"),
+            "container side ended with exit code 143, SIGTERM: no room left",
+            id="with-its-last-words",
+        ),
+        pytest.param(
+            "OOMKilled",
+            137,
+            Detail("main", ""),
+            "a container used more memory than its limit (OOMKilled, container main)",
+            id="memory",
+        ),
+        pytest.param(
+            "Evicted",
+            0,
+            Detail("", "The node was low on resource: memory."),
+            "the pod was evicted (Evicted): The node was low on resource: memory.",
+            id="evicted",
+        ),
+    ],
+)
+def test_failures_name_the_container_and_what_is_said_of_it(
+    reason: str, exit_code: int, detail: Detail, text: str
+) -> None:
+    """Whoever has several containers need not look for the one that failed."""
+    assert describe_failure(reason, exit_code, detail) == text
+
+
+def test_observations_carry_details_of_our_pods_past_those_of_others() -> None:
+    """A failure and a wait are told with container and message; a stranger's row before them shifts nothing."""
+    tables = EventTables()
+    rows = EventRows(tables)
+    error, pull = tables.texts.intern("Error"), tables.texts.intern("ErrImagePull")
+    metadata = Metadata(name="x", uid="00000000-0000-4000-8000-000000000001")
+    rows.add(Change.ADDED, metadata, kind=0, run=None, time_us=1, detail=Detail("theirs", "?"))
+    for run, state, detail in (
+        ((7, 1, 0), (-1, PodPhase.FAILED, 3, error, -1), Detail("main", "bad input")),
+        ((8, 1, 0), (-1, PodPhase.PENDING, 0, pull, -1), Detail("side", "no such image")),
+    ):
+        rows.add(Change.MODIFIED, metadata, kind=0, run=run, time_us=1, state=state, detail=detail)
+    seen = observations(rows.build(5))
+    assert seen.handle_column.tolist() == [7, 8]
+    assert [seen.texts[index] for index in seen.message_column] == [
+        "container main ended with exit code 3: bad input",
+        "ErrImagePull, container side: no such image",
+    ]
 
 
 def creates_of(handles: list[int]) -> Creates:

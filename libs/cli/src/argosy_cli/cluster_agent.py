@@ -1,10 +1,10 @@
 """`python -m argosy_cli.cluster_agent`: sampler and executor of one cluster as one process.
 
 They keep what they are: two sessions with the leader, two views of the cluster. They share a process, an event loop, a
-connection to the cluster, one port for health, one page of metrics, and, where the cluster can give every pod and our
-other objects in one watch, that watch; so what happens in the cluster is received and decoded once.
+connection to the cluster, one port for health, one page of metrics, and one watch of every pod and our other objects;
+so what happens in the cluster is received and decoded once.
 
-Source: design section 2; `argosy_kube.shared`.
+Source: design section 2; `argosy_kube.shared`, `argosy_kube.numbered`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_executor.app import start as start_executor
 from argosy_executor.config import ExecutorConfig
 from argosy_kube import KubernetesSettings, open_cluster
+from argosy_kube.numbered import NumberedCluster
 from argosy_kube.port import Cluster
 from argosy_kube.shared import SharedCluster
 from argosy_kube.simulated.client import SimulatedCluster
@@ -90,8 +91,8 @@ def part_config(config: ClusterAgentConfig, part: type[Part]) -> Part:
 
 
 def share_watches(cluster: Cluster) -> Cluster:
-    """Return the cluster with one watch for all readers, if it can give one."""
-    return SharedCluster(cluster) if isinstance(cluster, SimulatedCluster) else cluster
+    """Return the cluster with one watch for all readers; an API server has no version of all kinds, so we count one."""
+    return SharedCluster(cluster if isinstance(cluster, SimulatedCluster) else NumberedCluster(cluster))
 
 
 async def start(life: Lifecycle, config: ClusterAgentConfig, *, cluster: Cluster | None = None) -> None:

@@ -17,7 +17,7 @@ Source: design sections 2 ("kube"), 5 ("Sync", "Sampler lost") and 8 ("packed ar
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Protocol
 
@@ -29,6 +29,7 @@ from argosy_core.nodes import Taint
 
 __all__ = [
     "EXIT_CODE_ANNOTATION",
+    "MAX_DETAIL_LENGTH",
     "POD_KIND",
     "RUN_TIME_ANNOTATION",
     "START_DELAY_ANNOTATION",
@@ -40,6 +41,7 @@ __all__ = [
     "DeleteBatch",
     "DeleteCode",
     "DeleteResult",
+    "Detail",
     "NodeDescription",
     "NodeEvents",
     "ObjectEvents",
@@ -63,6 +65,8 @@ RUN_TIME_ANNOTATION: Final = "argosy.dev/simulated-run-time"
 """How long a simulated pod runs: `30s`, or `20s-40s` to draw; 1 s if absent. Ignored by real clusters."""
 EXIT_CODE_ANNOTATION: Final = "argosy.dev/simulated-exit-code"
 """Exit code of a simulated pod; 0 if absent."""
+MAX_DETAIL_LENGTH: Final = 160
+"""Characters of the message of a detail."""
 START_DELAY_ANNOTATION: Final = "argosy.dev/simulated-start-delay"
 """How long a simulated pod stays pending, same form as the run time; 0 s if absent."""
 
@@ -174,6 +178,16 @@ class NodeEvents:
         return len(self.nodes)
 
 
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What is known of a reason beyond its word; texts that seldom repeat, so they stand in no table."""
+
+    container: str = ""
+    """Container that failed or waits, empty if it is not about one."""
+    message: str = ""
+    """What the cluster, or the container itself, says of it; one line, at most MAX_DETAIL_LENGTH characters."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectEvents:
     """Changes of objects, in the order they happened per object; n elements, possibly 0 (a bookmark).
@@ -227,6 +241,8 @@ class ObjectEvents:
     """(k, len(resources)) distinct requests in base units: requests, else limits, else 0; `pods` counts 1 each."""
     version: int
     """Version to resume from after this batch."""
+    details: dict[int, Detail] = field(default_factory=dict)
+    """By place: details of pods that have failed or that wait for something; not every adapter has them."""
 
     def __len__(self) -> int:
         """Return the number of changes."""

@@ -55,7 +55,11 @@ def select_events(events: ObjectEvents, selector: Selector, *, after_version: in
         mask = mask & (events.version_column > after_version)
     if mask.all():
         return events
-    return replace(events, **{name: getattr(events, name)[mask] for name in _COLUMNS})
+    details = events.details
+    if details:
+        places = (np.cumsum(mask) - 1).tolist()
+        details = {places[place]: detail for place, detail in details.items() if mask[place]}
+    return replace(events, details=details, **{name: getattr(events, name)[mask] for name in _COLUMNS})
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from argosy_core.job.states import ObjectState
 from argosy_core.reconcile import CreateAnswers, Creates, DeleteAnswers, Deletes, Observations
-from argosy_executor.failures import describe_failure, failure_of, waiting_failure_of
+from argosy_executor.failures import describe_failure, describe_wait, failure_of, waiting_failure_of
 from argosy_kube.port import (
     Change,
     CreateBatch,
@@ -21,6 +21,7 @@ from argosy_kube.port import (
     DeleteBatch,
     DeleteCode,
     DeleteResult,
+    Detail,
     ObjectEvents,
     Owner,
     PodPhase,
@@ -37,6 +38,7 @@ _STATES[PodPhase.UNKNOWN] = ObjectState.UNKNOWN
 _FAILED_STATE: Final = int(ObjectState.FAILED)
 _CREATED_STATE: Final = int(ObjectState.CREATED)
 _DELETED: Final = int(Change.DELETED)
+_NO_DETAIL: Final = Detail()
 
 
 def observations(events: ObjectEvents) -> Observations:
@@ -53,14 +55,17 @@ def observations(events: ObjectEvents) -> Observations:
     failures = np.zeros(states.size, dtype=np.int8)
     messages = np.full(states.size, -1, dtype=np.int32)
     texts = _Texts(events.texts)
+    rows = np.arange(len(events)) if whole else np.flatnonzero(ours)
     for place in np.flatnonzero((states == _FAILED_STATE) | ((states == _CREATED_STATE) & (reasons >= 0))).tolist():
         reason, exit_code = events.texts[reasons[place]] if reasons[place] >= 0 else "", int(exit_codes[place])
+        detail = events.details.get(int(rows[place]), _NO_DETAIL)
         if states[place] == _FAILED_STATE:
             failures[place] = failure_of(reason, exit_code)
-            messages[place] = texts.index(describe_failure(reason, exit_code))
+            messages[place] = texts.index(describe_failure(reason, exit_code, detail))
         else:
             # The core gives up pods that wait for too long.
-            failures[place], messages[place] = waiting_failure_of(reason), reasons[place]
+            failures[place] = waiting_failure_of(reason)
+            messages[place] = texts.index(describe_wait(reason, detail))
     return Observations(
         gone_column=take(events.change_column) == _DELETED,
         handle_column=take(events.handle_column).astype(np.int64),

@@ -40,7 +40,7 @@ class ExecutorConfig:
     """Pool the executor serves."""
     installation: str = "argosy"
     """Installation whose objects this executor looks after; must be the leader's."""
-    gather_ms: float = 100.0
+    gather_ms: float = field(default=100.0, metadata={"may_be_zero": True})
     """How long news gathers before the next step, and so how much later a pod may be made; a step costs 1 to 2 ms of
     CPU however little is new (measured: 60 us a job at 50 ms and 1,200 jobs/s, 50 us at 100 ms)."""
     call_count: int = 4
@@ -49,12 +49,12 @@ class ExecutorConfig:
     """How long a call to the cluster may take; whether it was applied is then asked again."""
     max_log_count: int = 32
     """Logs that are read at once, for all readers together."""
-    image_patience_s: float = 300.0
+    image_patience_s: float = field(default=300.0, metadata={"may_be_zero": True})
     """How long a pod may wait for an image that cannot be had, or a container that cannot be made; 0 is for ever."""
-    pending_patience_s: float = 1800.0
+    pending_patience_s: float = field(default=1800.0, metadata={"may_be_zero": True})
     """How long a pod may wait for anything else (a volume, a node that does nothing) before its run is given up and
     its job waits again; slow pulls of large images count, too; 0 is for ever."""
-    quota_patience_s: float = 600.0
+    quota_patience_s: float = field(default=600.0, metadata={"may_be_zero": True})
     """How long a quota may stand against a run before it is given up and its job waits again; 0 is for ever."""
     relist_s: float = 300.0
     """How often everything is listed and compared, in case an event was missed."""
@@ -62,7 +62,7 @@ class ExecutorConfig:
     """How long a leader may take to answer a hello."""
     max_refused_count: int = 10
     """Hellos refused in a row, because a newer executor of the same name was seen, before this one gives up."""
-    drain_s: float = 10.0
+    drain_s: float = field(default=10.0, metadata={"may_be_zero": True})
     """How long the last states may take to be stored after SIGTERM; pods go on."""
     metrics_listen: str = ""
     """host:port of the metrics page; empty opens none."""

@@ -9,8 +9,11 @@ import signal
 from typing import Final
 
 from argosy_core.job.states import FAILURE_REASONS, FailureKind
+from argosy_kube.port import Detail
 
-__all__ = ["describe_failure", "failure_of", "waiting_failure_of"]
+__all__ = ["describe_failure", "describe_wait", "failure_of", "waiting_failure_of"]
+
+_NO_DETAIL: Final = Detail()
 
 _EVICTIONS: Final = frozenset({"Evicted", "Preempting", "EvictionByEvictionAPI"})
 """The pod was sent away: by its node for want of memory, disk or process ids, or by whoever may evict."""
@@ -75,16 +78,39 @@ def waiting_failure_of(reason: str) -> FailureKind:
     return FailureKind.INFRASTRUCTURE
 
 
-def describe_failure(reason: str, exit_code: int) -> str:
-    """Return a failure for people: what happened, and the words of Kubernetes."""
+def describe_failure(reason: str, exit_code: int, detail: Detail = _NO_DETAIL) -> str:
+    """Return a failure for people: what happened, to which container, and the words of Kubernetes.
+
+    Args:
+        reason: As Kubernetes writes it.
+        exit_code: Of the first failed container, 0 if none.
+        detail: What is known beyond that.
+    """
     kind = failure_of(reason, exit_code)
     if reason == "DeadlineExceeded":
         return "the pod ran longer than its activeDeadlineSeconds (DeadlineExceeded)"
     if kind == FailureKind.EXIT_CODE and exit_code:
-        text = f"a container ended with exit code {exit_code}{_signal_text(exit_code)}"
-        return text if reason in {"", "Error"} else f"{text} ({reason})"
+        whose = f"container {detail.container}" if detail.container else "a container"
+        text = f"{whose} ended with exit code {exit_code}{_signal_text(exit_code)}"
+        return _with_message(text if reason in {"", "Error"} else f"{text} ({reason})", detail)
+    words = [reason] if reason else []
+    words += [f"container {detail.container}"] if detail.container else []
     text = FAILURE_REASONS[kind]
-    return f"{text} ({reason})" if reason else text
+    return _with_message(f"{text} ({', '.join(words)})" if words else text, detail)
+
+
+def describe_wait(reason: str, detail: Detail = _NO_DETAIL) -> str:
+    """Return for people what a pod waits for.
+
+    Args:
+        reason: As Kubernetes writes it.
+        detail: What is known beyond that.
+    """
+    return _with_message(f"{reason}, container {detail.container}" if detail.container else reason, detail)
+
+
+def _with_message(text: str, detail: Detail) -> str:
+    return f"{text}: {detail.message}" if detail.message else text
 
 
 def _signal_text(exit_code: int) -> str:

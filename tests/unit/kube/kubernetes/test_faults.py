@@ -64,16 +64,27 @@ def posts(lab: FakeKubeLab) -> int:
         ),
         pytest.param({"status": 422, "reason": "Invalid"}, CreateCode.REJECTED, 1, id="422"),
         pytest.param(
-            {"status": 400, "reason": "BadRequest", "message": 'admission webhook "x" denied the request'},
-            CreateCode.REJECTED,
-            1,
-            id="webhook-denies",
+            {"status": 500, "message": 'failed calling webhook "x": Post "https://x/": EOF', "count": 99},
+            CreateCode.UNAVAILABLE,
+            4,
+            id="webhook-cannot-be-reached",
         ),
         pytest.param(
-            {"status": 403, "reason": "Forbidden", "message": 'User "x" cannot create resource "pods"'},
+            {
+                "status": 403,
+                "reason": "Forbidden",
+                "resource": "pods",
+                "message": 'pods is forbidden: User "x" cannot create resource "pods" in API group ""',
+            },
             CreateCode.UNAVAILABLE,
             1,
             id="no-right-is-no-fault-of-the-job",
+        ),
+        pytest.param(
+            {"status": 401, "reason": "Unauthorized", "name": "work", "resource": "pods", "count": 2},
+            CreateCode.REJECTED,
+            2,
+            id="policy-that-refuses-with-401",
         ),
     ],
 )
@@ -95,6 +106,69 @@ async def test_create_answers_by_what_the_api_server_said(
         assert (result.existing_ours_column[0], result.existing_handle_column[0]) == (True, 11)
     if code in {CreateCode.REJECTED, CreateCode.QUOTA, CreateCode.UNAVAILABLE}:
         assert result.messages[result.message_column[0]]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "text"),
+    [
+        (400, "BadRequest", " without explanation"),
+        (401, "Unauthorized", ": not you"),
+        (403, "Forbidden", ": exceeded quota of my own"),
+        (404, "NotFound", ": no such team"),
+        (409, "AlreadyExists", ": one is enough"),
+        (429, "TooManyRequests", ": slowly"),
+        (500, "InternalError", ": I do not like it"),
+    ],
+)
+async def test_denial_of_a_webhook_is_final_whatever_its_code(
+    lab: FakeKubeLab, status: int, reason: str, text: str
+) -> None:
+    """The webhook chooses the code; the API server says whose word it is."""
+    denial = f'admission webhook "no.example.test" denied the request{text}'
+    lab.api.faults.add(
+        ApiFault(method="POST", path="/pods", status=status, reason=reason, message=denial, is_bare=True, count=99)
+    )
+    result = await lab.open("one").create_objects(make_create_batch([(11, 1)]))
+    assert codes(result) == [CreateCode.REJECTED]
+    assert result.messages[result.message_column[0]] == denial
+    assert posts(lab) == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        pytest.param("Forbidden", CreateCode.REJECTED, id="of-the-api-server"),
+        pytest.param("", CreateCode.UNAVAILABLE, id="of-a-proxy-before-it"),
+    ],
+)
+async def test_403_that_is_about_no_kind_is_no_missing_right(lab: FakeKubeLab, reason: str, code: CreateCode) -> None:
+    """Whoever lacks a right is told to what; a proxy knows nothing of the object."""
+    lab.api.faults.add(ApiFault(method="POST", path="/pods", status=403, reason=reason, is_bare=True))
+    assert codes(await lab.open("one").create_objects(make_create_batch([(11, 1)]))) == [code]
+
+
+async def test_denial_of_a_webhook_holds_up_no_other_call(lab: FakeKubeLab) -> None:
+    """It may say 429 and how long to wait; that is not the API server's word."""
+    cluster = lab.open("one", retry_most_s=5.0)
+    denial = 'admission webhook "no.example.test" denied the request: slowly'
+    lab.api.faults.add(ApiFault(method="POST", path="/pods", status=429, message=denial, is_bare=True, retry_after="5"))
+    began_s = asyncio.get_running_loop().time()
+    result = await cluster.create_objects(make_create_batch([(number, 1) for number in range(1, 4)]))
+    assert sorted(codes(result)) == [CreateCode.CREATED, CreateCode.CREATED, CreateCode.REJECTED]
+    assert asyncio.get_running_loop().time() - began_s < 2.0
+
+
+async def test_deletion_that_a_webhook_denies_is_not_taken_for_an_object_that_is_gone(lab: FakeKubeLab) -> None:
+    """It may say 404: the pod runs on, and is deleted once nobody says no."""
+    cluster = lab.open("one")
+    await cluster.create_objects(make_create_batch([(11, 1)]))
+    (seen,) = read_events(await cluster.list_objects(Selector.OURS))
+    denial = 'admission webhook "no.example.test" denied the request: no such reason'
+    fault = ApiFault(method="DELETE", path="/pods/", status=404, reason="NotFound", message=denial, is_bare=True)
+    lab.api.faults.add(fault)
+    delete = make_delete_batch(seen)
+    assert (await cluster.delete_objects(delete)).code_column.tolist() == [DeleteCode.UNAVAILABLE]
+    assert (await cluster.delete_objects(delete)).code_column.tolist() == [DeleteCode.DELETED]
 
 
 async def test_create_waits_as_long_as_the_api_server_asks(lab: FakeKubeLab) -> None:
@@ -229,7 +303,7 @@ async def test_slow_reader_loses_nothing(lab: FakeKubeLab) -> None:
         pytest.param({"status": 429, "retry_after": "1"}, DeleteCode.DELETED, id="429-is-tried-again"),
         pytest.param({"status": 504, "is_applied": True}, DeleteCode.DELETED, id="504-after-having-applied"),
         pytest.param({"status": 404, "reason": "NotFound"}, DeleteCode.GONE, id="404"),
-        pytest.param({"status": 409, "reason": "Conflict"}, DeleteCode.GONE, id="409-is-another-object"),
+        pytest.param({"status": 409, "reason": "Conflict"}, DeleteCode.UNAVAILABLE, id="409-of-the-object-itself"),
         pytest.param({"status": 500, "count": 99}, DeleteCode.UNAVAILABLE, id="500-for-ever"),
     ],
 )
@@ -379,12 +453,12 @@ async def test_custom_resources_are_made_watched_listed_and_deleted(lab: FakeKub
         assert codes(result) == [CreateCode.CREATED] * 2
 
     creating = asyncio.ensure_future(create())
-    seen, _ = await watch_until(watch, lambda items: {item.kind for item in items} == {"Widget", "Pod"})
+    seen, _ = await watch_until(watch, lambda items: {item.kind for item in items} == {"Widget.example.test", "Pod"})
     await creating
     assert {item.run for item in seen} == {(11, 1, 0), (11, 1, 1)}
     other = lab.open("one")
     listed = read_events(await other.list_objects(Selector.OURS))
-    assert sorted(item.kind for item in listed) == ["Pod", "Widget"]
+    assert sorted(item.kind for item in listed) == ["Pod", "Widget.example.test"]
     result = await other.delete_objects(make_delete_batch(*listed))
     assert result.code_column.tolist() == [DeleteCode.DELETED] * 2
     assert not list(lab.api.store.all("widgets"))

@@ -1,10 +1,13 @@
 """What an API server answers when it does not do what was asked, and what that means.
 
-Everything is decided by the fields of the answer (code, reason, details). Only quotas have no field of their own.
+Everything is decided by the fields of the answer (code, reason, details). Two things have no field of their own and are
+known by their words: quotas, and denials of webhooks. A webhook chooses the code and the details of its denial, the API
+server only puts its own words before the message; so a denial is read as one, whatever code it pretends to be.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final, TypeVar
 
 import msgspec
@@ -14,6 +17,13 @@ __all__ = ["ApiFailure", "Cause", "Details", "Status", "decode", "read_failure"]
 _QUOTA_TEXT: Final = "exceeded quota"
 _LONGEST_MESSAGE: Final = 1024
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_UNAUTHORIZED: Final = 401
+_FORBIDDEN: Final = 403
+_TOO_MANY: Final = 429
+_BUDGET: Final = "DisruptionBudget"
+_DENIED: Final = "Denied"
+_DENIAL: Final = re.compile(r'admission webhook "[^"]+" denied the request')
+"""How the API server begins the message of a webhook's denial."""
 
 
 class Cause(msgspec.Struct, rename="camel"):
@@ -80,23 +90,44 @@ class ApiFailure(Exception):
         """There was an answer of success, and it could not be read."""
 
     @property
+    def is_budgeted(self) -> bool:
+        """A disruption budget does not allow an eviction now; nobody asks for fewer calls, though the code says so."""
+        causes = self.details.causes or ()
+        return self.code == _TOO_MANY and any(cause.reason == _BUDGET for cause in causes)
+
+    @property
     def may_pass(self) -> bool:
         """The same call may succeed later: no answer, throttled, or a failure of the API server's own."""
+        if self.is_budgeted:
+            return False
         return self.code == 0 or self.code in _PASSING or (self.code == 409 and self.reason == "Conflict")
 
     @property
+    def is_denied(self) -> bool:
+        """A webhook said no to the object; code and reason are those of `read_failure`, not the webhook's."""
+        return self.reason == _DENIED
+
+    @property
     def is_refused_right(self) -> bool:
-        """We have not the right (as opposed to: the object is not acceptable)."""
-        return self.code == 401 or (self.code == 403 and not self.details.name)
+        """We have not the right (as opposed to: the object is not acceptable).
+
+        Whoever lacks a right is told which kind it is about; admission tells the object's name as well. A proxy before
+        the API server knows of neither.
+        """
+        if self.code == _UNAUTHORIZED:
+            return not self.details.name
+        if self.code != _FORBIDDEN or self.is_denied:
+            return False
+        return not self.details.name and (bool(self.details.kind) or not self.reason)
 
     @property
     def is_quota(self) -> bool:
         """A quota stands against the object."""
-        return self.code == 403 and _QUOTA_TEXT in self.message
+        return self.code == _FORBIDDEN and not self.is_denied and _QUOTA_TEXT in self.message
 
 
 def read_failure(code: int, body: bytes, *, retry_after: str | None) -> ApiFailure:
-    """Return the failure that an answer tells.
+    """Return the failure that an answer tells; a webhook's denial as 403 without details, for it is final.
 
     Args:
         code: HTTP status.
@@ -107,6 +138,9 @@ def read_failure(code: int, body: bytes, *, retry_after: str | None) -> ApiFailu
         status = _STATUS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         status = Status(message=body[:200].decode(errors="replace").strip())
+    if _DENIAL.match(status.message):
+        code = _FORBIDDEN
+        status = Status(reason=_DENIED, message=status.message, code=code)
     wait_s = float(status.details.retry_after_seconds) if status.details else 0.0
     if retry_after is not None and retry_after.strip().isdecimal():
         wait_s = max(wait_s, float(retry_after))

@@ -40,6 +40,7 @@ from argosy_kube.kubernetes.documents import (
     PodDocument,
     WatchEvent,
 )
+from argosy_kube.kubernetes.eviction import EvictionAnswer, Evictor
 from argosy_kube.kubernetes.kinds import OwnKinds
 from argosy_kube.kubernetes.listing import read_list
 from argosy_kube.kubernetes.logs import read_pod_log
@@ -48,6 +49,8 @@ from argosy_kube.kubernetes.observing import CHANGES, Observer
 from argosy_kube.kubernetes.own_objects import OwnObjects
 from argosy_kube.kubernetes.pacing import Priority
 from argosy_kube.kubernetes.places import Place, PlaceBook
+from argosy_kube.kubernetes.pod_warnings import PodWarnings
+from argosy_kube.kubernetes.relabelling import Relabeller
 from argosy_kube.kubernetes.rendering import MouldBook
 from argosy_kube.kubernetes.resources import NODES, PODS, Resource, ResourceBook
 from argosy_kube.kubernetes.settings import KubernetesSettings
@@ -106,7 +109,21 @@ class KubernetesCluster:
         self._nodes = NodeStates()
         self._book = ResourceBook(self._server)
         self._kinds = OwnKinds(self._book, names=settings.kinds, discover=settings.discover)
-        self._observer = Observer(installation, self._tables, self._places, release=self._release)
+        self._relabeller = Relabeller(
+            self._server,
+            installation,
+            self._places,
+            concurrency=settings.concurrency,
+            page_count=settings.page_count,
+        )
+        self._observer = Observer(
+            installation,
+            self._tables,
+            self._places,
+            release=self._release,
+            relabeller=self._relabeller,
+            warnings=PodWarnings(self._server, self._places, after_s=settings.warnings_after_s),
+        )
         self._releases: set[asyncio.Task[None]] = set()
         self._uid = ""
         self._own, self._shared = (
@@ -129,6 +146,7 @@ class KubernetesCluster:
             places=self._places,
             use=self._kinds.use,
         )
+        self._evictor = Evictor(self._server, self._places)
         self._deleter = Deleter(
             self._server,
             installation=installation,
@@ -266,6 +284,18 @@ class KubernetesCluster:
         """See Cluster. What our finalizer keeps is let go."""
         return await self._deleter.delete(batch, budget_s=self._budget_s)
 
+    async def evict_pod(self, uid: bytes) -> EvictionAnswer:
+        """Evict a pod of ours that was seen, if its disruption budgets allow it now; beyond the port, see `eviction`.
+
+        Args:
+            uid: Its 16 bytes; no other pod is ever hit.
+
+        Raises:
+            BackendUnavailable: It is not known whether it was done, or we have not the right.
+        """
+        with _translated("evicting a pod"):
+            return await self._evictor.evict(uid)
+
     async def read_log(
         self,
         handle: int,
@@ -295,6 +325,7 @@ class KubernetesCluster:
         for task in releases:
             task.cancel()
         await asyncio.gather(*releases, return_exceptions=True)
+        await self._relabeller.close()
         await self._server.close()
 
     def _release(self, place: Place, uid: str) -> None:

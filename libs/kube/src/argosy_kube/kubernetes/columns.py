@@ -13,7 +13,7 @@ import numpy as np
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, parse_run_label
 from argosy_kube.kubernetes.documents import Metadata
 from argosy_kube.kubernetes.pods import RequestReader
-from argosy_kube.port import POD_KIND, Change, ObjectEvents, PodPhase
+from argosy_kube.port import POD_KIND, Change, Detail, ObjectEvents, PodPhase
 from argosy_kube.simulated.tables import RequestTable, TextTable
 
 __all__ = ["EventRows", "EventTables", "read_run", "uid_bytes"]
@@ -67,6 +67,9 @@ class EventRows:
         self._chunks: list[np.ndarray] = []
         self._uids: list[bytes] = []
         self._rows: list[tuple[int, ...]] = []
+        self._details: dict[int, Detail] = {}
+        """Of the rows that are not folded, by place among them."""
+        self._chunk_details: list[dict[int, Detail]] = []
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -81,6 +84,7 @@ class EventRows:
         run: tuple[int, int, int] | None,
         time_us: int,
         state: tuple[int, PodPhase, int, int, int] = (-1, PodPhase.RUNNING, 0, -1, -1),
+        detail: Detail | None = None,
     ) -> None:
         """Add a row.
 
@@ -92,7 +96,10 @@ class EventRows:
             time_us: When, microseconds since the Unix epoch.
             state: (node index, phase, exit code, reason index, request row); that of objects that are no pods if left
                 out.
+            detail: Of the reason.
         """
+        if detail is not None:
+            self._details[len(self._rows)] = detail
         ours = run is not None
         namespace = self._tables.texts.intern(metadata.namespace)
         version = metadata.resource_version
@@ -117,7 +124,8 @@ class EventRows:
             chunk[:, :14] = self._rows
             chunk[:, 14:] = np.frombuffer(b"".join(self._uids), dtype=np.int64).reshape(-1, 2)
             self._chunks.append(chunk)
-            self._rows, self._uids = [], []
+            self._chunk_details.append(self._details)
+            self._rows, self._uids, self._details = [], [], {}
 
     def mark(self) -> int:
         """Return a point to which `cut` can go back; folds."""
@@ -126,14 +134,15 @@ class EventRows:
 
     def cut(self, mark: int) -> None:
         """Forget the rows since a mark."""
-        self._rows, self._uids = [], []
-        del self._chunks[mark:]
+        self._rows, self._uids, self._details = [], [], {}
+        del self._chunks[mark:], self._chunk_details[mark:]
 
     def extend(self, other: EventRows) -> None:
         """Add the rows of another, which has the same tables."""
         self.fold()
         other.fold()
         self._chunks += other._chunks
+        self._chunk_details += other._chunk_details
 
     def node_indices(self) -> list[int]:
         """Return which nodes the rows are about, each once."""
@@ -146,6 +155,11 @@ class EventRows:
         self.fold()
         rows = np.concatenate(self._chunks) if self._chunks else np.zeros((0, 16), dtype=np.int64)
         tables, count = self._tables, len(rows)
+        details: dict[int, Detail] = {}
+        first = 0
+        for chunk, found in zip(self._chunks, self._chunk_details, strict=True):
+            details.update({first + place: detail for place, detail in found.items()})
+            first += len(chunk)
         return ObjectEvents(
             change_column=rows[:, 0].astype(np.int8),
             kind_column=rows[:, 1].astype(np.int16),
@@ -169,4 +183,5 @@ class EventRows:
             resources=tables.requests.axis.names,
             requests=tables.requests.matrix,
             version=version,
+            details=details,
         )

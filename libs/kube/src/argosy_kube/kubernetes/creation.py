@@ -21,7 +21,7 @@ from argosy_kube.kubernetes.documents import KEYS, POD, Metadata, PodDocument
 from argosy_kube.kubernetes.pacing import Priority
 from argosy_kube.kubernetes.places import PlaceBook
 from argosy_kube.kubernetes.rendering import Mould, MouldBook
-from argosy_kube.kubernetes.resources import PODS, Resource
+from argosy_kube.kubernetes.resources import PODS, Resource, not_granted
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.kubernetes.transport import ApiServer
 from argosy_kube.port import CreateBatch, CreateCode, CreateResult
@@ -29,6 +29,7 @@ from argosy_kube.simulated.tables import TextTable
 
 __all__ = ["Creator"]
 
+_FORBIDDEN: Final = 403
 _MISSING: Final = 404
 _CONFLICT: Final = 409
 _ALREADY_EXISTS: Final = "AlreadyExists"
@@ -148,7 +149,7 @@ class Creator:
                 await self._bind(metadata, node, mould.resource)
                 return _Answer(CreateCode.CREATED, uid_bytes(metadata.uid))
         except ApiFailure as failure:
-            return _refusal(failure)
+            return _refusal(failure, mould.resource)
         raise AssertionError("unreachable")
 
     async def _read_existing(self, mould: Mould, name: str) -> PodDocument | None:
@@ -220,10 +221,19 @@ def _bags(batch: CreateBatch) -> list[list[int]]:
     return list(bags.values())
 
 
-def _refusal(failure: ApiFailure) -> _Answer:
-    """Return the answer for an object that was not made, or may not have been."""
+def _refusal(failure: ApiFailure, resource: Resource = PODS) -> _Answer:
+    """Return the answer for an object that was not made, or may not have been.
+
+    Rights to what every bag may hold are missing by mistake, and come; those to custom kinds nobody may have meant to
+    give.
+    """
     if failure.is_quota:
         return _Answer(CreateCode.QUOTA, message=failure.message)
+    if resource.is_custom and failure.is_refused_right and failure.code == _FORBIDDEN:
+        return _Answer(CreateCode.REJECTED, message=not_granted(resource, failure))
+    if resource.is_custom and failure.code == _MISSING and failure.details.kind != "namespaces":
+        text = f"the cluster has no kind {resource.kind} of {resource.api_version} any more"
+        return _Answer(CreateCode.REJECTED, message=text)
     if failure.may_pass or failure.is_refused_right:
         return _Answer(CreateCode.UNAVAILABLE, message=failure.message, is_silent=failure.code == 0)
     return _Answer(CreateCode.REJECTED, message=failure.message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 from urllib.parse import quote
 from uuid import UUID
@@ -15,7 +15,7 @@ from argosy_core.errors import BackendUnavailable
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, run_label
 from argosy_kube.kubernetes.answers import ApiFailure, decode
 from argosy_kube.kubernetes.columns import uid_bytes
-from argosy_kube.kubernetes.documents import LIST_OF_KEYS, POD
+from argosy_kube.kubernetes.documents import KEYS, LIST_OF_KEYS, POD
 from argosy_kube.kubernetes.listing import KEYS_LIST
 from argosy_kube.kubernetes.nodes import NodeHealth, NodeStates
 from argosy_kube.kubernetes.observing import STORED_FINALIZER
@@ -28,7 +28,11 @@ from argosy_kube.port import DeleteBatch, DeleteCode, DeleteResult
 __all__ = ["Deleter", "run_selector"]
 
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
-_GONE_CODES: Final = frozenset({404, 409})
+_MISSING: Final = 404
+_CONFLICT: Final = 409
+_NOT_OURS: Final = frozenset({409, 422})
+"""Answers to a patch with the uid of another object."""
+_KEY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 def run_selector(installation: str, handle: int, attempt: int, position: int) -> str:
@@ -55,7 +59,7 @@ class Deleter:
         installation: Whose objects are ours.
         places: Where they are.
         nodes: Which nodes are lost, so that nobody waits for their kubelets.
-        resource_of: Gives the resource of a kind by name.
+        resource_of: Gives the resource of a kind by name, None if the cluster has none such.
         concurrency: Objects under way at once.
     """
 
@@ -66,7 +70,7 @@ class Deleter:
         installation: str,
         places: PlaceBook,
         nodes: NodeStates,
-        resource_of: Callable[[str], Resource | None],
+        resource_of: Callable[[str], Awaitable[Resource | None]],
         concurrency: int,
     ) -> None:
         """Delete nothing yet."""
@@ -110,9 +114,9 @@ class Deleter:
     async def _delete(self, batch: DeleteBatch, row: int) -> DeleteCode:
         uid = batch.uid_column[row].tobytes()
         handle, attempt = int(batch.handle_column[row]), int(batch.attempt_column[row])
-        place = self._places.find(uid, handle, attempt)
+        place = self._places.find(uid)
         if place is None:
-            resource = self._resource_of(batch.kinds[batch.kind_column[row]])
+            resource = await self._resource_of(batch.kinds[batch.kind_column[row]])
             if resource is None:
                 return DeleteCode.GONE
             place = await self._search(
@@ -145,8 +149,10 @@ class Deleter:
                 "DELETE", path, priority=Priority.DELETE, body=msgspec.json.encode(options), retry_conflict=False
             )
         except ApiFailure as failure:
-            if failure.code in _GONE_CODES:  # no such object, or another has the name
+            if failure.code == _MISSING:
                 return DeleteCode.GONE
+            if failure.code == _CONFLICT:
+                return DeleteCode.UNAVAILABLE if await self._is_there(place, uid) else DeleteCode.GONE
             raise
         if place.resource == PODS:
             pod = decode(POD, answer)  # a Status, without metadata, where the pod went at once
@@ -158,7 +164,7 @@ class Deleter:
         return DeleteCode.DELETED
 
     async def release(self, place: Place, uid: str) -> None:
-        """Take our finalizer from a pod; that it went, or never had it, is as good.
+        """Take our finalizer from a pod; that it went is as good, whoever has its name now.
 
         Raises:
             ApiFailure: It is not known whether it was done.
@@ -174,5 +180,21 @@ class Deleter:
                 retry_conflict=False,
             )
         except ApiFailure as failure:
-            if failure.code not in _GONE_CODES:
+            if failure.code != _MISSING and (failure.code not in _NOT_OURS or await self._is_there(place, uid)):
                 raise
+
+    async def _is_there(self, place: Place, uid: str) -> bool:
+        """Return whether an object still has its name; a conflict alone does not say whether another has it.
+
+        Raises:
+            ApiFailure: The API server did not answer.
+        """
+        try:
+            body = await self._server.call(
+                "GET", place.resource.path(place.namespace, place.name), priority=Priority.DELETE, accept=_KEY
+            )
+        except ApiFailure as failure:
+            if failure.code == _MISSING:
+                return False
+            raise
+        return decode(KEYS, body).metadata.uid == uid

@@ -92,6 +92,7 @@ class Terminated(_Part):
 
     exit_code: int = 0
     reason: str | None = None
+    message: str | None = None
     finished_at: str | None = None
 
 
@@ -99,6 +100,7 @@ class Waiting(_Part):
     """A container that waits."""
 
     reason: str | None = None
+    message: str | None = None
 
 
 class Running(_Part):
@@ -126,6 +128,7 @@ class Condition(_Part):
     type: str = ""
     status: str = ""
     reason: str | None = None
+    message: str | None = None
 
 
 class PodStatus(_Part):
@@ -133,6 +136,7 @@ class PodStatus(_Part):
 
     phase: str | None = None
     reason: str | None = None
+    message: str | None = None
     start_time: str | None = None
     conditions: list[Condition] | None = None
     init_container_statuses: list[ContainerStatus] | None = None

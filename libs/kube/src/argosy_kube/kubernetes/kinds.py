@@ -26,19 +26,19 @@ class OwnKinds:
         self._names = tuple(names)
         self._discover = discover
         self._has_looked = False
-        self._in_use: dict[str, Resource] = {PODS.path(): PODS}
+        self._in_use: dict[str, Resource] = {PODS.full_name: PODS}
         self._listeners: set[asyncio.Event] = set()
 
     def use(self, resource: Resource) -> None:
         """Note that there are, or will be, objects of a kind; watches take it up."""
-        if resource.path() not in self._in_use:
-            self._in_use[resource.path()] = resource
+        if resource.full_name not in self._in_use:  # in one version: it shows the objects of all
+            self._in_use[resource.full_name] = resource
             for listener in self._listeners:
                 listener.set()
 
     def drop(self, resource: Resource) -> None:
         """Note that a kind is gone from the cluster, or that we may not look at it: there is nothing to watch."""
-        self._in_use.pop(resource.path(), None)
+        self._in_use.pop(resource.full_name, None)
 
     def listen(self, event: asyncio.Event) -> None:
         """Set an event whenever a kind comes into use."""
@@ -53,12 +53,14 @@ class OwnKinds:
         """Kinds to watch, pods first."""
         return list(self._in_use.values())
 
-    def named(self, kind: str) -> Resource | None:
-        """Return the resource of a kind of which we have objects."""
-        for resource in self._in_use.values():
-            if resource.kind == kind:
-                return resource
-        return BUILT_IN.get(kind)
+    async def named(self, kind: str) -> Resource | None:
+        """Return the resource of a kind by the name that the port gives it, None if the cluster has it no more.
+
+        Raises:
+            ApiFailure: The API server did not answer.
+        """
+        known = self._in_use.get(kind) or BUILT_IN.get(kind)
+        return known or next(iter(await self._book.find_named([kind])), None)
 
     async def to_list(self) -> list[Resource]:
         """Return the kinds to look for, pods not among them; custom ones are found the first time.
@@ -66,20 +68,20 @@ class OwnKinds:
         Raises:
             ApiFailure: The API server did not answer.
         """
-        found = {resource.path(): resource for resource in (*BUILT_IN.values(), *self._in_use.values())}
+        found = {resource.full_name: resource for resource in (*BUILT_IN.values(), *self._in_use.values())}
         if not self._has_looked:
             custom = await self._book.find_custom() if self._discover else []
             for resource in (*await self._book.find_named(self._names), *custom):
-                found[resource.path()] = resource
-        found.pop(PODS.path(), None)
+                found.setdefault(resource.full_name, resource)
+        found.pop(PODS.full_name, None)
         return list(found.values())
 
     def looked(self, resources: Iterable[Resource]) -> None:
         """Note that a list was made; the settings' own kinds stay in use, whatever it found."""
-        self._has_looked = True
+        self._has_looked = self._book.is_whole
         named = set(self._names)
         for resource in resources:
-            if f"{resource.kind}.{resource.group}" in named:
+            if resource.full_name in named:
                 self.use(resource)
 
 

@@ -81,7 +81,7 @@ async def _find(server: ApiServer, installation: str, run: tuple[int, int, int])
     path = f"{PODS.path()}?limit=2&{run_selector(installation, *run)}"
     pods = decode(LIST_OF_PODS, await server.call("GET", path, priority=Priority.READ)).items
     if not pods:
-        raise NotFound(f"there is no pod of job handle {run[0]}, attempt {run[1]}, object {run[2]}")
+        raise NotFound("the cluster has no such pod")
     return pods[0]
 
 

@@ -12,10 +12,13 @@ from typing import Final
 import numpy as np
 
 from argosy_kube.kubernetes.columns import EventRows, EventTables, read_run, uid_bytes
+from argosy_kube.kubernetes.details import detail_of
 from argosy_kube.kubernetes.documents import KeyDocument, Metadata, PodDocument
 from argosy_kube.kubernetes.nodes import NodeHealth, NodeStates
 from argosy_kube.kubernetes.places import Place, PlaceBook
+from argosy_kube.kubernetes.pod_warnings import PodWarnings
 from argosy_kube.kubernetes.pods import deletion_us, ended_us, exit_and_reason, is_gone, phase_of, read_time_us
+from argosy_kube.kubernetes.relabelling import Relabeller, tells_deletion
 from argosy_kube.kubernetes.resources import PODS, Resource
 from argosy_kube.port import Change, ObjectEvents, PodPhase
 
@@ -35,10 +38,19 @@ class Observer:
         tables: What rows point into.
         places: Where our objects are noted.
         release: Called with the place and uid of a pod that nothing but our finalizer keeps.
+        relabeller: Gives pods of ours their labels back.
+        warnings: Keeps what others wrote about pods that wait.
     """
 
     def __init__(
-        self, installation: str, tables: EventTables, places: PlaceBook, *, release: Callable[[Place, str], None]
+        self,
+        installation: str,
+        tables: EventTables,
+        places: PlaceBook,
+        *,
+        release: Callable[[Place, str], None],
+        relabeller: Relabeller,
+        warnings: PodWarnings,
     ) -> None:
         """Know no object."""
         self._installation = installation
@@ -47,6 +59,10 @@ class Observer:
         self.places = places
         """Where our objects are noted."""
         self._release = release
+        self.relabeller = relabeller
+        """Gives pods of ours their labels back, and looks for those that seem to be gone."""
+        self.warnings = warnings
+        """What others wrote about pods that wait without saying why."""
         self._told_gone: set[str] = set()
 
     def forget(self) -> None:
@@ -74,7 +90,7 @@ class Observer:
             has_own: The reader follows our objects: what only our finalizer keeps is gone to it.
         """
         metadata, status = pod.metadata, pod.status
-        run = read_run(metadata.labels, self._installation)
+        run = self._run_of(change, metadata) if has_own else read_run(metadata.labels, self._installation)
         if run is None and not has_strangers:
             return
         if run is not None and has_own:
@@ -84,6 +100,11 @@ class Observer:
             change = told
         phase = phase_of(status)
         exit_code, reason = exit_and_reason(status, phase, deleted_us=deletion_us(metadata))
+        detail = detail_of(status, phase, reason) if run is not None else None
+        if run is not None and has_own:
+            warned = self.warnings.note(pod, phase, reason, is_there=change != Change.DELETED)
+            if warned is not None:
+                reason, detail = warned.reason, warned.detail
         tables, node = self.tables, pod.spec.node_name
         rows.add(
             change,
@@ -98,6 +119,26 @@ class Observer:
                 tables.texts.intern(reason) if reason else -1,
                 tables.pod_requests.row(pod.spec),
             ),
+            detail=detail,
+        )
+
+    def _run_of(self, change: Change, metadata: Metadata) -> tuple[int, int, int] | None:
+        """Return the run of a pod: what it was when it was first seen, whatever its labels say now."""
+        run = read_run(metadata.labels, self._installation)
+        uid = uid_bytes(metadata.uid)
+        known = self.places.run_of(uid)
+        if known is None or known == run:
+            return run
+        if change != Change.DELETED:
+            self.relabeller.restore(uid, known)
+        return known
+
+    def is_doubtful(self, change: Change, pod: PodDocument) -> bool:
+        """Return whether a pod of ours is told as gone that was not seen to be deleted."""
+        return (
+            change == Change.DELETED
+            and not tells_deletion(pod)
+            and self.places.find(uid_bytes(pod.metadata.uid)) is not None
         )
 
     def _told(self, change: Change, pod: PodDocument, run: tuple[int, int, int]) -> Change | None:
@@ -135,7 +176,7 @@ class Observer:
         rows.add(
             change,
             metadata,
-            kind=self.tables.kinds.intern(resource.kind),
+            kind=self.tables.kinds.intern(resource.full_name),
             run=run,
             time_us=time_us or _created_us(metadata),
         )
@@ -170,3 +211,6 @@ def apply_health(events: ObjectEvents, states: NodeStates, lost_reason: int) -> 
     phase[lost] = PodPhase.FAILED
     events.exit_code_column[lost] = 0
     events.reason_column[lost] = lost_reason
+    if events.details:
+        for place in np.flatnonzero(lost).tolist():
+            events.details.pop(place, None)

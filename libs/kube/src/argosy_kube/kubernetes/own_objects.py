@@ -8,13 +8,14 @@ one that only came in between.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final
 from urllib.parse import quote
 
 from argosy_kube.kubernetes.answers import ApiFailure
-from argosy_kube.kubernetes.columns import EventRows
+from argosy_kube.kubernetes.columns import EventRows, uid_bytes
 from argosy_kube.kubernetes.documents import (
     LIST_OF_KEYS,
     LIST_OF_NODES,
@@ -25,6 +26,7 @@ from argosy_kube.kubernetes.documents import (
     KeyDocument,
     NodeDocument,
     PodDocument,
+    WatchEvent,
 )
 from argosy_kube.kubernetes.kinds import OwnKinds, may_be_skipped
 from argosy_kube.kubernetes.listing import KEYS_LIST, read_list
@@ -108,6 +110,8 @@ class OwnObjects:
     async def _list_all(self) -> tuple[EventRows, dict[str, str]]:
         rows = EventRows(self._tables)
         positions = {PODS.path(): await self._list_pods(rows, self._pod_query)}
+        for pod in (await self._observer.relabeller.find(self._places.unseen(PODS))).values():
+            self._observer.add_pod(rows, Change.ADDED, pod, time_us=0, has_strangers=self._has_strangers)
         resources = await self._kinds.to_list()
         for resource in resources:
             before = len(rows)
@@ -189,6 +193,9 @@ class OwnObjects:
         """
         watch = _Watch(self._versions.find(version))
         self._kinds.listen(watch.news)
+        warnings = asyncio.get_running_loop().create_task(
+            self._observer.warnings.follow(watch.news.set), name="read warnings about pods"
+        )
         try:
             for resource in (PODS, NODES):
                 self._open(watch, resource, watch.positions[resource.path()])
@@ -205,6 +212,8 @@ class OwnObjects:
             raise unavailable(failure, "watching our objects") from failure
         finally:
             self._kinds.unlisten(watch.news)
+            warnings.cancel()
+            await asyncio.gather(warnings, return_exceptions=True)
             for stream in watch.streams.values():
                 await stream.stop()
 
@@ -270,13 +279,16 @@ class OwnObjects:
                 await watch.streams.pop(path).stop()
                 continue
             resource = stream.resource
+            there = await self._look_for_doubtful(events) if resource == PODS else {}
             changed: list[str] = []
             for event in events:
                 if resource == NODES:
                     changed += self._take_node(event.type, event.object)
                 elif resource == PODS:
+                    found = there.get(event.object.metadata.uid) if event.type == "DELETED" else None
+                    change = CHANGES[event.type] if found is None else Change.MODIFIED
                     self._observer.add_pod(
-                        rows, CHANGES[event.type], event.object, time_us=now_us, has_strangers=self._has_strangers
+                        rows, change, found or event.object, time_us=now_us, has_strangers=self._has_strangers
                     )
                 else:
                     self._observer.add_object(
@@ -287,7 +299,20 @@ class OwnObjects:
             if stream.position != watch.positions.get(path):
                 watch.positions[path] = stream.position
                 watch.has_moved = True
+        await self._tell_warnings(rows)
         return None
+
+    async def _look_for_doubtful(self, events: list[WatchEvent[PodDocument]]) -> dict[str, PodDocument]:
+        """Return, by uid, the pods that are told as gone and are there: they only do not match the selector any more.
+
+        Raises:
+            ApiFailure: It is not known; what the watch brought is then not told.
+        """
+        doubtful = [event.object for event in events if self._observer.is_doubtful(CHANGES[event.type], event.object)]
+        if not doubtful or self._has_strangers:
+            return {}
+        found = await self._observer.relabeller.find([uid_bytes(pod.metadata.uid) for pod in doubtful])
+        return {pod.metadata.uid: pod for pod in found.values()}
 
     def _take_node(self, change: str, node: NodeDocument) -> list[str]:
         health = NodeHealth.LOST if change == "DELETED" else health_of(node)
@@ -308,6 +333,17 @@ class OwnObjects:
             return part
 
         for part in await asyncio.gather(*(tell(name) for name in dict.fromkeys(names))):
+            rows.extend(part)
+
+    async def _tell_warnings(self, rows: EventRows) -> None:
+        """Tell of pods that have not changed, and about which others wrote why they wait."""
+        fresh = self._observer.warnings.take_fresh()
+        if not fresh:
+            return
+        part = EventRows(self._tables)
+        with contextlib.suppress(ApiFailure):  # the next list tells it
+            for pod in (await self._observer.relabeller.find([uid_bytes(uid) for uid in fresh])).values():
+                self._observer.add_pod(part, Change.MODIFIED, pod, time_us=0, has_strangers=self._has_strangers)
             rows.extend(part)
 
 

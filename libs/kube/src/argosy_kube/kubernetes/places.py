@@ -1,4 +1,4 @@
-"""Where our objects are by uid, so that they can be deleted without asking.
+"""Where our objects are by uid, and of which run, so that they can be deleted without asking and known without labels.
 
 A pod costs about 200 bytes: namespace and base name are kept once for all runs, and the rest of the name follows from
 the run.
@@ -17,6 +17,11 @@ __all__ = ["Place", "PlaceBook", "run_suffix"]
 _DIGITS: Final = "abcdefghijklmnopqrstuvwxyz234567"
 _SHIFTS: Final = tuple(range(50, -1, -5))
 _SPARE_STEMS: Final = 1000
+_POSITION_BITS: Final = 15
+_ATTEMPT_BITS: Final = 8
+_HANDLE_BITS: Final = 55
+_RUN_BITS: Final = _POSITION_BITS + _ATTEMPT_BITS + _HANDLE_BITS
+# What is kept of an object is one number: index of its base name, run, position, and whether the name is whole.
 
 
 def run_suffix(handle: int, attempt: int) -> str:
@@ -68,18 +73,30 @@ class PlaceBook:
 
     def _compact(self) -> None:
         """Forget base names that nothing has any more."""
-        used = sorted({value >> 1 for value in self._known.values()})
+        used = sorted({value >> (_RUN_BITS + 1) for value in self._known.values()})
         moved = {old: new for new, old in enumerate(used)}
+        rest = (1 << (_RUN_BITS + 1)) - 1
         self._stems = [self._stems[old] for old in used]
         self._stem_of = {place: index for index, place in enumerate(self._stems)}
-        self._known = {uid: moved[value >> 1] << 1 | (value & 1) for uid, value in self._known.items()}
+        self._known = {
+            uid: moved[value >> (_RUN_BITS + 1)] << (_RUN_BITS + 1) | (value & rest)
+            for uid, value in self._known.items()
+        }
 
     def drop_list(self) -> None:
         """Note that a list failed: nothing is forgotten."""
         self._fresh = None
 
+    def unseen(self, resource: Resource) -> list[bytes]:
+        """Return the uids of the objects of a kind that were known before the list under way and are not in it."""
+        fresh = self._fresh
+        if fresh is None:
+            return []
+        missing = [uid for uid in self._known if uid not in fresh]
+        return [uid for uid in missing if self._stems[self._known[uid] >> (_RUN_BITS + 1)].resource == resource]
+
     def add(self, uid: bytes, resource: Resource, metadata: Metadata, run: tuple[int, int, int]) -> None:
-        """Note where an object is."""
+        """Note where an object of a run, (handle, attempt, position), is."""
         name = metadata.name
         suffix = run_suffix(run[0], run[1])
         stem, is_whole = (name.removesuffix(suffix), 0) if name.endswith(suffix) else (name, 1)
@@ -88,22 +105,38 @@ class PlaceBook:
         if index is None:
             index = self._stem_of[place] = len(self._stems)
             self._stems.append(place)
-        self._known[uid] = index << 1 | is_whole
+        whose = ((index << _HANDLE_BITS | run[0]) << _ATTEMPT_BITS | run[1]) << _POSITION_BITS | run[2]
+        self._known[uid] = whose << 1 | is_whole
         if self._fresh is not None:
-            self._fresh[uid] = index << 1 | is_whole
+            self._fresh[uid] = whose << 1 | is_whole
 
-    def find(self, uid: bytes, handle: int, attempt: int) -> Place | None:
-        """Return where an object of a run is, or None if that is not known."""
+    def find(self, uid: bytes) -> Place | None:
+        """Return where an object is, or None if that is not known."""
         found = self._known.get(uid)
         if found is None:
             return None
-        stem = self._stems[found >> 1]
+        stem = self._stems[found >> (_RUN_BITS + 1)]
         if found & 1:
             return stem
+        handle, attempt, _ = _run(found)
         return Place(stem.resource, stem.namespace, stem.name + run_suffix(handle, attempt))
+
+    def run_of(self, uid: bytes) -> tuple[int, int, int] | None:
+        """Return (handle, attempt, position) of an object, or None if that is not known."""
+        found = self._known.get(uid)
+        return None if found is None else _run(found)
 
     def remove(self, uid: bytes) -> None:
         """Forget an object."""
         self._known.pop(uid, None)
         if self._fresh is not None:
             self._fresh.pop(uid, None)
+
+
+def _run(value: int) -> tuple[int, int, int]:
+    value >>= 1
+    return (
+        value >> (_ATTEMPT_BITS + _POSITION_BITS) & ((1 << _HANDLE_BITS) - 1),
+        value >> _POSITION_BITS & ((1 << _ATTEMPT_BITS) - 1),
+        value & ((1 << _POSITION_BITS) - 1),
+    )

@@ -26,6 +26,7 @@ from argosy_kube.port import PodPhase
 __all__ = [
     "ENDED",
     "NODE_LOST",
+    "ORDINARY_WAITS",
     "POD_DELETED",
     "RequestReader",
     "deletion_us",
@@ -63,7 +64,8 @@ _STOPPED_BY_SIGNAL: Final = frozenset({137, 143})
 """Exit codes of containers that were killed or asked to stop."""
 _UNSEEN_END: Final = "ContainerStatusUnknown"
 """Reason of a container of which its kubelet knows nothing any more."""
-_ORDINARY_WAITS: Final = frozenset({"ContainerCreating", "PodInitializing"})
+ORDINARY_WAITS: Final = frozenset({"ContainerCreating", "PodInitializing"})
+"""Reasons of containers that wait just because they are new."""
 _MOST_REQUESTS: Final = 20_000
 
 
@@ -136,7 +138,7 @@ def _waiting_reason(status: PodStatus) -> str:
     """Return why a pending pod waits, if not just because it is new."""
     for container in _containers(status):
         waiting = container.state.waiting if container.state else None
-        if waiting is not None and waiting.reason and waiting.reason not in _ORDINARY_WAITS:
+        if waiting is not None and waiting.reason and waiting.reason not in ORDINARY_WAITS:
             return waiting.reason
     for condition in status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "False" and condition.reason:

@@ -142,10 +142,11 @@ class MouldBook:
         except (InvalidRequest, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             raise InvalidRequest(f"object {index} of the bag cannot be made: {error!r}") from error
         kind = bag.kinds[index]
-        resource = await self._resources.find(kind, str(manifest.get("apiVersion") or ""))
-        if resource is None:
-            version = manifest.get("apiVersion")
-            raise InvalidRequest(f"object {index} of the bag: the cluster has no kind {kind!r} of {version!r} for it")
+        named = str(manifest.get("kind")), str(manifest.get("apiVersion") or "")
+        try:
+            resource = await self._resources.find(*named)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"object {index} of the bag: {error.message}") from error
         manifest["apiVersion"] = resource.api_version
         if kind == POD_KIND:
             self._prepare_pod(manifest)

@@ -13,12 +13,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from argosy_core.job.spec import KINDS
+from argosy_core.errors import InvalidRequest
+from argosy_core.job.kinds import KINDS, group_of, is_custom_group, kind_name
 from argosy_kube.kubernetes.answers import ApiFailure, decode
 from argosy_kube.kubernetes.pacing import Priority
 from argosy_kube.kubernetes.transport import ApiServer
 
-__all__ = ["BUILT_IN", "NODES", "PODS", "Resource", "ResourceBook"]
+__all__ = ["BUILT_IN", "NODES", "PODS", "Resource", "ResourceBook", "not_granted"]
 
 _BUILT_IN_PLURALS: Final = {
     "Pod": "pods",
@@ -29,7 +30,10 @@ _BUILT_IN_PLURALS: Final = {
     "Service": "services",
 }
 _NEEDED_VERBS: Final = frozenset({"create", "delete", "list", "watch"})
+_METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _MISSING: Final = 404
+_UNSERVED: Final = 503
+_FORBIDDEN: Final = 403
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,17 @@ class Resource:
     @property
     def group(self) -> str:
         """API group, empty for the core."""
-        return self.api_version.rpartition("/")[0]
+        return group_of(self.api_version)
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether the cluster's owner added it, so that it may be missing, or not granted to us."""
+        return is_custom_group(self.group)
+
+    @property
+    def full_name(self) -> str:
+        """What the port calls the kind: `Pod`, or `Widget.example.test` for custom resources."""
+        return kind_name(self.kind, self.api_version)
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Return the path of all objects, those of a namespace, one, or a subresource of one."""
@@ -106,28 +120,48 @@ class ResourceBook:
     def __init__(self, server: ApiServer) -> None:
         """Know what every API server has."""
         self._server = server
+        self.is_whole = True
+        """Whether `find_custom` could look into every group."""
         self._known: dict[tuple[str, str], Resource] = {
-            (resource.kind, resource.api_version): resource for resource in (*BUILT_IN.values(), NODES)
+            (resource.kind, resource.api_version): resource for resource in BUILT_IN.values()
         }
 
-    async def find(self, kind: str, api_version: str) -> Resource | None:
-        """Return the resource of a manifest's kind, or None if the API server has none such.
+    async def find(self, kind: str, api_version: str) -> Resource:
+        """Return the resource of a manifest's kind.
 
         Args:
             kind: As in the manifest.
             api_version: As in the manifest; empty for the usual one of a built-in kind.
 
         Raises:
+            InvalidRequest: The cluster has no such kind, its objects are in no namespace or cannot be watched, or we
+                may not see them; the message says which.
             ApiFailure: The API server did not answer.
         """
         if not api_version and kind in BUILT_IN:
             return BUILT_IN[kind]
         found = self._known.get((kind, api_version))
-        if found is None and api_version:
-            for resource in await self._read(api_version):
-                self._known.setdefault((resource.kind, resource.api_version), resource)
-            found = self._known.get((kind, api_version))
+        if found is None:
+            if not is_custom_group(group_of(api_version)):
+                raise InvalidRequest(f"a job may not hold a {kind} of {api_version or 'no version'}")
+            found = _usable((await self._entries(api_version)).get(kind), kind, api_version)
+            await self._probe(found)
+            self._known[kind, api_version] = found
         return found
+
+    async def _probe(self, resource: Resource) -> None:
+        """Look at a kind once: what we may make and not see would look lost.
+
+        Raises:
+            InvalidRequest: We have not the right.
+            ApiFailure: The API server did not answer.
+        """
+        try:
+            await self._server.call("GET", f"{resource.path()}?limit=1", priority=Priority.READ, accept=_METADATA)
+        except ApiFailure as failure:
+            if failure.code == _FORBIDDEN:
+                raise InvalidRequest(not_granted(resource, failure)) from failure
+            raise
 
     async def find_named(self, names: Iterable[str]) -> list[Resource]:
         """Return the resources of names as `Kind.group`; those that the API server lacks are left out.
@@ -141,31 +175,68 @@ class ResourceBook:
         return [resource for resource in found if (resource.kind, resource.group) in wanted]
 
     async def find_custom(self) -> list[Resource]:
-        """Return every custom resource that bags could hold.
+        """Return every custom resource that bags could hold, those of groups that are not served now left out.
 
         Raises:
             ApiFailure: The API server did not answer.
         """
-        return await self._custom(lambda name: "." in name and not name.endswith(".k8s.io"))
+        self.is_whole = True
+        return await self._custom(is_custom_group, skips_unserved=True)
 
-    async def _custom(self, selects: Callable[[str], bool]) -> list[Resource]:
+    async def _custom(self, selects: Callable[[str], bool], *, skips_unserved: bool = False) -> list[Resource]:
         groups = decode(_GROUPS, await self._server.call("GET", "/apis", priority=Priority.READ)).groups
         versions = [group.preferred_version.group_version for group in groups if selects(group.name)]
-        found = await asyncio.gather(*(self._read(version) for version in versions))
+        found = await asyncio.gather(*(self._usable(version, skips_unserved=skips_unserved) for version in versions))
         return [resource for resources in found for resource in resources]
 
-    async def _read(self, api_version: str) -> list[Resource]:
-        """Return the resources of a group and version whose objects can be made, listed and watched."""
-        root = "/apis/" if "/" in api_version else "/api/"
-        path = root + quote(api_version, safe="/")
+    async def _usable(self, api_version: str, *, skips_unserved: bool) -> list[Resource]:
+        """Return the kinds of a group and version that bags could hold."""
         try:
-            body = await self._server.call("GET", path, priority=Priority.READ)
+            entries = await self._entries(api_version)
         except ApiFailure as failure:
-            if failure.code == _MISSING:
+            # Another server's that is away: nothing of ours can be there now, and all else must go on.
+            if failure.code == _UNSERVED and skips_unserved:
+                self.is_whole = False
                 return []
             raise
         return [
-            Resource(entry.kind, api_version, entry.name, is_namespaced=entry.namespaced)
-            for entry in decode(_RESOURCES, body).resources
-            if "/" not in entry.name and entry.namespaced and _NEEDED_VERBS.issubset(entry.verbs)
+            Resource(entry.kind, api_version, entry.name)
+            for entry in entries.values()
+            if entry.namespaced and _NEEDED_VERBS.issubset(entry.verbs)
         ]
+
+    async def _entries(self, api_version: str) -> dict[str, _ApiResource]:
+        """Return what the API server says of the kinds of a group and version, by kind."""
+        try:
+            body = await self._server.call("GET", "/apis/" + quote(api_version, safe="/"), priority=Priority.READ)
+        except ApiFailure as failure:
+            if failure.code == _MISSING:
+                return {}
+            raise
+        return {entry.kind: entry for entry in decode(_RESOURCES, body).resources if "/" not in entry.name}
+
+
+def _usable(entry: _ApiResource | None, kind: str, api_version: str) -> Resource:
+    """Return the resource of a kind.
+
+    Raises:
+        InvalidRequest: There is none, or none that a bag may hold.
+    """
+    if entry is None:
+        raise InvalidRequest(f"the cluster has no kind {kind} of {api_version}; its owner would have to install it")
+    if not entry.namespaced:
+        raise InvalidRequest(
+            f"objects of kind {kind} of {api_version} are in no namespace; a job may hold only what is in one"
+        )
+    if not _NEEDED_VERBS.issubset(entry.verbs):
+        missing = ", ".join(sorted(_NEEDED_VERBS.difference(entry.verbs)))
+        raise InvalidRequest(f"objects of kind {kind} of {api_version} have no {missing} in this cluster")
+    return Resource(kind, api_version, entry.name)
+
+
+def not_granted(resource: Resource, failure: ApiFailure) -> str:
+    """Return what to say where we have not the right to objects of a custom kind."""
+    return (
+        f"the executor has not the rights to {resource.plural} of {resource.group} that it needs (get, list, watch, "
+        f"create, delete); whoever runs the cluster can grant them: {failure.message}"
+    )

@@ -5,7 +5,7 @@ Source: design section 5, "Sync"; section 2 ("kube").
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 __all__ = ["BindingMode", "KubernetesSettings"]
@@ -36,7 +36,7 @@ class KubernetesSettings:
     discover: bool = True
     """Look once through all custom resources of the cluster for objects of ours; kinds that may not be listed are
     skipped."""
-    requests_per_s: float = 3000.0
+    requests_per_s: float = field(default=3000.0, metadata={"may_be_zero": True})
     """Calls begun per second, in the long run; 0 for no limit. The API server limits as well, and is obeyed."""
     burst_count: int = 500
     """Calls that may begin at once after a pause."""
@@ -58,5 +58,8 @@ class KubernetesSettings:
     watch_buffer_bytes: int = 16 << 20
     """Bytes of a watch that may wait for their consumer; beyond that the stream is not read, and the API server may end
     it."""
-    gather_ms: float = 20.0
+    warnings_after_s: float = field(default=15.0, metadata={"may_be_zero": True})
+    """How long a pod of ours waits without saying why before the events about it are read, seconds; then ever more
+    seldom, up to every 300 s. 0 for never."""
+    gather_ms: float = field(default=20.0, metadata={"may_be_zero": True})
     """How long changes gather before they are told; a batch costs the consumer more than a change."""

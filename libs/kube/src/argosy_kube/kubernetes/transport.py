@@ -234,7 +234,7 @@ class ApiServer:
 
     def _obey(self, failure: ApiFailure) -> None:
         """Let no call begin for as long as the API server asks."""
-        if failure.code in _THROTTLED and failure.retry_after_s > 0:
+        if failure.code in _THROTTLED and failure.retry_after_s > 0 and not failure.is_budgeted:
             self.pacer.pause(min(failure.retry_after_s, self._settings.retry_most_s))
 
     def _wait_s(self, tries: int, failure: ApiFailure) -> float:

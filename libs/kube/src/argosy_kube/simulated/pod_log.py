@@ -57,7 +57,7 @@ async def read_simulated_log(
     # Read before the version, so that nothing happens in between.
     present = _part(host.engine.present(), installation, run)
     if not len(present):
-        raise NotFound(f"there is no pod of job handle {run[0]}, attempt {run[1]}, object {run[2]}")
+        raise NotFound("the cluster has no such pod")
     if container not in {"", SIMULATED_CONTAINER}:
         raise NotFound(f"the pod has no container {container[:63]!r}; a simulated pod has one, {SIMULATED_CONTAINER!r}")
     version = host.engine.history.version

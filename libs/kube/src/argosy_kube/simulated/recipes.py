@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.kinds import kind_name
 from argosy_core.resources import parse_quantity
 from argosy_kube.port import (
     EXIT_CODE_ANNOTATION,
@@ -52,8 +53,9 @@ class _Metadata(msgspec.Struct):
     namespace: str = "default"
 
 
-class _Manifest(msgspec.Struct):
+class _Manifest(msgspec.Struct, rename="camel"):
     kind: str
+    api_version: str = ""
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -172,8 +174,9 @@ class RecipeBook:
     def _read(self, bag: bytes, position: int, metadata: bytes) -> _Recipe:
         manifest = _BAG.decode(bag)[position]
         namespace = self._texts.intern(manifest.metadata.namespace)
-        kind = self._kinds.intern(manifest.kind)
-        if manifest.kind != POD_KIND:
+        name = kind_name(manifest.kind, manifest.api_version)
+        kind = self._kinds.intern(name)
+        if name != POD_KIND:
             return _Recipe(kind, -1, 0, namespace, 0, 0, 0, 0)
         notes = manifest.metadata.annotations
         if metadata:

@@ -21,10 +21,11 @@ from argosy_testkit.fake_kube_api.store import Document, Refusal, Store, selects
 __all__ = ["CUSTOM_GROUP", "FakeKubeApi"]
 
 CUSTOM_GROUP: Final = "example.test"
-"""Group of the one custom resource, `Widget`."""
+"""Group of the custom resources: `Widget`, and `Gadget`, whose objects are in no namespace."""
 _KINDS: Final = {
     "v1": {
         "configmaps": "ConfigMap",
+        "events": "Event",
         "namespaces": "Namespace",
         "nodes": "Node",
         "persistentvolumeclaims": "PersistentVolumeClaim",
@@ -33,10 +34,10 @@ _KINDS: Final = {
         "services": "Service",
     },
     "networking.k8s.io/v1": {"ingresses": "Ingress"},
-    f"{CUSTOM_GROUP}/v1": {"widgets": "Widget"},
+    f"{CUSTOM_GROUP}/v1": {"gadgets": "Gadget", "widgets": "Widget"},
 }
 _VERBS: Final = ["create", "delete", "get", "list", "patch", "watch"]
-_UNNAMESPACED: Final = frozenset({"nodes", "namespaces"})
+_UNNAMESPACED: Final = frozenset({"gadgets", "namespaces", "nodes"})
 _TOKEN: Final = "fake-token"  # noqa: S105 - of a server that lives for a test
 _POLL_S: Final = 0.01
 
@@ -59,6 +60,8 @@ class FakeKubeApi:
         """What runs its pods."""
         self.token = _TOKEN
         """Token that callers must come with; tests may change it."""
+        self.budget_text = ""
+        """What a disruption budget says that allows no eviction; tests may set it."""
         self._bookmark_s = bookmark_s
         self._news = asyncio.Event()
         self._drops = 0
@@ -147,7 +150,8 @@ class FakeKubeApi:
                 request.transport.abort()
             return web.Response(status=500)
         causes = [{"reason": fault.cause}] if fault.cause else []
-        refusal = Refusal(fault.status, fault.reason, fault.message, {"name": fault.name, "causes": causes})
+        details = {} if fault.is_bare else {"name": fault.name, "kind": fault.resource, "causes": causes}
+        refusal = Refusal(fault.status, fault.reason, fault.message, details)
         response = _refuse(refusal)
         if fault.retry_after:
             response.headers["Retry-After"] = fault.retry_after
@@ -230,6 +234,8 @@ class FakeKubeApi:
             raise Refusal(409, "Conflict", "Precondition failed: UID", {"name": name, "kind": plural})
         dropped = changes.pop("$deleteFromPrimitiveList/finalizers", [])
         metadata["finalizers"] = [item for item in metadata.get("finalizers") or [] if item not in dropped]
+        labels = {**(metadata.get("labels") or {}), **changes.pop("labels", {})}
+        metadata["labels"] = {key: value for key, value in labels.items() if value is not None}
         merged = {**found, "metadata": {**metadata, **changes}}
         for part in ("spec", "status"):
             if part in patch:
@@ -247,9 +253,20 @@ class FakeKubeApi:
             target = msgspec.json.decode(await request.read())["target"]["name"]
             self.store.replace(plural, {**found, "spec": {**found["spec"], "nodeName": target}})
             return 201, msgspec.json.encode({"kind": "Status", "status": "Success"})
+        if kind == "eviction":
+            return 201, self._evict(namespace, name, msgspec.json.decode(await request.read()))
         if kind == "log":
             return await self._log(request, found)
         raise Refusal(404, "NotFound", "no such subresource")
+
+    def _evict(self, namespace: str, name: str, eviction: Document) -> bytes:
+        if self.budget_text:
+            cause = {"reason": "DisruptionBudget", "message": self.budget_text}
+            text = "Cannot evict pod as it would violate the pod's disruption budget."
+            details = {"causes": [cause], "retryAfterSeconds": 10}
+            raise Refusal(429, "TooManyRequests", text, details)
+        self.store.delete("pods", namespace, name, eviction.get("deleteOptions", {}))
+        return msgspec.json.encode({"kind": "Status", "status": "Success"})
 
     async def _log(self, request: web.Request, pod: Document) -> web.StreamResponse:
         key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
@@ -278,7 +295,7 @@ class FakeKubeApi:
 
     def _list(self, request: web.Request, where: tuple[str, str, str, str]) -> bytes:
         api_version, plural, namespace, _ = where
-        labels, node = _selectors(request)
+        labels, fields = _selectors(request)
         limit = int(request.query.get("limit", "0"))
         token = request.query.get("continue", "")
         version, after = (self.store.version, "") if not token else _read_token(token)
@@ -289,7 +306,7 @@ class FakeKubeApi:
         more = ""
         for document in self.store.all(plural, namespace):
             key = f"{document['metadata'].get('namespace', '')}/{document['metadata']['name']}"
-            if key <= after or not selects(document, labels, node):
+            if key <= after or not selects(document, labels, fields):
                 continue
             if limit and len(items) == limit:
                 more = base64.urlsafe_b64encode(f"{version} {last}".encode()).decode()
@@ -302,7 +319,7 @@ class FakeKubeApi:
 
     async def _watch(self, request: web.Request, where: tuple[str, str, str, str]) -> web.StreamResponse:
         api_version, plural, namespace, _ = where
-        labels, node = _selectors(request)
+        labels, fields = _selectors(request)
         version = int(request.query.get("resourceVersion") or self.store.version)
         drops, place = self._drops, 0
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -316,10 +333,11 @@ class FakeKubeApi:
             if place > len(self.store.history):
                 place = 0
             lines: list[bytes] = []
-            for number, kind, change, document in self.store.history[place:]:
+            for number, kind, change, document, before in self.store.history[place:]:
                 is_there = namespace in {"", document["metadata"].get("namespace")}
-                if number > version and kind == plural and is_there and selects(document, labels, node):
-                    lines.append(_line(change, _shaped(document, request, api_version, plural)))
+                if number > version and kind == plural and is_there:
+                    told = _told(change, document, before, lambda one: selects(one, labels, fields))
+                    lines += [_line(word, _shaped(one, request, api_version, plural)) for word, one in told]
                 version = max(version, number)
             place = len(self.store.history)
             if lines:
@@ -339,6 +357,19 @@ def _line(change: str, document: Any) -> bytes:  # noqa: ANN401 - any JSON
     return msgspec.json.encode({"type": change, "object": document}) + b"\n"
 
 
+def _told(
+    change: str, document: Document, before: Document | None, is_selected: Callable[[Document], bool]
+) -> list[tuple[str, Document]]:
+    """Return what a watch with selectors is told: an object that they cease to select is deleted to it, as it was."""
+    was_selected = before is not None and is_selected(before)
+    if is_selected(document):
+        return [(change if was_selected or change == "DELETED" else "ADDED", document)]
+    if before is None or not was_selected:
+        return []
+    version = document["metadata"]["resourceVersion"]
+    return [("DELETED", {**before, "metadata": {**before["metadata"], "resourceVersion": version}})]
+
+
 def _refuse(refusal: Refusal) -> web.Response:
     status = {
         "kind": "Status",
@@ -346,8 +377,8 @@ def _refuse(refusal: Refusal) -> web.Response:
         "status": "Failure",
         "message": refusal.message,
         "reason": refusal.reason,
-        "details": refusal.details,
         "code": refusal.code,
+        **({"details": refusal.details} if refusal.details else {}),
     }
     return web.Response(status=refusal.code, body=msgspec.json.encode(status), content_type="application/json")
 
@@ -362,11 +393,12 @@ def _shaped(document: Document, request: web.Request, api_version: str, plural: 
     return {"kind": _KINDS[api_version][plural], "apiVersion": api_version, **document}
 
 
-def _selectors(request: web.Request) -> tuple[dict[str, str], str | None]:
-    text = request.query.get("labelSelector", "")
-    labels = dict(part.split("=", 1) for part in text.split(",") if part)
-    field = request.query.get("fieldSelector", "")
-    return labels, field.removeprefix("spec.nodeName=") if field else None
+def _selectors(request: web.Request) -> tuple[dict[str, str], dict[str, str]]:
+    labels, fields = (
+        dict(part.split("=", 1) for part in request.query.get(name, "").split(",") if part)
+        for name in ("labelSelector", "fieldSelector")
+    )
+    return labels, fields
 
 
 def _read_token(token: str) -> tuple[int, str]:

@@ -30,12 +30,19 @@ class Refusal(Exception):  # an answer, not a fault
         self.details = dict(details or {})
 
 
-def selects(document: Document, labels: Mapping[str, str], node: str | None) -> bool:
-    """Return whether an object has some labels, and is on a node if one is named."""
+def selects(document: Document, labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:
+    """Return whether an object has some labels and some fields, which are named by their paths."""
     own = document["metadata"].get("labels") or {}
     if any(own.get(key) != value for key, value in labels.items()):
         return False
-    return node is None or document.get("spec", {}).get("nodeName") == node
+    return all(_field(document, path) == value for path, value in fields.items())
+
+
+def _field(document: Document, path: str) -> object:
+    found: Any = document
+    for name in path.split("."):
+        found = found.get(name, {}) if isinstance(found, dict) else {}
+    return found
 
 
 class Store:
@@ -49,8 +56,8 @@ class Store:
         """Oldest version that can be watched from."""
         self.objects: dict[str, dict[tuple[str, str], Document]] = {}
         """Objects by plural."""
-        self.history: list[tuple[int, str, str, Document]] = []
-        """(version, plural, type of event, object)."""
+        self.history: list[tuple[int, str, str, Document, Document | None]] = []
+        """(version, plural, type of event, object, what it was before)."""
         self.namespaces: dict[str, str] = {"default": "Active", "kube-system": "Active"}
         """Phase by name."""
         self.on_change: list[Callable[[str, str, Document], None]] = []
@@ -140,17 +147,18 @@ class Store:
         self.version += 1
         metadata = {**document["metadata"], "resourceVersion": str(self.version)}
         kept = {**document, "metadata": metadata}
-        self.objects.setdefault(plural, {})[metadata.get("namespace", ""), metadata["name"]] = kept
-        return self._tell(plural, change, kept)
+        objects, key = self.objects.setdefault(plural, {}), (metadata.get("namespace", ""), metadata["name"])
+        before, objects[key] = objects.get(key), kept
+        return self._tell(plural, change, kept, before)
 
     def _drop(self, plural: str, document: Document) -> Document:
         self.version += 1
         metadata = {**document["metadata"], "resourceVersion": str(self.version)}
         del self.objects[plural][metadata.get("namespace", ""), metadata["name"]]
-        return self._tell(plural, "DELETED", {**document, "metadata": metadata})
+        return self._tell(plural, "DELETED", {**document, "metadata": metadata}, None)
 
-    def _tell(self, plural: str, change: str, document: Document) -> Document:
-        self.history.append((self.version, plural, change, document))
+    def _tell(self, plural: str, change: str, document: Document, before: Document | None) -> Document:
+        self.history.append((self.version, plural, change, document, before))
         for call in self.on_change:
             call(plural, change, document)
         return document

@@ -1,0 +1,64 @@
+"""The executor as a process: configuration, readiness, stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from argosy_executor.__main__ import main
+from argosy_kube.simulated.host import ClusterHost
+from argosy_kube.simulated.server import serve_cluster
+
+PATIENCE_S = 15.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "cluster"),
+        (["--cluster", "c", "--cluster-address", "unix:/s", "--server-addresses", "a:1", "--colour", "x"], "--colour"),
+        (["--cluster", "c", "--cluster-address", "unix:/s", "--server-addresses", "a:1", "--call-count=0"], "above 0"),
+    ],
+    ids=["nothing set", "unknown flag", "no calls at all"],
+)
+def test_main_refuses_a_bad_configuration(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A configuration that cannot be is answered with status 2 and what is wrong."""
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.fixture
+async def address(host: ClusterHost, tmp_path: Path) -> AsyncGenerator[str, None]:
+    """Serve the cluster on a socket."""
+    async with serve_cluster(host, f"unix:{tmp_path / 's'}") as listening:
+        yield listening
+
+
+async def test_process_serves_the_leader_and_stops_on_sigterm(address: str, leader: Any, make_bag: Any) -> None:
+    """Started as a process it finds cluster and leader, runs what it is given, and ends with status 0 when asked to."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "argosy_executor", "--cluster", "lab", "--cluster-address", address),
+        *("--server-addresses", leader.address, "--installation", "one", "--grpc-listen", "127.0.0.1:0"),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        session = await leader.next_session()
+        await session.give([(1, 1)], make_bag())
+        await session.wait_for(lambda: "RUNNING" in session.states.get((1, 1, 0), ()))
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE_S):
+            _, log = await process.communicate()
+        assert process.returncode == 0, log.decode()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()

@@ -1,0 +1,137 @@
+"""Which container a reason is about, and what is said of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from argosy_kube.kubernetes.columns import EventRows, EventTables
+from argosy_kube.kubernetes.details import detail_of, one_line
+from argosy_kube.kubernetes.documents import POD, Metadata
+from argosy_kube.kubernetes.nodes import NodeHealth, NodeStates
+from argosy_kube.kubernetes.observing import apply_health
+from argosy_kube.kubernetes.pods import exit_and_reason, phase_of
+from argosy_kube.port import MAX_DETAIL_LENGTH, Change, Detail, PodPhase, Selector
+from argosy_kube.shared import select_events
+
+
+def terminated(name: str, code: int, reason: str = "Error", message: str | None = None) -> dict[str, Any]:
+    """Return the status of a container that has ended."""
+    return {"name": name, "state": {"terminated": {"exitCode": code, "reason": reason, "message": message}}}
+
+
+def waiting(name: str, reason: str, message: str | None = None) -> dict[str, Any]:
+    """Return the status of a container that waits."""
+    return {"name": name, "state": {"waiting": {"reason": reason, "message": message}}}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param({"phase": "Running"}, None, id="nothing-to-say"),
+        pytest.param(
+            {
+                "phase": "Failed",
+                "containerStatuses": [
+                    terminated("fine", 0), terminated("main", 3, message="no input\n"), terminated("late", 5)
+                ],
+            },
+            Detail("main", "no input"),
+            id="first-that-failed",
+        ),
+        pytest.param(
+            {"phase": "Failed", "initContainerStatuses": [terminated("setup", 1)]}, Detail("setup", ""), id="init"
+        ),
+        pytest.param(
+            {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory.",
+             "containerStatuses": [terminated("main", 137, message="?")]},
+            Detail("", "The node was low on resource: memory."),
+            id="the-pod-s-own-reason-comes-first",
+        ),
+        pytest.param(
+            {"phase": "Failed", "containerStatuses": [terminated("main", 137)], "conditions": [
+                {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "room"}
+            ]},
+            Detail("", "room"),
+            id="disruption",
+        ),
+        pytest.param(
+            {"phase": "Pending", "containerStatuses": [
+                waiting("new", "ContainerCreating"), waiting("main", "ErrImagePull", "no such image")
+            ]},
+            Detail("main", "no such image"),
+            id="image",
+        ),
+        pytest.param(
+            {"phase": "Pending", "conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are free"}
+            ]},
+            Detail("", "0/3 nodes are free"),
+            id="unschedulable",
+        ),
+        pytest.param({"phase": "Pending", "containerStatuses": [waiting("main", "ContainerCreating")]}, None, id="new"),
+    ],
+)  # fmt: skip
+def test_detail_is_that_of_the_reason(status: dict[str, Any], expected: Detail | None) -> None:
+    """Container and message belong to what `exit_and_reason` chose."""
+    read = POD.decode(msgspec.json.encode({"status": status})).status
+    phase = phase_of(read)
+    assert detail_of(read, phase, exit_and_reason(read, phase)[1]) == expected
+
+
+def test_killed_by_a_deletion_says_nothing_of_the_container() -> None:
+    """Its exit code is that of the kill."""
+    status = POD.decode(msgspec.json.encode({"status": {"containerStatuses": [terminated("main", 143)]}})).status
+    assert detail_of(status, PodPhase.FAILED, "Deleted") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(None, "", id="none"),
+        pytest.param("a\n\tb  c\x00\x1b[31m\ud800", "a b c [31m", id="what-does-not-print"),
+        pytest.param("x" * 5000, "x" * (MAX_DETAIL_LENGTH - 1) + "…", id="long"),
+        pytest.param(" " * 5000 + "x", "", id="bounded-before-it-is-looked-at"),
+    ],
+)
+def test_message_of_anybody_is_one_bounded_line(text: str | None, expected: str) -> None:
+    """A container says what it likes; databases and terminals need not bear all of it."""
+    assert one_line(text) == expected
+
+
+def test_details_stay_with_their_rows() -> None:
+    """Through pages that are folded, cut and joined, selections, and the loss of a node."""
+    tables = EventTables()
+    node = tables.nodes.intern("gone")
+    rows, more = EventRows(tables), EventRows(tables)
+
+    def add(rows: EventRows, handle: int, *, ours: bool = True, node: int = -1) -> None:
+        run = (handle, 1, 0) if ours else None
+        metadata = Metadata(uid=f"00000000-0000-4000-8000-{handle:012}")
+        state = (node, PodPhase.PENDING, 0, -1, -1)
+        rows.add(Change.ADDED, metadata, kind=0, run=run, time_us=1, state=state, detail=Detail(f"c{handle}"))
+
+    add(rows, 1)
+    mark = rows.mark()
+    add(rows, 2)
+    rows.cut(mark)
+    add(rows, 3, ours=False)
+    add(more, 4, node=node)
+    add(more, 5)
+    rows.extend(more)
+    events = rows.build(9)
+    assert {place: detail.container for place, detail in events.details.items()} == {0: "c1", 1: "c3", 2: "c4", 3: "c5"}
+    ours = select_events(events, Selector.OURS)
+    assert {int(ours.handle_column[place]): detail.container for place, detail in ours.details.items()} == {
+        1: "c1",
+        4: "c4",
+        5: "c5",
+    }
+    states = NodeStates()
+    states.set("gone", NodeHealth.LOST)
+    apply_health(events, states, tables.texts.intern("NodeLost"))
+    assert np.flatnonzero(events.phase_column == PodPhase.FAILED).tolist() == [2]
+    assert sorted(events.details) == [0, 1, 3]
