@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from testbed.cluster import KubeApi
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 TEST_TIMEOUT_S = 300
 """Longest time of one test that states none, the start of parts included."""
+WAITING_FILES = ("test_long_outage.py",)
+"""Tests that take minutes and hardly any CPU, with parts of their own."""
 NODE_GRACE_S = 20.0
 HEARTBEAT_S = 5.0
 
@@ -34,11 +36,32 @@ parts_key = pytest.StashKey[dict[str, str]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give every test the time that real parts take."""
+    """Give every test the time that real parts take, and a place where to run.
+
+    With two processes and `--dist loadgroup`, as in `make test-real`, those that mostly wait have one of their own, and
+    all others the other, one after another, so that they share their parts.
+    """
     here = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(here) and item.get_closest_marker("timeout") is None:
+        if not item.path.is_relative_to(here):
+            continue
+        if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+        item.add_marker(pytest.mark.xdist_group("waiting" if item.path.name in WAITING_FILES else "working"))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that started this one which parts were used here."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["parts"] = session.config.stash.get(parts_key, {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Add the parts that another process used."""
+    used = getattr(node, "workeroutput", {}).get("parts", {})
+    node.config.stash.setdefault(parts_key, {}).update(used)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -204,6 +204,23 @@ async def test_no_job_is_lost_or_run_twice_when_the_broker_is_killed(mesh: Mesh,
         await _check_end(mesh, client, "kill", ids)
 
 
+async def test_no_job_is_lost_or_run_twice_when_leaders_are_killed(mesh: Mesh) -> None:
+    """Effects and position are one transaction: a successor applies what was published and not yet stored, once."""
+    _, epoch, position = _pool(mesh)
+    async with _client(mesh, "leaders") as client:
+        ids: list[str] = []
+        for call in range(40):
+            ids += await _submit(client, "leaders", call)
+            if call in {10, 25}:
+                role = _leading_role(mesh)
+                await asyncio.to_thread(mesh.kill, role)
+                await asyncio.to_thread(mesh.start, role)
+            await asyncio.sleep(0.05)
+        await _check_end(mesh, client, "leaders", ids)
+    assert _pool(mesh)[1] > epoch
+    assert _pool(mesh)[2] > position
+
+
 async def test_submits_are_taken_while_the_broker_is_away_and_the_leader_recovers_alone(
     mesh: Mesh, pulsar_broker: Any
 ) -> None:

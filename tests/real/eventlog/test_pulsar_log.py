@@ -16,6 +16,7 @@ import pytest
 
 from argosy_core.errors import BackendUnavailable, InvalidRequest, InvariantViolation, NotAllowedNow, StateConflict
 from argosy_eventlog.pulsar.log import PulsarLog
+from argosy_eventlog.pulsar.numbers import ledger_and_entry, position_of, sequence_id_of
 from argosy_eventlog.pulsar.settings import SUBSCRIPTION
 
 
@@ -82,6 +83,27 @@ def test_a_repeat_is_one_record_after_the_producer_was_opened_again(log_world: A
     assert [again.append(1, sequence, b"%d" % sequence) for sequence in (5, 1, 3)] == [positions[n] for n in (4, 0, 2)]
     assert again.append(1, 6, b"6") > positions[-1]
     assert _numbers(log_world) == [(1, sequence) for sequence in range(1, 7)]
+
+
+def test_the_broker_sees_one_named_fencing_producer_and_one_entry_per_record(
+    log_world: Any, pulsar_broker: Any
+) -> None:
+    """Batches would hide sequence ids from deduplication; the name is the pool's, whoever leads; ids grow from 1."""
+    positions = [log_world.log.append(1, sequence, b"x") for sequence in range(1, 6)]
+    assert [ledger_and_entry(position)[1] for position in positions] == [0, 1, 2, 3, 4]
+    stats = log_world.admin.call("GET", f"{log_world.log.topic.replace('://', '/')}/stats")
+    (publisher,) = stats["publishers"]
+    assert (publisher["producerName"], publisher["accessMode"]) == (f"argosy-{log_world.pool}", "ExclusiveWithFencing")
+    client = pulsar.Client(pulsar_broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    try:
+        reader = client.create_reader(log_world.log.topic, pulsar.MessageId.earliest)
+        places = [reader.read_next(timeout_millis=10_000).message_id() for _ in positions]
+        reader.close()
+    finally:
+        client.close()
+    assert [place.batch_index() for place in places] == [-1] * len(positions)
+    assert [position_of(place.ledger_id(), place.entry_id()) for place in places] == positions
+    assert log_world.log._producer.last_sequence_id() == sequence_id_of(1, 5)
 
 
 def test_a_sequence_that_was_left_out_is_a_fault(log_world: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import ssl
 import tarfile
 import time
 import urllib.request
@@ -16,6 +17,7 @@ from testbed.artifacts import Artifact, fetched
 from testbed.cache import Tell, obtain
 from testbed.containers import Container, is_container_part
 from testbed.programs import Program
+from testbed.pulsar_security import HOST, Security
 
 __all__ = ["IMAGE", "VERSION", "Broker", "build"]
 
@@ -31,6 +33,10 @@ _ARTIFACT: Final = Artifact(
 _FOLDER: Final = f"pulsar-{VERSION}"
 _SETTINGS: Final = Path(__file__).resolve().parent.parent / "pulsar" / "standalone.conf"
 _MEMORY: Final = ("-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_ADDRESS: Final = "127.0.0.1"
+_INSIDE: Final = "/pulsar/conf/testbed"
+"""Folder of settings and certificates in a container."""
+_INSIDE_DISK: Final = "/pulsar/data/standalone/bookkeeper"
 _OPENED: Final = (
     "java.base/java.io",
     "java.base/java.nio",
@@ -83,12 +89,21 @@ def _unpack(folder: Path, tell: Tell) -> None:
     inner.rmdir()
 
 
+def _merged(settings: Mapping[str, object]) -> str:
+    """Return our settings, with those given in place of ones of the same name: the bookie takes the first it meets."""
+    lines = _SETTINGS.read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if line.partition("=")[0] not in settings]
+    return "\n".join([*kept, *(f"{key}={value}" for key, value in settings.items()), ""])
+
+
 class Broker:
     """A broker in a directory of its own, on the same ports for its whole life.
 
     Args:
         directory: Its directory; the caller's to remove.
         settings: Settings that differ from ours, as in standalone.conf.
+        security: Makes it demand TLS and tokens; without, it takes everybody.
+        disk: Where its bookie keeps journal and ledgers; below the directory unless given.
         is_tied: It ends with this process.
         tell: Is told what fetching does.
     """
@@ -98,6 +113,8 @@ class Broker:
         directory: Path,
         settings: Mapping[str, str] | None = None,
         *,
+        security: Security | None = None,
+        disk: Path | None = None,
         is_tied: bool = True,
         tell: Tell = _quiet,
     ) -> None:
@@ -105,28 +122,40 @@ class Broker:
         self.directory = directory
         """Data and log."""
         service, admin, bookie = free_ports(3)
-        self.service_url = f"pulsar://127.0.0.1:{service}"
+        self._security = security
+        self._disk = disk
+        self._host = _ADDRESS if security is None else HOST
+        self.service_url = f"{'pulsar' if security is None else 'pulsar+ssl'}://{self._host}:{service}"
         """URL for producers and consumers."""
-        self.admin_url = f"http://127.0.0.1:{admin}"
+        self.admin_url = f"{'http' if security is None else 'https'}://{self._host}:{admin}"
         """URL of the admin API."""
         directory.mkdir(parents=True, exist_ok=True)
         distribution = build(tell)
         self.is_container = distribution is None
         """Whether it is a container rather than a process."""
-        places = {"brokerServicePort": service, "webServicePort": admin, "advertisedAddress": "127.0.0.1"}
-        if distribution is not None:
-            places["bindAddress"] = "127.0.0.1"
-        lines = [f"{key}={value}" for key, value in {**places, **(settings or {})}.items()]
         configuration = directory / "standalone.conf"
-        configuration.write_text(
-            _SETTINGS.read_text(encoding="utf-8") + "\n" + "\n".join(lines) + "\n", encoding="utf-8"
-        )
+        configuration.write_text(_merged({**self._places(service, admin), **(settings or {})}), encoding="utf-8")
         configuration.chmod(0o644)
         self._runner: _Runner = (
             self._container((service, admin), configuration, is_tied=is_tied)
             if distribution is None
             else self._program(distribution, configuration, bookie, is_tied=is_tied)
         )
+
+    def _places(self, service: int, admin: int) -> dict[str, object]:
+        """Return the settings that say where it listens, and where it finds its certificates."""
+        places: dict[str, object] = {"advertisedAddress": self._host}
+        if not self.is_container:
+            places["bindAddress"] = _ADDRESS
+        if self._security is None:
+            return {**places, "brokerServicePort": service, "webServicePort": admin}
+        plain = {"brokerServicePort": "", "webServicePort": ""}
+        listens = {"brokerServicePortTls": service, "webServicePortTls": admin}
+        return {**places, **plain, **listens, **self._security.settings(self._place)}
+
+    def _place(self, path: Path) -> str:
+        """Return where the broker finds one of its files."""
+        return f"{_INSIDE}/{path.name}" if self.is_container else str(path)
 
     @property
     def version(self) -> str:
@@ -181,9 +210,15 @@ class Broker:
 
     def _ask(self, path: str) -> str:
         """Return what the admin API answers to a GET, nothing if it does not."""
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        request = urllib.request.Request(self.admin_url + path)
+        if self._security is not None:
+            context = ssl.create_default_context(cafile=str(self._security.authority))
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+            request.add_header("Authorization", f"Bearer {self._security.token.read_text(encoding='ascii')}")
+        opener = urllib.request.build_opener(*handlers)
         try:
-            with opener.open(self.admin_url + path, timeout=5) as answer:
+            with opener.open(request, timeout=5) as answer:
                 return str(answer.read().decode())
         except OSError as error:
             close = getattr(error, "close", None)
@@ -214,28 +249,30 @@ class Broker:
             f"--config={configuration}",
             "--no-functions-worker",
             "--no-stream-storage",
-            "--advertised-address=127.0.0.1",
+            f"--advertised-address={self._host}",
             f"--metadata-dir={data / 'metadata'}",
-            f"--bookkeeper-dir={data / 'bookkeeper'}",
+            f"--bookkeeper-dir={self._disk or data / 'bookkeeper'}",
             f"--bookkeeper-port={bookie_port}",
         ]
         return Program("pulsar", arguments, log=data / "pulsar.log", is_tied=is_tied)
 
     def _container(self, ports: tuple[int, int], configuration: Path, *, is_tied: bool) -> Container:
+        files = self._security.files if self._security is not None else ()
+        disk = ["--volume", f"{self._disk}:{_INSIDE_DISK}"] if self._disk is not None else []
         return Container(
             "pulsar",
             IMAGE,
             ports={port: port for port in ports},  # clients are sent to the address that the broker advertises
             environment={"PULSAR_MEM": " ".join(_MEMORY[:3]), "PULSAR_GC": " ".join(_MEMORY[3:])},
-            files={"/pulsar/conf/testbed.conf": configuration},
-            options=["--memory", "1500m"],
+            files={self._place(path): path for path in (configuration, *files)},
+            options=["--memory", "1500m", *disk],
             is_tied=is_tied,
             arguments=[
                 "bin/pulsar",
                 "standalone",
-                "--config=/pulsar/conf/testbed.conf",
+                f"--config={self._place(configuration)}",
                 "--no-functions-worker",
                 "--no-stream-storage",
-                "--advertised-address=127.0.0.1",
+                f"--advertised-address={self._host}",
             ],
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,3 +60,33 @@ def test_topics_are_named_after_their_pools() -> None:
     assert settings.events_topic("gpu") == "persistent://t/e/job-events-gpu"
     with pytest.raises(InvalidRequest, match="pool"):
         settings.log_topic("a/b")
+
+
+def test_a_token_is_told_by_its_place_and_never_by_itself(tmp_path: Path) -> None:
+    """What cannot be read, is empty or is no text is named by its file; messages say which token was shown."""
+    path = tmp_path / "token"
+    settings = PulsarSettings(token_file=str(path))
+    with pytest.raises(InvalidRequest, match=f"pulsar.token_file {path} cannot be read: No such file"):
+        settings.read_token()
+    for content, said in ((b" \n", "is empty; write the token into it"), (b"s3cret\xff", "it is no text")):
+        path.write_bytes(content)
+        with pytest.raises(InvalidRequest, match=said) as caught:
+            settings.read_token()
+        assert "s3cret" not in str(caught.value)
+    path.write_text("s3cret\n", encoding="ascii")
+    assert settings.read_token() == PulsarSettings(token="s3cret").read_token() == "s3cret"
+    assert settings.credentials == f"the token in pulsar.token_file {path}"
+    assert PulsarSettings(token="s3cret").credentials == "the token of pulsar.token"
+    assert "name one by pulsar.token_file" in PulsarSettings().credentials
+
+
+def test_a_file_of_authorities_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """Before anything is dialled."""
+    path = tmp_path / "ca.crt"
+    settings = PulsarSettings(tls_trust_file=str(path))
+    for content, said in ((None, "No such file"), ("nonsense", "")):
+        if content is not None:
+            path.write_text(content, encoding="ascii")
+        with pytest.raises(InvalidRequest, match=f"pulsar.tls_trust_file {path} cannot be read as PEM .*{said}"):
+            settings.check_trust_file()
+    PulsarSettings().check_trust_file()

@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any, Final
 
 from argosy_core.errors import (
@@ -47,6 +46,16 @@ _YOUNG_BROKER_S: Final = 30.0
 _RETRY_PAUSE_S: Final = 0.5
 _MESSAGE_PREFIX: Final = "Message:"
 _LONGEST_REASON: Final = 300
+_KINDS: Final[Mapping[int, type[ArgosyError]]] = {
+    HTTPStatus.UNAUTHORIZED: NotAuthenticated,
+    HTTPStatus.NOT_FOUND: NotFound,
+    HTTPStatus.METHOD_NOT_ALLOWED: NotAllowedNow,
+    HTTPStatus.CONFLICT: AlreadyExists,
+    HTTPStatus.PRECONDITION_FAILED: NotAllowedNow,
+    HTTPStatus.BAD_REQUEST: InvalidRequest,
+}
+_NO_RIGHT: Final = "Unauthorized to "
+"""How a broker begins to say that it knows a role and does not let it; the status is the one for unknown tokens."""
 _REMEDY: Final = "run `argosy admin setup-log`"
 
 
@@ -62,12 +71,13 @@ class AdminApi:
         """Call nobody yet.
 
         Raises:
-            InvalidRequest: The URL names no broker, or the admin URL is none.
+            InvalidRequest: The URL names no broker, the admin URL is none, or the file of authorities cannot be read.
         """
         self.base = admin_url_of(url, settings)
         """Address of the API."""
         if not self.base.startswith(("http://", "https://")):
             raise InvalidRequest(f"pulsar.admin_url is {settings.admin_url!r}; write http://host:8080")
+        settings.check_trust_file()
         self._settings = settings
         handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]  # brokers stand beside us
         if self.base.startswith("https"):
@@ -89,10 +99,7 @@ class AdminApi:
             BackendUnavailable: It cannot be reached.
         """
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        token = self._settings.token
-        if self._settings.token_file:
-            token = Path(self._settings.token_file).read_text(encoding="utf-8").strip()
-        if token:
+        if token := self._settings.read_token():
             headers["Authorization"] = f"Bearer {token}"
         request = urllib.request.Request(  # noqa: S310 - the scheme was checked
             f"{self.base}/admin/v2/{path}",
@@ -104,13 +111,34 @@ class AdminApi:
             with self._opener.open(request, timeout=self._settings.operation_timeout_s) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
-            raise _error(error.code, f"{method} {path}", _reason(error)) from error
+            raise self._error(error.code, f"{method} {path}", _reason(error)) from error
+        except urllib.error.URLError as error:
+            if isinstance(error.reason, ssl.SSLCertVerificationError):
+                raise NotAuthenticated(self._unknown(error.reason)) from error
+            raise BackendUnavailable(f"Pulsar's admin API at {self.base} does not answer: {error.reason}") from error
         except (OSError, HTTPException) as error:
             raise BackendUnavailable(f"Pulsar's admin API at {self.base} does not answer: {error}") from error
         try:
             return json.loads(text) if text else None
         except ValueError as error:
             raise BackendUnavailable(f"Pulsar's admin API at {self.base} answers no JSON to {path}") from error
+
+    def _error(self, status: int, call: str, reason: str) -> ArgosyError:
+        """Return the error that a status stands for."""
+        text = f"Pulsar answers {status} to {call}: {reason}"
+        shown = self._settings.credentials
+        if status == HTTPStatus.FORBIDDEN or (status == HTTPStatus.UNAUTHORIZED and reason.startswith(_NO_RIGHT)):
+            return NotPermitted(f"{text}; it was shown {shown}, whose role has no right to it")
+        if status == HTTPStatus.UNAUTHORIZED:
+            text += f"; it was shown {shown}"
+        return _KINDS.get(status, BackendUnavailable)(text)
+
+    def _unknown(self, error: ssl.SSLCertVerificationError) -> str:
+        trusted = self._settings.tls_trust_file or "the system's authorities"
+        return (
+            f"Pulsar's admin API at {self.base} has a certificate that is not vouched for by {trusted}"
+            f" ({error.verify_message}); name the right ones by pulsar.tls_trust_file"
+        )
 
     def make(self, method: str, path: str, body: object = None) -> bool:
         """Make something; return False if it exists already.
@@ -144,20 +172,6 @@ def _reason(error: urllib.error.HTTPError) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [str(error.reason)]
     told = [line.removeprefix(_MESSAGE_PREFIX).strip() for line in lines if line.startswith(_MESSAGE_PREFIX)]
     return (told or lines)[0][:_LONGEST_REASON]
-
-
-def _error(status: int, call: str, reason: str) -> ArgosyError:
-    kinds: dict[int, type[ArgosyError]] = {
-        HTTPStatus.UNAUTHORIZED: NotAuthenticated,
-        HTTPStatus.FORBIDDEN: NotPermitted,
-        HTTPStatus.NOT_FOUND: NotFound,
-        HTTPStatus.METHOD_NOT_ALLOWED: NotAllowedNow,
-        HTTPStatus.CONFLICT: AlreadyExists,
-        HTTPStatus.PRECONDITION_FAILED: NotAllowedNow,
-        HTTPStatus.BAD_REQUEST: InvalidRequest,
-    }
-    kind = kinds.get(status, BackendUnavailable)
-    return kind(f"Pulsar answers {status} to {call}: {reason}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

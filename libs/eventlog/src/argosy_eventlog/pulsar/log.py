@@ -26,9 +26,16 @@ from typing import Any, Final
 
 import pulsar
 
-from argosy_core.errors import BackendUnavailable, InvalidRequest, InvariantViolation, NotAllowedNow, StateConflict
+from argosy_core.errors import (
+    BackendUnavailable,
+    InvalidRequest,
+    InvariantViolation,
+    NotAllowedNow,
+    NotAuthenticated,
+    StateConflict,
+)
 from argosy_eventlog.port import LogRecord, PoolRegister, QuarantinedLogRecord
-from argosy_eventlog.pulsar.connection import PulsarConnection, translating
+from argosy_eventlog.pulsar.connection import PulsarConnection
 from argosy_eventlog.pulsar.numbers import epoch_of, ledger_and_entry, position_of, sequence_id_of
 from argosy_eventlog.pulsar.reader import EPOCH, SEQUENCE, TRACEPARENT, PulsarReader
 from argosy_eventlog.pulsar.settings import SUBSCRIPTION, PulsarSettings
@@ -37,6 +44,7 @@ __all__ = ["PulsarLog"]
 
 _FIND_COUNT: Final = 64
 _PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 1.0
 _BUSY_PAUSE_S: Final = 0.02
 
 
@@ -99,6 +107,7 @@ class PulsarLog:
         if traceparent:
             properties[TRACEPARENT] = traceparent
         deadline_s = time.monotonic() + self._settings.publish_timeout_s
+        pause_s = _PAUSE_S
         with self._writing:
             while True:
                 try:
@@ -106,9 +115,10 @@ class PulsarLog:
                 except BackendUnavailable:
                     # A producer that has waited long for its broker asks for it ever less often; a new one asks anew.
                     self._close_producer()
-                    if time.monotonic() > deadline_s or self._connection.closed.wait(_PAUSE_S):
+                    if time.monotonic() > deadline_s or self._connection.closed.wait(pause_s):
                         raise
-                except StateConflict:
+                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                except (StateConflict, NotAuthenticated):
                     self._close_producer()
                     raise
 
@@ -120,13 +130,39 @@ class PulsarLog:
             raise StateConflict(f"epoch {epoch} may not write to {self._topic}: the epoch is {self._epoch}")
         if epoch != self._epoch or self._producer is None:
             self._open(epoch)
-        with translating(f"record {sequence} of epoch {epoch} on {self._topic}"):
-            place = self._producer.send(payload, sequence_id=sequence_id, properties=properties)
+        with self._connection.translating(f"record {sequence} of epoch {epoch} on {self._topic}"):
+            place = self._send(payload, sequence_id=sequence_id, properties=properties)
         if place.ledger_id() < 0:
             return self._find(epoch, sequence)
         position = position_of(place.ledger_id(), place.entry_id())
         self._last = (sequence, position)
         return position
+
+    def _send(self, payload: bytes, *, sequence_id: int, properties: dict[str, str]) -> Any:  # noqa: ANN401 - the library's
+        """Send a message and return its id.
+
+        The library's own blocking call does not keep its time-out: a broker that answers each attempt with an error, as
+        one does whose bookies are full, makes it try for ever.
+
+        Raises:
+            pulsar.PulsarException: It was not stored, or not in time.
+        """
+        answered = threading.Event()
+        answers: list[Any] = []
+
+        def note(result: Any, place: Any) -> None:  # noqa: ANN401 - as above
+            answers.append((result, place))
+            answered.set()
+
+        self._producer.send_async(payload, note, sequence_id=sequence_id, properties=properties)
+        deadline_s = time.monotonic() + self._settings.operation_timeout_s
+        while not answered.wait(_PAUSE_S):
+            if time.monotonic() > deadline_s or self._connection.closed.is_set():
+                raise pulsar.Timeout
+        result, place = answers[0]
+        if result != pulsar.Result.Ok:
+            raise getattr(pulsar, result.name, pulsar.PulsarException)
+        return place
 
     def _open(self, epoch: int) -> None:
         """Open the producer of an epoch, which ends all others.
@@ -138,7 +174,7 @@ class PulsarLog:
         if current != epoch:
             raise StateConflict(f"epoch {epoch} may not write to {self._topic}: the epoch is {current}")
         self._close_producer()
-        with translating(f"a producer on {self._topic}"):
+        with self._connection.translating(f"a producer on {self._topic}"):
             client = self._connection.client()
             if len(client.get_topic_partitions(self._topic)) > 1:
                 raise NotAllowedNow(f"{self._topic} is partitioned; a pool's log has one order: make it anew without")
@@ -170,7 +206,7 @@ class PulsarLog:
                     chunking_enabled=False,
                     send_timeout_millis=int(self._settings.operation_timeout_s * 1000),
                     max_pending_messages=4,
-                    block_if_queue_full=True,
+                    block_if_queue_full=False,  # a call that waits keeps the interpreter's lock from its answer
                 )
             except pulsar.ProducerBusy as cause:
                 if time.monotonic() > deadline_s:
@@ -242,7 +278,7 @@ class PulsarLog:
         ledger, entry = ledger_and_entry(before_position)
         if before_position <= 0 or entry == 0:
             return  # the first of a ledger has none before it to name; the next call has
-        with translating(f"a trim of {self._topic}"):
+        with self._connection.translating(f"a trim of {self._topic}"):
             consumer = self._subscribe()
             try:
                 consumer.acknowledge_cumulative(pulsar.MessageId(-1, ledger, entry - 1, -1))

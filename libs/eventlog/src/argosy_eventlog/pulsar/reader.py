@@ -9,7 +9,7 @@ import pulsar
 
 from argosy_core.errors import InvariantViolation
 from argosy_eventlog.port import LogRecord
-from argosy_eventlog.pulsar.connection import PulsarConnection, translating
+from argosy_eventlog.pulsar.connection import PulsarConnection
 from argosy_eventlog.pulsar.numbers import ledger_and_entry, position_of
 
 __all__ = ["EPOCH", "SEQUENCE", "TRACEPARENT", "PulsarReader"]
@@ -53,7 +53,7 @@ class PulsarReader:
             BackendUnavailable: The log cannot be reached.
         """
         records: list[LogRecord] = []
-        with translating(f"a read of {self._topic}"):
+        with self._connection.translating(f"a read of {self._topic}"):
             try:
                 if self._reader is None or after_position != self._position:
                     self._open(after_position)

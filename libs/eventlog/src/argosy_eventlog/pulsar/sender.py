@@ -11,7 +11,7 @@ from typing import Any, Final
 import pulsar
 
 from argosy_core.errors import ArgosyError, BackendUnavailable
-from argosy_eventlog.pulsar.connection import PulsarConnection, translating
+from argosy_eventlog.pulsar.connection import PulsarConnection
 from argosy_eventlog.pulsar.settings import PulsarSettings
 
 __all__ = ["KeyedMessage", "PulsarSender"]
@@ -82,7 +82,7 @@ class PulsarSender:
             if len(results) == len(messages):
                 done.set()
 
-        with translating(f"a publish to {self._topic}"):
+        with self._connection.translating(f"a publish to {self._topic}"):
             for message in messages:
                 self._producer.send_async(
                     message.payload, note, partition_key=message.key, properties=dict(message.properties)
@@ -94,7 +94,7 @@ class PulsarSender:
             raise BackendUnavailable(f"a publish to {self._topic} failed: {bad}; try again")
 
     def _open(self) -> None:
-        with translating(f"a producer on {self._topic}"):
+        with self._connection.translating(f"a producer on {self._topic}"):
             self._producer = self._connection.client().create_producer(
                 self._topic,
                 access_mode=pulsar.ProducerAccessMode.Exclusive,

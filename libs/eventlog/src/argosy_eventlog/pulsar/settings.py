@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import ssl
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -63,6 +65,46 @@ class PulsarSettings:
             raise InvalidRequest(
                 "pulsar.operation_timeout_s must be at least 1, publish_timeout_s and max_message_bytes above 0"
             )
+
+    def read_token(self) -> str:
+        """Return the bearer token as it is now, empty if none is set.
+
+        Raises:
+            InvalidRequest: Its file cannot be read, or is empty.
+        """
+        if not self.token_file:
+            return self.token
+        try:
+            token = Path(self.token_file).read_text(encoding="ascii").strip()
+        except (OSError, ValueError) as cause:
+            reason = getattr(cause, "strerror", "") or "it is no text"  # the file's content is never repeated
+            raise InvalidRequest(f"pulsar.token_file {self.token_file} cannot be read: {reason}") from None
+        if not token:
+            raise InvalidRequest(f"pulsar.token_file {self.token_file} is empty; write the token into it")
+        return token
+
+    @property
+    def credentials(self) -> str:
+        """Which token is shown to the broker, for messages: never the token itself."""
+        if self.token_file:
+            return f"the token in pulsar.token_file {self.token_file}"
+        return "the token of pulsar.token" if self.token else "no token, for none is set: name one by pulsar.token_file"
+
+    def check_trust_file(self) -> None:
+        """Raise if the file of authorities cannot be read.
+
+        Raises:
+            InvalidRequest: It cannot.
+        """
+        if not self.tls_trust_file:
+            return
+        try:
+            ssl.create_default_context(cafile=self.tls_trust_file)
+        except OSError as cause:  # what is wrong inside a file is an OSError, too
+            reason = cause.strerror or str(cause)
+            raise InvalidRequest(
+                f"pulsar.tls_trust_file {self.tls_trust_file} cannot be read as PEM certificates: {reason}"
+            ) from cause
 
     def log_topic(self, pool: str) -> str:
         """Return the topic of a pool's log."""
