@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from argosy_core.errors import ArgosyError, BackendUnavailable, NotFound
-from argosy_runtime.channel import Backoff, retry_unavailable
+from argosy_runtime.channel import Backoff
 
 
 def make_backoff() -> Backoff:
@@ -21,34 +19,3 @@ def test_backoff_doubles_up_to_its_bound_with_chance_below() -> None:
         assert bound / 2 <= backoff.next_wait_s() <= bound
     backoff.reset()
     assert backoff.next_wait_s() <= 0.1
-
-
-@pytest.mark.parametrize(
-    ("faults", "expected"),
-    [
-        ([], "answer"),
-        ([BackendUnavailable("a"), BackendUnavailable("b")], "answer"),
-        ([BackendUnavailable("a")] * 3, BackendUnavailable),
-        ([NotFound("a")], NotFound),
-    ],
-)
-async def test_retry_repeats_only_what_could_not_be_reached(faults: list[ArgosyError], expected: object) -> None:
-    """An unreachable other side is tried again up to the limit; any other error is final at once."""
-    left = list(faults)
-    waits: list[float] = []
-
-    async def call() -> str:
-        if left:
-            raise left.pop(0)
-        return "answer"
-
-    async def wait(duration_s: float) -> None:
-        waits.append(duration_s)
-
-    repeated = retry_unavailable(call, wait=wait, backoff=make_backoff(), attempt_count=3)
-    if expected == "answer":
-        assert await repeated == "answer"
-        assert len(waits) == len(faults)
-    else:
-        with pytest.raises(expected):  # type: ignore[call-overload]
-            await repeated

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -144,11 +145,25 @@ def test_config_ignores_variables_that_kubernetes_sets_for_services() -> None:
     assert config.database_url == "x"
 
 
-def test_config_shows_itself_without_secrets() -> None:
-    """Secrets and passwords inside URLs do not reach the log."""
-    config = load_config(Settings, ["--database-url", "postgresql://me:hunter2@db/argosy", "--token", "t0k"], {})
-    described = describe_config(config)
-    assert described["database_url"] == "postgresql://me:***@db/argosy"
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:hunter2@db/argosy", "postgresql://me:***@db/argosy"),
+        (
+            "postgresql://me@db/argosy?password=hunter2&sslmode=require",
+            "postgresql://me@db/argosy?password=***&sslmode=require",
+        ),
+        ("postgresql://me@db/argosy?sslpassword=hunter2", "postgresql://me@db/argosy?sslpassword=***"),
+        ("host=db password=hunter2 user=me", "host=db password=*** user=me"),
+        (r"host=db password = 'hunter2 \' hunter2' user=me", "host=db password = *** user=me"),
+        ("host=db PASSWORD='hunter2 hunter2", "host=db PASSWORD=***"),
+    ],
+    ids=["user part", "parameter", "of the key", "words", "quoted", "quote not closed"],
+)
+def test_config_shows_itself_without_secrets(url: str, shown: str) -> None:
+    """Secrets and passwords do not reach the log, in whatever form libpq takes them."""
+    described = describe_config(load_config(Settings, ["--database-url", url, "--token", "t0k"], {}))
+    assert described["database_url"] == shown
     assert described["token"] == "***"
     assert described["limits"] == {"max_items": 5, "ratio": 0.5}
 
@@ -201,3 +216,55 @@ class _Service:
 def test_a_section_keeps_the_default_that_its_service_gives_it(argv: list[str], expected: _Port) -> None:
     """What a service says of a section holds unless something is set; the section's own type comes last."""
     assert load_config(_Service, argv, {}).port == expected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paces:
+    """Numbers and mappings."""
+
+    SERVICE: ClassVar[str] = "probe"
+
+    lease_s: float = 10.0
+    """Above zero."""
+    drain_s: float = field(default=10.0, metadata={"may_be_zero": True})
+    """May be zero."""
+    seed: int = 0
+    """Zero as it comes."""
+    weights: Mapping[str, float] = field(default_factory=lambda: {"cpu": 0.001})
+    """By name."""
+
+
+@pytest.mark.parametrize(
+    ("flag", "shown"),
+    [
+        ("--lease-s=-5", "--lease-s: '-5' is not a number above 0"),
+        ("--lease-s=0", "--lease-s: '0' is not a number above 0"),
+        ("--drain-s=-1", "--drain-s: '-1' is not a number from 0 on"),
+        ("--seed=-4", "--seed: '-4' is not a number from 0 on"),
+        ("--weights=cpu", "--weights: 'cpu' is not of the form name=value,name=value"),
+        ("--weights=cpu=x", "--weights: 'cpu=x' is not a number"),
+    ],
+)
+def test_config_refuses_numbers_that_mean_nothing(flag: str, shown: str) -> None:
+    """A wait, count or rate below zero is a mistake, and so is zero where nothing could go on."""
+    with pytest.raises(InvalidRequest) as caught:
+        load_config(Paces, [flag], {})
+    assert shown in caught.value.message
+
+
+def test_config_takes_zero_where_its_field_allows_it() -> None:
+    """Waiting no time at all is a choice where the field says so."""
+    config = load_config(Paces, ["--drain-s=0", "--seed=0"], {})
+    assert (config.drain_s, config.seed, config.weights) == (0.0, 0, {"cpu": 0.001})
+
+
+def test_config_reads_mappings_from_flags_and_files(tmp_path: Path) -> None:
+    """A mapping is `name=value,name=value` in a flag or variable, and a mapping in a file."""
+    assert load_config(Paces, ["--weights", "cpu=0.001, nvidia.com/gpu=8"], {}).weights == {
+        "cpu": 0.001,
+        "nvidia.com/gpu": 8.0,
+    }
+    file = tmp_path / "probe.yaml"
+    file.write_text("weights: {memory: 1.0e-9}\n")
+    assert load_config(Paces, ["--config", str(file)], {}).weights == {"memory": 1e-9}
+    assert "default: cpu=0.001" in help_text(Paces)

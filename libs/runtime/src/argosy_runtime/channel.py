@@ -5,17 +5,13 @@ Source: design section 5, "Leader lost"; `reference/style.md` section 4, "Async"
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import grpc
 import numpy as np
 
-from argosy_core.errors import ArgosyError, BackendUnavailable
-from argosy_runtime.errors import from_rpc_error
-
-__all__ = ["Backoff", "channel_options", "open_channel", "retry_unavailable"]
+__all__ = ["Backoff", "channel_options", "open_channel"]
 
 Answer = TypeVar("Answer")
 
@@ -76,38 +72,3 @@ class Backoff:
     def reset(self) -> None:
         """Start over, after a success."""
         self.failure_count = 0
-
-
-async def retry_unavailable(
-    call: Callable[[], Awaitable[Answer]],
-    *,
-    wait: Callable[[float], Awaitable[None]],
-    backoff: Backoff,
-    attempt_count: int,
-) -> Answer:
-    """Return a call's answer, repeating it while its other side cannot be reached.
-
-    Only for calls that may be repeated. An RPC error becomes an error of Argosy's tree.
-
-    Args:
-        call: Makes the call once.
-        wait: Sleeps; `asyncio.sleep` outside tests.
-        backoff: How long to wait between attempts.
-        attempt_count: Most attempts, >= 1.
-
-    Raises:
-        BackendUnavailable: The last attempt failed so too.
-        ArgosyError: Any other error of the call, at once.
-    """
-    for attempt in range(1, attempt_count + 1):
-        try:
-            answer = await call()
-        except (grpc.RpcError, ArgosyError) as cause:
-            error = from_rpc_error(cause) if isinstance(cause, grpc.RpcError) else cause
-            if attempt == attempt_count or not isinstance(error, BackendUnavailable):
-                raise error from (None if error is cause else cause)
-            await wait(backoff.next_wait_s())
-        else:
-            backoff.reset()
-            return answer
-    raise AssertionError("attempt_count must be at least 1")

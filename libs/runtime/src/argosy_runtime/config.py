@@ -45,6 +45,8 @@ _MISSING: Final = object()
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
 _PASSWORD: Final = re.compile(r"(://[^:/@\s]*:)[^@\s]*(@)")
+# libpq takes a password also as a parameter of a URL, or as one word of `host=... password=...`, quoted or not.
+_PASSWORD_PARAMETER: Final = re.compile(r"(?i)\b((?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|[^\s&]+)")
 # Kubernetes sets these for every Service of a namespace, and a Service may well be called `argosy-server`.
 _SERVICE_LINK: Final = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)$")
 
@@ -55,6 +57,7 @@ class _Leaf:
     kind: Any
     default: object
     secret: bool
+    may_be_zero: bool
     text: str
 
     @property
@@ -105,7 +108,7 @@ def load_config(
         ):
             if leaf.key in source:
                 try:
-                    values[leaf.key] = _convert(source[leaf.key], leaf.kind)
+                    values[leaf.key] = _check_range(_convert(source[leaf.key], leaf.kind), leaf)
                 except (ValueError, TypeError) as cause:
                     shown = "***" if leaf.secret else repr(source[leaf.key])
                     faults.append(FieldViolation(field=label, description=f"{shown} is not {cause}"))
@@ -134,8 +137,12 @@ def describe_config(config: object) -> dict[str, object]:
         elif field.metadata.get("secret") and value:
             described[field.name] = "***"
         else:
-            described[field.name] = _PASSWORD.sub(r"\1***\2", value) if isinstance(value, str) else _plain(value)
+            described[field.name] = _hide_passwords(value) if isinstance(value, str) else _plain(value)
     return described
+
+
+def _hide_passwords(text: str) -> str:
+    return _PASSWORD_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1***\2", text))
 
 
 def print_config(config: object) -> None:
@@ -164,6 +171,8 @@ def _default_text(leaf: _Leaf) -> str:
         return "***"
     if isinstance(leaf.default, tuple):
         return ",".join(str(item) for item in leaf.default) or "none"
+    if isinstance(leaf.default, Mapping):
+        return ",".join(f"{name}={value}" for name, value in leaf.default.items()) or "none"
     return "none" if leaf.default is None or leaf.default == "" else str(leaf.default)
 
 
@@ -199,6 +208,7 @@ def _leaves(config_type: type[Any], path: tuple[str, ...] = (), given: object = 
             kind=kind,
             default=default,
             secret=bool(field.metadata.get("secret")),
+            may_be_zero=bool(field.metadata.get("may_be_zero")),
             text=texts.get(field.name, ""),
         )
 
@@ -300,6 +310,8 @@ def _convert(value: object, kind: Any) -> object:  # noqa: ANN401 - a type form,
         if value not in arguments:
             raise ValueError("one of " + ", ".join(str(argument) for argument in arguments))
         return value
+    if origin is Mapping:
+        return _convert_mapping(value, arguments[1])
     if origin is tuple:
         items = value.split(",") if isinstance(value, str) else value
         if not isinstance(items, (list, tuple)):
@@ -308,6 +320,34 @@ def _convert(value: object, kind: Any) -> object:  # noqa: ANN401 - a type form,
             _convert(item.strip() if isinstance(item, str) else item, arguments[0]) for item in items if item != ""
         )
     return _convert_plain(value, kind)
+
+
+def _check_range(value: object, leaf: _Leaf) -> object:
+    """Return a value unless it is a number that nothing can be counted or waited by.
+
+    No setting means anything below zero, and one whose default is above zero may be zero only if its field says so by
+    the metadata `may_be_zero`.
+
+    Raises:
+        ValueError: It is such a number; the message says what it should be.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        above_zero = bool(leaf.default) and leaf.default is not _MISSING and not leaf.may_be_zero
+        if value < 0 or (value == 0 and above_zero):
+            raise ValueError("a number above 0" if above_zero else "a number from 0 on")
+    return value
+
+
+def _convert_mapping(value: object, kind: Any) -> dict[str, object]:  # noqa: ANN401 - a type, as typing gives it
+    """Return a mapping, from one or from `name=value,name=value`."""
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        if not all(name.strip() and equals for name, equals, _ in pairs):
+            raise ValueError("of the form name=value,name=value")
+        value = {name.strip(): text.strip() for name, _, text in pairs}
+    if not isinstance(value, Mapping):
+        raise TypeError("a mapping")
+    return {str(name): _convert(inner, kind) for name, inner in value.items()}
 
 
 def _convert_plain(value: object, kind: Any) -> object:  # noqa: ANN401 - a type, as typing gives it
