@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -173,6 +174,20 @@ CALLS: dict[str, tuple[str, str, Any, Any, str]] = {
         "queues", "UpdateQueue", queue_pb2.UpdateQueueRequest(queue=queue_pb2.Queue(name="red", version=99)),
         grpc.StatusCode.ABORTED, "version",
     ),
+    "update queue: no queue": ("queues", "UpdateQueue", queue_pb2.UpdateQueueRequest(), INVALID, "queue"),
+    "update queue: weight that is no number": (
+        "queues", "UpdateQueue", queue_pb2.UpdateQueueRequest(queue=queue_pb2.Queue(name="red", weight=math.nan)),
+        INVALID, "queue.weight",
+    ),
+    "update queue: odd namespace": (
+        "queues", "UpdateQueue", queue_pb2.UpdateQueueRequest(queue=queue_pb2.Queue(name="red", namespaces=["A b"])),
+        INVALID, "queue.namespaces[0]",
+    ),
+    "delete queue: empty": ("queues", "DeleteQueue", queue_pb2.DeleteQueueRequest(), INVALID, "name"),
+    "uncordon queue: empty": ("queues", "UncordonQueue", queue_pb2.UncordonQueueRequest(), INVALID, "name"),
+    "last round: long pool": (
+        "scheduling", "GetLastRound", scheduling_pb2.GetLastRoundRequest(pool="x" * 64), INVALID, "pool",
+    ),
     "delete queue: unknown": ("queues", "DeleteQueue", queue_pb2.DeleteQueueRequest(name="blue"), MISSING, "blue"),
     "cordon queue: unknown": ("queues", "CordonQueue", queue_pb2.CordonQueueRequest(name="blue"), MISSING, "blue"),
     "cordon queue: long reason": (
@@ -300,6 +315,33 @@ async def test_watch_refuses_hostile_request(api: Any, request_: Any, code: Any,
     assert text in str(caught.value.details())
 
 
+LOGS = {
+    "no uuid": (job_pb2.GetJobLogRequest(id="x"), INVALID, "id"),
+    "foreign uuid": (job_pb2.GetJobLogRequest(id=FOREIGN_ID), INVALID, "not a job id"),
+    "unknown job": (job_pb2.GetJobLogRequest(id=UNKNOWN_ID), MISSING, UNKNOWN_ID),
+    "attempt of -1": (job_pb2.GetJobLogRequest(id=UNKNOWN_ID, attempt=-1), INVALID, "attempt"),
+    "pod of 32": (job_pb2.GetJobLogRequest(id=UNKNOWN_ID, pod=32), INVALID, "pod"),
+    "long container": (job_pb2.GetJobLogRequest(id=UNKNOWN_ID, container="x" * 64), INVALID, "container"),
+    "tail of -1": (job_pb2.GetJobLogRequest(id=UNKNOWN_ID, tail_line_count=-1), INVALID, "tail_line_count"),
+}
+
+
+@pytest.mark.parametrize(("request_", "code", "text"), LOGS.values(), ids=LOGS)
+async def test_log_refuses_hostile_request(api: Any, request_: Any, code: Any, text: str) -> None:
+    """A log that cannot be read ends with the code and text of the table."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await api.jobs.GetJobLog(request_).read()
+    assert caught.value.code() == code
+    assert text in str(caught.value.details())
+
+
+async def test_dump_refuses_an_odd_pool(api: Any) -> None:
+    """A stream checks its request as every other call does."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await api.scheduling.DumpState(scheduling_pb2.DumpStateRequest(pool="x" * 64)).read()
+    assert (caught.value.code(), "pool" in str(caught.value.details())) == (INVALID, True)
+
+
 async def test_dump_says_that_there_is_no_leader(api: Any) -> None:
     """A stream that needs a leader says so when there is none."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -310,13 +352,13 @@ async def test_dump_says_that_there_is_no_leader(api: Any) -> None:
 @pytest.mark.parametrize("data", [b"\xff\xff", b"\x0a\x05ab", b"\x0b" * 20_000], ids=["garbage", "truncated", "nested"])
 async def test_every_method_refuses_bytes_that_are_no_message(api: Any, data: bytes) -> None:
     """Every method of every service answers malformed bytes with INVALID_ARGUMENT."""
-    for module in (job_pb2, queue_pb2, cluster_pb2, scheduling_pb2):
+    for module in (job_pb2, queue_pb2, cluster_pb2, scheduling_pb2, event_pb2):
         for service in module.DESCRIPTOR.services_by_name.values():
             for method in service.methods:
-                if method.server_streaming:
-                    continue
+                path = f"/{service.full_name}/{method.name}"
+                call = api.channel.unary_stream(path)(data).read() if method.server_streaming else None
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
-                    await api.channel.unary_unary(f"/{service.full_name}/{method.name}")(data)
+                    await (call or api.channel.unary_unary(path)(data))
                 assert caught.value.code() == INVALID, method.full_name
 
 

@@ -181,7 +181,9 @@ async def test_cordons_are_stored_and_told_to_leader(either: Any, leader_store: 
     cordon = cluster_pb2.CordonClusterRequest(name="east", cordoned=True, reason="audit")
     answer = (await either.clusters.CordonCluster(cordon)).cluster
     assert (answer.cordoned, answer.cordon_reason, answer.node_count) == (True, "audit", 2)
-    await either.clusters.CordonNode(cluster_pb2.CordonNodeRequest(cluster="west", node="n1", cordoned=True))
+    cordon_node = cluster_pb2.CordonNodeRequest(cluster="west", node="n1", cordoned=True)
+    answer = (await either.clusters.CordonNode(cordon_node)).cluster
+    assert (answer.name, list(answer.cordoned_nodes), answer.run_count) == ("west", ["n1"], 4)
     row = (await either.clusters.GetCluster(cluster_pb2.GetClusterRequest(name="west"))).cluster
     assert list(row.cordoned_nodes) == ["n1"]
     news = [lease_pb2.Changes.FromString(payload) for _, payload in leader_store.read_changes(100)]

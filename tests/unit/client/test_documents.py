@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from argosy_client.documents import DocumentDefaults, parse_documents, read_documents
-from argosy_core.errors import InvalidRequest
+from argosy_client.documents import DocumentDefaults, name_places, parse_documents, read_documents
+from argosy_core.errors import FieldViolation, InvalidRequest
 
 DEFAULTS = DocumentDefaults(queue="science", job_set="first")
 EXAMPLE = Path(__file__).parents[3] / "examples" / "job.yaml"
@@ -200,3 +200,33 @@ def test_any_text_is_read_or_refused(text: str, source: str) -> None:
         assert error.message.startswith(source)  # noqa: PT017
     else:
         assert all(json.loads(draft.manifests[0]) is not None for draft in drafts)
+
+
+def test_servers_faults_name_file_line_and_document() -> None:
+    """Equal specs travel once, so the server's numbers mean nothing to whoever wrote the file."""
+    text = "kind: Pod\n---\nkind: Pod\n---\nkind: Pod\nmetadata: {name: a}\n"
+    drafts = parse_documents(text, source="f.yaml", defaults=DEFAULTS)
+    said = InvalidRequest(
+        "nothing was accepted because of 3 faults: specs[1].manifests[0].spec: is missing; items[0].queue: no",
+        violations=(
+            FieldViolation(field="specs[1].manifests[0].spec", description="is missing"),
+            FieldViolation(field="items[1].client_id", description="'x' stands for another job in items[0]"),
+            FieldViolation(field="items", description="are too many"),
+        ),
+    )
+
+    placed = name_places(said, drafts)
+
+    assert isinstance(placed, InvalidRequest)
+    assert placed.message == "nothing was accepted because of 3 faults"
+    assert [(violation.field, violation.description) for violation in placed.violations] == [
+        ("f.yaml:5: document 3: manifests[0].spec", "is missing"),
+        ("f.yaml:3: document 2: client_id", "'x' stands for another job in f.yaml:1: document 1"),
+        ("items", "are too many"),
+    ]
+
+
+def test_faults_of_drafts_that_were_not_read_from_a_file_stay_as_they_are() -> None:
+    """Without a place there is nothing better than the number of the item."""
+    said = InvalidRequest("no", violations=(FieldViolation(field="items[7].queue", description="no"),))
+    assert name_places(said, ()) is said

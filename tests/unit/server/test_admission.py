@@ -261,3 +261,11 @@ def test_specs_of_one_class_have_one_definition() -> None:
     assert first.row.hash != second.row.hash
     assert first.definition == second.definition
     assert np.array_equal(first.row.layout, b'[["Pod","pod"]]')
+
+
+def test_unequal_client_ids_are_told_beside_other_faults() -> None:
+    """One answer names every fault of a request, so that one round of mending is enough."""
+    with pytest.raises(NotFound) as caught:
+        admit_items({"client_id": "x"}, {"client_id": "x", "priority": 3}, {"queue": "none", "client_id": "x"})
+    assert [violation.field for violation in caught.value.violations] == ["items[2].queue", "items[1].client_id"]
+    assert "items[0]" in caught.value.violations[1].description

@@ -22,17 +22,18 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from argosy_client.values import JobDraft
 from argosy_client.yaml_nodes import Document, Value, read_json, read_yaml
-from argosy_core.errors import FieldViolation, InvalidRequest
+from argosy_core.errors import ArgosyError, FieldViolation, InvalidRequest
 
-__all__ = ["MAX_FILE_BYTES", "DocumentDefaults", "parse_documents", "read_documents"]
+__all__ = ["MAX_FILE_BYTES", "DocumentDefaults", "name_places", "parse_documents", "read_documents"]
 
 MAX_FILE_BYTES: Final = 256 << 20
 """Largest file read; a hundred full requests."""
@@ -50,6 +51,7 @@ _FIELDS: Final = {
     "spec": "spec",
 }
 _INT32_MAX: Final = 2**31 - 1
+_ITEM_OR_SPEC: Final = re.compile(r"(items|specs)\[(\d+)\]\.?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,37 @@ def parse_documents(text: str, *, source: str, defaults: DocumentDefaults) -> tu
     if not drafts:
         raise InvalidRequest(f"{source}: holds no documents")
     return tuple(drafts)
+
+
+def name_places(error: ArgosyError, drafts: Sequence[JobDraft]) -> ArgosyError:
+    """Return what a server said of a submit, with files, lines and documents in place of its numbers of items.
+
+    Args:
+        error: The server's answer, with its violations.
+        drafts: What was submitted, in order; equal specs travelled once, so a fault of a spec names its first document.
+    """
+    by_spec: dict[tuple[bytes, ...], str] = {}
+    for draft in drafts:
+        by_spec.setdefault(draft.manifests, draft.place)
+    places = {"items": [draft.place for draft in drafts], "specs": list(by_spec.values())}
+
+    def place(violation: FieldViolation) -> FieldViolation:
+        match = _ITEM_OR_SPEC.match(violation.field)
+        known = places[match[1]] if match else []
+        index = int(match[2]) if match else 0
+        if match is None or index >= len(known) or not known[index]:
+            return violation
+        rest = violation.field[match.end() :]
+        description = _ITEM_OR_SPEC.sub(lambda other: f"{places[other[1]][int(other[2])]} ", violation.description)
+        return FieldViolation(
+            field=f"{known[index]}: {rest}" if rest else known[index], description=description.strip()
+        )
+
+    placed = tuple(place(violation) for violation in error.violations)
+    if placed == error.violations:
+        return error
+    # The message repeats the first violations, by the numbers that mean nothing to whoever wrote the file.
+    return type(error)(_ITEM_OR_SPEC.split(error.message)[0].rstrip(": "), violations=placed)
 
 
 class _Reading:
@@ -183,6 +216,7 @@ class _Reading:
             client_id=self._text(fields, "client_id"),
             labels=self._texts(fields, "labels"),
             annotations=self._texts(fields, "annotations"),
+            place=self._place(""),
         )
 
     def _text(self, fields: Mapping[str, Value], name: str) -> str:
@@ -213,9 +247,11 @@ class _Reading:
                 self._fault(f"{name}.{key}", f"must be a text, not {_kind_text(text)}; quote it")
         return texts
 
+    def _place(self, path: str) -> str:
+        return f"{self._source}:{self._document.line_of(path)}: document {self._document.number}"
+
     def _fault(self, path: str, what: str) -> None:
-        line = self._document.line_of(path)
-        place = f"{self._source}:{line}: document {self._document.number}"
+        place = self._place(path)
         self.violations.append(
             FieldViolation(field=path, description=f"{place}: {path}: {what}" if path else f"{place}: {what}")
         )

@@ -87,6 +87,8 @@ class JobDraft:
     """Labels of the job and its objects."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Annotations of the job and its objects."""
+    place: str = field(default="", compare=False)
+    """Where it was written, as `jobs.yaml:12: document 2`, for errors; empty if nowhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

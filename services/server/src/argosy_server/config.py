@@ -28,25 +28,23 @@ class ApiSettings:
     """Jobs that may wait for a submit transaction on this replica; more are refused with RESOURCE_EXHAUSTED."""
     max_batch_jobs: int = 20_000
     """Jobs that share a submit transaction, unless one request alone is larger."""
-    gather_ms: float = 2.0
+    gather_ms: float = field(default=2.0, metadata={"may_be_zero": True})
     """How long a submit waits for others to share its transaction; a commit costs about as much (measured)."""
-    submit_interval_ms: float = 40.0
+    submit_interval_ms: float = field(default=40.0, metadata={"may_be_zero": True})
     """Least time between the beginnings of two submit transactions: under load more submits share one, and a job of a
     transaction of 300 costs half of one of 100 (measured)."""
     submit_transaction_count: int = 2
     """Submit transactions under way at once; more only contend for the same disk."""
     reader_count: int = 8
     """Threads that read from the database."""
-    spec_cache_count: int = 20_000
+    spec_cache_count: int = field(default=20_000, metadata={"may_be_zero": True})
     """Specs whose reading is remembered; one is about 2 kB, and reading it again costs 50 us."""
-    queue_cache_s: float = 1.0
+    queue_cache_s: float = field(default=1.0, metadata={"may_be_zero": True})
     """How long a queue's row is remembered; a queue deleted at another replica takes submits so long at most."""
     watch_poll_ms: float = 100.0
     """How often watched job sets are looked at; events come at most this much late."""
     watch_batch_count: int = 2_000
     """Most events in one message of a watch."""
-    selector_chunk_count: int = 5_000
-    """Jobs of a selector that get their wish in one transaction."""
     forward_timeout_s: float = 5.0
     """How long a call that was forwarded to the leader may take."""
 
@@ -79,7 +77,7 @@ class ServerConfig:
     """Least severe level that is logged."""
     retention_days: int = 7
     """Full days that ended jobs, their events and their client ids are kept; open jobs always are."""
-    drain_s: float = 10.0
+    drain_s: float = field(default=10.0, metadata={"may_be_zero": True})
     """How long calls under way may take after SIGTERM."""
     grpc: GrpcSettings = field(default_factory=GrpcSettings)
     """How gRPC is served."""

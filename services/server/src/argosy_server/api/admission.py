@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
@@ -94,10 +94,15 @@ class _Faults:
     invalid: list[FieldViolation]
     missing: list[FieldViolation]
     forbidden: list[FieldViolation]
+    unequal: list[FieldViolation] = field(default_factory=list)
+
+    def found(self) -> bool:
+        """Return whether there are faults."""
+        return bool(self.invalid or self.missing or self.forbidden)
 
     def raise_any(self) -> None:
         """Raise the error that the faults make, if there are any."""
-        everything = (*self.invalid, *self.missing, *self.forbidden)
+        everything = (*self.invalid, *self.missing, *self.forbidden, *self.unequal)
         if not everything:
             return
         error = InvalidRequest if self.invalid else NotFound if self.missing else NotPermitted
@@ -150,6 +155,8 @@ def admit(
         )
     metadata_index, metadata = _read_metadata(items.metadata, faults)
     _check_namespaces(names, places, queues, specs=specs, faults=faults)
+    if faults.found():  # all faults are told at once, so that one round of mending is enough
+        _check_unequal(items, metadata_index, faults)
     faults.raise_any()
     pool = _common_pool(names, queues)
 
@@ -319,6 +326,25 @@ def _expand_client_ids(
     return tuple(ids), b"".join(parts)
 
 
+def _check_unequal(items: ItemColumns, metadata_index: Sequence[int], faults: _Faults) -> None:
+    """List client ids that stand for different items, beside the other faults of a request."""
+    if not any(items.client_ids):
+        return
+    first: dict[tuple[str, str], int] = {}
+    for index, (queue, client_id) in enumerate(zip(items.queues, items.client_ids, strict=True)):
+        if not client_id:
+            continue
+        other = first.setdefault((queue, client_id), index)
+        columns = (items.specs, items.job_sets, items.priorities, metadata_index)
+        if any(column[index] != column[other] for column in columns):
+            faults.unequal.append(_unequal(client_id, index, other))
+
+
+def _unequal(client_id: str, item: int, other: int) -> FieldViolation:
+    description = f"{client_id!r} stands for another job in items[{other}]"
+    return FieldViolation(field=f"items[{item}].client_id", description=description)
+
+
 def _check_repeats(admitted: AdmittedJobs) -> None:
     """Refuse a client id that stands for two different jobs of one queue; equal ones are one job."""
     ids = admitted.client_ids
@@ -335,12 +361,7 @@ def _check_repeats(admitted: AdmittedJobs) -> None:
             continue
         other = first.setdefault((queue_id, client_id), job)
         if hashes[16 * job : 16 * job + 16] != hashes[16 * other : 16 * other + 16]:
-            violations.append(
-                FieldViolation(
-                    field=f"items[{int(admitted.items[job])}].client_id",
-                    description=f"{client_id!r} stands for another job in items[{int(admitted.items[other])}]",
-                )
-            )
+            violations.append(_unequal(client_id, int(admitted.items[job]), int(admitted.items[other])))
     if violations:
         raise AlreadyExists(
             "a client id names one job; nothing was accepted because of different jobs with one client id",

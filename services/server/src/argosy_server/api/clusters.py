@@ -109,19 +109,18 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
         self, request: cluster_pb2.CordonNodeRequest, context: Context
     ) -> cluster_pb2.CordonNodeResponse:
         """Stop or resume placing on a node; the cordon outlives the node's absence."""
-        del context
         check_request(request)
         if not is_dns_name(request.node):
             violation = FieldViolation(field="node", description="must be a node's name: a lower-case DNS name")
             raise InvalidRequest("one field is wrong in the request", violations=(violation,))
-        await self._threads.run(
+        row = await self._threads.run(
             self._store.set_node_cordon,
             request.cluster,
             request.node,
             cordoned=request.cordoned,
             encode=encode_cluster_changes,
         )
-        return cluster_pb2.CordonNodeResponse()
+        return cluster_pb2.CordonNodeResponse(cluster=(await self._with_figures([row], context))[0])
 
     async def ForgetCluster(  # noqa: N802 - the protocol's name
         self, request: cluster_pb2.ForgetClusterRequest, context: Context
