@@ -34,12 +34,28 @@ spec:
             resources: {{requests: {{cpu: "{cores}", memory: 64Mi}}}}
 """
 
+TRACE = """\
+version: argosy.dev/workload/v1
+shapes:
+  one: {requests: {cpu: "1", memory: 64Mi}}
+nodes:
+  - {count: 20, allocatable: {cpu: "4", memory: 16Gi}}
+jobs:
+  - {shape: one, queue: replayed, submit: 0s, run: 100ms, count: 3}
+  - {shape: one, queue: replayed, submit: 0s, run: 1h}
+"""
+
 
 @dataclass(frozen=True)
 class CommandLine:
     """The command in a home of its own."""
 
     home: Path
+
+    @property
+    def program(self) -> list[str]:
+        """Arguments by which it becomes a process of its own."""
+        return [sys.executable, "-m", "argosy_cli", "--home", str(self.home)]
 
     def __call__(self, *arguments: str, expected: int = 0) -> str:
         """Run a command line, check its exit code, and return its standard output."""
@@ -70,10 +86,9 @@ def argosy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
     """A mesh of two clusters of ten nodes with 4 cores each, and a queue; started by a process that has ended."""
     home = tmp_path_factory.mktemp("home")
     command = CommandLine(home)
-    program = [sys.executable, "-m", "argosy_cli", "--home", str(home)]
     try:
         up = ["up", "--clusters", "2", "--nodes", "10", "--node", "cpu=4,memory=16Gi"]
-        done = subprocess.run([*program, *up], capture_output=True, text=True, timeout=180, check=False)
+        done = subprocess.run([*command.program, *up], capture_output=True, text=True, timeout=180, check=False)
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("ready: server 127.0.0.1:")
         with pytest.MonkeyPatch.context() as patch:
@@ -141,6 +156,27 @@ def test_running_jobs_are_cancelled_and_shares_tell_who_holds_what(argosy: Comma
     assert (share["queue"], share["weight"]) == ("science", 2.0)
     assert share["usage_cores"] >= 8
     assert watched == "8 cancelled"
+
+
+def test_replay_says_by_its_exit_code_that_a_job_was_cancelled(argosy: CommandLine) -> None:
+    """The replay ends with all its jobs, the report counts them by state, and the exit code is that of `watch`."""
+    trace, report = argosy.home / "trace.yaml", argosy.home / "report.json"
+    trace.write_text(TRACE)
+    argosy("queue", "create", "replayed")
+    options = ["--existing", "--report", str(report)]
+
+    replay = subprocess.Popen([*argosy.program, "replay", str(trace), *options], stderr=subprocess.PIPE, text=True)
+    try:
+        while len(argosy.json("jobs", "--queue", "replayed", "--state", "running")) < 1:
+            assert replay.poll() is None
+        argosy("cancel", "--queue", "replayed", "--state", "running", "-y")
+        _, said = replay.communicate(timeout=60)
+    finally:
+        replay.kill()
+
+    assert replay.returncode == 5
+    assert json.loads(report.read_text())["states"] == {"succeeded": 3, "cancelled": 1}
+    assert "not every job succeeded: 3 succeeded, 1 cancelled" in said
 
 
 def test_log_of_a_job_comes_from_its_cluster(argosy: CommandLine) -> None:
