@@ -7,11 +7,11 @@ cd /var/lib/argosy
 new_password() {
     python -c 'import secrets; print(secrets.token_urlsafe(24), end="")'
 }
-for role in administrator migrator api leader reader; do
+for role in administrator migrator api leader relay reader; do
     new_password > "secrets/$role"
 done
 chmod 0444 secrets/administrator # Postgres reads it, which has another uid
-for role in api leader; do
+for role in api leader relay; do
     cp "secrets/$role" "$role/password"
 done
 touch secrets/made # last, so that a run cut short is done again

@@ -1,11 +1,15 @@
 """The stack of docker-compose.yml, as a newcomer starts it, with both generations of compose."""
 
+import base64
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -17,10 +21,13 @@ import pytest
 import yaml
 from images.engine import Compose, find_compose, running_engine
 from images.upstream_images import ensure
+from testbed.cluster import KubeApi
+from testbed.kubernetes import ControlPlaneOptions
 
 pytestmark = pytest.mark.timeout(900)
 
 ROOT = Path(__file__).resolve().parents[3]
+BASES = ROOT / "deploy" / "kustomize"
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))[
     "services"
 ]
@@ -29,6 +36,10 @@ LASTING = sorted(name for name, service in SERVICES.items() if "profiles" not in
 UP_S = 240.0
 RECOVERY_S = 180.0
 LABEL = "com.docker.compose.project"
+AGENT_FILES = ("-f", "docker-compose.yml", "-f", "tests/real/compose/cluster-agent.yml")
+NOT_YET = {"argosy_grpc_faults_total", "argosy_wished_jobs_total"}
+"""Metrics without a series where no call failed and no job was cancelled."""
+REAL_NODES = {"example.test/control-plane": "real"}
 
 JOBS = """\
 queue: science
@@ -42,6 +53,7 @@ spec:
         annotations: {{argosy.dev/simulated-run-time: "{run_time}"}}
       spec:
         restartPolicy: Never
+        nodeSelector: {{{selector}}}
         containers:
           - name: main
             image: busybox:1.36
@@ -81,6 +93,7 @@ class Stack:
     project: str
     directory: Path
     api_port: int
+    environment: dict[str, str] = field(default_factory=dict)
     figures: dict[str, str] = field(default_factory=dict)
 
     def run(self, *arguments: str, timeout_s: float = 600) -> str:
@@ -88,6 +101,7 @@ class Stack:
         environment = {
             **os.environ, **self.compose.environment, "API_PORT": str(self.api_port), "ARGOSY_TAG": "testbed",
             "CLUSTER_NODES": "25:cpu=32,memory=128Gi,pods=110", "PROMETHEUS_PORT": "0",
+            **self.environment,
         }  # fmt: skip
         done = subprocess.run(
             [*self.compose.command, "-p", self.project, *arguments],
@@ -171,11 +185,16 @@ class Stack:
         assert done.returncode == expected, f"argosy {' '.join(arguments)}: {done.stdout}{done.stderr}{self.logs()}"
         return done.stdout
 
-    def submit(self, job_set: str, *, count: int, run_time: str) -> None:
+    def submit(self, job_set: str, *, count: int, run_time: str, selector: str = "") -> None:
         """Submit jobs."""
         path = self.directory / f"{job_set}.yaml"
-        path.write_text(JOBS.format(job_set=job_set, count=count, run_time=run_time))
+        path.write_text(JOBS.format(job_set=job_set, count=count, run_time=run_time, selector=selector))
         self.argosy("submit", "-f", str(path))
+
+    def connected_clusters(self) -> set[str]:
+        """Return the clusters whose sampler and executor the leader has greeted."""
+        listed = json.loads(self.argosy("-o", "json", "cluster", "list"))
+        return {entry["name"] for entry in listed if entry["sampler_connected"] and entry["executor_connected"]}
 
     def succeeded_count(self, job_set: str) -> int:
         """Return how many jobs of a job set are told as succeeded."""
@@ -219,7 +238,7 @@ def stack(
         if not built:  # once for both: the other builder would fetch and compile everything again
             say("building images")
             started = time.monotonic()
-            stack.run("build", timeout_s=900)
+            stack.run(*AGENT_FILES, "build", timeout_s=900)
             stack.figures["images built"] = f"{time.monotonic() - started:.0f} s"
             built.append(compose.version)
         started = time.monotonic()
@@ -243,11 +262,8 @@ def test_job_runs_through_the_stack_by_the_command_of_the_host(stack: Stack) -> 
     """A newcomer's first job: a queue, a submit, a watch; both clusters are there."""
     stack.argosy("queue", "create", "science")
 
-    def clusters() -> list[str]:
-        return sorted(cluster["name"] for cluster in json.loads(stack.argosy("-o", "json", "cluster", "list")))
-
     # Health of a container says that it serves, which may be a moment before the leader has greeted it.
-    await_true(lambda: clusters() == ["a", "b"], "both clusters known", 60)
+    await_true(lambda: stack.connected_clusters() == {"a", "b"}, "both clusters known", 60)
     started = time.monotonic()
     stack.submit("first", count=1, run_time="1s")
     stack.argosy("watch", "science", "first")
@@ -262,6 +278,26 @@ def test_containers_stay_within_half_of_their_memory(stack: Stack) -> None:
     limits = {name: states[name]["MemoryLimit"] / 2**20 for name in LASTING}
     assert {name: (used[name], limits[name]) for name in LASTING if not 0 < used[name] < 0.6 * limits[name]} == {}
     assert {states[name]["User"] for name in LASTING if "build" in SERVICES[name]} == {"10001:10001"}
+
+
+def dashboard_queries() -> set[str]:
+    """Return every query of the dashboards, with what Grafana would put in place of its variables."""
+    paths = sorted((ROOT / "deploy" / "observability" / "grafana" / "dashboards").glob("*.json"))
+    panels = [panel for path in paths for panel in json.loads(path.read_text(encoding="utf-8"))["panels"]]
+    queries = [target["expr"] for panel in panels for target in panel["targets"]]
+    assert len(queries) > 40
+    values = {"$__rate_interval": "1m", "$cluster": ".*", "$pool": ".*"}
+    return {re.sub(r"\$\w+", lambda found: values[found[0]], query) for query in queries}
+
+
+def evaluate(port: str, query: str) -> str:
+    """Return `success`, or what Prometheus has against a query."""
+    url = f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return str(json.load(answer)["status"])
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
 
 
 def test_prometheus_sees_every_service_and_takes_the_alerts(stack: Stack) -> None:
@@ -288,6 +324,12 @@ def test_prometheus_sees_every_service_and_takes_the_alerts(stack: Stack) -> Non
         lambda: all(rule["health"] == "ok" for rule in ask("rules")["groups"][0]["rules"]), "rules evaluated", 30
     )
     assert [rule["name"] for rule in ask("rules")["groups"][0]["rules"] if rule["state"] == "firing"] == []
+    refused = {query: said for query in dashboard_queries() if (said := evaluate(port, query)) != "success"}
+    assert refused == {}
+    # What is labelled by something that has not happened has no series yet; what every process has must be there.
+    there = set(ask("label/__name__/values"))
+    asked = {name for query in dashboard_queries() for name in re.findall(r"\b(?:argosy|process)_[a-z_0-9]+", query)}
+    assert asked - there <= NOT_YET
     stack.run("--profile", "observability", "rm", "-sf", "prometheus")
 
 
@@ -302,3 +344,89 @@ def test_killed_containers_come_back_and_no_job_is_lost(stack: Stack) -> None:
     recovered_s = await_true(stack.is_healthy, "all services healthy again", RECOVERY_S)
     stack.figures["healthy after six kills"] = f"{recovered_s:.1f} s"
     await_true(lambda: stack.succeeded_count("load") == count, f"{count} jobs succeeded", RECOVERY_S)
+
+
+@pytest.fixture(scope="module")
+def real_cluster(kube_api_factory: Callable[..., KubeApi]) -> Iterator[KubeApi]:
+    """A real control plane that containers reach, with the accounts of our kustomize bases."""
+    cluster = kube_api_factory(ControlPlaneOptions(server_flags=("--bind-address=0.0.0.0",)))
+    cluster.add_nodes(2, prefix="real", labels=REAL_NODES)
+    for base in ("cluster", "cluster-agent"):
+        documents = yaml.safe_load_all(cluster.kubectl("kustomize", str(BASES / base)))
+        accounts = [document for document in documents if document["kind"] != "Deployment"]
+        cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(accounts))
+    yield cluster
+    cluster.stop()
+
+
+def token_of(cluster: KubeApi, account: str) -> str:
+    """Return a token of an account of ours."""
+    return cluster.kubectl("create", "token", account, "-n", "argosy", "--duration=1h").strip()
+
+
+def gateway_of(stack: Stack) -> str:
+    """Return the address by which containers of the stack reach this machine."""
+    return docker("network", "inspect", "-f", "{{(index .IPAM.Config 0).Gateway}}", f"{stack.project}_default")
+
+
+def run_job_on_real_cluster(stack: Stack, cluster: KubeApi, job_set: str) -> None:
+    """Run a job that only a node of the real cluster may take, and see its pod there."""
+    await_true(lambda: "kubernetes" in stack.connected_clusters(), "the real cluster connected", 60)
+    before = cluster.kubelet.counts().get("running", 0)
+    started = time.monotonic()
+    stack.submit(job_set, count=3, run_time="1s", selector=json.dumps(REAL_NODES).strip("{}"))
+    stack.argosy("watch", "science", job_set)
+    stack.figures[f"three jobs by the {job_set}"] = f"{time.monotonic() - started:.1f} s"
+    assert stack.succeeded_count(job_set) == 3
+    assert cluster.kubelet.counts().get("running", 0) - before == 3
+
+
+def test_jobs_run_on_a_real_cluster_by_the_kubernetes_profile(stack: Stack, real_cluster: KubeApi) -> None:
+    """With the profile and a kubeconfig of the executor's account, a real cluster is one more in the stack."""
+    where = f"https://{gateway_of(stack)}:{real_cluster.url.rpartition(':')[2]}"
+    authority = base64.b64encode(real_cluster.ca.read_bytes()).decode()
+    cluster = {"server": where, "certificate-authority-data": authority, "tls-server-name": "kubernetes"}
+    path = stack.directory / "kubeconfig.yaml"
+    path.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "here", "cluster": cluster}],
+                "users": [{"name": "user", "user": {"token": token_of(real_cluster, "argosy-executor")}}],
+                "contexts": [{"name": "here", "context": {"cluster": "here", "user": "user"}}],
+                "current-context": "here",
+            }
+        )
+    )
+    path.chmod(0o644)
+    stack.environment["KUBECONFIG_FILE"] = str(path)
+    services = ("sampler-kubernetes", "executor-kubernetes")
+    stack.run("--profile", "kubernetes", "up", "-d", "--no-build", "--no-deps", *services)
+    try:
+        run_job_on_real_cluster(stack, real_cluster, "profile")
+    finally:
+        stack.run("--profile", "kubernetes", "rm", "-sf", *services)
+
+
+def test_jobs_run_on_a_real_cluster_by_the_image_of_the_cluster_agent(
+    stack: Stack, real_cluster: KubeApi, tmp_path: Path
+) -> None:
+    """With what Kubernetes gives a pod of its account, the cluster agent serves its cluster, from inside as it were."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "token").write_text(token_of(real_cluster, "argosy-cluster-agent"))
+    (tmp_path / "namespace").write_text("argosy")
+    (tmp_path / "ca.crt").write_bytes(real_cluster.ca.read_bytes())
+    stack.environment |= {
+        "TEST_ACCOUNT_FOLDER": str(tmp_path),
+        "TEST_CLUSTER_HOST": gateway_of(stack),
+        "TEST_CLUSTER_PORT": real_cluster.url.rpartition(":")[2],
+    }
+    stack.run(*AGENT_FILES, "up", "-d", "--no-build", "--no-deps", "cluster-agent")
+    try:
+        run_job_on_real_cluster(stack, real_cluster, "cluster-agent")
+        await_true(
+            lambda: stack.states()["cluster-agent"].get("Health", {}).get("Status") == "healthy", "its health", 30
+        )
+    finally:
+        stack.run(*AGENT_FILES, "rm", "-sf", "cluster-agent")

@@ -22,11 +22,23 @@ from argosy_server.config import ServerConfig
 pytestmark = pytest.mark.timeout(600)
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
-BASES = ("cluster", "cluster-agent", "server")
+BASES = ("cluster", "cluster-agent", "server", "server-events")
 CHARTS = {
     "all": [],
     "server": ["--set", "cluster.enabled=false", "--set", "server.eventLogUrl=pulsar://log:6650"],
     "cluster": ["--set", "server.enabled=false", "--set", "cluster.servers={argosy.example.org:50051}"],
+    "least rights, own certificates, events": [
+        *("--set", "server.database.grant=true", "--set", "server.eventsUrl=pulsar+ssl://log:6651"),
+        *("--set", "server.database.keys.migrate=migrate,server.database.keys.api=api"),
+        *("--set", "server.volumes[0].name=ca,server.volumes[0].secret.secretName=argosy-ca"),
+        *("--set", "server.volumeMounts[0].name=ca,server.volumeMounts[0].mountPath=/etc/argosy/ca"),
+        *(
+            "--set",
+            "server.env[0].name=ARGOSY_SERVER_API_READER_COUNT,server.env[0].value=4",
+            "--set-string",
+            "logLevel=info",
+        ),
+    ],
     "joined": ["--set", "cluster.joined=true", "--set", "tracesEndpoint=http://collector:4317"],
 }
 CONFIGS: dict[str, type[Any]] = {
@@ -143,12 +155,15 @@ def test_chart_refuses_a_cluster_without_a_server(helm: str) -> None:
         ("argosy-executor", "delete", "services", True),
         ("argosy-executor", "get", "pods/log", True),
         ("argosy-executor", "create", "pods/binding", True),
+        ("argosy-executor", "list", "events", True),
+        ("argosy-executor", "create", "pods/eviction", False),
         ("argosy-executor", "create", "pods/exec", False),
         ("argosy-executor", "patch", "nodes", False),
         ("argosy-executor", "delete", "namespaces", False),
         ("argosy-executor", "create", "clusterrolebindings.rbac.authorization.k8s.io", False),
         ("argosy-executor", "create", "deployments.apps", False),
         ("argosy-cluster-agent", "watch", "pods", True),
+        ("argosy-cluster-agent", "list", "events", True),
         ("argosy-cluster-agent", "update", "pods", False),
     ],
 )

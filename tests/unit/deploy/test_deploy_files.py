@@ -188,3 +188,17 @@ def test_images_of_the_stack_can_be_made_where_none_can_be_pulled() -> None:
     """The recipes for tests are for the very tags that the stack names."""
     needed = {ENVIRONMENT[name] for name in ("PYTHON_IMAGE", "POSTGRES_IMAGE", "PULSAR_IMAGE", "PROMETHEUS_IMAGE")}
     assert needed == set(IMAGES)
+
+
+def test_folders_of_volumes_are_made_by_the_images_for_our_user() -> None:
+    """A named volume belongs to whom the folder belongs that it is first mounted over; without one, to root."""
+    mounted = {
+        volume.split(":")[1]
+        for service in SERVICES.values()
+        if "build" in service
+        for volume in service.get("volumes", [])
+        if volume.split(":")[0] in COMPOSE["volumes"]
+    }
+    (made,) = re.findall(r"^RUN install -d -o 10001 -g 10001 ((?:[^\\\n]|\\\n)+)$", DOCKERFILE, re.MULTILINE)
+    assert mounted - set(made.replace("\\\n", " ").split()) == set()
+    assert mounted

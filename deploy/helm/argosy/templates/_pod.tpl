@@ -1,4 +1,5 @@
-{{- /* What every pod of ours has. Context: root, name (also the image's), args, env (YAML), resources, account, served. */ -}}
+{{- /* What every pod of ours has. Context: root, name (also the image's), args, env (YAML), resources, account, served, own (values with further env,
+volumes and volumeMounts). */ -}}
 {{- define "argosy.pod" -}}
 metadata:
   labels:
@@ -37,6 +38,9 @@ spec:
       {{- end }}
       env:
         {{- .env | nindent 8 }}
+        {{- with (.own | default dict).env }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
         {{- with .root.Values.tracesEndpoint }}
         - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ . | quote }}}
         {{- end }}
@@ -54,9 +58,16 @@ spec:
         allowPrivilegeEscalation: false
         readOnlyRootFilesystem: true
         capabilities: {drop: [ALL]}
-      volumeMounts: [{name: tmp, mountPath: /tmp}]
+      volumeMounts:
+        - {name: tmp, mountPath: /tmp}
+        {{- with (.own | default dict).volumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
   volumes:
     - {name: tmp, emptyDir: {sizeLimit: 64Mi}}
+    {{- with (.own | default dict).volumes }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
 {{- end }}
 
 {{- define "argosy.servers" -}}

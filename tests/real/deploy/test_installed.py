@@ -1,0 +1,224 @@
+"""Kustomize bases and Helm chart, installed: controllers make their pods, and their accounts suffice for a mesh.
+
+No image of ours runs here: a fake kubelet plays the pods of the installation. The services themselves run as processes
+of this machine, with tokens of the accounts that were installed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from images.helm import find_helm
+from testbed.cluster import KubeApi
+from testbed.kubernetes import ControlPlaneOptions
+
+from argosy_cli.compose import ClusterPlan, MeshPlan
+from argosy_cli.mesh import Mesh
+
+pytestmark = pytest.mark.timeout(300)
+
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+IN_NAMESPACE = ("-n", "argosy")
+WHAT_IS_LEFT = "clusterroles,clusterrolebindings,namespaces"
+SEPARATE = ("argosy-sampler", "argosy-executor")
+
+BAG = """\
+queue: "@namespace@"
+jobSet: rights
+count: 2
+spec:
+  manifests:
+    - {apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: "@namespace@"}, data: {key: value}}
+    - {apiVersion: v1, kind: Secret, metadata: {name: keys, namespace: "@namespace@"}, stringData: {key: value}}
+    - apiVersion: v1
+      kind: Service
+      metadata: {name: work, namespace: "@namespace@"}
+      spec: {selector: {app: work}, ports: [{port: 80}]}
+    - apiVersion: networking.k8s.io/v1
+      kind: Ingress
+      metadata: {name: work, namespace: "@namespace@"}
+      spec: {defaultBackend: {service: {name: work, port: {number: 80}}}}
+    - apiVersion: v1
+      kind: PersistentVolumeClaim
+      metadata: {name: disk, namespace: "@namespace@"}
+      spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
+    - apiVersion: v1
+      kind: Pod
+      metadata:
+        name: work
+        namespace: "@namespace@"
+        labels: {app: work}
+        annotations: {argosy.dev/simulated-run-time: 1s}
+      spec:
+        restartPolicy: Never
+        containers: [{name: main, image: none, resources: {requests: {cpu: "1", memory: 64Mi}}}]
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """A way to install."""
+
+    bases: tuple[str, ...] = ()
+    """Kustomize bases."""
+    values: tuple[str, ...] = ()
+    """Values of the chart, if it is not kustomize."""
+    deployments: frozenset[str]
+    accounts: tuple[str, ...]
+    """Those of the sampler and the executor, or the one of both."""
+
+
+WAYS = {
+    "kustomize": Way(
+        bases=("server", "cluster"),
+        deployments=frozenset({"argosy-api", "argosy-leader", "argosy-sampler", "argosy-executor"}),
+        accounts=SEPARATE,
+    ),
+    "kustomize-agent": Way(
+        bases=("cluster-agent",),
+        deployments=frozenset({"argosy-cluster-agent"}),
+        accounts=("argosy-cluster-agent",),
+    ),
+    "helm": Way(
+        values=("--set", "server.eventLogUrl=pulsar://log:6650"),
+        deployments=frozenset({"argosy-api", "argosy-leader", "argosy-sampler", "argosy-executor"}),
+        accounts=SEPARATE,
+    ),
+    "helm-joined": Way(
+        values=("--set", "cluster.joined=true,server.enabled=false,cluster.servers={argosy.example.org:50051}"),
+        deployments=frozenset({"argosy-cluster-agent"}),
+        accounts=("argosy-executor",),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(kube_api_factory: Callable[..., KubeApi]) -> Iterator[KubeApi]:
+    """A cluster with controllers and a scheduler, so that a deployment gets pods, and pods get nodes."""
+    cluster = kube_api_factory(ControlPlaneOptions(has_scheduler=True))
+    cluster.add_nodes(3, prefix="machine")
+    yield cluster
+    cluster.stop()
+
+
+def run_helm(cluster: KubeApi, *arguments: str) -> str:
+    """Run Helm as the administrator."""
+    command = [find_helm(lambda _: None), *arguments, "--kubeconfig", str(cluster.kubeconfig), *IN_NAMESPACE]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def names(cluster: KubeApi, *arguments: str) -> set[str]:
+    """Return the names of objects."""
+    return set(cluster.kubectl("get", *arguments, "-o", "name").split())
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def installed(request: pytest.FixtureRequest, cluster: KubeApi) -> Iterator[Way]:
+    """Argosy, installed as docs/deploy.md says, and taken away afterwards with everything that came with it."""
+    way = WAYS[request.param]
+    before = names(cluster, WHAT_IS_LEFT)
+    cluster.kubectl("apply", "-f", str(DEPLOY / "kustomize" / "cluster" / "namespace.yaml"))
+    secret = ("generic", "argosy-database", "--from-literal=url=postgresql://argosy@db.example.org/argosy")
+    cluster.kubectl("create", "secret", *secret, *IN_NAMESPACE)
+    if way.bases:
+        for base in way.bases:
+            cluster.kubectl("apply", "-k", str(DEPLOY / "kustomize" / base))
+    else:
+        run_helm(cluster, "install", "argosy", str(DEPLOY / "helm" / "argosy"), *way.values)
+    yield way
+    if way.bases:
+        for base in way.bases:
+            cluster.kubectl("delete", "--ignore-not-found", "-k", str(DEPLOY / "kustomize" / base))
+    else:
+        run_helm(cluster, "uninstall", "argosy", "--wait")
+        cluster.kubectl("delete", "namespace", "argosy")
+    of_jobs = {f"namespace/{request.param}"}
+    assert names(cluster, WHAT_IS_LEFT) - before <= of_jobs
+
+
+def test_every_pod_is_admitted_and_every_deployment_gets_ready(cluster: KubeApi, installed: Way) -> None:
+    """Admission at the restricted level takes every pod that the controllers make; jobs run to their end."""
+    found = {name.partition("/")[2] for name in names(cluster, "deployments", *IN_NAMESPACE)}
+    assert found == installed.deployments
+    cluster.kubectl("wait", "--for=condition=Available", "deployment", "--all", *IN_NAMESPACE, "--timeout=45s")
+    for job in names(cluster, "jobs", *IN_NAMESPACE):
+        cluster.kubectl("wait", "--for=condition=Complete", job, *IN_NAMESPACE, "--timeout=45s")
+    failed = json.loads(
+        cluster.kubectl("get", "events", *IN_NAMESPACE, "--field-selector=reason=FailedCreate", "-o", "json")
+    )
+    assert [event["message"] for event in failed["items"]] == []
+
+
+def test_installation_is_upgraded_in_place(cluster: KubeApi, installed: Way) -> None:
+    """A new value reaches the pods and nothing stands in its way; what stays the same makes no new pod."""
+    pods = names(cluster, "pods", *IN_NAMESPACE)
+    if installed.bases:
+        for base in installed.bases:
+            cluster.kubectl("apply", "-k", str(DEPLOY / "kustomize" / base))
+        assert names(cluster, "pods", *IN_NAMESPACE) == pods
+        return
+    chart = str(DEPLOY / "helm" / "argosy")
+    run_helm(cluster, "upgrade", "argosy", chart, *installed.values, "--set", "logLevel=debug")
+    for name in installed.deployments:
+        cluster.kubectl("rollout", "status", f"deployment/{name}", *IN_NAMESPACE, "--timeout=60s")
+    assert "debug" in cluster.kubectl("get", "pods", *IN_NAMESPACE, "-o", "yaml")
+
+
+def write_kubeconfig(cluster: KubeApi, account: str, folder: Path) -> Path:
+    """Write a kubeconfig with a token of an account that was installed."""
+    token = cluster.kubectl("create", "token", account, *IN_NAMESPACE, "--duration=1h").strip()
+    config = yaml.safe_load(cluster.kubeconfig.read_text(encoding="utf-8"))
+    for user in config["users"]:
+        user["user"] = {"token": token}
+    path = folder / f"{account}.kubeconfig"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return path
+
+
+def test_installed_accounts_suffice_for_a_mesh(
+    cluster: KubeApi, installed: Way, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Sampler and executor, each as its own account, run bags of every kind; nothing is ever forbidden to them."""
+    name = request.node.callspec.id
+    addresses = [f"kubernetes:{write_kubeconfig(cluster, account, tmp_path)}" for account in installed.accounts]
+    plan = MeshPlan(
+        clusters=(ClusterPlan(name="here", address=addresses[-1]),),
+        joined=len(addresses) == 1,
+        # Each mesh has a database of its own, so what another one left behind is neither its own nor in its way.
+        flags={
+            "server": ("--leader-installation", name),
+            "sampler": ("--installation", name, "--cluster-address", addresses[0]),
+            "executor": ("--installation", name),
+            "joined": ("--installation", name),
+        },
+    )
+    bag = tmp_path / "bag.yaml"
+    bag.write_text(BAG.replace("@namespace@", name))
+    cluster.kubectl("create", "namespace", name)
+    cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=30s")
+    with Mesh(tmp_path / "mesh") as mesh:
+        mesh.up(plan)
+
+        def argosy(*arguments: str) -> str:
+            command = [sys.executable, "-m", "argosy_cli", "--server", mesh.server, *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=90)
+            assert done.returncode == 0, done.stdout + done.stderr
+            return done.stdout
+
+        argosy("queue", "create", name)
+        argosy("submit", "-f", str(bag))
+        argosy("watch", name, "rights")
+        jobs = [json.loads(line) for line in argosy("-o", "jsonl", "jobs", "--queue", name).splitlines()]
+        assert [job["state"] for job in jobs] == ["succeeded", "succeeded"]
+        assert argosy("logs", jobs[0]["id"])
+        logs = "\n".join(mesh.log_path(role).read_text(encoding="utf-8") for role in mesh.roles)
+    assert "orbidden" not in logs
