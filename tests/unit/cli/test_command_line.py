@@ -8,6 +8,7 @@ import click
 import pytest
 
 from argosy_cli.catalogue import COMMANDS, GROUPS, help_text
+from argosy_cli.exits import exit_code_of_jobs
 from argosy_cli.root import cli
 from argosy_cli.selectors import JOB_STATE_NAMES
 from argosy_client import JOB_STATES
@@ -114,6 +115,20 @@ def test_mistake_is_a_message_and_an_exit_code(offline: Any, arguments: list[str
     assert outcome.code == code
     assert text in outcome.err
     assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("counts", "code"),
+    [
+        pytest.param({"succeeded": 3}, 0, id="all succeeded"),
+        pytest.param({"succeeded": 3, "failed": 0, "cancelled": 0}, 0, id="none otherwise"),
+        pytest.param({"succeeded": 3, "failed": 1}, 5, id="one failed"),
+        pytest.param({"succeeded": 3, "cancelled": 1}, 5, id="one cancelled"),
+    ],
+)
+def test_jobs_that_ended_otherwise_than_well_have_an_exit_code_of_their_own(counts: dict[str, int], code: int) -> None:
+    """Scripts need not read a report to know whether all went well."""
+    assert exit_code_of_jobs(counts) == code
 
 
 def test_down_without_a_mesh_is_fine(offline: Any) -> None:

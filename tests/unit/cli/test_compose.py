@@ -9,7 +9,7 @@ import pytest
 from argosy_cli.cluster_agent import ClusterAgentConfig, part_config
 from argosy_cli.compose import ClusterPlan, MeshPlan, plan_processes
 from argosy_cli.mesh import Mesh
-from argosy_cli.mesh_log import MeshLog
+from argosy_cli.mesh_log import MeshEvents, MeshLog
 from argosy_cli.mesh_state import MeshState, ProcessEntry, read_state, write_state
 from argosy_core.errors import InvalidRequest, NotFound
 from argosy_executor.config import ExecutorConfig
@@ -57,6 +57,31 @@ def test_a_mesh_s_log_is_known_to_its_servers_and_to_whoever_takes_it_down(tmp_p
     assert (leader.event_log_url, leader.pulsar.namespace) == ("pulsar://b:6650", "mesh-x")
     assert leader.pulsar.admin_url == "http://b:1"
     assert MeshLog.of(log.to_builtins()) == log
+
+
+def test_a_mesh_s_events_are_noted_by_its_leader_and_relayed_by_a_process_of_its_own(tmp_path: Path) -> None:
+    """Leader and relay agree on the topic, which is the mesh's own; without brokers for events there is no relay."""
+    events = MeshEvents(url="pulsar://b:6650", admin_url="", namespace="mesh-x-events")
+    plan = replace(PLAN, events_url=events.url, flags={"server": events.flags})
+    entries = plan_processes(plan, tmp_path, "postgresql:///a")
+    leader, relay = (load_config(ServerConfig, arguments_of(entries, role), {}) for role in ("leader", "relay"))
+
+    assert (leader.role, relay.role) == ("leader", "relay")
+    assert leader.events_url == relay.events_url == events.url
+    topics = {config.pulsar.events_topic(config.pool) for config in (leader, relay)}
+    assert topics == {events.topic} == {"persistent://argosy/mesh-x-events/job-events-default"}
+    assert MeshEvents.of(events.to_builtins()) == events
+    assert "relay" not in {entry.role for entry in plan_processes(PLAN, tmp_path, "postgresql:///a")}
+
+
+def test_a_mesh_reaches_its_broker_as_its_servers_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tenant, token and authorities come from the variables that servers read."""
+    monkeypatch.setenv("ARGOSY_SERVER_PULSAR_TENANT", "t")
+    monkeypatch.setenv("ARGOSY_SERVER_PULSAR_TOKEN_FILE", "/token")
+    monkeypatch.setenv("ARGOSY_SERVER_PULSAR_TLS_TRUST_FILE", "/ca")
+    settings = MeshLog(url="pulsar+ssl://b:6651", admin_url="", namespace="mesh-x")._settings()
+    assert (settings.tenant, settings.token_file, settings.tls_trust_file) == ("t", "/token", "/ca")
+    assert settings.namespace == "mesh-x"
 
 
 def test_joined_clusters_have_one_cluster_agent_each(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from argosy_cli import replay as replay_module
 from argosy_cli.replay import Replay, ReplayProgress
 from argosy_client import EventBatch, JobDraft, JobEvent, LastRound, Queue
-from argosy_core.errors import AlreadyExists, InvalidRequest, NotAllowedNow, QuotaExceeded
+from argosy_core.errors import AlreadyExists, BackendUnavailable, InvalidRequest, NotAllowedNow, QuotaExceeded
 from argosy_workload.model import JobColumns, Shape, Workload, build_workload
 from argosy_workload.records import RunState
 from argosy_workload.timing import ReplayPlan
@@ -29,6 +29,7 @@ class MemoryClient:
         self.calls: list[list[JobDraft]] = []
         self.refusals: list[Exception] = []
         self.answers_late = False
+        self.is_led = True
         self.events: dict[str, list[JobEvent]] = {}
         self.news = asyncio.Condition()
 
@@ -78,7 +79,9 @@ class MemoryClient:
             yield EventBatch(events=fresh, cursor=str(given), state_counts={})
 
     async def get_last_round(self) -> LastRound:
-        """Count a conflict for each call."""
+        """Count a conflict for each call, while there is a leader."""
+        if not self.is_led:
+            raise BackendUnavailable("nobody leads")
         return LastRound(
             round=1,
             epoch=1,
@@ -200,6 +203,33 @@ async def test_replay_gives_up_when_jobs_wait_for_nothing(monkeypatch: pytest.Mo
 
     with pytest.raises(NotAllowedNow, match=r"1 jobs wait, nothing runs.*argosy explain r-0"):
         await Replay(MemoryClient(life=("submitted",)), plan(workload("a")), run_id="r").run()
+
+
+async def test_replay_waits_for_a_leader_that_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can happen without a leader, so jobs that wait for one do not wait for nothing."""
+    monkeypatch.setattr(replay_module, "_STALL_S", 0.1)
+    monkeypatch.setattr(replay_module, "_LOOK_S", 0.01)
+    client, looks = MemoryClient(life=("submitted",)), list[ReplayProgress]()
+    client.is_led = False
+
+    def tell(progress: ReplayProgress) -> None:
+        looks.append(progress)
+        client.is_led = len(looks) > 40
+
+    with pytest.raises(NotAllowedNow, match="1 jobs wait"):
+        await Replay(client, plan(workload("a")), run_id="r", tell=tell).run()
+
+    assert len(looks) > 40
+
+
+async def test_replay_gives_up_when_no_leader_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mesh that nobody will lead again ends no job."""
+    monkeypatch.setattr(replay_module, "_AWAY_S", 0.0)
+    client = MemoryClient(life=("submitted",))
+    client.is_led = False
+
+    with pytest.raises(BackendUnavailable, match="no leader has answered for 0 s"):
+        await Replay(client, plan(workload("a")), run_id="r").run()
 
 
 async def test_replay_on_clusters_of_another_speed_scales_run_times() -> None:

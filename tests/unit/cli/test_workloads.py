@@ -122,3 +122,9 @@ def test_trace_is_shown_and_its_profile_is_a_trace_again(offline: Any, tmp_path:
     assert (shown["jobs"], shown["nodes"], made.code) == (4, 1, 0)
     assert (again["jobs"], again["nodes"], again["source"]) == (4, 1, "profile of a log")
     assert "jobs:   4" in made.out
+
+
+def test_nodes_too_small_for_every_job_are_refused_with_what_the_largest_asks_for() -> None:
+    """A run of no job at all would report nothing and say nothing of the reason."""
+    with pytest.raises(InvalidRequest, match=r"all 2 jobs fit no node.*65 cpu.*--nodes"):
+        without_impossible(workload(64, 65), nodes_of("2x4cpu,8Gi", cluster_count=1))

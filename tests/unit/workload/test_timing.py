@@ -13,7 +13,6 @@ from argosy_workload.records import RunState
 from argosy_workload.timing import (
     TURNAROUND_S,
     cap_run_times,
-    cut_idle,
     plan_demo,
     plan_speed,
     plan_within,
@@ -30,13 +29,6 @@ def test_arrivals_are_scaled_and_runs_are_not(samples: type[Any]) -> None:
     assert "2 times closer" in scaled.notes[-1]
 
 
-def test_idle_stretches_are_cut_and_counted(samples: type[Any]) -> None:
-    """Only what is beyond the length goes."""
-    cut = cut_idle(samples.make_workload((0, 1, 1), (10, 1, 1), (500, 1, 1)), 60)
-    np.testing.assert_array_equal(cut.submit_s, [0, 10, 70])
-    assert "430 s in all" in cut.notes[-1]
-
-
 def test_long_runs_are_ended_and_counted(samples: type[Any]) -> None:
     """The note says how many jobs and how much of the work."""
     capped = cap_run_times(samples.make_workload((0, 10, 1), (1, 90, 1)), 40)
@@ -48,11 +40,11 @@ def test_long_runs_are_ended_and_counted(samples: type[Any]) -> None:
 def test_nothing_to_change_adds_no_note(samples: type[Any]) -> None:
     """Notes tell only of what was done."""
     workload = samples.make_workload((0, 10, 1), (1, 20, 1))
-    for same in (scale_arrivals(workload, 1), cut_idle(workload, 60), cap_run_times(workload, 20)):
+    for same in (scale_arrivals(workload, 1), cap_run_times(workload, 20)):
         assert same is workload
 
 
-@pytest.mark.parametrize("change", [scale_arrivals, cut_idle, cap_run_times])
+@pytest.mark.parametrize("change", [scale_arrivals, cap_run_times])
 def test_numbers_that_are_none_are_refused(samples: type[Any], change: Callable[[Workload, float], Workload]) -> None:
     """A negative time or factor is an error."""
     for number in (-1.0, float("nan")):
@@ -121,6 +113,13 @@ def test_demo_is_the_whole_profile_within_its_time() -> None:
     notes = " ".join(plan.workload.notes)
     for text in ("GPU is a plain quantity", "ran longer than", "closer together", "Speed"):
         assert text in notes
+
+
+def test_demo_of_a_part_has_fewer_jobs_and_all_nodes() -> None:
+    """A fortieth of the jobs, for a quick look."""
+    plan, nodes = plan_demo(job_scale=0.025, within_s=6)
+    assert (len(plan.workload), len(nodes)) == (204, 1523)
+    assert plan.expected_s <= 6
 
 
 def test_speed_to_finish_counts_waiting(samples: type[Any]) -> None:

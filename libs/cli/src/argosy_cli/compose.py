@@ -50,6 +50,8 @@ class MeshPlan:
     """Brokers of the event log, as in pulsar://host:6650; empty keeps it in the database."""
     event_log_admin_url: str = ""
     """Admin API of these brokers; empty takes its usual port."""
+    events_url: str = ""
+    """Brokers to which job events are relayed by a process of its own; empty relays none."""
     log_level: str = "info"
     """Least severe level that the services log."""
     standby_count: int = 0
@@ -68,13 +70,16 @@ def plan_processes(plan: MeshPlan, directory: Path, database_url: str) -> list[P
         directory: The mesh's own directory.
         database_url: URL of the migrated database.
     """
-    ports = iter(free_ports(2 + plan.standby_count + 3 * len(plan.clusters)))
+    ports = iter(free_ports(3 + plan.standby_count + 3 * len(plan.clusters)))
     api, *leaders = [f"127.0.0.1:{next(ports)}" for _ in range(2 + plan.standby_count)]
     entries = [_entry("api", _server(plan, "api", api, database_url), api, directory)]
     for number, address in enumerate(leaders, start=1):
         role = "leader" if number == 1 else f"leader-{number}"
         entries.append(_entry(role, _server(plan, "leader", address, database_url), address, directory))
     behind: list[ProcessEntry] = []
+    if plan.events_url:
+        address = f"127.0.0.1:{next(ports)}"
+        behind.append(_entry("relay", _server(plan, "relay", address, database_url), address, directory))
     for number, cluster in enumerate(plan.clusters):
         addresses = [f"127.0.0.1:{next(ports)}" for _ in range(3)]
         if cluster.address:

@@ -5,11 +5,12 @@ Source: design section 9, "stable exit codes".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotFound
 
-__all__ = ["ExitCode", "exit_code_of"]
+__all__ = ["ExitCode", "exit_code_of", "exit_code_of_jobs"]
 
 
 class ExitCode(IntEnum):
@@ -26,7 +27,7 @@ class ExitCode(IntEnum):
     UNAVAILABLE = 4
     """The server cannot be reached, or time ran out."""
     JOBS_FAILED = 5
-    """Watched jobs failed or were cancelled."""
+    """Jobs that were watched or replayed have ended, and some failed or were cancelled."""
     INTERRUPTED = 130
     """Stopped by the user."""
 
@@ -40,3 +41,12 @@ def exit_code_of(error: ArgosyError) -> ExitCode:
     if isinstance(error, BackendUnavailable):
         return ExitCode.UNAVAILABLE
     return ExitCode.SERVER
+
+
+def exit_code_of_jobs(counts: Mapping[str, int]) -> ExitCode:
+    """Return what a command ends with once its jobs have ended.
+
+    Args:
+        counts: Jobs by name of their state.
+    """
+    return ExitCode.JOBS_FAILED if counts.get("failed", 0) or counts.get("cancelled", 0) else ExitCode.OK

@@ -6,10 +6,10 @@
     mesh.down()
 
 The processes outlive the one that started them; what is needed to find them again is in `mesh.json` of the directory.
-Roles are `postgres`, `api`, `leader` (and `leader-2` and so on where some stand by), and for each cluster
-`cluster-NAME`, `sampler-NAME` and `executor-NAME`, or `joined-NAME` in place of the last two: the cluster agent. (As
-`cluster-agent-NAME` it would be the simulated cluster of the name `agent-NAME`.) Methods block; call them from a thread
-inside a running event loop.
+Roles are `postgres`, `api`, `leader` (and `leader-2` and so on where some stand by), `relay` if job events are relayed
+to a broker, and for each cluster `cluster-NAME`, `sampler-NAME` and `executor-NAME`, or `joined-NAME` in place of the
+last two: the cluster agent. (As `cluster-agent-NAME` it would be the simulated cluster of the name `agent-NAME`.)
+Methods block; call them from a thread inside a running event loop.
 
 Source: design sections 1 and 9.
 """
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from argosy_cli.compose import MeshPlan, plan_processes
-from argosy_cli.mesh_log import MeshLog, make_mesh_log
+from argosy_cli.mesh_log import MeshEvents, MeshLog, make_mesh_events, make_mesh_log
 from argosy_cli.mesh_state import STATE_FILE, MeshState, ProcessEntry, read_state, write_state
 from argosy_cli.processes import (
     ProcessId,
@@ -122,11 +122,9 @@ class Mesh:
         database_url = plan.database_url or self._embedded().start()
         tell("making tables")
         migrate(database_url)
-        log = None
-        if plan.event_log_url:
-            tell("making topics")
-            log = make_mesh_log(plan.event_log_url, plan.event_log_admin_url)
-            plan = replace(plan, flags={**plan.flags, "server": (*plan.flags.get("server", ()), *log.flags)})
+        log, events = self._make_topics(plan, tell)
+        flags = [flag for part in (log, events) if part is not None for flag in part.flags]
+        plan = replace(plan, flags={**plan.flags, "server": (*plan.flags.get("server", ()), *flags)})
         processes = plan_processes(plan, self.directory, database_url)
         self._state = MeshState(
             server=processes[0].address,
@@ -135,6 +133,7 @@ class Mesh:
             cluster_names=[cluster.name for cluster in plan.clusters],
             speed=plan.speed,
             event_log=log.to_builtins() if log is not None else {},
+            events=events.to_builtins() if events is not None else {},
             processes=processes,
         )
         tell(f"starting {len(processes)} processes")
@@ -143,6 +142,23 @@ class Mesh:
         self._write()
         tell("waiting for the clusters to connect")
         self.await_ready(timeout_s=timeout_s)
+
+    @staticmethod
+    def _make_topics(plan: MeshPlan, tell: Callable[[str], None]) -> tuple[MeshLog | None, MeshEvents | None]:
+        """Make the topics that the plan asks for; what was made is removed again if the rest cannot be."""
+        log = None
+        if plan.event_log_url or plan.events_url:
+            tell("making topics")
+        if plan.event_log_url:
+            log = make_mesh_log(plan.event_log_url, plan.event_log_admin_url)
+        if not plan.events_url:
+            return log, None
+        try:
+            return log, make_mesh_events(plan.events_url, plan.event_log_admin_url)
+        except BaseException:
+            if log is not None:
+                log.remove()
+            raise
 
     def down(self, *, keep_files: bool = False, grace_s: float = 15.0) -> None:
         """Stop everything, and remove the mesh's files unless they shall be kept; what does not run is fine."""
@@ -153,6 +169,8 @@ class Mesh:
                 list(threads.map(lambda entry: end_process(_id(entry), grace_s=grace_s), entries))
             if self._state.event_log:
                 MeshLog.of(self._state.event_log).remove()
+            if self._state.events:
+                MeshEvents.of(self._state.events).remove()
         if (self.directory / "postgres").exists():
             self._embedded().stop()
         self._state = None
@@ -254,6 +272,12 @@ class Mesh:
     def database_url(self) -> str:
         """URL of the database."""
         return self._running_state().database_url
+
+    @property
+    def events_topic(self) -> str:
+        """Topic on which other systems read what happens to jobs, empty if nothing is relayed."""
+        state = self._running_state()
+        return MeshEvents.of(state.events).topic if state.events else ""
 
     @property
     def cluster_names(self) -> tuple[str, ...]:

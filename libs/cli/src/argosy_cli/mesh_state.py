@@ -26,7 +26,7 @@ class ProcessEntry:
     """One process of a mesh."""
 
     role: str
-    """api, leader, cluster-NAME, sampler-NAME, executor-NAME or joined-NAME (a cluster agent)."""
+    """api, leader, relay, cluster-NAME, sampler-NAME, executor-NAME or joined-NAME (a cluster agent)."""
     arguments: list[str]
     """Command line that starts it, again and again."""
     address: str
@@ -57,6 +57,8 @@ class MeshState:
     """Simulated seconds per real second."""
     event_log: dict[str, str] = field(default_factory=dict)
     """Its namespace on a broker, see `MeshLog`; empty if the database keeps the log."""
+    events: dict[str, str] = field(default_factory=dict)
+    """The namespace of its job events on a broker, see `MeshEvents`; empty if none are relayed."""
     processes: list[ProcessEntry] = field(default_factory=list)
     """Its processes but Postgres, in the order of their start."""
 

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_cli.compose import ClusterPlan
+from argosy_core.errors import InvalidRequest
+from argosy_core.resources import format_amount
 from argosy_kube.port import NodeDescription
 from argosy_kube.simulated.inventory import format_nodes, parse_uniform
 from argosy_workload.model import NodeModel, NodeSet, Workload, uniform_nodes
@@ -71,6 +73,9 @@ def without_impossible(workload: Workload, nodes: NodeSet) -> Workload:
 
     They would wait for ever, and so would a replay that is over when all jobs have ended.
 
+    Raises:
+        InvalidRequest: No job fits any node; the message says what the largest job asks for.
+
     Complexity: O(shapes x nodes).
     """
     axis = nodes.axis().extend(name for shape in workload.shapes for name, _ in shape.requests)
@@ -85,6 +90,12 @@ def without_impossible(workload: Workload, nodes: NodeSet) -> Workload:
     left_out = len(workload) - len(rows)
     if not left_out:
         return workload
+    if not len(rows):
+        largest = workload.shapes[int(np.argmax((requests / np.maximum(amounts.max(axis=0), 1)).max(axis=1)))]
+        wanted = ", ".join(f"{format_amount(name, amount)} {name}" for name, amount in largest.requests)
+        raise InvalidRequest(
+            f"all {left_out:,} jobs fit no node, even an empty one; the largest asks for {wanted}: give larger --nodes"
+        )
     return select_jobs(workload, rows).with_notes(
         f"{left_out:,} of {len(workload):,} jobs fit no node, even an empty one, and are left out."
     )

@@ -13,7 +13,15 @@ from typing import Any, Final, TypeVar
 
 import click
 
-__all__ = ["OUTPUT_FORMS", "Settings", "common_options", "event_log_options", "global_options", "settings_of"]
+__all__ = [
+    "OUTPUT_FORMS",
+    "Settings",
+    "common_options",
+    "event_log_options",
+    "global_options",
+    "output_options",
+    "settings_of",
+]
 
 OUTPUT_FORMS: Final = ("table", "wide", "json", "yaml", "jsonl")
 """Forms of output."""
@@ -105,24 +113,26 @@ def event_log_options(function: _Function) -> _Function:
     return function
 
 
+def output_options(function: _Function) -> _Function:
+    """Add the options that stand behind a command that talks to no server of the user's choice."""
+    option = click.option(
+        "-o",
+        "--output",
+        type=click.Choice(OUTPUT_FORMS),
+        expose_value=False,
+        callback=_set("output"),
+        help="Form of the output.",
+    )
+    return option(function)
+
+
 def common_options(function: _Function) -> _Function:
-    """Add the options that stand behind any command too."""
-    for option in (
-        click.option(
-            "--server",
-            expose_value=False,
-            callback=_set("server"),
-            metavar="HOST:PORT",
-            help="API server; else ARGOSY_SERVER, else the mesh of `argosy up`, else what listens at 127.0.0.1:50051.",
-        ),
-        click.option(
-            "-o",
-            "--output",
-            type=click.Choice(OUTPUT_FORMS),
-            expose_value=False,
-            callback=_set("output"),
-            help="Form of the output.",
-        ),
-    ):
-        function = option(function)
-    return function
+    """Add the options that stand behind any command of a server, too."""
+    option = click.option(
+        "--server",
+        expose_value=False,
+        callback=_set("server"),
+        metavar="HOST:PORT",
+        help="API server; else ARGOSY_SERVER, else the mesh of `argosy up`, else what listens at 127.0.0.1:50051.",
+    )
+    return output_options(option(function))

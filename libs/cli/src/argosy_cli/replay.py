@@ -34,6 +34,7 @@ _LOOK_S: Final = 0.5
 _MAX_CALL_JOBS: Final = 500
 _BUSY_PAUSE_S: Final = 0.2
 _STALL_S: Final = 180.0
+_AWAY_S: Final = 900.0
 _TERMINAL: Final = {"succeeded": RunState.SUCCEEDED, "failed": RunState.FAILED, "cancelled": RunState.CANCELLED}
 
 
@@ -117,7 +118,8 @@ class Replay:
         self._run_id = run_id
         self._tell = tell
         self._start_s = 0.0  # wall clock, since events carry it
-        self._event_s = 0.0
+        self._event_s = 0.0  # last time that something happened, or nobody was there to let it happen
+        self._answer_s = 0.0  # last time that a leader answered
         self._over = asyncio.Event()
         self._manifests = _manifests(plan.workload, (cluster_speed or plan.speed) / plan.speed)
         self._queues = [_QueueRun(queue.name) for queue in plan.workload.queues]
@@ -141,7 +143,7 @@ class Replay:
         for wanted in self._plan.workload.queues:
             await self._make_queue(Queue(name=wanted.name, weight=wanted.weight))
         await self._look()
-        self._start_s = self._event_s = time.time()
+        self._start_s = self._event_s = self._answer_s = time.time()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._dispatch(), name="dispatch")
@@ -272,9 +274,14 @@ class Replay:
     def _check_stall(self) -> None:
         """Give up if jobs wait for nothing: all are submitted, none runs, and nothing has happened for long.
 
+        The time without a leader does not count, as long as one comes back.
+
         Raises:
             NotAllowedNow: So it is.
+            BackendUnavailable: No leader has come back.
         """
+        if time.time() - self._answer_s > _AWAY_S:
+            raise BackendUnavailable(f"no leader has answered for {_AWAY_S:.0f} s; `argosy status` shows what runs")
         is_submitted = not np.isnan(self.records.acknowledged_s).any()
         is_idle = not np.isin(self.records.state, (RunState.LEASED, RunState.RUNNING)).any()
         if is_submitted and is_idle and time.time() - self._event_s > _STALL_S:
@@ -287,10 +294,14 @@ class Replay:
             )
 
     async def _look(self) -> None:
-        # No leader for a moment: its totals are looked at again soon, and nothing else depends on them.
-        with suppress(BackendUnavailable, NotFound, TimeoutError):
+        try:
             async with asyncio.timeout(_LOOK_S * 4):
                 self.rounds.look(await self._client.get_last_round())
+        except (BackendUnavailable, NotFound, TimeoutError):
+            # No leader for a moment: its totals are looked at again soon. Nothing can happen until there is one.
+            self._event_s = time.time()
+        else:
+            self._answer_s = time.time()
 
     def progress(self) -> ReplayProgress:
         """Return how far the replay is."""

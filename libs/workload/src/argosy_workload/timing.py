@@ -25,7 +25,6 @@ __all__ = [
     "TURNAROUND_S",
     "ReplayPlan",
     "cap_run_times",
-    "cut_idle",
     "plan_demo",
     "plan_speed",
     "plan_within",
@@ -80,29 +79,6 @@ def scale_arrivals(workload: Workload, factor: float) -> Workload:
     how = f"{1 / factor:.4g} times closer together" if factor < 1 else f"{factor:.4g} times further apart"
     scaled = replace(workload, submit_s=workload.submit_s * factor)
     return scaled.with_notes(f"Arrivals are {how} than in the trace; run times are not changed by that.")
-
-
-def cut_idle(workload: Workload, longest_s: float) -> Workload:
-    """Return the workload with every stretch without arrivals cut to a length.
-
-    Args:
-        workload: Jobs.
-        longest_s: Longest stretch that is kept, trace seconds.
-
-    Raises:
-        InvalidRequest: The length is negative or no number.
-    """
-    if not longest_s >= 0:
-        raise InvalidRequest(f"{longest_s:g} s is no length of an idle stretch")
-    gaps_s = np.diff(workload.submit_s)
-    kept_s = np.minimum(gaps_s, longest_s)
-    cut_s = float((gaps_s - kept_s).sum())
-    if cut_s == 0:
-        return workload
-    cut = replace(workload, submit_s=np.concatenate([[0.0], np.cumsum(kept_s)]))
-    return cut.with_notes(
-        f"Stretches of more than {longest_s:g} s without arrivals are cut to that: {cut_s:.0f} s in all."
-    )
 
 
 def cap_run_times(workload: Workload, cap_s: float) -> Workload:
@@ -244,12 +220,13 @@ def _makespan_s(workload: Workload, nodes: NodeSet, speed: float, *, turnaround_
     return float(np.nanmax(simulate_fcfs(real, nodes).finished_s, initial=0.0))
 
 
-def plan_demo(*, seed: int = 0, within_s: float = DEMO_WITHIN_S) -> tuple[ReplayPlan, NodeSet]:
+def plan_demo(*, seed: int = 0, within_s: float = DEMO_WITHIN_S, job_scale: float = 1.0) -> tuple[ReplayPlan, NodeSet]:
     """Return (plan, nodes) of the demo: the bundled profile at full size, over within a real time.
 
     Args:
         seed: Draws the workload.
         within_s: Real seconds from the first submit to the last end.
+        job_scale: Part of the jobs; all nodes are there.
     """
-    workload, nodes = generate(load_profile(DEMO_PROFILE), seed)
+    workload, nodes = generate(load_profile(DEMO_PROFILE), seed, job_scale=job_scale)
     return plan_within(workload, within_s=within_s, nodes=nodes), nodes

@@ -105,7 +105,8 @@ def read_trace(source: str | Path, *, seed: int = 0, queue_by: str = "auto") -> 
         case "openb-nodes" | "machines" as name:
             refuse(path, f"this is a list of machines ({FORMATS[name]}), not of jobs; give it as nodes")
     known = "; ".join(name for key, name in FORMATS.items() if key not in {"openb-nodes", "machines"})
-    return refuse(path, f"no known trace format; known are: {known}; or the name of a bundled profile", line=1)
+    profiles = ", ".join(bundled_profiles())
+    return refuse(path, f"no known trace format; known are: {known}; or the name of a profile: {profiles}", line=1)
 
 
 def read_nodes(source: str | Path, *, cluster_count: int = 3) -> NodeSet:

@@ -80,7 +80,7 @@ def _database(settings: Settings, url: str, password_file: str) -> str:
     "password_files",
     multiple=True,
     metavar="ROLE=FILE",
-    help="With --grant: give a role (migrator, api, leader, server, reader) the password that a file holds.",
+    help="With --grant: give a role (migrator, api, leader, relay, server, reader) the password that a file holds.",
 )
 @common_options
 @click.pass_context

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from argosy_cli.exits import ExitCode
-from argosy_cli.options import Settings, common_options, event_log_options, settings_of
+from argosy_cli.options import Settings, event_log_options, output_options, settings_of
 from argosy_cli.output import Column, amount_text, print_rows, print_value
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def bench() -> None:
 @click.option("--broker-pid", type=click.IntRange(1), help="Process of the broker on this machine; its CPU is counted.")
 @click.option("--joined", is_flag=True, help="Run sampler and executor of a cluster as one process.")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
-@common_options
+@output_options
 @click.pass_context
 def mesh(context: click.Context, /, *, as_json: bool, keep: Path | None, joined: bool, **options: Any) -> int:  # noqa: ANN401 - options
     """Measure a whole mesh under an open-loop load at rising rates.
@@ -116,7 +116,7 @@ def mesh(context: click.Context, /, *, as_json: bool, keep: Path | None, joined:
     help="Whole rounds to measure per load; 0 leaves them out.",
 )
 @click.option("--seed", default=0, show_default=True, help="Draws the pods.")
-@common_options
+@output_options
 @click.pass_context
 def core(context: click.Context, *, sizes: tuple[int, ...], pods: int, rounds: int, seed: int) -> None:
     """Measure the scheduling core in one process, without network or storage.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,8 @@ def forget_cluster(context: click.Context, *, name: str, yes: bool) -> None:
     Only for a cluster that is not connected. If its pods still run somewhere, jobs may run twice.
     """
     settings = settings_of(context)
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError(f"this would forget {name}; confirm with -y", context)
     if not yes:
         click.confirm(f"forget {name}, although jobs run twice if its pods still run?", abort=True, err=True)
     lost_count = call(settings, lambda client: client.forget_cluster(name))
@@ -133,7 +136,10 @@ def list_nodes(context: click.Context, *, cluster_name: str, selector: str) -> N
 @common_options
 @click.pass_context
 def cordon_node(context: click.Context, *, cluster_name: str, name: str) -> None:
-    """Place nothing more on NODE of CLUSTER; what runs goes on."""
+    """Place nothing more on NODE of CLUSTER; what runs goes on.
+
+    A node that is not there yet, or not any more, is cordoned once it comes.
+    """
     settings = settings_of(context)
     _print(settings, call(settings, lambda client: client.cordon_node(cluster_name, name, cordoned=True)))
 

@@ -99,6 +99,18 @@ def _print(settings: Settings, job: Job) -> None:
         ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),
         ("annotations", ", ".join(f"{key}={value}" for key, value in job.annotations.items())),
         ("runs", runs),
-        ("manifests", "\n".join(manifest.decode(errors="replace") for manifest in job.manifests)),
+        ("manifests", "---\n".join(_manifest_text(manifest) for manifest in job.manifests).rstrip()),
     ]
     print_one(settings, job, lines)
+
+
+def _manifest_text(manifest: bytes) -> str:
+    """Return a manifest as people write it; as it is if it cannot be read."""
+    import json
+
+    import yaml
+
+    try:
+        return str(yaml.safe_dump(json.loads(manifest), sort_keys=False, allow_unicode=True))
+    except ValueError:
+        return manifest.decode(errors="replace") + "\n"

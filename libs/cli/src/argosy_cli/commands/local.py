@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from argosy_cli.exits import ExitCode
-from argosy_cli.options import common_options, event_log_options, settings_of
+from argosy_cli.options import event_log_options, output_options, settings_of
 from argosy_cli.output import Column, amount_text, print_rows, print_value
 
 if TYPE_CHECKING:
@@ -26,8 +26,14 @@ __all__ = ["down", "status", "up"]
 )
 @click.option("--database-url", default="", help="PostgreSQL 15 or newer to use instead of an embedded one.")
 @event_log_options
+@click.option(
+    "--events-url",
+    default="",
+    metavar="URL",
+    help="Brokers to which job events are relayed for other systems, as in pulsar://127.0.0.1:6650; else none are.",
+)
 @click.option("--joined", is_flag=True, help="Run sampler and executor of a cluster as one process.")
-@common_options
+@output_options
 @click.pass_context
 def up(
     context: click.Context,
@@ -39,7 +45,7 @@ def up(
     speed: float,
     database_url: str,
     joined: bool,
-    **event_log: str,
+    **brokers: str,
 ) -> None:
     """Start a mesh on this machine, every role a process of its own, and return when it is ready.
 
@@ -58,21 +64,25 @@ def up(
         speed=speed,
         database_url=database_url,
         joined=joined,
-        event_log_url=event_log["event_log"],
-        event_log_admin_url=event_log["event_log_admin"],
+        event_log_url=brokers["event_log"],
+        event_log_admin_url=brokers["event_log_admin"],
+        events_url=brokers["events_url"],
     )
     mesh.up(plan, tell=lambda text: click.echo(f"{text} ...", err=True))
     if settings.is_table:
         click.echo(
             f"ready: server {mesh.server}, clusters {', '.join(mesh.cluster_names)}, logs in {mesh.directory}/logs"
         )
+        if mesh.events_topic:
+            click.echo(f"job events: {mesh.events_topic} at {brokers['events_url']}")
     else:
-        print_value(settings, {"server": mesh.server, "clusters": mesh.cluster_names, "directory": str(mesh.directory)})
+        told = {"server": mesh.server, "clusters": mesh.cluster_names, "directory": str(mesh.directory)}
+        print_value(settings, {**told, "events_topic": mesh.events_topic} if mesh.events_topic else told)
 
 
 @click.command()
 @click.option("--keep-files", is_flag=True, help="Keep the database and the logs.")
-@common_options
+@output_options
 @click.pass_context
 def down(context: click.Context, *, keep_files: bool) -> None:
     """Stop the mesh of `argosy up`; nothing of it is left unless --keep-files."""
@@ -85,7 +95,7 @@ def down(context: click.Context, *, keep_files: bool) -> None:
 
 
 @click.command()
-@common_options
+@output_options
 @click.pass_context
 def status(context: click.Context) -> int:
     """Show the processes of the mesh of `argosy up`: state, health, CPU time and memory.

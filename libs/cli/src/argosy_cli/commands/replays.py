@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from argosy_cli.exits import ExitCode
+from argosy_cli.exits import exit_code_of_jobs
 from argosy_cli.options import Settings, common_options, event_log_options, settings_of
 from argosy_cli.progress import CountsDisplay
 from argosy_cli.trace_options import TraceChoice, read_workload, trace_options
@@ -81,8 +81,12 @@ def replay(
     """Send the trace TRACE through a real mesh, over its API, at a chosen speed, and report.
 
     TRACE is a file (Standard Workload Format, Alibaba 2023 GPU pods, Philly, SURF, Argosy YAML or profile; plain or
-    gzip) or the name of a bundled profile. Unless --existing is given, a mesh of simulated clusters is started for it
-    and taken down afterwards. Killing any process of the mesh and starting it again does not end a replay.
+    gzip) or the name of a bundled profile (alibaba-gpu-2023). Unless --existing is given, a mesh of simulated clusters
+    is started for it and taken down afterwards. Killing any process of the mesh and starting it again does not end a
+    replay.
+
+    Every job runs for its time of the trace, however it ended there. Ends with exit code 5 if a job failed or was
+    cancelled all the same.
     """
     from argosy_cli.reporting import check_report_path
     from argosy_workload.timing import plan_speed, plan_within
@@ -118,12 +122,19 @@ def replay(
 @click.command()
 @click.option(
     "--seconds",
-    type=click.FloatRange(20, 3600),
+    type=click.FloatRange(5, 3600),
     default=150.0,
     show_default=True,
     help="Real seconds to be over within.",
 )
 @click.option("--seed", default=0, show_default=True, help="Draws the workload.")
+@click.option(
+    "--scale",
+    type=click.FloatRange(0.001, 1),
+    default=1.0,
+    show_default=True,
+    help="Part of the jobs to run; the nodes are all there.",
+)
 @click.option(
     "--report",
     "report_path",
@@ -134,17 +145,17 @@ def replay(
 )
 @common_options
 @click.pass_context
-def demo(context: click.Context, *, seconds: float, seed: int, report_path: Path) -> int:
+def demo(context: click.Context, /, *, seconds: float, seed: int, scale: float, report_path: Path) -> int:
     """Run the workload of a real cluster through a whole mesh, with a report at the end.
 
     8,152 pods on 1,523 nodes in three clusters, drawn from the profile of a public GPU cluster's trace; a queue for
-    each class of service. Everything is taken down afterwards.
+    each class of service. Everything is taken down afterwards. Ends with exit code 5 if a job failed or was cancelled.
     """
     from argosy_cli.reporting import check_report_path
     from argosy_workload.timing import plan_demo
 
     check_report_path(report_path)
-    plan, nodes = plan_demo(seed=seed, within_s=seconds)
+    plan, nodes = plan_demo(seed=seed, within_s=seconds, job_scale=scale)
     order = _Order(plan=plan, nodes=nodes, title="Argosy demo", report_path=report_path)
     return _carry_out(settings_of(context), order)
 
@@ -170,7 +181,11 @@ def _carry_out(settings: Settings, order: _Order) -> int:
     if order.report_path is not None:
         write_report((report,), order.report_path)
         click.echo(f"report: {order.report_path.absolute()}", err=True)
-    return ExitCode.OK
+    code = exit_code_of_jobs(report.states)
+    if code:
+        ended = ", ".join(f"{count:,} {state}" for state, count in report.states.items())
+        click.echo(f"not every job succeeded: {ended}", err=True)
+    return code
 
 
 def _start(mesh: Mesh, order: _Order) -> None:

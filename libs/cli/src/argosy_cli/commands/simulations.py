@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from argosy_cli.exits import ExitCode
-from argosy_cli.options import common_options, settings_of
+from argosy_cli.options import output_options, settings_of
 from argosy_cli.progress import CountsDisplay
 from argosy_cli.trace_options import TraceChoice, read_workload, trace_options
 
@@ -32,7 +32,7 @@ __all__ = ["simulate"]
     type=click.Path(dir_okay=False, path_type=Path),
     help="File: .html, .json, .png, .svg, .txt.",
 )
-@common_options
+@output_options
 @click.pass_context
 def simulate(
     context: click.Context,
@@ -46,7 +46,8 @@ def simulate(
     """Run the trace TRACE in virtual time and report: leader, samplers, executors and clusters without a network.
 
     TRACE is a file (Standard Workload Format, Alibaba 2023 GPU pods, Philly, SURF, Argosy YAML or profile; plain or
-    gzip) or the name of a bundled profile; without it the workload of a public GPU cluster is drawn from its profile.
+    gzip) or the name of a bundled profile (alibaba-gpu-2023); without it the workload of a public GPU cluster is drawn
+    from its profile.
     Equal input and seed give the equal event hash, bit for bit.
     """
     from argosy_cli.reporting import check_report_path, print_report, write_report

@@ -11,6 +11,7 @@ from argosy_cli.exits import ExitCode
 from argosy_cli.options import common_options, settings_of
 from argosy_cli.output import print_value
 from argosy_cli.session import call
+from argosy_core.errors import ArgosyError
 
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient, JobDraft
@@ -29,7 +30,11 @@ __all__ = ["submit"]
 )
 @click.option("--queue", default="", help="Queue of documents that name none.")
 @click.option("--job-set", default="", help="Job set of documents that name none.")
-@click.option("--dry-run", is_flag=True, help="Check everything, submit nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Check all documents, submit nothing; only a submit sees whether a client id was used before.",
+)
 @click.option("--watch", "watched", is_flag=True, help="Follow the job set until all its jobs ended.")
 @common_options
 @click.pass_context
@@ -39,11 +44,11 @@ def submit(
     """Submit jobs from YAML or JSON files of one or many documents.
 
     A document is a submission (fields queue, jobSet, priority, count, clientId, labels, annotations and spec.manifests)
-    or a Pod manifest. Up to 1,000 documents go as one request, all of them or none; more go in parts, and a repeated
-    command finds what an earlier one submitted by the documents' client ids.
+    or a Pod manifest. Up to 1,000 documents go as one request, all of them or none; more go in parts. A document with
+    a clientId is submitted once, however often the command is repeated; one without is submitted anew each time.
     """
     from argosy_client.batches import split_drafts
-    from argosy_client.documents import DocumentDefaults, read_documents
+    from argosy_client.documents import DocumentDefaults, name_places, read_documents
 
     settings = settings_of(context)
     drafts = read_documents(files, DocumentDefaults(queue=queue, job_set=job_set))
@@ -57,21 +62,35 @@ def submit(
         for number, part in enumerate(parts, start=1):
             try:
                 ids += await client.submit(part, validate_only=dry_run)
+            except ArgosyError as error:
+                _say_accepted(number, len(parts), len(ids))
+                raise name_places(error, part) from error
             except BaseException:
-                if number > 1:
-                    click.echo(f"parts 1 to {number - 1} of {len(parts)} were accepted ({len(ids)} jobs)", err=True)
+                _say_accepted(number, len(parts), len(ids))
                 raise
         return ids
 
     ids = call(settings, send)
     job_count = sum(draft.count for draft in drafts)
     if dry_run:
-        click.echo(f"{job_count} jobs in {len(drafts)} documents are right; nothing was submitted", err=True)
+        click.echo(
+            f"{_count(job_count, 'job')} in {_count(len(drafts), 'document')} checked; nothing was submitted", err=True
+        )
         return ExitCode.OK
     _report(settings.is_table, ids, drafts)
     if not settings.is_table:
         print_value(settings, [{"id": job_id} for job_id in ids])
     return follow(settings, *targets[0], cursor="") if watched else ExitCode.OK
+
+
+def _say_accepted(number: int, part_count: int, job_count: int) -> None:
+    """Say what was accepted before part `number` failed."""
+    if number > 1:
+        click.echo(f"parts 1 to {number - 1} of {part_count} were accepted ({job_count} jobs)", err=True)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _report(is_table: bool, ids: list[str], drafts: tuple[JobDraft, ...]) -> None:  # noqa: FBT001 - private

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from argosy_cli.options import common_options, settings_of
+from argosy_cli.options import output_options, settings_of
 from argosy_cli.output import print_one, print_value
 from argosy_core.errors import InvalidRequest
 
@@ -28,7 +28,7 @@ def trace() -> None:
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="File for the profile; standard output if not given."
 )
-@common_options
+@output_options
 @click.pass_context
 def profile(context: click.Context, *, file: str, nodes: str, clusters: int, source: str, out: Path | None) -> None:
     """Compute the profile of the trace FILE: counts and quantiles from which the same load can be drawn.
@@ -58,7 +58,7 @@ def profile(context: click.Context, *, file: str, nodes: str, clusters: int, sou
 
 @trace.command("show")
 @click.argument("file")
-@common_options
+@output_options
 @click.pass_context
 def show(context: click.Context, *, file: str) -> None:
     """Show what the trace FILE, or a bundled profile, holds."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from argosy_cli.exits import ExitCode
+from argosy_cli.exits import exit_code_of_jobs
 from argosy_cli.options import Settings, common_options, settings_of
 from argosy_cli.output import print_value, state_text, to_plain
 from argosy_cli.progress import CountsDisplay
@@ -74,7 +74,7 @@ def follow(
     if settings.is_table:
         shown = [f"{counts[state]} {state_text(state)}" for state in JOB_STATE_NAMES if counts.get(state)]
         click.echo(", ".join(shown) or "no jobs")
-    return ExitCode.JOBS_FAILED if counts.get("failed", 0) or counts.get("cancelled", 0) else ExitCode.OK
+    return exit_code_of_jobs(counts)
 
 
 def _print_event(settings: Settings, event: JobEvent) -> None:
