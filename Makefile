@@ -48,7 +48,7 @@ testbed: setup ## fetch and build the real parts of `make test-real`
 	PYTHONPATH=tests/testbed $(BIN)/python -m testbed build
 
 test-real: testbed $(COMPILER_DONE) ## run the tests against real parts: Kubernetes API server, Pulsar, Postgres
-	$(BIN)/python -m pytest tests/real
+	$(BIN)/python -m pytest tests/real -n 2 --dist loadgroup
 
 lint: setup $(COMPILER_DONE) ## check style, formatting, import contracts, size limits and the .proto files
 	$(BIN)/ruff check
@@ -103,8 +103,8 @@ images: ## build the container images that docker-compose.yml names
 compose-up: ## start the stack of docker-compose.yml
 	$(COMPOSE) up -d --build
 
-compose-down: ## stop it and forget everything
-	$(COMPOSE) down -v --remove-orphans
+compose-down: ## stop it, profiles included, and forget everything
+	$(COMPOSE) --profile observability --profile kubernetes --profile events down -v --remove-orphans
 
 logs: ## follow its logs; SERVICE=leader for one service
 	$(COMPOSE) logs -f --tail 100 $(SERVICE)
