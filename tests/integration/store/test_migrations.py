@@ -7,7 +7,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from argosy_core.errors import BackendUnavailable, InvariantViolation, NotAllowedNow
-from argosy_store import ApiStore, check, migrate
+from argosy_store import ApiStore, check, create_database, drop_database, migrate
+from argosy_store.embedded import EmbeddedPostgres
 from argosy_store.migrate import sqlalchemy_engine
 from argosy_store.tables import metadata
 
@@ -37,6 +38,21 @@ def test_migrate_from_several_places_at_once_runs_once(empty_database_url: str) 
         for future in [executor.submit(migrate, empty_database_url) for _ in range(3)]:
             future.result()
     check(empty_database_url)
+
+
+def test_new_databases_number_their_jobs_from_different_places(
+    empty_database_url: str, postgres_server: EmbeddedPostgres
+) -> None:
+    """A cluster may hold objects of an earlier database, which handles of a new one must not mean."""
+    other_url = create_database(postgres_server.url, "numbered")
+    starts = []
+    for url in (empty_database_url, other_url):
+        migrate(url)
+        store = ApiStore(url)
+        starts.append(store.reserve_numbers(1))
+        store.close()
+    drop_database(postgres_server.url, "numbered")
+    assert abs(starts[0] - starts[1]) > 1_000_000
 
 
 def test_a_store_without_tables_says_that_migrations_are_missing(empty_database_url: str) -> None:

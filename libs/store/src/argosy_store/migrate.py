@@ -197,7 +197,8 @@ def drop_database(url: str, name: str) -> None:
 def clear(url: str) -> tuple[int, ...]:
     """Delete everything from a database whose tables stay, ending all other connections to it.
 
-    For whoever begins anew on a database that was in use, as tests do. Partitions stay as they are.
+    For whoever begins anew on a database that was in use, as tests do. Partitions stay as they are, and numbers go on, so
+    that no job has the handle of an earlier one.
 
     Returns:
         The days that have partitions, ascending.
@@ -218,7 +219,6 @@ def clear(url: str) -> tuple[int, ...]:
             names = psycopg.sql.SQL(", ").join(psycopg.sql.Identifier(name) for (name,) in used)
             connection.execute(psycopg.sql.SQL("TRUNCATE {} RESTART IDENTITY").format(names))
         # Identities of partitioned tables belong to the parents, which hold no rows themselves.
-        connection.execute("UPDATE shared_state SET next_number = 1")
         row = connection.execute(
             "UPDATE partition_state SET closed_days = '{}', deleted_queue_ids = '{}' RETURNING days"
         ).fetchone()
