@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from argosy_core.job.states import FailureKind, ObjectState
+from argosy_core.job.states import IS_RUN_TERMINAL, FailureKind, ObjectState
 from argosy_core.reconcile import CreateAnswers, Creates, DeleteAnswers, Deletes, Observations
 from argosy_core.reconcile.intake import kinds_of_body
 
@@ -86,6 +86,9 @@ class ClusterModel:
     """Handles of jobs whose objects the cluster refuses."""
     full: set[int] = field(default_factory=set)
     """Handles of jobs whose objects a quota keeps out for now."""
+    untold_ends: set[Key] = field(default_factory=set)
+    """Pods that ended and went while nobody looked, so that nobody can know how: a real cluster keeps them, by the
+    finalizer that the adapter sets, and shows this to no watcher."""
     next_uid: int = 1
     """Next uid."""
 
@@ -184,5 +187,7 @@ class ClusterModel:
 
     def read_listing(self, *, time_us: int = 0) -> Observations:
         """Return everything that exists; unread changes are part of it and forgotten."""
+        ended = {item.key for item in self.unread if not item.is_gone and IS_RUN_TERMINAL[item.state]}
+        self.untold_ends |= {item.key for item in self.unread if item.is_gone} & ended
         self.unread = []
         return make_observations((self.objects[key] for key in sorted(self.objects)), time_us=time_us)
