@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from testbed.cluster import KubeApi
 from testbed.kubernetes import ControlPlaneOptions
+from xdist.scheduler import LoadScopeScheduling
 
 from testbed import postgres, reaper
 from testbed.pulsar import Broker
@@ -36,18 +37,24 @@ parts_key = pytest.StashKey[dict[str, str]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give every test the time that real parts take, and a place where to run.
-
-    With two processes and `--dist loadgroup`, as in `make test-real`, those that mostly wait have one of their own, and
-    all others the other, one after another, so that they share their parts.
-    """
+    """Give every test the time that real parts take."""
     here = Path(__file__).parent
     for item in items:
-        if not item.path.is_relative_to(here):
-            continue
-        if item.get_closest_marker("timeout") is None:
+        if item.path.is_relative_to(here) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
-        item.add_marker(pytest.mark.xdist_group("waiting" if item.path.name in WAITING_FILES else "working"))
+
+
+class WaitingApart(LoadScopeScheduling):
+    """Gives tests that mostly wait a process of their own, and all others the other, where they share their parts."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "waiting" if any(name in nodeid for name in WAITING_FILES) else "working"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Schedule the two processes of `make test-real`."""
+    return WaitingApart(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
