@@ -197,8 +197,8 @@ def drop_database(url: str, name: str) -> None:
 def clear(url: str) -> tuple[int, ...]:
     """Delete everything from a database whose tables stay, ending all other connections to it.
 
-    For whoever begins anew on a database that was in use, as tests do. Partitions stay as they are, and numbers go on, so
-    that no job has the handle of an earlier one.
+    For whoever begins anew on a database that was in use, as tests do. Partitions stay as they are, and numbers go on,
+    so that no job has the handle of an earlier one.
 
     Returns:
         The days that have partitions, ascending.
