@@ -32,12 +32,7 @@ CHARTS = {
         *("--set", "server.database.keys.migrate=migrate,server.database.keys.api=api"),
         *("--set", "server.volumes[0].name=ca,server.volumes[0].secret.secretName=argosy-ca"),
         *("--set", "server.volumeMounts[0].name=ca,server.volumeMounts[0].mountPath=/etc/argosy/ca"),
-        *(
-            "--set",
-            "server.env[0].name=ARGOSY_SERVER_API_READER_COUNT,server.env[0].value=4",
-            "--set-string",
-            "logLevel=info",
-        ),
+        *("--set", "server.env[0].name=ARGOSY_SERVER_API_READER_COUNT", "--set-string", "server.env[0].value=4"),
     ],
     "joined": ["--set", "cluster.joined=true", "--set", "tracesEndpoint=http://collector:4317"],
 }
