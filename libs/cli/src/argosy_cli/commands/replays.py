@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["demo", "replay"]
 
+_PATIENCE_S = 600.0  # of somebody who has not said how fast a replay should be; real traces last months
+_WITHIN_S = 150.0
 _AWAY_S = 900.0  # how long the mesh may be away before a replay gives up
 
 
@@ -49,7 +51,9 @@ class _Order:
 @click.argument("trace")
 @trace_options
 @click.option(
-    "--speed", type=click.FloatRange(min=0, min_open=True), help="Trace seconds per real second [default: 1]."
+    "--speed",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Trace seconds per real second [default: 1 if that ends within ten minutes, else what ends within 150 s].",
 )
 @click.option(
     "--within", type=click.FloatRange(1), help="Real seconds to end within; may change the trace, and says so."
@@ -98,7 +102,9 @@ def replay(
     event_log = (choice.pop("event_log"), choice.pop("event_log_admin"))
     chosen = TraceChoice(**choice)
     workload, nodes = read_workload(chosen)
-    plan = plan_within(workload, within_s=within, nodes=nodes) if within else plan_speed(workload, speed or 1.0)
+    plan = plan_speed(workload, speed or 1.0)
+    if within or (not speed and plan.expected_s > _PATIENCE_S):
+        plan = plan_within(workload, within_s=within or _WITHIN_S, nodes=nodes)
     title = f"Replay of {Path(chosen.trace).name}"
     order = _Order(
         plan=plan,
