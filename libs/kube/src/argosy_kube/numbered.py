@@ -21,16 +21,11 @@ import numpy as np
 
 from argosy_kube.port import (
     Cluster,
-    CreateBatch,
-    CreateResult,
-    DeleteBatch,
-    DeleteResult,
-    NodeEvents,
     ObjectEvents,
     Selector,
     WatchGone,
 )
-from argosy_kube.shared import select_events
+from argosy_kube.shared import PassedOn, select_events
 
 __all__ = ["NumberedCluster"]
 
@@ -38,7 +33,7 @@ _KEPT: Final = 4096
 """Numbers of which is known where a watch goes on."""
 
 
-class NumberedCluster:
+class NumberedCluster(PassedOn):
     """A cluster with versions of its own; implements the cluster port, watches of objects with `Selector.SHARED` only.
 
     Args:
@@ -47,7 +42,7 @@ class NumberedCluster:
 
     def __init__(self, cluster: Cluster) -> None:
         """Have told nothing yet."""
-        self._cluster = cluster
+        super().__init__(cluster)
         self._number = 0
         self._starts: OrderedDict[int, int] = OrderedDict()
         self._watch_count = 0
@@ -92,44 +87,3 @@ class NumberedCluster:
         self._starts[number] = version
         if len(self._starts) > _KEPT:
             self._starts.popitem(last=False)
-
-    # --- the rest: passed on ------------------------------------------------------------------------------------------
-
-    async def cluster_uid(self) -> str:
-        """See Cluster."""
-        return await self._cluster.cluster_uid()
-
-    async def list_nodes(self) -> NodeEvents:
-        """See Cluster."""
-        return await self._cluster.list_nodes()
-
-    def watch_nodes(self, version: int) -> AsyncGenerator[NodeEvents, None]:
-        """See Cluster."""
-        return self._cluster.watch_nodes(version)
-
-    async def create_objects(self, batch: CreateBatch) -> CreateResult:
-        """See Cluster."""
-        return await self._cluster.create_objects(batch)
-
-    async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
-        """See Cluster."""
-        return await self._cluster.delete_objects(batch)
-
-    def read_log(
-        self,
-        handle: int,
-        attempt: int,
-        object_index: int,
-        *,
-        container: str = "",
-        follow: bool,
-        tail_line_count: int | None,
-    ) -> AsyncGenerator[bytes, None]:
-        """See Cluster."""
-        return self._cluster.read_log(
-            handle, attempt, object_index, container=container, follow=follow, tail_line_count=tail_line_count
-        )
-
-    async def close(self) -> None:
-        """See Cluster."""
-        await self._cluster.close()

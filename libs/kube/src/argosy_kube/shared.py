@@ -35,7 +35,7 @@ from argosy_kube.port import (
     WatchGone,
 )
 
-__all__ = ["SharedCluster", "select_events"]
+__all__ = ["PassedOn", "SharedCluster", "select_events"]
 
 _KEPT_COUNT: Final = 50_000
 """Events that are kept for readers that come later."""
@@ -92,7 +92,58 @@ class _Reader:
         return events
 
 
-class SharedCluster:
+class PassedOn:
+    """What a cluster in front of another leaves to it: everything but lists and watches of objects.
+
+    Args:
+        cluster: The cluster behind; closed with this one.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Stand in front of a cluster."""
+        self._cluster = cluster
+
+    async def cluster_uid(self) -> str:
+        """See Cluster."""
+        return await self._cluster.cluster_uid()
+
+    async def list_nodes(self) -> NodeEvents:
+        """See Cluster."""
+        return await self._cluster.list_nodes()
+
+    def watch_nodes(self, version: int) -> AsyncGenerator[NodeEvents, None]:
+        """See Cluster."""
+        return self._cluster.watch_nodes(version)
+
+    async def create_objects(self, batch: CreateBatch) -> CreateResult:
+        """See Cluster."""
+        return await self._cluster.create_objects(batch)
+
+    async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
+        """See Cluster."""
+        return await self._cluster.delete_objects(batch)
+
+    def read_log(
+        self,
+        handle: int,
+        attempt: int,
+        object_index: int,
+        *,
+        container: str = "",
+        follow: bool,
+        tail_line_count: int | None,
+    ) -> AsyncGenerator[bytes, None]:
+        """See Cluster."""
+        return self._cluster.read_log(
+            handle, attempt, object_index, container=container, follow=follow, tail_line_count=tail_line_count
+        )
+
+    async def close(self) -> None:
+        """See Cluster."""
+        await self._cluster.close()
+
+
+class SharedCluster(PassedOn):
     """A cluster of which several readers of one process share the watch of objects; implements the cluster port.
 
     Args:
@@ -102,7 +153,7 @@ class SharedCluster:
 
     def __init__(self, cluster: Cluster) -> None:
         """Watch nothing before somebody does."""
-        self._cluster = cluster
+        super().__init__(cluster)
         self._readers: list[_Reader] = []
         self._kept: deque[ObjectEvents] = deque()
         self._kept_count = 0
@@ -226,44 +277,3 @@ class SharedCluster:
         """Wake up all who wait."""
         news, self._news = self._news, asyncio.Event()
         news.set()
-
-    # --- the rest: passed on ------------------------------------------------------------------------------------------
-
-    async def cluster_uid(self) -> str:
-        """See Cluster."""
-        return await self._cluster.cluster_uid()
-
-    async def list_nodes(self) -> NodeEvents:
-        """See Cluster."""
-        return await self._cluster.list_nodes()
-
-    def watch_nodes(self, version: int) -> AsyncGenerator[NodeEvents, None]:
-        """See Cluster."""
-        return self._cluster.watch_nodes(version)
-
-    async def create_objects(self, batch: CreateBatch) -> CreateResult:
-        """See Cluster."""
-        return await self._cluster.create_objects(batch)
-
-    async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
-        """See Cluster."""
-        return await self._cluster.delete_objects(batch)
-
-    def read_log(
-        self,
-        handle: int,
-        attempt: int,
-        object_index: int,
-        *,
-        container: str = "",
-        follow: bool,
-        tail_line_count: int | None,
-    ) -> AsyncGenerator[bytes, None]:
-        """See Cluster."""
-        return self._cluster.read_log(
-            handle, attempt, object_index, container=container, follow=follow, tail_line_count=tail_line_count
-        )
-
-    async def close(self) -> None:
-        """See Cluster."""
-        await self._cluster.close()
