@@ -14,6 +14,7 @@ from argosy_workload.timing import (
     TURNAROUND_S,
     cap_run_times,
     plan_demo,
+    plan_replay,
     plan_speed,
     plan_within,
     scale_arrivals,
@@ -184,3 +185,14 @@ def test_fcfs_refuses_resources_that_no_node_has(samples: type[Any]) -> None:
     )
     with pytest.raises(InvalidRequest, match=r"nvidia\.com/gpu-milli, which no node has"):
         simulate_fcfs(build_workload(columns, source="s"), samples.make_nodes())
+
+
+def test_replay_of_unsaid_speed_is_true_to_the_trace_only_if_that_ends_soon(samples: type[Any]) -> None:
+    """Minutes are replayed as they were, months within minutes; what is asked for is what is done."""
+    nodes = samples.make_nodes()
+    soon = samples.make_workload((0, 10, 1), (100, 50, 1))
+    late = samples.make_workload((0, 10, 1), (1_000_000, 50, 1))
+    assert plan_replay(soon, nodes).speed == 1
+    assert plan_replay(late, nodes).expected_s <= 150
+    assert plan_replay(late, nodes, speed=2).speed == 2
+    assert plan_replay(soon, nodes, within_s=20).expected_s <= 20

@@ -26,6 +26,7 @@ __all__ = [
     "ReplayPlan",
     "cap_run_times",
     "plan_demo",
+    "plan_replay",
     "plan_speed",
     "plan_within",
     "scale_arrivals",
@@ -48,6 +49,10 @@ round, and a transaction."""
 _SLACK_RATIO: Final = 0.03
 """Share of the real time kept for starting and reporting the last jobs."""
 _SPEED_PRECISION: Final = 1.03
+
+_PATIENCE_S: Final = 600.0
+"""How long somebody who did not say how fast a replay should be is made to wait; real traces last months."""
+_WITHIN_S: Final = 150.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,3 +235,23 @@ def plan_demo(*, seed: int = 0, within_s: float = DEMO_WITHIN_S, job_scale: floa
     """
     workload, nodes = generate(load_profile(DEMO_PROFILE), seed, job_scale=job_scale)
     return plan_within(workload, within_s=within_s, nodes=nodes), nodes
+
+
+def plan_replay(
+    workload: Workload, nodes: NodeSet, *, speed: float | None = None, within_s: float | None = None
+) -> ReplayPlan:
+    """Return how fast to replay: as asked, or at speed 1 if that ends soon, or else within 150 s.
+
+    Args:
+        workload: Jobs.
+        nodes: What they run on.
+        speed: Trace seconds per real second, if asked for.
+        within_s: Real seconds to end within, if asked for instead.
+
+    Raises:
+        InvalidRequest: The jobs cannot end within the time.
+    """
+    plan = plan_speed(workload, speed or 1.0)
+    if within_s or (not speed and plan.expected_s > _PATIENCE_S):
+        return plan_within(workload, within_s=within_s or _WITHIN_S, nodes=nodes)
+    return plan

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["demo", "replay"]
 
-_PATIENCE_S = 600.0  # of somebody who has not said how fast a replay should be; real traces last months
-_WITHIN_S = 150.0
 _AWAY_S = 900.0  # how long the mesh may be away before a replay gives up
 
 
@@ -93,7 +91,7 @@ def replay(
     cancelled all the same.
     """
     from argosy_cli.reporting import check_report_path
-    from argosy_workload.timing import plan_speed, plan_within
+    from argosy_workload.timing import plan_replay
 
     settings = settings_of(context)
     check_report_path(report_path)
@@ -102,9 +100,7 @@ def replay(
     event_log = (choice.pop("event_log"), choice.pop("event_log_admin"))
     chosen = TraceChoice(**choice)
     workload, nodes = read_workload(chosen)
-    plan = plan_speed(workload, speed or 1.0)
-    if within or (not speed and plan.expected_s > _PATIENCE_S):
-        plan = plan_within(workload, within_s=within or _WITHIN_S, nodes=nodes)
+    plan = plan_replay(workload, nodes, speed=speed, within_s=within)
     title = f"Replay of {Path(chosen.trace).name}"
     order = _Order(
         plan=plan,
