@@ -20,6 +20,7 @@ POD: Final = (
 TWICE_AND_NAMELESS: Final = (
     POD.replace('"name":"a",', "", 1).replace('"1"', '"2"', 1).replace('"env":', '"env":[],"env":')
 )
+DECLARING: Final = POD.replace('"x/y":"1:2"', '"argosy.dev/references":"[\\"/spec/containers/0/env/0/value\\"]"')
 
 
 class Pairs(list[tuple[str, Any]]):
@@ -95,6 +96,7 @@ def manifests(draw: st.DrawFn) -> bytes:
 @example([POD.encode(), POD.replace('"value":"1"', '"value":NaN').encode()])
 @example([POD.encode(), POD.replace('"value":"1"', '"value":' + "[" * 40 + "]" * 40).encode()])
 @example([POD.encode(), POD.replace('"value":"1"', '"value":"' + "x" * 1400 + '"').encode()])
+@example([DECLARING.replace('"value":"1"', '"value":"a"').encode(), DECLARING.encode()])
 def test_spec_reader_answers_as_read_bag_whatever_it_has_read_before(specs: list[bytes]) -> None:
     """Known outlines, forgotten ones and repeats change nothing in any answer."""
     reader = SpecReader(LIMITS, max_count=3)

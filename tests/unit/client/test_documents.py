@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 
 from argosy_client.documents import DocumentDefaults, name_places, parse_documents, read_documents
 from argosy_core.errors import FieldViolation, InvalidRequest
+from argosy_core.job.spec import SpecLimits, read_bag
+from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 
 DEFAULTS = DocumentDefaults(queue="science", job_set="first")
 EXAMPLE = Path(__file__).parents[3] / "examples" / "job.yaml"
+
+CUSTOM_EXAMPLE = EXAMPLE.with_name("custom-resource.yaml")
 
 SUBMISSION = """\
 queue: tides
@@ -36,6 +40,22 @@ def test_example_of_the_readme_is_read() -> None:
     assert draft.labels == {"team": "tides"}
     manifest = json.loads(draft.manifests[0])
     assert manifest["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "256Mi"}
+
+
+def test_example_with_a_custom_resource_is_accepted_and_its_names_follow() -> None:
+    """What the example declares is true, and no place of it keeps the name of the manifest."""
+    (draft,) = read_documents([str(CUSTOM_EXAMPLE)], DEFAULTS)
+    bag = read_bag(draft.manifests, SpecLimits())
+    assert bag.violations == ()
+    template = BagTemplate(bag.body)
+    run = RunIdentity(installation="i", handle=5, attempt=1, id_high=1, queue="science", job_set="first")
+    config, widget, pod = (template.render(index, run) for index in range(3))
+    (role,) = widget["spec"]["roles"]
+    (worker,) = role["template"]["spec"]["containers"]
+    settings = config["metadata"]["name"]
+    assert (widget["spec"]["settingsFrom"], role["configMapName"]) == (settings, settings)
+    assert worker["envFrom"] == [{"configMapRef": {"name": settings}}]
+    assert pod["spec"]["containers"][0]["env"][0]["value"] == widget["metadata"]["name"]
 
 
 def test_document_names_win_over_defaults() -> None:

@@ -135,6 +135,18 @@ def test_admit_names_spec_faults_under_their_spec() -> None:
     assert caught.value.violations[0].field == "specs[1].manifests[0]"
 
 
+def test_admit_refuses_a_declared_reference_that_names_nothing_with_its_place() -> None:
+    """The error says manifest, path and value; nothing of it reaches a cluster."""
+    document = json.loads(make_manifest(5))
+    document["metadata"]["annotations"] = {"argosy.dev/references": '["/spec/containers/0/args/0"]'}
+    broken = SpecCache(SpecLimits(), max_count=1).read([json.dumps(document).encode()])
+    with pytest.raises(InvalidRequest) as caught:
+        admit_items({}, specs=[broken])
+    (violation,) = caught.value.violations
+    assert violation.field == "specs[0].manifests[0].metadata.annotations.argosy.dev/references"
+    assert "/spec/containers/0/args/0 holds '5', which no object of the job is called" in violation.description
+
+
 @pytest.mark.parametrize(
     ("namespace", "queue", "is_allowed"),
     [("", "red", True), ("red", "red", True), ("red", "blue", False), ("kube-system", "red", False)],

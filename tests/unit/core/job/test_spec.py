@@ -457,6 +457,9 @@ def test_read_bag_refuses_bags_without_pods_with_too_many_objects_and_with_equal
     assert list(faults(read(pod(metadata={"name": stem + "1"}), pod(metadata={"name": stem + "2"})))) == [
         "manifests[1].metadata.name"
     ]
+    assert list(faults(read(pod(metadata={"name": "a.b"}), pod(metadata={"name": "a-b"})))) == [
+        "manifests[1].metadata.name"
+    ], "a dot becomes a hyphen in the names of a run"
 
 
 def test_read_bag_names_what_has_no_name() -> None:

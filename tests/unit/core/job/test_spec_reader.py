@@ -61,6 +61,15 @@ def test_read_takes_values_of_annotations_as_alike_except_those_of_profiles() ->
     assert reader.read([pod(metadata={"annotations": {key: "unconfined"}})]).violations
 
 
+def test_read_judges_declared_references_each_time() -> None:
+    """Both the paths and what stands there differ within one outline."""
+    reader = SpecReader(LIMITS)
+    for path, value, fault_count in (("1", "me", 0), ("1", "you", 1), ("2", "me", 1), ("1", "me", 0)):
+        notes = {"argosy.dev/references": f'["/spec/containers/0/args/{path}"]'}
+        manifest = pod(metadata={"name": "me", "annotations": notes}, args=["--name", value])
+        assert len(reader.read([manifest]).violations) == fault_count
+
+
 def test_read_keeps_no_more_outlines_than_it_may_and_none_that_are_long_or_wrong() -> None:
     """What is kept is bounded in number and size, and only pods without a fault are kept."""
     reader = SpecReader(LIMITS, max_count=2)

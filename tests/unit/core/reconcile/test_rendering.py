@@ -17,6 +17,7 @@ from argosy_core.reconcile.rendering import (
     JOB_SET_LABEL,
     OBJECT_LABEL,
     QUEUE_LABEL,
+    RUN_ANNOTATION,
     RUN_LABEL,
     BagTemplate,
     RunIdentity,
@@ -68,7 +69,12 @@ def test_pod_gets_name_node_labels_and_defaults() -> None:
         QUEUE_LABEL: "team-a",
         JOB_SET_LABEL: label_value("nightly/2026 #1"),
     }
-    assert made["metadata"]["annotations"] == {"note": "hello", QUEUE_LABEL: "team-a", JOB_SET_LABEL: "nightly/2026 #1"}
+    assert made["metadata"]["annotations"] == {
+        "note": "hello",
+        QUEUE_LABEL: "team-a",
+        JOB_SET_LABEL: "nightly/2026 #1",
+        RUN_ANNOTATION: f"{RUN.installation}/{made['metadata']['labels'][RUN_LABEL]}/0",
+    }
     assert made["spec"]["nodeName"] == "node-7"
     assert made["spec"]["restartPolicy"] == "Never"
     assert made["spec"]["automountServiceAccountToken"] is False

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from argosy_core.job.naming import object_name
 from argosy_kube.port import CreateCode, DeleteCode, Selector
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_delete_batch, make_pod, read_events
 from argosy_testkit.cluster_contract import codes
@@ -85,6 +86,24 @@ async def test_right_that_is_missing_fails_the_object_and_an_absent_server_does_
     result = await lab.open("one").create_objects(make_create_batch([(11, 1)], bag=bag(), objects=2))
     assert codes(result) == [code, CreateCode.CREATED]
     assert text in result.messages[result.message_column[0]]
+
+
+async def test_declared_references_of_a_custom_resource_follow_the_names_of_each_run(lab: FakeKubeLab) -> None:
+    """What the API server is given for two runs names each run's own config map, which is there."""
+    widget = {
+        "apiVersion": "example.test/v1",
+        "kind": "Widget",
+        "metadata": {"name": "wheel", "annotations": {"argosy.dev/references": '["/spec/settings/*/name"]'}},
+        "spec": {"settings": [{"name": "conf"}], "title": "conf"},
+    }
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}}
+    made = make_create_batch([(11, 1), (12, 3)], bag=make_bag(widget, config, make_pod()), objects=3)
+    assert set(codes(await lab.open("one").create_objects(made))) == {CreateCode.CREATED}
+    widgets = list(lab.api.store.all("widgets"))
+    named = [document["spec"]["settings"][0]["name"] for document in widgets]
+    assert sorted(named) == sorted([object_name("conf", 11, 1), object_name("conf", 12, 3)])
+    assert {document["spec"]["title"] for document in widgets} == {"conf"}
+    assert {document["metadata"]["name"] for document in lab.api.store.all("configmaps")} == set(named)
 
 
 async def test_group_that_is_not_served_does_not_stop_a_list_and_is_looked_at_again(lab: FakeKubeLab) -> None:

@@ -34,7 +34,12 @@ async def test_body_equals_what_rendering_gives(handle: int, attempt: int) -> No
     """Cutting and joining changes nothing: names, references, labels, job id, node, the job's own labels."""
     pod = make_pod()
     pod["spec"]["volumes"] = [{"name": "v", "configMap": {"name": "settings"}}]
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "é"}}
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "settings", "annotations": {"argosy.dev/references": '["/data/pod"]'}},
+        "data": {"a": "é", "pod": "work"},
+    }
     bag = make_bag(config, pod)
     batch = make_create_batch(
         [(handle, attempt)], bag=bag, objects=2, metadata=json.dumps(METADATA).encode(), nodes=("node-x",)
@@ -55,6 +60,8 @@ async def test_body_equals_what_rendering_gives(handle: int, attempt: int) -> No
         expected = BagTemplate(bag).render(index, run)
         assert json.loads(mould.body(handle, attempt, 7, "node-x")) == expected
         assert mould.name(handle, attempt) == expected["metadata"]["name"]
+        if index == 0:
+            assert expected["data"] == {"a": "é", "pod": object_name("work", handle, attempt)}
 
 
 @given(handle=st.integers(0, (1 << 55) - 1), attempt=st.integers(1, 255))

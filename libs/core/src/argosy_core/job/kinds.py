@@ -15,7 +15,7 @@ from typing import Final
 
 from argosy_core.job.findings import Findings, is_dns_label, is_dns_name
 
-__all__ = ["KINDS", "POD", "check_kind", "group_of", "is_custom_group", "kind_name"]
+__all__ = ["KINDS", "POD", "check_kind", "group_of", "is_custom_group", "kind_name", "kind_of_group"]
 
 POD: Final = "Pod"
 KINDS: Final[dict[str, str]] = {
@@ -48,6 +48,11 @@ def kind_name(kind: str, api_version: str) -> str:
     """
     group = group_of(api_version)
     return f"{kind}.{group}" if group and KINDS.get(kind) != api_version else kind
+
+
+def kind_of_group(kind: str, group: str) -> str:
+    """Return what `kind_name` does where only the group is known, as in references that name kind and group."""
+    return f"{kind}.{group}" if group and group_of(KINDS.get(kind, "")) != group else kind
 
 
 def check_kind(kind: object, api_version: object, path: str, findings: Findings) -> str | None:

@@ -26,6 +26,7 @@ from argosy_core.job.findings import Findings, is_dns_label, is_dns_name, is_lab
 from argosy_core.job.kinds import POD, check_kind
 from argosy_core.job.manifest_json import MalformedManifest, read_manifest
 from argosy_core.job.policy import APPARMOR_PREFIX, PodRights, check_container, check_pod_spec, is_reserved_key
+from argosy_core.job.references import DECLARATIONS, Declared, check_names, has_declarations, read_declarations
 from argosy_core.job.requests import Amounts, read_pod_requests
 from argosy_core.resources import PODS
 
@@ -109,6 +110,7 @@ class _Reading:
     constraints: NodeConstraints | None = None
     names: set[tuple[str, str, str]] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
+    declared: list[Declared] = field(default_factory=list)
 
 
 def read_bag(manifests: Sequence[bytes], limits: SpecLimits) -> Bag:
@@ -136,6 +138,9 @@ def read_bag(manifests: Sequence[bytes], limits: SpecLimits) -> Bag:
     ordered = others + pods
     kinds = [entry[0] for _, entry in ordered]
     names = base_names(kinds, [entry[1] for _, entry in ordered], [entry[2] for _, entry in ordered])
+    if len(ordered) == len(manifests):  # else what is referred to may be what could not be read
+        for declared in reading.declared:
+            check_names(declared, frozenset(names), findings)
     scheduling_class = _build_class(reading.requests, reading.constraints, len(pods))
     return Bag(
         scheduling_class=scheduling_class,
@@ -185,6 +190,8 @@ def _read_object(manifest: bytes, path: str, reading: _Reading) -> tuple[str, st
         _read_pod(document.get("spec"), f"{path}.spec", reading)
     elif kind in _READERS:
         _READERS[kind](document, path, findings)
+    if has_declarations(document):
+        reading.declared.append(read_declarations(document, kind=kind, path=path, findings=findings))
     return kind, namespace, name
 
 
@@ -199,13 +206,14 @@ def _read_metadata(value: object, kind: str, path: str, reading: _Reading) -> tu
     name = findings.text(metadata.get("name"), f"{path}.name")
     if name and (not is_dns_name(name) or (kind == "Service" and not is_dns_label(name))):
         findings.add(f"{path}.name", "must be a DNS name: a-z, 0-9, '-' and '.', beginning and ending with a-z or 0-9")
-    # Only the beginning of a name is kept when a run's suffix is put on, so it must tell objects apart.
-    if name and (kind, namespace, name[:MAX_BASE_LENGTH]) in reading.names:
+    # Only the beginning of a name is kept when a run's suffix is put on, and dots are not: it must tell objects apart.
+    stem = name[:MAX_BASE_LENGTH].replace(".", "-")
+    if name and (kind, namespace, stem) in reading.names:
         findings.add(
             f"{path}.name",
-            f"another {kind} of the job has a name that begins like it; the first {MAX_BASE_LENGTH} count",
+            f"another {kind} of the job has a name that begins like it; the first {MAX_BASE_LENGTH} count, '.' as '-'",
         )
-    reading.names.add((kind, namespace, name[:MAX_BASE_LENGTH]))
+    reading.names.add((kind, namespace, stem))
     for key in ("generateName", "ownerReferences", "finalizers"):
         if metadata.get(key):
             findings.add(f"{path}.{key}", "must not be set: the executor owns the object and its life")
@@ -263,7 +271,7 @@ def _read_annotations(value: object, path: str, findings: Findings, max_count: i
         return
     for key, text in annotations.items():
         place = f"{path}.{key[:80]}"
-        if is_reserved_key(key) or key.startswith(_MIRROR_PREFIX):
+        if (is_reserved_key(key) and key not in DECLARATIONS) or key.startswith(_MIRROR_PREFIX):
             findings.add(place, "this prefix is reserved")
         elif not is_label_key(key) or not isinstance(text, str):
             findings.add(place, "must be an annotation: a valid key and a string value")

@@ -21,12 +21,15 @@ from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.findings import is_dns_name
 from argosy_core.job.manifest_json import read_manifest_quickly
 from argosy_core.job.policy import APPARMOR_PREFIX
+from argosy_core.job.references import DECLARATIONS
 from argosy_core.job.spec import POD, Bag, SpecLimits, read_bag, spec_hash
 
 __all__ = ["SpecReader"]
 
 _FREE_KEYS: Final = ("env", "args", "command")
 """Keys of a container whose values no rule looks at."""
+_JUDGED_PREFIXES: Final = (APPARMOR_PREFIX, *DECLARATIONS)
+"""Beginnings of annotations whose values a rule looks at."""
 _MAX_OUTLINE_BYTES: Final = 4096
 """Longer outlines are not kept, so that what is kept is bounded."""
 _OUTLINE_FORMAT: Final = 2
@@ -151,7 +154,7 @@ def _annotation_colons(annotations: dict[str, Any]) -> int | None:
     """Return the colons of the values of annotations, or None if a rule looks at one of them."""
     colons = 0
     for key, text in annotations.items():
-        if type(text) is not str or key.startswith(APPARMOR_PREFIX):
+        if type(text) is not str or key.startswith(_JUDGED_PREFIXES):
             return None
         colons += text.count(":")
     return colons

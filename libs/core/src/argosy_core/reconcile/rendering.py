@@ -1,8 +1,8 @@
 """Making the manifest of one object of one run from the bag that the user gave.
 
 What is added: the run's own name, our labels and annotations, the job's labels and annotations, the node. What is taken
-away: what only a cluster writes. References between objects of the bag follow the new names by one table; references to
-objects outside the bag stay.
+away: what only a cluster writes. References between objects of the bag follow the new names by one table, and where
+objects declare them (`job.references`); references to objects outside the bag stay.
 
 Source: design section 3, "Objects of a run get the user's name with a run suffix; references inside the bag ... are
 rewritten by one table. Labels carry installation, job and run".
@@ -18,9 +18,11 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.findings import Findings
 from argosy_core.job.identity import compose_id
-from argosy_core.job.kinds import kind_name
+from argosy_core.job.kinds import POD, kind_name, kind_of_group
 from argosy_core.job.naming import object_name
+from argosy_core.job.references import Declared, check_names, has_declarations, read_declarations
 from argosy_core.job.spec import base_names
 
 __all__ = [
@@ -30,12 +32,14 @@ __all__ = [
     "OBJECT_LABEL",
     "QUEUE_LABEL",
     "REFERENCES",
+    "RUN_ANNOTATION",
     "RUN_LABEL",
     "BagTemplate",
     "RunIdentity",
     "label_value",
     "parse_run_label",
     "run_label",
+    "run_mark",
 ]
 
 INSTALLATION_LABEL: Final = "argosy.dev/installation"
@@ -51,6 +55,10 @@ QUEUE_LABEL: Final = "argosy.dev/queue"
 JOB_SET_LABEL: Final = "argosy.dev/job-set"
 """Label of the job set; the annotation of the same key has the name as it is."""
 
+RUN_ANNOTATION: Final = "argosy.dev/object-of"
+"""Annotation that says what the labels of installation, run and object say, see `run_mark`: people change labels."""
+
+_TYPED: Final = ""
 REFERENCES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "Pod": (
         ("spec.volumes.*.configMap.name", "ConfigMap"),
@@ -72,16 +80,21 @@ REFERENCES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     ),
     "Ingress": (
         ("spec.defaultBackend.service.name", "Service"),
+        ("spec.defaultBackend.resource.name", _TYPED),
         ("spec.rules.*.http.paths.*.backend.service.name", "Service"),
+        ("spec.rules.*.http.paths.*.backend.resource.name", _TYPED),
         ("spec.tls.*.secretName", "Secret"),
     ),
     "PersistentVolumeClaim": (
-        ("spec.dataSource.name", "PersistentVolumeClaim"),
-        ("spec.dataSourceRef.name", "PersistentVolumeClaim"),
+        ("spec.dataSource.name", _TYPED),
+        ("spec.dataSourceRef.name", _TYPED),
     ),
 }
-"""(kind of the object that refers, where, kind it refers to): the one table of references inside a bag."""
+"""(kind of the object that refers, where, kind it refers to): the one table of references inside a bag. Where no kind
+stands, kind, apiGroup and namespace beside the name say it, so these may mean custom resources."""
 
+_Places = dict[tuple[int, str | int], Any]
+"""What holds a name, by its identity and the name's key in it."""
 _PATHS: Final = {
     kind: tuple((tuple(path.split(".")), target) for path, target in rows) for kind, rows in REFERENCES.items()
 }
@@ -118,6 +131,11 @@ class RunIdentity:
 def run_label(handle: int, attempt: int) -> str:
     """Return the value of the run label."""
     return f"{handle}-{attempt}"
+
+
+def run_mark(installation: str, handle: int, attempt: int, position: int) -> str:
+    """Return the value of the annotation that says of which run an object is, and where it stands in its bag."""
+    return f"{installation}/{run_label(handle, attempt)}/{position}"
 
 
 def parse_run_label(text: str) -> tuple[int, int] | None:
@@ -189,6 +207,8 @@ class BagTemplate:
         metadata = manifest["metadata"] = dict(manifest.get("metadata") or {})
         for key in _CLUSTER_WRITTEN:
             metadata.pop(key, None)
+        if len(self) > 1 or has_declarations(manifest):
+            self._rewrite_references(manifest, index, run)
         metadata["name"] = object_name(self.names[index], run.handle, run.attempt)
         metadata["namespace"] = self.namespaces[index]
         metadata["labels"] = {**(metadata.get("labels") or {}), **run.labels, **_our_labels(index, run)}
@@ -197,11 +217,9 @@ class BagTemplate:
             **run.annotations,
             QUEUE_LABEL: run.queue,
             JOB_SET_LABEL: run.job_set,
+            RUN_ANNOTATION: run_mark(run.installation, run.handle, run.attempt, index),
         }
-        if len(self) > 1:
-            for path, target in _PATHS.get(kind, ()):
-                self._rewrite(manifest, path, target, namespace=self.namespaces[index], run=run)
-        if kind == "Pod":
+        if kind == POD:
             spec = manifest["spec"]
             spec["nodeName"] = run.node
             spec.setdefault("restartPolicy", "Never")
@@ -211,17 +229,56 @@ class BagTemplate:
             manifest["spec"]["selector"][RUN_LABEL] = run_label(run.handle, run.attempt)
         return manifest
 
-    def _rewrite(self, node: object, path: tuple[str, ...], target: str, *, namespace: str, run: RunIdentity) -> None:
-        """Give every reference at a path the new name, where the object it means is in the bag."""
+    def _rewrite_references(self, manifest: dict[str, Any], index: int, run: RunIdentity) -> None:
+        """Give every reference the new name: first all are found, so that none is rewritten twice."""
+        namespace = self.namespaces[index]
+        places: _Places = {}
+        for path, target in _PATHS.get(self.kinds[index], ()):
+            self._find(manifest, path, target, namespace=namespace, places=places)
+        if has_declarations(manifest):
+            declared = self._read_declared(manifest, index)
+            for place in declared.references:
+                places[id(place.parent), place.key] = place.parent
+            for spec in declared.pod_specs:
+                for path, target in _PATHS[POD]:
+                    self._find(spec, path[1:], target, namespace=namespace, places=places)
+        for (_, key), parent in places.items():
+            parent[key] = object_name(parent[key], run.handle, run.attempt)
+
+    def _read_declared(self, manifest: dict[str, Any], index: int) -> Declared:
+        """Return what an object declares.
+
+        Raises:
+            InvalidRequest: Something is wrong with it; submit never accepts it.
+        """
+        findings = Findings()
+        declared = read_declarations(manifest, kind=self.kinds[index], path=f"manifests[{index}]", findings=findings)
+        check_names(declared, frozenset(self.names), findings)
+        for violation in findings.violations:
+            raise InvalidRequest(f"{violation.field}: {violation.description}")
+        return declared
+
+    def _find(self, node: object, path: tuple[str, ...], target: str, *, namespace: str, places: _Places) -> None:
+        """Find every reference at a path whose object is in the bag."""
         step, rest = path[0], path[1:]
         if step == "*":
             for item in node if isinstance(node, list) else ():
-                self._rewrite(item, rest, target, namespace=namespace, run=run)
+                self._find(item, rest, target, namespace=namespace, places=places)
         elif isinstance(node, dict) and step in node:
             if rest:
-                self._rewrite(node[step], rest, target, namespace=namespace, run=run)
-            elif (target, namespace, node[step]) in self._targets:
-                node[step] = object_name(node[step], run.handle, run.attempt)
+                self._find(node[step], rest, target, namespace=namespace, places=places)
+            elif isinstance(node[step], str) and (*_meant(node, target, namespace), node[step]) in self._targets:
+                places[id(node), step] = node
+
+
+def _meant(reference: dict[str, Any], target: str, namespace: str) -> tuple[str, str]:
+    """Return the kind and namespace that a reference means, given those of the table."""
+    if target != _TYPED:
+        return target, namespace
+    return (
+        kind_of_group(str(reference.get("kind")), str(reference.get("apiGroup") or "")),
+        str(reference.get("namespace") or namespace),
+    )
 
 
 def _our_labels(index: int, run: RunIdentity) -> dict[str, str]:
