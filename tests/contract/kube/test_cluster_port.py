@@ -47,6 +47,9 @@ class InProcessLab:
         """See ClusterLab."""
         self._host.add_strangers(node, amounts, 1)
 
+    async def take_labels(self, run: tuple[int, int, int]) -> None:
+        """See ClusterLab; a simulated cluster knows objects by their run and has no labels to take."""
+
     async def forget(self) -> None:
         """See ClusterLab; a simulated cluster begins where its clock stands."""
 
@@ -85,6 +88,9 @@ class SocketLab:
     async def add_stranger(self, node: str, amounts: dict[str, int]) -> None:
         """See ClusterLab."""
         await self._control.add_strangers(node, amounts, 1)
+
+    async def take_labels(self, run: tuple[int, int, int]) -> None:
+        """See ClusterLab; a simulated cluster knows objects by their run and has no labels to take."""
 
     async def forget(self) -> None:
         """See ClusterLab; a simulated cluster begins where its clock stands."""

@@ -25,8 +25,8 @@ WATCHED = {"nodes", "pods", "configmaps"}
 OURS = {INSTALLATION_LABEL: "argosy", RUN_LABEL: run_label(11, 1), OBJECT_LABEL: "0"}
 
 
-async def test_process_watches_pods_once_for_sampler_and_executor(tmp_path: Path) -> None:
-    """Each lists for itself, and health says SERVING when both have; pods are watched once for both."""
+async def test_process_watches_pods_and_nodes_once_for_sampler_and_executor(tmp_path: Path) -> None:
+    """Each lists for itself, and health says SERVING when both have; what both follow is watched once for both."""
     (port, nobody) = free_ports(2)
     async with FakeKubeApi() as api:
         for node in LAB_NODES:
@@ -48,7 +48,7 @@ async def test_process_watches_pods_once_for_sampler_and_executor(tmp_path: Path
                     await asyncio.sleep(0.02)
             listed = [path for _, path in api.faults.seen if "/pods?" in path and "watch=" not in path]
             assert len(listed) == 2
-            assert (watches(api)["pods"], watches(api)["configmaps"]) == (1, 1)
+            assert {kind: watches(api)[kind] for kind in WATCHED} == dict.fromkeys(WATCHED, 1)
         finally:
             await asyncio.to_thread(end_process, agent)
 

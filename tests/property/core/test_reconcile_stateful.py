@@ -285,6 +285,15 @@ class ExecutorMachine(RuleBasedStateMachine):
         self.object_vanishes(place)
         self.restart()
 
+    @rule(place=PLACES)
+    def labels_are_taken_while_nobody_watches(self, place: int) -> None:
+        """Somebody takes the labels of a pod of a live run away between two executors."""
+        runs = self.leader.runs
+        keys = [pod.key for pod in self.world.cluster.pods() if not runs[pod.key[0], pod.key[1]].has_ended]
+        if keys:
+            self.world.cluster.unlabelled.add(keys[place % len(keys)])
+            self.restart()
+
     @invariant()
     def one_run_at_a_time(self) -> None:
         """No two runs of a job have pods that may still work."""

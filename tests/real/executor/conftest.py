@@ -22,8 +22,8 @@ from testbed.cluster import KubeApi
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy_core.job.states import IS_RUN_TERMINAL, RUN_MAY_FOLLOW, FailureKind, ObjectState
 from argosy_core.reconcile import MirroredCache
-from argosy_kube import KubernetesSettings, open_cluster
-from argosy_kube.port import Change, Cluster, PodPhase, Selector, WatchGone
+
+from .onlooker import Onlooker
 
 RunKey = tuple[int, int]
 FENCE_S: Final = 2.0
@@ -87,6 +87,12 @@ class LeaderRun:
     def was_seen(self) -> bool:
         """Whether a pod of it was reported."""
         return any(self.states[place] > ObjectState.LEASED for place in self.pod_places())
+
+    @property
+    def was_there(self) -> bool:
+        """Whether a pod of it was reported as there, and not only as one that cannot be."""
+        words = {word for place in self.pod_places() for word in self.history[place]}
+        return bool(words & {"CREATED", "RUNNING", "SUCCEEDED"})
 
     @property
     def has_ended(self) -> bool:
@@ -268,54 +274,11 @@ class TestLeader(executor_pb2_grpc.ExecutorServiceServicer):
 
 
 @dataclass
-class Onlooker:
-    """Watches all objects of the installation and remembers what must never be."""
-
-    cluster: Cluster
-    uids: dict[tuple[int, int, int], set[bytes]] = field(default_factory=dict)
-    working: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
-
-    async def watch(self) -> None:
-        """Look until cancelled."""
-        while True:
-            listing = await self.cluster.list_objects(Selector.OURS)
-            self.working.clear()
-            self._take(listing)
-            version = listing.version
-            with contextlib.suppress(WatchGone):
-                while True:
-                    async with contextlib.aclosing(self.cluster.watch_objects(Selector.OURS, version)) as batches:
-                        async for batch in batches:
-                            version = batch.version
-                            self._take(batch)
-
-    def _take(self, events: Any) -> None:
-        for place in range(len(events)):
-            if events.kind_column[place] != 0:
-                continue
-            handle, attempt = int(events.handle_column[place]), int(events.attempt_column[place])
-            key = handle, attempt, int(events.object_column[place])
-            self.uids.setdefault(key, set()).add(events.uid_column[place].tobytes())
-            if len(self.uids[key]) > 1:
-                self.faults.append(f"a second pod of run {handle}/{attempt}")
-            works = events.change_column[place] != Change.DELETED and events.phase_column[place] in (
-                PodPhase.PENDING,
-                PodPhase.RUNNING,
-            )
-            attempts = self.working.setdefault(handle, set())
-            (attempts.add if works else attempts.discard)((attempt, key[2]))
-            if len({one for one, _ in attempts}) > 1:
-                self.faults.append(f"job {handle} runs twice: {sorted(attempts)}")
-
-
-@dataclass
 class Bench:
     """What a test works with."""
 
     leader: TestLeader
     api: KubeApi
-    cluster: Cluster
     onlooker: Onlooker
     namespace: str
     node: str
@@ -323,10 +286,16 @@ class Bench:
     looking: asyncio.Future[None]
     processes: list[asyncio.subprocess.Process] = field(default_factory=list)
 
-    async def stop_looking(self) -> None:
-        """Let nobody but executors act on what is seen of the installation's objects."""
+    async def is_all_seen(self) -> bool:
+        """Return whether the onlooker has seen a pod of every run of which the leader has heard that one is there."""
+        told = {key for key, run in self.leader.runs.items() if run.was_there}
+        return told <= {key[:2] for key in self.onlooker.keys.values()}
+
+    async def stop_looking(self) -> BaseException | None:
+        """End the onlooker and return what ended it."""
         self.looking.cancel()
-        await asyncio.gather(self.looking, return_exceptions=True)
+        (end,) = await asyncio.gather(self.looking, return_exceptions=True)
+        return end
 
     def executor_flags(self, *flags: str, name: str = "lab", kubeconfig: Path | None = None) -> list[str]:
         """Return what an executor of the test's leader is started with."""
@@ -372,8 +341,7 @@ class Bench:
 
     async def left_over(self) -> list[RunKey]:
         """Return the runs of which objects are there."""
-        events = await self.cluster.list_objects(Selector.OURS)
-        return sorted(set(zip(events.handle_column.tolist(), events.attempt_column.tolist(), strict=True)))
+        return await self.onlooker.left_over()
 
     async def eventually(self, condition: Callable[[], Awaitable[bool]], *, timeout_s: float = PATIENCE_S) -> None:
         """Return once a condition of the cluster holds."""
@@ -393,24 +361,22 @@ async def running_bench(api: KubeApi, directory: Path, number: int) -> AsyncGene
     executor_pb2_grpc.add_ExecutorServiceServicer_to_server(leader, server)
     leader.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
-    settings = KubernetesSettings(discover=False)
-    clusters = [
-        open_cluster(f"kubernetes:{api.kubeconfig}", installation=installation, settings=settings) for _ in range(2)
-    ]
-    onlooker = Onlooker(clusters[1])
+    onlooker = Onlooker(api, namespace)
     looking = asyncio.ensure_future(onlooker.watch())
-    bench = Bench(leader, api, clusters[0], onlooker, namespace, node, directory, looking)
+    bench = Bench(leader, api, onlooker, namespace, node, directory, looking)
     try:
         yield bench
+        if not looking.done():
+            await bench.eventually(bench.is_all_seen)
     finally:
         for process in bench.processes:
             if process.returncode is None:
                 await bench.kill(process)
-        await bench.stop_looking()
+        end = await bench.stop_looking()
         await server.stop(0)
-        for cluster in clusters:
-            await cluster.close()
-    assert bench.onlooker.faults == []
+        await onlooker.close()
+    assert isinstance(end, asyncio.CancelledError), end
+    assert onlooker.faults == []
 
 
 async def account_exists(bench: Bench) -> bool:

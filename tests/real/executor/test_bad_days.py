@@ -12,14 +12,27 @@ import pytest
 
 from argosy_core.errors import BackendUnavailable
 from argosy_core.job.states import FailureKind, ObjectState
+from argosy_core.reconcile.rendering import OBJECT_LABEL, RUN_LABEL
 
 from .conftest import Bench, make_bag
 from .nursery import running_nursery
-from .webhooks import PODS_CREATED, serving_webhook, webhook_configuration
+from .webhooks import PODS_CREATED, refusing_port, serving_webhook, webhook_configuration
 
 KILL_COUNT = 60
 LIVES_PER_EARLY_KILL = 6
 JOBS_PER_LIFE = 8
+PODS_PER_LIFE = 10
+LEAST_IN_THE_MIDDLE = 20
+"""Lives that must have been killed amid their writes: rows made in part, or made and not reported."""
+
+
+async def is_in_the_middle(bench: Bench, handles: list[int]) -> bool:
+    """Return whether an executor that was just killed had begun with some rows and was not done with all of them."""
+    made = set(await bench.left_over())
+    live = [(key, run) for key, run in bench.leader.runs.items() if key[0] in handles and not run.has_ended]
+    begun = [key for key, run in live if key in made or run.was_there]
+    unreported = [key for key, run in live if key in made and not run.was_there]
+    return bool(unreported) or 0 < len(begun) < len(live)
 
 
 @pytest.mark.timeout(300)
@@ -33,6 +46,7 @@ async def test_executor_killed_at_any_moment_leaves_rows_and_cluster_equal(bench
         make_bag(namespace=bench.namespace, kinds=("ConfigMap", "Secret", "Pod", "Pod")),
     )
     handles: list[int] = []
+    middle_count = 0
     async with running_nursery() as nursery:
         for life in range(KILL_COUNT):
             before = leader.welcomed_count
@@ -42,11 +56,18 @@ async def test_executor_killed_at_any_moment_leaves_rows_and_cluster_equal(bench
                 await nursery.kill()
                 continue
             await leader.until(lambda before=before: leader.welcomed_count > before)
-            handles += [await leader.lease(bags[number % len(bags)]) for number in range(JOBS_PER_LIFE)]
+            pod_count = len(bench.onlooker.keys)
+            new = [await leader.lease(bags[number % len(bags)]) for number in range(JOBS_PER_LIFE)]
+            handles += new
             open_handles = [handle for handle in handles if not leader.newest(handle).has_ended]
             await leader.stop(*rng.choice(open_handles, 2, replace=False).tolist())
-            await asyncio.sleep(float(rng.uniform(0.0, 0.25)))
+            if life % 2:  # among creates, however fast the machine is
+                await bench.onlooker.until_pods(pod_count + int(rng.integers(1, PODS_PER_LIFE)))
+            else:  # whenever, deletes and reports included
+                await asyncio.sleep(float(rng.uniform(0.0, 0.25)))
             await nursery.kill()
+            middle_count += await is_in_the_middle(bench, new)
+    assert middle_count >= LEAST_IN_THE_MIDDLE
     await bench.start_executor()
 
     def live_runs() -> list[tuple[int, int]]:
@@ -73,6 +94,34 @@ async def test_executor_killed_at_any_moment_leaves_rows_and_cluster_equal(bench
 
     await bench.eventually(nothing_is_left)
     assert {leader.newest(handle).end for handle in handles} == {"SUCCEEDED", "CANCELLED"}
+
+
+async def test_onlooker_goes_on_after_a_broken_connection_and_tells_what_must_never_be(bench: Bench) -> None:
+    """All tests here rely on it: a second pod of a run, and two runs of a job at once, are told whoever makes them."""
+    onlooker = bench.onlooker
+
+    async def has_looked_anew() -> bool:
+        return onlooker.list_count >= 2
+
+    async def are_seen() -> bool:
+        return len(onlooker.keys) == 3
+
+    await onlooker.until_looking()
+    onlooker.break_off()
+    await bench.eventually(has_looked_anew)
+    for number, run in enumerate(("70-1", "70-1", "70-2")):
+        labels = {RUN_LABEL: run, OBJECT_LABEL: "0"}
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"pod{number}", "namespace": bench.namespace, "labels": labels},
+            "spec": {"nodeName": bench.node, "containers": [{"name": "main", "image": "app"}]},
+        }
+        await bench.kubectl("create", "-f", "-", stdin=json.dumps(manifest))
+    await bench.eventually(are_seen)
+    await bench.stop_looking()
+    told, onlooker.faults = set(onlooker.faults), []
+    assert told == {"a second pod of run 70/1", "job 70 runs twice: [(1, 0), (2, 0)]"}
 
 
 async def test_second_executor_of_a_name_takes_over_and_the_first_one_ends(bench: Bench) -> None:
@@ -263,18 +312,21 @@ async def test_admission_that_refuses_is_final_and_tells_why(bench: Bench) -> No
 
 
 async def test_webhook_that_is_down_delays_and_rejects_nothing(bench: Bench) -> None:
-    """Nobody said no; the pod is made once somebody answers, or the webhook is gone."""
+    """Nobody said no; the pod is tried again and again, and made once the webhook is gone."""
     name = f"down-{bench.namespace}"
-    webhook = webhook_configuration(name, bench.namespace, {"url": "https://127.0.0.1:1/"})
-    await bench.kubectl("apply", "-f", "-", stdin=json.dumps(webhook))
-    try:
-        await bench.eventually(lambda: refuses(bench, "webhook"))
-        await bench.start_executor()
-        delayed = await bench.leader.lease(make_bag(namespace=bench.namespace))
-        await asyncio.sleep(3.0)
-        assert bench.leader.newest(delayed).end == "LEASED"
-    finally:
-        await bench.kubectl("delete", "validatingwebhookconfiguration", name)
+    async with refusing_port() as port:
+        webhook = webhook_configuration(name, bench.namespace, {"url": f"https://127.0.0.1:{port.number}/"})
+        await bench.kubectl("apply", "-f", "-", stdin=json.dumps(webhook))
+        try:
+            await bench.eventually(lambda: refuses(bench, "webhook"))
+            await bench.start_executor()
+            await bench.leader.until(lambda: bench.leader.welcomed_count == 1)
+            before = port.try_count
+            delayed = await bench.leader.lease(make_bag(namespace=bench.namespace))
+            await port.until(before + 3)
+            assert bench.leader.newest(delayed).end == "LEASED"
+        finally:
+            await bench.kubectl("delete", "validatingwebhookconfiguration", name)
     await bench.leader.until(lambda: bench.leader.newest(delayed).end == "RUNNING")
 
 
@@ -325,7 +377,6 @@ async def test_pod_whose_labels_are_edited_runs_on_as_the_only_one(bench: Bench,
     handle = await bench.leader.lease(make_bag(namespace=bench.namespace, run_time="6s"))
     await bench.leader.until(lambda: bench.leader.newest(handle).end == "RUNNING")
     (name,) = await bench.pod_names()
-    await bench.stop_looking()
     await bench.kubectl("-n", bench.namespace, "label", "pod", name, *edit, "--overwrite")
     await bench.leader.until(lambda: bench.leader.newest(handle).has_ended)
     assert set(bench.leader.runs) == {(handle, 1)}

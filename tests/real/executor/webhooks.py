@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import ssl
 from collections.abc import AsyncGenerator
@@ -14,7 +15,14 @@ from aiohttp import web
 
 from argosy_testkit.tls_endpoint import Certificates
 
-__all__ = ["DenyingWebhook", "serving_webhook", "webhook_configuration"]
+__all__ = [
+    "PODS_CREATED",
+    "DenyingWebhook",
+    "RefusingPort",
+    "refusing_port",
+    "serving_webhook",
+    "webhook_configuration",
+]
 
 PODS_CREATED = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
 
@@ -59,6 +67,38 @@ async def serving_webhook(directory: Path) -> AsyncGenerator[DenyingWebhook, Non
         yield webhook
     finally:
         await runner.cleanup()
+
+
+@dataclass
+class RefusingPort:
+    """A port behind which nobody speaks TLS."""
+
+    number: int = 0
+    """Where."""
+    try_count: int = 0
+    """How often somebody came."""
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def until(self, count: int) -> None:
+        """Return once somebody came so often."""
+        while self.try_count < count:
+            self._news.clear()
+            await self._news.wait()
+
+    def _turn_away(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.try_count += 1
+        self._news.set()
+        writer.transport.abort()
+
+
+@asynccontextmanager
+async def refusing_port() -> AsyncGenerator[RefusingPort, None]:
+    """Turn away whoever comes, and count."""
+    port = RefusingPort()
+    server = await asyncio.start_server(port._turn_away, "127.0.0.1", 0)
+    async with server:
+        port.number = server.sockets[0].getsockname()[1]
+        yield port
 
 
 def webhook_configuration(name: str, namespace: str, client_config: dict[str, str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from argosy_kube.simulated.__main__ import make_host
 from argosy_kube.simulated.host import ClusterHost, InProcessCluster
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_testkit.cluster_contract import LAB_NODES
+from argosy_testkit.fake_streams import read_until_ended, serving
 
 PATIENCE_S = 15.0
 NODE = LAB_NODES[0].name
@@ -137,7 +138,9 @@ class FakeLeader(executor_pb2_grpc.ExecutorServiceServicer):
         """Start without sessions."""
         self.address = ""
         self.fence_s = 30.0
-        self.heartbeat_s = 0.05
+        # A test keeps to the session that it was given, and three heartbeats of silence end it: on a busy machine a
+        # process may well stand still for some tenths of a second.
+        self.heartbeat_s = 5.0
         self.installation = "one"
         self.keep_finished_s = 3600.0
         self.is_first = True
@@ -168,14 +171,7 @@ class FakeLeader(executor_pb2_grpc.ExecutorServiceServicer):
         )
         await session.send(welcome=welcome)
         await self.sessions.put(session)
-        reading = asyncio.ensure_future(self._read(session, request_iterator))
-        ending = asyncio.ensure_future(session.ended.wait())
-        try:
-            await asyncio.wait({reading, ending}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            reading.cancel()
-            ending.cancel()
-            await asyncio.gather(reading, ending, return_exceptions=True)
+        await read_until_ended(self._read(session, request_iterator), session.ended)
 
     async def _read(self, session: Session, requests: AsyncIterator[Any]) -> None:
         """Take what the executor says until the stream ends."""
@@ -201,18 +197,9 @@ class FakeLeader(executor_pb2_grpc.ExecutorServiceServicer):
             return await self.sessions.get()
 
 
-@asynccontextmanager
-async def serving_leader() -> AsyncGenerator[FakeLeader, None]:
+def serving_leader() -> AbstractAsyncContextManager[FakeLeader]:
     """Serve a leader on a free port."""
-    leader = FakeLeader()
-    server = grpc.aio.server()
-    executor_pb2_grpc.add_ExecutorServiceServicer_to_server(leader, server)
-    leader.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    await server.start()
-    try:
-        yield leader
-    finally:
-        await server.stop(0)
+    return serving(FakeLeader(), executor_pb2_grpc.add_ExecutorServiceServicer_to_server)
 
 
 @pytest.fixture

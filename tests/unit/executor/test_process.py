@@ -35,6 +35,25 @@ def test_main_refuses_a_bad_configuration(
     assert message in capsys.readouterr().err
 
 
+async def test_process_ends_where_the_kubeconfig_is_not_there(tmp_path: Path) -> None:
+    """That is wrong configuration, and not a cluster to be waited for: status 2, and which file."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "argosy_executor", "--cluster", "lab", "--cluster-address", f"kubernetes:{tmp_path}/none"),
+        *("--server-addresses", "127.0.0.1:1"),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            _, log = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+    assert process.returncode == 2
+    assert f"there is no file {tmp_path}/none" in log.decode()
+
+
 @pytest.fixture
 async def address(host: ClusterHost, tmp_path: Path) -> AsyncGenerator[str, None]:
     """Serve the cluster on a socket."""

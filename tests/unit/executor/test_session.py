@@ -56,7 +56,7 @@ async def test_finished_pods_go_after_their_time_once_stored(
 ) -> None:
     """With no keep time a finished pod goes once its end is stored and no predecessor could make it again."""
     leader.keep_finished_s = 0.0
-    leader.fence_s = 0.2
+    leader.fence_s, leader.heartbeat_s = 0.2, 0.05
     async with run_executor(host, leader.address):
         session = await leader.next_session()
         session.is_storing = False
@@ -207,7 +207,7 @@ async def test_unconfirmed_executor_stops_acting_until_a_new_session(
 
 async def test_silent_leader_is_left(host: ClusterHost, leader: Fixture, run_executor: Fixture) -> None:
     """A stream on which nothing was heard for three heartbeats is given up for another."""
-    leader.is_confirming = False
+    leader.is_confirming, leader.heartbeat_s = False, 0.05
     async with run_executor(host, leader.address):
         await leader.next_session()
         await leader.next_session()
@@ -217,6 +217,7 @@ async def test_drain_waits_until_states_are_stored_and_leaves_pods(
     host: ClusterHost, leader: Fixture, run_executor: Fixture, make_bag: Fixture
 ) -> None:
     """On SIGTERM the last states are stored before the executor leaves; pods keep running."""
+    leader.heartbeat_s = 0.2
     async with run_executor(host, leader.address) as life:
         session = await leader.next_session()
         session.is_storing = False
@@ -281,7 +282,7 @@ async def test_only_the_first_executor_of_a_name_calls_what_it_does_not_see_abse
     leader: Any, host: Any, run_executor: Any, *, is_first: bool
 ) -> None:
     """Where somebody was before, a call of his may still make the pod of a run that shall end."""
-    leader.is_first = is_first
+    leader.is_first, leader.heartbeat_s = is_first, 0.1
     async with run_executor(host, leader.address):
         session = await leader.next_session()
         await session.stop([(9, 1)])
@@ -290,3 +291,14 @@ async def test_only_the_first_executor_of_a_name_calls_what_it_does_not_see_abse
         else:
             await session.wait_for(lambda: session.heartbeat_count > 8)
             assert session.states == {}
+
+
+async def test_what_was_reported_and_no_list_shows_is_lost_once_a_look_by_name_finds_nothing(
+    leader: Any, host: Any, run_executor: Any, make_bag: Any
+) -> None:
+    """The look is made, answered and believed; what is there is found by lists and never looked for."""
+    leader.is_first = True
+    async with run_executor(host, leader.address):
+        session = await leader.next_session()
+        await session.give([(9, 1)], make_bag(), seen=True)
+        await session.wait_states(9, "LOST")

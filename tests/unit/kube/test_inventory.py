@@ -82,3 +82,11 @@ def test_main_reports_a_missing_node_file(capsys: pytest.CaptureFixture[str]) ->
     """A file that is not there ends the command with a message and status 1."""
     assert main(["--name", "c", "--nodes", "/nonexistent.json", "--listen", "unix:/nowhere"]) == 1
     assert "nonexistent" in capsys.readouterr().err
+
+
+def test_main_refuses_a_seed_below_zero(capsys: pytest.CaptureFixture[str]) -> None:
+    """No generator takes one."""
+    with pytest.raises(SystemExit) as end:
+        main(["--name", "c", "--uniform", "1:cpu=1", "--listen", "unix:/nowhere", "--seed", "-1"])
+    assert end.value.code == 2
+    assert "--seed must be 0 or more" in capsys.readouterr().err

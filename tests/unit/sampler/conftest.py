@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import grpc
 import numpy as np
 import pytest
 
@@ -22,6 +21,7 @@ from argosy_runtime.lifecycle import Lifecycle
 from argosy_sampler.app import start
 from argosy_sampler.config import SamplerConfig
 from argosy_testkit.cluster_contract import LAB_NODES
+from argosy_testkit.fake_streams import read_until_ended, serving
 
 PATIENCE_S = 15.0
 ONE_CORE = SchedulingClass(requests=(("cpu", 1000), ("memory", 1 << 30)))
@@ -156,7 +156,9 @@ class FakeLeader(sampler_pb2_grpc.SamplerServiceServicer):
         """Start without sessions."""
         self.address = ""
         self.epoch = 1
-        self.heartbeat_s = 0.05
+        # A test keeps to the session that it was given, and three heartbeats of silence end it: on a busy machine a
+        # process may well stand still for some tenths of a second.
+        self.heartbeat_s = 5.0
         self.redirect: str | None = None
         self.dialled = 0
         self.sessions: asyncio.Queue[Session] = asyncio.Queue()
@@ -173,14 +175,7 @@ class FakeLeader(sampler_pb2_grpc.SamplerServiceServicer):
         welcome = sampler_pb2.Welcome(epoch=self.epoch, heartbeat_s=self.heartbeat_s)
         await session.send(welcome=welcome)
         await self.sessions.put(session)
-        reading = asyncio.ensure_future(self._read(session, request_iterator))
-        ending = asyncio.ensure_future(session.ended.wait())
-        try:
-            await asyncio.wait({reading, ending}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            reading.cancel()
-            ending.cancel()
-            await asyncio.gather(reading, ending, return_exceptions=True)
+        await read_until_ended(self._read(session, request_iterator), session.ended)
 
     async def _read(self, session: Session, requests: AsyncIterator[Any]) -> None:
         """Take what the sampler says until the stream ends."""
@@ -224,18 +219,9 @@ async def leader() -> AsyncGenerator[FakeLeader, None]:
         yield one
 
 
-@asynccontextmanager
-async def serving_leader() -> AsyncGenerator[FakeLeader, None]:
+def serving_leader() -> AbstractAsyncContextManager[FakeLeader]:
     """Serve a leader on a free port."""
-    leader = FakeLeader()
-    server = grpc.aio.server()
-    sampler_pb2_grpc.add_SamplerServiceServicer_to_server(leader, server)
-    leader.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    await server.start()
-    try:
-        yield leader
-    finally:
-        await server.stop(0)
+    return serving(FakeLeader(), sampler_pb2_grpc.add_SamplerServiceServicer_to_server)
 
 
 @pytest.fixture

@@ -275,6 +275,7 @@ async def test_other_servers_are_tried_when_one_is_dead_or_knows_no_leader(
 
 async def test_silent_leader_is_left_and_dialled_again(host: ClusterHost, leader: FakeLeader) -> None:
     """Heartbeats are sent in silence; a leader that answers none of three is taken for dead."""
+    leader.heartbeat_s = 0.3
     async with running_sampler(host, leader.address):
         session = await leader.ready_session()
         async with asyncio.timeout(PATIENCE_S):

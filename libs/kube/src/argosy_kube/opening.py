@@ -38,7 +38,7 @@ def open_cluster(
         settings: How a Kubernetes API server is used.
 
     Raises:
-        InvalidRequest: The address has none of these forms.
+        InvalidRequest: The address has none of these forms, or there is no such kubeconfig.
     """
     if address == _KUBERNETES or address.startswith(f"{_KUBERNETES}:"):
         # What Kubernetes needs is loaded only where there is one.
@@ -55,6 +55,8 @@ def open_cluster(
             source = CredentialSource(in_cluster=True)
         else:
             source = CredentialSource(path=path, context=context)
+        if missing := source.missing_files():
+            raise InvalidRequest(f"cluster address {address!r} names a kubeconfig, but there is no file {missing}")
         return KubernetesCluster(
             source,
             installation=installation,

@@ -122,7 +122,7 @@ class CreateCode(IntEnum):
     REJECTED = 3
     """The cluster will never take it as it is (validation, admission, no such namespace); see the message."""
     QUOTA = 4
-    """A quota of the namespace stands against it; it may be taken later."""
+    """A quota of the namespace stands against it, or we have not the right; it may be taken later."""
     UNAVAILABLE = 5
     """Not known whether it exists (time-out, throttled, connection lost): ask again; EXISTS then tells."""
 
@@ -243,6 +243,9 @@ class ObjectEvents:
     """Version to resume from after this batch."""
     details: dict[int, Detail] = field(default_factory=dict)
     """By place: details of pods that have failed or that wait for something; not every adapter has them."""
+    hidden_kinds: tuple[str, ...] = ()
+    """Kinds that the cluster does not let us look at now, `*.group` for all of a group: that no object of theirs is
+    here says nothing. As of this batch, whatever it brings."""
 
     def __len__(self) -> int:
         """Return the number of changes."""
@@ -377,7 +380,10 @@ class Cluster(Protocol):
         ...
 
     async def list_objects(self, selector: Selector) -> ObjectEvents:
-        """Return every selected object as ADDED, and the version to watch from."""
+        """Return every selected object as ADDED, and the version to watch from.
+
+        Each call that this takes is bounded, the whole is not: it grows with the cluster.
+        """
         ...
 
     def watch_objects(self, selector: Selector, version: int) -> AsyncGenerator[ObjectEvents, None]:
@@ -394,6 +400,15 @@ class Cluster(Protocol):
 
     async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
         """Delete objects by uid, without waiting for their end."""
+        ...
+
+    async def find_objects(self, batch: CreateBatch) -> ObjectEvents:
+        """Look for objects by the names that `create_objects` would give them, whatever labels they carry now.
+
+        What is there and ours comes as ADDED, or as DELETED with its last state if only its end was still to be told;
+        it is known by its uid from then on, and gets its labels back. A stranger's object with the name is left alone
+        and left out, and so is what is not there. The version of the answer means nothing.
+        """
         ...
 
     def read_log(

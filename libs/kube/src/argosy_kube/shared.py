@@ -123,6 +123,10 @@ class PassedOn:
         """See Cluster."""
         return await self._cluster.delete_objects(batch)
 
+    async def find_objects(self, batch: CreateBatch) -> ObjectEvents:
+        """See Cluster."""
+        return await self._cluster.find_objects(batch)
+
     def read_log(
         self,
         handle: int,

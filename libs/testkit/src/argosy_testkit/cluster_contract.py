@@ -85,6 +85,10 @@ class ClusterLab(Protocol):
         """Put a pod of nobody we know on a node."""
         ...
 
+    async def take_labels(self, run: tuple[int, int, int]) -> None:
+        """Take all labels from the object of a run, (handle, attempt, position), where objects have labels."""
+        ...
+
     async def forget(self) -> None:
         """Let the cluster forget how it came to be as it is, if it still knows."""
         ...
@@ -315,6 +319,52 @@ class ClusterContract:
         assert len(await ours.list_objects(Selector.OURS)) == 0
         assert len(await theirs.list_objects(Selector.OURS)) == 1
 
+    async def test_find_gives_of_the_objects_asked_for_those_that_are_there_and_ours(self, lab: ClusterLab) -> None:
+        """By name, with uid, node and phase as a list has them; what is not there, or somebody else's, is left out."""
+        ours, theirs = lab.open("one"), lab.open("two")
+        await ours.create_objects(make_create_batch([(11, 1), (12, 2), (14, 1)], nodes=("node-a", "node-b", "node-c")))
+        asked = make_create_batch([(11, 1), (12, 1), (12, 2), (13, 1)])
+        listed = {item.run: item for item in read_events(await ours.list_objects(Selector.OURS))}
+        found = read_events(await ours.find_objects(asked))
+        assert sorted((item.run, item.uid, item.node, item.change) for item in found) == [
+            (run, listed[run].uid, listed[run].node, Change.ADDED) for run in ((11, 1, 0), (12, 2, 0))
+        ]
+        assert len(await theirs.find_objects(asked)) == 0
+
+    async def test_objects_without_labels_are_found_by_name_known_by_uid_and_get_their_labels_back(
+        self, lab: ClusterLab
+    ) -> None:
+        """They lost them while nobody looked; a new adapter finds pod and config map, lists and deletes them."""
+        bag = make_bag({"kind": "ConfigMap", "metadata": {"name": "settings"}}, make_pod())
+        asked = make_create_batch([(11, 1)], bag=bag, objects=2)
+        uids = sorted(uid.tobytes() for uid in (await lab.open("one").create_objects(asked)).uid_column)
+        for position in range(2):
+            await lab.take_labels((11, 1, position))
+        successor = lab.open("one")
+        await successor.list_objects(Selector.OURS)
+        found = read_events(await successor.find_objects(asked))
+        assert sorted((item.run, item.kind) for item in found) == [((11, 1, 0), "ConfigMap"), ((11, 1, 1), "Pod")]
+        assert sorted(item.uid for item in found) == uids
+        listed = read_events(await successor.list_objects(Selector.OURS))
+        assert sorted(item.uid for item in listed) == uids, "known from then on, whatever the labels"
+        async with asyncio.timeout(_PATIENCE_S):
+            while len(await lab.open("one").list_objects(Selector.OURS)) < len(uids):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.05)
+        result = await successor.delete_objects(make_delete_batch(*found))
+        assert result.code_column.tolist() == [DeleteCode.DELETED] * 2
+
+    async def test_create_adopts_the_object_of_its_own_run_that_has_no_labels(self, lab: ClusterLab) -> None:
+        """A predecessor made it and told nobody; it is the run's own, and no stranger's."""
+        first = await lab.open("one").create_objects(make_create_batch([(11, 2)]))
+        await lab.take_labels((11, 2, 0))
+        successor = lab.open("one")
+        again = await successor.create_objects(make_create_batch([(11, 2)]))
+        assert codes(again) == [CreateCode.EXISTS]
+        assert again.uid_column.tobytes() == first.uid_column.tobytes()
+        assert bool(again.existing_ours_column[0])
+        assert (again.existing_handle_column[0], again.existing_attempt_column[0]) == (11, 2)
+        assert [item.run for item in read_events(await successor.list_objects(Selector.OURS))] == [(11, 2, 0)]
+
     async def test_create_meets_the_name_of_another_installation(self, lab: ClusterLab) -> None:
         """A name that somebody else has is answered EXISTS, and not as ours."""
         await lab.open("two").create_objects(make_create_batch([(11, 1)]))
@@ -418,6 +468,7 @@ class FaultContract:
             lambda: cluster.list_objects(Selector.OURS),
             lambda: cluster.create_objects(make_create_batch([(11, 1)])),
             lambda: cluster.delete_objects(make_delete_batch()),
+            lambda: cluster.find_objects(make_create_batch([(11, 1)])),
         ):
             await lab.inject(Fault(kind="unavailable"))
             with pytest.raises(BackendUnavailable):

@@ -86,6 +86,10 @@ class ClusterModel:
     """Handles of jobs whose objects the cluster refuses."""
     full: set[int] = field(default_factory=set)
     """Handles of jobs whose objects a quota keeps out for now."""
+    unlabelled: set[Key] = field(default_factory=set)
+    """Objects whose labels somebody took away: only a look by name shows them."""
+    lookup_count: int = 0
+    """How many objects were looked for by name."""
     untold_ends: set[Key] = field(default_factory=set)
     """Pods that ended and went while nobody looked, so that nobody can know how: a real cluster keeps them, by the
     finalizer that the adapter sets, and shows this to no watcher."""
@@ -127,7 +131,8 @@ class ClusterModel:
         )
 
     def _make(self, key: Key, kind: str) -> int:
-        """Create one object unless it is there; return its uid."""
+        """Create one object unless it is there; return its uid. What is there gets its labels back."""
+        self.unlabelled.discard(key)
         if key not in self.objects:
             state = ObjectState.CREATED if kind == "Pod" else ObjectState.RUNNING
             self.objects[key] = ModelObject(key, self.next_uid, kind, state)
@@ -138,7 +143,9 @@ class ClusterModel:
         return self.objects[key].uid
 
     def _note(self, item: ModelObject) -> None:
-        """Keep a change for the watcher."""
+        """Keep a change for the watcher, who does not see what has lost its labels."""
+        if item.key in self.unlabelled:
+            return
         self.unread.append(ModelObject(item.key, item.uid, item.kind, item.state, item.exit_code, item.is_gone))
 
     def delete(self, deletes: Deletes, *, lost_answers: bool = False, lost_calls: bool = False) -> DeleteAnswers:
@@ -162,6 +169,14 @@ class ClusterModel:
             accepted[:] = gone[:] = False
         return DeleteAnswers(accepted_column=accepted, gone_column=gone)
 
+    def find(self, lookups: Creates, *, time_us: int = 0) -> Observations:
+        """Return what is there of some objects, by name, and give it its labels back."""
+        columns = (lookups.handle_column, lookups.attempt_column, lookups.object_column)
+        keys = list(zip(*(column.tolist() for column in columns), strict=True))
+        self.lookup_count += len(keys)
+        self.unlabelled -= set(keys)
+        return make_observations((self.objects[key] for key in keys if key in self.objects), time_us=time_us)
+
     def show(self, key: Key, state: ObjectState, *, exit_code: int = 0) -> None:
         """Let an object show another state, unless it is gone or has ended."""
         item = self.objects.get(key)
@@ -175,6 +190,7 @@ class ClusterModel:
         if item is not None:
             item.is_gone = True
             self._note(item)
+            self.unlabelled.discard(key)
 
     def pods(self) -> list[ModelObject]:
         """Return the pods that exist, by key."""
@@ -190,4 +206,5 @@ class ClusterModel:
         ended = {item.key for item in self.unread if not item.is_gone and IS_RUN_TERMINAL[item.state]}
         self.untold_ends |= {item.key for item in self.unread if item.is_gone} & ended
         self.unread = []
-        return make_observations((self.objects[key] for key in sorted(self.objects)), time_us=time_us)
+        shown = (self.objects[key] for key in sorted(self.objects) if key not in self.unlabelled)
+        return make_observations(shown, time_us=time_us)

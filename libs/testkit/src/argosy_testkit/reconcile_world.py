@@ -87,6 +87,9 @@ class World:
         if actions.deletes is not None:
             gone = self.cluster.delete(actions.deletes, lost_answers=lost_answers, lost_calls=lost_calls)
             self.reconciler.take_delete_answers(actions.deletes, gone, self.now)
+        if actions.lookups is not None:
+            found = self.cluster.find(actions.lookups, time_us=self.now.wall_us) if not lost_answers else None
+            self.reconciler.take_found(actions.lookups, found, started_s=self.now_s, now=self.now)
         return actions
 
     def watch(self) -> None:

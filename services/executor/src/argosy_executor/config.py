@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from argosy_kube import KubernetesSettings
+from argosy_runtime.config import require_names
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.logs import LogLevel
 
@@ -55,7 +56,8 @@ class ExecutorConfig:
     """How long a pod may wait for anything else (a volume, a node that does nothing) before its run is given up and
     its job waits again; slow pulls of large images count, too; 0 is for ever."""
     quota_patience_s: float = field(default=600.0, metadata={"may_be_zero": True})
-    """How long a quota may stand against a run before it is given up and its job waits again; 0 is for ever."""
+    """How long a quota, or a right that the executor has not, may stand against a run before it is given up and its job
+    waits again; 0 is for ever."""
     relist_s: float = 300.0
     """How often everything is listed and compared, in case an event was missed."""
     connect_timeout_s: float = 10.0
@@ -72,3 +74,11 @@ class ExecutorConfig:
     """How the API server is used, where the cluster is a Kubernetes."""
     grpc: HealthSettings = field(default_factory=HealthSettings)
     """How health and reflection are served; nothing else is: executors dial, nobody dials them."""
+
+    def __post_init__(self) -> None:
+        """Refuse names that are none.
+
+        Raises:
+            InvalidRequest: `pool` or `installation` is none.
+        """
+        require_names({"pool": self.pool, "installation": self.installation})

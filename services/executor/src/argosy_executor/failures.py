@@ -15,7 +15,7 @@ __all__ = ["describe_failure", "describe_wait", "failure_of", "waiting_failure_o
 
 _NO_DETAIL: Final = Detail()
 
-_EVICTIONS: Final = frozenset({"Evicted", "Preempting", "EvictionByEvictionAPI"})
+_EVICTIONS: Final = frozenset({"Evicted", "Preempting"})
 """The pod was sent away: by its node for want of memory, disk or process ids, or by whoever may evict."""
 _INFRASTRUCTURE: Final = frozenset(
     {

@@ -4,7 +4,7 @@
 
     cluster --events, listings--> Reconciler <--rows, stops, stored-- leader
        ^                              |
-       +---------creates, deletes-----+------states-------------------> leader
+       +----creates, deletes, looks---+------states-------------------> leader
 
 Everything that touches the reconciler runs on one event loop and never across an await, so the core sees one thing
 happen at a time.
@@ -21,7 +21,7 @@ import math
 import numpy as np
 
 from argosy_core.errors import BackendUnavailable
-from argosy_core.reconcile import Creates, Deletes, Fence, Patience, Reconciler
+from argosy_core.reconcile import CreateAnswers, Creates, Deletes, Fence, Patience, Reconciler
 from argosy_executor.cluster_codec import (
     create_answers,
     create_batch,
@@ -43,6 +43,8 @@ _FIRST_GATHER_S = 0.005
 """How long the first news after a pause gathers."""
 _IDLE_S = 1.0
 """Longest wait of the acting loop; a fence that closes must show in the metrics."""
+_MOST_NAMES = 10
+"""Kinds that a line of the log names."""
 
 
 class Executor:
@@ -69,8 +71,12 @@ class Executor:
         self._listed = asyncio.Event()
         self._watch_scope: asyncio.Timeout | None = None
         self._draining = False
+        self._hidden = METRICS.hidden_objects.labels(config.cluster)
+        self._hidden_kinds: tuple[str, ...] = ()
+        self._hidden_count = 0
         self._last_step_s = -np.inf
         self._calls = asyncio.Semaphore(config.call_count), asyncio.Semaphore(config.call_count)
+        self._looks = asyncio.Semaphore(1)
         self._traces = create_traces(config.cluster)
         self._ports = SessionPorts(
             reconciler=self._reconciler, fence=self._fence, cluster=cluster, wake=self._news.set, traces=self._traces
@@ -108,9 +114,10 @@ class Executor:
     async def _list_and_watch(self) -> None:
         """List once, then watch for as long as a listing is good for."""
         started_s = self._clock().monotonic_s
-        async with asyncio.timeout(self._config.call_timeout_s):
-            listing = await self._cluster.list_objects(Selector.OURS)
+        # No time for all of it: a list of many pages takes as long as it takes, and each of its calls has an end.
+        listing = await self._cluster.list_objects(Selector.OURS)
         self._reconciler.take_listing(observations(listing), started_s=started_s, now=self._clock())
+        self._hidden_kinds = listing.hidden_kinds
         self._backoff.reset()
         self._listed.set()
         self._tell()
@@ -127,10 +134,22 @@ class Executor:
             async for batch in batches:
                 self._backoff.reset()
                 version = batch.version
-                if len(batch):
+                if len(batch) or batch.hidden_kinds != self._hidden_kinds:
                     self._reconciler.take_observed(observations(batch), self._clock())
+                    self._hidden_kinds = batch.hidden_kinds
                     self._tell()
         return version
+
+    def _note_hidden(self) -> None:
+        """Say when objects can no longer be looked at, and when they can again."""
+        count = self._reconciler.hidden_count
+        if count and not self._hidden_count:
+            kinds = ", ".join(self._hidden_kinds[:_MOST_NAMES])
+            self._log.warning("the cluster hides objects of jobs; they count as there", object_count=count, kinds=kinds)
+        elif self._hidden_count and not count:
+            self._log.info("the cluster hides no object of a job any more")
+        self._hidden_count = count
+        self._hidden.set(count)
 
     # --- acting ------------------------------------------------------------------------------------------------------
 
@@ -144,6 +163,7 @@ class Executor:
                 may_act = not self._draining and self._fence.may_act(now.monotonic_s)
                 self._fenced.set(0 if may_act else 1)
                 self._known.set(self._reconciler.object_count)
+                self._note_hidden()
                 if self._calls[0].locked() or self._calls[1].locked():
                     continue
                 actions = self._reconciler.next_actions(now, may_act=may_act)
@@ -154,6 +174,8 @@ class Executor:
                 if actions.deletes is not None:
                     await self._calls[1].acquire()
                     calls.create_task(self._delete(actions.deletes), name="executor: delete")
+                if actions.lookups is not None:
+                    calls.create_task(self._look(actions.lookups), name="executor: look")
                 if self._reconciler.wants_listing and self._watch_scope is not None:
                     self._relist_soon()
 
@@ -195,6 +217,7 @@ class Executor:
             except (BackendUnavailable, TimeoutError) as error:
                 self._log.warning("creates without an answer", object_count=len(creates), reason=str(error))
             answers = create_answers(creates, result)
+            self._note_held_back(answers)
             self._reconciler.take_create_answers(creates, answers, self._clock())
             self._created.inc(int(answers.exists_column.sum()))
             if self._traces is not None and span is not None:
@@ -202,6 +225,15 @@ class Executor:
         finally:
             self._calls[0].release()
             self._tell()
+
+    def _note_held_back(self, answers: CreateAnswers) -> None:
+        """Say why objects are not made now, and tried again for as long as there is patience."""
+        held_back = np.flatnonzero(answers.later_column)
+        if held_back.size:
+            text = int(answers.message_column[held_back[0]])
+            reason = answers.messages[text] if text >= 0 else ""
+            self._log.warning("the cluster takes no such objects now", object_count=held_back.size, reason=reason)
+            METRICS.held_back_creates.labels(self._config.cluster).inc(held_back.size)
 
     async def _delete(self, deletes: Deletes) -> None:
         """Delete objects and take the answers."""
@@ -218,6 +250,21 @@ class Executor:
         finally:
             self._calls[1].release()
             self._tell()
+
+    async def _look(self, lookups: Creates) -> None:
+        """Look for objects by name, one call at a time, and take what is there."""
+        async with self._looks:
+            started_s, found = self._clock().monotonic_s, None
+            try:
+                async with asyncio.timeout(self._config.call_timeout_s):
+                    found = observations(await self._cluster.find_objects(create_batch(lookups)))
+            except (BackendUnavailable, TimeoutError) as error:
+                self._log.warning("looking without an answer", object_count=len(lookups), reason=str(error))
+            if found is not None and len(found):
+                count = len(found)
+                self._log.warning("found objects that no list shows; their labels are given back", object_count=count)
+            self._reconciler.take_found(lookups, found, started_s=started_s, now=self._clock())
+        self._tell()
 
     # --- leaving -----------------------------------------------------------------------------------------------------
 

@@ -147,7 +147,7 @@ class LeaderSession:
             except grpc.RpcError as cause:
                 self._take_failure(from_rpc_error(cause), target)
             except (_Ended, TimeoutError) as cause:
-                self._log.warning("session ended", leader=target, reason=str(cause) or "no answer in time")
+                self._log.warning("session ended", address=target, reason=str(cause) or "no answer in time")
             except (BackendUnavailable, InvalidRequest, StateConflict) as cause:
                 self._take_failure(cause, target)
             finally:
@@ -162,7 +162,7 @@ class LeaderSession:
 
     def _take_failure(self, error: ArgosyError, leader: str) -> None:
         """Log why a stream failed; raise if trying again cannot help."""
-        self._log.warning("session failed", leader=leader, kind=type(error).__name__, reason=error.message)
+        self._log.warning("session failed", address=leader, kind=type(error).__name__, reason=error.message)
         if isinstance(error, NotAllowedNow):
             raise error
         if isinstance(error, StateConflict) and not self.is_connected:

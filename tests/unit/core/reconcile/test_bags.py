@@ -17,6 +17,15 @@ def created(world: World) -> list[int]:
     return [] if creates is None else creates.object_column.tolist()
 
 
+def reported(world: World) -> list[tuple[int, ObjectState]]:
+    """Return positions and states in the order in which they were reported."""
+    return [
+        (at, ObjectState(state))
+        for batch in world.reports
+        for at, state in zip(batch.object_column.tolist(), batch.state_column.tolist(), strict=True)
+    ]
+
+
 def test_bag_is_made_with_its_pods_last(world: World) -> None:
     """Other objects first, then the pods."""
     world.give([7], *BAG)
@@ -43,10 +52,10 @@ def test_bag_ends_when_all_pods_succeeded_and_goes_as_one(world: World) -> None:
     world.pass_time(600.0)
     world.settle()
     assert len(world.cluster.objects) == 4, "what ended early stays with the bag"
-    assert world.reconciler.states_of(7, 1)[0] == ObjectState.RUNNING
+    assert dict(reported(world))[0] == ObjectState.RUNNING
     world.cluster.show((7, 1, 3), ObjectState.SUCCEEDED)
     world.settle()
-    assert set(world.reconciler.states_of(7, 1).values()) == {ObjectState.SUCCEEDED}
+    assert dict(reported(world)) == dict.fromkeys(range(4), ObjectState.SUCCEEDED)
     assert sorted(world.cluster.objects) == [(7, 1, 0), (7, 1, 1), (7, 1, 3)], "the early one has had its time"
     world.pass_time(60.0)
     world.settle()
@@ -61,7 +70,7 @@ def test_any_failure_deletes_the_bag(world: World) -> None:
     world.cluster.show((7, 1, 3), ObjectState.FAILED, exit_code=2)
     world.settle(steps=3)
     assert list(world.cluster.objects) == [(7, 1, 3)]
-    assert set(world.reconciler.states_of(7, 1).values()) == {ObjectState.FAILED}
+    assert dict(reported(world)) == dict.fromkeys(range(4), ObjectState.FAILED)
     world.pass_time(60.0)
     world.settle()
     assert world.reconciler.object_count == 0
@@ -87,12 +96,7 @@ def test_lost_object_deletes_the_bag_as_lost(world: World, position: int) -> Non
     world.cluster.remove((7, 1, position))
     world.settle(steps=2)
     assert world.cluster.objects == {}
-    states = {
-        (at, state)
-        for batch in world.reports
-        for at, state in zip(batch.object_column.tolist(), batch.state_column.tolist(), strict=True)
-    }
-    assert {(2, ObjectState.LOST), (3, ObjectState.LOST)} <= states
+    assert {(2, ObjectState.LOST), (3, ObjectState.LOST)} <= set(reported(world))
 
 
 def test_stop_deletes_the_whole_bag(world: World) -> None:
@@ -104,12 +108,7 @@ def test_stop_deletes_the_whole_bag(world: World) -> None:
     assert world.cluster.objects == {}
     assert world.cluster.created_pods == {}
     assert world.reconciler.object_count == 0
-    last = {
-        (at, state)
-        for batch in world.reports
-        for at, state in zip(batch.object_column.tolist(), batch.state_column.tolist(), strict=True)
-    }
-    assert {(at, ObjectState.CANCELLED) for at in range(4)} <= last
+    assert {(at, ObjectState.CANCELLED) for at in range(4)} <= set(reported(world))
 
 
 def restart(world: World) -> None:
@@ -155,12 +154,7 @@ def test_bag_with_a_gap_is_deleted_as_lost_after_a_restart(world: World, missing
     world.give([7], *BAG, seen=True)
     world.settle()
     assert world.cluster.objects == {}
-    states = {
-        at: state
-        for batch in world.reports
-        for at, state in zip(batch.object_column.tolist(), batch.state_column.tolist(), strict=True)
-    }
-    assert states == dict.fromkeys(range(4), ObjectState.LOST)
+    assert dict(reported(world)) == dict.fromkeys(range(4), ObjectState.LOST)
 
 
 def test_bag_with_half_its_pods_is_lost_after_a_restart(world: World) -> None:

@@ -76,9 +76,9 @@ def posts(lab: FakeKubeLab) -> int:
                 "resource": "pods",
                 "message": 'pods is forbidden: User "x" cannot create resource "pods" in API group ""',
             },
-            CreateCode.UNAVAILABLE,
+            CreateCode.QUOTA,
             1,
-            id="no-right-is-no-fault-of-the-job",
+            id="right-that-is-missing-is-waited-for-like-room-in-a-quota",
         ),
         pytest.param(
             {"status": 401, "reason": "Unauthorized", "name": "work", "resource": "pods", "count": 2},
@@ -464,9 +464,11 @@ async def test_custom_resources_are_made_watched_listed_and_deleted(lab: FakeKub
     assert not list(lab.api.store.all("widgets"))
 
 
-@pytest.mark.parametrize("status", [403, 404])
-async def test_kind_that_goes_from_the_cluster_does_not_stop_the_others(lab: FakeKubeLab, status: int) -> None:
-    """Its definition was removed, or our right to it: everything else is followed on."""
+@pytest.mark.parametrize(("status", "hidden"), [(403, ("Widget.example.test",)), (404, ())])
+async def test_kind_that_goes_from_the_cluster_does_not_stop_the_others(
+    lab: FakeKubeLab, status: int, hidden: tuple[str, ...]
+) -> None:
+    """Its definition was removed, and its objects with it, or only our right to it: everything else is followed on."""
     cluster = lab.open("one")
     widget = {"apiVersion": "example.test/v1", "kind": "Widget", "metadata": {"name": "wheel"}}
     bag = make_bag(widget, make_pod())
@@ -476,7 +478,9 @@ async def test_kind_that_goes_from_the_cluster_does_not_stop_the_others(lab: Fak
     await cluster.create_objects(make_create_batch([(12, 1)]))
     seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), changed(Change.ADDED))
     assert {item.run[0] for item in seen if item.change == Change.ADDED} == {12}
-    assert {item.kind for item in read_events(await cluster.list_objects(Selector.OURS))} == {"Pod"}
+    listing = await cluster.list_objects(Selector.OURS)
+    assert {item.kind for item in read_events(listing)} == {"Pod"}
+    assert listing.hidden_kinds == hidden
 
 
 async def test_kind_that_the_cluster_lacks_is_rejected(lab: FakeKubeLab) -> None:

@@ -24,14 +24,47 @@ from argosy_kube.simulated.client import SimulatedCluster
         ("simulated:unix:/run/c", SimulatedCluster),
         ("unix:/run/c", SimulatedCluster),
         ("kubernetes", KubernetesCluster),
-        ("kubernetes:/etc/kubeconfig", KubernetesCluster),
-        ("kubernetes:/etc/kubeconfig#other", KubernetesCluster),
+        ("kubernetes:#other", KubernetesCluster),
+        ("kubernetes:{home}/config", KubernetesCluster),
+        ("kubernetes:{home}/config#other", KubernetesCluster),
+        ("kubernetes:{home}/none:{home}/config", KubernetesCluster),
         ("kubernetes:in-cluster", KubernetesCluster),
     ],
 )
-def test_address_says_which_cluster(address: str, kind: type) -> None:
-    """Nothing is connected to before it is needed."""
-    assert type(open_cluster(address, installation="one")) is kind
+def test_address_says_which_cluster(address: str, kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is connected to, or read, before it is needed."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    (tmp_path / "config").write_text("nonsense", encoding="utf-8")
+    assert type(open_cluster(address.format(home=tmp_path), installation="one")) is kind
+
+
+@pytest.mark.parametrize(
+    ("address", "variable", "missing"),
+    [
+        ("kubernetes:{home}/none", "", "{home}/none"),
+        ("kubernetes:{home}/none#other", "{home}/config", "{home}/none"),
+        ("kubernetes:{home}/config/none", "", "{home}/config/none"),
+        ("kubernetes", "{home}/a:{home}/b", "{home}/a or {home}/b"),
+        ("kubernetes", "", "~/.kube/config"),
+    ],
+    ids=["named", "context", "below a file", "variable", "default"],
+)
+def test_kubeconfig_that_is_not_there_is_a_wrong_address(
+    address: str, *, variable: str, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told at the start, with the path, rather than tried for ever."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("KUBECONFIG", variable.format(home=tmp_path))
+    (tmp_path / "config").write_text("", encoding="utf-8")
+    with pytest.raises(InvalidRequest) as refusal:
+        open_cluster(address.format(home=tmp_path), installation="one")
+    assert refusal.value.message.endswith(f"names a kubeconfig, but there is no file {missing.format(home=tmp_path)}")
+
+
+async def test_kubeconfig_that_went_away_is_unavailable_and_named(tmp_path: Path) -> None:
+    """One that is there at the start may be written anew while we run."""
+    with pytest.raises(BackendUnavailable, match=f"there is no file {tmp_path}/config"):
+        await Credentials(CredentialSource(path=str(tmp_path / "config"))).endpoint()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from typing import Any
 
 import pytest
@@ -134,7 +136,9 @@ async def test_reason_is_the_last_warning(
 
 async def test_pods_of_a_namespace_are_asked_for_together_and_ever_more_seldom(lab: FakeKubeLab) -> None:
     """An API server looks through all events of a namespace each time."""
-    cluster = lab.open("one", warnings_after_s=0.05)
+    after_s = 0.05
+    cluster = lab.open("one", warnings_after_s=after_s)
+    began_s = time.monotonic()
     await cluster.create_objects(make_create_batch([(number, 1) for number in range(1, 21)], bag=SLOW))
     version = (await cluster.list_objects(Selector.OURS)).version
     watching = asyncio.ensure_future(watch_until(cluster.watch_objects(Selector.OURS, version), waits_for("never")))
@@ -142,7 +146,8 @@ async def test_pods_of_a_namespace_are_asked_for_together_and_ever_more_seldom(l
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
     asked = [path for _, path in lab.api.faults.seen if "/events?" in path]
-    assert 2 <= len(asked) <= 5
+    # Each pause is twice the last, so the time that has passed, which on a busy machine is long, bounds how often.
+    assert 2 <= len(asked) <= math.log2((time.monotonic() - began_s) / after_s) + 2
     assert all("type%3DWarning" in path and "uid" not in path for path in asked)
 
 

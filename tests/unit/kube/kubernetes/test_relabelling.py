@@ -192,3 +192,51 @@ async def test_labels_taken_away_again_and_again_are_given_back_no_faster_than_o
     assert asyncio.get_running_loop().time() - began_s >= 0.9
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_labels_of_many_pods_are_given_back_one_after_the_other(lab: FakeKubeLab) -> None:
+    """However many somebody changes at once, one task repairs them, and each waits its second before the next time."""
+    cluster, count = lab.open("one"), 30
+    await cluster.create_objects(make_create_batch([(number, 1) for number in range(count)], nodes=("nowhere",)))
+    await cluster.list_objects(Selector.OURS)
+    for number in range(count):
+        relabel(lab, {OBJECT_LABEL: "5"}, handle=number)
+    for pod in lab.api.store.all("pods"):
+        assert pod["metadata"]["labels"][OBJECT_LABEL] == "5"
+    lab.api.faults.add(ApiFault(method="PATCH", path="/pods/", kind="slow", delay_s=0.001, count=99))
+    await cluster.list_objects(Selector.OURS)
+    assert sum(task.get_name() == "restore labels" for task in asyncio.all_tasks()) == 1
+    lab.api.most_under_way = 0
+    async with asyncio.timeout(10):
+        await lab.api.wait_until(lambda: all(labels[OBJECT_LABEL] == "0" for labels in own_labels(lab)))
+    assert lab.api.most_under_way == 1
+
+
+async def test_second_between_repairs_holds_however_many_others_come_between(
+    lab: FakeKubeLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is remembered goes with its time, not with the number of others; repairs beyond the bound are dropped."""
+    monkeypatch.setattr(relabelling, "_MOST_WAITING", 3)
+    monkeypatch.setattr(relabelling, "_PAUSE_S", 0.3)
+    cluster, count = lab.open("one"), 5
+    await cluster.create_objects(make_create_batch([(number, 1) for number in range(count)], nodes=("nowhere",)))
+    await cluster.list_objects(Selector.OURS)
+
+    def patches() -> int:
+        return sum(method == "PATCH" for method, _ in lab.api.faults.seen)
+
+    relabeller = cluster._relabeller
+    uids = sorted(cluster._places._known)
+    for uid in uids:
+        relabeller.restore(uid, (0, 1, 0))
+    async with asyncio.timeout(10):
+        while relabeller._worker is not None:  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.005)
+    assert patches() == 3
+    began_s = asyncio.get_running_loop().time()
+    relabeller.restore(uids[0], (0, 1, 0))
+    async with asyncio.timeout(10):
+        while patches() < 4:  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.005)
+    assert asyncio.get_running_loop().time() - began_s >= 0.2
+    assert len(relabeller._repaired_s) <= 3

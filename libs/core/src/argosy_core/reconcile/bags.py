@@ -48,8 +48,8 @@ def plan_bag(table: RunTable, key: int, *, now_s: float, listed_s: float, settle
     plan = BagPlan()
     slots = table.slots_of_run(key)
     causes = [slot for slot in slots if table.state[slot] in (ObjectState.FAILED, ObjectState.LOST)]
-    closed_s = table.closed_at_s(slots, settled_at_s).tolist()
-    settled = {slot for slot, moment_s in zip(slots, closed_s, strict=True) if moment_s <= listed_s}
+    is_settled = table.is_settled(slots, settled_at_s=settled_at_s, listed_s=listed_s).tolist()
+    settled = {slot for slot, holds in zip(slots, is_settled, strict=True) if holds}
     if causes or table.stop[slots].any():
         end = int(table.state[causes[0]]) if causes else ObjectState.CANCELLED
         _plan_end(table, slots, plan, end=end, now_s=now_s, settled=settled)

@@ -103,6 +103,8 @@ class Observations:
     """Kinds used."""
     texts: tuple[str, ...]
     """Messages."""
+    hidden_kinds: tuple[str, ...] = ()
+    """Kinds that cannot be looked at now, `*.group` for all of a group: that none of them was seen says nothing."""
 
     def __len__(self) -> int:
         """Return the number of changes."""
@@ -154,7 +156,7 @@ class CreateAnswers:
     refused_column: BoolArray
     """(n,) it will never exist: rejected, or its name belongs to somebody else."""
     later_column: BoolArray
-    """(n,) it does not exist and may be taken later (a quota stands against it)."""
+    """(n,) it does not exist and may be taken later (a quota stands against it, or a right that is missing)."""
     uid_column: UidArray
     """(n, 16) uid where it exists."""
     message_column: Int32Array
@@ -205,6 +207,8 @@ class Actions:
     """Objects to create, or None."""
     deletes: Deletes | None
     """Objects to delete, or None."""
+    lookups: Creates | None = None
+    """Objects to look for by the names that they would be created with, whatever labels they carry, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

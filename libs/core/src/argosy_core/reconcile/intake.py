@@ -112,6 +112,7 @@ def _fill(
     """Write what objects are created from."""
     bodies, nodes, metadata, owners = tables
     table.is_wanted[slots] = True
+    table.was_seen[slots] |= rows.seen_column[places]
     table.id_high[slots] = rows.id_high_column[places]
     table.body[slots] = bodies[rows.spec_column[places]]
     table.node[slots] = nodes[rows.node_column[places]]

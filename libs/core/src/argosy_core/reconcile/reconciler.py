@@ -4,10 +4,10 @@
 
     take_rows, take_stops          what the leader wants
     take_observed, take_listing    what the cluster shows
-    take_create_answers, take_delete_answers, acknowledge    what became of what was asked
+    take_create_answers, take_delete_answers, take_found, acknowledge    what became of what was asked
                  |
                  v
-    next_actions -> creates, deletes        next_reports -> states for the leader
+    next_actions -> creates, deletes, lookups        next_reports -> states for the leader
 
 Nothing here does anything; a shell carries the actions out and brings the answers back. The step is level-triggered: it
 looks at where each object stands, never at which event brought it there, so lost, late and repeated events do no harm.
@@ -23,7 +23,8 @@ Rules:
 * A pod that waits for too long is given up, see `patience`: it would hold its node for ever.
 * An object that the leader does not know stays until the leader says stop.
 * "There is nothing", and with it "lost" and "cancelled", is concluded only where no creation can be under way: when the
-  calls of a predecessor and our own unanswered ones have run out, and a listing asked for after that shows nothing.
+  calls of a predecessor and our own unanswered ones have run out, and a listing asked for after that shows nothing;
+  what only a predecessor can have seen is then looked for by name as well, see `search`.
 
 Source: design section 5, "Sync" and "Fencing executors"; seed 003, last section.
 """
@@ -50,11 +51,13 @@ from argosy_core.reconcile.columns import (
     ReportBatch,
     RunRows,
 )
+from argosy_core.reconcile.endings import LOST_MESSAGE, keep_reasons
 from argosy_core.reconcile.fence import SETTLE_MARGIN_S
 from argosy_core.reconcile.intake import add_rows
 from argosy_core.reconcile.patience import Patience, Waiting
 from argosy_core.reconcile.reports import ReportQueue
 from argosy_core.reconcile.run_table import Phase, RunTable, distinct, run_keys
+from argosy_core.reconcile.search import Search
 
 __all__ = ["MAX_ACTION_COUNT", "Reconciler"]
 
@@ -103,6 +106,7 @@ class Reconciler:
         self.wants_listing = False
         """Something can be concluded only from a full listing; the next one sets it back."""
         self._table = RunTable()
+        self._search = Search(self._table)
         self._waiting = Waiting(self._table, patience or Patience())
         self._reports = ReportQueue(self._table)
         self._ready: list[Int64Array] = []
@@ -115,6 +119,11 @@ class Reconciler:
         return len(self._table)
 
     @property
+    def hidden_count(self) -> int:
+        """Number of objects that count as there although nobody can look; see Observations."""
+        return self._table.hidden_count()
+
+    @property
     def all_stored(self) -> bool:
         """Whether every state was sent and stored."""
         return self._reports.is_empty
@@ -125,25 +134,19 @@ class Reconciler:
         A bag that was only seen is left out, for nobody can see what is missing of it: its row comes, and what is not
         there is made if no pod of it was ever seen, and lost otherwise.
         """
-        table = self._table
-        known = table.is_used & (table.is_wanted | table.stop | ((table.kind == 0) & ~table.is_bag))
-        keys = np.unique(table.key[known])
-        return keys >> 8, (keys & 255).astype(np.int32)
-
-    def states_of(self, handle: int, attempt: int) -> dict[int, ObjectState]:
-        """Return the states of a run's known objects by position."""
-        key = handle << 8 | attempt
-        table = self._table
-        return {int(table.object[slot]): ObjectState(table.state[slot]) for slot in table.slots_of_run(key)}
+        return self._table.known_runs()
 
     # --- what the leader wants ---------------------------------------------------------------------------------------
 
     def take_rows(self, rows: RunRows, now: Instant) -> None:
         """Take runs that the leader wants; rows that are already here change nothing."""
         taken = add_rows(self._table, rows)
-        self._ready.append(taken.slots)
+        hidden = self._table.are_hidden(taken.missing)
+        self._ready += [taken.slots, taken.missing[hidden]]
+        self._take_made(taken.missing[hidden], now)  # it was there before the pod that was seen
         # The run was seen, so what is missing was lost, unless neither the listing nor the watch has shown it yet.
-        self._end_absent(taken.missing, np.where(self._table.stop[taken.missing], _CANCELLED, _LOST), now)
+        missing = taken.missing[~hidden]
+        self._end_absent(missing, np.where(self._table.stop[missing], _CANCELLED, _LOST), now)
 
     def settle_at(self, settled_at_s: float, now: Instant) -> None:
         """Take the moment from which a predecessor can no longer act, and look at everything that waits for it.
@@ -153,7 +156,7 @@ class Reconciler:
             now: The present.
         """
         self.settled_at_s = settled_at_s
-        self._wake(self._undecided(), max(settled_at_s, now.monotonic_s))
+        self._wake(self._table.undecided(), max(settled_at_s, now.monotonic_s))
 
     def keep_for(self, keep_finished_s: float) -> None:
         """Let what ended stay for another time, what has ended already included: a listing comes before a leader."""
@@ -165,12 +168,6 @@ class Reconciler:
         wakes_s = np.ceil(table.not_before_s[kept])
         for wake_s in np.unique(wakes_s).tolist():
             self._wake(kept[wakes_s == wake_s], wake_s)
-
-    def _undecided(self) -> Int64Array:
-        """Return the objects that are not there, if their end waits for that to be certain."""
-        table, vanished = self._table, (self._table.phase == _VANISHED) & ~IS_RUN_TERMINAL[self._table.state]
-        absent = table.is_used & (table.stop | table.is_bag) & (table.phase == _ABSENT)
-        return np.flatnonzero(vanished | absent)
 
     def take_stops(self, handles: Int64Array, attempts: npt.NDArray[np.int32]) -> None:
         """Take runs whose objects shall not be; a run of which nothing is known ends as cancelled."""
@@ -204,14 +201,34 @@ class Reconciler:
         table = self._table
         exists = (table.phase == _PRESENT) | (table.phase == _DELETING)
         exists[listed] = False
-        self._end_missing(np.flatnonzero(exists & (table.seen_s < started_s)), now)
+        missing = np.flatnonzero(exists & (table.seen_s < started_s))
+        self._end_missing(missing[~table.are_hidden(missing)], now)
         self._listed_s = max(self._listed_s, started_s)
         self.wants_listing = False
-        self._ready.append(self._undecided())
+        self._ready.append(table.undecided())
+
+    def take_found(self, lookups: Creates, found: Observations | None, *, started_s: float, now: Instant) -> None:
+        """Take what a look for objects by name has found; what is not in it is not there.
+
+        Args:
+            lookups: What was looked for.
+            found: What is there and ours, whatever labels it carries; None if that is not known.
+            started_s: When the look was asked for, monotonic seconds.
+            now: The present.
+        """
+        slots = self._search.finish(lookups)
+        if found is not None:
+            self._observe(found, now)
+            hidden = self._table.are_hidden(slots)
+            self._table.looked_s[slots[~hidden]] = started_s
+            self._ready.append(slots)
+            slots = slots[hidden]
+        self._retry(slots, now)
 
     def _observe(self, observed: Observations, now: Instant) -> Int64Array:
         """Take changes; return the slots they were about."""
         table = self._table
+        table.hidden_kinds = observed.hidden_kinds
         if not len(observed):
             return _NONE
         keys = run_keys(observed.handle_column, observed.attempt_column).tolist()
@@ -231,8 +248,7 @@ class Reconciler:
 
     def _find_or_add(self, key: int, observed: Observations, place: int) -> int:
         """Return the slot of an object that was not known when its batch came; -1 if it is gone already."""
-        table = self._table
-        position = int(observed.object_column[place])
+        table, position = self._table, int(observed.object_column[place])
         found = int(table.find([key], observed.object_column[place : place + 1])[0])
         if found >= 0 or observed.gone_column[place]:
             return found
@@ -273,7 +289,7 @@ class Reconciler:
         table.uid[slots] = uids[kept]
         table.seen_s[slots] = now.monotonic_s
         fresh = slots[~gone & (table.phase[slots] != _PRESENT) & (table.phase[slots] != _DELETING)]
-        self._mark_present(fresh, now)
+        table.mark_present(fresh, now.monotonic_s)
         states = observed.state_column[places]
         sent = table.stop_sent[slots]
         # Whoever vanishes under a wish vanished for it, even if our own call did not get through.
@@ -287,7 +303,7 @@ class Reconciler:
             held &= ~self._is_settled(slots)
             self._hold(slots[held], ends[held], now)
         moves = np.flatnonzero(RUN_MAY_FOLLOW[table.state[slots], ends] & ~held)
-        self._record(slots[moves], places[moves], ends[moves], observed)
+        keep_reasons(table, slots[moves], places[moves], states=ends[moves], observed=observed)
         table.phase[slots[gone & ~held]] = _GONE
         self._reports.note(slots[moves], ends[moves], observed.time_us_column[places[moves]])
         self._keep_ended(slots[moves], now)
@@ -312,37 +328,8 @@ class Reconciler:
             table.uid[slots] = uids[late]
             table.phase[slots] = _PRESENT
             table.stop[slots] = True
-            table.not_before_s[slots] = now.monotonic_s
-            table.seen_s[slots] = now.monotonic_s
+            table.not_before_s[slots] = table.seen_s[slots] = now.monotonic_s
             self._ready.append(slots)
-
-    def _record(self, slots: Int64Array, places: Int64Array, states: Int8Array, observed: Observations) -> None:
-        """Keep why objects ended, or cannot be asked."""
-        table = self._table
-        table.exit_code[slots] = observed.exit_code_column[places]
-        was_given_up = (table.state[slots] == _CREATED_STATE) & (table.end_state[slots] == _FAILED)
-        own = (states == observed.state_column[places]) & ~((states == _FAILED) & was_given_up)
-        kept = np.where(states == _FAILED, table.failure[slots], 0)  # of what was given up
-        table.failure[slots] = np.where(own, observed.failure_column[places], kept)
-        texts = observed.message_column[places]
-        table.message[slots[own]] = None
-        told = np.flatnonzero((texts >= 0) & own)
-        for slot, text in zip(slots[told].tolist(), texts[told].tolist(), strict=True):
-            table.message[slot] = observed.texts[text]
-        for slot in slots[states == _LOST].tolist():
-            table.message[slot] = "the object was there and is gone; not by us"
-
-    def _mark_present(self, slots: Int64Array, now: Instant) -> None:
-        """Note that objects exist; what they were made from is not needed any more."""
-        table = self._table
-        table.phase[slots] = _PRESENT
-        table.present_s[slots] = now.monotonic_s
-        table.stuck_s[slots] = 0.0
-        table.tries[slots] = 0
-        table.not_before_s[slots] = 0.0
-        table.body[slots] = None
-        table.metadata[slots] = None
-        table.owner[slots] = None
 
     def _keep_ended(self, slots: Int64Array, now: Instant) -> None:
         """Let those of the objects that have ended stay for a while."""
@@ -363,9 +350,8 @@ class Reconciler:
         self._end_absent(slots, ends, now)
 
     def _is_settled(self, slots: Int64Array) -> npt.NDArray[np.bool_]:
-        """Return which objects no call can make again: a listing was asked for after all calls had run out."""
-        settled: npt.NDArray[np.bool_] = self._table.closed_at_s(slots, self.settled_at_s) <= self._listed_s
-        return settled
+        """Return which objects no call can make again: a listing, and a look where there must be one, came after it."""
+        return self._table.is_settled(slots, settled_at_s=self.settled_at_s, listed_s=self._listed_s)
 
     def _end_absent(self, slots: Int64Array, ends: Int8Array, now: Instant) -> None:
         """End objects that are not there, or keep them undecided while a call could make them again."""
@@ -383,9 +369,11 @@ class Reconciler:
         self._await_settled(slots, now)
 
     def _await_settled(self, slots: Int64Array, now: Instant) -> None:
-        """Look at undecided objects again when no call can make them any more; then a listing decides."""
+        """Look at undecided objects again when no call can make them; then a listing decides, and a look by name."""
         due_s = self._table.closed_at_s(slots, self.settled_at_s)
-        if (due_s <= now.monotonic_s).any():
+        is_listed = due_s <= self._listed_s
+        self._search.ask(slots[is_listed | self._search.may_be_early(slots)], self.settled_at_s)
+        if ((due_s <= now.monotonic_s) & ~is_listed).any():
             self.wants_listing = True
         for moment_s in np.unique(due_s[(due_s > now.monotonic_s) & np.isfinite(due_s)]).tolist():
             self._wake(slots[due_s == moment_s], moment_s)
@@ -397,7 +385,7 @@ class Reconciler:
             open_slots = slots[~IS_RUN_TERMINAL[table.state[slots]]]
             table.phase[slots] = _GONE
             if state == _LOST:
-                table.message[open_slots] = "the object was there and is gone; not by us"
+                table.message[open_slots] = LOST_MESSAGE
             count = open_slots.size
             self._reports.note(open_slots, np.full(count, state, np.int8), np.full(count, now.wall_us, np.int64))
             self._ready.append(slots)
@@ -415,16 +403,11 @@ class Reconciler:
         waits = (table.phase[slots] == _CREATING) & same
         made = np.flatnonzero(answers.exists_column & waits)
         if made.size:
-            where = slots[made]
-            self._mark_present(where, now)
-            table.uid[where] = np.ascontiguousarray(answers.uid_column[made]).view(np.int64)
-            table.seen_s[where] = now.monotonic_s
-            states = np.where(table.kind[where] == 0, _CREATED_STATE, _RUNNING).astype(np.int8)
-            moves = RUN_MAY_FOLLOW[table.state[where], states]
-            times = np.full(int(moves.sum()), now.wall_us, dtype=np.int64)
-            self._reports.note(where[moves], states[moves], times)
-        # What is refused to us may be granted to a predecessor whose call is still under way.
-        final = answers.refused_column & waits & (self.settled_at_s <= self._listed_s)
+            table.uid[slots[made]] = np.ascontiguousarray(answers.uid_column[made]).view(np.int64)
+            self._take_made(slots[made], now)
+        # What is refused to us may have been, or be, granted to a predecessor.
+        searched = (self.settled_at_s <= 0) | (table.looked_s[slots] > self.settled_at_s)
+        final = answers.refused_column & waits & (self.settled_at_s <= self._listed_s) & searched
         refused = np.flatnonzero(final)
         if refused.size:
             where = slots[refused]
@@ -443,11 +426,21 @@ class Reconciler:
             self._take_refusals(creates, answers, np.flatnonzero(answers.later_column & waits), now)
         self._ready.append(slots)
 
-    def _take_refusals(self, creates: Creates, answers: CreateAnswers, places: Int64Array, now: Instant) -> None:
-        """Take objects that a quota stands against; in the end their runs fail, and are tried elsewhere or later."""
+    def _take_made(self, slots: Int64Array, now: Instant) -> None:
+        """Take objects that are there now."""
         table = self._table
-        slots = creates.slot_column[places]
-        late = np.isin(slots, self._waiting.refuse(slots, now.monotonic_s)) & self._is_settled(slots)
+        table.mark_present(slots, now.monotonic_s)
+        table.seen_s[slots] = now.monotonic_s
+        states = np.where(table.kind[slots] == 0, _CREATED_STATE, _RUNNING).astype(np.int8)
+        moves = RUN_MAY_FOLLOW[table.state[slots], states]
+        self._reports.note(slots[moves], states[moves], np.full(int(moves.sum()), now.wall_us, dtype=np.int64))
+
+    def _take_refusals(self, creates: Creates, answers: CreateAnswers, places: Int64Array, now: Instant) -> None:
+        """Take objects that a quota or a missing right holds back; in the end their runs fail, and are tried again."""
+        table, slots = self._table, creates.slot_column[places]
+        late = np.isin(slots, self._waiting.refuse(slots, now.monotonic_s))
+        self._await_settled(slots[late], now)
+        late &= self._is_settled(slots)
         for slot, text in zip(slots[late].tolist(), answers.message_column[places[late]].tolist(), strict=True):
             table.message[slot] = answers.messages[text] if text >= 0 else "a quota of the namespace is full"
         table.failure[slots[late]] = _INFRASTRUCTURE
@@ -506,10 +499,10 @@ class Reconciler:
         while self._timers and self._timers[0][0] <= now.monotonic_s:
             self._ready.append(heapq.heappop(self._timers)[2])
         self._ready += self._waiting.sweep(now.monotonic_s)
-        if not self._ready or not may_act:
+        if not (self._ready or not self._search.is_empty) or not may_act:
             return _NOTHING
         table = self._table
-        slots = distinct(np.concatenate(self._ready))
+        slots = distinct(np.concatenate([_NONE, *self._ready]))
         self._ready.clear()
         slots = slots[table.is_used[slots]]
         self._waiting.give_up(slots, now.monotonic_s)
@@ -524,6 +517,7 @@ class Reconciler:
         if deletes.size > MAX_ACTION_COUNT:
             self._ready.append(deletes[MAX_ACTION_COUNT:])
             deletes = deletes[:MAX_ACTION_COUNT]
+        lookups = self._search.take(MAX_ACTION_COUNT)
         table.phase[creates] = _CREATING
         table.calling_until_s[creates] = now.monotonic_s + self._call_bound_s
         table.phase[deletes] = _DELETING
@@ -531,6 +525,7 @@ class Reconciler:
         return Actions(
             creates=build_creates(table, creates) if creates.size else None,
             deletes=build_deletes(table, deletes) if deletes.size else None,
+            lookups=lookups,
         )
 
     def _plan_single(self, slots: Int64Array, now: Instant) -> tuple[Int64Array, Int64Array]:

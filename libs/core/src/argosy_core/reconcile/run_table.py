@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.states import ObjectState
+from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState
 
 __all__ = ["POD_KIND", "Phase", "RunTable", "distinct", "run_keys"]
 
@@ -76,6 +76,8 @@ class RunTable:
         stop stop_sent end_state   the leader wants it gone; we have sent its deletion; how it ends then (0: cancelled)
         calling_until_s            until then the creation under way may come through; 0 if none is
         open_until_s               until then creations of ours that nobody has answered may come through; 0 if none
+        was_seen                   the leader says that a pod of its run was reported before
+        looked_s is_looking        when the last look for its name was asked for, 0 if none was; one is under way
         tries not_before_s         failed calls in a row; no call before this moment (monotonic seconds)
         seen_s                     when it was last known to exist (monotonic seconds)
         present_s                  since when it is there
@@ -101,6 +103,9 @@ class RunTable:
         self.end_state = np.zeros(size, dtype=np.int8)
         self.calling_until_s = np.zeros(size, dtype=np.float64)
         self.open_until_s = np.zeros(size, dtype=np.float64)
+        self.was_seen = np.zeros(size, dtype=np.bool_)
+        self.looked_s = np.zeros(size, dtype=np.float64)
+        self.is_looking = np.zeros(size, dtype=np.bool_)
         self.tries = np.zeros(size, dtype=np.int16)
         self.not_before_s = np.zeros(size, dtype=np.float64)
         self.seen_s = np.zeros(size, dtype=np.float64)
@@ -120,6 +125,7 @@ class RunTable:
         self.index: dict[int, int] = {}
         self.bags: dict[int, list[int]] = {}
         self.kinds: list[str] = [POD_KIND]
+        self.hidden_kinds: tuple[str, ...] = ()
         self._kind_indices: dict[str, int] = {POD_KIND: 0}
         self._kind_limit = _MANY_KINDS
         self._free: list[int] = list(range(size - 1, -1, -1))
@@ -132,6 +138,74 @@ class RunTable:
         """Return the moments from which no call, ours or a predecessor's, can make objects any more."""
         own = np.maximum(self.calling_until_s[slots], self.open_until_s[slots])
         return np.maximum(own, settled_at_s)
+
+    def is_hearsay(self, slots: Int64Array | list[int]) -> npt.NDArray[np.bool_]:
+        """Return which objects are known from the leader's row alone: they were never seen here."""
+        has_body = np.array([body is not None for body in self.body[slots].tolist()], dtype=np.bool_)
+        is_unseen: npt.NDArray[np.bool_] = ~(self.uid[slots] != 0).any(axis=1)
+        return has_body & is_unseen
+
+    def needs_look(self, slots: Int64Array | list[int], settled_at_s: float) -> npt.NDArray[np.bool_]:
+        """Return which objects may be there without our labels, and unknown: somebody else saw them, or may have.
+
+        What was never seen here, is not said to have been seen, and that no call can have made without our knowing, is
+        not there.
+        """
+        suspected = self.was_seen[slots] | (self.closed_at_s(slots, settled_at_s) > 0)
+        return suspected & self.is_hearsay(slots)
+
+    def is_settled(
+        self, slots: Int64Array | list[int], *, settled_at_s: float, listed_s: float
+    ) -> npt.NDArray[np.bool_]:
+        """Return which objects are absent for good if they are not known to be there.
+
+        Args:
+            slots: Which.
+            settled_at_s: Moment from which a predecessor can no longer act.
+            listed_s: When the last listing that was taken was asked for, monotonic seconds.
+        """
+        closed_s = self.closed_at_s(slots, settled_at_s)
+        looked_s = self.looked_s[slots]
+        looked: npt.NDArray[np.bool_] = ~self.needs_look(slots, settled_at_s) | (
+            (looked_s >= closed_s) & (looked_s > 0)
+        )
+        return (closed_s <= listed_s) & looked
+
+    def mark_present(self, slots: Int64Array, now_s: float) -> None:
+        """Note that objects exist; what they were made from is not needed any more."""
+        self.phase[slots] = Phase.PRESENT
+        self.present_s[slots] = now_s
+        self.stuck_s[slots] = self.not_before_s[slots] = 0.0
+        self.tries[slots] = 0
+        self.body[slots] = self.metadata[slots] = self.owner[slots] = None
+
+    def undecided(self) -> Int64Array:
+        """Return the objects that are not there, if their end waits for that to be certain."""
+        vanished = (self.phase == Phase.VANISHED) & ~IS_RUN_TERMINAL[self.state]
+        absent = self.is_used & (self.stop | self.is_bag) & (self.phase == Phase.ABSENT)
+        return np.flatnonzero(vanished | absent)
+
+    def are_hidden(self, slots: Int64Array) -> npt.NDArray[np.bool_]:
+        """Return which objects are of kinds that cannot be looked at now; see Observations."""
+        if not self.hidden_kinds:
+            return np.zeros(slots.size, dtype=np.bool_)
+        hidden = frozenset(self.hidden_kinds)
+        flags = [kind in hidden or f"*.{kind.partition('.')[2]}" in hidden for kind in self.kinds]
+        found: npt.NDArray[np.bool_] = np.array(flags, dtype=np.bool_)[self.kind[slots]]
+        return found
+
+    def hidden_count(self) -> int:
+        """Return how many objects count as there and are of kinds that cannot be looked at now."""
+        if not self.hidden_kinds:
+            return 0
+        there = np.flatnonzero(self.is_used & ((self.phase == Phase.PRESENT) | (self.phase == Phase.DELETING)))
+        return int(self.are_hidden(there).sum())
+
+    def known_runs(self) -> tuple[Int64Array, npt.NDArray[np.int32]]:
+        """Return (handles, attempts) of the runs that need no row, see `Reconciler.known_runs`."""
+        known = self.is_used & (self.is_wanted | self.stop | ((self.kind == 0) & ~self.is_bag))
+        keys = np.unique(self.key[known])
+        return keys >> _ATTEMPT_BITS, (keys & 255).astype(np.int32)
 
     def kind_index(self, kind: str) -> int:
         """Return the index of a kind, adding it if it is new.

@@ -78,6 +78,8 @@ class ObjectChange(NamedTuple):
     exit_code: int
     failure: int
     """FailureKind."""
+    is_labelled: bool = True
+    """Whether it carries our labels; an executor's lists and watches leave out what does not."""
 
 
 class Stranger(NamedTuple):
@@ -110,6 +112,8 @@ class _Object:
     deleting: bool = False
     booked: bool = False
     """A pod that has not ended takes room on its node."""
+    is_labelled: bool = True
+    """Somebody may take its labels away."""
     repeated: bool = False
     """A pod of its name was there before and is gone without anybody having reported it."""
 
@@ -315,9 +319,10 @@ class ClusterActor(Process):
             watch.take(rows)
 
     def _show(self, key: Key, item: _Object, *, gone: bool) -> ObjectChange:
-        return ObjectChange(
+        shown = ObjectChange(
             *key, item.kind, item.state, gone, item.uid, item.node, self._agenda.now_us, item.exit_code, item.failure
         )
+        return shown if item.is_labelled else shown._replace(is_labelled=False)
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -331,6 +336,12 @@ class ClusterActor(Process):
     def delete(self, owner: Process, deletes: Deletes, take: Callable[[Deletes, DeleteAnswers | None], None]) -> None:
         """Call: delete objects that still have their uid."""
         self._call(owner, self._delete, deletes, take)
+
+    def find(
+        self, owner: Process, lookups: Creates, take: Callable[[Creates, list[ObjectChange] | None], None]
+    ) -> None:
+        """Call: look for objects by name; what is there gets its labels back."""
+        self._call(owner, self._find, lookups, take)
 
     def _call(self, owner: Process, action: Callable[..., object], what: object, take: Callable[..., None]) -> None:
         """Let a call arrive, late, twice or not at all, and its answer, or none."""
@@ -372,6 +383,7 @@ class ClusterActor(Process):
             item = self.objects.get(key)
             if item is None:
                 item = self._make(key, creates.nodes[node], was_known=key in sent)
+            self._label(key, item)
             uids.append(item.uid)
         none = np.zeros(count, dtype=np.bool_)
         return CreateAnswers(
@@ -402,6 +414,35 @@ class ClusterActor(Process):
                 delay_s = 0.0 if ended else self._network.draw_s(self._settings.pod_stop_s)
                 self._agenda.after(delay_s, self, self._stop, key, uid)
         return DeleteAnswers(accepted_column=accepted, gone_column=gone)
+
+    def _find(self, lookups: Creates) -> list[ObjectChange]:
+        columns = (lookups.handle_column, lookups.attempt_column, lookups.object_column)
+        found = []
+        for key in zip(*(column.tolist() for column in columns), strict=True):
+            item = self.objects.get(key)
+            if item is not None:
+                self._label(key, item)
+                found.append(self._show(key, item, gone=False))
+        return found
+
+    def _label(self, key: Key, item: _Object) -> None:
+        """Give an object its labels back."""
+        if not item.is_labelled:
+            item.is_labelled = True
+            self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
+
+    def take_labels(self, rng: np.random.Generator, is_live: Callable[[int, int], bool]) -> int:
+        """Take the labels from about half of the pods of live runs, and tell nobody; return from how many.
+
+        Args:
+            rng: Draws which.
+            is_live: Tells of a run, (handle, attempt), whether it is.
+        """
+        pods = [item for key, item in sorted(self.objects.items()) if item.kind == POD and is_live(*key[:2])]
+        hit = [item for item in pods if rng.random() < 0.5]
+        for item in hit:
+            item.is_labelled = False
+        return len(hit)
 
     # --- objects ------------------------------------------------------------------------------------------------------
 

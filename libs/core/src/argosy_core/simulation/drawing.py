@@ -85,6 +85,8 @@ def draw_world(seed: int, *, with_faults: bool = True, wide: bool = False, check
             forgotten_clusters=int(wide_rng.integers(0, 3)),
             late_commits=int(wide_rng.integers(0, 4)),
         )
+        # A run that was taken for lost with its cluster is not looked for when the cluster comes back.
+        faults = replace(faults, label_thefts=0 if faults.forgotten_clusters else int(wide_rng.integers(0, 6)))
     return World(plan, seed=seed, settings=settings, faults=faults)
 
 

@@ -148,6 +148,8 @@ class ExecutorActor(Process):
         if actions.deletes is not None:
             self._deleting += 1
             self.cluster.delete(self, actions.deletes, self._take_deleted)
+        if actions.lookups is not None:
+            self._look(actions.lookups)
         if self.reconciler.wants_listing:
             self._list()
         self._report_soon()
@@ -196,6 +198,16 @@ class ExecutorActor(Process):
             answers = DeleteAnswers(accepted_column=none, gone_column=none)
         self.reconciler.take_delete_answers(deletes, answers, self._now())
         self._news()
+
+    def _look(self, lookups: Creates) -> None:
+        started_s = self._context.agenda.now_s
+
+        def take_found(lookups: Creates, found: list[ObjectChange] | None) -> None:
+            rows = None if found is None else _observations(list(found))
+            self.reconciler.take_found(lookups, rows, started_s=started_s, now=self._now())
+            self._news()
+
+        self.cluster.find(self, lookups, take_found)
 
     # --- the leader ---------------------------------------------------------------------------------------------------
 
@@ -318,7 +330,7 @@ class ExecutorActor(Process):
 
 def _observations(rows: list[tuple[object, ...]]) -> Observations:
     """Return changes as the reconcile step takes them."""
-    changes = [row for row in rows if isinstance(row, ObjectChange)]
+    changes = [row for row in rows if isinstance(row, ObjectChange) and row.is_labelled]
     return Observations(
         gone_column=np.array([change.gone for change in changes], dtype=np.bool_),
         handle_column=np.array([change.handle for change in changes], dtype=np.int64),

@@ -64,6 +64,7 @@ class Saboteur(Process):
             (settings.api_crashes, self.crash_api),
             (settings.forgotten_clusters, self.lose_cluster),
             (settings.late_commits, self.deliver_late_commit),
+            (settings.label_thefts, self.take_labels),
         )
         for count, action in late_kinds:
             for moment_s in (late_rng.random(count) * settings.until_s).tolist():
@@ -163,6 +164,14 @@ class Saboteur(Process):
         gone_s = float(rng.uniform(*settings.forget_after_s))
         back_s = gone_s + float(rng.uniform(*settings.return_after_s))
         self._world.lose_cluster(int(rng.integers(len(self._world.clusters))), gone_s, back_s)
+
+    def take_labels(self) -> None:
+        """Kill an executor, and take the labels from pods of live runs before its successor starts."""
+        index = int(self._late_rng.integers(len(self._world.clusters)))
+        self._world.restart_executor(index)
+        if not self._world.executors[index].alive:
+            hit = self._world.clusters[index].take_labels(self._late_rng, self._world.context.store.is_live)
+            self._world.context.counters["pods without labels"] += hit
 
     def _hold(self, _stream: Stream, to: Process, action: Callable[..., None], what: tuple[Any, ...]) -> None:
         """Keep the last commits of each epoch that were sent to each cluster, the older epoch's if there are two."""

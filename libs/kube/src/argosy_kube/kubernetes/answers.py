@@ -12,13 +12,43 @@ from typing import Final, TypeVar
 
 import msgspec
 
-__all__ = ["ApiFailure", "Cause", "Details", "Status", "decode", "read_failure"]
+__all__ = [
+    "CONFLICT",
+    "FORBIDDEN",
+    "GONE",
+    "KEYS_LIST",
+    "KEYS_ONLY",
+    "MISSING",
+    "STRATEGIC_PATCH",
+    "UNAUTHORIZED",
+    "ApiFailure",
+    "Cause",
+    "Details",
+    "Status",
+    "decode",
+    "read_failure",
+]
+
+UNAUTHORIZED: Final = 401
+"""Nobody knows us, or a policy says no."""
+FORBIDDEN: Final = 403
+"""We may not, or the object may not be."""
+MISSING: Final = 404
+"""There is no such object, or no such kind."""
+CONFLICT: Final = 409
+"""It exists, is another one, or was changed meanwhile; `reason` says which."""
+GONE: Final = 410
+"""That version is not kept any more."""
+KEYS_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""Lists of objects as their metadata: what is in secrets and config maps does not travel."""
+KEYS_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""Objects as their metadata: what is in secrets and config maps does not travel."""
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+"""Patches that say which parts of lists to take away."""
 
 _QUOTA_TEXT: Final = "exceeded quota"
 _LONGEST_MESSAGE: Final = 1024
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-_UNAUTHORIZED: Final = 401
-_FORBIDDEN: Final = 403
 _TOO_MANY: Final = 429
 _BUDGET: Final = "DisruptionBudget"
 _DENIED: Final = "Denied"
@@ -100,7 +130,7 @@ class ApiFailure(Exception):
         """The same call may succeed later: no answer, throttled, or a failure of the API server's own."""
         if self.is_budgeted:
             return False
-        return self.code == 0 or self.code in _PASSING or (self.code == 409 and self.reason == "Conflict")
+        return self.code == 0 or self.code in _PASSING or (self.code == CONFLICT and self.reason == "Conflict")
 
     @property
     def is_denied(self) -> bool:
@@ -114,16 +144,21 @@ class ApiFailure(Exception):
         Whoever lacks a right is told which kind it is about; admission tells the object's name as well. A proxy before
         the API server knows of neither.
         """
-        if self.code == _UNAUTHORIZED:
+        if self.code == UNAUTHORIZED:
             return not self.details.name
-        if self.code != _FORBIDDEN or self.is_denied:
+        if self.code != FORBIDDEN or self.is_denied:
             return False
         return not self.details.name and (bool(self.details.kind) or not self.reason)
 
     @property
+    def lacks_right(self) -> bool:
+        """The API server itself says that we have not the right, as opposed to a proxy before it."""
+        return self.code == FORBIDDEN and self.is_refused_right and bool(self.details.kind)
+
+    @property
     def is_quota(self) -> bool:
         """A quota stands against the object."""
-        return self.code == _FORBIDDEN and not self.is_denied and _QUOTA_TEXT in self.message
+        return self.code == FORBIDDEN and not self.is_denied and _QUOTA_TEXT in self.message
 
 
 def read_failure(code: int, body: bytes, *, retry_after: str | None) -> ApiFailure:
@@ -139,7 +174,7 @@ def read_failure(code: int, body: bytes, *, retry_after: str | None) -> ApiFailu
     except (msgspec.DecodeError, UnicodeDecodeError):
         status = Status(message=body[:200].decode(errors="replace").strip())
     if _DENIAL.match(status.message):
-        code = _FORBIDDEN
+        code = FORBIDDEN
         status = Status(reason=_DENIED, message=status.message, code=code)
     wait_s = float(status.details.retry_after_seconds) if status.details else 0.0
     if retry_after is not None and retry_after.strip().isdecimal():

@@ -17,15 +17,15 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self, TypeVar
 from urllib.parse import quote
 
-import msgspec
 import numpy as np
 
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL
-from argosy_kube.kubernetes.answers import ApiFailure, decode
+from argosy_kube.kubernetes.answers import GONE, ApiFailure, decode
 from argosy_kube.kubernetes.columns import EventRows, EventTables
 from argosy_kube.kubernetes.creation import Creator
 from argosy_kube.kubernetes.credentials import Credentials, CredentialSource
@@ -34,28 +34,30 @@ from argosy_kube.kubernetes.documents import (
     KEYS,
     LIST_OF_NODES,
     LIST_OF_PODS,
-    WATCH_OF_NODES,
     WATCH_OF_PODS,
     NodeDocument,
     PodDocument,
     WatchEvent,
 )
 from argosy_kube.kubernetes.eviction import EvictionAnswer, Evictor
+from argosy_kube.kubernetes.finding import Finder
 from argosy_kube.kubernetes.kinds import OwnKinds
 from argosy_kube.kubernetes.listing import read_list
 from argosy_kube.kubernetes.logs import read_pod_log
-from argosy_kube.kubernetes.nodes import NodeStates, describe_node
-from argosy_kube.kubernetes.observing import CHANGES, Observer
+from argosy_kube.kubernetes.node_feed import NodeFeed
+from argosy_kube.kubernetes.nodes import describe_node
+from argosy_kube.kubernetes.observing import CHANGES, Observer, apply_health
 from argosy_kube.kubernetes.own_objects import OwnObjects
 from argosy_kube.kubernetes.pacing import Priority
 from argosy_kube.kubernetes.places import Place, PlaceBook
 from argosy_kube.kubernetes.pod_warnings import PodWarnings
+from argosy_kube.kubernetes.pods import NODE_LOST
 from argosy_kube.kubernetes.relabelling import Relabeller
 from argosy_kube.kubernetes.rendering import MouldBook
-from argosy_kube.kubernetes.resources import NODES, PODS, Resource, ResourceBook
+from argosy_kube.kubernetes.resources import NODES, PODS, ResourceBook
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.kubernetes.transport import ApiServer, unavailable
-from argosy_kube.kubernetes.watching import WatchStream
+from argosy_kube.kubernetes.watching import EventSource, WatchStream
 from argosy_kube.port import (
     Change,
     CreateBatch,
@@ -73,7 +75,6 @@ __all__ = ["KubernetesCluster"]
 
 T = TypeVar("T", NodeDocument, PodDocument)
 
-_GONE: Final = 410
 _BUDGET_RATIO: Final = 0.4
 _UID_PATH: Final = "/api/v1/namespaces/kube-system"
 
@@ -106,7 +107,7 @@ class KubernetesCluster:
         self._server = ApiServer(Credentials(source), settings=settings, call_timeout_s=call_timeout_s, rng=rng)
         self._tables = EventTables()
         self._places = PlaceBook()
-        self._nodes = NodeStates()
+        self._feed = NodeFeed(self._server, settings)
         self._book = ResourceBook(self._server)
         self._kinds = OwnKinds(self._book, names=settings.kinds, discover=settings.discover)
         self._relabeller = Relabeller(
@@ -133,17 +134,22 @@ class KubernetesCluster:
                 query=f"labelSelector={quote(f'{INSTALLATION_LABEL}={installation}', safe='')}",
                 kinds=self._kinds,
                 observer=self._observer,
-                nodes=self._nodes,
+                feed=self._feed,
                 has_strangers=has_strangers,
             )
             for has_strangers in (False, True)
         )
+        moulds = MouldBook(installation, settings, self._book, rng=rng)
+        self._finder = Finder(
+            self._server, moulds, self._observer, settings, kinds=self._kinds, installation=installation
+        )
         self._creator = Creator(
             self._server,
-            MouldBook(installation, settings, self._book, rng=rng),
+            moulds,
             settings,
             installation=installation,
             places=self._places,
+            restore=self._relabeller.restore,
             use=self._kinds.use,
         )
         self._evictor = Evictor(self._server, self._places)
@@ -151,7 +157,7 @@ class KubernetesCluster:
             self._server,
             installation=installation,
             places=self._places,
-            nodes=self._nodes,
+            nodes=self._feed.states,
             resource_of=self._kinds.named,
             concurrency=settings.concurrency,
         )
@@ -193,7 +199,11 @@ class KubernetesCluster:
 
     async def watch_nodes(self, version: int) -> AsyncGenerator[NodeEvents, None]:
         """See Cluster."""
-        async with contextlib.aclosing(self._follow(NODES, WATCH_OF_NODES, version)) as batches:
+
+        def join(wake: Callable[[], None]) -> EventSource[NodeDocument]:
+            return self._feed.join(str(version), wake)
+
+        async with contextlib.aclosing(self._follow("nodes", join, version)) as batches:
             async for events, position in batches:
                 yield NodeEvents(
                     change_column=np.array([CHANGES[event.type] for event in events], dtype=np.int8),
@@ -233,7 +243,21 @@ class KubernetesCluster:
                 async for batch in own:
                     yield batch
             return
-        async with contextlib.aclosing(self._follow(PODS, WATCH_OF_PODS, version)) as batches:
+
+        def begin(wake: Callable[[], None]) -> EventSource[PodDocument]:
+            stream: WatchStream[PodDocument] = WatchStream(
+                self._server,
+                self._settings,
+                PODS,
+                decoder=WATCH_OF_PODS,
+                selector="",
+                position=str(version),
+                wake=wake,
+            )
+            stream.start()
+            return stream
+
+        async with contextlib.aclosing(self._follow("pods", begin, version)) as batches:
             async for events, position in batches:
                 rows, now_us = EventRows(self._tables), time.time_ns() // 1000
                 for event in events:
@@ -243,27 +267,24 @@ class KubernetesCluster:
                 yield rows.build(position)
 
     async def _follow(
-        self, resource: Resource, decoder: msgspec.json.Decoder[WatchEvent[T]], version: int
+        self, what: str, begin: Callable[[Callable[[], None]], EventSource[T]], version: int
     ) -> AsyncGenerator[tuple[list[WatchEvent[T]], int], None]:
-        """Give (events, version to resume from) of one kind until the stream ends."""
+        """Give (events, version to resume from) of one kind until the stream ends.
+
+        Args:
+            what: The kind, for people.
+            begin: Gives the stream; called with what wakes this up.
+            version: What it resumes from.
+        """
         news = asyncio.Event()
-        stream: WatchStream[T] = WatchStream(
-            self._server,
-            self._settings,
-            resource,
-            decoder=decoder,
-            selector="",
-            position=str(version),
-            wake=news.set,
-        )
-        stream.start()
+        stream = begin(news.set)
         try:
             while True:
                 await news.wait()
                 if self._settings.gather_ms > 0 and not stream.has_ended:
                     await asyncio.sleep(self._settings.gather_ms / 1000)
                 news.clear()
-                with _translated(f"watching {resource.plural}"):
+                with _translated(f"watching {what}"):
                     events = stream.take()
                 position = int(stream.position)
                 if events or position != version:
@@ -283,6 +304,14 @@ class KubernetesCluster:
     async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
         """See Cluster. What our finalizer keeps is let go."""
         return await self._deleter.delete(batch, budget_s=self._budget_s)
+
+    async def find_objects(self, batch: CreateBatch) -> ObjectEvents:
+        """See Cluster. Few are read by name, many in a list of their namespace without a selector."""
+        with _translated("looking for objects by name"):
+            rows = await self._finder.find(batch)
+        events = rows.build(0)
+        apply_health(events, self._feed.states, self._tables.texts.intern(NODE_LOST))
+        return replace(events, hidden_kinds=self._kinds.hidden)
 
     async def evict_pod(self, uid: bytes) -> EvictionAnswer:
         """Evict a pod of ours that was seen, if its disruption budgets allow it now; beyond the port, see `eviction`.
@@ -346,6 +375,6 @@ def _translated(what: str) -> Generator[None, None, None]:
     try:
         yield
     except ApiFailure as failure:
-        if failure.code == _GONE:
+        if failure.code == GONE:
             raise WatchGone(failure.message) from failure
         raise unavailable(failure, what) from failure

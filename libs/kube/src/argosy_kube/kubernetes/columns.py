@@ -14,7 +14,7 @@ from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RU
 from argosy_kube.kubernetes.documents import Metadata
 from argosy_kube.kubernetes.pods import RequestReader
 from argosy_kube.port import POD_KIND, Change, Detail, ObjectEvents, PodPhase
-from argosy_kube.simulated.tables import RequestTable, TextTable
+from argosy_kube.tables import RequestTable, TextTable
 
 __all__ = ["EventRows", "EventTables", "read_run", "uid_bytes"]
 

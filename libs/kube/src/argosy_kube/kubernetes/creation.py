@@ -15,9 +15,10 @@ import msgspec
 import numpy as np
 
 from argosy_core.errors import BackendUnavailable, InvalidRequest
-from argosy_kube.kubernetes.answers import ApiFailure, decode
+from argosy_kube.kubernetes.answers import CONFLICT, FORBIDDEN, KEYS_ONLY, MISSING, ApiFailure, decode
 from argosy_kube.kubernetes.columns import read_run, uid_bytes
-from argosy_kube.kubernetes.documents import KEYS, POD, Metadata, PodDocument
+from argosy_kube.kubernetes.documents import FOUND_KEY, FOUND_POD, KEYS, FoundPod, Metadata
+from argosy_kube.kubernetes.ownership import is_own
 from argosy_kube.kubernetes.pacing import Priority
 from argosy_kube.kubernetes.places import PlaceBook
 from argosy_kube.kubernetes.rendering import Mould, MouldBook
@@ -25,13 +26,10 @@ from argosy_kube.kubernetes.resources import PODS, Resource, not_granted
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.kubernetes.transport import ApiServer
 from argosy_kube.port import CreateBatch, CreateCode, CreateResult
-from argosy_kube.simulated.tables import TextTable
+from argosy_kube.tables import TextTable
 
 __all__ = ["Creator"]
 
-_FORBIDDEN: Final = 403
-_MISSING: Final = 404
-_CONFLICT: Final = 409
 _ALREADY_EXISTS: Final = "AlreadyExists"
 _NO_UID: Final = bytes(16)
 
@@ -60,6 +58,7 @@ class Creator:
         settings: How pods get their node.
         installation: Whose objects are ours.
         places: Where new objects are noted.
+        restore: Gives an object of ours, by uid and run, its labels back.
         use: Called with each kind before its first object is made.
     """
 
@@ -71,9 +70,11 @@ class Creator:
         *,
         installation: str,
         places: PlaceBook,
+        restore: Callable[[bytes, tuple[int, int, int]], None],
         use: Callable[[Resource], None],
     ) -> None:
         """Create nothing yet."""
+        self._restore = restore
         self._server = server
         self._moulds = moulds
         self._settings = settings
@@ -125,26 +126,28 @@ class Creator:
             return _refusal(failure)
         self._use(mould.resource)
         handle, attempt = int(batch.handle_column[row]), int(batch.attempt_column[row])
+        run = (handle, attempt, int(batch.object_column[row]))
         node_row = int(batch.node_column[row])
         node = batch.nodes[node_row] if node_row >= 0 else ""
         body = mould.body(handle, attempt, int(batch.id_high_column[row]), node)
         try:
             for is_last in (False, True):
                 try:
-                    posted = await self._server.call("POST", mould.path, priority=Priority.CREATE, body=body)
+                    posted = await self._server.call(
+                        "POST", mould.path, priority=Priority.CREATE, body=body, accept=KEYS_ONLY
+                    )
                     metadata = decode(KEYS, posted).metadata
                 except ApiFailure as failure:
                     if failure.is_unreadable and not is_last:
                         continue  # it was made, as the next answer tells
-                    if failure.code != _CONFLICT or failure.reason != _ALREADY_EXISTS:
-                        raise
+                    if failure.code != CONFLICT or failure.reason != _ALREADY_EXISTS:
+                        return _refusal(failure, mould.resource, is_of_creation=True)
                     found = await self._read_existing(mould, mould.name(handle, attempt))
                     if found is None and not is_last:
                         continue  # it went meanwhile
                     if found is None:
                         return _Answer(CreateCode.UNAVAILABLE, message=failure.message)
-                    return await self._adopt(found, node, mould)
-                run = (handle, attempt, int(batch.object_column[row]))
+                    return await self._adopt(found, node, mould, run)
                 self._places.add(uid_bytes(metadata.uid), mould.resource, metadata, run)
                 await self._bind(metadata, node, mould.resource)
                 return _Answer(CreateCode.CREATED, uid_bytes(metadata.uid))
@@ -152,23 +155,27 @@ class Creator:
             return _refusal(failure, mould.resource)
         raise AssertionError("unreachable")
 
-    async def _read_existing(self, mould: Mould, name: str) -> PodDocument | None:
+    async def _read_existing(self, mould: Mould, name: str) -> FoundPod | None:
         path = mould.resource.path(mould.namespace, name)
         try:
             body = await self._server.call("GET", path, priority=Priority.READ)
         except ApiFailure as failure:
-            if failure.code == _MISSING:
+            if failure.code == MISSING:
                 return None
             raise
         if mould.resource == PODS:
-            return decode(POD, body)
-        return PodDocument(metadata=decode(KEYS, body).metadata)
+            return decode(FOUND_POD, body)
+        return FoundPod(metadata=decode(FOUND_KEY, body).metadata)
 
-    async def _adopt(self, found: PodDocument, node: str, mould: Mould) -> _Answer:
-        """Say whose an object is that has the name; finish what a former call of ours began."""
+    async def _adopt(self, found: FoundPod, node: str, mould: Mould, wanted: tuple[int, int, int]) -> _Answer:
+        """Say whose an object is that has the name of a run's object; finish what a former call of ours began."""
         metadata = found.metadata
         run = read_run(metadata.labels, self._installation)
         uid = uid_bytes(metadata.uid)
+        if run != wanted and is_own(metadata, wanted, installation=self._installation):
+            run = wanted
+            self._places.add(uid, mould.resource, metadata, run)
+            self._restore(uid, run)
         if run is not None:
             self._places.add(uid, mould.resource, metadata, run)
             if not found.spec.node_name and metadata.deletion_timestamp is None:
@@ -195,9 +202,9 @@ class Creator:
                 "POST", path, priority=Priority.CREATE, body=msgspec.json.encode(binding), retry_conflict=False
             )
         except ApiFailure as failure:
-            if failure.code == _CONFLICT:  # bound already, by the call whose answer was lost
+            if failure.code == CONFLICT:  # bound already, by the call whose answer was lost
                 return
-            if failure.code == _MISSING:
+            if failure.code == MISSING:
                 raise ApiFailure(0, "the pod went before it was bound") from failure
             raise
 
@@ -221,17 +228,19 @@ def _bags(batch: CreateBatch) -> list[list[int]]:
     return list(bags.values())
 
 
-def _refusal(failure: ApiFailure, resource: Resource = PODS) -> _Answer:
+def _refusal(failure: ApiFailure, resource: Resource = PODS, *, is_of_creation: bool = False) -> _Answer:
     """Return the answer for an object that was not made, or may not have been.
 
-    Rights to what every bag may hold are missing by mistake, and come; those to custom kinds nobody may have meant to
-    give.
+    A right that is missing says that there is no object only if it is the one to make it.
+
+    A right to make custom objects nobody may have meant to give; one that is missing for anything else is no word about
+    the object.
     """
-    if failure.is_quota:
+    if failure.is_quota or (is_of_creation and failure.lacks_right and not resource.is_custom):
         return _Answer(CreateCode.QUOTA, message=failure.message)
-    if resource.is_custom and failure.is_refused_right and failure.code == _FORBIDDEN:
+    if resource.is_custom and failure.is_refused_right and failure.code == FORBIDDEN:
         return _Answer(CreateCode.REJECTED, message=not_granted(resource, failure))
-    if resource.is_custom and failure.code == _MISSING and failure.details.kind != "namespaces":
+    if resource.is_custom and failure.code == MISSING and failure.details.kind != "namespaces":
         text = f"the cluster has no kind {resource.kind} of {resource.api_version} any more"
         return _Answer(CreateCode.REJECTED, message=text)
     if failure.may_pass or failure.is_refused_right:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import ssl
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ __all__ = ["CredentialSource", "Credentials", "Endpoint"]
 
 _TOKEN_KEPT_S: Final = 30.0
 """Exec plugins and service accounts are asked again this often; both answer from what they have until it expires."""
+_DEFAULT_PATH: Final = "~/.kube/config"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,25 @@ class CredentialSource:
             return "the service account of this pod"
         name = f"kubeconfig {self.path!r}" if self.path else "the default kubeconfig"
         return f"{name}, context {self.context!r}" if self.context else name
+
+    def missing_files(self) -> str:
+        """Return which kubeconfigs were looked for, if not one of them is there; else nothing."""
+        if self.in_cluster:
+            return ""
+        named = self.path or os.environ.get("KUBECONFIG") or _DEFAULT_PATH
+        paths = [path for path in named.split(os.pathsep) if path]
+        return "" if any(_is_there(path) for path in paths) else " or ".join(paths)
+
+
+def _is_there(path: str) -> bool:
+    """Return whether there is a file, be it one that cannot be read."""
+    try:
+        os.stat(os.path.expanduser(path))  # noqa: PTH111, PTH116 - as the loader does
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +156,8 @@ class Credentials:
         from kubernetes.config import load_incluster_config, load_kube_config
 
         configuration = Configuration()
+        if missing := self._source.missing_files():
+            raise FileNotFoundError(f"there is no file {missing}")
         if self._source.in_cluster:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         else:

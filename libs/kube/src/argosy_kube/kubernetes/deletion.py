@@ -13,26 +13,30 @@ import numpy as np
 
 from argosy_core.errors import BackendUnavailable
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, run_label
-from argosy_kube.kubernetes.answers import ApiFailure, decode
+from argosy_kube.kubernetes.answers import (
+    CONFLICT,
+    KEYS_LIST,
+    KEYS_ONLY,
+    MISSING,
+    STRATEGIC_PATCH,
+    ApiFailure,
+    decode,
+)
 from argosy_kube.kubernetes.columns import uid_bytes
-from argosy_kube.kubernetes.documents import KEYS, LIST_OF_KEYS, POD
-from argosy_kube.kubernetes.listing import KEYS_LIST
+from argosy_kube.kubernetes.documents import LIST_OF_KEYS, POD
 from argosy_kube.kubernetes.nodes import NodeHealth, NodeStates
 from argosy_kube.kubernetes.observing import STORED_FINALIZER
 from argosy_kube.kubernetes.pacing import Priority
 from argosy_kube.kubernetes.places import Place, PlaceBook
+from argosy_kube.kubernetes.presence import is_there
 from argosy_kube.kubernetes.resources import PODS, Resource
 from argosy_kube.kubernetes.transport import ApiServer
 from argosy_kube.port import DeleteBatch, DeleteCode, DeleteResult
 
 __all__ = ["Deleter", "run_selector"]
 
-STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
-_MISSING: Final = 404
-_CONFLICT: Final = 409
-_NOT_OURS: Final = frozenset({409, 422})
+_NOT_OURS: Final = frozenset({CONFLICT, 422})
 """Answers to a patch with the uid of another object."""
-_KEY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 def run_selector(installation: str, handle: int, attempt: int, position: int) -> str:
@@ -144,15 +148,18 @@ class Deleter:
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
         path = place.resource.path(place.namespace, place.name)
+        key = UUID(uid).bytes
+        self._places.expect_end(key)
         try:
             answer = await self._server.call(
                 "DELETE", path, priority=Priority.DELETE, body=msgspec.json.encode(options), retry_conflict=False
             )
         except ApiFailure as failure:
-            if failure.code == _MISSING:
+            self._places.expect_no_end(key)
+            if failure.code == MISSING:
                 return DeleteCode.GONE
-            if failure.code == _CONFLICT:
-                return DeleteCode.UNAVAILABLE if await self._is_there(place, uid) else DeleteCode.GONE
+            if failure.code == CONFLICT:
+                return DeleteCode.UNAVAILABLE if await is_there(self._server, place, uid) else DeleteCode.GONE
             raise
         if place.resource == PODS:
             pod = decode(POD, answer)  # a Status, without metadata, where the pod went at once
@@ -177,24 +184,9 @@ class Deleter:
                 priority=Priority.DELETE,
                 body=msgspec.json.encode(patch),
                 content_type=STRATEGIC_PATCH,
+                accept=KEYS_ONLY,
                 retry_conflict=False,
             )
         except ApiFailure as failure:
-            if failure.code != _MISSING and (failure.code not in _NOT_OURS or await self._is_there(place, uid)):
+            if failure.code != MISSING and (failure.code not in _NOT_OURS or await is_there(self._server, place, uid)):
                 raise
-
-    async def _is_there(self, place: Place, uid: str) -> bool:
-        """Return whether an object still has its name; a conflict alone does not say whether another has it.
-
-        Raises:
-            ApiFailure: The API server did not answer.
-        """
-        try:
-            body = await self._server.call(
-                "GET", place.resource.path(place.namespace, place.name), priority=Priority.DELETE, accept=_KEY
-            )
-        except ApiFailure as failure:
-            if failure.code == _MISSING:
-                return False
-            raise
-        return decode(KEYS, body).metadata.uid == uid

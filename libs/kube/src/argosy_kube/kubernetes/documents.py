@@ -10,7 +10,11 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 __all__ = [
+    "FOUND_KEY",
+    "FOUND_POD",
     "KEYS",
+    "LIST_OF_FOUND_KEYS",
+    "LIST_OF_FOUND_PODS",
     "LIST_OF_KEYS",
     "LIST_OF_NODES",
     "LIST_OF_PODS",
@@ -22,6 +26,9 @@ __all__ = [
     "Condition",
     "Container",
     "ContainerStatus",
+    "FoundKey",
+    "FoundMetadata",
+    "FoundPod",
     "KeyDocument",
     "ListDocument",
     "Metadata",
@@ -151,6 +158,24 @@ class PodDocument(_Part):
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
 
+class FoundMetadata(Metadata):
+    """Metadata of an object that was looked for by name; lists of all pods need not read annotations."""
+
+    annotations: dict[str, str] | None = None
+
+
+class FoundKey(KeyDocument):
+    """Any object, as its metadata with annotations."""
+
+    metadata: FoundMetadata = msgspec.field(default_factory=FoundMetadata)
+
+
+class FoundPod(PodDocument):
+    """A pod with its annotations."""
+
+    metadata: FoundMetadata = msgspec.field(default_factory=FoundMetadata)
+
+
 class NodeTaint(_Part):
     """Element of taints[]."""
 
@@ -208,6 +233,10 @@ class WatchEvent(_Part, Generic[T]):
 KEYS: Final = msgspec.json.Decoder(KeyDocument)
 POD: Final = msgspec.json.Decoder(PodDocument)
 NODE: Final = msgspec.json.Decoder(NodeDocument)
+FOUND_KEY: Final = msgspec.json.Decoder(FoundKey)
+FOUND_POD: Final = msgspec.json.Decoder(FoundPod)
+LIST_OF_FOUND_KEYS: Final = msgspec.json.Decoder(ListDocument[FoundKey])
+LIST_OF_FOUND_PODS: Final = msgspec.json.Decoder(ListDocument[FoundPod])
 LIST_OF_KEYS: Final = msgspec.json.Decoder(ListDocument[KeyDocument])
 LIST_OF_PODS: Final = msgspec.json.Decoder(ListDocument[PodDocument])
 LIST_OF_NODES: Final = msgspec.json.Decoder(ListDocument[NodeDocument])

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
 from uuid import UUID
 
 import msgspec
 
-from argosy_kube.kubernetes.answers import ApiFailure, decode
-from argosy_kube.kubernetes.documents import KEYS
+from argosy_kube.kubernetes.answers import CONFLICT, MISSING, ApiFailure
 from argosy_kube.kubernetes.pacing import Priority
 from argosy_kube.kubernetes.places import PlaceBook
+from argosy_kube.kubernetes.presence import is_there
 from argosy_kube.kubernetes.resources import PODS
 from argosy_kube.kubernetes.transport import ApiServer
 
 __all__ = ["EvictionAnswer", "EvictionCode", "Evictor"]
-
-_MISSING: Final = 404
-_CONFLICT: Final = 409
 
 
 class EvictionCode(IntEnum):
@@ -91,26 +87,9 @@ class Evictor:
         except ApiFailure as failure:
             if failure.is_budgeted:
                 return EvictionAnswer(EvictionCode.BUDGETED, failure.message, failure.retry_after_s)
-            if failure.code == _MISSING:
+            if failure.code == MISSING:
                 return EvictionAnswer(EvictionCode.GONE)
-            if failure.code == _CONFLICT and not await self._is_there(uid):
+            if failure.code == CONFLICT and not await is_there(self._server, place, str(UUID(bytes=uid))):
                 return EvictionAnswer(EvictionCode.GONE)
             raise
         return EvictionAnswer(EvictionCode.EVICTED)
-
-    async def _is_there(self, uid: bytes) -> bool:
-        """Return whether a pod is still the one of its name; a conflict alone does not say that.
-
-        Raises:
-            ApiFailure: The API server did not answer.
-        """
-        place = self._places.find(uid)
-        if place is None:
-            return False
-        try:
-            found = await self._server.call("GET", PODS.path(place.namespace, place.name), priority=Priority.DELETE)
-        except ApiFailure as failure:
-            if failure.code == _MISSING:
-                return False
-            raise
-        return decode(KEYS, found).metadata.uid == str(UUID(bytes=uid))

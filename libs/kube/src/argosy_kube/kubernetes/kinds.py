@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Final
 
-from argosy_kube.kubernetes.answers import ApiFailure
+from argosy_kube.kubernetes.answers import FORBIDDEN, MISSING, ApiFailure
 from argosy_kube.kubernetes.resources import BUILT_IN, PODS, Resource, ResourceBook
 
-__all__ = ["OwnKinds", "may_be_skipped"]
+__all__ = ["OwnKinds"]
+
+_SERVER_ERROR: Final = 500
+_ABSENT: Final = frozenset({MISSING, 405})
 
 
 class OwnKinds:
@@ -27,6 +31,7 @@ class OwnKinds:
         self._discover = discover
         self._has_looked = False
         self._in_use: dict[str, Resource] = {PODS.full_name: PODS}
+        self._hidden: dict[str, Resource] = {}
         self._listeners: set[asyncio.Event] = set()
 
     def use(self, resource: Resource) -> None:
@@ -36,9 +41,38 @@ class OwnKinds:
             for listener in self._listeners:
                 listener.set()
 
-    def drop(self, resource: Resource) -> None:
-        """Note that a kind is gone from the cluster, or that we may not look at it: there is nothing to watch."""
-        self._in_use.pop(resource.full_name, None)
+    def pass_over(self, resource: Resource, failure: ApiFailure) -> bool:
+        """Take that a kind could not be looked at; return whether all others are to be looked at none the less.
+
+        A kind that the cluster has no more took its objects with it. One that we may not look at may have objects of
+        ours all the same: it is hidden. So is a custom one that the API server fails to show (its conversion webhook is
+        down), and one that nobody named and no bag uses and that fails in whatever way: one broken definition must not
+        keep us from all other objects.
+        """
+        name = resource.full_name
+        if failure.code in _ABSENT:
+            self._in_use.pop(name, None)
+            self._hidden.pop(name, None)
+            return True
+        is_strange = name not in self._in_use and name not in self._names
+        is_broken = resource.is_custom and (is_strange or failure.code >= _SERVER_ERROR)
+        if failure.code == FORBIDDEN or is_broken:
+            self._hidden[name] = resource
+            return True
+        return False
+
+    def saw(self, resource: Resource) -> None:
+        """Note that a kind was looked at."""
+        self._hidden.pop(resource.full_name, None)
+
+    def is_hidden(self, resource: Resource) -> bool:
+        """Return whether a kind could not be looked at, so that it may have objects of ours that nobody sees."""
+        return resource.full_name in self._hidden
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Kinds that could not be looked at, by the names that the port gives them; `*.group` for those of a group."""
+        return (*sorted(self._hidden), *(f"*.{group}" for group in sorted(self._book.unserved)))
 
     def listen(self, event: asyncio.Event) -> None:
         """Set an event whenever a kind comes into use."""
@@ -63,12 +97,13 @@ class OwnKinds:
         return known or next(iter(await self._book.find_named([kind])), None)
 
     async def to_list(self) -> list[Resource]:
-        """Return the kinds to look for, pods not among them; custom ones are found the first time.
+        """Return the kinds to look for, pods not among them; custom ones are found the first time, hidden ones always.
 
         Raises:
             ApiFailure: The API server did not answer.
         """
         found = {resource.full_name: resource for resource in (*BUILT_IN.values(), *self._in_use.values())}
+        found |= {name: resource for name, resource in self._hidden.items() if name not in found}
         if not self._has_looked:
             custom = await self._book.find_custom() if self._discover else []
             for resource in (*await self._book.find_named(self._names), *custom):
@@ -78,13 +113,8 @@ class OwnKinds:
 
     def looked(self, resources: Iterable[Resource]) -> None:
         """Note that a list was made; the settings' own kinds stay in use, whatever it found."""
-        self._has_looked = self._book.is_whole
+        self._has_looked = not self._book.unserved
         named = set(self._names)
         for resource in resources:
             if resource.full_name in named:
                 self.use(resource)
-
-
-def may_be_skipped(failure: ApiFailure) -> bool:
-    """Return whether a kind that was refused is simply one that we have nothing to do with."""
-    return failure.code in {403, 404, 405}

@@ -11,19 +11,21 @@ from urllib.parse import quote
 
 import msgspec
 
-from argosy_kube.kubernetes.answers import ApiFailure, decode
+from argosy_kube.kubernetes.answers import GONE, ApiFailure, decode
 from argosy_kube.kubernetes.documents import ListDocument
 from argosy_kube.kubernetes.pacing import Priority
 from argosy_kube.kubernetes.transport import JSON, ApiServer
 
-__all__ = ["KEYS_LIST", "read_list"]
+__all__ = ["named_query", "read_list"]
 
-KEYS_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-"""Lists of objects as their metadata: what is in secrets and config maps does not travel."""
-_GONE: Final = 410
 _TRIES: Final = 3
 
 T = TypeVar("T")
+
+
+def named_query(name: str) -> str:
+    """Return the query by which one object is listed; that takes the right to list, and no other."""
+    return f"fieldSelector={quote(f'metadata.name={name}', safe='')}"
 
 
 async def read_list(
@@ -58,7 +60,7 @@ async def read_list(
             try:
                 body = await server.call("GET", where, priority=Priority.READ, accept=accept)
             except ApiFailure as failure:
-                if failure.code == _GONE and next_page and tries < _TRIES:
+                if failure.code == GONE and next_page and tries < _TRIES:
                     break
                 raise
             page = decode(decoder, body)

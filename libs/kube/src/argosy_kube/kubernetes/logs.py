@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import quote
 
 from argosy_core.errors import BackendUnavailable, NotFound
-from argosy_kube.kubernetes.answers import ApiFailure, decode
+from argosy_kube.kubernetes.answers import MISSING, ApiFailure, decode
 from argosy_kube.kubernetes.deletion import run_selector
 from argosy_kube.kubernetes.documents import LIST_OF_PODS, PodDocument
 from argosy_kube.kubernetes.pacing import Priority
@@ -19,7 +19,6 @@ from argosy_kube.kubernetes.transport import BROKEN, ApiServer, unavailable
 __all__ = ["read_pod_log"]
 
 _POLL_S: Final = 1.0
-_MISSING: Final = 404
 _BAD_REQUEST: Final = 400
 
 
@@ -62,7 +61,7 @@ async def read_pod_log(
             async for piece in content.iter_any():
                 yield piece
     except ApiFailure as failure:
-        if failure.code == _MISSING:
+        if failure.code == MISSING:
             raise NotFound(failure.message) from failure
         if failure.code == _BAD_REQUEST:  # it was beginning, or ended before anything was written
             return

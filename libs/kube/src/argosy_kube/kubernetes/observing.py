@@ -123,7 +123,7 @@ class Observer:
         )
 
     def _run_of(self, change: Change, metadata: Metadata) -> tuple[int, int, int] | None:
-        """Return the run of a pod: what it was when it was first seen, whatever its labels say now."""
+        """Return the run of an object: what it was when it was first seen, whatever its labels say now."""
         run = read_run(metadata.labels, self._installation)
         uid = uid_bytes(metadata.uid)
         known = self.places.run_of(uid)
@@ -133,13 +133,16 @@ class Observer:
             self.relabeller.restore(uid, known)
         return known
 
-    def is_doubtful(self, change: Change, pod: PodDocument) -> bool:
-        """Return whether a pod of ours is told as gone that was not seen to be deleted."""
-        return (
-            change == Change.DELETED
-            and not tells_deletion(pod)
-            and self.places.find(uid_bytes(pod.metadata.uid)) is not None
-        )
+    def is_doubtful(self, change: Change, document: KeyDocument | PodDocument) -> bool:
+        """Return whether an object of ours is told as gone that was not seen to be deleted."""
+        if change != Change.DELETED:
+            return False
+        uid = uid_bytes(document.metadata.uid)
+        if self.places.find(uid) is None:
+            return False
+        if isinstance(document, PodDocument):
+            return not tells_deletion(document)
+        return document.metadata.deletion_timestamp is None and not self.places.is_ending(uid)
 
     def _told(self, change: Change, pod: PodDocument, run: tuple[int, int, int]) -> Change | None:
         """Return what to tell of a pod of ours, None for nothing; note where it is."""
@@ -165,7 +168,7 @@ class Observer:
     ) -> None:
         """Add an object of ours that is no pod."""
         metadata = document.metadata
-        run = read_run(metadata.labels, self._installation)
+        run = self._run_of(change, metadata)
         if run is None:
             return
         uid = uid_bytes(metadata.uid)

@@ -23,6 +23,8 @@ class Priority(IntEnum):
     """They free capacity, and stop what must not run."""
     CREATE = 2
     """They can wait: nothing runs yet."""
+    UPKEEP = 3
+    """Nobody waits for them: what others wrote about pods, labels that somebody changed on pods that are known."""
 
 
 class Pacer:

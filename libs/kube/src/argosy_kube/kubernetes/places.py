@@ -50,6 +50,7 @@ class PlaceBook:
         self._stem_of: dict[Place, int] = {}
         self._known: dict[bytes, int] = {}
         self._fresh: dict[bytes, int] | None = None
+        self._ending: set[bytes] = set()
 
     def __len__(self) -> int:
         """Return how many are known."""
@@ -68,6 +69,7 @@ class PlaceBook:
         """Forget what was not seen since `begin_list`."""
         if self._fresh is not None:
             self._known, self._fresh = self._fresh, None
+            self._ending &= self._known.keys()
             if len(self._stems) > 2 * len(self._known) + _SPARE_STEMS:
                 self._compact()
 
@@ -87,13 +89,18 @@ class PlaceBook:
         """Note that a list failed: nothing is forgotten."""
         self._fresh = None
 
-    def unseen(self, resource: Resource) -> list[bytes]:
-        """Return the uids of the objects of a kind that were known before the list under way and are not in it."""
+    def unseen(self) -> dict[Resource, list[bytes]]:
+        """Return the uids, by kind, of the objects that were known before the list under way and are not in it."""
         fresh = self._fresh
-        if fresh is None:
-            return []
-        missing = [uid for uid in self._known if uid not in fresh]
-        return [uid for uid in missing if self._stems[self._known[uid] >> (_RUN_BITS + 1)].resource == resource]
+        missing: dict[Resource, list[bytes]] = {}
+        for uid in [uid for uid in self._known if uid not in fresh] if fresh is not None else ():
+            missing.setdefault(self._stems[self._known[uid] >> (_RUN_BITS + 1)].resource, []).append(uid)
+        return missing
+
+    def keep(self, resource: Resource) -> None:
+        """Let the list under way not forget what was known of a kind: nobody can look at it."""
+        if self._fresh is not None:
+            self._fresh |= {uid: self._known[uid] for uid in self.unseen().get(resource, ())}
 
     def add(self, uid: bytes, resource: Resource, metadata: Metadata, run: tuple[int, int, int]) -> None:
         """Note where an object of a run, (handle, attempt, position), is."""
@@ -126,9 +133,23 @@ class PlaceBook:
         found = self._known.get(uid)
         return None if found is None else _run(found)
 
+    def expect_end(self, uid: bytes) -> None:
+        """Note that we delete an object: that it is told as gone is no surprise."""
+        if uid in self._known:
+            self._ending.add(uid)
+
+    def expect_no_end(self, uid: bytes) -> None:
+        """Note that an object could not be deleted."""
+        self._ending.discard(uid)
+
+    def is_ending(self, uid: bytes) -> bool:
+        """Return whether we delete an object."""
+        return uid in self._ending
+
     def remove(self, uid: bytes) -> None:
         """Forget an object."""
         self._known.pop(uid, None)
+        self._ending.discard(uid)
         if self._fresh is not None:
             self._fresh.pop(uid, None)
 

@@ -179,7 +179,7 @@ class PodWarnings:
         wanted, last, more = set(uids), dict[str, _Event](), ""
         for _ in range(_MOST_PAGES):
             path = f"{_EVENTS.path(namespace)}?{query}&limit={_PAGE_COUNT}{more}"
-            page = decode(_LIST, await self._server.call("GET", path, priority=Priority.CREATE))
+            page = decode(_LIST, await self._server.call("GET", path, priority=Priority.UPKEEP))
             for event in page.items or ():
                 uid = event.involved_object.uid
                 if uid in wanted and event.type == "Warning" and (uid not in last or last[uid].time() <= event.time()):

@@ -1,41 +1,54 @@
-"""Pods of ours whose labels somebody changed: they are ours as before, and get their labels back.
+"""Objects of ours whose labels somebody changed: they are ours as before, and get their labels back.
 
 Whose a pod is stands in its labels, and anybody with the right to patch may change those. A server that watches with a
 label selector then says that the pod is gone, and leaves it out of lists, while it runs on: whoever believed that would
 have the job run a second time beside it. So a pod that was seen with our labels is known by its uid from then on, and
-one that seems to be gone without having been deleted is looked for.
+one that seems to be gone without having been deleted is looked for. So it is with objects of other kinds, which would
+stay behind otherwise.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from typing import Final
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, TypeVar
 from uuid import UUID
 
 import msgspec
 
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, run_label
-from argosy_kube.kubernetes.answers import ApiFailure, decode
+from argosy_kube.kubernetes.answers import KEYS_LIST, MISSING, ApiFailure, decode
 from argosy_kube.kubernetes.columns import uid_bytes
-from argosy_kube.kubernetes.documents import LIST_OF_PODS, POD, PodDocument
-from argosy_kube.kubernetes.listing import read_list
+from argosy_kube.kubernetes.documents import (
+    LIST_OF_KEYS,
+    LIST_OF_PODS,
+    POD,
+    KeyDocument,
+    ListDocument,
+    PodDocument,
+)
+from argosy_kube.kubernetes.listing import named_query, read_list
 from argosy_kube.kubernetes.pacing import Priority
 from argosy_kube.kubernetes.places import Place, PlaceBook
 from argosy_kube.kubernetes.pods import ENDED, phase_of
-from argosy_kube.kubernetes.resources import PODS
-from argosy_kube.kubernetes.transport import ApiServer
+from argosy_kube.kubernetes.resources import PODS, Resource
+from argosy_kube.kubernetes.transport import JSON, ApiServer
 
 __all__ = ["Relabeller", "tells_deletion"]
 
-_STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
-_MISSING: Final = 404
+_MERGE_PATCH: Final = "application/merge-patch+json"
+"""Other than a strategic one, it is taken for custom resources as well."""
 _MOST_READS: Final = 500
-"""Pods that are looked for one by one; a list of all pods costs less than more of them."""
+"""Objects of a kind that are looked for one by one; a list of all costs less than more of them."""
 _PAUSE_S: Final = 1.0
 """Least time between two repairs of one pod: whoever takes labels away again and again is not met at full speed."""
-_MOST_REMEMBERED: Final = 1000
+_MOST_WAITING: Final = 10_000
+"""Repairs that may wait; what is beyond them a later list asks for again."""
+
+
+T = TypeVar("T", KeyDocument, PodDocument)
 
 
 def tells_deletion(pod: PodDocument) -> bool:
@@ -50,14 +63,14 @@ def tells_deletion(pod: PodDocument) -> bool:
 
 
 class Relabeller:
-    """Looks for pods that seem to be gone, and gives labels back.
+    """Looks for objects that seem to be gone, and gives labels back.
 
     Args:
         server: Where.
-        installation: Whose pods are ours.
+        installation: Whose objects are ours.
         places: Where they are.
-        concurrency: Pods looked for at once.
-        page_count: Pods per page of a list.
+        concurrency: Objects looked for at once.
+        page_count: Objects per page of a list.
     """
 
     def __init__(
@@ -69,9 +82,9 @@ class Relabeller:
         self._places = places
         self._limit = asyncio.Semaphore(concurrency)
         self._page_count = page_count
-        self._waiting: set[str] = set()
-        self._repaired_s: dict[str, float] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: dict[str, tuple[Place, tuple[int, int, int]]] = {}
+        self._repaired_s: dict[str, float] = {}  # within the last _PAUSE_S, the oldest first
+        self._worker: asyncio.Task[None] | None = None
 
     async def find(self, uids: Sequence[bytes]) -> dict[bytes, PodDocument]:
         """Return those of some pods of ours that are there still, as they are now.
@@ -82,57 +95,102 @@ class Relabeller:
         Raises:
             ApiFailure: It is not known of all whether they are there.
         """
-        if len(uids) > _MOST_READS:
-            return await self._find_in_list(set(uids))
-        places = [(uid, place) for uid in uids if (place := self._places.find(uid)) is not None]
-        pods = await asyncio.gather(*(self._read(uid, place) for uid, place in places))
-        return {uid: pod for (uid, _), pod in zip(places, pods, strict=True) if pod is not None}
+        return await self._find(PODS, uids, self._read_pod, LIST_OF_PODS, accept=JSON)
 
-    async def _read(self, uid: bytes, place: Place) -> PodDocument | None:
+    async def find_others(self, resource: Resource, uids: Sequence[bytes]) -> dict[bytes, KeyDocument]:
+        """Return those of some objects of ours of another kind that are there still; none if the kind is not.
+
+        Args:
+            resource: Their kind.
+            uids: Which; those whose place is not known are left out.
+
+        Raises:
+            ApiFailure: It is not known of all whether they are there.
+        """
+        try:
+            return await self._find(resource, uids, self._read_key, LIST_OF_KEYS, accept=KEYS_LIST)
+        except ApiFailure as failure:
+            if failure.code == MISSING:
+                return {}
+            raise
+
+    async def _find(
+        self,
+        resource: Resource,
+        uids: Sequence[bytes],
+        read: Callable[[Place], Awaitable[T | None]],
+        decoder: msgspec.json.Decoder[ListDocument[T]],
+        *,
+        accept: str,
+    ) -> dict[bytes, T]:
+        found: dict[bytes, T] = {}
+        wanted = set(uids)
+
+        def take(documents: Iterable[T | None]) -> None:
+            for document in documents:
+                if document is not None and (uid := uid_bytes(document.metadata.uid)) in wanted:
+                    found[uid] = document
+
+        if len(uids) > _MOST_READS:
+            await read_list(
+                self._server,
+                resource.path(),
+                decoder,
+                begin=lambda: take,
+                page_count=self._page_count,
+                accept=accept,
+            )
+        else:
+            places = [place for uid in uids if (place := self._places.find(uid)) is not None]
+            take(await asyncio.gather(*map(read, places)))
+        return found
+
+    async def _read_pod(self, place: Place) -> PodDocument | None:
         async with self._limit:
             try:
                 body = await self._server.call("GET", PODS.path(place.namespace, place.name), priority=Priority.READ)
             except ApiFailure as failure:
-                if failure.code == _MISSING:
+                if failure.code == MISSING:
                     return None
                 raise
-        pod = decode(POD, body)
-        return pod if uid_bytes(pod.metadata.uid) == uid else None
+        return decode(POD, body)
 
-    async def _find_in_list(self, uids: set[bytes]) -> dict[bytes, PodDocument]:
-        found: dict[bytes, PodDocument] = {}
-
-        def take(page: list[PodDocument]) -> None:
-            for pod in page:
-                uid = uid_bytes(pod.metadata.uid)
-                if uid in uids:
-                    found[uid] = pod
-
-        await read_list(self._server, PODS.path(), LIST_OF_PODS, begin=lambda: take, page_count=self._page_count)
-        return found
+    async def _read_key(self, place: Place) -> KeyDocument | None:
+        path = f"{place.resource.path(place.namespace)}?{named_query(place.name)}"
+        async with self._limit:
+            body = await self._server.call("GET", path, priority=Priority.READ, accept=KEYS_LIST)
+        return next(iter(decode(LIST_OF_KEYS, body).items or ()), None)
 
     def restore(self, uid: bytes, run: tuple[int, int, int]) -> None:
-        """Give a pod its labels back, meanwhile; a later list tries again if that fails.
+        """Give an object its labels back, meanwhile, one after the other; a later list tries again if that fails.
 
         Args:
-            uid: Of the pod.
+            uid: Of the object.
             run: (handle, attempt, position) of what it is.
         """
         text, place = str(UUID(bytes=uid)), self._places.find(uid)
-        if text in self._waiting or place is None:
+        if place is None or text in self._waiting or len(self._waiting) >= _MOST_WAITING:
             return
-        self._waiting.add(text)
-        task = asyncio.get_running_loop().create_task(self._restore(place, text, run), name="restore labels")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._waiting[text] = place, run
+        if self._worker is None:
+            self._worker = asyncio.get_running_loop().create_task(self._work(), name="restore labels")
+
+    async def _work(self) -> None:
+        """Repair what waits, one after the other."""
+        clock = asyncio.get_running_loop().time
+        try:
+            while self._waiting:
+                uid, (place, run) = next(iter(self._waiting.items()))
+                await asyncio.sleep(max(0.0, self._repaired_s.get(uid, -math.inf) + _PAUSE_S - clock()))
+                del self._waiting[uid]  # what is seen from now on may ask again
+                while self._repaired_s and next(iter(self._repaired_s.values())) + _PAUSE_S <= clock():
+                    del self._repaired_s[next(iter(self._repaired_s))]
+                self._repaired_s[uid] = clock()
+                await self._restore(place, uid, run)
+        finally:
+            self._worker = None
 
     async def _restore(self, place: Place, uid: str, run: tuple[int, int, int]) -> None:
-        clock = asyncio.get_running_loop().time
-        await asyncio.sleep(max(0.0, self._repaired_s.get(uid, 0.0) + _PAUSE_S - clock()))
-        self._waiting.discard(uid)  # what is seen from now on may ask again
-        if len(self._repaired_s) >= _MOST_REMEMBERED:
-            self._repaired_s.clear()
-        self._repaired_s[uid] = clock()
         labels = {
             INSTALLATION_LABEL: self._installation,
             RUN_LABEL: run_label(run[0], run[1]),
@@ -142,15 +200,15 @@ class Relabeller:
             await self._server.call(
                 "PATCH",
                 place.resource.path(place.namespace, place.name),
-                priority=Priority.READ,
+                priority=Priority.UPKEEP,
                 body=msgspec.json.encode({"metadata": {"uid": uid, "labels": labels}}),
-                content_type=_STRATEGIC_PATCH,
+                content_type=_MERGE_PATCH,
                 retry_conflict=False,
             )
 
     async def close(self) -> None:
-        """Begin no repair any more, and give up those under way."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Begin no repair any more, and give up the one under way."""
+        self._waiting.clear()
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.gather(self._worker, return_exceptions=True)

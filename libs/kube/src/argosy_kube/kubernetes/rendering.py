@@ -164,7 +164,7 @@ class MouldBook:
     def _bag(self, body: bytes) -> BagTemplate:
         bag = self._bags.get(body)
         if bag is None:
-            bag = self._bags[body] = BagTemplate(body, default_namespace=self._settings.default_namespace)
+            bag = self._bags[body] = BagTemplate(body)
             if len(self._bags) > _MOST_BAGS:
                 self._bags.popitem(last=False)
         return bag

@@ -15,7 +15,7 @@ import msgspec
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.kinds import KINDS, group_of, is_custom_group, kind_name
-from argosy_kube.kubernetes.answers import ApiFailure, decode
+from argosy_kube.kubernetes.answers import FORBIDDEN, KEYS_LIST, MISSING, ApiFailure, decode
 from argosy_kube.kubernetes.pacing import Priority
 from argosy_kube.kubernetes.transport import ApiServer
 
@@ -30,10 +30,6 @@ _BUILT_IN_PLURALS: Final = {
     "Service": "services",
 }
 _NEEDED_VERBS: Final = frozenset({"create", "delete", "list", "watch"})
-_METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-_MISSING: Final = 404
-_UNSERVED: Final = 503
-_FORBIDDEN: Final = 403
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +116,8 @@ class ResourceBook:
     def __init__(self, server: ApiServer) -> None:
         """Know what every API server has."""
         self._server = server
-        self.is_whole = True
-        """Whether `find_custom` could look into every group."""
+        self.unserved: set[str] = set()
+        """Groups into which the last `find_custom` could not look."""
         self._known: dict[tuple[str, str], Resource] = {
             (resource.kind, resource.api_version): resource for resource in BUILT_IN.values()
         }
@@ -157,9 +153,9 @@ class ResourceBook:
             ApiFailure: The API server did not answer.
         """
         try:
-            await self._server.call("GET", f"{resource.path()}?limit=1", priority=Priority.READ, accept=_METADATA)
+            await self._server.call("GET", f"{resource.path()}?limit=1", priority=Priority.READ, accept=KEYS_LIST)
         except ApiFailure as failure:
-            if failure.code == _FORBIDDEN:
+            if failure.code == FORBIDDEN:
                 raise InvalidRequest(not_granted(resource, failure)) from failure
             raise
 
@@ -175,12 +171,12 @@ class ResourceBook:
         return [resource for resource in found if (resource.kind, resource.group) in wanted]
 
     async def find_custom(self) -> list[Resource]:
-        """Return every custom resource that bags could hold, those of groups that are not served now left out.
+        """Return every custom resource that bags could hold, those of groups that fail now left out.
 
         Raises:
             ApiFailure: The API server did not answer.
         """
-        self.is_whole = True
+        self.unserved.clear()
         return await self._custom(is_custom_group, skips_unserved=True)
 
     async def _custom(self, selects: Callable[[str], bool], *, skips_unserved: bool = False) -> list[Resource]:
@@ -193,12 +189,11 @@ class ResourceBook:
         """Return the kinds of a group and version that bags could hold."""
         try:
             entries = await self._entries(api_version)
-        except ApiFailure as failure:
-            # Another server's that is away: nothing of ours can be there now, and all else must go on.
-            if failure.code == _UNSERVED and skips_unserved:
-                self.is_whole = False
-                return []
-            raise
+        except ApiFailure:
+            if not skips_unserved:
+                raise
+            self.unserved.add(group_of(api_version))  # another server's, that is away or broken: all else must go on
+            return []
         return [
             Resource(entry.kind, api_version, entry.name)
             for entry in entries.values()
@@ -210,7 +205,7 @@ class ResourceBook:
         try:
             body = await self._server.call("GET", "/apis/" + quote(api_version, safe="/"), priority=Priority.READ)
         except ApiFailure as failure:
-            if failure.code == _MISSING:
+            if failure.code == MISSING:
                 return {}
             raise
         return {entry.kind: entry for entry in decode(_RESOURCES, body).resources if "/" not in entry.name}

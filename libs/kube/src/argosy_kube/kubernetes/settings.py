@@ -28,8 +28,6 @@ class KubernetesSettings:
     finalizer: bool = True
     """Pods carry the finalizer `argosy.dev/stored` until their end is stored, so that one that was collected while
     nobody watched still tells it; costs one more call per deletion."""
-    default_namespace: str = "default"
-    """Namespace of objects that name none; must be the server's."""
     kinds: tuple[str, ...] = ()
     """Custom resources that bags may hold, as `Kind.group`; they are listed from the start. Others are found when a bag
     uses them, or by `discover`."""

@@ -18,7 +18,7 @@ import aiohttp
 import numpy as np
 
 from argosy_core.errors import ArgosyError, BackendUnavailable
-from argosy_kube.kubernetes.answers import ApiFailure, read_failure
+from argosy_kube.kubernetes.answers import CONFLICT, UNAUTHORIZED, ApiFailure, read_failure
 from argosy_kube.kubernetes.credentials import Credentials
 from argosy_kube.kubernetes.pacing import Pacer, Priority
 from argosy_kube.kubernetes.settings import KubernetesSettings
@@ -29,8 +29,6 @@ JSON: Final = "application/json"
 BROKEN: Final = (aiohttp.ClientError, OSError, TimeoutError, ValueError, RuntimeError)  # the last: closed meanwhile
 """What a broken connection raises; nothing of it leaves the adapter."""
 _OK: Final = 300
-_UNAUTHORIZED: Final = 401
-_CONFLICT: Final = 409
 _THROTTLED: Final = frozenset({429, 503})
 _CONNECT_S: Final = 10.0
 _CREDENTIALS_S: Final = 60.0
@@ -150,10 +148,10 @@ class ApiServer:
                 async with self.pacer.turn(call.priority):
                     return await self._try(call)
             except ApiFailure as failure:
-                if failure.code == _UNAUTHORIZED and tries == 1:
+                if failure.code == UNAUTHORIZED and tries == 1:
                     await self._renew()
                     continue
-                if failure.code == _CONFLICT and not call.retry_conflict:
+                if failure.code == CONFLICT and not call.retry_conflict:
                     raise
                 if not failure.may_pass or tries >= settings.try_count:
                     raise
@@ -173,7 +171,7 @@ class ApiServer:
 
         Raises:
             ApiFailure: The answer is another than success, or there was none. Reading may raise what aiohttp raises;
-                see `broken`.
+                see BROKEN.
         """
         response = await self._open(path, idle_s=idle_s, accept=accept)
         try:
@@ -205,7 +203,7 @@ class ApiServer:
                 except BROKEN as cause:
                     raise _unanswered(cause) from cause
             self._obey(failure)
-            if failure.code != _UNAUTHORIZED or is_last:
+            if failure.code != UNAUTHORIZED or is_last:
                 raise failure
             await self._renew()
         raise AssertionError("unreachable")

@@ -14,17 +14,14 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from argosy_kube.kubernetes.answers import ApiFailure, Status
+from argosy_kube.kubernetes.answers import GONE, KEYS_ONLY, ApiFailure, Status
 from argosy_kube.kubernetes.documents import KeyDocument, Metadata, WatchEvent
 from argosy_kube.kubernetes.resources import NODES, PODS, Resource
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.kubernetes.transport import BROKEN, JSON, ApiServer
 
-__all__ = ["KEYS_ONLY", "WatchStream"]
+__all__ = ["EventSource", "WatchStream"]
 
-KEYS_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-"""Objects as their metadata: what is in secrets and config maps does not travel."""
-_GONE: Final = 410
 _BOOKMARK: Final = b'"BOOKMARK"'
 _ERROR: Final = b'"ERROR"'
 _HEAD_BYTES: Final = 64
@@ -37,6 +34,31 @@ class _HasMetadata(Protocol):
 
 
 T = TypeVar("T", bound=_HasMetadata)
+
+
+class EventSource(Protocol[T]):
+    """What a watch looks like to its reader, whether the reader has it alone or not."""
+
+    resource: Resource
+    """What is watched."""
+    position: str
+    """Resource version of the last event that was taken."""
+    has_ended: bool
+    """It has ended; there may still be something to take."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to take."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the next `take` may raise."""
+
+    def take(self) -> list[WatchEvent[T]]:
+        """Return what has come and advance `position`; see WatchStream."""
+
+    async def stop(self) -> None:
+        """End reading."""
 
 
 class _Failed(msgspec.Struct):
@@ -104,6 +126,11 @@ class WatchStream(Generic[T]):
     def start(self) -> None:
         """Begin to read; `stop` must follow."""
         self._task = asyncio.get_running_loop().create_task(self._read(), name=f"watch {self.resource.plural}")
+
+    def cancel(self) -> None:
+        """Read nothing more; `stop` must follow all the same."""
+        if self._task is not None:
+            self._task.cancel()
 
     async def stop(self) -> None:
         """End reading."""
@@ -188,7 +215,7 @@ class WatchStream(Generic[T]):
 
     def _fail(self, line: bytes) -> None:
         status = _FAILED.decode(line).object
-        code = _GONE if status.reason in {"Expired", "Gone"} else status.code
+        code = GONE if status.reason in {"Expired", "Gone"} else status.code
         self._break(ApiFailure(code, status.message or "the watch failed", status=status))
 
     def _break(self, failure: ApiFailure) -> None:
@@ -196,6 +223,5 @@ class WatchStream(Generic[T]):
         self._failure = failure
         self._blocks.clear()
         self._waiting_bytes = 0
-        if self._task is not None:
-            self._task.cancel()
+        self.cancel()
         self.has_ended = True

@@ -75,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not 0 < options.speed <= 1e6 or not 1 <= options.flush_ms <= 10_000:
         parser.error("--speed must be above 0 and at most 1000000, --flush-ms between 1 and 10000")
+    if options.seed < 0:
+        parser.error("--seed must be 0 or more")
     try:
         if options.nodes is not None:
             nodes = parse_nodes(options.nodes.read_bytes())

@@ -153,6 +153,13 @@ class SimulatedCluster:
         deleted = _expect(answer, wire.Deleted)
         return DeleteResult(code_column=wire.unpack_columns(wire.DELETED_COLUMNS, deleted.count, body)["code"])
 
+    async def find_objects(self, batch: CreateBatch) -> ObjectEvents:
+        """See Cluster."""
+        async with self._borrow() as connection:
+            await connection.send(wire.Find(count=len(batch)), _pack(wire.FIND_COLUMNS, batch))
+            answer, body = await connection.receive()
+            return connection.events(_expect(answer, wire.Events), body)
+
     async def read_log(
         self,
         handle: int,

@@ -6,7 +6,7 @@ import numpy as np
 
 from argosy_kube.port import CreateBatch, CreateCode, CreateResult, Int32Array, Int64Array, UidArray
 from argosy_kube.simulated.recipes import RecipeBook
-from argosy_kube.simulated.tables import TextTable
+from argosy_kube.tables import TextTable
 
 __all__ = ["CreateAnswer", "read_recipes"]
 

@@ -37,8 +37,9 @@ from argosy_kube.simulated.creation import CreateAnswer, read_recipes
 from argosy_kube.simulated.faults import Audit, Fault, FaultKind, PendingFaults
 from argosy_kube.simulated.objects import GONE, SLOT_MASK, EventBlock, EventColumns, History, ObjectTable
 from argosy_kube.simulated.recipes import RecipeBook
-from argosy_kube.simulated.tables import NodeTable, RequestTable, TextTable
+from argosy_kube.simulated.tables import NodeTable
 from argosy_kube.simulated.timers import TimerWheel
+from argosy_kube.tables import RequestTable, TextTable
 
 __all__ = ["ClusterEngine"]
 

@@ -26,7 +26,7 @@ from argosy_kube.simulated.engine import ClusterEngine
 from argosy_kube.simulated.faults import Audit, Fault
 from argosy_kube.simulated.objects import EventBlock, EventColumns
 from argosy_kube.simulated.pod_log import read_simulated_log
-from argosy_kube.simulated.selection import Tables, build_events, select_block, select_columns
+from argosy_kube.simulated.selection import Tables, build_events, select_block, select_columns, select_objects
 
 __all__ = ["ClusterHost", "InProcessCluster", "wall_clock"]
 
@@ -248,6 +248,14 @@ class InProcessCluster:
     async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
         """See Cluster."""
         return self._host.meet().delete(batch)
+
+    async def find_objects(self, batch: CreateBatch) -> ObjectEvents:
+        """See Cluster; objects of a simulated cluster have no labels that somebody could change."""
+        engine = self._host.meet()
+        runs = (batch.handle_column, batch.attempt_column, batch.object_column)
+        columns = select_objects(engine.present(), runs, self._installation)
+        self._host.wake()
+        return self._build(columns, engine.history.version)
 
     async def read_log(
         self,

@@ -23,7 +23,7 @@ from argosy_kube.port import (
     Int32Array,
     Int64Array,
 )
-from argosy_kube.simulated.tables import RequestTable, TextTable, grow_rows
+from argosy_kube.tables import RequestTable, TextTable, grow_rows
 
 __all__ = ["RecipeBook", "parse_span"]
 

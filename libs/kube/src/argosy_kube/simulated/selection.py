@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argosy_kube.port import Int64Array, ObjectEvents, Selector
+from argosy_kube.port import Int16Array, Int32Array, Int64Array, ObjectEvents, Selector
 from argosy_kube.simulated.objects import EventBlock, EventColumns
 
-__all__ = ["Tables", "build_events", "select_block", "select_columns"]
+__all__ = ["Tables", "build_events", "select_block", "select_columns", "select_objects"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,22 @@ def select_columns(columns: EventColumns, selector: Selector, installation: int)
         if selector == Selector.SHARED:
             mask = mask | (columns.installation == installation)
     return columns if mask.all() else columns.part(mask)
+
+
+def select_objects(
+    columns: EventColumns, runs: tuple[Int64Array, Int32Array, Int16Array], installation: int
+) -> EventColumns:
+    """Return the events about some objects of an installation.
+
+    Args:
+        columns: Events.
+        runs: Handles, attempts and positions of the objects.
+        installation: Whose they are.
+    """
+    near = columns.part((columns.installation == installation) & np.isin(columns.wide[:, 2], runs[0]))
+    wanted = set(zip(*(column.tolist() for column in runs), strict=True))
+    keys = zip(near.wide[:, 2].tolist(), near.narrow[:, 0].tolist(), near.small[:, 2].tolist(), strict=True)
+    return near.part(np.fromiter((key in wanted for key in keys), dtype=np.bool_, count=len(near)))
 
 
 def select_block(block: EventBlock, selector: Selector, installation: int, version: int) -> EventColumns:

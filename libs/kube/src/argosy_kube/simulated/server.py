@@ -15,8 +15,9 @@ from argosy_core.errors import ArgosyError, BackendUnavailable, NotFound
 from argosy_kube.port import CreateBatch, DeleteBatch, NodeEvents, Selector, WatchGone
 from argosy_kube.simulated import wire
 from argosy_kube.simulated.host import ClusterHost
+from argosy_kube.simulated.objects import EventColumns
 from argosy_kube.simulated.pod_log import read_simulated_log
-from argosy_kube.simulated.selection import select_block, select_columns
+from argosy_kube.simulated.selection import select_block, select_columns, select_objects
 
 __all__ = ["serve_cluster"]
 
@@ -111,6 +112,9 @@ class _Connection:
                 columns = select_columns(engine.present(), Selector(selector), self._installation)
                 self._host.wake()
                 await self._send_events(len(columns), columns.pack(), engine.history.version)
+            case wire.Find(count=count):
+                columns = self._find(wire.unpack_columns(wire.FIND_COLUMNS, count, body))
+                await self._send_events(len(columns), columns.pack(), self._host.engine.history.version)
             case wire.ListNodes():
                 self._host.meet()
                 await self._send(_nodes(self._host.present_nodes()))
@@ -162,6 +166,11 @@ class _Connection:
         batch = DeleteBatch(kinds=request.kinds, **{f"{name}_column": column for name, column in columns.items()})
         result = self._host.meet().delete(batch)
         await self._send(wire.Deleted(count=request.count), result.code_column.tobytes())
+
+    def _find(self, runs: wire.Columns) -> EventColumns:
+        columns = self._host.meet().present()
+        self._host.wake()
+        return select_objects(columns, (runs["handle"], runs["attempt"], runs["object"]), self._installation)
 
     async def _watch_objects(self, selector: Selector, version: int) -> None:
         self._host.meet()

@@ -27,6 +27,7 @@ __all__ = [
     "CREATE_COLUMNS",
     "DELETED_COLUMNS",
     "DELETE_COLUMNS",
+    "FIND_COLUMNS",
     "AddStrangers",
     "Answer",
     "Audited",
@@ -36,6 +37,7 @@ __all__ = [
     "Deleted",
     "Done",
     "Events",
+    "Find",
     "Inject",
     "ListNodes",
     "ListObjects",
@@ -89,6 +91,7 @@ DELETE_COLUMNS: Final[ColumnSchema] = (
     ("kind", "i2", 1),
     ("object", "i2", 1),
 )
+FIND_COLUMNS: Final[ColumnSchema] = (("handle", "i8", 1), ("attempt", "i4", 1), ("object", "i2", 1))
 DELETED_COLUMNS: Final[ColumnSchema] = (("code", "i1", 1),)
 
 
@@ -152,6 +155,13 @@ class Delete(_Message):
     """Number of objects."""
     kinds: tuple[str, ...]
     """As in DeleteBatch."""
+
+
+class Find(_Message):
+    """Asks which objects of some runs are there, as Events; its body holds FIND_COLUMNS."""
+
+    count: int
+    """Number of objects."""
 
 
 class Inject(_Message):
@@ -290,6 +300,7 @@ Request = (
     | WatchObjects
     | Create
     | Delete
+    | Find
     | Inject
     | PutNodes
     | RemoveNode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,6 +62,10 @@ class FaultScript:
         self._faults: list[ApiFault] = []
         self.seen: list[tuple[str, str]] = []
         """(method, path and query) of every call, in order."""
+        self.seen_s: list[float] = []
+        """When each of them came, monotonic seconds."""
+        self.accepted: list[tuple[str, str]] = []
+        """(method, type of answer asked for) of every call, in order."""
 
     def add(self, *faults: ApiFault) -> None:
         """Order failures."""
@@ -69,6 +74,7 @@ class FaultScript:
     def take(self, method: str, path: str) -> ApiFault | None:
         """Return how a call fails, if it does, and count it."""
         self.seen.append((method, path))
+        self.seen_s.append(time.monotonic())
         for fault in self._faults:
             if fault.method in {"", method} and fault.path in path:
                 fault.count -= 1

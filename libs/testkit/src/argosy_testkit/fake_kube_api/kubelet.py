@@ -60,7 +60,7 @@ class Kubelets:
         if change == "DELETED" or not node:
             return
         if metadata.get("deletionTimestamp"):
-            if metadata["deletionGracePeriodSeconds"]:
+            if metadata["deletionGracePeriodSeconds"] and self._is_node(node):  # else there is no kubelet
                 self._later(0.0, self._kill, metadata["namespace"], metadata["name"], uid)
         elif uid not in self._admitted and pod["status"].get("phase") == "Pending" and self._is_node(node):
             self._admitted[uid] = (node, _requests(pod))

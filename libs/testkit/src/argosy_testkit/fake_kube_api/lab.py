@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from argosy_core.reconcile.rendering import OBJECT_LABEL, RUN_LABEL, run_label
 from argosy_kube import KubernetesSettings
 from argosy_kube.kubernetes.cluster import KubernetesCluster
 from argosy_kube.kubernetes.credentials import CredentialSource
@@ -87,6 +88,14 @@ class FakeKubeLab:
         notes = {"argosy.dev/simulated-run-time": "1h"}
         document = {"metadata": {"name": name, "annotations": notes, **metadata}, "spec": spec}
         return self.api.store.create("pods", "default", document)
+
+    async def take_labels(self, run: tuple[int, int, int]) -> None:
+        """See ClusterLab."""
+        store, whose = self.api.store, {RUN_LABEL: run_label(*run[:2]), OBJECT_LABEL: str(run[2])}
+        for plural in list(store.objects):
+            for item in list(store.all(plural)):
+                if whose.items() <= (item["metadata"].get("labels") or {}).items():
+                    store.replace(plural, {**item, "metadata": {**item["metadata"], "labels": {}}})
 
     async def forget(self) -> None:
         """See ClusterLab."""

@@ -62,6 +62,9 @@ class FakeKubeApi:
         """Token that callers must come with; tests may change it."""
         self.budget_text = ""
         """What a disruption budget says that allows no eviction; tests may set it."""
+        self.most_under_way = 0
+        """Most calls, streams apart, that were under way at once."""
+        self._under_way = 0
         self._bookmark_s = bookmark_s
         self._news = asyncio.Event()
         self._drops = 0
@@ -128,6 +131,17 @@ class FakeKubeApi:
     # --- calls --------------------------------------------------------------------------------------------------------
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if request.query.get("watch") or request.path.endswith("/log"):
+            return await self._serve(request)
+        self._under_way += 1
+        self.most_under_way = max(self.most_under_way, self._under_way)
+        try:
+            return await self._serve(request)
+        finally:
+            self._under_way -= 1
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        self.faults.accepted.append((request.method, request.headers.get("Accept", "")))
         fault = self.faults.take(request.method, request.path_qs)
         if fault is not None and not fault.is_applied and fault.kind in {"status", "drop"}:
             return await self._fail(request, fault)
@@ -250,8 +264,10 @@ class FakeKubeApi:
         if kind == "binding":
             if found["spec"].get("nodeName"):
                 raise Refusal(409, "Conflict", "pod is already assigned to a node", {"name": name, "kind": plural})
-            target = msgspec.json.decode(await request.read())["target"]["name"]
-            self.store.replace(plural, {**found, "spec": {**found["spec"], "nodeName": target}})
+            sent = msgspec.json.decode(await request.read())
+            if sent["metadata"].get("uid") not in {None, found["metadata"]["uid"]}:
+                raise Refusal(409, "Conflict", "Precondition failed: UID", {"name": name, "kind": plural})
+            self.store.replace(plural, {**found, "spec": {**found["spec"], "nodeName": sent["target"]["name"]}})
             return 201, msgspec.json.encode({"kind": "Status", "status": "Success"})
         if kind == "eviction":
             return 201, self._evict(namespace, name, msgspec.json.decode(await request.read()))
