@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -15,6 +17,7 @@ from argosy_cli.root import run
 from argosy_core.errors import NotAllowedNow
 from argosy_store import LeaderStore
 from argosy_store.inspection import inspect_database
+from argosy_store.leader import LogState
 from argosy_store.log import PostgresLog
 from argosy_store.migrate import require_version
 from argosy_testkit.postgres import today
@@ -91,7 +94,7 @@ def test_grant_makes_roles_with_rights_and_passwords(admin: Admin, empty_databas
 
 def test_check_lists_what_is_wrong_and_what_to_do(admin: Admin, empty_database_url: str) -> None:
     """Exit code 1, a line per subject, and below it what to do about each problem."""
-    assert _problems(admin("check", "-o", "json")) == {"migrations": "version none, needed is 0005"}
+    assert _problems(admin("check", "-o", "json")) == {"migrations": "version none, needed is 0006"}
     admin("migrate", "--grant", "--prefix", _PREFIX)
     leader, log = LeaderStore(empty_database_url, "p"), PostgresLog(empty_database_url, "p")
     leadership = leader.try_lead("l", "h:1", 600)
@@ -118,6 +121,70 @@ def test_check_lists_what_is_wrong_and_what_to_do(admin: Admin, empty_database_u
     assert [f.text for f in later if f.subject == "partitions"] == [
         f"there are none for day {today() + 30}, {today() + 31} (days since 1970)"
     ]
+
+
+@pytest.mark.parametrize(("age_s", "late"), [(300, False), (4000, True)])
+def test_check_tells_of_events_that_nobody_relays(
+    admin: Admin, empty_database_url: str, age_s: int, *, late: bool
+) -> None:
+    """A relay that is dead says nothing, so the check looks at what waits for it."""
+    admin("migrate")
+    leader = LeaderStore(empty_database_url, "p")
+    leader.try_lead("l", "h:1", 600)
+    leader.close()
+    with psycopg.connect(empty_database_url) as connection:
+        connection.execute("INSERT INTO event_outbox (pool, create_time_us, payload) VALUES ('p', 7000000, '')")
+    now_us = (7 + age_s) * 1_000_000
+    (found,) = (finding for finding in inspect_database(empty_database_url, now_us) if finding.subject == "events")
+    assert found.is_problem is late
+    assert not late or found.text == "those of pool p have waited 4,000 s for a relay"
+
+
+@pytest.mark.parametrize("resigned", [False, True], ids=["led", "resigned"])
+def test_check_tells_of_a_leader_that_cannot_publish(admin: Admin, empty_database_url: str, *, resigned: bool) -> None:
+    """Holding the lease is not leading: the check fails, says since when and why, and whom to ask."""
+    admin("migrate")
+    leader = LeaderStore(empty_database_url, "p")
+    leadership = leader.try_lead("l", "h:1", 600)
+    assert leadership is not None
+    tell = leader.resign if resigned else partial(leader.renew, lease_s=600)
+    tell(leadership.epoch, log=LogState(failing_s=100.0, reason="the broker is away"))
+    leader.close()
+    checked = admin("check", "-o", "json")
+    assert checked.code == 1
+    has = "nobody leads it; its last leader had" if resigned else "led, epoch 1, but its leader has"
+    text = _problems(checked)["pool p"]
+    assert re.fullmatch(
+        rf"{has} published nothing since [0-9: -]+ UTC \(10\d s\), so nothing new is leased: the broker is away", text
+    )
+    assert "argosy admin check-log" in admin("check").err
+
+
+@pytest.mark.parametrize(
+    ("position", "text"),
+    [
+        (3, "led, epoch 1, 3 records of the log to apply"),
+        (None, "its log is not in this database; the leader's metric argosy_log_lag_records says how much waits"),
+        (-1, "its log is not in this database; the leader's metric argosy_log_lag_records says how much waits"),
+    ],
+    ids=["in the database", "on brokers", "on brokers since lately"],
+)
+def test_check_counts_what_waits_only_of_a_log_that_it_sees(
+    admin: Admin, empty_database_url: str, *, position: int | None, text: str
+) -> None:
+    """Of a log on brokers the database knows only what was applied."""
+    admin("migrate")
+    leader, log = LeaderStore(empty_database_url, "p"), PostgresLog(empty_database_url, "p")
+    leadership = leader.try_lead("l", "h:1", 600)
+    assert leadership is not None
+    if position is not None:
+        log.append(leadership.epoch, 1, b"record")
+        with psycopg.connect(empty_database_url) as connection:
+            connection.execute("UPDATE log_ends SET position = %s", [position])
+    for store in (leader, log):
+        store.close()
+    (found,) = (finding for finding in inspect_database(empty_database_url, 0) if finding.subject == "pool p")
+    assert (found.status, found.text) == ("ok", text if position == 3 else f"led, epoch 1; {text}")
 
 
 def test_check_names_each_setting_that_loses_data(empty_database_url: str) -> None:

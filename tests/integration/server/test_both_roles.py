@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import grpc
 import numpy as np
 
-from argosy.api.v1 import cluster_pb2, job_pb2
+from argosy.api.v1 import cluster_pb2, job_pb2, scheduling_pb2
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 
@@ -134,8 +135,6 @@ async def test_one_process_with_both_roles_serves_a_job_to_its_end(database_url:
             return (await api.clusters.ListClusters(cluster_pb2.ListClustersRequest())).clusters
 
         async def epoch() -> Any:
-            from argosy.api.v1 import scheduling_pb2
-
             return (await api.scheduling.GetLastRound(scheduling_pb2.GetLastRoundRequest())).epoch
 
         await once(epoch, bool)
@@ -147,9 +146,17 @@ async def test_one_process_with_both_roles_serves_a_job_to_its_end(database_url:
                 return (await api.jobs.GetJob(job_pb2.GetJobRequest(id=job_id))).job
 
             ended = await once(job, lambda found: found.state == job_pb2.JOB_STATE_SUCCEEDED)
+            seeds = {await dumped_seed(api), await epoch()}
             heard = await once(clusters, lambda found: found and found[0].contact_time.seconds)
             for task in played:
                 task.cancel()
     assert [(run.cluster, run.node) for run in ended.runs] == [(CLUSTER, "n0")]
     assert ended.runs[0].start_time.ToMicroseconds() == 1_800_000_000_000_002
     assert [cluster.name for cluster in heard] == [CLUSTER]
+    assert len(seeds) == 1, "a leader that was given no seed takes its epoch, and its dump says so"
+
+
+async def dumped_seed(api: Any) -> int:
+    """Return the seed that the leader's state says."""
+    chunks = [part.chunk async for part in api.scheduling.DumpState(scheduling_pb2.DumpStateRequest())]
+    return int(json.loads("".join(chunks))["seed"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import psycopg
@@ -12,7 +13,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest
 from argosy_store import ApiStore, EmbeddedPostgres, LeaderStore, migrate
-from argosy_store.connection import QUESTION_SETTINGS, connect, with_password_file
+from argosy_store.connection import (
+    MAINTENANCE_SETTINGS,
+    QUESTION_SETTINGS,
+    StoreConnection,
+    connect,
+    with_password_file,
+)
 from argosy_store.log import PostgresLog
 from argosy_store.pool import Connections
 from argosy_testkit.postgres import TEST_SETTINGS
@@ -236,3 +243,47 @@ def test_password_comes_from_a_file(tmp_path: Path) -> None:
     for wrong in (path, tmp_path / "missing"):
         with pytest.raises(InvalidRequest, match=str(wrong)):
             with_password_file(url, str(wrong))
+
+
+# --- limits of time ---------------------------------------------------------------------------------------------------
+
+SHOWN = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+LIMITS = {
+    "submits and wishes": ("50s", "20s", "10s"),
+    "questions": ("30s", "10s", "1min"),
+    "leader": ("50s", "0", "5s"),
+    "leader, taking over": ("0", "0", "1min"),
+    "maintenance, migrations": ("0", "0", "1min"),
+}
+"""What `docs/operations.md` says of each session, as Postgres writes it."""
+
+
+@contextmanager
+def _session(url: str, kind: str) -> Iterator[StoreConnection]:
+    """Open a session as the store does that uses it."""
+    with ExitStack() as stack:
+        if kind == "maintenance, migrations":
+            yield stack.enter_context(connect(url, MAINTENANCE_SETTINGS))
+        elif kind.startswith("leader"):
+            leader = stack.enter_context(closing(LeaderStore(url, "default")))
+            line = leader._writer if kind == "leader" else leader._reader
+            yield stack.enter_context(line.use())
+        else:
+            connections = stack.enter_context(closing(Connections(url, max_size=1)))
+            yield stack.enter_context(connections.bulk() if kind == "submits and wishes" else connections.read())
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_each_session_has_the_limits_of_time_that_the_guide_says(database_url: str, kind: str) -> None:
+    """Asked of the server itself; without them one stuck session would hold up all others for ever."""
+    with _session(database_url, kind) as connection:
+        shown = tuple(connection.execute(f"SHOW {name}".encode()).fetchone() for name in SHOWN)
+    assert tuple(row[0] for row in shown if row) == LIMITS[kind]
+
+
+def test_limits_of_time_in_the_url_come_first(database_url: str) -> None:
+    """An operator may choose others."""
+    url = make_conninfo(database_url, options="-c statement_timeout=5000")
+    for kind in LIMITS:
+        with _session(url, kind) as connection:
+            assert connection.execute("SHOW statement_timeout").fetchone() == ("5s",), kind

@@ -19,6 +19,7 @@ from argosy_store import (
     ObjectUpdates,
     QuarantinedRecord,
 )
+from argosy_store.leader import LogState
 from argosy_testkit.store_world import StoreWorld, encode_wishes
 from argosy_testkit.submissions import make_job_ends, make_leases, make_objects, make_reports, make_run_ends
 
@@ -100,6 +101,43 @@ def test_renew_after_the_lease_expired_holds_until_another_leader_takes_the_pool
     assert world.leader.try_lead("leader-2", "localhost:2", 600) is not None
     with pytest.raises(StateConflict):
         world.leader.renew(world.epoch, 600)
+
+
+def test_renew_is_refused_though_the_epoch_is_ours_if_another_was_given_it(world: StoreWorld) -> None:
+    """As after a fail-over to a standby that had not heard of our election."""
+    with psycopg.connect(world.url) as connection:
+        connection.execute("UPDATE pools SET leader_id = 'leader-2'")
+    with pytest.raises(StateConflict):
+        world.leader.renew(world.epoch, 600)
+
+
+def _log_failure(world: StoreWorld) -> tuple[float, str] | None:
+    """Return since when, seconds, and why nothing can be published, None if all is well."""
+    with psycopg.connect(world.url) as connection:
+        row = connection.execute(
+            "SELECT extract(epoch FROM clock_timestamp() - log_failure_time)::float8, log_failure FROM pools"
+        ).fetchone()
+    assert row is not None
+    return None if row == (None, "") else row
+
+
+def test_renewals_tell_since_when_the_log_fails_across_leaders_until_one_publishes(world: StoreWorld) -> None:
+    """The first one's time stands, the last one's reason counts, and who has not tried yet changes nothing."""
+    world.leader.renew(world.epoch, 600, LogState(publishes=True))
+    assert _log_failure(world) is None
+    world.leader.renew(world.epoch, 600, LogState(failing_s=100.0))
+    told = [_log_failure(world)]
+    world.leader.resign(world.epoch, LogState(failing_s=120.0, reason="away\0"))
+    told.append(_log_failure(world))
+    leadership = world.leader.try_lead("leader-2", "localhost:2", 600)
+    assert leadership is not None
+    for state in (LogState(), LogState(failing_s=6.0)):
+        world.leader.renew(leadership.epoch, 600, state)
+        told.append(_log_failure(world))
+    assert [reason for _, reason in filter(None, told)] == ["it does not answer", "away", "away", "away"]
+    assert all(100 <= seconds < 110 for seconds, _ in filter(None, told))
+    world.leader.renew(leadership.epoch, 600, LogState(publishes=True))
+    assert _log_failure(world) is None
 
 
 def test_try_lead_raises_the_epoch_for_the_leader_itself(world: StoreWorld) -> None:

@@ -6,6 +6,7 @@ Source: design section 4, job_set_events.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -62,6 +63,17 @@ def test_events_are_given_out_in_the_order_of_their_transactions(
     assert [event.payload for event in rest.events] == [b"c"]
     outbox.delete(rest.ids)
     assert outbox.read(10).ids == ()
+
+
+def test_oldest_row_says_since_when_events_wait(world: StoreWorld, outbox: EventOutbox, leader: LeaderStore) -> None:
+    """What is relayed waits no more; nothing waits where nothing is left."""
+    assert outbox.oldest_us() is None
+    for number, later_us in ((1, 0), (2, 7)):
+        row = replace(_row(world, b"a", first=number, last=number), create_time_us=world.day * DAY_US + later_us)
+        leader.apply(world.epoch, Effects(events=[row]))
+    assert outbox.oldest_us() == world.day * DAY_US
+    outbox.delete(outbox.read(1).ids)
+    assert outbox.oldest_us() == world.day * DAY_US + 7
 
 
 def test_nothing_is_noted_where_events_are_not_relayed(world: StoreWorld, outbox: EventOutbox) -> None:

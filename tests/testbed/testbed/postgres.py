@@ -29,7 +29,7 @@ from testbed.programs import Program
 if TYPE_CHECKING:
     from argosy_store import EmbeddedPostgres
 
-__all__ = ["IMAGE", "URL_VARIABLE", "VERSION", "Server", "build", "embedded", "server_version"]
+__all__ = ["IMAGE", "URL_VARIABLE", "VERSION", "Server", "build", "embedded", "embedded_programs", "server_version"]
 
 URL_VARIABLE: Final = "ARGOSY_TEST_POSTGRES_URL"
 """Variable that names a server to use instead of the embedded one; its user must be allowed to create databases."""
@@ -61,6 +61,18 @@ def embedded(directory: Path, settings: Mapping[str, str] | None = None) -> Embe
     from argosy_store import EmbeddedPostgres
 
     return EmbeddedPostgres(directory, settings=settings)
+
+
+def embedded_programs(directory: Path) -> Path:
+    """Return the folder of the embedded server's programs, for a server that the embedded one cannot be.
+
+    Args:
+        directory: Any directory; nothing is made there.
+
+    Raises:
+        NotAllowedNow: They are not installed.
+    """
+    return embedded(directory)._program("postgres").parent.parent
 
 
 def server_version(url: str) -> str:
@@ -106,6 +118,7 @@ class Server:
         directory: Its directory; the caller's to remove. Not below a folder that others may not enter, if we are root.
         settings: Settings as in postgresql.conf.
         is_tied: It ends with this process.
+        programs: Folder of other programs than those of the second release, as `embedded_programs` returns it.
         tell: Is told what fetching does.
     """
 
@@ -115,6 +128,7 @@ class Server:
         settings: Mapping[str, str] | None = None,
         *,
         is_tied: bool = True,
+        programs: Path | None = None,
         tell: Tell = _quiet,
     ) -> None:
         """Choose a port and a password; nothing runs yet."""
@@ -125,7 +139,7 @@ class Server:
         self._password = secrets.token_hex(12)
         self._settings = dict(settings or {})
         directory.mkdir(parents=True, exist_ok=True)
-        self._programs = build(tell)
+        self._programs = programs or build(tell)
         self._runner: Program | Container = (
             self._container(is_tied=is_tied)
             if self._programs is None

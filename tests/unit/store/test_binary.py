@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from argosy_core.job.identity import compose_id
 from argosy_store.binary import (
     BYTEA,
-    FLOAT8,
     INT2,
     INT4,
     INT8,
@@ -56,16 +55,16 @@ def test_copy_buffer_without_rows_is_header_and_trailer() -> None:
     st.lists(
         st.tuples(
             st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1), st.integers(-(2**15), 2**15 - 1),
-            st.floats(allow_nan=False), st.binary(min_size=16, max_size=16),
+            st.binary(min_size=16, max_size=16),
         ),
         max_size=20,
     )
 )  # fmt: skip
-def test_read_rows_gives_back_what_copy_buffer_was_given(rows: list[tuple[int, int, int, float, bytes]]) -> None:
+def test_read_rows_gives_back_what_copy_buffer_was_given(rows: list[tuple[int, int, int, bytes]]) -> None:
     """Every value of every fixed type survives the way there and back."""
-    kinds = [INT8, INT4, INT2, FLOAT8, UUID]
+    kinds = [INT8, INT4, INT2, UUID]
     columns: list[Column] = []
-    for kind, values in zip(kinds, zip(*rows, strict=True) if rows else [()] * 5, strict=True):
+    for kind, values in zip(kinds, zip(*rows, strict=True) if rows else [()] * len(kinds), strict=True):
         given_values = uuid_column(b"".join(values)) if kind is UUID else np.array(values, dtype=kind.dtype)  # type: ignore[arg-type]
         columns.append(Column(kind, given_values))
     read = read_rows(copy_buffer(columns, len(rows)), kinds)
@@ -78,9 +77,8 @@ def test_read_rows_gives_back_what_copy_buffer_was_given(rows: list[tuple[int, i
         (INT8, [1, -1], [struct.pack(">q", 1), struct.pack(">q", -1)]),
         (INT4, [5], [struct.pack(">i", 5)]),
         (INT2, [3, 4, 5], [struct.pack(">h", value) for value in (3, 4, 5)]),
-        (FLOAT8, [0.5], [struct.pack(">d", 0.5)]),
     ],
-    ids=["int8", "int4", "int2", "float8"],
+    ids=["int8", "int4", "int2"],
 )
 def test_array_has_header_and_elements(kind: Kind, values: list[int], packed: list[bytes]) -> None:
     """One dimension, possibly with nulls, counted from 1."""
@@ -124,9 +122,8 @@ def test_job_id_column_is_the_id_that_people_see(high: int, handle: int) -> None
         (TEXT, "é", "é".encode()),
         (BYTEA, b"\0\1", b"\0\1"),
         (TEXT, None, None),
-        (FLOAT8, 1.5, struct.pack(">d", 1.5)),
     ],
 )
-def test_scalar_packs_one_value(kind: Kind, value: float | str | bytes | None, packed: bytes | None) -> None:
+def test_scalar_packs_one_value(kind: Kind, value: int | str | bytes | None, packed: bytes | None) -> None:
     """One value as Postgres sends it."""
     assert scalar(kind, value) == (kind.oid, packed)

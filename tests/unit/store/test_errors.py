@@ -43,6 +43,16 @@ def test_translating_turns_driver_errors_into_ours(cause: Exception, expected: t
     assert caught.value.__cause__ is cause
 
 
+def test_connecting_in_vain_tells_why_each_of_several_hosts_would_not_do() -> None:
+    """With a primary that is gone and a standby the reason is neither host's alone; no password is shown."""
+    url = "postgresql://argosy:geheim@127.0.0.1:1,127.0.0.2:2/argosy?target_session_attrs=read-write"
+    with pytest.raises(BackendUnavailable) as caught, translating():
+        psycopg.connect(url)
+    assert caught.value.message.count("Connection refused") == 2
+    assert all(port in caught.value.message for port in ("none of the hosts", "port 1 failed", "port 2 failed"))
+    assert "geheim" not in caught.value.message
+
+
 def test_translating_leaves_our_own_errors_alone() -> None:
     """What is ours already passes as it is."""
     error = StateConflict("stale")

@@ -20,9 +20,7 @@ import numpy.typing as npt
 from argosy_store.connection import Parameter
 
 __all__ = [
-    "BOOL",
     "BYTEA",
-    "FLOAT8",
     "INT2",
     "INT4",
     "INT8",
@@ -61,13 +59,11 @@ class Kind(NamedTuple):
     """NumPy form of a value on the wire; empty for types of variable width."""
 
 
-BOOL: Final = Kind(16, 1000, "?")
 BYTEA: Final = Kind(17, 1001, "")
 INT8: Final = Kind(20, 1016, ">i8")
 INT2: Final = Kind(21, 1005, ">i2")
 INT4: Final = Kind(23, 1007, ">i4")
 TEXT: Final = Kind(25, 1009, "")
-FLOAT8: Final = Kind(701, 1022, ">f8")
 UUID: Final = Kind(2950, 2951, "V16")
 
 
@@ -93,7 +89,7 @@ def job_id_column(id_highs: npt.NDArray[np.int64], handles: npt.NDArray[np.int64
     return halves.reshape(-1).view("V16")
 
 
-def scalar(kind: Kind, value: float | str | bytes | None) -> Parameter:
+def scalar(kind: Kind, value: int | str | bytes | None) -> Parameter:
     """Return one value as a parameter."""
     if value is None:
         return Parameter(kind.oid, None)

@@ -346,12 +346,21 @@ def connect(url: str, settings: dict[str, str]) -> StoreConnection:
     return StoreConnection.connect(connection_options(url, settings), autocommit=True)
 
 
+def _words(origin: BaseException | None) -> str:
+    """Return on one line what the driver says; of a URL that names several hosts, why each of them would not do."""
+    lines = str(origin).strip().splitlines()
+    hosts = [line.partition("connection failed: ")[2] for line in lines if line.startswith("- host: ")]
+    if hosts and all(hosts):
+        return "none of the hosts would do: " + "; ".join(hosts)
+    return lines[0] if lines else type(origin).__name__
+
+
 def _translate(cause: psycopg.Error | sqlalchemy.exc.SQLAlchemyError) -> ArgosyError:
     """Return the error of ours for one of the driver."""
     origin: BaseException | None = cause
     if isinstance(cause, sqlalchemy.exc.DBAPIError):
         origin = cause.orig
-    text = str(origin).strip().splitlines()[0] if str(origin).strip() else type(origin).__name__
+    text = _words(origin)
     if isinstance(origin, psycopg.errors.UniqueViolation):
         return AlreadyExists(f"a row by this key exists: {text}")
     # libpq reports a connection that broke while it waited for a result without a code, hence as the bare class.

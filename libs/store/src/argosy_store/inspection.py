@@ -22,10 +22,16 @@ _DAYS_AHEAD: Final = 1
 """Days after today that must have partitions; servers make three, hourly."""
 _LAG: Final = 1000
 """Records of the log that may wait to be applied; a leader has a handful under way."""
+_LATE_S: Final = 300
+"""How long job events may wait to be relayed; some tenths of a second are usual."""
 _OLD_TRANSACTIONS: Final = 1_500_000_000
 """Age at which old transaction ids are in earnest; Postgres stops at two thousand millions."""
 _SHOWN: Final = 5
 """Most single faults that one line names."""
+_SEE_LOG: Final = "see that the event log takes records (on Pulsar: `argosy admin check-log`), and what leaders log"
+"""What to do where nothing is published."""
+_ELSEWHERE: Final = "its log is not in this database; the leader's metric argosy_log_lag_records says how much waits"
+"""What can be said of a log on brokers."""
 _LOSING: Final = {
     "fsync": "a crash of the machine may destroy the database",
     "full_page_writes": "a crash in the middle of writing a page may destroy it",
@@ -131,6 +137,7 @@ def _contents(url: str, now_us: int) -> list[Finding]:
             _partitions(connection, now_us // _DAY_US),
             _quarantine(connection),
             *_pools(connection),
+            _events(connection, now_us),
             _age(connection),
         ]
 
@@ -159,20 +166,42 @@ def _quarantine(connection: psycopg.Connection[tuple[Any, ...]]) -> Finding:
 def _pools(connection: psycopg.Connection[tuple[Any, ...]]) -> list[Finding]:
     statement = (
         "SELECT p.pool, p.leader_id <> '' AND p.expire_time > clock_timestamp(), p.epoch, p.log_position,"
-        " coalesce(e.position, p.log_position) FROM pools p LEFT JOIN log_ends e USING (pool) ORDER BY 1"
+        " e.position, p.log_failure,"
+        " to_char(p.log_failure_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS \"UTC\"'),"
+        " extract(epoch FROM clock_timestamp() - p.log_failure_time)::bigint"
+        " FROM pools p LEFT JOIN log_ends e USING (pool) ORDER BY 1"
     )
     findings = []
-    for pool, led, epoch, applied, end in _rows(connection, statement):
-        if not led:
-            findings.append(_problem(f"pool {pool}", "nobody leads it", "start a server with the leader role"))
+    for pool, led, epoch, applied, end, failure, since, failing_s in _rows(connection, statement):
+        subject = f"pool {pool}"
+        in_vain = f"published nothing since {since} ({failing_s} s), so nothing new is leased: {failure}"
+        if not led and since:
+            text = f"nobody leads it; its last leader had {in_vain}"
+            findings.append(_problem(subject, text, f"start a server with the leader role; {_SEE_LOG}"))
+        elif not led:
+            findings.append(_problem(subject, "nobody leads it", "start a server with the leader role"))
+        elif since:
+            findings.append(_problem(subject, f"led, epoch {epoch}, but its leader has {in_vain}", _SEE_LOG))
+        elif end is None or end < applied:  # then it is on brokers; a log that was left keeps its end here
+            findings.append(_ok(subject, f"led, epoch {epoch}; {_ELSEWHERE}"))
         elif end - applied > _LAG:
             text = f"the log is applied up to {applied}, and ends at {end}"
-            findings.append(
-                _problem(f"pool {pool}", text, "see what its leader logs, and whether the database is slow")
-            )
+            findings.append(_problem(subject, text, "see what its leader logs, and whether the database is slow"))
         else:
-            findings.append(_ok(f"pool {pool}", f"led, epoch {epoch}, {end - applied} records of the log to apply"))
+            findings.append(_ok(subject, f"led, epoch {epoch}, {end - applied} records of the log to apply"))
     return findings
+
+
+def _events(connection: psycopg.Connection[tuple[Any, ...]], now_us: int) -> Finding:
+    statement = (
+        "SELECT p.pool, o.create_time_us FROM pools p CROSS JOIN LATERAL (SELECT create_time_us FROM event_outbox"
+        " WHERE pool = p.pool ORDER BY id LIMIT 1) o ORDER BY 1"
+    )
+    waiting = [(pool, (now_us - oldest_us) // 1_000_000) for pool, oldest_us in _rows(connection, statement)]
+    late = [f"those of pool {pool} have waited {age_s:,} s for a relay" for pool, age_s in waiting if age_s > _LATE_S]
+    if late:
+        return _problem("events", "; ".join(late), "see that a server with the relay role runs, and what it logs")
+    return _ok("events", "none has waited long to be relayed to other systems")
 
 
 def _age(connection: psycopg.Connection[tuple[Any, ...]]) -> Finding:

@@ -96,18 +96,6 @@ class JobCalls:
         with self._connections.read() as connection:
             return _read_jobs(connection, conditions, limit=limit)
 
-    def open_job_count(self, job_set_id: int) -> int:
-        """Return how many jobs of a job set have not ended.
-
-        Raises:
-            BackendUnavailable: Postgres cannot be reached.
-        """
-        with self._connections.read() as connection:
-            row = connection.execute(
-                "SELECT count(*) FROM jobs WHERE job_set_id = %s AND state = 0", [job_set_id]
-            ).fetchone()
-        return int(row[0]) if row else 0
-
     def count_states(self, job_set_id: int) -> dict[int, int]:
         """Return the number of jobs of a job set by JobState.
 

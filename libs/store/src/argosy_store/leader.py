@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from argosy_store.outbox import insert_outbox
 from argosy_store.partitions import PARTITION_LOCK, STATE_COLUMNS, learn_state, prologue, wish_lock
 from argosy_store.rows import CLUSTER_COLUMNS, QUEUE_COLUMNS, ClusterRow, QueueRow
 
-__all__ = ["LeaderStore", "Leadership"]
+__all__ = ["LeaderStore", "Leadership", "LogState"]
 
 _LEAD: Final = """
 INSERT INTO pools AS p (pool, leader_id, address, epoch, expire_time)
@@ -38,11 +38,20 @@ ON CONFLICT (pool) DO UPDATE SET leader_id = excluded.leader_id, address = exclu
 WHERE p.leader_id IN ('', excluded.leader_id) OR p.expire_time <= clock_timestamp()
 RETURNING epoch, log_position, round_state
 """
-_RENEW: Final = """
-UPDATE pools SET expire_time = clock_timestamp() + make_interval(secs => %s)
-WHERE pool = %s AND epoch = %s AND leader_id <> ''
+_LOG_STATE: Final = """
+log_failure_time = CASE WHEN %(publishes)s THEN NULL WHEN %(failing_s)s::float8 IS NULL THEN log_failure_time
+    ELSE coalesce(log_failure_time, clock_timestamp() - make_interval(secs => %(failing_s)s)) END,
+log_failure = CASE WHEN %(publishes)s THEN '' WHEN %(failing_s)s::float8 IS NULL THEN log_failure
+    ELSE coalesce(nullif(%(reason)s, ''), nullif(log_failure, ''), 'it does not answer') END
 """
-_RESIGN: Final = "UPDATE pools SET leader_id = '', expire_time = clock_timestamp() WHERE pool = %s AND epoch = %s"
+_RENEW: Final = f"""
+UPDATE pools SET expire_time = clock_timestamp() + make_interval(secs => %(lease)s), {_LOG_STATE}
+WHERE pool = %(pool)s AND epoch = %(epoch)s AND leader_id = %(leader)s AND leader_id <> ''
+"""
+_RESIGN: Final = f"""
+UPDATE pools SET leader_id = '', expire_time = clock_timestamp(), {_LOG_STATE}
+WHERE pool = %(pool)s AND epoch = %(epoch)s
+"""
 _MOVE: Final = "UPDATE pools SET log_position = $2::bigint WHERE pool = $1::text"
 _MOVE_STATE: Final = "UPDATE pools SET log_position = $2::bigint, round_state = $3::bytea WHERE pool = $1::text"
 _STATE: Final = "UPDATE pools SET round_state = $2::bytea WHERE pool = $1::text"
@@ -65,6 +74,21 @@ class Leadership:
     """State of the last round applied, opaque here."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogState:
+    """What a leader knows of the event log that it publishes to; nothing, while it has not tried."""
+
+    publishes: bool = False
+    """What it published last was taken."""
+    failing_s: float | None = None
+    """For how long it has been trying in vain, seconds; None if it is not."""
+    reason: str = ""
+    """Why that is, empty if it just gets no answer; what was said before stands then."""
+
+
+_UNTRIED: Final = LogState()
+
+
 class LeaderStore:
     """The database as one pool's leader sees it. Thread-safe: calls of one kind wait for each other.
 
@@ -79,6 +103,7 @@ class LeaderStore:
         self._url = url
         self._relays_events = relays_events
         self._pool = pool
+        self._leader_id = ""
         self._writer = Line(url, {**LEADER_SETTINGS})
         self._reader = Line(url, {**READ_SETTINGS, "application_name": "argosy-leader"})
 
@@ -106,30 +131,51 @@ class LeaderStore:
             row = connection.execute(_LEAD, values).fetchone()
         if row is None:
             return None
+        self._leader_id = leader_id
         return Leadership(epoch=row[0], log_position=row[1], round_state=bytes(row[2]))
 
-    def renew(self, epoch: int, lease_s: float) -> None:
+    def renew(self, epoch: int, lease_s: float, log: LogState = _UNTRIED) -> None:
         """Lead on; also when the lease ran out, as long as nobody else took the pool: the epoch is the fence.
+
+        Who leads is looked at, too: a database that lost what it had last could give an epoch twice.
 
         A renewal may come late because the pool's row is locked by a large transaction of this very leader. Giving the
         epoch up for that would cost a full load of the pool just when it is busiest.
+
+        Args:
+            epoch: The caller's epoch.
+            lease_s: How long the lead lasts from now on unless renewed again.
+            log: Whether the leader can publish, for whoever asks the database how the pool is. A failure is told from
+                its beginning on, also if leaders follow each other meanwhile.
 
         Raises:
             StateConflict: Another leader took the pool, or this one resigned.
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._reader.use() as connection:
-            if connection.execute(_RENEW, [lease_s, self._pool, epoch]).rowcount != 1:
+            values = {"leader": self._leader_id, "lease": lease_s, **self._log_values(epoch, log)}
+            if connection.execute(_RENEW, values).rowcount != 1:
                 raise StateConflict(f"epoch {epoch} does not lead pool {self._pool} any more")
 
-    def resign(self, epoch: int) -> None:
-        """Leave the pool to whoever comes; nothing happens if the lead was lost before.
+    def resign(self, epoch: int, log: LogState = _UNTRIED) -> None:
+        """Leave the pool to whoever comes, with what is known of the log; nothing if the lead was lost before.
 
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._reader.use() as connection:
-            connection.execute(_RESIGN, [self._pool, epoch])
+            connection.execute(_RESIGN, self._log_values(epoch, log))
+
+    def _log_values(self, epoch: int, log: LogState) -> dict[str, Any]:
+        """Return the parameters of what tells the state of the log."""
+        reason = log.reason.replace("\0", "")
+        return {
+            "pool": self._pool,
+            "epoch": epoch,
+            "publishes": log.publishes,
+            "failing_s": log.failing_s,
+            "reason": reason,
+        }
 
     def read_changes(self, limit: int) -> list[tuple[int, bytes]]:
         """Return up to `limit` visible changes of the pool in id order.

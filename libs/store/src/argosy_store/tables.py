@@ -18,7 +18,6 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, UUID
 
 __all__ = [
-    "DAY_PARTITIONED",
     "changes",
     "clusters",
     "deduplication",
@@ -39,8 +38,6 @@ __all__ = [
 
 metadata: Final = sa.MetaData()
 
-DAY_PARTITIONED: Final = ("jobs", "runs", "objects", "job_specs", "job_set_events")
-"""Tables that are partitioned by day, in the order in which partitions are made and dropped."""
 _ZERO: Final = sa.text("0")
 _FALSE: Final = sa.text("false")
 _EMPTY: Final = sa.text("''")
@@ -210,8 +207,11 @@ pools: Final = sa.Table(
     sa.Column("expire_time", sa.DateTime(timezone=True), nullable=False),
     sa.Column("log_position", sa.BigInteger, nullable=False, server_default=_ZERO),
     sa.Column("round_state", BYTEA, nullable=False, server_default=_EMPTY),
+    sa.Column("log_failure_time", sa.DateTime(timezone=True)),
+    sa.Column("log_failure", sa.Text, nullable=False, server_default=_EMPTY),
 )
-"""Who leads a pool, until when by the database's clock, and how far the log has been applied."""
+"""Who leads a pool, until when by the database's clock, how far the log has been applied, and since when and why its
+leaders cannot publish to the log, null and empty while they can."""
 
 clusters: Final = sa.Table(
     "clusters",

@@ -39,7 +39,7 @@ def world() -> World:
     """A leadership of two queues in its fourth epoch."""
     state = PoolState(RoundSettings())
     set_queues(state, [QueueView(queue_id=one, name=f"figures-{one}", weight=1.0, cordoned=False) for one in (1, 2)])
-    memory = LeaderMemory(pool=POOL, epoch=4, state=state, rng=np.random.default_rng(1), clock=lambda: 0.0)
+    memory = LeaderMemory(pool=POOL, epoch=4, state=state, seed=1, clock=lambda: 0.0)
     executors: SessionRegistry[SyncSession] = SessionRegistry()
     samplers: SessionRegistry[SamplerSession] = SessionRegistry()
     return World(memory, executors, LeaderFigures(memory, samplers, executors))

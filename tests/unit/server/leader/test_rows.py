@@ -78,7 +78,7 @@ def new_sender() -> RowSender:
         pool="default",
         epoch=1,
         state=PoolState(RoundSettings()),
-        rng=np.random.default_rng(1),
+        seed=1,
         clock=lambda: 0.0,
     )
     return RowSender(memory, SpecStore(), SessionRegistry())  # type: ignore[arg-type]

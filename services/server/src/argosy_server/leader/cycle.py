@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from argosy_core.scheduler.messages import ClusterRuns, CommitQuestion, SampleQuestion
     from argosy_eventlog import EventLog
     from argosy_server.leader.memory import LeaderMemory, ReportedStates
+    from argosy_server.leader.publishing import Publisher
     from argosy_server.leader.round_traces import LeaseTrace
     from argosy_server.leader.rows import RowSender
     from argosy_server.leader.sampler_sessions import SamplerSession
@@ -64,7 +65,9 @@ class CycleParts:
     store: LeaderStore
     """Reads."""
     log: EventLog
-    """The event log."""
+    """The event log, to be trimmed."""
+    publisher: Publisher
+    """What is appended to it goes through this."""
     writer: EffectWriter
     """Ordered transactions."""
     rows: RowSender
@@ -82,7 +85,7 @@ class Cycle:
         """Continue the log behind `log_position`, up to which it is stored; the marker was the epoch's first record."""
         self._memory = memory
         self._settings = settings
-        self._log = parts.log
+        self._publisher = parts.publisher
         self._position = log_position
         self._trimmer = LogTrimmer(parts.log, kept_count=settings.kept_log_count, period_s=settings.log_trim_s)
         self._trimmer.note_stored(log_position)
@@ -256,9 +259,7 @@ class Cycle:
             ):
                 self._sequence += 1
                 memory.count("published_records", 1)
-                position = await asyncio.to_thread(
-                    self._log.append, memory.epoch, self._sequence, payload, traceparent=traceparent
-                )
+                position = await self._publisher.append(memory.epoch, self._sequence, payload, traceparent=traceparent)
         if trace is not None:
             trace.published(position)
         self._trace = trace

@@ -6,11 +6,14 @@ Source: design section 5, "Sync", "Sampler session", "Fencing executors".
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import structlog
 
+from argosy_core.errors import BackendUnavailable
 from argosy_core.scheduler import placements_of, rows_missing, set_cluster, update_capacity
 from argosy_core.scheduler.messages import ClusterView, Runs
 from argosy_runtime.columns import read_columns
@@ -24,10 +27,13 @@ if TYPE_CHECKING:
     from argosy_server.leader.rows import RowSender
     from argosy_server.leader.sync_sessions import SyncSession
     from argosy_server.leader.writer import EffectWriter
-    from argosy_store import LeaderStore
+    from argosy_store import ClusterRow, LeaderStore
 
 __all__ = ["LeaderDesk"]
 
+AnswerT = TypeVar("AnswerT")
+BIND_TIMEOUT_S = 3.0
+"""How long a cluster that dials waits for the database; below the time after which samplers and executors hang up."""
 _log = structlog.get_logger(__name__)
 
 
@@ -40,7 +46,13 @@ class LeaderDesk:
         self._store = store
         self._writer = writer
         self._rows = rows
-        self._binding = asyncio.Lock()
+        # One thread: binding waits behind a transaction of the leader, and must not take the threads that its lease,
+        # its log and its reads need.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="leader-desk")
+
+    def close(self) -> None:
+        """Let the thread end once it has done what is in line; who waits for that is answered in time."""
+        self._thread.shutdown(wait=False)
 
     @property
     def epoch(self) -> int:
@@ -55,7 +67,8 @@ class LeaderDesk:
 
     async def admit_sampler(self, hello: sampler_pb2.Hello) -> None:
         """Bind the cluster's name to its uid and the sampler's incarnation."""
-        await self._bind(hello.cluster, hello.cluster_uid, "sampler", hello.incarnation)
+        row = await self._in_time(lambda: self._bind(hello.cluster, hello.cluster_uid, "sampler", hello.incarnation))
+        self._note_binding(row)
         self._show(hello.cluster, connected=False, incarnation=hello.incarnation)
         self._memory.cluster(hello.cluster).nodes = NodeNotes()
 
@@ -91,13 +104,19 @@ class LeaderDesk:
 
     async def admit_executor(self, hello: executor_pb2.Hello) -> bool:
         """Bind the cluster's name to its uid and the executor's incarnation; return whether it is the first."""
-        # Nobody else binds between the question and the binding: an older leader is refused by its epoch.
-        async with self._binding:
-            known = await asyncio.to_thread(self._store.read_clusters, [hello.cluster])
-            await self._bind(hello.cluster, hello.cluster_uid, "executor", hello.incarnation)
+        cluster = hello.cluster
+
+        def bind() -> tuple[bool, ClusterRow]:
+            # Nobody else binds in between: there is one thread, and an older leader is refused by its epoch.
+            known = self._store.read_clusters([cluster])
+            bound = self._bind(cluster, hello.cluster_uid, "executor", hello.incarnation)
+            return not any(row.executor_incarnation for row in known), bound
+
+        is_first, row = await self._in_time(bind)
+        self._note_binding(row)
         if self._memory.state.clusters.find(hello.cluster) is None:
             self._show(hello.cluster, connected=False, incarnation=0)  # its sampler has not come yet
-        return not any(row.executor_incarnation for row in known)
+        return is_first
 
     async def send_missing_rows(self, session: SyncSession, hello: executor_pb2.Hello) -> None:
         """Send the rows that the executor does not have, and stops for runs that are not live.
@@ -131,14 +150,29 @@ class LeaderDesk:
 
     # --- both ---
 
-    async def _bind(self, cluster: str, uid: str, role: str, incarnation: int) -> None:
-        """Bind a name to a uid and an incarnation in the database, and note the cluster's settings."""
-        row = await asyncio.to_thread(
-            self._store.bind_cluster, self.epoch, cluster, uid=uid, role=role, incarnation=incarnation
-        )
-        notes = self._memory.cluster(cluster)
+    def _bind(self, cluster: str, uid: str, role: str, incarnation: int) -> ClusterRow:
+        """Bind a name to a uid and an incarnation in the database; blocks."""
+        return self._store.bind_cluster(self.epoch, cluster, uid=uid, role=role, incarnation=incarnation)
+
+    def _note_binding(self, row: ClusterRow) -> None:
+        """Note a cluster's settings as they were when its name was bound."""
+        notes = self._memory.cluster(row.name)
         notes.uid, notes.cordoned, notes.cordon_reason = row.uid, row.cordoned, row.cordon_reason
         notes.cordoned_nodes = tuple(row.cordoned_nodes)
+
+    async def _in_time(self, call: Callable[[], AnswerT]) -> AnswerT:
+        """Return what a call that blocks answers.
+
+        Raises:
+            BackendUnavailable: The database lets it wait too long; nothing is lost by dialling again.
+        """
+        try:
+            async with asyncio.timeout(BIND_TIMEOUT_S):
+                return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        except TimeoutError as cause:
+            raise BackendUnavailable(
+                f"the leader's database has not answered for {BIND_TIMEOUT_S:g} s; dial again"
+            ) from cause
 
     def _show(self, cluster: str, *, connected: bool, incarnation: int) -> None:
         """Tell the scheduler how a cluster stands."""

@@ -189,8 +189,8 @@ class LeaderMemory:
     """Epoch."""
     state: PoolState
     """The scheduler's state."""
-    rng: np.random.Generator
-    """The leader's random choices."""
+    seed: int
+    """What the leader's random choices are made of."""
     clock: Callable[[], float]
     """Seconds since the Unix epoch."""
     clusters: dict[str, ClusterNotes] = field(default_factory=dict)
@@ -219,12 +219,15 @@ class LeaderMemory:
     """Where the last round's time went."""
     last_round: dict[str, Any] = field(default_factory=dict)
     """Figures of the last round."""
+    rng: np.random.Generator = field(init=False)
+    """The leader's random choices."""
     traces: RoundTraces | None = field(init=False)
     """Makes spans; None if this process does not trace."""
 
     def __post_init__(self) -> None:
         """Start with room in the inbox."""
         self.inbox_has_room.set()
+        self.rng = np.random.default_rng(self.seed)
         self.traces = round_traces(self.pool)
 
     def cluster(self, name: str) -> ClusterNotes:

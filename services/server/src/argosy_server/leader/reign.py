@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from argosy_eventlog import EventLog, LogRecord
     from argosy_runtime.traces import TraceSpan
     from argosy_server.config import ServerConfig
+    from argosy_server.leader.publishing import Publisher
     from argosy_server.leader.sampler_sessions import SamplerSession
     from argosy_server.leader.sessions import SessionRegistry
     from argosy_server.leader.sync_sessions import SyncSession
@@ -73,6 +74,7 @@ class Reign:
         *,
         store: LeaderStore,
         log: EventLog,
+        publisher: Publisher,
         samplers: SessionRegistry[SamplerSession],
         executors: SessionRegistry[SyncSession],
     ) -> None:
@@ -83,13 +85,14 @@ class Reign:
             pool=config.pool,
             epoch=epoch,
             state=PoolState(settings.round),
-            rng=np.random.default_rng(settings.seed or epoch),
+            seed=settings.seed or epoch,
             clock=time.time,
         )
         self._settings = settings
         self._leadership = leadership
         self._store = store
         self._log = log
+        self._publisher = publisher
         self._samplers = samplers
         self._writer = EffectWriter(store, epoch)
         self._rows = RowSender(self.memory, store, executors)
@@ -101,7 +104,7 @@ class Reign:
 
     async def run(self, *, on_ready: Callable[[Reign], None]) -> None:
         """Load, ingest to the marker, call `on_ready`, and run rounds until cancelled or failed."""
-        with contextlib.closing(self._writer), self._figures.leading():
+        with contextlib.closing(self._writer), contextlib.closing(self.desk), self._figures.leading():
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._writer.run(), name="writer")
                 position = await self._take_over()
@@ -112,6 +115,7 @@ class Reign:
                 parts = CycleParts(
                     store=self._store,
                     log=self._log,
+                    publisher=self._publisher,
                     writer=self._writer,
                     rows=self._rows,
                     samplers=self._samplers,
@@ -125,7 +129,7 @@ class Reign:
         memory = self.memory
         started_s = time.perf_counter()
         marker = log_codec.encode_marker(pool=memory.pool, epoch=memory.epoch, now_us=int(memory.clock() * 1e6))
-        marker_position = await asyncio.to_thread(self._log.append, memory.epoch, MARKER_SEQUENCE, marker)
+        marker_position = await self._publisher.append(memory.epoch, MARKER_SEQUENCE, marker)
         draft = await self._load()
         await self._take_changes(draft)
         position = seen = self._leadership.log_position
@@ -147,7 +151,8 @@ class Reign:
                 draft = self._begin_draft()
         await self._writer.wait_until_stored()
         await self._take_back_refused()
-        _log.info("took over", epoch=memory.epoch, seconds=round(time.perf_counter() - started_s, 3), position=position)
+        elapsed_s = round(time.perf_counter() - started_s, 3)
+        _log.info("took over", epoch=memory.epoch, elapsed_s=elapsed_s, position=position)
         return position
 
     def _believed(self, records: list[LogRecord], highest_epoch: int) -> list[LogRecord]:
@@ -188,7 +193,7 @@ class Reign:
         draft = self._begin_draft()
         draft.add_job_updates(effects.job_updates)
         draft.add_events(effects.events)
-        _log.info("loaded", jobs=effects.job_count, runs=effects.run_count)
+        _log.info("loaded", job_count=effects.job_count, run_count=effects.run_count)
         return draft
 
     def _begin_draft(self) -> EffectDraft:

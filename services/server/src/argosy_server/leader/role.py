@@ -18,6 +18,7 @@ from argosy.sampler.v1 import sampler_pb2_grpc
 from argosy_core.errors import ArgosyError, BackendUnavailable
 from argosy_server.leader.election import stand_for_election
 from argosy_server.leader.log_choice import await_safe_log, open_log
+from argosy_server.leader.publishing import Publisher, ReportingStore
 from argosy_server.leader.reign import Reign
 from argosy_server.leader.sampler_sessions import SamplerService
 from argosy_server.leader.sync_sessions import ExecutorService
@@ -48,6 +49,7 @@ class DeskSwitch:
         """Start without a leadership."""
         self.desk: LeaderDesk | None = None
         self.known_leader = ""
+        self.own_address = ""
 
     @property
     def epoch(self) -> int:
@@ -55,7 +57,16 @@ class DeskSwitch:
         return self.desk.epoch if self.desk is not None else 0
 
     def leader_address(self) -> str:
-        """Answer where the leader is, as last seen in the database."""
+        """Answer where the leader is, as last seen in the database.
+
+        Raises:
+            BackendUnavailable: It is this process, which has not taken over yet: it would point to itself.
+        """
+        if self.known_leader and self.known_leader == self.own_address:
+            raise BackendUnavailable(
+                "this process is to lead the pool and has not taken over yet, for which its log and its database must"
+                " answer; dial again"
+            )
         return self.known_leader
 
     def _require(self) -> LeaderDesk:
@@ -129,6 +140,7 @@ class LeaderRole:
         self._samplers = SamplerService(self._switch, config.leader)
         self._executors = ExecutorService(self._switch, config.leader)
         self._store = LeaderStore(config.database_url, config.pool, relays_events=bool(config.events_url))
+        self._election = ReportingStore(self._store)
         self._log = open_log(config)
         self._view: MemoryView | None = None
         self._tasks: list[asyncio.Task[Any]] = []
@@ -147,6 +159,7 @@ class LeaderRole:
     async def start(self, life: Lifecycle, *, address: str) -> None:
         """Begin to stand for election."""
         leader_id = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+        self._switch.own_address = address
         self._tasks.append(life.spawn(self._stand(leader_id, address), name="election"))
         self._tasks.append(life.spawn(self._follow_leader(), name="follow the leader"))
 
@@ -154,7 +167,7 @@ class LeaderRole:
         """Stand for election once the log is known to keep what it is given."""
         await await_safe_log(self._config)
         await stand_for_election(
-            self._store, self._config.leader, leader_id=leader_id, address=address, lead=self._lead
+            self._election, self._config.leader, leader_id=leader_id, address=address, lead=self._lead
         )
 
     def view(self, pool: str) -> LeaderView | None:
@@ -172,11 +185,13 @@ class LeaderRole:
 
     async def _lead(self, leadership: Leadership) -> None:
         """Lead until cancelled or until something fails."""
+        publisher = self._election.publisher = Publisher(self._log)
         reign = Reign(
             self._config,
             leadership,
             store=self._store,
             log=self._log,
+            publisher=publisher,
             samplers=self._samplers.sessions,
             executors=self._executors.sessions,
         )

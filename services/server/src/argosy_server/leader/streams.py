@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import structlog
 
-from argosy_core.errors import InvalidRequest, StateConflict
+from argosy_core.errors import BackendUnavailable, InvalidRequest, StateConflict
 from argosy_runtime.validation import check_request
 from argosy_server.leader.sessions import Outbox, SessionRegistry, converse
 
@@ -55,15 +55,21 @@ class ClusterStreams(Generic[SessionT]):
         Raises:
             InvalidRequest: The peer said something that has no place there.
             StateConflict: A newer peer is connected, nothing was heard for three heartbeats, or the session was closed.
+            BackendUnavailable: The peer cannot be let in now, and should dial again.
         """
-        redirect = self._redirect()
+        try:
+            redirect = self._redirect()
+        except BackendUnavailable:
+            # A peer whose hello cannot be written any more is not told why.
+            await self._read_hello(requests)
+            raise
         if redirect is not None:
             await context.write(redirect)
             return
         hello = await self._read_hello(requests)
         session = await self._admit(hello)
         self.sessions.enter(session)
-        _log.info(f"{self.PEER} connected", cluster=session.cluster, incarnation=session.incarnation)
+        _log.info("connected", peer=self.PEER, cluster=session.cluster, incarnation=session.incarnation)
         try:
             self._welcome(session)
             await converse(session, self._serve(session, hello, requests), context.write)
@@ -71,13 +77,17 @@ class ClusterStreams(Generic[SessionT]):
             session.close("the stream ended")
             if self.sessions.leave(session):
                 self._leave(session)
-            _log.info(f"{self.PEER} disconnected", cluster=session.cluster, reason=session.close_reason)
+            _log.info("disconnected", peer=self.PEER, cluster=session.cluster, reason=session.close_reason)
 
     # --- what the kinds differ in -------------------------------------------------------------------------------------
 
     @abstractmethod
     def _redirect(self) -> Any | None:  # noqa: ANN401 - a message of the peer's own proto
-        """Return the answer to peers of a process that does not lead, None while it leads."""
+        """Return the answer to peers of a process that does not lead, None while it leads.
+
+        Raises:
+            BackendUnavailable: It is about to lead, and cannot yet.
+        """
 
     @abstractmethod
     async def _admit(self, hello: Any) -> SessionT:  # noqa: ANN401

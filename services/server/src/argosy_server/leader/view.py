@@ -123,7 +123,7 @@ class MemoryView:
 
     def dump(self) -> Iterator[str]:
         """Yield the state as JSON text in chunks to be joined."""
-        return dump(self._memory.state, self._memory.clock())
+        return dump(self._memory.state, self._memory.clock(), seed=self._memory.seed)
 
     def clusters(self) -> Sequence[ClusterFigures]:
         """Return the clusters the leader knows, in order of their names."""

@@ -1,0 +1,102 @@
+"""Publishing to the event log, and knowing for how long it has not worked.
+
+A leader that cannot publish keeps its lease, and gives its epoch up only after a while, so "it leads" does not say that
+anything is decided. What is known here goes into the pool's row with each renewal of the lease, and with the
+resignation.
+
+Source: design section 5, "Ingest"; `docs/event-log.md`, "What it guarantees".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from argosy_core.errors import BackendUnavailable
+from argosy_store.leader import LogState
+
+if TYPE_CHECKING:
+    from argosy_eventlog import EventLog
+    from argosy_store import LeaderStore
+    from argosy_store.leader import Leadership
+
+__all__ = ["ATTEMPT_S", "Publisher", "ReportingStore"]
+
+ATTEMPT_S: Final = 5.0
+"""An append that takes longer is told of; one takes milliseconds."""
+
+
+class Publisher:
+    """Appends of one leadership, one at a time.
+
+    Args:
+        log: The pool's log.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, log: EventLog, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin without having tried."""
+        self._log = log
+        self._clock = clock
+        self._begun_s: float | None = None
+        self._published = False
+        self._failure = ""
+
+    async def append(self, epoch: int, sequence: int, payload: bytes, *, traceparent: str = "") -> int:
+        """Append a record on a thread of its own; return its position.
+
+        Raises:
+            StateConflict: Another epoch is the current one.
+            InvalidRequest: The record is larger than the log takes.
+            BackendUnavailable: Whether it was appended is unknown.
+        """
+        self._begun_s = self._clock()
+        try:
+            position = await asyncio.to_thread(self._log.append, epoch, sequence, payload, traceparent=traceparent)
+        except BackendUnavailable as error:
+            self._failure = error.message
+            raise
+        self._begun_s = None
+        self._published = True
+        return position
+
+    @property
+    def state(self) -> LogState:
+        """What is known of the log at this moment."""
+        if self._begun_s is None:
+            return LogState(publishes=self._published)
+        taken_s = self._clock() - self._begun_s
+        if not self._failure and taken_s < ATTEMPT_S:
+            return LogState()
+        return LogState(failing_s=taken_s, reason=self._failure)
+
+
+class ReportingStore:
+    """The store of elections, telling with each renewal whether the leader can publish.
+
+    Args:
+        store: The store.
+    """
+
+    def __init__(self, store: LeaderStore) -> None:
+        """Know nothing yet."""
+        self._store = store
+        self.publisher: Publisher | None = None
+        """What the present leadership, or the last one, publishes through."""
+
+    def try_lead(self, leader_id: str, address: str, lease_s: float) -> Leadership | None:
+        """Take the pool; see `LeaderStore.try_lead`."""
+        return self._store.try_lead(leader_id, address, lease_s)
+
+    def renew(self, epoch: int, lease_s: float) -> None:
+        """Extend the lease; see `LeaderStore.renew`."""
+        self._store.renew(epoch, lease_s, self._state())
+
+    def resign(self, epoch: int) -> None:
+        """Give the pool up; see `LeaderStore.resign`."""
+        self._store.resign(epoch, self._state())
+
+    def _state(self) -> LogState:
+        return self.publisher.state if self.publisher is not None else LogState()

@@ -1,0 +1,39 @@
+"""Streams of clusters to a process that cannot let anybody in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from argosy.sampler.v1 import sampler_pb2
+from argosy_core.errors import BackendUnavailable
+from argosy_server.leader.sampler_sessions import SamplerService
+from argosy_server.leader.settings import LeaderSettings
+
+
+class TakingOver:
+    """A desk of a process that is to lead and does not yet."""
+
+    epoch = 0
+
+    def leader_address(self) -> str:
+        """Refuse to point to itself."""
+        raise BackendUnavailable("not yet")
+
+
+async def test_a_hello_is_taken_before_a_stream_is_refused() -> None:
+    """A peer whose hello meets the stream's end sees an error of its own library in place of the reason."""
+    taken: list[str] = []
+
+    async def requests() -> AsyncIterator[sampler_pb2.SessionRequest]:
+        hello = sampler_pb2.Hello(cluster="c1", cluster_uid="uid", incarnation=1, pool="default")
+        taken.append(hello.cluster)
+        yield sampler_pb2.SessionRequest(hello=hello)
+
+    desk: Any = TakingOver()
+    context: Any = None
+    with pytest.raises(BackendUnavailable, match="not yet"):
+        await SamplerService(desk, LeaderSettings()).hold(requests(), context)
+    assert taken == ["c1"]
