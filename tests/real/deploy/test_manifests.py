@@ -34,7 +34,24 @@ CHARTS = {
         *("--set", "server.volumeMounts[0].name=ca,server.volumeMounts[0].mountPath=/etc/argosy/ca"),
         *("--set", "server.env[0].name=ARGOSY_SERVER_API_READER_COUNT", "--set-string", "server.env[0].value=4"),
     ],
-    "joined": ["--set", "cluster.joined=true", "--set", "tracesEndpoint=http://collector:4317"],
+    "joined": [
+        *("--set", "cluster.joined=true", "--set", "tracesEndpoint=http://collector:4317"),
+        *("--set", "cluster.executor.env[0].name=ARGOSY_CLUSTER_AGENT_IMAGE_PATIENCE_S"),
+        *("--set-string", "cluster.executor.env[0].value=0"),
+    ],
+    "kube-scheduler binds": ["--set", "cluster.binding=affinity"],
+    "agent binds": ["--set", "cluster.binding=subresource", "--set", "cluster.joined=true"],
+    "log and events on brokers of their own": [
+        *("--set", "server.eventLogUrl=pulsar://log:6650", "--set", "server.eventsUrl=pulsar://events:6650"),
+    ],
+    "own settings of sampler and executor": [
+        *("--set", "cluster.sampler.env[0].name=ARGOSY_SAMPLER_RETRY_MOST_S"),
+        *("--set-string", "cluster.sampler.env[0].value=1"),
+        *("--set", "cluster.executor.env[0].name=ARGOSY_EXECUTOR_QUOTA_PATIENCE_S"),
+        *("--set-string", "cluster.executor.env[0].value=0"),
+        *("--set", "cluster.executor.volumes[0].name=ca,cluster.executor.volumes[0].secret.secretName=ca"),
+        *("--set", "cluster.executor.volumeMounts[0].name=ca,cluster.executor.volumeMounts[0].mountPath=/etc/ca"),
+    ],
 }
 CONFIGS: dict[str, type[Any]] = {
     "SERVER": ServerConfig, "SAMPLER": SamplerConfig, "EXECUTOR": ExecutorConfig, "CLUSTER_AGENT": ClusterAgentConfig,
@@ -115,7 +132,7 @@ def test_api_server_takes_chart_and_services_their_settings(cluster: KubeApi, he
 
 @pytest.mark.parametrize("chart", ["all", "cluster"])
 def test_chart_gives_the_rights_of_the_bases(cluster: KubeApi, helm: str, chart: str) -> None:
-    """There is one list of rights, whichever way is taken."""
+    """There is one list of rights, whichever way is taken; that of binding stands only where it is used."""
 
     def rights(manifests: str) -> dict[str, str]:
         return {
@@ -125,7 +142,59 @@ def test_chart_gives_the_rights_of_the_bases(cluster: KubeApi, helm: str, chart:
         }
 
     base = rights(cluster.kubectl("kustomize", str(DEPLOY / "kustomize" / "cluster")))
-    assert rights(render_chart(helm, *CHARTS[chart])) == base != {}
+    assert rights(render_chart(helm, *CHARTS[chart], "--set", "cluster.binding=subresource")) == base != {}
+    assert "pods/binding" in base["argosy-executor"]
+    for binding in ("node-name", "affinity"):
+        given = rights(render_chart(helm, *CHARTS[chart], "--set", f"cluster.binding={binding}"))
+        rules = [rule for rule in json.loads(base["argosy-executor"]) if rule["resources"] != ["pods/binding"]]
+        assert given == {**base, "argosy-executor": json.dumps(rules, sort_keys=True)}
+
+
+@pytest.mark.parametrize(
+    ("chart", "part", "name", "binding"),
+    [
+        ("kube-scheduler binds", "executor", "ARGOSY_EXECUTOR_KUBERNETES_BINDING", "affinity"),
+        ("agent binds", "cluster-agent", "ARGOSY_CLUSTER_AGENT_KUBERNETES_BINDING", "subresource"),
+    ],
+)
+def test_chart_tells_the_executor_how_pods_get_their_node(
+    helm: str, *, chart: str, part: str, name: str, binding: str
+) -> None:
+    """The value of the chart becomes the setting; samplers have none."""
+    assert container_of(render_chart(helm, *CHARTS[chart]), part)["env"].count({"name": name, "value": binding}) == 1
+    if part == "executor":
+        sampler = container_of(render_chart(helm, *CHARTS[chart]), "sampler")
+        assert not [entry for entry in sampler["env"] if entry["name"].endswith("BINDING")]
+
+
+@pytest.mark.parametrize(
+    ("chart", "log", "events"),
+    [
+        ("log and events on brokers of their own", "pulsar://log:6650", "pulsar://events:6650"),
+        ("least rights, own certificates, events", "", "pulsar+ssl://log:6651"),
+        ("server", "pulsar://log:6650", ""),
+    ],
+    ids=["apart", "events alone", "log alone"],
+)
+def test_chart_makes_topics_of_log_and_events_where_each_belongs(
+    helm: str, *, chart: str, log: str, events: str
+) -> None:
+    """`setup-log` is told of both, and of events only where there are some."""
+    container = container_of(render_chart(helm, *CHARTS[chart]), "setup-log-1")
+    told = {entry["name"]: entry["value"] for entry in container["env"] if entry["name"].endswith("_URL")}
+    assert told == {"ARGOSY_SERVER_EVENT_LOG_URL": log, "ARGOSY_SERVER_EVENTS_URL": events}
+    assert ("--events" in container["args"]) is bool(events)
+
+
+def container_of(manifests: str, part: str) -> dict[str, Any]:
+    """Return the container of one of our pods, as manifests describe it."""
+    (container,) = (
+        container
+        for document in yaml.safe_load_all(manifests)
+        if document and document["kind"] in {"Deployment", "Job"} and document["metadata"]["name"] == f"argosy-{part}"
+        for container in document["spec"]["template"]["spec"]["containers"]
+    )
+    return dict(container)
 
 
 def test_chart_refuses_a_cluster_without_a_server(helm: str) -> None:
@@ -137,6 +206,41 @@ def test_chart_refuses_a_cluster_without_a_server(helm: str) -> None:
     misspelt = subprocess.run([*command, "cluster.nmae=x"], capture_output=True, text=True, check=False)
     assert misspelt.returncode != 0
     assert "nmae" in misspelt.stderr
+
+
+@pytest.mark.parametrize(("part", "name"), [("sampler", "RETRY_MOST_S"), ("executor", "QUOTA_PATIENCE_S")])
+def test_chart_gives_sampler_and_executor_what_is_set_for_them(helm: str, part: str, name: str) -> None:
+    """Variables, volumes and mounts stand in the pods of the part that they were given to."""
+    documents = list(yaml.safe_load_all(render_chart(helm, *CHARTS["own settings of sampler and executor"])))
+    (pod,) = (
+        document["spec"]["template"]["spec"]
+        for document in documents
+        if document and document["kind"] == "Deployment" and document["metadata"]["name"] == f"argosy-{part}"
+    )
+    (container,) = pod["containers"]
+    assert f"ARGOSY_{part.upper()}_{name}" in {entry["name"] for entry in container["env"]}
+    own = {"ca"} if part == "executor" else set()
+    assert {volume["name"] for volume in pod["volumes"]} == {"tmp"} | own
+    assert {mount["name"] for mount in container["volumeMounts"]} == {"tmp"} | own
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "cluster.sampler.replicas=2",
+        "cluster.executor.replicas=1",
+        "server.api.serviceAccount=x",
+        "installation=Bad Name!",
+        "pool=-x",
+    ],
+)
+def test_chart_refuses_what_it_would_not_heed(helm: str, value: str) -> None:
+    """There is one sampler and one executor for a cluster, servers need no account, and names become labels."""
+    command = [helm, "template", "x", str(DEPLOY / "helm" / "argosy"), "--kube-version", "1.33.0", "--set", value]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0
+    name = value.partition("=")[0].rpartition(".")[2]
+    assert name in refused.stderr
 
 
 @pytest.mark.parametrize(

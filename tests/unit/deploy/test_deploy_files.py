@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from images.upstream_images import IMAGES
+from testbed.network_policies import is_admitted, pod_labels
 
 from argosy_cli.cluster_agent import ClusterAgentConfig
+from argosy_cli.commands.admin_log import setup_log
+from argosy_cli.options import Settings
+from argosy_core.errors import BackendUnavailable
 from argosy_executor.config import ExecutorConfig
 from argosy_runtime.config import load_config
 from argosy_sampler.config import SamplerConfig
@@ -73,6 +78,20 @@ def test_variables_of_the_compose_file_are_those_of_the_settings_file() -> None:
     """Everything that can be set is in .env, and everything in .env is used."""
     used = {name for text in texts(COMPOSE) for name in VARIABLE.findall(text)}
     assert used == set(ENVIRONMENT)
+
+
+@pytest.mark.parametrize("log_url", ["", "pulsar://127.0.0.1:1"], ids=["log in Postgres", "log on Pulsar"])
+def test_topics_of_events_are_made_wherever_the_log_is(log_url: str) -> None:
+    """`setup-log` is told of the brokers of events, too, so it goes to them where the log is kept in the database."""
+    settings = {**ENVIRONMENT, "EVENT_LOG_URL": log_url, "EVENTS_URL": "pulsar://127.0.0.1:1"}
+    service = SERVICES["setup-log"]
+    given = {
+        name: VARIABLE.sub(lambda match: settings[match[1]], value) for name, value in service["environment"].items()
+    }
+    assert service["command"] == ["admin", "setup-log", "--events"]
+    tried = CliRunner(env=given).invoke(setup_log, ["--events"], obj=Settings(timeout_s=0.0))
+    assert isinstance(tried.exception, BackendUnavailable), tried.output
+    assert "127.0.0.1" in tried.exception.message
 
 
 def test_no_password_is_written_down() -> None:
@@ -141,6 +160,49 @@ PODS = [
 ]
 
 
+def test_overlays_of_the_guide_name_every_image_of_their_base() -> None:
+    """The bases' own names are in no registry, so an image that an overlay leaves out could not be pulled."""
+    guide = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    found = {}
+    for block in re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL):
+        overlay = yaml.safe_load(block)
+        if isinstance(overlay, dict) and overlay.get("kind") == "Kustomization":
+            (base,) = (Path(resource).name for resource in overlay["resources"])
+            found[base] = {image["name"] for image in overlay["images"]}
+    used = {
+        base: {
+            image
+            for path in (ROOT / "deploy" / "kustomize" / base).glob("*.yaml")
+            for image in re.findall(r"^\s+image: (\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        }
+        for base in ("server", "cluster")
+    }
+    assert found == used
+
+
+def labelled_pods(base: Path) -> dict[str, dict[str, str]]:
+    """Labels of a base's pods, with those that its kustomization puts on templates."""
+    kustomization = yaml.safe_load((base / "kustomization.yaml").read_text(encoding="utf-8"))
+    assert not any(entry.get("includeSelectors") for entry in kustomization["labels"])
+    pairs = [entry["pairs"] for entry in kustomization["labels"] if entry.get("includeTemplates")]
+    added = {name: value for one in pairs for name, value in one.items()}
+    texts = [path.read_text(encoding="utf-8") for path in base.glob("*.yaml") if path.name != "kustomization.yaml"]
+    documents = [document for text in texts for document in yaml.safe_load_all(text)]
+    return {name: labels | added for name, labels in pod_labels(documents).items()}
+
+
+def test_network_policy_of_the_server_lets_in_pods_of_every_base() -> None:
+    """Pods carry the label by which the server's policy knows them; without it, an install would wait for ever."""
+    folder = ROOT / "deploy" / "kustomize"
+    pods = {name: labels for base in folder.iterdir() for name, labels in labelled_pods(base).items()}
+    policies = [document for _, document in manifests() if document["kind"] == "NetworkPolicy"]
+    dialling = set(pods) - {"argosy-migrate", "argosy-relay"}  # these dial the database and brokers alone
+    assert dialling == {f"argosy-{part}" for part in ("api", "leader", "sampler", "executor", "cluster-agent")}
+    for target in ("argosy-api", "argosy-leader"):
+        assert {name for name in dialling if not is_admitted(policies, pods[name], pods[target], 50051)} == set()
+        assert not is_admitted(policies, {"app.kubernetes.io/name": "argosy-sampler"}, pods[target], 50051)
+
+
 def values_of(pod: dict[str, Any]) -> dict[str, str]:
     """A pod's variables; what comes from elsewhere is some fitting value."""
     values = {}
@@ -185,9 +247,9 @@ def test_sampler_may_only_read() -> None:
 
 
 def test_images_of_the_stack_can_be_made_where_none_can_be_pulled() -> None:
-    """The recipes for tests are for the very tags that the stack names."""
-    needed = {ENVIRONMENT[name] for name in ("PYTHON_IMAGE", "POSTGRES_IMAGE", "PULSAR_IMAGE", "PROMETHEUS_IMAGE")}
-    assert needed == set(IMAGES)
+    """The recipes for tests are for the very tags that the stack names; Grafana is what nothing can make."""
+    needed = {value for name, value in ENVIRONMENT.items() if name.endswith("_IMAGE")}
+    assert needed - {ENVIRONMENT["GRAFANA_IMAGE"]} == set(IMAGES)
 
 
 def test_folders_of_volumes_are_made_by_the_images_for_our_user() -> None:

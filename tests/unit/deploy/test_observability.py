@@ -120,6 +120,14 @@ def test_provisioned_data_source_is_the_one_that_dashboards_name() -> None:
     assert source["uid"] == DATASOURCE_UID
 
 
+def test_data_source_knows_how_often_prometheus_scrapes() -> None:
+    """Grafana makes the window of a rate from it; with its own default of 15 s, windows would be too long."""
+    path = FOLDER / "grafana" / "provisioning" / "datasources" / "prometheus.yml"
+    (source,) = yaml.safe_load(path.read_text(encoding="utf-8"))["datasources"]
+    scraping = yaml.safe_load((FOLDER / "prometheus" / "prometheus.yml").read_text(encoding="utf-8"))["global"]
+    assert source["jsonData"] == {"timeInterval": scraping["scrape_interval"]}
+
+
 def test_alerts_say_what_to_do() -> None:
     """Each alert has a severity, and tells its reader what happened and what it means."""
     rules = [rule for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"] for rule in group["rules"]]

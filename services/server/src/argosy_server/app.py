@@ -39,8 +39,10 @@ from argosy_server.api.submit_gather import SubmitGather
 from argosy_server.api.watch import WatchHub
 from argosy_server.config import ServerConfig
 from argosy_server.maintenance import maintain
+from argosy_server.outbox_age import show_outbox_age
 from argosy_store.api import ApiStore
 from argosy_store.migrate import check
+from argosy_store.outbox import EventOutbox
 from argosy_store.partitions import ensure_partitions
 
 __all__ = ["ServerApp", "start_server"]
@@ -154,6 +156,10 @@ class ServerApp:
             life.spawn(self.hub.poll(), name="watches")
         if config.role == "relay" or (config.role == "both" and config.events_url):
             await self._start_relay(life)
+        if self.leader is not None and config.events_url:
+            outbox = EventOutbox(config.database_url, config.pool)
+            life.on_close(lambda: asyncio.to_thread(outbox.close))
+            life.spawn(show_outbox_age(outbox, config.pool), name="age of the outbox")
         if self.leader is not None:
             await self.leader.start(life, address=config.advertise or self.server.address)
         await self.server.set_serving(True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from argosy_eventlog.pulsar.settings import PulsarSettings
+from argosy_runtime.config import require_names
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.logs import LogLevel
 from argosy_server.leader.settings import LeaderSettings
@@ -87,3 +88,11 @@ class ServerConfig:
     """How a leader decides."""
     pulsar: PulsarSettings = field(default_factory=PulsarSettings)
     """How Pulsar is reached, and what the topics are called."""
+
+    def __post_init__(self) -> None:
+        """Refuse names that are none.
+
+        Raises:
+            InvalidRequest: `pool` or `leader.installation` is none.
+        """
+        require_names({"pool": self.pool, "leader.installation": self.leader.installation})

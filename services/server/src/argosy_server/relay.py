@@ -102,7 +102,7 @@ class EventRelay:
                 count = await loop.run_in_executor(self._thread, self.relay_once)
             except ArgosyError as error:
                 back_off_s = min(max(2 * back_off_s, _FIRST_BACK_OFF_S), _LAST_BACK_OFF_S)
-                _log.warning("events cannot be relayed now", reason=error.message, retry_s=back_off_s)
+                _log.warning("events cannot be relayed now", reason=error.message, wait_s=back_off_s)
                 await asyncio.sleep(back_off_s)
             else:
                 back_off_s = 0.0
@@ -120,7 +120,7 @@ class EventRelay:
         if not piece.ids:
             return 0
         if piece.missing_count:
-            _log.warning("events left before they could be relayed", rows=piece.missing_count)
+            _log.warning("events left before they could be relayed", row_count=piece.missing_count)
         self._sender.send(self._messages(piece))
         self._outbox.delete(piece.ids)
         return len(piece.ids)
