@@ -47,7 +47,7 @@ test: setup ## run all tests
 testbed: setup ## fetch and build the real parts of `make test-real`
 	PYTHONPATH=tests/testbed $(BIN)/python -m testbed build
 
-test-real: testbed $(COMPILER_DONE) ## run the tests against real parts: Kubernetes API server, Pulsar, Postgres
+test-real: testbed $(COMPILER_DONE) ## run the tests against real parts: Kubernetes API server, Pulsar, Postgres, trace collector
 	$(BIN)/python -m pytest tests/real -n 2
 
 lint: setup $(COMPILER_DONE) ## check style, formatting, import contracts, size limits and the .proto files

@@ -18,9 +18,10 @@ from typing import Final
 
 from testbed.cache import obtain
 
+from testbed import debian
+
 __all__ = ["Compose", "EngineUnavailable", "find_compose", "running_engine"]
 
-INSTALL_VARIABLE: Final = "ARGOSY_TESTBED_INSTALL"
 PACKAGES: Final = {"dockerd": "docker.io", "docker-compose": "docker-compose", "mmdebstrap": "mmdebstrap"}
 COMPOSE_VERSION: Final = "v2.40.3"
 COMPOSE_MODULE: Final = "github.com/docker/compose/v2"
@@ -53,12 +54,7 @@ def _answers() -> bool:
 def install_missing(say: Callable[[str], None]) -> None:
     """Install the programs that are missing, where the variable and our rights allow it."""
     missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
-    if not missing or os.environ.get(INSTALL_VARIABLE) != "1" or os.geteuid() != 0:
-        return
-    say(f"installing {', '.join(missing)}")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for arguments in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", "iptables", *missing]):
-        subprocess.run(["apt-get", *arguments], env=environment, check=True, capture_output=True, timeout=600)
+    debian.install(["iptables", *missing] if missing else [], say=say)
 
 
 @contextmanager
@@ -79,7 +75,7 @@ def running_engine(directory: Path, *, say: Callable[[str], None]) -> Iterator[s
     if shutil.which("dockerd") is None or os.geteuid() != 0:
         raise EngineUnavailable(
             "no container engine answers `docker info`, and none can be started here: start one, or as root"
-            f" `apt-get install {' '.join(PACKAGES.values())}` (or set {INSTALL_VARIABLE}=1)"
+            f" `apt-get install {' '.join(PACKAGES.values())}` (or set {debian.INSTALL_VARIABLE}=1)"
         )
     directory.mkdir(parents=True, exist_ok=True)
     say("starting dockerd")

@@ -1,12 +1,13 @@
 """The images that docker-compose.yml names, wherever no image registry can be reached.
 
 `ensure` pulls what is missing. What cannot be pulled is made here, under the upstream name, of the same software from
-package registries: Debian packages by mmdebstrap, PostgreSQL and Pulsar as their Maven artifacts. Such an image carries
-a label with its recipe, is made again when the recipe changes, and never takes the place of an image without the label.
+package registries: Debian packages by mmdebstrap, PostgreSQL and Pulsar as their Maven artifacts, the OpenTelemetry
+collector built from its Go modules. Such an image carries a label with its recipe, is made again when the recipe
+changes, and never takes the place of an image without the label.
 
 Sources, certificates and package indices are those of this machine, read when an image is made.
 
-Usage: python tests/testbed/images/upstream_images.py [IMAGE ...]
+Usage: PYTHONPATH=tests/testbed python -m images.upstream_images [IMAGE ...]
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
+
+from argosy_core.errors import ArgosyError
+from testbed import collector
 
 __all__ = ["IMAGES", "ImageUnavailable", "ensure"]
 
@@ -105,7 +109,7 @@ def _need(program: str, package: str) -> None:
 
 def _fingerprint() -> str:
     """Return what changes whenever an image must be made again."""
-    files = sorted(path for path in HERE.iterdir() if path.is_file())
+    files = sorted(path for folder in (HERE, collector.SOURCE) for path in folder.iterdir() if path.is_file())
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 
@@ -223,6 +227,13 @@ def _prepare_pulsar(context: Path) -> None:
     _artifact("pulsar", context).rename(context / "pulsar.tar.gz")
 
 
+def _prepare_collector(context: Path) -> None:
+    try:
+        shutil.copy(collector.build(), context / "otelcol")
+    except ArgosyError as error:
+        raise ImageUnavailable(str(error)) from error
+
+
 IMAGES: Final = {
     recipe.reference: recipe
     for recipe in (
@@ -235,6 +246,11 @@ IMAGES: Final = {
             reference=f"prom/prometheus:{PROMETHEUS_VERSION}",
             dockerfile="prometheus.Dockerfile",
             prepare=_prepare_nothing,
+        ),
+        Recipe(
+            reference=f"otel/opentelemetry-collector:{collector.version()}",
+            dockerfile="collector.Dockerfile",
+            prepare=_prepare_collector,
         ),
     )
 }

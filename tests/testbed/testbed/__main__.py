@@ -19,13 +19,16 @@ from typing import Any, Final
 from argosy_cli.processes import ProcessId, end_process, is_alive
 from argosy_core.errors import ArgosyError
 from argosy_testkit.fake_kubelet.process import TOKEN_VARIABLE
-from testbed import containers, kubernetes, postgres, pulsar
+from testbed import collector, containers, kubernetes, postgres, pulsar
 from testbed.cache import cache_directory
 from testbed.programs import Program
 
 __all__ = ["main"]
 
 PARTS: Final = ("kubernetes", "pulsar", "postgres")
+"""Parts that can be started by hand."""
+BUILT_PARTS: Final = (*PARTS, "collector")
+"""Parts that can be built; a collector is started by the tests that need one, with their configuration."""
 
 
 @dataclass(kw_only=True)
@@ -162,6 +165,7 @@ _BUILDERS: Final[dict[str, Callable[[], Path | None]]] = {
     "kubernetes": lambda: kubernetes.build(_tell),
     "pulsar": lambda: pulsar.build(_tell),
     "postgres": lambda: postgres.build(_tell),
+    "collector": lambda: collector.build(_tell),
 }
 
 
@@ -224,13 +228,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says; return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m testbed", description="Real parts for tests.")
     parser.add_argument("action", choices=["build", "up", "down", "status"])
-    parser.add_argument("parts", nargs="*", metavar="part", help=f"{', '.join(PARTS)}; all if none is named")
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"{', '.join(BUILT_PARTS)}; all if none is named")
     parser.add_argument("--nodes", type=int, default=3, help="nodes of a cluster that is started")
     options = parser.parse_args(arguments)
-    parts: list[str] = options.parts or list(PARTS)
-    unknown = [part for part in parts if part not in PARTS]
+    known = BUILT_PARTS if options.action == "build" else PARTS
+    parts: list[str] = options.parts or list(known)
+    unknown = [part for part in parts if part not in known]
     if unknown:
-        parser.error(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
+        parser.error(f"no part {unknown[0]!r} to {options.action}; there are {', '.join(known)}")
     try:
         if options.action == "up":
             _up(parts, options.nodes)

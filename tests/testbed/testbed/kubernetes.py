@@ -6,15 +6,10 @@ Authorization is RBAC; the token in the kubeconfig is a cluster administrator's.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import re
 import secrets
-import shutil
 import ssl
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
@@ -23,8 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from argosy_cli.processes import free_ports
-from argosy_core.errors import BackendUnavailable, NotAllowedNow
-from testbed.cache import Tell, obtain
+from argosy_core.errors import BackendUnavailable
+from testbed import go_programs
+from testbed.cache import Tell
 from testbed.programs import Program
 
 __all__ = ["BINARY_VARIABLE", "ControlPlane", "ControlPlaneOptions", "build"]
@@ -34,9 +30,6 @@ BINARY_VARIABLE: Final = "ARGOSY_TESTBED_CONTROL_PLANE"
 
 SOURCE: Final = Path(__file__).resolve().parent.parent / "control_plane"
 """Folder of the binary's source."""
-_OLDEST_GO: Final = (1, 26)
-_BUILD_TIMEOUT_S: Final = 2400.0
-_NAME: Final = "controlplane"
 _CLUSTER_ROLES: Final = {"controllers": "system:kube-controller-manager", "scheduler": "system:kube-scheduler"}
 # Controllers of clouds and of node networks have nothing to do here.
 _CONTROLLERS: Final = (
@@ -48,31 +41,6 @@ def _quiet(_: str) -> None:
     """Tell nobody."""
 
 
-def _find_go() -> str:
-    """Return the path of a Go compiler that is new enough.
-
-    Raises:
-        NotAllowedNow: There is none.
-    """
-    asked = "the control plane is built from Go modules; install Go {}.{} or newer".format(*_OLDEST_GO)
-    candidates = [shutil.which("go"), "/usr/local/go/bin/go"]
-    path = next((name for name in candidates if name and Path(name).exists()), None)
-    if path is None:
-        raise NotAllowedNow(f"{asked} (looked on PATH and in /usr/local/go), or name a binary in {BINARY_VARIABLE}")
-    said = subprocess.run([path, "version"], check=False, capture_output=True, text=True).stdout
-    found = re.search(r"go(\d+)\.(\d+)", said)
-    if found is None or (int(found[1]), int(found[2])) < _OLDEST_GO:
-        raise NotAllowedNow(f"{asked}; {path} says {said.strip()!r}")
-    return path
-
-
-def _version() -> str:
-    """Return the release of Kubernetes that the source names."""
-    found = re.search(r"^\s*k8s\.io/kubernetes (v\S+)$", (SOURCE / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
-    assert found is not None
-    return found[1]
-
-
 def build(tell: Tell = _quiet) -> Path:
     """Return the path of the binary, built first if it is not there.
 
@@ -82,49 +50,15 @@ def build(tell: Tell = _quiet) -> Path:
         NotAllowedNow: There is no Go, or the named binary does not exist.
         BackendUnavailable: It cannot be built; the message ends with what the compiler said.
     """
-    stated = os.environ.get(BINARY_VARIABLE)
-    if stated:
-        if not os.access(stated, os.X_OK):
-            raise NotAllowedNow(f"{BINARY_VARIABLE} names {stated}, which is no program")
-        return Path(stated)
-    recipe = hashlib.sha256()
-    for name in ("go.mod", "go.sum", "main.go", "certificates.go"):
-        recipe.update((SOURCE / name).read_bytes())
-    folder = f"control-plane-{_version()}-{recipe.hexdigest()[:12]}"
-    return obtain(folder, lambda staging: _compile(staging / _NAME, tell), tell) / _NAME
-
-
-def _compile(target: Path, tell: Tell) -> None:
-    go, version = _find_go(), _version()
-    tell(f"building the control plane of Kubernetes {version}: some minutes from nothing, seconds with Go's caches")
+    version = go_programs.module_version(SOURCE, "k8s.io/kubernetes")
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-    flags = " ".join(["-s", "-w", *(f"-X {package}.gitVersion={version}" for package in packages)])
-    began_s = time.monotonic()
-    # Reads the module files as they are and links nothing of this machine, so that the result depends on them alone.
-    done = subprocess.run(
-        [
-            "nice",
-            go,
-            "build",
-            "-mod=readonly",
-            "-trimpath",
-            "-buildvcs=false",
-            "-ldflags",
-            flags,
-            "-o",
-            str(target),
-            ".",
-        ],
-        check=False,
-        cwd=SOURCE,
-        env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"},
-        capture_output=True,
-        text=True,
-        timeout=_BUILD_TIMEOUT_S,
+    return go_programs.build(
+        SOURCE,
+        f"control-plane-{version}",
+        binary_variable=BINARY_VARIABLE,
+        linked={f"{package}.gitVersion": version for package in packages},
+        tell=tell,
     )
-    if done.returncode != 0:
-        raise BackendUnavailable(f"the control plane cannot be built: {done.stderr.strip()[-1500:]}")
-    tell(f"built it in {time.monotonic() - began_s:.0f} s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from argosy_core.reconcile.rendering import OBJECT_LABEL, RUN_LABEL, run_label
 from argosy_kube import KubernetesSettings, open_cluster
 from argosy_kube.port import Cluster, NodeDescription
 from argosy_testkit.fake_kubelet import FakeKubelet
@@ -71,6 +72,17 @@ class RealLab:
         """See ClusterLab."""
         requests = {name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in amounts.items()}
         await self.make_pod(f"stranger-{next(self._numbers)}", node, {"requests": requests})
+
+    async def take_labels(self, run: tuple[int, int, int]) -> None:
+        """See ClusterLab."""
+        query = f"labelSelector={RUN_LABEL}%3D{run_label(*run[:2])}%2C{OBJECT_LABEL}%3D{run[2]}"
+        for plural in ("pods", "configmaps"):
+            path = f"/api/v1/namespaces/{NAMESPACE}/{plural}"
+            for item in msgspec.json.decode(await self.admin.get(f"{path}?{query}"))["items"]:
+                patch = {"metadata": {"labels": dict.fromkeys(item["metadata"]["labels"])}}
+                target = f"{path}/{item['metadata']['name']}"
+                status, body = await self.admin.request("PATCH", target, patch, content_type=MERGE_PATCH)
+                assert status < 300, body
 
     async def forget(self) -> None:
         """See ClusterLab; a new API server knows nothing of what was before it."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from testbed.programs import Program
@@ -15,7 +16,7 @@ from testbed.programs import Program
 from argosy_cli.processes import await_true
 from argosy_core.errors import BackendUnavailable, NotAllowedNow
 from testbed import __main__ as command
-from testbed import artifacts, cache, containers, kubernetes, reaper
+from testbed import artifacts, cache, collector, containers, go_programs, kubernetes, reaper
 
 
 @pytest.fixture(autouse=True)
@@ -119,26 +120,28 @@ def test_container_that_is_wanted_and_cannot_be_had_is_an_error(monkeypatch: pyt
         containers.is_container_part("image:missing", "part-1", quiet)
 
 
-def test_control_plane_without_go_is_asked_for_with_what_is_missing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(("part", "named"), [(kubernetes, "control-plane-v1"), (collector, "collector-0")])
+def test_go_that_is_needed_is_asked_for_with_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, part: Any, named: str
 ) -> None:
     """Go that is absent or too old is named with the release that is needed."""
     go = tmp_path / "go"
     go.write_text("#!/bin/sh\necho go version go1.19.1 linux/amd64\n")
     go.chmod(0o755)
-    monkeypatch.delenv(kubernetes.BINARY_VARIABLE, raising=False)
-    monkeypatch.setattr(kubernetes.shutil, "which", lambda _: str(go))
-    with pytest.raises(NotAllowedNow, match=r"Go 1\.26 or newer.*go1\.19"):
-        kubernetes.build(quiet)
+    monkeypatch.delenv(part.BINARY_VARIABLE, raising=False)
+    monkeypatch.setattr(go_programs.shutil, "which", lambda _: str(go))
+    with pytest.raises(NotAllowedNow, match=rf"{named}.*Go 1\.26 or newer.*go1\.19"):
+        part.build(quiet)
 
 
-def test_named_control_plane_must_be_a_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", [kubernetes, collector])
+def test_named_binary_must_be_a_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, part: Any) -> None:
     """A binary that was built elsewhere is used as it is, one that is none is an error."""
-    monkeypatch.setenv(kubernetes.BINARY_VARIABLE, sys.executable)
-    assert kubernetes.build(quiet) == Path(sys.executable)
-    monkeypatch.setenv(kubernetes.BINARY_VARIABLE, str(tmp_path / "none"))
+    monkeypatch.setenv(part.BINARY_VARIABLE, sys.executable)
+    assert part.build(quiet) == Path(sys.executable)
+    monkeypatch.setenv(part.BINARY_VARIABLE, str(tmp_path / "none"))
     with pytest.raises(NotAllowedNow, match="no program"):
-        kubernetes.build(quiet)
+        part.build(quiet)
 
 
 def test_program_that_ends_at_once_is_told_with_its_last_words(tmp_path: Path) -> None:
@@ -195,11 +198,29 @@ def test_status_names_parts_that_were_not_started(capsys: pytest.CaptureFixture[
     assert command.main(["down"]) == 0
 
 
-def test_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the parts there are."""
+@pytest.mark.parametrize(
+    ("action", "part", "there"),
+    [
+        ("up", "kafka", "kubernetes, pulsar, postgres\n"),
+        ("up", "collector", "kubernetes, pulsar, postgres\n"),
+        ("build", "kafka", "kubernetes, pulsar, postgres, collector\n"),
+    ],
+)
+def test_unknown_part_is_refused(capsys: pytest.CaptureFixture[str], action: str, part: str, there: str) -> None:
+    """With the parts there are for that action; a collector is no part to start by hand."""
     with pytest.raises(SystemExit):
-        command.main(["up", "kafka"])
-    assert "there are kubernetes, pulsar, postgres" in capsys.readouterr().err
+        command.main([action, part])
+    assert f"there are {there}" in capsys.readouterr().err
+
+
+def test_collector_is_built_before_the_tests_that_need_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`make testbed` builds it, since a test that did would run out of its time."""
+    for part in command.BUILT_PARTS:
+        monkeypatch.setitem(command._BUILDERS, part, lambda part=part: Path(f"/cache/{part}"))
+    assert command.main(["build"]) == 0
+    assert "collector: /cache/collector" in capsys.readouterr().out.splitlines()
 
 
 def test_cached_folder_can_be_entered_by_other_accounts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
