@@ -182,7 +182,7 @@ def install_typescript() -> None:
 
 def install_rust() -> None:
     """Build the Rust generators, with the lock files that they carry."""
-    cargo = need("cargo", "install Rust 1.85 or newer")
+    cargo = need("cargo", "install Rust 1.88 or newer")
     install_once(
         "rust", " ".join(RUST_PLUGINS).encode(),
         lambda: run(cargo, "install", "--quiet", "--locked", "--root", PLUGINS, *RUST_PLUGINS),
@@ -205,7 +205,7 @@ def install_csharp() -> None:
 
 def install_cpp() -> None:
     """Find the generators of the machine's own gRPC."""
-    advice = "install gRPC for C++ (Debian: apt-get install protobuf-compiler-grpc libgrpc++-dev)"
+    advice = "install gRPC for C++ (Debian: apt-get install protobuf-compiler-grpc libgrpc++-dev libprotobuf-dev)"
     need("protoc", advice)
     link("protoc-gen-grpc_cpp", Path(need(CPP_PLUGIN, advice)))
 

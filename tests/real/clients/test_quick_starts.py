@@ -16,7 +16,7 @@ from argosy_cli.mesh import Mesh
 from .cutting_proxy import CuttingProxy
 from .programs import PROGRAMS, build
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 EVENT = re.compile(r" *(\d+) ([0-9a-f-]{36}) (\w+) (\S*)")
 

