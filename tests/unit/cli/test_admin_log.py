@@ -35,3 +35,34 @@ def test_commands_say_what_they_need(
     )
     assert result.exit_code == code
     assert said in result.output + str(getattr(result.exception, "message", ""))
+
+
+LOG, EVENTS = "pulsar://127.0.0.1:1", "pulsar://127.0.0.2:1"
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "asked"),
+    [
+        ({VARIABLE: LOG, "ARGOSY_SERVER_EVENTS_URL": EVENTS}, [], "127.0.0.1"),
+        ({VARIABLE: "", "ARGOSY_SERVER_EVENTS_URL": EVENTS}, [], "127.0.0.2"),
+        ({}, ["--events-url", EVENTS], "127.0.0.2"),
+        ({VARIABLE: LOG}, [], "127.0.0.1"),
+    ],
+    ids=["apart", "log in the database", "by a flag alone", "together"],
+)
+def test_setup_goes_to_the_brokers_of_the_log_first_and_to_those_of_events(
+    environment: dict[str, str], arguments: list[str], asked: str
+) -> None:
+    """Nobody is asked to make topics of the other."""
+    cleared = {VARIABLE: None, "ARGOSY_SERVER_EVENTS_URL": None}
+    result = CliRunner(env={**cleared, **environment}).invoke(
+        setup_log, ["--events", *arguments], obj=Settings(timeout_s=0.0)
+    )
+    assert f"http://{asked}:8080" in str(getattr(result.exception, "message", result.output))
+
+
+def test_check_of_a_log_in_the_database_asks_no_brokers_of_events() -> None:
+    """They have no log."""
+    environment = {VARIABLE: "", "ARGOSY_SERVER_EVENTS_URL": EVENTS}
+    result = CliRunner(env=environment).invoke(check_log_command, [], obj=Settings(timeout_s=0.0))
+    assert "kept in the database" in result.output

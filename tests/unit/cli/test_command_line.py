@@ -9,6 +9,7 @@ import pytest
 
 from argosy_cli.catalogue import COMMANDS, GROUPS, help_text
 from argosy_cli.exits import exit_code_of_jobs
+from argosy_cli.options import FiniteRange
 from argosy_cli.root import cli
 from argosy_cli.selectors import JOB_STATE_NAMES
 from argosy_client import JOB_STATES
@@ -83,6 +84,28 @@ def test_every_command_takes_an_output_form_and_says_what_it_does() -> None:
             assert isinstance(parameter, click.Argument) or getattr(parameter, "help", None), (path, parameter.name)
 
 
+def test_only_commands_that_talk_to_a_server_take_one() -> None:
+    """`--server` stands behind the commands of which it changes something, and no others."""
+    taking = {
+        path[0] if path[0] != "admin" else path
+        for path, command in leaves(cli)
+        if "--server" in {option for parameter in command.params for option in parameter.opts}
+    }
+    of_jobs = {"submit", "jobs", "watch", "logs", "explain", "cancel", "reprioritize"}
+    assert taking == of_jobs | {"queue", "shares", "cluster", "node", "replay"}
+
+
+def test_every_option_that_is_a_number_has_a_range() -> None:
+    """So that no number that means nothing gets further than the command line; `nan` passes a plain range of floats."""
+    kinds = {
+        (*path, parameter.opts[0]): type(parameter.type)
+        for path, command in [((), cli), *leaves(cli)]
+        for parameter in command.params
+        if isinstance(parameter.type, click.types.IntParamType | click.types.FloatParamType)
+    }
+    assert {kind for kind in kinds.values() if kind not in {click.IntRange, FiniteRange}} == set(), kinds
+
+
 def test_job_states_of_options_are_those_of_the_client() -> None:
     """The list is repeated only so that --help need not import the client."""
     assert JOB_STATE_NAMES == JOB_STATES
@@ -103,7 +126,29 @@ def test_job_states_of_options_are_those_of_the_client() -> None:
         pytest.param(["submit", "-f", "/nowhere.yaml"], 2, "/nowhere.yaml: cannot be read", id="no file"),
         pytest.param(["shares"], 4, "no server: start a mesh with `argosy up`", id="no server"),
         pytest.param(["status"], 3, "no mesh runs in", id="no mesh"),
-        pytest.param(["trace", "show", "/nowhere.swf"], 3, "/nowhere.swf", id="no trace"),
+        pytest.param(["trace", "show", "/nowhere.swf"], 2, "/nowhere.swf", id="no trace"),
+        pytest.param(["replay", "/nowhere.swf"], 2, "/nowhere.swf: there is no such file", id="nothing to replay"),
+        pytest.param(["simulate", "/nowhere.swf"], 2, "/nowhere.swf: there is no such", id="nothing to simulate"),
+        pytest.param(["demo", "--seed", "-1"], 2, "-1 is not in the range", id="seed of the demo"),
+        pytest.param(["bench", "core", "--seed", "-1"], 2, "-1 is not in the range", id="seed of the bench"),
+        pytest.param(["up", "--speed", "nan"], 2, "nan is not a finite number", id="speed that is no number"),
+        pytest.param(["replay", "x", "--within", "inf"], 2, "inf is not a finite number", id="endless"),
+        pytest.param(["--server", "foo", "cluster", "list"], 2, "'foo', of --server or", id="no port"),
+        pytest.param(["--server", "http://foo:1", "shares"], 2, "is no HOST:PORT", id="a URL"),
+        pytest.param(["--server", "foo:0", "shares"], 2, "is no HOST:PORT", id="port 0"),
+        pytest.param(["--server", "foo:65536", "shares"], 2, "is no HOST:PORT", id="port too large"),
+        pytest.param(
+            ["--timeout", "0.1", "--server", "127.0.0.1:1", "shares"],
+            4,
+            "server 127.0.0.1:1 cannot be reached: nothing takes connections there (Connection refused); see that it",
+            id="server away",
+        ),
+        pytest.param(
+            ["--timeout", "0.1", "--server", "nohost.invalid:1", "shares"],
+            4,
+            "server nohost.invalid:1 cannot be reached: no host named nohost.invalid is known; see that it runs",
+            id="unknown host",
+        ),
         pytest.param(["replay", "alibaba-gpu-2023", "--report", "x.pdf"], 2, "must be one of .html", id="report form"),
         pytest.param(["replay", "alibaba-gpu-2023", "--speed", "2", "--within", "9"], 2, "not both", id="two speeds"),
     ],

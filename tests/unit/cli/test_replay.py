@@ -224,7 +224,7 @@ async def test_replay_waits_for_a_leader_that_comes_back(monkeypatch: pytest.Mon
 
 async def test_replay_gives_up_when_no_leader_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mesh that nobody will lead again ends no job."""
-    monkeypatch.setattr(replay_module, "_AWAY_S", 0.0)
+    monkeypatch.setattr(replay_module, "AWAY_S", 0.0)
     client = MemoryClient(life=("submitted",))
     client.is_led = False
 

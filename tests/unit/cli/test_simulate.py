@@ -82,7 +82,7 @@ def test_simulate_draws_the_carried_profile_without_a_trace(offline: Argosy) -> 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("simulate", "nowhere.swf"), ExitCode.NOT_FOUND, "nowhere.swf"),
+        (("simulate", "nowhere.swf"), ExitCode.USAGE, "nowhere.swf"),
         (("simulate", "{trace}", "--nodes", "many"), ExitCode.USAGE, "many"),
         (("simulate", "{trace}", "--scheduler", "luck"), ExitCode.USAGE, "luck"),
         (("simulate", "{trace}", "--report", "report.doc"), ExitCode.USAGE, ".html"),

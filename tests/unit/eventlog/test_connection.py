@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pulsar
 import pytest
@@ -21,6 +22,7 @@ from argosy_eventlog import MemoryRegister
 from argosy_eventlog.pulsar import PulsarSettings
 from argosy_eventlog.pulsar.connection import PulsarConnection, translating
 from argosy_eventlog.pulsar.log import PulsarLog
+from argosy_eventlog.pulsar.sender import PulsarSender
 
 NOBODY = "pulsar://127.0.0.1:1"
 
@@ -42,6 +44,21 @@ def test_errors_of_the_client_become_ours(raised: type[Exception], expected: typ
     """Each with what was tried."""
     with pytest.raises(expected, match="a test"), translating("a test"):
         raise raised("boom")
+
+
+@pytest.mark.parametrize(
+    ("opened", "remedy"),
+    [
+        (lambda settings: PulsarConnection(NOBODY, settings), "run `argosy admin setup-log`"),
+        (lambda settings: PulsarSender(NOBODY, "t", settings)._connection, "run `argosy admin setup-log --events`"),
+    ],
+    ids=["log", "relay"],
+)
+def test_missing_topic_is_told_with_the_command_that_makes_it(opened: Any, remedy: str) -> None:
+    """That of job events is made only where it is asked for."""
+    with pytest.raises(NotAllowedNow) as refusal, opened(PulsarSettings()).translating("a test"):
+        raise pulsar.TopicNotFound("boom")
+    assert refusal.value.message.endswith(remedy)
 
 
 def test_a_closed_connection_stays_closed() -> None:

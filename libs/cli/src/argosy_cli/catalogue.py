@@ -63,7 +63,7 @@ Exit codes:
   2    the command line or an input file is wrong
   3    what was named does not exist
   4    the server cannot be reached, or time ran out
-  5    watched jobs failed or were cancelled
+  5    jobs that were watched or replayed failed or were cancelled
   130  interrupted
 """
 """What the exit codes mean; they are stable."""
@@ -75,7 +75,8 @@ Usage: argosy [OPTIONS] COMMAND [ARGS]...
 
 Options:
   -o, --output table|wide|json|yaml|jsonl  Form of the output.
-  --server HOST:PORT   API server; else ARGOSY_SERVER, else the mesh of `argosy up`.
+  --server HOST:PORT   API server; else ARGOSY_SERVER, else the mesh of `argosy up`, else what listens at
+                       127.0.0.1:50051.
   --home DIRECTORY     Where `argosy up` keeps its mesh; else ARGOSY_HOME, else ~/.argosy.
   --timeout SECONDS    How long to try to reach the server (default 10).
   --version            Show the version.

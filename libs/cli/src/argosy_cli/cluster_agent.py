@@ -1,33 +1,34 @@
 """`python -m argosy_cli.cluster_agent`: sampler and executor of one cluster as one process.
 
 They keep what they are: two sessions with the leader, two views of the cluster. They share a process, an event loop, a
-connection to the cluster, one port for health, one page of metrics, and one watch of every pod and our other objects;
-so what happens in the cluster is received and decoded once.
+connection to the cluster, one port for health, one page of metrics, and one watch of every node, every pod and our
+other objects; so what happens in the cluster is received and decoded once.
 
-Source: design section 2; `argosy_kube.shared`, `argosy_kube.numbered`.
+Source: design section 2; `argosy_kube.shared`, `argosy_kube.numbered`, `argosy_kube.kubernetes.node_feed`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import ClassVar, TypeVar
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.plugins.profiles import DEFAULT_PROFILE
 from argosy_executor.app import start as start_executor
 from argosy_executor.config import ExecutorConfig
-from argosy_kube import KubernetesSettings, open_cluster
+from argosy_kube import open_cluster
 from argosy_kube.numbered import NumberedCluster
 from argosy_kube.port import Cluster
 from argosy_kube.shared import SharedCluster
 from argosy_kube.simulated.client import SimulatedCluster
 from argosy_runtime.config import load_config, print_config
-from argosy_runtime.grpc_server import GrpcServer, GrpcSettings
+from argosy_runtime.grpc_server import GrpcServer
 from argosy_runtime.lifecycle import Lifecycle, run_service
-from argosy_runtime.logs import LogLevel, set_up_logs
+from argosy_runtime.logs import set_up_logs
 from argosy_runtime.metrics import MetricsServer
 from argosy_sampler.app import start as start_sampler
 from argosy_sampler.config import SamplerConfig
@@ -40,48 +41,36 @@ _GRACE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterAgentConfig:
-    """Configuration of a cluster agent; what a part does not find here keeps its own default."""
+class ClusterAgentConfig(ExecutorConfig):
+    """Configuration of a cluster agent: every setting of an executor and of a sampler.
+
+    What both have is said once and holds for both, with the executor's default; the sampler's own settings are below.
+    """
 
     SERVICE: ClassVar[str] = "cluster-agent"
 
-    cluster: str
-    """Name of the cluster; it is bound to the cluster's uid at first contact."""
-    cluster_address: str
-    """Where the cluster is: `simulated:host:port` or `simulated:unix:/path` (`simulated:` may be left out), or
-    `kubernetes`, `kubernetes:/path/to/kubeconfig`, `kubernetes:/path#context`, `kubernetes:in-cluster`."""
-    server_addresses: tuple[str, ...]
-    """host:port of server processes; each tells where the leader is, so one that lives is enough."""
-    pool: str = "default"
-    """Pool the cluster belongs to."""
-    installation: str = "argosy"
-    """Installation whose objects are ours; must be the leader's."""
-    gather_ms: float = 100.0
-    """How long the executor's news gathers before its next step."""
-    call_timeout_s: float = 30.0
-    """How long a call to the cluster may take."""
-    image_patience_s: float = 300.0
-    """How long a pod may wait for an image that cannot be had; 0 is for ever."""
-    pending_patience_s: float = 1800.0
-    """How long a pod may wait for anything else; 0 is for ever."""
-    quota_patience_s: float = 600.0
-    """How long a quota may stand against a run; 0 is for ever."""
-    relist_s: float = 300.0
-    """How often the executor lists and compares everything."""
-    connect_timeout_s: float = 10.0
-    """How long a leader may take to answer a hello."""
-    capacity_interval_ms: float = 250.0
-    """Least time between two of the sampler's messages about changed nodes."""
-    drain_s: float = 10.0
-    """How long the last states may take to be stored after SIGTERM; pods go on."""
-    metrics_listen: str = ""
-    """host:port of the metrics page; empty opens none."""
-    log_level: LogLevel = "info"
-    """Least severe level that is logged."""
-    kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
-    """How the API server is used, where the cluster is a Kubernetes."""
-    grpc: GrpcSettings = field(default_factory=lambda: GrpcSettings(listen="127.0.0.1:0"))
-    """Where health and reflection are served; nothing else is."""
+    capacity_interval_ms: float = field(default=250.0, metadata={"may_be_zero": True})
+    """Least time between two messages about the cluster's totals and nodes that came, went or are otherwise."""
+    rise_interval_ms: float = 50.0
+    """The same while some class waits and capacity has risen, so that a waiting job learns of it soon."""
+    node_interval_ms: float = field(default=5000.0, metadata={"may_be_zero": True})
+    """How often it is told what single nodes have left; people look at that, rounds need totals."""
+    filters: tuple[str, ...] = DEFAULT_PROFILE.filters
+    """Filters that a node must pass, in the order in which they are asked."""
+    scores: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_PROFILE.scores))
+    """Weights of the scores by name: `least-allocated`, `most-allocated`, `lost-opportunity`; to pack, take one of the
+    last two here and `leader.round.spread: false` at the server."""
+    retry_most_s: float = 2.0
+    """Longest wait before the sampler tries the leader or the cluster again, seconds."""
+
+    def __post_init__(self) -> None:
+        """Refuse what either part would.
+
+        Raises:
+            InvalidRequest: A name or a plugin is none, or a weight is not above 0.
+        """
+        part_config(self, ExecutorConfig)
+        part_config(self, SamplerConfig)
 
 
 def part_config(config: ClusterAgentConfig, part: type[Part]) -> Part:

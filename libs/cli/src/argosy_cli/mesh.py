@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from argosy_cli.compose import MeshPlan, plan_processes
-from argosy_cli.mesh_log import MeshEvents, MeshLog, make_mesh_events, make_mesh_log
+from argosy_cli.mesh_log import MeshEvents, MeshLog
 from argosy_cli.mesh_state import STATE_FILE, MeshState, ProcessEntry, read_state, write_state
 from argosy_cli.processes import (
     ProcessId,
@@ -150,11 +150,11 @@ class Mesh:
         if plan.event_log_url or plan.events_url:
             tell("making topics")
         if plan.event_log_url:
-            log = make_mesh_log(plan.event_log_url, plan.event_log_admin_url)
+            log = MeshLog.make(plan.event_log_url, plan.event_log_admin_url)
         if not plan.events_url:
             return log, None
         try:
-            return log, make_mesh_events(plan.events_url, plan.event_log_admin_url)
+            return log, MeshEvents.make(plan.events_url, plan.event_log_admin_url)
         except BaseException:
             if log is not None:
                 log.remove()

@@ -13,15 +13,19 @@ from __future__ import annotations
 
 import os
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from argosy_core.errors import ArgosyError, NotFound
 from argosy_eventlog.pulsar import PulsarSettings
 
-__all__ = ["MeshEvents", "MeshLog", "make_mesh_events", "make_mesh_log"]
+if TYPE_CHECKING:
+    from argosy_eventlog.pulsar.admin import AdminApi
+
+__all__ = ["MeshEvents", "MeshLog"]
 
 _POOL: Final = "default"
 _PREFIX: Final = "ARGOSY_SERVER_PULSAR_"
@@ -29,8 +33,8 @@ _REACHING: Final = ("tenant", "tls_trust_file", "token", "token_file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeshLog:
-    """The namespace of one mesh's log."""
+class _MeshTopic(ABC):
+    """A namespace of one mesh and the pool's topic in it."""
 
     url: str
     """Brokers."""
@@ -38,6 +42,67 @@ class MeshLog:
     """Admin API; empty takes the broker's usual port."""
     namespace: str
     """Namespace below the tenant."""
+
+    ENDING: ClassVar[str]
+    """End of the names of such namespaces."""
+
+    @property
+    @abstractmethod
+    def flags(self) -> tuple[str, ...]:
+        """Flags of the servers that use the topic."""
+
+    @property
+    @abstractmethod
+    def topic(self) -> str:
+        """Full name of the topic."""
+
+    @abstractmethod
+    def _set_up(self) -> None: ...
+
+    @abstractmethod
+    def _settings(self) -> PulsarSettings: ...
+
+    def to_builtins(self) -> dict[str, str]:
+        """Return the value for `of`."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, value: Mapping[str, str]) -> Self:
+        """Return what `to_builtins` wrote down."""
+        return cls(**value)
+
+    @classmethod
+    def make(cls, url: str, admin_url: str) -> Self:
+        """Make a namespace for a new mesh, with the pool's topic.
+
+        Raises:
+            InvalidRequest: The URL names no broker.
+            BackendUnavailable: The broker cannot be reached.
+            NotAuthenticated, NotPermitted: It refuses us.
+        """
+        made = cls(url=url, admin_url=admin_url, namespace=f"mesh-{secrets.token_hex(4)}{cls.ENDING}")
+        made._set_up()
+        return made
+
+    def remove(self) -> None:
+        """Remove what `make` made, as far as the broker can be reached."""
+        settings, admin = self._settings(), self._admin()
+        with suppress(ArgosyError):
+            with suppress(NotFound):
+                admin.call("DELETE", f"{self.topic.replace('://', '/')}?force=true")
+            admin.call("DELETE", f"namespaces/{settings.tenant}/{self.namespace}")
+
+    def _admin(self) -> AdminApi:
+        from argosy_eventlog.pulsar.admin import AdminApi
+
+        return AdminApi(self.url, self._settings())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshLog(_MeshTopic):
+    """The namespace of one mesh's log."""
+
+    ENDING: ClassVar = ""
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -45,46 +110,25 @@ class MeshLog:
         flags = ("--event-log-url", self.url, "--pulsar-namespace", self.namespace)
         return (*flags, "--pulsar-admin-url", self.admin_url) if self.admin_url else flags
 
-    def to_builtins(self) -> dict[str, str]:
-        """Return the value for `of`."""
-        return asdict(self)
+    @property
+    def topic(self) -> str:
+        """The topic that leaders publish on."""
+        return self._settings().log_topic(_POOL)
 
-    @classmethod
-    def of(cls, value: Mapping[str, str]) -> MeshLog:
-        """Return what `to_builtins` wrote down."""
-        return cls(**value)
+    def _set_up(self) -> None:
+        from argosy_eventlog.pulsar.admin import set_up_log
 
-    def make(self) -> None:
-        """Make the namespace and the pool's topic.
-
-        Raises:
-            BackendUnavailable: The broker cannot be reached.
-            NotAuthenticated, NotPermitted: It refuses us.
-        """
-        from argosy_eventlog.pulsar.admin import AdminApi, set_up_log
-
-        settings = self._settings()
-        set_up_log(AdminApi(self.url, settings), settings, [_POOL])
-
-    def remove(self) -> None:
-        """Remove what `make` made, as far as the broker can be reached."""
-        settings = self._settings()
-        _remove(self.url, settings, settings.log_topic(_POOL), settings.namespace)
+        set_up_log(self._admin(), self._settings(), [_POOL])
 
     def _settings(self) -> PulsarSettings:
         return PulsarSettings(namespace=self.namespace, admin_url=self.admin_url, **_reaching())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeshEvents:
+class MeshEvents(_MeshTopic):
     """The namespace of one mesh's job events for other systems."""
 
-    url: str
-    """Brokers."""
-    admin_url: str
-    """Admin API; empty takes the broker's usual port."""
-    namespace: str
-    """Namespace below the tenant."""
+    ENDING: ClassVar = "-events"
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -96,70 +140,16 @@ class MeshEvents:
         """The topic that other systems read."""
         return self._settings().events_topic(_POOL)
 
-    def to_builtins(self) -> dict[str, str]:
-        """Return the value for `of`."""
-        return asdict(self)
+    def _set_up(self) -> None:
+        from argosy_eventlog.pulsar.admin import set_up_events
 
-    @classmethod
-    def of(cls, value: Mapping[str, str]) -> MeshEvents:
-        """Return what `to_builtins` wrote down."""
-        return cls(**value)
-
-    def make(self) -> None:
-        """Make the namespace and the pool's topic.
-
-        Raises:
-            BackendUnavailable: The broker cannot be reached.
-            NotAuthenticated, NotPermitted: It refuses us.
-        """
-        from argosy_eventlog.pulsar.admin import AdminApi, set_up_events
-
-        settings = self._settings()
-        set_up_events(AdminApi(self.url, settings), settings, [_POOL])
-
-    def remove(self) -> None:
-        """Remove what `make` made, as far as the broker can be reached."""
-        _remove(self.url, self._settings(), self.topic, self.namespace)
+        set_up_events(self._admin(), self._settings(), [_POOL])
 
     def _settings(self) -> PulsarSettings:
         return PulsarSettings(events_namespace=self.namespace, admin_url=self.admin_url, **_reaching())
-
-
-def make_mesh_log(url: str, admin_url: str) -> MeshLog:
-    """Make a namespace for a new mesh's log.
-
-    Raises:
-        InvalidRequest: The URL names no broker.
-        BackendUnavailable: The broker cannot be reached.
-    """
-    log = MeshLog(url=url, admin_url=admin_url, namespace=f"mesh-{secrets.token_hex(4)}")
-    log.make()
-    return log
-
-
-def make_mesh_events(url: str, admin_url: str) -> MeshEvents:
-    """Make a namespace for a new mesh's job events.
-
-    Raises:
-        InvalidRequest: The URL names no broker.
-        BackendUnavailable: The broker cannot be reached.
-    """
-    events = MeshEvents(url=url, admin_url=admin_url, namespace=f"mesh-{secrets.token_hex(4)}-events")
-    events.make()
-    return events
 
 
 def _reaching() -> dict[str, Any]:
     """Return what the servers' variables say of reaching the broker."""
     found = {name: os.environ.get(_PREFIX + name.upper(), "") for name in _REACHING}
     return {name: value for name, value in found.items() if value}
-
-
-def _remove(url: str, settings: PulsarSettings, topic: str, namespace: str) -> None:
-    from argosy_eventlog.pulsar.admin import AdminApi
-
-    admin = AdminApi(url, settings)
-    with suppress(ArgosyError):
-        with suppress(NotFound):
-            admin.call("DELETE", f"{topic.replace('://', '/')}?force=true")
-        admin.call("DELETE", f"namespaces/{settings.tenant}/{namespace}")

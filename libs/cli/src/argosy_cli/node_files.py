@@ -34,8 +34,7 @@ def nodes_of(text: str, *, cluster_count: int) -> NodeSet:
         cluster_count: Clusters to deal the nodes to, where a file does not tell.
 
     Raises:
-        NotFound: There is no such file.
-        InvalidRequest: The text is no set of nodes.
+        InvalidRequest: The text is no set of nodes, or the file is not there.
     """
     if not _COUNTED.match(text) or Path(text).exists():
         return read_nodes(text, cluster_count=cluster_count)

@@ -5,6 +5,7 @@ Source: design section 9, "`-o table|wide|json|yaml|jsonl` everywhere".
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import click
 
 __all__ = [
     "OUTPUT_FORMS",
+    "FiniteRange",
     "Settings",
     "common_options",
     "event_log_options",
@@ -27,6 +29,21 @@ OUTPUT_FORMS: Final = ("table", "wide", "json", "yaml", "jsonl")
 """Forms of output."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers, of which `nan` and `inf` are none; they pass every comparison, or bound nothing."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - click's signature
+        """Return the number.
+
+        Raises:
+            BadParameter: It is not finite, or out of the range.
+        """
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 def _default_home() -> Path:
@@ -75,7 +92,7 @@ def global_options(function: _Function) -> _Function:
     for option in (
         click.option(
             "--timeout",
-            type=click.FloatRange(0, 86400),
+            type=FiniteRange(0, 86400),
             expose_value=False,
             callback=_set("timeout_s"),
             metavar="SECONDS",

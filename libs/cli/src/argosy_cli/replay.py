@@ -27,14 +27,15 @@ from argosy_workload.model import Workload
 from argosy_workload.records import RunRecords, RunState
 from argosy_workload.timing import ReplayPlan
 
-__all__ = ["Replay", "ReplayClient", "ReplayProgress"]
+__all__ = ["AWAY_S", "Replay", "ReplayClient", "ReplayProgress"]
 
+AWAY_S: Final = 900.0
+"""How long the mesh may be away before a replay gives up, seconds."""
 _TICK_S: Final = 0.05
 _LOOK_S: Final = 0.5
 _MAX_CALL_JOBS: Final = 500
 _BUSY_PAUSE_S: Final = 0.2
 _STALL_S: Final = 180.0
-_AWAY_S: Final = 900.0
 _TERMINAL: Final = {"succeeded": RunState.SUCCEEDED, "failed": RunState.FAILED, "cancelled": RunState.CANCELLED}
 
 
@@ -280,8 +281,8 @@ class Replay:
             NotAllowedNow: So it is.
             BackendUnavailable: No leader has come back.
         """
-        if time.time() - self._answer_s > _AWAY_S:
-            raise BackendUnavailable(f"no leader has answered for {_AWAY_S:.0f} s; `argosy status` shows what runs")
+        if time.time() - self._answer_s > AWAY_S:
+            raise BackendUnavailable(f"no leader has answered for {AWAY_S:.0f} s; `argosy status` shows what runs")
         is_submitted = not np.isnan(self.records.acknowledged_s).any()
         is_idle = not np.isin(self.records.state, (RunState.LEASED, RunState.RUNNING)).any()
         if is_submitted and is_idle and time.time() - self._event_s > _STALL_S:

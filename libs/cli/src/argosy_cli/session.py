@@ -5,11 +5,12 @@ Source: design section 9.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from argosy_cli.options import Settings
-from argosy_core.errors import BackendUnavailable
+from argosy_core.errors import BackendUnavailable, InvalidRequest
 
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient
@@ -19,6 +20,8 @@ __all__ = ["DEFAULT_ADDRESS", "call", "server_address"]
 DEFAULT_ADDRESS = "127.0.0.1:50051"
 """Where a server listens unless told otherwise, and where the compose stack publishes its API."""
 _LOOK_S = 0.5
+_HOST_PORT: Final = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(\d{1,5})")
+_LARGEST_PORT: Final = 65_535
 
 _Answer = TypeVar("_Answer")
 
@@ -27,9 +30,16 @@ def server_address(settings: Settings) -> str:
     """Return host:port of the server a command talks to: the one named, the mesh's, or what listens at the default.
 
     Raises:
+        InvalidRequest: What was named is no HOST:PORT.
         BackendUnavailable: None was named, and neither a mesh nor another server runs on this machine.
     """
     if settings.server:
+        found = _HOST_PORT.fullmatch(settings.server)
+        if not found or not 0 < int(found[2]) <= _LARGEST_PORT:
+            raise InvalidRequest(
+                f"the server {settings.server!r}, of --server or ARGOSY_SERVER, is no HOST:PORT; one is, for instance,"
+                f" {DEFAULT_ADDRESS}"
+            )
         return settings.server
     from argosy_cli.mesh_state import read_state
 
@@ -45,14 +55,21 @@ def server_address(settings: Settings) -> str:
 
 def _listens(address: str) -> bool:
     """Return whether anybody takes connections at host:port."""
+    return not _hindrance(address)
+
+
+def _hindrance(address: str) -> str:
+    """Return why nobody can be reached at host:port; empty if somebody takes connections there."""
     import socket
 
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=_LOOK_S).close()
-    except OSError:
-        return False
-    return True
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_LOOK_S).close()
+    except (socket.gaierror, UnicodeError):
+        return f"no host named {host} is known"
+    except OSError as error:
+        return f"nothing takes connections there ({error.strerror or error})"
+    return ""
 
 
 def call(settings: Settings, action: Callable[[ArgosyClient], Awaitable[_Answer]]) -> _Answer:
@@ -75,4 +92,10 @@ def call(settings: Settings, action: Callable[[ArgosyClient], Awaitable[_Answer]
     try:
         return asyncio.run(run())
     except BackendUnavailable as error:
-        raise BackendUnavailable(f"server {address}: {error.message}") from error
+        hindrance = _hindrance(address)
+        if not hindrance:
+            raise BackendUnavailable(f"server {address}: {error.message}") from error
+        raise BackendUnavailable(
+            f"server {address} cannot be reached: {hindrance}; see that it runs, or name another with --server or"
+            " ARGOSY_SERVER"
+        ) from error

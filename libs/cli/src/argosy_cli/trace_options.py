@@ -65,8 +65,7 @@ def read_workload(choice: TraceChoice) -> tuple[Workload, NodeSet]:
     """Return the jobs and nodes that the options name; jobs that fit no node are left out, and a note counts them.
 
     Raises:
-        NotFound: There is no such file.
-        InvalidRequest: A file is damaged, or it is not said which nodes there are.
+        InvalidRequest: A file is missing or damaged, or it is not said which nodes there are.
     """
     import numpy as np
 

@@ -6,14 +6,12 @@ Source: design section 5, "Leader lost"; `reference/style.md` section 4, "Async"
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 import grpc
 import numpy as np
 
 __all__ = ["Backoff", "channel_options", "open_channel"]
-
-Answer = TypeVar("Answer")
 
 _MAX_RECEIVE_BYTES: Final = 64 << 20
 

@@ -35,9 +35,10 @@ from typing import Any, Final, Literal, TypeVar, Union
 import yaml
 
 from argosy_core.errors import FieldViolation, InvalidRequest
+from argosy_core.job.findings import is_label_value
 from argosy_runtime.documentation import field_texts, type_text
 
-__all__ = ["describe_config", "help_text", "load_config", "print_config"]
+__all__ = ["describe_config", "help_text", "load_config", "print_config", "require_names"]
 
 Config = TypeVar("Config")
 
@@ -125,6 +126,23 @@ def load_config(
         text = "; ".join(f"{fault.field}: {fault.description}" for fault in faults)
         raise InvalidRequest(f"configuration is wrong: {text}", violations=tuple(faults))
     return _build(config_type, values, ())
+
+
+def require_names(named: Mapping[str, str]) -> None:
+    """Refuse names that cannot become labels of objects, parts of topics and rows alike.
+
+    Args:
+        named: Names by the key of their setting.
+
+    Raises:
+        InvalidRequest: A name is none; the message names its setting.
+    """
+    for key, name in named.items():
+        if not name or not is_label_value(name):
+            raise InvalidRequest(
+                f"{key} is {name!r}, but must be 1 to 63 letters, digits, '-', '_' and '.', a letter or digit at both"
+                " ends"
+            )
 
 
 def describe_config(config: object) -> dict[str, object]:

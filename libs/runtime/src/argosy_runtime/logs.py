@@ -1,8 +1,7 @@
 """Structured logs: one JSON object a line on stderr, with fixed keys.
 
-A message is a constant; what varies stands in keys: `job_id`, `run_id`, `queue`, `job_set`, `cluster`, `node`, `pool`,
-`epoch`, `incarnation`, `request_id`, `method`. So that logs of several processes can be joined, use no other word for
-these things.
+A message is a constant; what varies stands in keys. So that logs of several processes can be joined, a thing has one
+key everywhere: the table in `docs/telemetry.md`, which a test holds against all calls.
 
 Source: `reference/style.md` section 4, "Logs, metrics, traces".
 """
@@ -15,17 +14,12 @@ from typing import Final, Literal, TextIO, cast
 
 import structlog
 
-__all__ = ["LOG_KEYS", "LogLevel", "Logger", "get_logger", "set_up_logs"]
+__all__ = ["LogLevel", "Logger", "get_logger", "set_up_logs"]
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 """Least severe level that is written."""
 Logger = structlog.typing.FilteringBoundLogger
 """What `get_logger` gives."""
-
-LOG_KEYS: Final = (
-    "job_id", "run_id", "queue", "job_set", "cluster", "node", "pool", "epoch", "incarnation", "request_id", "method",
-)  # fmt: skip
-"""Keys with one meaning in every service."""
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 

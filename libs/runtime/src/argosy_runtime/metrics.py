@@ -125,6 +125,11 @@ class Metrics:
     quarantined_records: Counter = field(
         default_factory=lambda: _counter("quarantined_records", "Messages that could not be applied.", ("pool",))
     )
+    outbox_oldest_seconds: Gauge = field(
+        default_factory=lambda: _gauge(
+            "outbox_oldest_seconds", "Time since the oldest job events that still have to be relayed.", ("pool",)
+        )
+    )
     connected_samplers: Gauge = field(
         default_factory=lambda: _gauge("connected_samplers", "Sampler sessions.", ("pool",))
     )
@@ -162,6 +167,16 @@ class Metrics:
     )
     fenced: Gauge = field(
         default_factory=lambda: _gauge("fenced", "1 while the executor may not act on its cluster.", ("cluster",))
+    )
+    hidden_objects: Gauge = field(
+        default_factory=lambda: _gauge(
+            "hidden_objects", "Objects of jobs that the cluster does not let the executor look at.", ("cluster",)
+        )
+    )
+    held_back_creates: Counter = field(
+        default_factory=lambda: _counter(
+            "held_back_creates", "Tries to create an object that a quota or a missing right refused.", ("cluster",)
+        )
     )
     session_reconnects: Counter = field(
         default_factory=lambda: _counter("session_reconnects", "Sessions begun with the leader.", ("cluster",))

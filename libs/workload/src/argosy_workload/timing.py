@@ -17,11 +17,11 @@ from argosy_core.errors import InvalidRequest
 from argosy_workload.fcfs import simulate_fcfs
 from argosy_workload.generator import generate
 from argosy_workload.model import NodeSet, Workload
+from argosy_workload.patience import PATIENCE_S, WITHIN_S
 from argosy_workload.profile import load_profile
 
 __all__ = [
     "DEMO_PROFILE",
-    "DEMO_WITHIN_S",
     "TURNAROUND_S",
     "ReplayPlan",
     "cap_run_times",
@@ -35,8 +35,6 @@ __all__ = [
 
 DEMO_PROFILE: Final = "alibaba-gpu-2023"
 """Profile of the demo."""
-DEMO_WITHIN_S: Final = 150.0
-"""Real seconds within which the demo's last job ends; a minute is left for starting the mesh."""
 ARRIVAL_RATIO: Final = 0.3
 """Share of the real time in which jobs arrive; the rest is for the longest of them to end."""
 RUN_CAP_LEVEL: Final = 0.95
@@ -49,10 +47,6 @@ round, and a transaction."""
 _SLACK_RATIO: Final = 0.03
 """Share of the real time kept for starting and reporting the last jobs."""
 _SPEED_PRECISION: Final = 1.03
-
-_PATIENCE_S: Final = 600.0
-"""How long somebody who did not say how fast a replay should be is made to wait; real traces last months."""
-_WITHIN_S: Final = 150.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +219,7 @@ def _makespan_s(workload: Workload, nodes: NodeSet, speed: float, *, turnaround_
     return float(np.nanmax(simulate_fcfs(real, nodes).finished_s, initial=0.0))
 
 
-def plan_demo(*, seed: int = 0, within_s: float = DEMO_WITHIN_S, job_scale: float = 1.0) -> tuple[ReplayPlan, NodeSet]:
+def plan_demo(*, seed: int = 0, within_s: float = WITHIN_S, job_scale: float = 1.0) -> tuple[ReplayPlan, NodeSet]:
     """Return (plan, nodes) of the demo: the bundled profile at full size, over within a real time.
 
     Args:
@@ -240,7 +234,7 @@ def plan_demo(*, seed: int = 0, within_s: float = DEMO_WITHIN_S, job_scale: floa
 def plan_replay(
     workload: Workload, nodes: NodeSet, *, speed: float | None = None, within_s: float | None = None
 ) -> ReplayPlan:
-    """Return how fast to replay: as asked, or at speed 1 if that ends soon, or else within 150 s.
+    """Return how fast to replay: as asked, or at speed 1 if that ends soon, or else within `WITHIN_S`.
 
     Args:
         workload: Jobs.
@@ -252,6 +246,6 @@ def plan_replay(
         InvalidRequest: The jobs cannot end within the time.
     """
     plan = plan_speed(workload, speed or 1.0)
-    if within_s or (not speed and plan.expected_s > _PATIENCE_S):
-        return plan_within(workload, within_s=within_s or _WITHIN_S, nodes=nodes)
+    if within_s or (not speed and plan.expected_s > PATIENCE_S):
+        return plan_within(workload, within_s=within_s or WITHIN_S, nodes=nodes)
     return plan

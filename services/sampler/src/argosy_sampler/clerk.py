@@ -138,10 +138,10 @@ class Clerk:
         self.ready = True
         self._log.info(
             "placements taken in",
-            count=self.ledger.placement_count,
-            added=outcome.added_count,
-            moved=outcome.moved_count,
-            dropped=outcome.dropped_count,
+            placement_count=self.ledger.placement_count,
+            added_count=outcome.added_count,
+            moved_count=outcome.moved_count,
+            dropped_count=outcome.dropped_count,
         )
         ready = sampler_pb2.Ready(placement_count=self.ledger.placement_count)
         answers = [sampler_pb2.SessionRequest(ready=ready)]

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from argosy_core.plugins.profiles import DEFAULT_PROFILE, Profile, build_framework
 from argosy_kube import KubernetesSettings
+from argosy_runtime.config import require_names
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.logs import LogLevel
 
@@ -61,11 +62,13 @@ class SamplerConfig:
     """Where health and reflection are served; the sampler dials the leader and serves nothing else."""
 
     def __post_init__(self) -> None:
-        """Refuse plugins that do not exist.
+        """Refuse plugins that do not exist, and names that are none.
 
         Raises:
-            InvalidRequest: There is no filter or score by a name, or a weight is not above 0.
+            InvalidRequest: There is no filter or score by a name, a weight is not above 0, or `pool` or `installation`
+                is no name.
         """
+        require_names({"pool": self.pool, "installation": self.installation})
         build_framework(self.profile)
 
     @property

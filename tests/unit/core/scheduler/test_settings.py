@@ -12,24 +12,33 @@ from argosy_core.scheduler import PoolState, RoundSettings
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "message"),
     [
-        {"strategy": "foo"},
-        {"sample_deadline_ms": 0},
-        {"park_after_s": -1.0},
-        {"back_off_initial_s": 5.0, "back_off_max_s": 1.0},
-        {"cluster_spread_weight": -1.0},
-        {"clusters_to_sample_ratio": 1.5},
-        {"max_pending": 0},
-        {"max_runs": 251},
-        {"resource_weights": {"cpu": -1.0}},
+        ({"strategy": "foo"}, "strategy is foo, but must be one of random, round-robin"),
+        ({"half_time_s": 0.0}, "half_time_s is 0.0, but must be above 0"),
+        ({"back_off_initial_s": 0.0}, "back_off_initial_s is 0.0, but must be above 0"),
+        ({"look_ahead_ratio": -0.5}, "look_ahead_ratio is -0.5, but must be 0 or more"),
+        ({"sample_deadline_ms": 0}, "sample_deadline_ms is 0, but must be above 0"),
+        ({"park_after_s": -1.0}, "park_after_s is -1.0, but must be 0 or more"),
+        ({"cluster_spread_weight": -1.0}, "cluster_spread_weight is -1.0, but must be 0 or more"),
+        (
+            {"back_off_max_s": 1.0, "back_off_initial_s": 5.0},
+            "back_off_max_s is 1.0, but must be at least leader.round.back_off_initial_s, which is 5.0",
+        ),
+        ({"clusters_to_sample_ratio": 1.5}, "clusters_to_sample_ratio is 1.5, but must be above 0 and at most 1"),
+        ({"nodes_to_sample_ratio": 0.0}, "nodes_to_sample_ratio is 0.0, but must be above 0 and at most 1"),
+        ({"max_pending": 0}, "max_pending is 0, but must be at least 1"),
+        ({"max_runs": 251}, "max_runs is 251, but must be at most 250"),
+        ({"max_failed_attempts": 251}, "max_failed_attempts is 251, but must be at most 250"),
+        ({"resource_weights": {"cpu": -1.0, "x": 1.0}}, "resource_weights has cpu=-1.0, but each must be 0 or more"),
     ],
-    ids=",".join,
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
 )
-def test_settings_with_which_no_round_works_are_refused(wrong: dict[str, Any]) -> None:
-    """A wrong value is told when the settings are made, by its name."""
-    with pytest.raises(InvalidRequest, match=next(iter(wrong))):
+def test_settings_with_which_no_round_works_are_refused(wrong: dict[str, Any], message: str) -> None:
+    """A wrong value is told when the settings are made: the one setting, its value and what it must be."""
+    with pytest.raises(InvalidRequest) as refusal:
         RoundSettings(**wrong)
+    assert refusal.value.message == f"leader.round.{message}"
 
 
 def test_settings_choose_the_decision_phase() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from argosy_cli.exits import ExitCode
-from argosy_cli.options import Settings, common_options, settings_of
+from argosy_cli.options import Settings, output_options, settings_of
 from argosy_cli.output import Column, print_rows, print_value
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _database(settings: Settings, url: str, password_file: str) -> str:
     metavar="ROLE=FILE",
     help="With --grant: give a role (migrator, api, leader, relay, server, reader) the password that a file holds.",
 )
-@common_options
+@output_options
 @click.pass_context
 def migrate(
     context: click.Context,
@@ -136,7 +136,7 @@ def _passwords(entries: tuple[str, ...]) -> dict[str, str]:
 @admin.command()
 @_database_options
 @_prefix_option
-@common_options
+@output_options
 @click.pass_context
 def check(context: click.Context, *, database_url: str, database_password_file: str, prefix: str) -> int:
     """Look at the database: version, migrations, rights, settings, partitions, quarantine, log.
@@ -166,7 +166,7 @@ def check(context: click.Context, *, database_url: str, database_password_file: 
 @_prefix_option
 @click.option("--database", default="argosy", show_default=True, help="Name of the database.")
 @click.option("--schema", default="public", show_default=True, help="Schema of the tables.")
-@common_options
+@output_options
 @click.pass_context
 def roles(context: click.Context, *, prefix: str, database: str, schema: str) -> None:
     """Print the SQL that makes the database roles, for an administrator to run once.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from argosy_cli.exits import ExitCode
-from argosy_cli.options import Settings, event_log_options, output_options, settings_of
+from argosy_cli.options import FiniteRange, Settings, event_log_options, output_options, settings_of
 from argosy_cli.output import Column, amount_text, print_rows, print_value
 
 if TYPE_CHECKING:
@@ -32,12 +32,10 @@ def bench() -> None:
 
 
 @bench.command("mesh")
+@click.option("--rate", "rates", type=FiniteRange(1), multiple=True, help="Jobs per second; repeat for rising rates.")
+@click.option("--seconds", type=FiniteRange(1), default=60.0, show_default=True, help="How long is counted.")
 @click.option(
-    "--rate", "rates", type=click.FloatRange(1), multiple=True, help="Jobs per second; repeat for rising rates."
-)
-@click.option("--seconds", type=click.FloatRange(1), default=60.0, show_default=True, help="How long is counted.")
-@click.option(
-    "--warm-up", type=click.FloatRange(0), help="How long the load runs before that; the longest run time if not given."
+    "--warm-up", type=FiniteRange(0), help="How long the load runs before that; the longest run time if not given."
 )
 @click.option("--clusters", type=click.IntRange(1), help="Clusters [default: 10].")
 @click.option("--nodes", type=click.IntRange(1), help="Nodes of each cluster [default: 3125].")
@@ -115,7 +113,7 @@ def mesh(context: click.Context, /, *, as_json: bool, keep: Path | None, joined:
     show_default=True,
     help="Whole rounds to measure per load; 0 leaves them out.",
 )
-@click.option("--seed", default=0, show_default=True, help="Draws the pods.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Draws the pods.")
 @output_options
 @click.pass_context
 def core(context: click.Context, *, sizes: tuple[int, ...], pods: int, rounds: int, seed: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from argosy_cli.exits import ExitCode
-from argosy_cli.options import event_log_options, output_options, settings_of
+from argosy_cli.options import FiniteRange, event_log_options, output_options, settings_of
 from argosy_cli.output import Column, amount_text, print_rows, print_value
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = ["down", "status", "up"]
 @click.option("--nodes", type=click.IntRange(1, 1_000_000), default=10, show_default=True, help="Nodes of each.")
 @click.option("--node", "amounts", default="cpu=32,memory=128Gi", show_default=True, help="What a node has.")
 @click.option(
-    "--speed", type=click.FloatRange(0.001, 1e6), default=1.0, show_default=True, help="Simulated seconds a second."
+    "--speed", type=FiniteRange(0.001, 1e6), default=1.0, show_default=True, help="Simulated seconds a second."
 )
 @click.option("--database-url", default="", help="PostgreSQL 15 or newer to use instead of an embedded one.")
 @event_log_options

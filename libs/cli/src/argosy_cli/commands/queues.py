@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from argosy_cli.options import Settings, common_options, settings_of
+from argosy_cli.options import FiniteRange, Settings, common_options, settings_of
 from argosy_cli.output import Column, age_text, print_one, print_rows
 from argosy_cli.session import call
 
@@ -24,9 +24,7 @@ def queue() -> None:
 
 @queue.command("create")
 @click.argument("name")
-@click.option(
-    "--weight", type=click.FloatRange(0, 1_000_000), default=1.0, show_default=True, help="Weight of its share."
-)
+@click.option("--weight", type=FiniteRange(0, 1_000_000), default=1.0, show_default=True, help="Weight of its share.")
 @click.option("--pool", default="", help="Pool that schedules its jobs; the default one if not given.")
 @click.option("--namespace", "namespaces", multiple=True, help="Namespace its jobs may use; may be repeated.")
 @click.option(
@@ -79,7 +77,7 @@ def get(context: click.Context, *, name: str) -> None:
 
 @queue.command("update")
 @click.argument("name")
-@click.option("--weight", type=click.FloatRange(0, 1_000_000), help="New weight.")
+@click.option("--weight", type=FiniteRange(0, 1_000_000), help="New weight.")
 @click.option("--namespace", "namespaces", multiple=True, help="New list of namespaces; may be repeated.")
 @click.option("--max-queued", type=click.IntRange(0), help="New limit of waiting jobs.")
 @common_options

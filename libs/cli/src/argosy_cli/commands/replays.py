@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from argosy_cli.exits import exit_code_of_jobs
-from argosy_cli.options import Settings, common_options, event_log_options, settings_of
+from argosy_cli.options import FiniteRange, Settings, common_options, event_log_options, output_options, settings_of
 from argosy_cli.progress import CountsDisplay
 from argosy_cli.trace_options import TraceChoice, read_workload, trace_options
+from argosy_workload.patience import WITHIN_S
 
 if TYPE_CHECKING:
     from argosy_cli.mesh import Mesh
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from argosy_workload.timing import ReplayPlan
 
 __all__ = ["demo", "replay"]
-
-_AWAY_S = 900.0  # how long the mesh may be away before a replay gives up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +49,11 @@ class _Order:
 @trace_options
 @click.option(
     "--speed",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Trace seconds per real second [default: 1 if that ends within ten minutes, else what ends within 150 s].",
+    type=FiniteRange(min=0, min_open=True),
+    help="Trace seconds per real second [default: 1 if that ends within ten minutes, "
+    f"else what ends within {WITHIN_S:.0f} s].",
 )
-@click.option(
-    "--within", type=click.FloatRange(1), help="Real seconds to end within; may change the trace, and says so."
-)
+@click.option("--within", type=FiniteRange(1), help="Real seconds to end within; may change the trace, and says so.")
 @click.option("--existing", is_flag=True, help="Use the server of --server or `argosy up`, not a mesh of its own.")
 @click.option(
     "--report",
@@ -124,15 +122,15 @@ def replay(
 @click.command()
 @click.option(
     "--seconds",
-    type=click.FloatRange(5, 3600),
-    default=150.0,
+    type=FiniteRange(5, 3600),
+    default=WITHIN_S,
     show_default=True,
     help="Real seconds to be over within.",
 )
-@click.option("--seed", default=0, show_default=True, help="Draws the workload.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Draws the workload.")
 @click.option(
     "--scale",
-    type=click.FloatRange(0.001, 1),
+    type=FiniteRange(0.001, 1),
     default=1.0,
     show_default=True,
     help="Part of the jobs to run; the nodes are all there.",
@@ -145,7 +143,7 @@ def replay(
     show_default=True,
     help="File of the report.",
 )
-@common_options
+@output_options
 @click.pass_context
 def demo(context: click.Context, /, *, seconds: float, seed: int, scale: float, report_path: Path) -> int:
     """Run the workload of a real cluster through a whole mesh, with a report at the end.
@@ -219,11 +217,11 @@ def _run(order: _Order, server: str) -> Report:
             left = f"{progress.elapsed_s:.0f} s of about {order.plan.expected_s:.0f} s"
             display.update(progress.counts, f"{left}, {progress.submitted_count:,} submitted, {finished:,} ended")
 
-        from argosy_cli.replay import Replay
+        from argosy_cli.replay import AWAY_S, Replay
         from argosy_client import ArgosyClient, RetryPolicy
 
         async def run() -> Replay:
-            async with ArgosyClient(server, retries=RetryPolicy(total_s=_AWAY_S)) as client:
+            async with ArgosyClient(server, retries=RetryPolicy(total_s=AWAY_S)) as client:
                 one = Replay(client, order.plan, run_id=run_id, cluster_speed=order.cluster_speed, tell=tell)
                 await one.run()
                 return one

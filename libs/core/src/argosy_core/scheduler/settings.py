@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.placement.strategies import STRATEGIES
@@ -19,6 +20,17 @@ DEFAULT_RESOURCE_WEIGHTS: Mapping[str, float] = {"cpu": 0.001}
 CPU alone by default, because the cost of a gibibyte or an accelerator relative to a core is the operator's decision
 (003 "Resource usage": `CPU + w_GPU * GPU + w_RAM * RAM`); a guessed weight would silently change everybody's share.
 """
+_MOST_ATTEMPTS: Final = 250
+"""Attempts and runs are counted in a byte."""
+_COUNTS: Final = (
+    "commit_candidate_count",
+    "look_ahead_min_count",
+    "max_pending",
+    "max_blocked_per_queue",
+    "max_round_leases",
+    "max_failed_attempts",
+    "max_runs",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +77,6 @@ class RoundSettings:
     """Back-off after the first failed attempt, seconds; doubles with each."""
     back_off_max_s: float = 10.0
     """Longest back-off, seconds."""
-    seed: int = 0
-    """Recorded with dumps so that a round can be repeated; the generator itself is passed to each call."""
 
     def __post_init__(self) -> None:
         """Refuse settings with which no round can work.
@@ -74,37 +84,24 @@ class RoundSettings:
         Raises:
             InvalidRequest: A value is out of its range.
         """
-        ratios = {
-            "clusters_to_sample_ratio": self.clusters_to_sample_ratio,
-            "nodes_to_sample_ratio": self.nodes_to_sample_ratio,
-        }
-        for name, value in ratios.items():
-            if not 0.0 < value <= 1.0:
-                raise InvalidRequest(f"{name} is {value}; it must be above 0 and at most 1")
-        at_least_one = {
-            "commit_candidate_count": self.commit_candidate_count,
-            "look_ahead_min_count": self.look_ahead_min_count,
-            "max_pending": self.max_pending,
-            "max_blocked_per_queue": self.max_blocked_per_queue,
-            "max_round_leases": self.max_round_leases,
-            "max_failed_attempts": self.max_failed_attempts,
-            "max_runs": self.max_runs,
-        }
-        for name, count in at_least_one.items():
-            if count < 1:
-                raise InvalidRequest(f"{name} is {count}; it must be at least 1")
-        if self.max_runs > 250 or self.max_failed_attempts > 250:
-            raise InvalidRequest("max_runs and max_failed_attempts must be at most 250")
-        self._check_times()
-        if self.strategy not in STRATEGIES:
-            raise InvalidRequest(f"strategy is {self.strategy!r}; there are {', '.join(STRATEGIES)}")
-        if any(weight < 0 for weight in self.resource_weights.values()):
-            raise InvalidRequest("resource_weights must be 0 or more")
+        for name in ("clusters_to_sample_ratio", "nodes_to_sample_ratio"):
+            self._require(name, 0.0 < getattr(self, name) <= 1.0, "above 0 and at most 1")
+        for name in _COUNTS:
+            self._require(name, getattr(self, name) >= 1, "at least 1")
+        for name in ("max_failed_attempts", "max_runs"):
+            self._require(name, getattr(self, name) <= _MOST_ATTEMPTS, f"at most {_MOST_ATTEMPTS}")
+        for name in ("half_time_s", "back_off_initial_s", "sample_deadline_ms"):
+            self._require(name, getattr(self, name) > 0, "above 0")
+        for name in ("look_ahead_ratio", "park_after_s", "cluster_spread_weight"):
+            self._require(name, getattr(self, name) >= 0, "0 or more")
+        first = f"at least leader.round.back_off_initial_s, which is {self.back_off_initial_s}"
+        self._require("back_off_max_s", self.back_off_max_s >= self.back_off_initial_s, first)
+        self._require("strategy", self.strategy in STRATEGIES, f"one of {', '.join(STRATEGIES)}")
+        negative = [f"{name}={weight}" for name, weight in self.resource_weights.items() if weight < 0]
+        if negative:
+            raise InvalidRequest(f"leader.round.resource_weights has {', '.join(negative)}, but each must be 0 or more")
 
-    def _check_times(self) -> None:
-        if self.half_time_s <= 0 or self.back_off_initial_s <= 0 or self.look_ahead_ratio < 0:
-            raise InvalidRequest("half_time_s and back_off_initial_s must be above 0, look_ahead_ratio 0 or more")
-        if self.sample_deadline_ms < 1 or self.park_after_s < 0 or self.cluster_spread_weight < 0:
-            raise InvalidRequest("sample_deadline_ms must be above 0, park_after_s and cluster_spread_weight 0 or more")
-        if self.back_off_max_s < self.back_off_initial_s:
-            raise InvalidRequest("back_off_max_s must be at least back_off_initial_s")
+    def _require(self, name: str, fits: bool, wanted: str) -> None:  # noqa: FBT001 - what is required
+        """Refuse the value of a setting that does not fit, by the name under which operators set it."""
+        if not fits:
+            raise InvalidRequest(f"leader.round.{name} is {getattr(self, name)}, but must be {wanted}")

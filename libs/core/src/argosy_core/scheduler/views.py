@@ -208,11 +208,18 @@ def last_round(state: PoolState) -> RoundStatistics:
     return state.statistics
 
 
-def dump(state: PoolState, now_s: float) -> Iterator[str]:
-    """Return the state as JSON text in chunks; joined they are one document with one line per job."""
+def dump(state: PoolState, now_s: float, *, seed: int) -> Iterator[str]:
+    """Return the state as JSON text in chunks; joined they are one document with one line per job.
+
+    Args:
+        state: The pool.
+        now_s: Time, seconds since the Unix epoch.
+        seed: What the generator of the rounds was made of.
+    """
     live = state.live
     head = {
         "time_s": now_s,
+        "seed": seed,
         "settings": {**asdict(state.settings), "resource_weights": dict(state.settings.resource_weights)},
         "round": asdict(last_round(state)),
         "queues": [asdict(row) for row in shares(state, now_s).queues],

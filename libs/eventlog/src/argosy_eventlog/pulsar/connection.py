@@ -23,21 +23,24 @@ from argosy_core.errors import (
 )
 from argosy_eventlog.pulsar.settings import PulsarSettings, check_url
 
-__all__ = ["PulsarConnection", "translating"]
+__all__ = ["SETUP_LOG", "PulsarConnection", "translating"]
 
 _FENCED: Final = (pulsar.ProducerFenced, pulsar.ProducerBusy)
 _UNREACHED: Final = (pulsar.ConnectError, pulsar.Timeout)
+SETUP_LOG: Final = "argosy admin setup-log"
+"""Command that makes the topics of the log."""
 _CLOSED_TEXT: Final = "the connection to Pulsar was closed"
 
 
 @contextmanager
-def translating(what: str, *, credentials: str = "the token", hint: str = "") -> Iterator[None]:
+def translating(what: str, *, credentials: str = "the token", hint: str = "", setup: str = SETUP_LOG) -> Iterator[None]:
     """Let no exception of the client out; raise the matching error of ours instead.
 
     Args:
         what: What was tried, as in "a publish to persistent://argosy/log/leases-default".
         credentials: What the broker was shown, in words.
         hint: What may be wrong if there is no connection at all.
+        setup: Command that makes the topic.
 
     Raises:
         StateConflict: Another producer has the topic.
@@ -59,7 +62,7 @@ def translating(what: str, *, credentials: str = "the token", hint: str = "") ->
         text = "its role may not produce and consume there"
         raise NotPermitted(f"{what} was refused: the broker knows {credentials}, but {text}") from cause
     except (pulsar.TopicNotFound, pulsar.InvalidTopicName) as cause:
-        raise NotAllowedNow(f"{what} was refused: there is no such topic; run `argosy admin setup-log`") from cause
+        raise NotAllowedNow(f"{what} was refused: there is no such topic; run `{setup}`") from cause
     except pulsar.PulsarException as cause:
         reason = str(cause).removeprefix("Pulsar error: ").removeprefix("Result")
         reason = (reason or type(cause).__name__) + (hint if isinstance(cause, _UNREACHED) else "")
@@ -72,9 +75,10 @@ class PulsarConnection:
     Args:
         url: pulsar://host:port, or pulsar+ssl://host:port; several hosts separated by commas.
         settings: How the broker is reached.
+        setup: Command that makes what may be missing there.
     """
 
-    def __init__(self, url: str, settings: PulsarSettings) -> None:
+    def __init__(self, url: str, settings: PulsarSettings, *, setup: str = SETUP_LOG) -> None:
         """Connect to nothing yet.
 
         Raises:
@@ -84,6 +88,7 @@ class PulsarConnection:
         settings.check_trust_file()
         self._url = url
         self._settings = settings
+        self._setup = setup
         doubts = []  # the client does not tell a refusal from a broker that is away
         if url.startswith("pulsar+ssl") or settings.token or settings.token_file:
             doubts.append(f"does it accept {settings.credentials}")
@@ -103,7 +108,7 @@ class PulsarConnection:
         A client that was refused would not ask with another token, so the next call gets a new one.
         """
         try:
-            with translating(what, credentials=self._settings.credentials, hint=self._hint):
+            with translating(what, credentials=self._settings.credentials, hint=self._hint, setup=self._setup):
                 yield
         except NotAuthenticated:
             with self._lock:

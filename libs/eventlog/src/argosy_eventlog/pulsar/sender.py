@@ -11,7 +11,7 @@ from typing import Any, Final
 import pulsar
 
 from argosy_core.errors import ArgosyError, BackendUnavailable
-from argosy_eventlog.pulsar.connection import PulsarConnection
+from argosy_eventlog.pulsar.connection import SETUP_LOG, PulsarConnection
 from argosy_eventlog.pulsar.settings import PulsarSettings
 
 __all__ = ["KeyedMessage", "PulsarSender"]
@@ -53,7 +53,7 @@ class PulsarSender:
         """
         self._topic = topic
         self._settings = settings
-        self._connection = PulsarConnection(url, settings)
+        self._connection = PulsarConnection(url, settings, setup=f"{SETUP_LOG} --events")
         self._producer: Any = None
 
     def send(self, messages: Sequence[KeyedMessage]) -> None:
