@@ -13,17 +13,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
-import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
-from kube_world import NEVER, PodTimes, clusters_of, create_queues, poll, rate_of, report, submit, tell
+from kube_world import NEVER, PodTimes, clusters_of, create_queues, mesh_on, poll, rate_of, report, submit, tell
 from testbed.cluster import KubeApi
 
-from argosy_cli.compose import ClusterPlan, MeshPlan
 from argosy_cli.mesh import Mesh
 from argosy_client import ArgosyClient, JobSelector
 from argosy_core.reconcile.rendering import JOB_LABEL
@@ -171,14 +168,8 @@ def main() -> None:
         parser.error(f"{options.pods} pods of one core do not fit; name more --nodes")
     with (
         clusters_of(options.clusters, options.nodes, is_pinned=True) as clusters,
-        tempfile.TemporaryDirectory(prefix="argosy-bench-mesh-") as folder,
-        Mesh(Path(folder) / "mesh") as mesh,
+        mesh_on(clusters, is_joined=options.joined) as mesh,
     ):
-        plans = [
-            ClusterPlan(name=f"k{number}", address=f"kubernetes:{cluster.kubeconfig}")
-            for number, cluster in enumerate(clusters)
-        ]
-        mesh.up(MeshPlan(clusters=tuple(plans), joined=options.joined))
         figures = asyncio.run(Hold(mesh, clusters, options).all_phases())
     report({"pods": options.pods, "nodes": options.nodes, "clusters": options.clusters, **figures})
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,19 +19,21 @@ from kube_world import (
     NEVER,
     PodTimes,
     clusters_of,
+    counts_per_pod,
     create_bare,
     create_queues,
     delete_all_pods,
+    mesh_on,
     poll,
     quantiles,
     rate_of,
     report,
+    server_counts,
     submit,
     tell,
 )
 from testbed.cluster import KubeApi
 
-from argosy_cli.compose import ClusterPlan, MeshPlan
 from argosy_cli.mesh import Mesh
 from argosy_client import ArgosyClient, JobSelector
 from argosy_core.reconcile.rendering import JOB_LABEL
@@ -80,7 +80,11 @@ class Run:
         result: dict[str, Any] = {"ceiling_before_per_s": await self._bare(template, "before")}
         result["burst"] = await self._burst()
         result["memory_at_end_of_burst"] = self._memory()
+        before = await server_counts(self._clusters)
         await self._clear()
+        result["cancel_server_per_pod"] = counts_per_pod(
+            before, await server_counts(self._clusters), self._options.jobs
+        )
         result["ceiling_after_per_s"] = await self._bare(template, "after")
         ceiling_per_s = max(result["ceiling_before_per_s"], result["ceiling_after_per_s"])
         result["ratio_of_ceiling"] = round(result["burst"]["created_per_s"] / ceiling_per_s, 3)
@@ -143,14 +147,18 @@ class Run:
         count = self._options.jobs
         async with asyncio.TaskGroup() as group:
             tasks = await self._follow(group)
-            before = self._mesh.cpu_seconds()
+            before, counts = self._mesh.cpu_seconds(), await server_counts(self._clusters)
             sent_s = await submit(self._mesh.server, load_of(NEVER), count, seed=2)
             tell(f"{len(sent_s)} jobs taken")
             await self._await_running(count)
             after = self._mesh.cpu_seconds()
             for task in tasks:
                 task.cancel()
-        return {**self._figures(sent_s), "cpu_us_per_job": _per_job(before, after, count)}
+        return {
+            **self._figures(sent_s),
+            "cpu_us_per_job": _per_job(before, after, count),
+            "server_per_pod": counts_per_pod(counts, await server_counts(self._clusters), count),
+        }
 
     async def _steady(self) -> dict[str, Any]:
         """Submit at a steady rate."""
@@ -240,14 +248,8 @@ def main() -> None:
     options = parser.parse_args()
     with (
         clusters_of(options.clusters, options.nodes, is_pinned=not options.unpinned) as clusters,
-        tempfile.TemporaryDirectory(prefix="argosy-bench-mesh-") as folder,
-        Mesh(Path(folder) / "mesh") as mesh,
+        mesh_on(clusters, is_joined=options.joined) as mesh,
     ):
-        plans = [
-            ClusterPlan(name=f"k{number}", address=f"kubernetes:{cluster.kubeconfig}")
-            for number, cluster in enumerate(clusters)
-        ]
-        mesh.up(MeshPlan(clusters=tuple(plans), joined=options.joined))
         figures = asyncio.run(Run(mesh, clusters, options).all_phases())
     report({"nodes": options.nodes, "clusters": options.clusters, "jobs": options.jobs, **figures})
 

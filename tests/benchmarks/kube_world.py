@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -29,7 +31,9 @@ from testbed.cluster import KubeApi
 from testbed.kubernetes import ControlPlaneOptions
 
 from argosy.api.v1 import job_pb2
+from argosy_cli.compose import ClusterPlan, MeshPlan
 from argosy_cli.load_generator import request_bytes
+from argosy_cli.mesh import Mesh
 from argosy_client import ArgosyClient, Queue
 from argosy_core.errors import BackendUnavailable, OutOfRange
 from argosy_testkit.fake_kubelet.api import Api
@@ -40,14 +44,17 @@ __all__ = [
     "NEVER",
     "PodTimes",
     "clusters_of",
+    "counts_per_pod",
     "create_bare",
     "create_queues",
     "delete_all_pods",
+    "mesh_on",
     "plain_pod",
     "poll",
     "quantiles",
     "rate_of",
     "report",
+    "server_counts",
     "submit",
     "tell",
 ]
@@ -115,11 +122,51 @@ async def poll(condition: Callable[[], bool], what: str, *, longest_s: float) ->
             raise SystemExit(f"waited {longest_s:g} s for {what}")
 
 
+@contextmanager
+def mesh_on(clusters: Sequence[KubeApi], *, is_joined: bool) -> Iterator[Mesh]:
+    """Give a mesh, with a folder of its own, on clusters that it calls k0, k1, ..."""
+    with tempfile.TemporaryDirectory(prefix="argosy-bench-mesh-") as folder, Mesh(Path(folder) / "mesh") as mesh:
+        plans = [
+            ClusterPlan(name=f"k{number}", address=f"kubernetes:{cluster.kubeconfig}")
+            for number, cluster in enumerate(clusters)
+        ]
+        mesh.up(MeshPlan(clusters=tuple(plans), joined=is_joined))
+        yield mesh
+
+
 def quantiles(values: Sequence[float]) -> dict[str, float] | None:
     """Return median and 99th percentile of times in seconds, as milliseconds."""
     if not len(values):
         return None
     return {name: round(1000 * float(np.quantile(values, level)), 1) for name, level in (("p50", 0.5), ("p99", 0.99))}
+
+
+_COUNTED = re.compile(
+    r"^apiserver_(request_total|watch_events_total|watch_events_sizes_sum)\{(.*)\} ([0-9.e+]+)$", re.MULTILINE
+)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+
+async def server_counts(clusters: Sequence[KubeApi]) -> Counter[str]:
+    """Return what API servers have counted of pods and nodes: calls by verb, watch events and their bytes."""
+    found: Counter[str] = Counter()
+    for cluster in clusters:
+        async with Api(cluster.url, cluster.token, cluster.ca) as api:
+            page = (await api.get("/metrics")).decode()
+        for what, labels, value in _COUNTED.findall(page):
+            of = dict(_LABEL.findall(labels))
+            if of.get("resource") not in {"pods", "nodes"}:
+                continue
+            resource = "/".join(filter(None, (of["resource"], of.get("subresource"))))
+            name = {"watch_events_total": "events", "watch_events_sizes_sum": "event bytes"}.get(what, of.get("verb"))
+            found[f"{name} {resource}"] += round(float(value))
+    return found
+
+
+def counts_per_pod(before: Counter[str], after: Counter[str], pod_count: int) -> dict[str, float]:
+    """Return, per pod, what came to the counts of API servers; whoever called, kubelets and benchmarks included."""
+    added = {name: round((count - before[name]) / pod_count, 3) for name, count in after.items()}
+    return {name: count for name, count in sorted(added.items()) if count > 0.0}
 
 
 class _Metadata(msgspec.Struct, rename="camel"):

@@ -11,31 +11,20 @@ import pytest
 
 from argosy_core.errors import ArgosyError
 from argosy_core.ledger import NodeLedger, RunPods
+from argosy_core.reconcile.run_table import RunTable
 from argosy_core.scheduler import LeasePlan, PoolState, adopt_plan
-from argosy_core.simulation import FaultSettings, World, WorldSettings, draw_plan, draw_world, leader_actor
+from argosy_core.simulation import World, WorldSettings, draw_world, leader_actor
 from argosy_core.simulation.api_role import ApiRole
 from argosy_core.simulation.durable import DurableStore
 from argosy_core.simulation.leader_cycle import LeaderCycle
 from argosy_core.simulation.sampler_actor import SamplerActor
+from argosy_testkit.simulated_worlds import NO_FAULTS, fails_within, make_world
 
 Patch = pytest.MonkeyPatch
 FOUND_BEFORE = (52, 84)
 """Seeds with which a fault of ours was found once."""
-NO_FAULTS = FaultSettings(
-    until_s=60.0,
-    leader_crashes=0,
-    leader_depositions=0,
-    sampler_crashes=0,
-    executor_crashes=0,
-    executor_overlaps=0,
-    stream_cuts=0,
-    stream_stalls=0,
-    node_losses=0,
-    watch_ends=0,
-    watch_lags=0,
-    repeat_ratio=0.0,
-    call_loss_ratio=0.0,
-)
+THEFT_SEED = 2
+"""Seed of a world in which a second pod runs if what lost its labels is not looked for."""
 
 
 @pytest.mark.parametrize("first", [0, 6])
@@ -61,36 +50,26 @@ def _wide(seed: int) -> World:
     return draw_world(seed, wide=True, check_steps=0)
 
 
-def _fails_within(count: int, make: Callable[[int], World], *, first: int = 0) -> bool:
-    """Return whether one of some worlds fails; looking begins with the first one that is known to."""
-    for seed in range(first, first + count):
-        try:
-            make(seed).run()
-        except (ArgosyError, AssertionError, LookupError):
-            return True
-    return False
-
-
-def _world(seed: int, settings: WorldSettings, faults: FaultSettings) -> World:
-    """Return a world with a random plan."""
-    return World(draw_plan(np.random.default_rng([seed, 17]), 60.0), seed=seed, settings=settings, faults=faults)
-
-
 def _late_world(seed: int) -> World:
     """Return a world in which leaders are replaced all the time, and their commits are handed over afterwards."""
     settings = WorldSettings(message_s=(0.05, 0.3), election_s=(0.2, 1.0), dial_s=(0.05, 0.3), check_steps=0)
-    return _world(seed, settings, replace(NO_FAULTS, leader_depositions=5, leader_crashes=10, late_commits=100))
+    return make_world(seed, settings, replace(NO_FAULTS, leader_depositions=5, leader_crashes=10, late_commits=100))
+
+
+def _theft_world(seed: int) -> World:
+    """Return a world in which executors are killed and the labels of their runs' pods taken meanwhile."""
+    return make_world(seed, WorldSettings(check_steps=0), replace(NO_FAULTS, label_thefts=6))
 
 
 def _gone_world(seed: int) -> World:
     """Return a world in which clusters are declared gone and stay away for long."""
     faults = replace(NO_FAULTS, forgotten_clusters=4, forget_after_s=(1.0, 5.0), return_after_s=(200.0, 300.0))
-    return _world(seed, WorldSettings(check_steps=0), faults)
+    return make_world(seed, WorldSettings(check_steps=0), faults)
 
 
 def _gone_in_flight_world(seed: int) -> World:
     """Return a world whose first leader dies between the append of a lease and its storing, while its cluster goes."""
-    world = _world(seed, WorldSettings(check_steps=0), replace(NO_FAULTS, until_s=1.0))
+    world = make_world(seed, WorldSettings(check_steps=0), replace(NO_FAULTS, until_s=1.0))
     leader = world.leaders[0]
     intact = leader.cycle._published
 
@@ -118,7 +97,7 @@ def test_worlds_that_need_a_defence_most_hold_as_long_as_they_have_it(make: Call
 def test_without_the_samplers_epochs_a_commit_of_a_replaced_leader_is_caught(monkeypatch: Patch) -> None:
     """It takes room that no leader knows of and nobody gives back."""
     monkeypatch.setattr(SamplerActor, "check_epoch", lambda self, epoch: setattr(self, "epoch", epoch))
-    assert _fails_within(5, _late_world)
+    assert fails_within(5, _late_world)
 
 
 def test_without_deduplication_a_job_that_is_accepted_twice_is_caught(monkeypatch: Patch) -> None:
@@ -130,7 +109,7 @@ def test_without_deduplication_a_job_that_is_accepted_twice_is_caught(monkeypatc
         intact(self, change_id, rows, now_us)
 
     monkeypatch.setattr(DurableStore, "submit", submit)
-    assert _fails_within(5, _wide, first=5)
+    assert fails_within(5, _wide, first=5)
 
 
 def test_an_answer_before_the_commit_is_caught(monkeypatch: Patch) -> None:
@@ -142,31 +121,31 @@ def test_an_answer_before_the_commit_is_caught(monkeypatch: Patch) -> None:
         intact(self, number, replica)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ApiRole, "_take", take)
-    assert _fails_within(5, _wide, first=5)
+    assert fails_within(5, _wide, first=5)
 
 
 def test_callers_that_do_not_repeat_lose_jobs(monkeypatch: Patch) -> None:
     """A call that a dead replica took, and nobody repeats, becomes nothing."""
     monkeypatch.setattr(ApiRole, "_repeat", lambda _self, _number: None)
-    assert _fails_within(10, _wide)
+    assert fails_within(10, _wide)
 
 
 def test_without_folding_the_pods_of_a_run_over_commitment_is_caught(monkeypatch: Patch) -> None:
     """The first pod of a bag that ends gives back the room of all."""
     monkeypatch.setattr(RunPods, "fold", lambda _self, events, *_: events)
-    assert _fails_within(5, _wide)
+    assert fails_within(5, _wide)
 
 
 def test_without_holding_room_for_pods_that_are_not_seen_yet_over_commitment_is_caught(monkeypatch: Patch) -> None:
     """The first pod of a bag that appears stands for all of them, and the room of the others is given away."""
     monkeypatch.setattr(NodeLedger, "_at_least_class", lambda _self, amounts, _class_slots: amounts)
-    assert _fails_within(5, _wide, first=10)
+    assert fails_within(5, _wide, first=10)
 
 
 def test_without_taking_its_runs_for_lost_a_cluster_that_is_gone_is_waited_for(monkeypatch: Patch) -> None:
     """Jobs stay where nobody will ever hear of them again."""
     monkeypatch.setattr(LeaderCycle, "forget", lambda _self, _cluster, _draft: None)
-    assert _fails_within(10, _gone_world)
+    assert fails_within(10, _gone_world)
 
 
 def test_a_lease_that_the_log_holds_for_a_cluster_that_is_gone_is_caught(monkeypatch: Patch) -> None:
@@ -177,4 +156,12 @@ def test_a_lease_that_the_log_holds_for_a_cluster_that_is_gone_is_caught(monkeyp
         return adopt_plan(state, plan)
 
     monkeypatch.setattr(leader_actor, "adopt_plan", adopt)
-    assert _fails_within(2, _gone_in_flight_world)
+    assert fails_within(2, _gone_in_flight_world)
+
+
+def test_without_looking_for_what_lost_its_labels_a_second_pod_is_caught(monkeypatch: Patch) -> None:
+    """No list shows it, so its run is called lost while it runs, and its job gets another run."""
+    world = _theft_world(THEFT_SEED)
+    assert world.run().counters["pods without labels"] > 0
+    monkeypatch.setattr(RunTable, "needs_look", lambda _, slots, __: np.zeros(len(slots), dtype=np.bool_))
+    assert fails_within(1, _theft_world, first=THEFT_SEED)

@@ -17,7 +17,6 @@ from argosy_core.reconcile import Fence
 from argosy_core.reconcile.run_table import RunTable
 from argosy_core.scheduler import ExecutorRows
 from argosy_core.simulation import (
-    FaultSettings,
     WishPlan,
     World,
     WorldSettings,
@@ -33,6 +32,7 @@ from argosy_core.simulation.leader_actor import LeaderActor
 from argosy_core.simulation.leader_cycle import LeaderCycle
 from argosy_core.simulation.leader_desk import LeaderDesk
 from argosy_core.simulation.writer import Writer
+from argosy_testkit.simulated_worlds import NO_FAULTS, fails_within, make_world
 
 Patch = pytest.MonkeyPatch
 SEED_COUNT = 60
@@ -64,49 +64,16 @@ def _draw(seed: int) -> World:
     return draw_world(seed, check_steps=0)
 
 
-def _fails_within(count: int, make: Callable[[int], World] = _draw, *, first: int = 0) -> bool:
-    """Return whether one of some worlds fails; looking begins with the first one that is known to."""
-    for seed in range(first, first + count):
-        try:
-            make(seed).run()
-        except (ArgosyError, AssertionError, LookupError):
-            return True
-    return False
-
-
-NO_FAULTS = FaultSettings(
-    until_s=60.0,
-    leader_crashes=0,
-    leader_depositions=0,
-    sampler_crashes=0,
-    executor_crashes=0,
-    executor_overlaps=0,
-    stream_cuts=0,
-    stream_stalls=0,
-    node_losses=0,
-    watch_ends=0,
-    watch_lags=0,
-    repeat_ratio=0.0,
-    call_loss_ratio=0.0,
-)
-
-
-def _world(seed: int, settings: WorldSettings, faults: FaultSettings) -> World:
-    """Return a world with a random plan."""
-    plan = draw_plan(np.random.default_rng([seed, 17]), 60.0)
-    return World(plan, seed=seed, settings=settings, faults=faults)
-
-
 def _crowded_world(seed: int) -> World:
     """Return a world with slow messages in which pods of others come all the time."""
     settings = WorldSettings(message_s=(0.2, 0.6), check_steps=0)
-    return _world(seed, settings, replace(NO_FAULTS, strangers=100))
+    return make_world(seed, settings, replace(NO_FAULTS, strangers=100))
 
 
 def _torn_world(seed: int) -> World:
     """Return a world with a slow log in which samplers lose their sessions all the time."""
     settings = WorldSettings(transaction_s=(0.3, 0.8), dial_s=(0.0, 0.1), check_steps=0)
-    return _world(seed, settings, replace(NO_FAULTS, stream_cuts=150))
+    return make_world(seed, settings, replace(NO_FAULTS, stream_cuts=150))
 
 
 def _fickle_world(seed: int) -> World:
@@ -124,7 +91,7 @@ def _fickle_world(seed: int) -> World:
 def _rivals_world(seed: int) -> World:
     """Return a world in which leaders are replaced again and again without knowing it."""
     settings = WorldSettings(renew_s=(5.0, 10.0), check_steps=0)
-    return _world(seed, settings, replace(NO_FAULTS, leader_depositions=15, stream_cuts=30))
+    return make_world(seed, settings, replace(NO_FAULTS, leader_depositions=15, stream_cuts=30))
 
 
 def _haunted_world(seed: int) -> World:
@@ -141,12 +108,12 @@ def _haunted_world(seed: int) -> World:
         call_delay_s=29.0,
         repeat_ratio=0.3,
     )
-    return _world(seed, settings, faults)
+    return make_world(seed, settings, faults)
 
 
 def _littered_world(seed: int) -> World:
     """Return a world in which somebody makes objects of runs again that ended long ago."""
-    world = _world(seed, WorldSettings(keep_finished_s=0.0, check_steps=0), NO_FAULTS)
+    world = make_world(seed, WorldSettings(keep_finished_s=0.0, check_steps=0), NO_FAULTS)
     clusters = {cluster.name: cluster for cluster in world.clusters}
 
     def litter() -> None:
@@ -174,7 +141,7 @@ def test_worlds_that_need_a_defence_most_hold_as_long_as_they_have_it(make: Call
 def test_without_epochs_a_replaced_leader_is_caught(monkeypatch: Patch) -> None:
     """A leader that was replaced writes to the log and the database."""
     monkeypatch.setattr(DurableStore, "check_epoch", lambda _self, _epoch: None)
-    assert _fails_within(20, _rivals_world)
+    assert fails_within(20, _rivals_world)
 
 
 def test_without_knowing_what_was_seen_a_pod_made_again_is_caught(monkeypatch: Patch) -> None:
@@ -185,13 +152,13 @@ def test_without_knowing_what_was_seen_a_pod_made_again_is_caught(monkeypatch: P
         intact(self, stream, replace(rows, seen=np.zeros(rows.handle.size, dtype=np.bool_)))  # type: ignore[arg-type]
 
     monkeypatch.setattr(ExecutorActor, "take_rows", forget)
-    assert _fails_within(60, first=8)
+    assert fails_within(60, _draw, first=8)
 
 
 def test_without_the_fence_a_call_of_a_replaced_executor_is_caught(monkeypatch: Patch) -> None:
     """An executor that nobody confirms goes on making pods, and does not see that they were there and are gone."""
     monkeypatch.setattr(Fence, "may_act", lambda _self, _now_s: True)
-    assert _fails_within(30, _haunted_world)
+    assert fails_within(30, _haunted_world)
 
 
 @pytest.mark.parametrize("settled_after_s", [0.0, 15.0], ids=["at once", "after the fence, but not the calls"])
@@ -200,31 +167,31 @@ def test_without_waiting_for_a_predecessors_calls_a_pod_made_after_its_loss_is_c
 ) -> None:
     """A successor calls a run lost while a call of its predecessor can still make its pod."""
     monkeypatch.setattr(executor_actor, "settle_time_s", lambda welcomed_at_s, **_: welcomed_at_s + settled_after_s)
-    assert _fails_within(30, _haunted_world)
+    assert fails_within(30, _haunted_world)
 
 
 def test_without_a_listing_after_the_last_call_a_loss_that_is_none_is_caught(monkeypatch: Patch) -> None:
     """A successor calls a run lost the moment it does not see its pod, which a call of its predecessor makes later."""
     monkeypatch.setattr(RunTable, "closed_at_s", lambda _self, slots, _settled_at_s: np.zeros(len(slots)))
-    assert _fails_within(30, _haunted_world)
+    assert fails_within(30, _haunted_world)
 
 
 def test_without_release_by_fact_a_leak_is_caught(monkeypatch: Patch) -> None:
     """Placements of pods that ended go on taking room until nothing fits."""
     monkeypatch.setattr(NodeLedger, "_end", lambda _self, _slots: None)
-    assert _fails_within(5)
+    assert fails_within(5, _draw)
 
 
 def test_without_releases_of_the_leader_a_leak_is_caught(monkeypatch: Patch) -> None:
     """Placements that ended, or whose commit was never answered, are never let go."""
     monkeypatch.setattr(LeaderDesk, "release", lambda _self, _runs: None)
-    assert _fails_within(20, _fickle_world)
+    assert fails_within(20, _fickle_world)
 
 
 def test_without_the_check_of_commits_over_commitment_is_caught(monkeypatch: Patch) -> None:
     """Whatever is decided is kept, although somebody else has taken the room meanwhile."""
     monkeypatch.setattr(multibind, "_contended", lambda _ledger, _batch, first: np.zeros(len(first), dtype=np.bool_))
-    assert _fails_within(20, _crowded_world)
+    assert fails_within(20, _crowded_world)
 
 
 def test_without_in_flight_runs_in_the_list_over_commitment_is_caught(monkeypatch: Patch) -> None:
@@ -244,7 +211,7 @@ def test_without_in_flight_runs_in_the_list_over_commitment_is_caught(monkeypatc
         )
 
     monkeypatch.setattr(leader_desk, "placements_of", omit)
-    assert _fails_within(20, _torn_world)
+    assert fails_within(20, _torn_world)
 
 
 def test_rows_sent_before_the_commit_are_caught(monkeypatch: Patch) -> None:
@@ -256,7 +223,7 @@ def test_rows_sent_before_the_commit_are_caught(monkeypatch: Patch) -> None:
         self._go_on()
 
     monkeypatch.setattr(Writer, "put", put)
-    assert _fails_within(5)
+    assert fails_within(5, _draw)
 
 
 def test_states_acknowledged_before_they_are_stored_are_caught(monkeypatch: Patch) -> None:
@@ -268,7 +235,7 @@ def test_states_acknowledged_before_they_are_stored_are_caught(monkeypatch: Patc
         self.acknowledge(self.inbox[-1])
 
     monkeypatch.setattr(LeaderDesk, "_put", put)
-    assert _fails_within(60, first=7)
+    assert fails_within(60, _draw, first=7)
 
 
 def test_changes_taken_twice_are_caught(monkeypatch: Patch) -> None:
@@ -280,7 +247,7 @@ def test_changes_taken_twice_are_caught(monkeypatch: Patch) -> None:
         intact(self, draft)  # type: ignore[arg-type]
 
     monkeypatch.setattr(LeaderCycle, "take_changes", take)
-    assert _fails_within(10)
+    assert fails_within(10, _draw)
 
 
 def test_records_ingested_before_changes_are_taken_are_caught(monkeypatch: Patch) -> None:
@@ -294,7 +261,7 @@ def test_records_ingested_before_changes_are_taken_are_caught(monkeypatch: Patch
 
     assert take is LeaderCycle.take_changes
     monkeypatch.setattr(LeaderActor, "_take_over", take_over)
-    assert _fails_within(60)
+    assert fails_within(60, _draw)
 
 
 def test_strange_runs_that_are_not_stopped_are_caught(monkeypatch: Patch) -> None:
@@ -307,4 +274,4 @@ def test_strange_runs_that_are_not_stopped_are_caught(monkeypatch: Patch) -> Non
         return replace(effects, stops=nothing)
 
     monkeypatch.setattr(leader_cycle, "take_states", take)
-    assert _fails_within(5, _littered_world)
+    assert fails_within(5, _littered_world)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from argosy_eventlog import LogRecord, MemoryRegister
 from argosy_eventlog.pulsar import PulsarSettings
 from argosy_eventlog.pulsar.admin import AdminApi, set_up_log
 from argosy_eventlog.pulsar.log import PulsarLog
+from testbed.pulsar import Broker
 
 
 class PulsarWorld:
@@ -58,6 +61,23 @@ class PulsarWorld:
         """Close everything."""
         for log in self._opened:
             log.close()
+
+
+@pytest.fixture
+def start_broker(real_directory: Path, note_part: Callable[[str, str], None]) -> Iterator[Callable[..., Broker]]:
+    """Starts a broker for one test: `start_broker(name, what_for, settings, disk=...)`; it goes with the test."""
+    with ExitStack() as stack:
+
+        def start(
+            name: str, what_for: str, settings: dict[str, str] | None = None, *, disk: Path | None = None
+        ) -> Broker:
+            made = Broker(real_directory / name, settings, disk=disk)
+            stack.callback(made.remove)
+            made.start()
+            note_part(f"Pulsar broker, {what_for}", made.version)
+            return made
+
+        yield start
 
 
 @pytest.fixture

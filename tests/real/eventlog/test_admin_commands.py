@@ -6,6 +6,7 @@ import json
 import secrets
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from argosy_cli.commands.admin_log import check_log_command, setup_log
@@ -42,3 +43,24 @@ def test_a_log_is_set_up_found_wrong_and_set_right(pulsar_broker: Any) -> None:
     runner.invoke(setup_log, chosen, obj=Settings())
     right = runner.invoke(check_log_command, chosen, obj=Settings())
     assert "the log is safe" in right.output
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["log in the database", "log on other brokers"])
+def test_topics_of_events_are_made_on_their_own_brokers(pulsar_broker: Any, *, apart: bool) -> None:
+    """Where the log is elsewhere, no namespace of it is made here."""
+    tenant = f"t{secrets.token_hex(4)}"
+    environment = {
+        "ARGOSY_SERVER_EVENT_LOG_URL": pulsar_broker.service_url if apart else "",
+        "ARGOSY_SERVER_PULSAR_ADMIN_URL": pulsar_broker.admin_url,
+        "ARGOSY_SERVER_PULSAR_TENANT": tenant,
+        "ARGOSY_SERVER_EVENTS_URL": "pulsar://127.0.0.1:1" if apart else pulsar_broker.service_url,
+    }
+    result = CliRunner(env=environment).invoke(setup_log, ["--events", "-o", "json"], obj=Settings(timeout_s=0.0))
+    admin = AdminApi(pulsar_broker.service_url, PulsarSettings(admin_url=pulsar_broker.admin_url))
+    there = admin.call("GET", f"namespaces/{tenant}")
+    if apart:  # the log was set up here; then those other brokers do not answer
+        assert "127.0.0.1" in getattr(result.exception, "message", "")
+        assert there == [f"{tenant}/log"]
+    else:
+        assert json.loads(result.output)["topics"] == []
+        assert there == [f"{tenant}/events"]

@@ -81,15 +81,9 @@ def disk() -> Iterator[Path]:
 
 
 @pytest.fixture
-def broker(real_directory: Path, disk: Path, note_part: Callable[[str, str], None]) -> Iterator[Broker]:
-    """Give a broker whose bookie has the small disk."""
-    made = Broker(real_directory / "pulsar-small-disk", _BOOKIE, disk=disk)
-    try:
-        made.start()
-        note_part("Pulsar broker, on a disk that gets full", made.version)
-        yield made
-    finally:
-        made.remove()
+def broker(disk: Path, start_broker: Callable[..., Broker]) -> Broker:
+    """Give a broker whose bookie has the small disk, and which goes before the disk does."""
+    return start_broker("pulsar-small-disk", "on a disk that gets full", _BOOKIE, disk=disk)
 
 
 @pytest.fixture

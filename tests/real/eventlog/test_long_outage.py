@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from argosy_client import ArgosyClient, RetryPolicy
 from argosy_client.values import JobDraft, JobEvent, JobSelector, Queue
 from argosy_core.job.states import JobState
 from argosy_kube.simulated.client import SimulatedCluster
+from argosy_store.inspection import Finding, inspect_database
 from testbed.pulsar import Broker
 
 pytestmark = [pytest.mark.timeout(660)]
@@ -32,8 +34,6 @@ ABSENCE_S = 300.0
 END_S = 150.0
 """How long everything may take to end once it is back."""
 CLUSTERS = ("c1", "c2")
-CORE_COUNT = 80
-"""Cores of all nodes: 2 clusters, 10 nodes, 4 cores."""
 EARLY_COUNT = 60
 """Pods of one core that run when the broker goes; they end while it is away, or run on when it is back."""
 JOBS_PER_CALL = 5
@@ -56,15 +56,9 @@ def _drafts(job_set: str, run_time: str, count: int) -> list[JobDraft]:
 
 
 @pytest.fixture
-def broker(real_directory: Path, note_part: Callable[[str, str], None]) -> Iterator[Broker]:
+def broker(start_broker: Callable[..., Broker]) -> Broker:
     """Give a broker that nobody else uses."""
-    made = Broker(real_directory / "pulsar-away")
-    try:
-        made.start()
-        note_part("Pulsar broker, away for five minutes", made.version)
-        yield made
-    finally:
-        made.remove()
+    return start_broker("pulsar-away", "away for five minutes")
 
 
 @pytest.fixture
@@ -160,6 +154,12 @@ async def _events(client: ArgosyClient, job_set: str) -> list[JobEvent]:
     return events
 
 
+def _checked(mesh: Mesh) -> Finding:
+    """Return what `argosy admin check` says of the pool."""
+    (found,) = [one for one in inspect_database(mesh.database_url, time.time_ns() // 1000) if "pool" in one.subject]
+    return found
+
+
 def _check_events(events: list[JobEvent], succeeded: set[str], cancelled: set[str]) -> None:
     """Every job was leased once, but those that were cancelled while they waited; and each ended as it should."""
     wanted = {"submitted": succeeded | cancelled, "leased": succeeded, "succeeded": succeeded, "cancelled": cancelled}
@@ -212,6 +212,13 @@ async def test_a_broker_that_is_away_for_five_minutes_costs_nothing_but_time(mes
             answer = await client.cancel_jobs(meanwhile[-50:])
             assert (answer.job_count, answer.unknown_ids) == (50, ())
             assert watcher.pool()[1] == position, "something was ingested"
+            check = await asyncio.to_thread(_checked, mesh)
+            assert check.is_problem
+            since = re.search(
+                r"(had|has) published nothing since .* UTC \((\d+) s\), .* leased: .*leases-default", check.text
+            )
+            assert since, check
+            assert ABSENCE_S - 30 < int(since[2]) < ABSENCE_S + 30
         finally:
             await asyncio.to_thread(broker.start)
         back_s = time.monotonic()
@@ -228,6 +235,7 @@ async def test_a_broker_that_is_away_for_five_minutes_costs_nothing_but_time(mes
     assert len(set(watcher.run_counts)) == 1, "something was leased while it could not be published"
     assert watcher.epochs[-1] > first_epoch + 3, "leaders should have given up their epochs"
     assert max(watcher.growth.values()) < MOST_GROWTH_BYTES
+    assert not (await asyncio.to_thread(_checked, mesh)).is_problem
     _check_events(events, set(meanwhile[:-50]), set(meanwhile[-50:]))
     _check_events(early_events, set(early), set())
     await _check_clusters(mesh, len(early) + len(meanwhile) - 50)

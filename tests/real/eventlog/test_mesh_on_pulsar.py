@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pulsar
 import pytest
 
 from argosy.api.v1 import event_pb2
+from argosy.lease.v1 import lease_pb2
 from argosy_cli.compose import ClusterPlan, MeshPlan
 from argosy_cli.mesh import Mesh
 from argosy_cli.mesh_log import MeshLog
@@ -71,11 +73,13 @@ def mesh(tmp_path_factory: pytest.TempPathFactory, pulsar_broker: Any) -> Iterat
         event_log_admin_url=pulsar_broker.admin_url,
         flags={**QUICK, "server": [*QUICK["server"], "--events-url", pulsar_broker.service_url]},
     )
-    mesh.up(plan)
-    try:
-        yield mesh
-    finally:
-        mesh.down()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OTEL_TRACES_EXPORTER", "console")  # rounds are traced; spans go to the processes' own files
+        mesh.up(plan)
+        try:
+            yield mesh
+        finally:
+            mesh.down()
 
 
 @asynccontextmanager
@@ -139,6 +143,30 @@ async def test_jobs_go_through_the_log_on_pulsar(mesh: Mesh) -> None:
     with psycopg.connect(mesh.database_url) as database:
         assert database.execute("SELECT count(*) FROM log_records").fetchone() == (0,)
     assert _pool(mesh)[2] > 1 << 24  # a position of ours; those of Postgres count from 1
+
+
+async def test_record_of_a_traced_round_carries_its_context_as_a_property(mesh: Mesh, pulsar_broker: Any) -> None:
+    """A consumer of the topic finds in the message's properties what stands in the record, without our proto files."""
+    async with _client(mesh, "traced") as client:
+        with _reader_of_news(pulsar_broker.service_url, _log_topic(mesh)) as next_message:
+            ids = await _submit(client, "traced", 0)
+            message = await asyncio.to_thread(next_message)
+            while not (record := lease_pb2.LeaseBatch.FromString(message.data())).traceparent:
+                message = await asyncio.to_thread(next_message)  # a marker, or a round of ends
+        assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", record.traceparent)
+        assert message.properties()["traceparent"] == record.traceparent
+        await _check_end(mesh, client, "traced", ids)
+
+
+@contextmanager
+def _reader_of_news(url: str, topic: str) -> Iterator[Callable[[], Any]]:
+    """Give what waits for the next message of a topic, from now on."""
+    client = pulsar.Client(url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    try:
+        reader = client.create_reader(topic, pulsar.MessageId.latest)
+        yield lambda: reader.read_next(timeout_millis=30_000)
+    finally:
+        client.close()
 
 
 async def test_other_systems_read_what_happened_from_the_relay_s_topic(

@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import LiteralString
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -256,6 +256,66 @@ async def test_nothing_is_lost_or_run_twice_when_the_sampler_dies_between_commit
     told = {what: after.get(what, 0) - before.get(what, 0) for what in ("running", "ended", "refused")}
     assert told == {"running": len(ids), "ended": len(ids), "refused": 0}
     assert most_held_cores(mesh) <= CORES
+
+
+async def test_pods_of_strangers_keep_their_room_and_leave_it_to_jobs_once_they_are_gone(
+    bed: Callable[[int], Awaitable[Bed]],
+) -> None:
+    """What others run on a node is left room, in whatever namespace; what has ended there, or goes, makes room.
+
+    Twice as many jobs wait as there is room for. The kubelet is a witness: it refuses a pod for which there is none.
+    """
+    here = await bed(2)
+    filled, other = here.nodes
+    before = await asyncio.to_thread(here.api.kubelet.counts)
+    namespace = f"strangers-{here.name}"
+    await asyncio.to_thread(here.api.kubectl, "create", "namespace", namespace)
+    strangers = [
+        strangers_pod(name, node=filled, namespace=where, run_time=run_time)
+        for name, where, run_time in (
+            (f"{here.name}-a", "default", "1h"),
+            (f"{here.name}-b", namespace, "1h"),
+            (f"{here.name}-c", namespace, "1h"),
+            (f"{here.name}-ended", "default", "0.1s"),
+        )
+    ]
+    await until(lambda: has_account(here.api, namespace))
+    await asyncio.to_thread(here.api.kubectl, "create", "-f", "-", stdin="\n---\n".join(map(json.dumps, strangers)))
+
+    async def free_cores(node: str) -> int:
+        return {one.name: one.free["cpu"] // 1000 async for one in here.client.list_nodes("lab")}[node]
+
+    async def is_counted() -> bool:
+        counts = await asyncio.to_thread(here.api.kubelet.counts)
+        return counts.get("ended", 0) > before.get("ended", 0) and await free_cores(filled) == CORES - 3
+
+    await until(is_counted)
+    room = 2 * CORES - 3
+    ids = await here.submit("beside", 2 * CORES)
+    await here.await_counts("beside", running=room, queued=len(ids) - room)
+    assert await here.places([job.id for job in await here.jobs(ids) if job.runs]) == {filled: CORES - 3, other: CORES}
+    await asyncio.to_thread(here.api.kubectl, "delete", "namespace", namespace, "--wait=false")
+    await here.await_counts("beside", running=room + 2, queued=1)
+    await asyncio.to_thread(here.api.kubectl, "delete", "pod", f"{here.name}-a", "--wait=false")
+    await here.await_counts("beside", running=len(ids))
+    assert await here.places(ids) == {filled: CORES, other: CORES}
+    assert [len(job.runs) for job in await here.jobs(ids)] == [1] * len(ids)
+    after = await asyncio.to_thread(here.api.kubelet.counts)
+    assert after.get("refused", 0) == before.get("refused", 0)
+    assert most_held_cores(here.mesh) <= CORES
+
+
+async def has_account(api: KubeApi, namespace: str) -> bool:
+    """Return whether a namespace is ready for pods."""
+    return "default" in await asyncio.to_thread(api.kubectl, "-n", namespace, "get", "serviceaccounts", "-o", "name")
+
+
+def strangers_pod(name: str, *, node: str, namespace: str, run_time: str) -> dict[str, object]:
+    """Return a pod of one core that somebody else has bound to a node."""
+    pod: dict[str, Any] = json.loads(pod_document(run_time=run_time, labels={}))
+    pod["metadata"] |= {"name": name, "namespace": namespace}
+    pod["spec"]["nodeName"] = node
+    return pod
 
 
 async def test_job_runs_again_elsewhere_when_its_node_is_removed(bed: Callable[[int], Awaitable[Bed]]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.spec import SpecLimits, read_bag
 from argosy_core.resources import CPU, MEMORY
-from argosy_workload.load import ONE_QUEUE_LOAD, MeshLoad, mesh_nodes
+from argosy_workload.load import MeshLoad, mesh_nodes
 from argosy_workload.manifests import RUN_TIME_ANNOTATION, Submitter, format_run_time, pod_manifest
 from argosy_workload.model import GPU, Shape
 from argosy_workload.native import parse_duration_s
@@ -110,9 +110,9 @@ def test_mesh_load_manifests_are_taken_by_the_server() -> None:
         assert bag.scheduling_class in classes
 
 
-def test_one_queue_load_has_one_spec() -> None:
+def test_load_of_one_class_has_one_spec() -> None:
     """The smallest mix sends its spec once a call."""
-    batch = next(ONE_QUEUE_LOAD.submissions(0))
+    batch = next(MeshLoad(queue_count=1, class_count=1, unique_ratio=0.0).submissions(0))
     assert (len(batch.specs), set(batch.spec), set(batch.queue)) == (1, {0}, {"bench-000"})
 
 

@@ -7,18 +7,17 @@ numbers and against the transition table.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.states import JOB_TRANSITIONS, JobEventKind, JobState
+from argosy_core.job.states import JobEventKind, JobState, next_job_state
 from argosy_core.ledger import NodeLedger
 from argosy_core.ledger.records import run_keys
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import NodeSampler, commit
-from argosy_core.placement import SampleQuestion as SamplerQuestion
 from argosy_core.scheduler import (
     CapacityColumns,
     ClusterRuns,
@@ -47,6 +46,7 @@ from argosy_core.scheduler import (
     WishEffects,
     adopt_plan,
     apply_ingested,
+    ask_nearby,
     begin_round,
     check_invariants,
     define_classes,
@@ -222,19 +222,7 @@ class PoolWorld:
         cluster = self.clusters[question.cluster]
         self._define(cluster, question.class_ids.tolist())
         cluster.ledger.extend_axis(question.resources)
-        reply = cluster.sampler.sample(
-            SamplerQuestion(
-                class_ids=question.class_ids,
-                wanted=question.wanted,
-                complete=question.complete,
-                resources=question.resources,
-                nodes_to_sample_ratio=question.nodes_to_sample_ratio,
-                strategy=question.strategy,
-            ),
-            self.rng,
-        )
-        told = {one.name: getattr(reply, one.name) for one in fields(SampleReply) if one.name != "incarnation"}
-        return SampleReply(incarnation=cluster.incarnation, **told)
+        return ask_nearby(cluster.sampler, question, self.rng, incarnation=cluster.incarnation)
 
     def commit(self, question: CommitQuestion) -> CommitReply:
         """Answer a commit question with the real MultiBind."""
@@ -571,13 +559,17 @@ class PoolWorld:
             )
             for number, (handle, kind, before, after) in enumerate(columns, group.first_number):
                 assert self.job_states.get(handle, 0) == before, f"event {kind} of {handle} begins in another state"
-                row = JOB_TRANSITIONS.get((JobState(before) if before else None, JobEventKind(kind)))
-                assert row is not None, f"illegal event {JobEventKind(kind).name} from {before}"
-                assert row[0] == after, f"event {JobEventKind(kind).name} from {before} led to {after}"
+                event = JobEventKind(kind)
+                state = JobState(before) if before else None
+                follows = next_job_state(state, event, history=self._events_of(handle))
+                assert after == follows, f"event {event.name} from {before} led to {after}"
                 self.job_states[handle] = after
                 self.events.append((group.job_set_id, number, handle, kind))
             used = np.concatenate([group.cluster, group.node, group.reason])
             assert set(used[used >= 0].tolist()) == set(range(len(group.texts))), "texts and their uses differ"
+
+    def _events_of(self, handle: int) -> Iterator[JobEventKind]:
+        return (JobEventKind(kind) for _, _, job, kind in self.events if job == handle)
 
     def check(self) -> None:
         """Check all invariants there are."""

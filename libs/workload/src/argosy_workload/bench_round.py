@@ -24,7 +24,6 @@ from argosy_core.job.states import ObjectState
 from argosy_core.ledger import NodeLedger, run_keys
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import NodeSampler, commit
-from argosy_core.placement import SampleQuestion as SamplerQuestion
 from argosy_core.scheduler import (
     CapacityColumns,
     ClusterRuns,
@@ -42,6 +41,7 @@ from argosy_core.scheduler import (
     SpecReference,
     StateColumns,
     apply_ingested,
+    ask_nearby,
     begin_round,
     define_classes,
     define_job_sets,
@@ -290,33 +290,7 @@ class _World:
         """Answer as a sampler does."""
         cluster = self._clusters[question.cluster]
         with self._on("sample"):
-            reply = cluster.sampler.sample(
-                SamplerQuestion(
-                    class_ids=question.class_ids,
-                    wanted=question.wanted,
-                    complete=question.complete,
-                    resources=question.resources,
-                    nodes_to_sample_ratio=question.nodes_to_sample_ratio,
-                    strategy=question.strategy,
-                ),
-                self._rng,
-            )
-        return SampleReply(
-            incarnation=1,
-            node=reply.node,
-            free=reply.free,
-            offset=reply.offset,
-            candidate=reply.candidate,
-            score=reply.score,
-            examined=reply.examined,
-            eligible=reply.eligible,
-            filters=reply.filters,
-            rejection=reply.rejection,
-            total_free=reply.total_free,
-            complete=reply.complete,
-            nearest_misses=reply.nearest_misses,
-            risen=reply.risen,
-        )
+            return ask_nearby(cluster.sampler, question, self._rng, incarnation=1)
 
     def _commit(self, question: CommitQuestion) -> CommitReply:
         """Bind as a sampler does."""

@@ -81,8 +81,7 @@ def read_openb_pods(path: Path, *, text: str | None = None) -> Workload:
         text: The file's text, if it was read already.
 
     Raises:
-        NotFound: There is no such file.
-        InvalidRequest: It is damaged; the message names line and column.
+        InvalidRequest: The file is not there, or damaged; the message names line and column.
     """
     table = read_table(path, required=OPENB_POD_COLUMNS, optional=("gpu_spec", "scheduled_time"), text=text)
     _refuse_repeats(table, "name")
@@ -148,8 +147,7 @@ def read_openb_nodes(path: Path, *, cluster_count: int = 3, text: str | None = N
     """Return the nodes of an Alibaba 2023 GPU node list; a node's cluster = crc32(sn) mod `cluster_count`.
 
     Raises:
-        NotFound: There is no such file.
-        InvalidRequest: It is damaged, or a node name stands twice.
+        InvalidRequest: The file is not there, damaged, or a node name stands twice.
     """
     table = read_table(path, required=OPENB_NODE_COLUMNS, text=text)
     cpu = table.numbers("cpu_milli", high=_MAX_CORES * 1000, whole=True, low=1).astype(np.int64).tolist()
@@ -194,8 +192,7 @@ def read_philly(path: Path, *, text: str | None = None) -> Workload:
     """Return the jobs of a Philly list: `num_gpus` GPUs each, queue = virtual cluster.
 
     Raises:
-        NotFound: There is no such file.
-        InvalidRequest: It is damaged; the message names line and column.
+        InvalidRequest: The file is not there, or damaged; the message names line and column.
     """
     table = read_table(path, required=PHILLY_COLUMNS, text=text)
     gpus = table.numbers("num_gpus", low=1, high=_MAX_DEVICES, whole=True).astype(np.int64).tolist()
@@ -238,8 +235,7 @@ def read_surf(path: Path, *, text: str | None = None) -> Workload:
     """Return the tasks of a SURF list; times in milliseconds, memory in MB.
 
     Raises:
-        NotFound: There is no such file.
-        InvalidRequest: It is damaged; the message names line and column.
+        InvalidRequest: The file is not there, or damaged; the message names line and column.
     """
     table = read_table(path, required=SURF_COLUMNS, text=text)
     _refuse_repeats(table, "id")
@@ -261,8 +257,7 @@ def read_machines(path: Path, *, text: str | None = None) -> NodeSet:
     """Return the nodes of an Alea machine file: id, name, nodes, CPUs a node, speed, RAM a node (KB); tabs or blanks.
 
     Raises:
-        NotFound: There is no such file.
-        InvalidRequest: It is damaged; the message names line and column.
+        InvalidRequest: The file is not there, or damaged; the message names line and column.
     """
     content = read_text(path) if text is None else text
     models: list[NodeModel] = []

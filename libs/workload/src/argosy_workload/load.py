@@ -20,7 +20,7 @@ from argosy_core.resources import CPU, MEMORY
 from argosy_workload.manifests import MAX_BATCH_SIZE, Submission, pod_manifest
 from argosy_workload.model import NodeModel, NodeSet, Queue, Shape
 
-__all__ = ["ONE_QUEUE_LOAD", "MeshLoad", "mesh_nodes"]
+__all__ = ["MeshLoad", "mesh_nodes"]
 
 _MARK: Final = "@unique@"
 
@@ -107,12 +107,6 @@ class MeshLoad:
                 rows=tuple(range(number, number + size)),
             )
             number += size
-
-
-ONE_QUEUE_LOAD: Final = MeshLoad(
-    queue_count=1, class_count=1, unique_ratio=0.0, run_time="2s", mean_run_s=2.0, job_set="one-queue"
-)
-"""The smallest mix: one queue, one spec, jobs of one core and two seconds; to be run on 1,000 nodes of 32 cores."""
 
 
 def _encode(shape: Shape, run_time: str, value: str) -> bytes:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import MatchExpression, SchedulingClass
-from argosy_core.resources import CPU, MEMORY, PODS, ResourceAxis, format_amount, parse_quantity
+from argosy_core.resources import CPU, MEMORY, PODS, ResourceAxis, parse_quantity
 
 __all__ = [
     "GPU",
@@ -113,15 +113,6 @@ class Shape:
         system, _, architecture = self.platform.partition("/")
         platforms = ((system, architecture),) if self.platform else ()
         return SchedulingClass(requests=self.requests, affinity=affinity, platforms=platforms)
-
-    def describe(self) -> str:
-        """Return a short text for people, as `cpu 4, memory 16Gi`."""
-        parts = [f"{name} {format_amount(name, amount)}" for name, amount in self.requests]
-        if self.gpu_models:
-            parts.append("on " + " or ".join(self.gpu_models))
-        if self.platform:
-            parts.append(self.platform)
-        return ", ".join(parts) or "nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -44,12 +44,12 @@ from typing import Final
 import numpy as np
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.resources import format_amount, parse_quantity
+from argosy_core.resources import parse_quantity
 from argosy_workload.model import MAX_TIME_S, JobColumns, NodeModel, NodeSet, Shape, Workload, build_workload
 from argosy_workload.tracefile import MAX_ROW_COUNT, read_text, refuse
 from argosy_workload.yamltree import YamlNode, parse_yaml
 
-__all__ = ["NATIVE_VERSION", "format_native", "parse_duration_s", "read_native", "read_native_nodes"]
+__all__ = ["NATIVE_VERSION", "parse_duration_s", "read_native", "read_native_nodes"]
 
 NATIVE_VERSION: Final = "argosy.dev/workload/v1"
 """Value of `version` in a native file."""
@@ -84,8 +84,7 @@ def read_native(path: Path, *, text: str | None = None) -> Workload:
     """Return the jobs of a native file.
 
     Raises:
-        NotFound: There is no such file.
-        InvalidRequest: It is damaged; the message names line and column.
+        InvalidRequest: The file is not there, or damaged; the message names line and column.
     """
     root = _root(path, text)
     shapes = {name: _shape(node) for name, node in _required(root, "shapes").mapping("shapes").items()}
@@ -122,8 +121,7 @@ def read_native_nodes(path: Path, *, text: str | None = None) -> NodeSet | None:
     """Return the nodes of a native file, None if it names none.
 
     Raises:
-        NotFound: There is no such file.
-        InvalidRequest: It is damaged; the message names line and column.
+        InvalidRequest: The file is not there, or damaged; the message names line and column.
     """
     listed = _root(path, text).mapping("the document").get("nodes")
     if listed is None:
@@ -158,56 +156,6 @@ def read_native_nodes(path: Path, *, text: str | None = None) -> NodeSet | None:
         model=row.astype(np.int32),
         cluster=np.array([distinct.index(name) for name in clusters], dtype=np.int32)[row],
     )
-
-
-def format_native(workload: Workload, nodes: NodeSet | None = None) -> str:
-    """Return a workload, and nodes if given, as text of this format; node names are not kept.
-
-    Complexity: O(n), one line a job.
-    """
-    lines = [f"version: {NATIVE_VERSION}", f"source: {_quote(workload.source)}", "queues:"]
-    lines += [f"  - {{name: {queue.name}, weight: {queue.weight!r}}}" for queue in workload.queues]
-    if nodes is not None:
-        lines.append("nodes:")
-        kinds, counts = np.unique(np.stack([nodes.cluster, nodes.model]), axis=1, return_counts=True)
-        for (cluster, index), count in zip(kinds.T.tolist(), counts.tolist(), strict=True):
-            model = nodes.models[index]
-            head = f"  - {{count: {count}, model: {_quote(model.name)}, cluster: {nodes.clusters[cluster]}"
-            lines.append(
-                f"{head}, allocatable: {_flow(_texts(model.allocatable))}, labels: {_flow(dict(model.labels))}}}"
-            )
-    lines.append("shapes:")
-    for number, shape in enumerate(workload.shapes):
-        line = f"  shape-{number}: {{requests: {_flow(_texts(shape.requests))}"
-        if shape.gpu_models:
-            line += f", gpu_models: [{', '.join(map(_quote, shape.gpu_models))}]"
-        lines.append(line + (f", platform: {shape.platform}}}" if shape.platform else "}"))
-    lines.append("jobs:")
-    for row in range(len(workload)):
-        estimate_s = float(workload.estimate_s[row])
-        lines.append(
-            f"  - {{shape: shape-{workload.shape[row]}, queue: {workload.queues[workload.queue[row]].name}, "
-            f"submit: {float(workload.submit_s[row])!r}, run: {float(workload.run_s[row])!r}, "
-            f"job_set: {_quote(workload.job_sets[workload.job_set[row]])}, priority: {workload.priority[row]}, "
-            + ("" if math.isnan(estimate_s) else f"estimate: {estimate_s!r}, ")
-            + f"client_id: {_quote(workload.client_ids[row])}}}"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _texts(amounts: tuple[tuple[str, int], ...]) -> dict[str, str]:
-    """Return amounts as quantities."""
-    return {name: format_amount(name, amount) for name, amount in amounts}
-
-
-def _quote(text: str) -> str:
-    """Return text in single quotes; control characters, which such quotes cannot hold, become blanks."""
-    return "'" + "".join(c if c.isprintable() else " " for c in text).replace("'", "''") + "'"
-
-
-def _flow(mapping: Mapping[str, str]) -> str:
-    """Return a mapping on one line."""
-    return "{" + ", ".join(f"{_quote(key)}: {_quote(value)}" for key, value in mapping.items()) + "}"
 
 
 def _root(path: Path, text: str | None) -> YamlNode:

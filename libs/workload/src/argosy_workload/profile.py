@@ -24,7 +24,7 @@ import numpy.typing as npt
 from argosy_core.errors import InvalidRequest, NotFound
 from argosy_core.resources import format_amount, parse_quantity
 from argosy_workload.model import MAX_TIME_S, NodeModel, NodeSet, Queue, Shape, Workload
-from argosy_workload.tracefile import MAX_ROW_COUNT, read_text, refuse
+from argosy_workload.tracefile import MAX_ROW_COUNT, refuse
 
 __all__ = [
     "IDLE_CUT_S",
@@ -39,7 +39,6 @@ __all__ = [
     "format_profile",
     "load_profile",
     "parse_profile",
-    "read_profile",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -53,7 +52,6 @@ IDLE_CUT_S: Final = 3600.0
 MIN_SHAPE_COUNT: Final = 10
 """Shapes with fewer jobs share one distribution."""
 _DIGITS: Final = 4
-_MAX_PROFILE_BYTES: Final = 64 << 20
 
 
 class QueueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -407,16 +405,6 @@ def _check_counts(path: Path, document: ProfileDocument) -> None:
 def _ascending(values: Sequence[float]) -> bool:
     """Return whether no number is smaller than the one before it."""
     return all(low <= high for low, high in pairwise(values))
-
-
-def read_profile(path: Path) -> Profile:
-    """Return the profile in a plain or gzip file.
-
-    Raises:
-        NotFound: There is no such file.
-        InvalidRequest: It is no profile.
-    """
-    return parse_profile(read_text(path, max_bytes=_MAX_PROFILE_BYTES), path=path)
 
 
 def bundled_profiles() -> tuple[str, ...]:

@@ -88,8 +88,7 @@ def read_swf(path: Path, *, queue_by: str = "auto", text: str | None = None) -> 
         text: The file's text, if it was read already.
 
     Raises:
-        NotFound: There is no such file.
-        InvalidRequest: It is damaged; the message names line and column.
+        InvalidRequest: The file is not there, or damaged; the message names line and column.
     """
     log = _parse(path, read_text(path) if text is None else text)
     values = log.values
@@ -131,8 +130,7 @@ def read_swf_nodes(path: Path, workload: Workload, *, text: str | None = None) -
     Its memory is what the most demanding job asks per core (at least 1 GiB), for all cores.
 
     Raises:
-        NotFound: There is no such file.
-        InvalidRequest: It is damaged.
+        InvalidRequest: The file is not there, or damaged.
     """
     log = _parse(path, read_text(path) if text is None else text)
     largest = max(shape.amount(CPU) for shape in workload.shapes) // 1000

@@ -18,7 +18,7 @@ from typing import IO, Final, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.errors import InvalidRequest, NotFound
+from argosy_core.errors import InvalidRequest
 from argosy_workload.model import MAX_TIME_S
 
 __all__ = ["MAX_ROW_COUNT", "MAX_TEXT_BYTES", "Table", "read_table", "read_text", "refuse"]
@@ -58,8 +58,7 @@ def read_text(path: Path, *, max_bytes: int = MAX_TEXT_BYTES) -> str:
     """Return the text of a plain or gzip file (told apart by its first bytes, not by its name).
 
     Raises:
-        NotFound: There is no such file.
-        InvalidRequest: It cannot be read, is damaged, too long, or no UTF-8 text.
+        InvalidRequest: It is not there, cannot be read, is damaged, too long, or no UTF-8 text.
     """
     try:
         with path.open("rb") as raw:
@@ -67,7 +66,7 @@ def read_text(path: Path, *, max_bytes: int = MAX_TEXT_BYTES) -> str:
             raw.seek(0)
             data = _read_bounded(path, gzip.GzipFile(fileobj=raw) if packed else raw, max_bytes)
     except FileNotFoundError as cause:
-        raise NotFound(f"{path}: there is no such file") from cause
+        raise InvalidRequest(f"{path}: there is no such file") from cause
     except EOFError as cause:
         raise InvalidRequest(f"{path}: the gzip data ends too early; the file was cut short, copy it again") from cause
     except (gzip.BadGzipFile, zlib.error) as cause:
@@ -178,8 +177,7 @@ def read_table(path: Path, *, required: Iterable[str], optional: Iterable[str] =
         text: The file's text, if it was read already.
 
     Raises:
-        NotFound: There is no such file.
-        InvalidRequest: A column is missing, or a row has another number of fields than the header.
+        InvalidRequest: The file or a column is missing, or a row has another number of fields than the header.
     """
     content = read_text(path) if text is None else text
     reader = csv.reader(content.splitlines(), strict=True)

@@ -81,8 +81,7 @@ def read_trace(source: str | Path, *, seed: int = 0, queue_by: str = "auto") -> 
         queue_by: What becomes the queue of a log in the Standard Workload Format (`auto`, `queue` or `user`).
 
     Raises:
-        NotFound: There is no such file.
-        InvalidRequest: No format fits, or the file is damaged; the message names line and column.
+        InvalidRequest: No format fits, or the file is not there or damaged; the message names line and column.
     """
     if str(source) in bundled_profiles():
         return Trace(*generate(load_profile(str(source)), seed))
@@ -119,8 +118,7 @@ def read_nodes(source: str | Path, *, cluster_count: int = 3) -> NodeSet:
         cluster_count: Clusters to deal the nodes to, where the source does not tell.
 
     Raises:
-        NotFound: There is no such file.
-        InvalidRequest: No format fits, or the file is damaged.
+        InvalidRequest: No format fits, or the file is not there or damaged.
     """
     path = Path(source)
     if not path.exists():

@@ -6,7 +6,7 @@ import pytest
 from argosy_core.job.classes import HostPort, SchedulingClass
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
-from argosy_core.placement.needs import NODE_BITS, Needs, nodes_of, room
+from argosy_core.placement.needs import NODE_BITS, Needs, count_room, nodes_of
 
 PORTS = (HostPort(protocol="TCP", port=8080),)
 
@@ -48,13 +48,14 @@ def test_ranks_say_their_nodes() -> None:
 def test_room_is_what_the_scarcest_resource_holds(slot: int, expected: list[int]) -> None:
     """The least of free over asked; an eligible node holds one, an empty place none, a host port is there once."""
     ledger = make_ledger()
-    assert room(ledger.nodes, ledger.classes, np.array([slot]), ranks_of([0, 1, 2, -1])).tolist() == [expected]
+    assert count_room(ledger.nodes, ledger.classes, np.array([slot]), ranks_of([0, 1, 2, -1])).tolist() == [expected]
 
 
 def test_room_of_several_classes_keeps_them_apart() -> None:
     """A resource that only one class asks for does not bound the other."""
     ledger = make_ledger()
-    assert room(ledger.nodes, ledger.classes, np.array([0, 1]), ranks_of([0, 1], [0, 1])).tolist() == [[5, 4], [2, 2]]
+    rooms = count_room(ledger.nodes, ledger.classes, np.array([0, 1]), ranks_of([0, 1], [0, 1]))
+    assert rooms.tolist() == [[5, 4], [2, 2]]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_room_of_several_classes_keeps_them_apart() -> None:
 )
 def test_room_is_lacking_when_more_pods_wait_than_found_nodes_hold(wanted: int, *, expected: bool) -> None:
     """The nodes of 8 and 4 cores hold 5 and 4 pods."""
-    lacking = needs_of([wanted]).lacking(np.array([0]), ranks_of([0, 1]), np.array([2], np.int32))
+    lacking = needs_of([wanted]).are_lacking(np.array([0]), ranks_of([0, 1]), np.array([2], np.int32))
     assert lacking.tolist() == [expected]
 
 
@@ -76,4 +77,4 @@ def test_room_is_lacking_when_more_pods_wait_than_found_nodes_hold(wanted: int, 
 def test_classes_are_answered_the_best_nodes_that_hold_their_pods_and_some_to_spare(wanted: int, expected: int) -> None:
     """The best nodes hold 5, 4 and 2 pods; one node is to spare, and never more than a node a pod and that one."""
     needs = needs_of([wanted], enough=2)
-    assert needs.limits(np.array([0]), ranks_of([0, 1, 2])[:, ::-1]).tolist() == [expected]
+    assert needs.limit_nodes(np.array([0]), ranks_of([0, 1, 2])[:, ::-1]).tolist() == [expected]

@@ -14,7 +14,6 @@ from argosy_core.plugins import (
     build_framework,
     explain,
     explanation_text,
-    lost_opportunity_amounts,
     nearest_misses,
 )
 
@@ -64,10 +63,9 @@ def test_least_allocated_counts_an_accelerator_only_for_pods_that_ask_for_one() 
 
 def test_lost_opportunity_is_what_is_left_on_the_node() -> None:
     """The seed's example: 72 cores and 128 GB, a pod of 50 cores and 32 GB, lost are 22 cores and 96 GB."""
-    free = np.array([72_000, 128 * GB])
-    request = np.array([50_000, 32 * GB])
-    assert lost_opportunity_amounts(free, request).tolist() == [22_000, 96 * GB]
-    assert lost_opportunity_amounts(request, free).tolist() == [0, 0]
+    nodes = [NodeSpec(name="node", total={"cpu": 72_000, "memory": 128 * GB})]
+    lost_percent = 100 * (22 / 72 + 96 / 128) / 2
+    assert score("lost-opportunity", nodes, {"cpu": 50_000, "memory": 32 * GB}) == [[round(100 - lost_percent, 2)]]
 
 
 def test_lost_opportunity_prefers_the_smaller_node() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from argosy_core.job.states import JOB_TRANSITIONS, JobEventKind, JobState
+from argosy_core.job.states import JobEventKind, JobState, next_job_state
 from argosy_core.scheduler import EventDraft, Refusals
 
 Q, L, C = JobState.QUEUED, JobState.LEASED, JobState.CANCELLED
@@ -83,7 +83,7 @@ def test_job_stays_queued_in_its_events_when_its_lease_is_refused(drafted: list[
     corrected = refusals.correct(number, [_draft(*drafted)], np.array([1]))
     assert _events(corrected) == stored
     for _, kind, before, after in _events(corrected):
-        assert JOB_TRANSITIONS[JobState(before), kind][0] == after
+        assert next_job_state(JobState(before), kind) == after
 
 
 def test_later_transactions_are_corrected_until_the_memory_is() -> None:

@@ -16,10 +16,11 @@ through the run's states, except that an object is never returned or preempted b
 
 Rules:
 
-* What is not in the table raises `InvalidTransition`, with the history that was given.
 * Reports may come late, twice, or in gulps (a pod that was seen first when it had already ended). They apply by rank:
-  never backwards, and a terminal state absorbs all that comes after it. `is_advance` and `advance_states` say so
-  for values and for arrays.
+  never backwards, and a terminal state absorbs all that comes after it. `RUN_MAY_FOLLOW`, which is the table of runs
+  as an array, says so for the scheduler and the reconciler, and they drop the rest.
+* The events of a job that the scheduler writes follow the table of jobs. `next_job_state` raises `InvalidTransition`
+  for an event that does not; the simulated worlds ask it of every event, services do not (decision 0010).
 * What the pod did wins over what was wished: `resolve_ends`.
 
 Source: design section 4, "States and rows"; codes are those of the protobuf enums of the same names.
@@ -27,7 +28,7 @@ Source: design section 4, "States and rows"; codes are those of the protobuf enu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, IntEnum
 from typing import Final
 
@@ -38,11 +39,7 @@ from argosy_core.errors import InvariantViolation
 
 __all__ = [
     "FAILURE_REASONS",
-    "IS_JOB_TERMINAL",
     "IS_RUN_TERMINAL",
-    "JOB_EVENT_OF_RUN_STATE",
-    "JOB_RANKS",
-    "JOB_STATE_OF_RUN_STATE",
     "JOB_TRANSITIONS",
     "RUN_MAY_FOLLOW",
     "RUN_RANKS",
@@ -54,10 +51,7 @@ __all__ = [
     "ObjectState",
     "RunState",
     "Writer",
-    "advance_states",
-    "is_advance",
     "next_job_state",
-    "next_run_state",
     "resolve_ends",
 ]
 
@@ -203,16 +197,17 @@ class InvalidTransition(InvariantViolation):
     """
 
     def __init__(
-        self, subject: str, state: IntEnum | None, event: IntEnum, *, history: Sequence[IntEnum | str] = ()
+        self, subject: str, state: IntEnum | None, event: IntEnum, *, history: Iterable[IntEnum | str] = ()
     ) -> None:
         """Keep all four as attributes."""
-        story = " -> ".join(item if isinstance(item, str) else item.name.lower() for item in history) or "none known"
+        self.history = tuple(history)
+        told = (item if isinstance(item, str) else item.name.lower() for item in self.history)
+        story = " -> ".join(told) or "none known"
         present = "nothing" if state is None else state.name.lower()
         super().__init__(f"{subject} is {present}, so {event.name.lower()} cannot follow; history: {story}")
         self.subject = subject
         self.state = state
         self.event = event
-        self.history = tuple(history)
 
 
 _LEADER_ENDS: Final = {
@@ -291,21 +286,11 @@ def _frozen(values: Sequence[int]) -> npt.NDArray[np.int8]:
     return array
 
 
-def _is_terminal(ranks: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
-    """Return which ranks are the highest, read-only."""
-    mask: npt.NDArray[np.bool_] = ranks == ranks.max()
-    mask.flags.writeable = False
-    return mask
-
-
-JOB_RANKS: Final = _frozen([0, 1, 2, 3, 4, 4, 4])
-"""int8[7] by JobState: later states have higher ranks; terminal states share the highest. 0 is no job."""
 RUN_RANKS: Final = _frozen([0, 1, 2, 3, 4, 4, 4, 4, 3, 4, 4])
 """int8[11] by RunState or ObjectState: unknown stands beside running, terminal states share the top; 0 is no run."""
-IS_JOB_TERMINAL: Final = _is_terminal(JOB_RANKS)
-"""bool[7] by JobState."""
-IS_RUN_TERMINAL: Final = _is_terminal(RUN_RANKS)
+IS_RUN_TERMINAL: Final[npt.NDArray[np.bool_]] = np.equal(RUN_RANKS, RUN_RANKS.max())
 """bool[11] by RunState or ObjectState."""
+IS_RUN_TERMINAL.flags.writeable = False
 
 
 def _may_follow() -> npt.NDArray[np.bool_]:
@@ -322,48 +307,13 @@ def _may_follow() -> npt.NDArray[np.bool_]:
 RUN_MAY_FOLLOW: Final = _may_follow()
 """bool[11, 11] by (state before, state reported); row 0 stands for nothing known before."""
 
-JOB_STATE_OF_RUN_STATE: Final = _frozen(
-    [
-        0,
-        JobState.LEASED,
-        JobState.LEASED,
-        JobState.RUNNING,
-        JobState.SUCCEEDED,
-        JobState.FAILED,
-        JobState.CANCELLED,
-        JobState.QUEUED,
-        JobState.RUNNING,
-        JobState.QUEUED,
-        JobState.QUEUED,
-    ]
-)
-"""int8[11] by RunState: the job's state when its newest run has that state. An unknown run counts as running."""
-
-JOB_EVENT_OF_RUN_STATE: Final = _frozen(
-    [
-        0,
-        JobEventKind.LEASED,
-        JobEventKind.CREATED,
-        JobEventKind.RUNNING,
-        JobEventKind.SUCCEEDED,
-        JobEventKind.FAILED,
-        JobEventKind.CANCELLED,
-        JobEventKind.REQUEUED,
-        JobEventKind.UNKNOWN,
-        JobEventKind.REQUEUED,
-        JobEventKind.REQUEUED,
-    ]
-)
-"""int8[11] by RunState: the event of the job when its run gets that state."""
-
-
 _FAILED: Final = np.int8(ObjectState.FAILED)
 _END_WITHOUT_A_WORD: Final = _frozen([ObjectState.LOST, ObjectState.CANCELLED])
 """By whether the deletion was sent."""
 
 
 def next_job_state(
-    state: JobState | None, event: JobEventKind, *, subject: str = "job", history: Sequence[IntEnum | str] = ()
+    state: JobState | None, event: JobEventKind, *, subject: str = "job", history: Iterable[IntEnum | str] = ()
 ) -> JobState:
     """Return the state of a job after an event.
 
@@ -371,7 +321,7 @@ def next_job_state(
         state: State before, None for a job that is not there yet.
         event: What happened.
         subject: Who it happened to, for the error.
-        history: What happened before, oldest first, for the error.
+        history: What happened before, oldest first, for the error; read only then.
 
     Raises:
         InvalidTransition: The event cannot happen in this state.
@@ -380,42 +330,6 @@ def next_job_state(
     if row is None:
         raise InvalidTransition(subject, state, event, history=history)
     return row[0]
-
-
-def next_run_state(
-    state: RunState | None, reported: RunState, *, subject: str = "run", history: Sequence[IntEnum | str] = ()
-) -> RunState:
-    """Return the state of a run after a report.
-
-    Args:
-        state: State before, None for a run that is not there yet.
-        reported: The state that is reported of it.
-        subject: Who it happened to, for the error.
-        history: What happened before, oldest first, for the error.
-
-    Raises:
-        InvalidTransition: The report cannot follow. Late and repeated reports are no errors of the wire: sift them
-            with `is_advance` first.
-    """
-    row = RUN_TRANSITIONS.get((state, reported))
-    if row is None:
-        raise InvalidTransition(subject, state, reported, history=history)
-    return row[0]
-
-
-def is_advance(state: int, reported: int) -> bool:
-    """Return whether a reported state of a run or object moves it on; late and repeated reports do not."""
-    return bool(RUN_MAY_FOLLOW[state, reported])
-
-
-def advance_states(states: npt.NDArray[np.int8], reported: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
-    """Return the states of runs or objects after reports, each applied only where it moves the state on.
-
-    Args:
-        states: int8[n], states before; 0 where nothing is known.
-        reported: int8[n], states reported; 0 where nothing is.
-    """
-    return np.where(RUN_MAY_FOLLOW[states, reported], reported, states)
 
 
 def resolve_ends(

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from argosy_core.framework import ClassTable
 from argosy_core.nodes import NodeTable
 
-__all__ = ["NODE_BITS", "Needs", "nodes_of", "room"]
+__all__ = ["NODE_BITS", "Needs", "count_room", "nodes_of"]
 
 Bools = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
@@ -33,7 +33,7 @@ def nodes_of(ranks: Int64s) -> Int32s:
     return (ranks & ((1 << NODE_BITS) - 1)).astype(np.int32)
 
 
-def room(table: NodeTable, classes: ClassTable, slots: npt.NDArray[np.integer], ranks: Int64s) -> Int64s:
+def count_room(table: NodeTable, classes: ClassTable, slots: npt.NDArray[np.integer], ranks: Int64s) -> Int64s:
     """Return how many pods of a class the nodes hold that are eligible for it.
 
     Args:
@@ -89,7 +89,7 @@ class Needs:
         self.node_count = int(self._limits.sum())
         """Nodes that all classes together are allowed, not counting those for want of room."""
 
-    def lacking(self, positions: npt.NDArray[np.intp], ranks: Int64s, found: Int32s) -> Bools:
+    def are_lacking(self, positions: npt.NDArray[np.intp], ranks: Int64s, found: Int32s) -> Bools:
         """Return of which classes more pods wait than the nodes found hold.
 
         Args:
@@ -102,11 +102,11 @@ class Needs:
         lacking: Bools = self._wanted[positions] > found  # a node that was found holds one at least
         for_many = np.flatnonzero(lacking)
         if for_many.size:
-            rooms = self._room(positions[for_many], ranks[for_many])
+            rooms = self._count_room(positions[for_many], ranks[for_many])
             lacking[for_many] = rooms.sum(axis=1) < self._wanted[positions[for_many]]
         return lacking
 
-    def limits(self, positions: npt.NDArray[np.intp], ranks: Int64s) -> Int64s:
+    def limit_nodes(self, positions: npt.NDArray[np.intp], ranks: Int64s) -> Int64s:
         """Return how many nodes classes are answered: more than are enough to choose among where these hold too little.
 
         Args:
@@ -118,11 +118,11 @@ class Needs:
         many = np.flatnonzero(wanted > limits)
         if many.size:
             best_first = np.sort(ranks[many], axis=1)[:, ::-1]
-            held = np.cumsum(self._room(positions[many], best_first), axis=1)
+            held = np.cumsum(self._count_room(positions[many], best_first), axis=1)
             needed = np.count_nonzero(held < wanted[many, None], axis=1) + 1
             more = np.minimum(needed, wanted[many]) + self._spare
             limits[many] = np.where(needed > limits[many], more, limits[many])
         return limits
 
-    def _room(self, positions: npt.NDArray[np.intp], ranks: Int64s) -> Int64s:
-        return room(self._table, self._classes, self._slots[positions], ranks)
+    def _count_room(self, positions: npt.NDArray[np.intp], ranks: Int64s) -> Int64s:
+        return count_room(self._table, self._classes, self._slots[positions], ranks)

@@ -214,7 +214,7 @@ class NodeSampler:
                 findings.complete[part] = 1
                 self.note_scarce(part, slots, ranks, enough=enough, generation=generation)
                 crowded = needs.node_count > ranks.shape[1]
-                _keep_best(findings, part, ranks, needs.limits(part, ranks), rng=rng if crowded else None)
+                _keep_best(findings, part, ranks, needs.limit_nodes(part, ranks), rng=rng if crowded else None)
         return np.asarray(todo[findings.examined[todo] == 0])
 
     def note_scarce(
@@ -454,7 +454,7 @@ class _Looks:
             findings.eligible[positions] += eligible
             best = ranks if best is None else np.concatenate((best, ranks), axis=1)
             found = findings.eligible[positions]
-            going = (found < required) | self._needs.lacking(positions, best, found)
+            going = (found < required) | self._needs.are_lacking(positions, best, found)
             ended = going & (seen >= size)
             if ended.any():
                 findings.complete[positions[ended]] = 1
@@ -472,7 +472,7 @@ class _Looks:
         if len(positions):
             eligible_count = float(self._findings.eligible[positions].mean()) / seen_ratio
             rng = self._rng if self._needs.node_count > eligible_count else None
-            _keep_best(self._findings, positions, ranks, self._needs.limits(positions, ranks), rng=rng)
+            _keep_best(self._findings, positions, ranks, self._needs.limit_nodes(positions, ranks), rng=rng)
 
 
 def _keep_best(

@@ -10,7 +10,6 @@ from argosy_core.plugins.explanations import (
     sum_up,
 )
 from argosy_core.plugins.profiles import DEFAULT_PROFILE, FILTERS, SCORES, Profile, build_framework
-from argosy_core.plugins.scores import lost_opportunity_amounts
 
 __all__ = [
     "DEFAULT_PROFILE",
@@ -23,7 +22,6 @@ __all__ = [
     "count_and_compare",
     "explain",
     "explanation_text",
-    "lost_opportunity_amounts",
     "nearest_misses",
     "sum_up",
 ]

@@ -13,10 +13,9 @@ import numpy.typing as npt
 from argosy_core.framework import Cycle
 from argosy_core.resources import CPU, MEMORY, PODS
 
-__all__ = ["least_allocated", "lost_opportunity", "lost_opportunity_amounts", "most_allocated"]
+__all__ = ["least_allocated", "lost_opportunity", "most_allocated"]
 
 Floats = npt.NDArray[np.float64]
-Int64s = npt.NDArray[np.int64]
 
 
 def least_allocated(cycle: Cycle) -> Floats:
@@ -48,21 +47,6 @@ def lost_opportunity(cycle: Cycle) -> Floats:
         left = cycle.free(column) - cycle.pods.requests[:, column, None]
         lost += np.maximum(left, 0) * (1.0 / float(largest[column]))
     return 100.0 - lost * (100.0 / max(1, len(columns)))
-
-
-def lost_opportunity_amounts(free: Int64s, request: Int64s) -> Int64s:
-    """Return what a node can no longer offer to a pod of the same size once this one is placed: what is left on it.
-
-    Args:
-        free: (resource,) free before, base units.
-        request: (resource,) base units of the pod.
-
-    Example:
-        A node of 72 cores and 128 GB and a pod of 50 cores and 32 GB lose 22 cores and 96 GB.
-
-    Source: 003 "Executor implementation".
-    """
-    return np.asarray(np.maximum(free - request, 0))
 
 
 def _mean_free_share(cycle: Cycle) -> Floats:

@@ -35,6 +35,7 @@ Round::
     round = begin_round(state, now_s, rng)                        # fills
     round.questions -> tuple[SampleQuestion, ...]
     round.take_sample(cluster, SampleReply | None)                # None: no answer in time
+    ask_nearby(NodeSampler, SampleQuestion, rng, incarnation=...) -> SampleReply  # of a sampler in this process
     round.decide(rng) -> tuple[CommitQuestion, ...]               # stage 1; may be empty
     round.take_commits(cluster, CommitReply | None)               # None: outcome not known, will be released
     round.next_commits() -> tuple[CommitQuestion, ...]            # further stages until empty
@@ -50,6 +51,7 @@ Ingest (runs of a plan are in flight until then)::
 Executors::
 
     rows_missing(state, cluster, Runs) -> RowsMissing             # at hello
+    join_states([StateColumns...]) -> StateColumns               # in order
     take_states(state, cluster, StateColumns, now_s) -> StateEffects
     forget_cluster(state, cluster, now_s) -> StateEffects         # runs lost, jobs queued again
 
@@ -58,7 +60,7 @@ Views::
     explain(state, handle, now_s) -> Explanation | None
     shares(state, now_s) -> PoolShares
     last_round(state) -> RoundStatistics
-    dump(state, now_s) -> Iterator[str]                           # JSON text in chunks
+    dump(state, now_s, seed=) -> Iterator[str]                    # JSON text in chunks
     check_invariants(state) -> None                               # InvariantViolation
 
 Source: design section 5 and 6; seed 003.
@@ -119,7 +121,9 @@ from argosy_core.scheduler.messages import (
     SpecReference,
     StateColumns,
     WishColumns,
+    join_states,
 )
+from argosy_core.scheduler.nearby import ask_nearby
 from argosy_core.scheduler.outcomes import forget_cluster, take_states
 from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
 from argosy_core.scheduler.refusals import Refusals
@@ -178,6 +182,7 @@ __all__ = [
     "WishEffects",
     "adopt_plan",
     "apply_ingested",
+    "ask_nearby",
     "begin_round",
     "check_invariants",
     "class_definitions",
@@ -188,6 +193,7 @@ __all__ = [
     "explain",
     "forget_cluster",
     "has_work",
+    "join_states",
     "last_round",
     "missing",
     "note_ended",

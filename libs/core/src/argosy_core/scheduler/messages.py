@@ -47,6 +47,7 @@ __all__ = [
     "SpecReference",
     "StateColumns",
     "WishColumns",
+    "join_states",
 ]
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -376,6 +377,32 @@ class StateColumns:
     """16 bytes per element, zeros if unknown."""
     texts: tuple[str, ...] = ()
     """Messages."""
+
+
+def join_states(parts: list[StateColumns]) -> StateColumns:
+    """Return one or more reports of one executor as one, in order; a message stays with its element.
+
+    Source: design section 5, "Sync": states go up in batches.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    texts: list[str] = []
+    messages = []
+    for part in parts:
+        messages.append(np.where(part.message >= 0, part.message + len(texts), -1).astype(np.int32))
+        texts.extend(part.texts)
+    return StateColumns(
+        handle=np.concatenate([part.handle for part in parts]),
+        attempt=np.concatenate([part.attempt for part in parts]),
+        object_index=np.concatenate([part.object_index for part in parts]),
+        state=np.concatenate([part.state for part in parts]),
+        time_us=np.concatenate([part.time_us for part in parts]),
+        exit_code=np.concatenate([part.exit_code for part in parts]),
+        failure=np.concatenate([part.failure for part in parts]),
+        message=np.concatenate(messages),
+        uid=b"".join(part.uid for part in parts),
+        texts=tuple(texts),
+    )
 
 
 # --- what the store writes --------------------------------------------------------------------------------------------

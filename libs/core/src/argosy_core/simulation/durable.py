@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from argosy_core.errors import InvariantViolation, StateConflict
-from argosy_core.job.states import IS_RUN_TERMINAL, JOB_TRANSITIONS, JobEventKind, JobState, ObjectState
+from argosy_core.job.states import IS_RUN_TERMINAL, JobEventKind, JobState, ObjectState, next_job_state
 from argosy_core.scheduler import (
     EventDraft,
     JobPriorities,
@@ -220,6 +220,10 @@ class DurableStore(Process):
             )
         return bool(count)
 
+    def is_live(self, handle: int, attempt: int) -> bool:
+        """Return whether a run has not ended."""
+        return handle in self.open_handles and self.jobs[handle].live_attempt == attempt
+
     def forget(self, cluster: str) -> None:
         """Commit that a cluster is gone, together with its change."""
         self.forgotten.add(cluster)
@@ -386,16 +390,17 @@ class DurableStore(Process):
         """Store events.
 
         Raises:
-            InvariantViolation: One cannot follow what its job has come to.
+            InvariantViolation: One cannot follow what its job has come to, or leads elsewhere than the table says.
         """
         jobs = self.jobs
         columns = (draft.handle, draft.kind, draft.from_state, draft.to_state)
         for handle, kind, before, after in zip(*(column.tolist() for column in columns), strict=True):
             job = jobs[handle]
-            row = JOB_TRANSITIONS.get((JobState(before) if before else None, JobEventKind(kind)))
-            if job.event_state != before or row is None or row[0] != after:
+            event = JobEventKind(kind)
+            follows = next_job_state(JobState(before) if before else None, event, subject=f"job {job.index}")
+            if job.event_state != before or after != follows:
                 raise InvariantViolation(
-                    f"event {JobEventKind(kind).name} of job {job.index} leads from {before} to {after}, "
+                    f"event {event.name} of job {job.index} leads from {before} to {after}, "
                     f"but its events led to {job.event_state}"
                 )
             job.event_state = after

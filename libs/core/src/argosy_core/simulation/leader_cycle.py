@@ -36,6 +36,7 @@ from argosy_core.scheduler import (
     draft_ingest,
     forget_cluster,
     has_work,
+    join_states,
     missing,
     note_ended,
     refuse_leases,
@@ -51,7 +52,6 @@ from argosy_core.scheduler.prioritise import move_to_pending
 from argosy_core.simulation.durable import Transaction
 from argosy_core.simulation.leader_desk import Reported
 from argosy_core.simulation.network import Stream
-from argosy_core.simulation.reports import join_states
 
 if TYPE_CHECKING:
     from argosy_core.simulation.leader_actor import LeaderActor

@@ -12,26 +12,16 @@ Source: design section 5, "Sync" and "Sampler session".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from argosy_core.simulation.agenda import Agenda, Process
 from argosy_core.simulation.settings import FaultSettings, Range, WorldSettings
 
-__all__ = ["Network", "Stream", "StreamEnd"]
+__all__ = ["Network", "Stream"]
 
 _SILENT_HEARTBEATS = 3
-
-
-class StreamEnd(Protocol):
-    """A process that holds streams."""
-
-    name: str
-    alive: bool
-
-    def stream_closed(self, stream: Stream) -> None:
-        """Take note that a stream ended."""
 
 
 class Stream:

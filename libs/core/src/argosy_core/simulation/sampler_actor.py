@@ -15,7 +15,6 @@ from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.states import ObjectState
 from argosy_core.ledger import NodeLedger, PodEvents, RunPods, run_keys
 from argosy_core.placement import NodeSampler, commit
-from argosy_core.placement import SampleQuestion as SamplerQuestion
 from argosy_core.scheduler import (
     CapacityColumns,
     ClusterRuns,
@@ -23,7 +22,7 @@ from argosy_core.scheduler import (
     CommitReply,
     Placements,
     SampleQuestion,
-    SampleReply,
+    ask_nearby,
 )
 from argosy_core.scheduler.messages import Int64s
 from argosy_core.simulation.agenda import Process
@@ -232,33 +231,7 @@ class SamplerActor(Process):
             return
         self._define(classes)
         self.ledger.extend_axis(question.resources)
-        reply = self._sampler.sample(
-            SamplerQuestion(
-                class_ids=question.class_ids,
-                wanted=question.wanted,
-                complete=question.complete,
-                resources=question.resources,
-                nodes_to_sample_ratio=question.nodes_to_sample_ratio,
-                strategy=question.strategy,
-            ),
-            self._rng,
-        )
-        answer = SampleReply(
-            incarnation=self.incarnation,
-            node=reply.node,
-            free=reply.free,
-            offset=reply.offset,
-            candidate=reply.candidate,
-            score=reply.score,
-            examined=reply.examined,
-            eligible=reply.eligible,
-            filters=reply.filters,
-            rejection=reply.rejection,
-            total_free=reply.total_free,
-            complete=reply.complete,
-            nearest_misses=reply.nearest_misses,
-            risen=reply.risen,
-        )
+        answer = ask_nearby(self._sampler, question, self._rng, incarnation=self.incarnation)
         leader = cast("LeaderActor", stream.server)
         self._context.network.send(
             stream, leader, leader.cycle.take_sample, stream, question.round_number, answer, repeatable=True

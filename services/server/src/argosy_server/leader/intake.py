@@ -18,6 +18,7 @@ from argosy_core.scheduler import (
     define_job_sets,
     forget_cluster,
     has_work,
+    join_states,
     missing,
     note_ended,
     remove_queues,
@@ -270,27 +271,4 @@ def join_jobs(parts: list[JobColumns]) -> JobColumns:
         metadata_index=np.concatenate(metadata_columns),
         specs=tuple(references),
         metadata=tuple(metadata),
-    )
-
-
-def join_states(parts: list[StateColumns]) -> StateColumns:
-    """Return several reports of one executor as one, in order."""
-    if len(parts) == 1:
-        return parts[0]
-    texts: list[str] = []
-    messages = []
-    for part in parts:
-        messages.append(np.where(part.message >= 0, part.message + len(texts), -1).astype(np.int32))
-        texts.extend(part.texts)
-    return StateColumns(
-        handle=np.concatenate([part.handle for part in parts]),
-        attempt=np.concatenate([part.attempt for part in parts]),
-        object_index=np.concatenate([part.object_index for part in parts]),
-        state=np.concatenate([part.state for part in parts]),
-        time_us=np.concatenate([part.time_us for part in parts]),
-        exit_code=np.concatenate([part.exit_code for part in parts]),
-        failure=np.concatenate([part.failure for part in parts]),
-        message=np.concatenate(messages),
-        uid=b"".join(part.uid for part in parts),
-        texts=tuple(texts),
     )
