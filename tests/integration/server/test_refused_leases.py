@@ -1,4 +1,4 @@
-"""A lease that the database refuses: what of it is stored, whenever the leader dies."""
+"""What the database refuses: what of it is stored, whenever the leader dies."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from argosy.lease.v1 import lease_pb2
 from argosy_core.job.states import JobEventKind, JobState
 from argosy_core.scheduler import EventDraft, Refusals
 from argosy_core.scheduler.messages import NewObjects, NewRuns
+from argosy_core.scheduler.rows import job_ends
 from argosy_server.leader.effects import EffectDraft
 from argosy_testkit.store_world import StoreWorld, encode_wishes
 
-_Q, _L, _C = int(JobState.QUEUED), int(JobState.LEASED), int(JobState.CANCELLED)
+_Q, _L, _C, _F = (int(state) for state in (JobState.QUEUED, JobState.LEASED, JobState.CANCELLED, JobState.FAILED))
 _Stored = list[tuple[int, int, int, int]]
 """(number, kind, state before, state after) of one job's events."""
 
@@ -109,3 +110,20 @@ def test_no_event_of_a_refused_lease_is_stored_with_its_transaction(world: Store
     assert _stored(world, refused) == [(1, JobEventKind.CANCEL_REQUESTED, _Q, _Q), (3, JobEventKind.CANCELLED, _Q, _C)]
     assert _stored(world, fine) == [(2, JobEventKind.LEASED, _Q, _L)]
     assert world.leader.load().runs.handles.tolist() == [fine]
+
+
+def test_job_that_is_cancelled_while_the_leader_gives_it_up_was_cancelled_in_row_and_events(world: StoreWorld) -> None:
+    """A wish that the leader has not heard of: events and row say the same, and the other job has failed in both."""
+    handles = world.submit_jobs(2)
+    cancelled, failed = handles.tolist()
+    world.api.set_wishes(None, [cancelled], "cancel", encode=encode_wishes)
+    refusals = Refusals()
+    draft = EffectDraft(refusals, refusals.begin_draft())
+    draft.add_events(_events(world, handles, first=1, kind=JobEventKind.FAILED, states=(_Q, _F)))
+    draft.add_job_updates(job_ends(handles, _F, 1, "no node would have it"))
+    effects = draft.effects(now_us=1)
+    assert effects is not None
+    world.leader.apply(world.epoch, effects)
+    assert _stored(world, cancelled) == [(1, JobEventKind.CANCELLED, _Q, _C)]
+    assert _stored(world, failed) == [(2, JobEventKind.FAILED, _Q, _F)]
+    assert [job.state for job in world.api.get_jobs(handles.tolist())] == [JobState.CANCELLED, JobState.FAILED]

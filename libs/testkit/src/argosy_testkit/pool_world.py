@@ -411,9 +411,9 @@ class PoolWorld:
         self.round_state = plan.round_state
         effects = apply_ingested(self.state, plan, known, self.now_s)
         refusals = Refusals()
-        for draft in refusals.correct(refusals.begin_draft(), [effects.events], refused):
+        ended_before = self.take_job_updates(effects.job_updates)
+        for draft in refusals.correct(refusals.begin_draft(), [effects.events], refused, ended_before=ended_before):
             self.take_events(draft)
-        self.take_job_updates(effects.job_updates)
         for runs_to_release in effects.releases:
             self.release(runs_to_release)
         self.check()
@@ -538,11 +538,15 @@ class PoolWorld:
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
-    def take_job_updates(self, updates: JobUpdates) -> None:
-        """Store ends of jobs; terminal states absorb."""
+    def take_job_updates(self, updates: JobUpdates) -> Int64s:
+        """Store ends of jobs; terminal states absorb. Return the jobs that had ended before."""
+        ended_before = []
         for handle, state in zip(updates.handle.tolist(), updates.state.tolist(), strict=True):
             if self.stored[handle].state == 0:
                 self.stored[handle].state = state
+            else:
+                ended_before.append(handle)
+        return np.array(ended_before, dtype=np.int64)
 
     def take_events(self, draft: EventDraft) -> None:
         """Check numbers and legality of events, and keep them."""

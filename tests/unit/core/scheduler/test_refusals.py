@@ -8,7 +8,7 @@ import pytest
 from argosy_core.job.states import JobEventKind, JobState, next_job_state
 from argosy_core.scheduler import EventDraft, Refusals
 
-Q, L, C = JobState.QUEUED, JobState.LEASED, JobState.CANCELLED
+Q, L, C, F = JobState.QUEUED, JobState.LEASED, JobState.CANCELLED, JobState.FAILED
 Event = tuple[int, JobEventKind, int, int]
 """(handle, kind, state before, state after)."""
 
@@ -80,7 +80,7 @@ def test_job_stays_queued_in_its_events_when_its_lease_is_refused(drafted: list[
     """No event says that a refused lease was one, numbers stay, and what is stored is legal."""
     refusals = Refusals()
     number = refusals.begin_draft()
-    corrected = refusals.correct(number, [_draft(*drafted)], np.array([1]))
+    corrected = refusals.correct(number, [_draft(*drafted)], np.array([1]), ended_before=NOBODY)
     assert _events(corrected) == stored
     for _, kind, before, after in _events(corrected):
         assert next_job_state(JobState(before), kind) == after
@@ -91,19 +91,28 @@ def test_later_transactions_are_corrected_until_the_memory_is() -> None:
     refusals = Refusals()
     first = refusals.begin_draft()
     second = refusals.begin_draft()
-    refusals.correct(first, [_draft(LEASED)], np.array([1]))
+    refusals.correct(first, [_draft(LEASED)], np.array([1]), ended_before=NOBODY)
     third = refusals.begin_draft()
     refusals.note_taken_back(np.array([1]))
     fourth = refusals.begin_draft()
     cancelled = (1, JobEventKind.CANCELLED, L, C)
     for number in (second, third):
-        assert _events(refusals.correct(number, [_draft(cancelled)], NOBODY)) == [(1, JobEventKind.CANCELLED, Q, C)]
+        corrected = refusals.correct(number, [_draft(cancelled)], NOBODY, ended_before=NOBODY)
+        assert _events(corrected) == [(1, JobEventKind.CANCELLED, Q, C)]
     drafts = [_draft(LEASED)]
-    assert refusals.correct(fourth, drafts, NOBODY)[0] is drafts[0]
+    assert refusals.correct(fourth, drafts, NOBODY, ended_before=NOBODY)[0] is drafts[0]
 
 
 def test_nothing_is_touched_while_nothing_is_refused() -> None:
     """The usual case costs nothing: the drafts come back as they are."""
     refusals = Refusals()
     draft = _draft(LEASED, OTHER)
-    assert refusals.correct(refusals.begin_draft(), [draft], NOBODY)[0] is draft
+    assert refusals.correct(refusals.begin_draft(), [draft], NOBODY, ended_before=NOBODY)[0] is draft
+
+
+def test_job_that_was_cancelled_while_it_was_given_up_has_the_event_that_its_row_has() -> None:
+    """A waiting job that the API cancelled does not fail in its events; a run's own failure stays, and so do others."""
+    drafted: list[Event] = [(job, JobEventKind.FAILED, before, F) for job, before in ((1, Q), (2, L), (3, Q))]
+    refusals = Refusals()
+    corrected = refusals.correct(refusals.begin_draft(), [_draft(*drafted)], NOBODY, ended_before=np.array([1, 2]))
+    assert _events(corrected) == [(1, JobEventKind.CANCELLED, Q, C), *drafted[1:]]

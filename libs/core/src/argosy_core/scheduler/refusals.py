@@ -1,10 +1,13 @@
-"""Leases that the store refused: what their events are, in the transaction that refuses them and in those after it.
+"""What the store refused: what the events of it are, in the transaction that refuses it and in those after it.
 
 A leader hands its transactions to an ordered writer and learns only after a commit which leases were refused. By then
 it has numbered their LEASED events, and perhaps more events of these jobs in transactions that wait. So the store's
 side corrects the events before it writes them, in the same transaction: a job whose lease was refused has stayed
 QUEUED. Its LEASED event becomes CANCEL_REQUESTED, which is what the refused lease met; the number stays, so no other
 event has to be numbered anew, and whatever is stored is legal at every moment, whenever the leader dies.
+
+In the same way a job that waits can be given up as FAILED just when the API cancels it. Its row is CANCELLED by then
+and stays so, hence its FAILED event becomes CANCELLED, and keeps the reason for which it was given up.
 
 Source: design section 7, invariant 6; section 5, "Wish".
 """
@@ -20,8 +23,11 @@ import numpy as np
 
 from argosy_core.scheduler.codes import (
     EVENT_CANCEL_REQUESTED,
+    EVENT_CANCELLED,
+    EVENT_FAILED,
     EVENT_LEASED,
     EVENT_REQUEUED,
+    JOB_CANCELLED,
     JOB_LEASED,
     JOB_QUEUED,
 )
@@ -60,16 +66,21 @@ class Refusals:
             if handle in self._through:
                 self._through[handle] = self._draft_number
 
-    def correct(self, draft_number: int, drafts: Sequence[EventDraft], refused: Int64s) -> list[EventDraft]:
+    def correct(
+        self, draft_number: int, drafts: Sequence[EventDraft], refused: Int64s, *, ended_before: Int64s
+    ) -> list[EventDraft]:
         """Return a transaction's events as they have to be stored; numbers and sizes stay.
 
         Args:
             draft_number: The transaction's, from `begin_draft`.
             drafts: Its events in order.
             refused: int64[n] jobs whose leases in this very transaction are refused.
+            ended_before: int64[n] jobs that this transaction was to end and whose rows say that they had ended.
 
         Complexity: O(1) while nothing is refused, else O(events).
         """
+        if ended_before.size:
+            drafts = [_cancel(draft, ended_before) for draft in drafts]
         if not refused.size and not self._through:
             return list(drafts)
         self._through = {handle: last for handle, last in self._through.items() if last >= draft_number}
@@ -78,6 +89,16 @@ class Refusals:
         corrected = [_strike(draft, struck, fresh) for draft in drafts]
         self._through.update(dict.fromkeys(refused.tolist(), _STILL))
         return corrected
+
+
+def _cancel(draft: EventDraft, ended_before: Int64s) -> EventDraft:
+    """Return a draft in which jobs that had ended were not given up: only the API ends a job that waits, by a wish."""
+    given_up = (draft.kind == EVENT_FAILED) & (draft.from_state == JOB_QUEUED) & np.isin(draft.handle, ended_before)
+    if not given_up.any():
+        return draft
+    kind, after = draft.kind.copy(), draft.to_state.copy()
+    kind[given_up], after[given_up] = EVENT_CANCELLED, JOB_CANCELLED
+    return replace(draft, kind=kind, to_state=after)
 
 
 def _strike(draft: EventDraft, struck: set[int], fresh: set[int]) -> EventDraft:

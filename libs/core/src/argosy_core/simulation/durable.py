@@ -287,9 +287,9 @@ class DurableStore(Process):
         for updates in transaction.objects:
             self._update_objects(updates)
         self._end_runs(transaction.run_ends)
-        self._update_jobs(transaction)
+        ended_before = np.array(self._update_jobs(transaction), dtype=np.int64)
         for draft in transaction.refusals.correct(
-            transaction.number, transaction.events, np.array(refused, dtype=np.int64)
+            transaction.number, transaction.events, np.array(refused, dtype=np.int64), ended_before=ended_before
         ):
             self._take_events(draft)
         for change_id in transaction.change_ids:
@@ -301,16 +301,20 @@ class DurableStore(Process):
         self.refused_count += len(refused)
         return np.array(refused, dtype=np.int64)
 
-    def _update_jobs(self, transaction: Transaction) -> None:
-        """End open jobs, and set priorities."""
+    def _update_jobs(self, transaction: Transaction) -> list[int]:
+        """End open jobs, and set priorities; return the handles of jobs that had ended before."""
+        ended_before = []
         for ends in transaction.job_ends:
             for handle, state in zip(ends.handle.tolist(), ends.state.tolist(), strict=True):
                 job = self.jobs[handle]
-                if not job.state:
+                if job.state:
+                    ended_before.append(handle)
+                else:
                     self._end_job(handle, job, state)
         for priorities in transaction.priorities:
             for handle, priority in zip(priorities.handle.tolist(), priorities.priority.tolist(), strict=True):
                 self.jobs[handle].priority = priority
+        return ended_before
 
     def _end_job(self, handle: int, job: JobRow, state: int) -> None:
         job.state = state

@@ -306,7 +306,9 @@ class _EventMaker:
 
     def __call__(self, applied: AppliedEffects) -> list[EventRow]:
         """Return the rows; called on the writer's thread."""
-        (corrected,) = self._refusals.correct(self._number, [self._events], applied.refused_handles)
+        (corrected,) = self._refusals.correct(
+            self._number, [self._events], applied.refused_handles, ended_before=applied.absorbed_handles
+        )
         return self._rows if corrected is self._events else _event_rows(corrected)
 
 
