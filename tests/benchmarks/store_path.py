@@ -205,7 +205,7 @@ def main() -> None:
     try:
         with EmbeddedPostgres(directory / "server") as server:
             migrate(server.url)
-            ensure_partitions(server.url, int(time.time() // 86400))
+            ensure_partitions(server.url)
             for batch in arguments.batch:
                 sys.stdout.write(
                     json.dumps(run(server, batch, arguments.jobs, client_ids=not arguments.no_client_ids)) + "\n"

@@ -12,7 +12,7 @@ from argosy.api.v1 import job_pb2
 from argosy_core.job.identity import parse_id
 from argosy_server.maintenance import maintain_once
 from argosy_store import Effects
-from argosy_testkit.postgres import today
+from argosy_testkit.postgres import set_database_time, today
 from argosy_testkit.submissions import make_job_ends
 
 DAY_US = 86_400_000_000
@@ -25,13 +25,15 @@ async def test_maintenance_makes_days_to_come_and_drops_ended_jobs_of_aged_days(
     handles = np.array([parse_id(ended)[1]], dtype=np.int64)
     now_us = today() * DAY_US
     leader_store.apply(leadership.epoch, Effects(job_updates=make_job_ends(handles, end_time_us=now_us)))
-    made, retained = maintain_once(api.url, now_us + 5 * DAY_US, 7)
+    set_database_time(api.url, now_us + 5 * DAY_US)
+    made, retained = maintain_once(api.url, 7)
     assert today() + 5 in made
     assert today() not in retained.dropped_days
-    made, retained = maintain_once(api.url, now_us + 9 * DAY_US, 7)
+    set_database_time(api.url, now_us + 9 * DAY_US)
+    made, retained = maintain_once(api.url, 7)
     assert today() in retained.dropped_days
     assert (await api.jobs.GetJob(job_pb2.GetJobRequest(id=open_))).job.id == open_
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await api.jobs.GetJob(job_pb2.GetJobRequest(id=ended))
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
-    assert maintain_once(api.url, now_us + 9 * DAY_US, 7)[0] == ()
+    assert maintain_once(api.url, 7)[0] == ()

@@ -2,6 +2,7 @@
 
 import select
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import psycopg
@@ -101,6 +102,17 @@ def test_renew_after_the_lease_expired_holds_until_another_leader_takes_the_pool
     assert world.leader.try_lead("leader-2", "localhost:2", 600) is not None
     with pytest.raises(StateConflict):
         world.leader.renew(world.epoch, 600)
+
+
+def test_lease_is_renewed_while_the_pool_is_loaded(world: StoreWorld) -> None:
+    """However long a load takes, the lease does not run out behind it."""
+    with psycopg.connect(world.url) as other, ThreadPoolExecutor(1) as threads:
+        other.execute("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE")
+        load = threads.submit(world.leader.load)
+        world.leader.renew(world.epoch, 600)
+        assert not load.done()
+        other.rollback()
+        assert load.result(30).jobs.handles.tolist() == []
 
 
 def test_renew_is_refused_though_the_epoch_is_ours_if_another_was_given_it(world: StoreWorld) -> None:

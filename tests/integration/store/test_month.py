@@ -1,4 +1,4 @@
-"""A month of maintenance while jobs come and go, with days passed in as values."""
+"""A month of maintenance while jobs come and go, with the days of a database whose clock is set."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_store import Effects, EventRow, ensure_partitions, retain
+from argosy_testkit.postgres import set_database_time
 from argosy_testkit.store_world import StoreWorld, encode_parts
 from argosy_testkit.submissions import make_job_ends, make_leases, make_objects, make_run_ends
 
@@ -55,8 +56,9 @@ class _Month:
         try:
             for day in range(self.world.day, self.world.day + DAYS):
                 self.day = day
-                ensure_partitions(self.world.url, day)
-                retain(self.world.url, day * DAY_US + DAY_US // 2, RETENTION_DAYS)
+                set_database_time(self.world.url, day * DAY_US + DAY_US // 2)
+                ensure_partitions(self.world.url, days_ahead=4)
+                retain(self.world.url, RETENTION_DAYS)
                 self._await_turns()
         finally:
             self._over = True
@@ -134,7 +136,7 @@ def test_a_month_passes_under_load_without_anybody_having_to_wait(world: StoreWo
     month.run()
     assert month.slowest_s < SLOWEST_S
     last = world.day + DAYS - 1
-    retain(world.url, last * DAY_US + DAY_US // 2, RETENTION_DAYS)
+    retain(world.url, RETENTION_DAYS)
     with psycopg.connect(world.url) as connection:
         (days,) = connection.execute("SELECT days FROM partition_state").fetchone() or ([],)
         assert days == list(range(last - RETENTION_DAYS, last + 4))

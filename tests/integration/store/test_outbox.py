@@ -14,6 +14,7 @@ from argosy_core.errors import StateConflict
 from argosy_store import Effects, LeaderStore
 from argosy_store.effects import EventRow
 from argosy_store.outbox import EventOutbox, forget_outbox
+from argosy_testkit.postgres import set_database_time
 from argosy_testkit.store_world import StoreWorld
 
 DAY_US = 86_400_000_000
@@ -96,6 +97,8 @@ def test_what_nobody_relayed_leaves_with_its_events(
 ) -> None:
     """An installation whose relay never runs does not fill its disk."""
     leader.apply(world.epoch, Effects(events=[_row(world, b"a")]))
-    assert forget_outbox(world.url, world.day * DAY_US) == 0
-    assert forget_outbox(world.url, world.day * DAY_US + 6) == 1
+    set_database_time(world.url, (world.day + 7) * DAY_US)
+    assert forget_outbox(world.url, 7) == 0
+    set_database_time(world.url, (world.day + 7) * DAY_US + 6)
+    assert forget_outbox(world.url, 7) == 1
     assert outbox.read(10).ids == ()

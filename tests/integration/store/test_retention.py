@@ -1,12 +1,15 @@
 """What leaves, and what stays."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import psycopg
 import pytest
 
-from argosy_core.errors import OutOfRange
+from argosy_core.errors import NotAllowedNow, OutOfRange
 from argosy_core.job.states import JobState
 from argosy_store import Effects, EventRow, JobFilter, ensure_partitions, retain
+from argosy_testkit.postgres import set_database_time
 from argosy_testkit.store_world import StoreWorld, encode_wishes
 from argosy_testkit.submissions import make_job_ends, make_reports, make_run_ends
 
@@ -80,7 +83,7 @@ def test_retain_drops_aged_days_and_keeps_the_rest(aged: StoreWorld) -> None:
         aged.lease(handles)
     end(aged, old, aged.day - 14)
     end(aged, recent, aged.day - 3)
-    done = retain(aged.url, now_us(aged), RETENTION_DAYS)
+    done = retain(aged.url, RETENTION_DAYS)
     assert done.dropped_days == (aged.day - 15, aged.day - 8)
     assert done.carried_job_count == 0
     assert [job.handle for job in aged.api.list_jobs(JobFilter())] == recent.tolist()
@@ -88,7 +91,7 @@ def test_retain_drops_aged_days_and_keeps_the_rest(aged: StoreWorld) -> None:
         names = partitions(aged, table)
         assert f"{table}_d{aged.day - 8}" not in names
         assert f"{table}_d{aged.day - 7}" in names
-    again = retain(aged.url, now_us(aged), RETENTION_DAYS)
+    again = retain(aged.url, RETENTION_DAYS)
     assert (again.dropped_days, again.closed_days, again.carried_job_count) == ((), (), 0)
 
 
@@ -100,7 +103,7 @@ def test_retain_moves_open_jobs_out_and_they_live_on(aged: StoreWorld) -> None:
     aged.leader.apply(aged.epoch, Effects(object_updates=make_reports(running, 3)))
     end(aged, ended, aged.day - 14)
     before = aged.api.get_jobs(handles[:3].tolist())
-    assert retain(aged.url, now_us(aged), RETENTION_DAYS).carried_job_count == 3
+    assert retain(aged.url, RETENTION_DAYS).carried_job_count == 3
     assert aged.api.get_jobs(handles.tolist()) == before
     loaded = aged.leader.load()
     assert loaded.jobs.handles.tolist() == handles[:3].tolist()
@@ -130,7 +133,7 @@ def test_retain_keeps_jobs_that_ended_lately_whenever_they_were_submitted(aged: 
     aged.lease(handles)
     end(aged, handles[:1], aged.day - 1)
     end(aged, handles[1:], aged.day - 14)
-    done = retain(aged.url, now_us(aged), RETENTION_DAYS)
+    done = retain(aged.url, RETENTION_DAYS)
     assert (done.carried_job_count, done.deleted_client_id_count) == (1, 1)
     job = aged.api.get_job(int(handles[0]))
     assert job is not None
@@ -138,7 +141,8 @@ def test_retain_keeps_jobs_that_ended_lately_whenever_they_were_submitted(aged: 
     assert len(job.runs) == 1
     repeat = aged.request(1, client_ids=["long"])
     assert aged.submit(repeat)[0].handles.tolist() == handles[:1].tolist()
-    later = retain(aged.url, now_us(aged) + RETENTION_DAYS * DAY_US, RETENTION_DAYS)
+    set_database_time(aged.url, now_us(aged) + RETENTION_DAYS * DAY_US)
+    later = retain(aged.url, RETENTION_DAYS)
     assert later.deleted_client_id_count == 1
     assert aged.api.get_job(int(handles[0])) is None
     for table in ("jobs", "runs", "objects", "job_specs"):
@@ -149,7 +153,7 @@ def test_retain_keeps_client_ids_of_open_and_recent_jobs(aged: StoreWorld) -> No
     """One job per client id within retention, and as long as the job is open."""
     old = aged.submit_jobs(1, day=aged.day - 15, client_ids=["open"])
     recent = aged.submit_jobs(1, client_ids=["recent"])
-    assert retain(aged.url, now_us(aged), RETENTION_DAYS).deleted_client_id_count == 0
+    assert retain(aged.url, RETENTION_DAYS).deleted_client_id_count == 0
     result = aged.submit(aged.request(2, client_ids=["open", "recent"]))[0]
     assert result.handles.tolist() == [*old.tolist(), *recent.tolist()]
 
@@ -165,12 +169,13 @@ def test_retain_makes_old_cursors_detectable(aged: StoreWorld) -> None:
 
     write(1, 5, aged.day - 15)
     write(6, 7, aged.day - 2)
-    retain(aged.url, now_us(aged), RETENTION_DAYS)
+    retain(aged.url, RETENTION_DAYS)
     with pytest.raises(OutOfRange):
         aged.api.read_events(aged.job_set_id, 3)
     assert [row[:2] for row in aged.api.read_events(aged.job_set_id, 5)] == [(6, 7)]
     assert aged.api.oldest_event_number(aged.job_set_id) == 6
-    retain(aged.url, now_us(aged) + 30 * DAY_US, RETENTION_DAYS)
+    set_database_time(aged.url, now_us(aged) + 30 * DAY_US)
+    retain(aged.url, RETENTION_DAYS)
     assert aged.api.oldest_event_number(aged.job_set_id) == 8
     write(8, 9, aged.day)
     assert [row[:2] for row in aged.api.read_events(aged.job_set_id, 7)] == [(8, 9)]
@@ -179,7 +184,7 @@ def test_retain_makes_old_cursors_detectable(aged: StoreWorld) -> None:
 def test_closed_days_are_left_out_by_leaders_and_open_ones_are_not(aged: StoreWorld) -> None:
     """Only past days without open jobs are closed."""
     aged.submit_jobs(1, day=aged.day - 4)
-    done = retain(aged.url, now_us(aged), 100)
+    done = retain(aged.url, 100)
     assert aged.day - 4 not in done.closed_days
     assert aged.day - 5 in done.closed_days
     assert max(done.closed_days) == aged.day - 2
@@ -190,10 +195,68 @@ def test_a_connection_learns_of_new_and_dropped_partitions(aged: StoreWorld) -> 
     """A leader and a replica that worked before retention go on after it without an error."""
     handles = aged.submit_jobs(2, day=aged.day - 15)
     aged.lease(handles)
-    retain(aged.url, now_us(aged), RETENTION_DAYS)
+    retain(aged.url, RETENTION_DAYS)
     ensure_partitions(aged.url, aged.day + 30, days_ahead=0)
     new = aged.submit_jobs(1, day=aged.day + 30)
     assert aged.lease(new).tolist() == []
     end(aged, np.concatenate([handles, new]), aged.day)
     assert [job.state for job in aged.api.list_jobs(JobFilter())] == [JobState.SUCCEEDED] * 3
     assert count(aged, f"jobs_d{aged.day + 30}") == 1
+
+
+@pytest.mark.parametrize("function", ["argosy_open_from(%s + 1)", "argosy_drop_partitions(%s, 0)"])
+def test_database_refuses_to_close_or_drop_a_day_from_yesterday_on(aged: StoreWorld, function: str) -> None:
+    """Whatever a server believes, what the database's clock calls yesterday, today or the future stays."""
+    with psycopg.connect(aged.url, autocommit=True) as connection:
+        for day in (aged.day - 1, aged.day, aged.day + 9):
+            with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="is not past"):
+                connection.execute(f"SELECT {function}", [day])
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="still takes jobs"):
+            connection.execute("SELECT argosy_close_day(%s)", [aged.day - 5])
+        connection.execute(f"SELECT {function}", [aged.day - 8])
+
+
+def test_no_server_clock_closes_drops_or_makes_a_day(aged: StoreWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One server whose clock is days ahead changes nothing for anybody: days go by the database's clock."""
+    handles = aged.submit_jobs(2, day=aged.day)
+    end(aged, handles, aged.day)
+    before = partitions(aged, "jobs")
+    monkeypatch.setattr("time.time", lambda: (aged.day + 400) * 86_400.0)
+    monkeypatch.setattr("time.time_ns", lambda: (aged.day + 400) * DAY_US * 1000)
+    done = retain(aged.url, RETENTION_DAYS)
+    assert ensure_partitions(aged.url, days_ahead=4) == ()
+    assert aged.day not in done.dropped_days
+    assert max(done.closed_days) == aged.day - 2
+    assert set(before) - set(partitions(aged, "jobs")) == {f"jobs_d{aged.day - 15}", f"jobs_d{aged.day - 8}"}
+    assert [job.handle for job in aged.api.list_jobs(JobFilter())] == handles.tolist()
+
+
+def test_a_day_takes_no_jobs_before_its_open_ones_are_counted(aged: StoreWorld) -> None:
+    """No job can slip into a day between the look for open jobs and the mark that it has none."""
+    aged.submit_jobs(1, day=aged.day - 4)
+    retain(aged.url, 100)
+    late = aged.submit(aged.request(1, day=aged.day - 4))[0]
+    assert isinstance(late.error, NotAllowedNow)
+    assert aged.submit(aged.request(1, day=aged.day - 1))[0].accepted
+
+
+def test_submits_pass_while_a_change_of_partitions_waits_for_a_reader(aged: StoreWorld) -> None:
+    """Whoever reads for long holds up retention, but not the submits that come meanwhile."""
+    with psycopg.connect(aged.url) as reader, ThreadPoolExecutor(1) as threads:
+        reader.execute("SELECT count(*) FROM jobs").fetchone()  # its lock stays until the transaction ends
+        retention = threads.submit(retain, aged.url, RETENTION_DAYS)
+        for _ in range(20):
+            assert aged.submit(aged.request(1))[0].accepted
+        assert not retention.done()
+        reader.rollback()
+        assert retention.result(30).dropped_days == (aged.day - 15, aged.day - 8)
+
+
+def test_client_ids_are_forgotten_in_one_pass_over_them(aged: StoreWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every page is looked through once, however many transactions that takes."""
+    monkeypatch.setattr("argosy_store.retention._PAGES", 1)
+    ids = [f"id-{number:04d}" for number in range(600)]
+    old = aged.submit_jobs(600, day=aged.day - 15, client_ids=ids)
+    end(aged, old[:-1], aged.day - 14)
+    assert retain(aged.url, RETENTION_DAYS).deleted_client_id_count == 599
+    assert aged.submit(aged.request(1, client_ids=ids[-1:]))[0].handles.tolist() == old[-1:].tolist()

@@ -8,6 +8,7 @@ import pytest
 
 from argosy_core.errors import InvalidRequest, NotAllowedNow, NotFound
 from argosy_store import ApiStore, JobFilter, retain
+from argosy_testkit.postgres import set_database_time
 from argosy_testkit.store_world import StoreWorld, encode_parts
 from argosy_testkit.submissions import make_spec
 
@@ -217,7 +218,8 @@ def test_submit_refuses_jobs_of_a_deleted_queue_and_keeps_others(world: StoreWor
 
 def test_submit_refuses_jobs_of_a_closed_day(world: StoreWorld) -> None:
     """No job comes into a day that leaders do not look at any more."""
-    retain(world.url, (world.day + 1) * 86_400_000_000 + 1, retention_days=30)
+    set_database_time(world.url, (world.day + 1) * 86_400_000_000 + 1)
+    retain(world.url, retention_days=30)
     result = world.submit(world.request(1, day=world.day - 1))[0]
     assert isinstance(result.error, NotAllowedNow)
     assert stored(world) == []

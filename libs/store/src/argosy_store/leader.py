@@ -106,11 +106,14 @@ class LeaderStore:
         self._leader_id = ""
         self._writer = Line(url, {**LEADER_SETTINGS})
         self._reader = Line(url, {**READ_SETTINGS, "application_name": "argosy-leader"})
+        # The lease must not wait behind a load of the pool, which may take longer than it lasts.
+        self._elector = Line(url, {**READ_SETTINGS, "application_name": "argosy-election"})
 
     def close(self) -> None:
         """Close the connections."""
         self._writer.close()
         self._reader.close()
+        self._elector.close()
 
     def try_lead(self, leader_id: str, address: str, lease_s: float) -> Leadership | None:
         """Take the pool if it is free, expired or ours already; the epoch grows by one.
@@ -127,7 +130,7 @@ class LeaderStore:
             BackendUnavailable: Postgres cannot be reached.
         """
         values = {"pool": self._pool, "leader": leader_id, "address": address, "lease": lease_s}
-        with self._reader.use() as connection:
+        with self._elector.use() as connection:
             row = connection.execute(_LEAD, values).fetchone()
         if row is None:
             return None
@@ -152,7 +155,7 @@ class LeaderStore:
             StateConflict: Another leader took the pool, or this one resigned.
             BackendUnavailable: Postgres cannot be reached.
         """
-        with self._reader.use() as connection:
+        with self._elector.use() as connection:
             values = {"leader": self._leader_id, "lease": lease_s, **self._log_values(epoch, log)}
             if connection.execute(_RENEW, values).rowcount != 1:
                 raise StateConflict(f"epoch {epoch} does not lead pool {self._pool} any more")
@@ -163,7 +166,7 @@ class LeaderStore:
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
-        with self._reader.use() as connection:
+        with self._elector.use() as connection:
             connection.execute(_RESIGN, self._log_values(epoch, log))
 
     def _log_values(self, epoch: int, log: LogState) -> dict[str, Any]:

@@ -5,7 +5,6 @@ Source: design section 4, "Migrations with alembic as a step of their own".
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -37,7 +36,6 @@ __all__ = [
     "versions",
 ]
 
-_DAY_S: Final = 86_400
 _MIGRATION_LOCK: Final = 7_310_002
 _FOLDER: Final = Path(__file__).parent / "migrations"
 
@@ -88,8 +86,7 @@ def migrate(url: str, *, owner: str = "") -> None:
             connection.exec_driver_sql(f"SELECT pg_advisory_unlock({_MIGRATION_LOCK})")
             connection.commit()
     engine.dispose()
-    # From yesterday on: clocks differ, and at midnight jobs of the day before are still on their way.
-    ensure_partitions(url, int(time.time() // _DAY_S) - 1, days_ahead=4)
+    ensure_partitions(url, days_ahead=4)
 
 
 @translated
@@ -220,7 +217,7 @@ def clear(url: str) -> tuple[int, ...]:
             connection.execute(psycopg.sql.SQL("TRUNCATE {} RESTART IDENTITY").format(names))
         # Identities of partitioned tables belong to the parents, which hold no rows themselves.
         row = connection.execute(
-            "UPDATE partition_state SET closed_days = '{}', deleted_queue_ids = '{}' RETURNING days"
+            "UPDATE partition_state SET closed_days = '{}', deleted_queue_ids = '{}', first_open_day = 0 RETURNING days"
         ).fetchone()
         connection.execute("SELECT pg_stat_reset()")
     return tuple(sorted(row[0])) if row else ()

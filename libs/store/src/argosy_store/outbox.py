@@ -20,6 +20,7 @@ import numpy.typing as npt
 from argosy_store.binary import BYTEA, INT4, INT8, TEXT, array, scalar
 from argosy_store.connection import MAINTENANCE_SETTINGS, READ_SETTINGS, Line, StoreConnection, connect, translated
 from argosy_store.effects import EventRow
+from argosy_store.partitions import database_time_us
 
 __all__ = ["EventOutbox", "OutboxPiece", "RelayedEvents", "forget_outbox", "insert_outbox"]
 
@@ -73,17 +74,18 @@ def insert_outbox(connection: StoreConnection, pool: str, events: Sequence[Event
 
 
 @translated
-def forget_outbox(url: str, cutoff_us: int) -> int:
-    """Delete what nobody has relayed since a moment, as its events leave, too; return the number of rows.
+def forget_outbox(url: str, retention_days: int) -> int:
+    """Delete what nobody has relayed for some days, as its events leave, too; return the number of rows.
 
     Args:
-        url: Database.
-        cutoff_us: The moment, microseconds since the Unix epoch.
+        url: Database; its clock counts.
+        retention_days: Full days that events stay.
 
     Raises:
         BackendUnavailable: Postgres cannot be reached.
     """
     with connect(url, MAINTENANCE_SETTINGS) as connection:
+        cutoff_us = database_time_us(connection) - retention_days * _DAY_US
         return connection.execute("DELETE FROM event_outbox WHERE create_time_us < %s", [cutoff_us]).rowcount
 
 

@@ -12,9 +12,11 @@ Source: design section 4, "Finished jobs and events leave by partition; open job
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
-from typing import Final
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count, pairwise
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,27 +29,34 @@ from argosy_store.connection import MAINTENANCE_SETTINGS, StoreConnection, conne
 __all__ = [
     "PARTITION_LOCK",
     "STATE_COLUMNS",
+    "database_time_us",
     "ensure_partitions",
+    "exclusively",
     "learn_state",
-    "lock_exclusively",
     "partition",
     "prologue",
     "split_days",
     "wish_lock",
 ]
 
+ChangedT = TypeVar("ChangedT")
+_DAY_US: Final = 86_400_000_000
 PARTITION_LOCK: Final = 7_310_001
 """Advisory lock: shared in every bulk transaction, exclusive for whoever changes partitions or deletes queues."""
-STATE_COLUMNS: Final = 3
+STATE_COLUMNS: Final = 4
 """Columns of a prologue's result before those of its tail."""
-_LOCK_WAIT: Final = "2s"
-_LOCK_ATTEMPTS: Final = 10
+_LOCK_WAIT: Final = "100ms"
+"""How long a change of partitions waits for a lock: for so long it may hold up whoever comes after it."""
+_LOCK_ATTEMPTS: Final = 60
+_LOCK_PAUSE_S: Final = 0.25
+"""Between two attempts, so that those who were held up get by."""
 
 
 def prologue(*locks: str, tail: str = "") -> str:
     """Return the statements that open a bulk transaction, sent as one message.
 
-    The last result has the columns (days, closed days, deleted queue ids) of partition_state, then those of `tail`.
+    The last result has the columns (days, closed days, deleted queue ids, first open day) of partition_state, then
+    those of `tail`.
 
     Args:
         locks: Further locking statements.
@@ -55,7 +64,8 @@ def prologue(*locks: str, tail: str = "") -> str:
     """
     script = f"BEGIN; SELECT pg_advisory_xact_lock_shared({PARTITION_LOCK}); "
     script += "".join(f"{lock}; " for lock in locks)
-    return script + f"SELECT s.days, s.closed_days, s.deleted_queue_ids{tail or ' FROM partition_state s'}"
+    columns = "s.days, s.closed_days, s.deleted_queue_ids, s.first_open_day"
+    return script + f"SELECT {columns}{tail or ' FROM partition_state s'}"
 
 
 def learn_state(connection: StoreConnection, result: PGresult) -> None:
@@ -63,29 +73,42 @@ def learn_state(connection: StoreConnection, result: PGresult) -> None:
     state = tuple(result.get_value(0, column) or b"{}" for column in range(STATE_COLUMNS))
     if state != connection.shared_state:
         connection.shared_state = state
-        connection.days, connection.closed_days, connection.deleted_queue_ids = map(_integers, state)
+        connection.days, connection.closed_days, connection.deleted_queue_ids = map(_integers, state[:-1])
+        connection.first_open_day = int(state[-1])
 
 
-def lock_exclusively(connection: StoreConnection) -> None:
-    """Take the partition lock exclusively until the transaction ends.
+def exclusively(connection: StoreConnection, change: Callable[[], ChangedT]) -> ChangedT:
+    """Run a change under the exclusive partition lock, in a transaction of its own, and return what it answers.
 
-    Whoever waits for it holds up all bulk transactions that come later, so it waits briefly and tries again.
+    Whoever waits for a lock holds up all that come after it, so every wait in it is short (for the tables' locks too,
+    behind readers) and the whole is tried again after a pause.
+
+    Args:
+        connection: Where; no transaction may be open.
+        change: What to do; it may be called several times, and what it did before is rolled back.
 
     Raises:
-        psycopg.errors.LockNotAvailable: Long transactions held it all the time.
+        psycopg.errors.LockNotAvailable: Long transactions held a lock all the time.
     """
-    for attempt in range(1, _LOCK_ATTEMPTS + 1):
+    for attempt in count(1):
         try:
-            connection.run(
-                f"SAVEPOINT waiting; SET LOCAL lock_timeout = '{_LOCK_WAIT}';"
-                f" SELECT pg_advisory_xact_lock({PARTITION_LOCK})"
-            )
+            with connection.transaction_block():
+                connection.run(
+                    f"SET LOCAL lock_timeout = '{_LOCK_WAIT}'; SELECT pg_advisory_xact_lock({PARTITION_LOCK})"
+                )
+                return change()
         except psycopg.errors.LockNotAvailable:
-            connection.run("ROLLBACK TO SAVEPOINT waiting")
             if attempt == _LOCK_ATTEMPTS:
                 raise
-        else:
-            return
+        time.sleep(_LOCK_PAUSE_S)
+    raise AssertionError  # count has no end
+
+
+def database_time_us(connection: StoreConnection) -> int:
+    """Return the time by the clock of the database, microseconds since the Unix epoch: days go by it alone."""
+    row = connection.execute("SELECT argosy_now_us()").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _integers(text: bytes) -> frozenset[int]:
@@ -100,29 +123,30 @@ def partition(connection: StoreConnection, table: str, day: int) -> str:
 
 def split_days(handles: npt.NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
     """Yield (day, slice) for each day in sorted handles. Complexity: O(1) for one day, else O(n)."""
-    count = len(handles)
-    if count == 0:
+    size = len(handles)
+    if size == 0:
         return
     first, last = int(handles[0]) >> DAY_SHIFT, int(handles[-1]) >> DAY_SHIFT
     if first == last:
-        yield first, slice(0, count)
+        yield first, slice(0, size)
         return
     days = handles >> DAY_SHIFT
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(days)) + 1, [count])).tolist()
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(days)) + 1, [size])).tolist()
     for start, end in pairwise(starts):
         yield int(days[start]), slice(start, end)
 
 
 @translated
-def ensure_partitions(url: str, today: int, days_ahead: int = 3) -> tuple[int, ...]:
+def ensure_partitions(url: str, today: int | None = None, days_ahead: int = 3) -> tuple[int, ...]:
     """Make the partitions of a day and the days after it, where they are missing.
 
     Rows that came before their partition (they went to the default one) are moved into it.
 
     Args:
         url: Database.
-        today: Days since the Unix epoch.
-        days_ahead: Days after today that get partitions too.
+        today: Days since the Unix epoch; the day before the database's today if None, since at midnight jobs of the
+            day before are still on their way.
+        days_ahead: Days after that which get partitions too.
 
     Returns:
         The days that were made.
@@ -131,19 +155,17 @@ def ensure_partitions(url: str, today: int, days_ahead: int = 3) -> tuple[int, .
         BackendUnavailable: Postgres cannot be reached.
     """
     with connect(url, MAINTENANCE_SETTINGS) as connection:
-        wanted = set(range(today, today + days_ahead + 1))
-        missing = tuple(sorted(wanted - set(_present_days(connection))))
-        if not missing:
-            return ()
-        made = []
-        for day in missing:
-            # One day a transaction: what is locked meanwhile is locked for an instant.
-            with connection.transaction_block():
-                lock_exclusively(connection)
-                row = connection.execute("SELECT argosy_make_partitions(%s)", [day]).fetchone()
-            if row is not None and row[0]:
-                made.append(day)
-        return tuple(made)
+        first = database_time_us(connection) // _DAY_US - 1 if today is None else today
+        wanted = set(range(first, first + days_ahead + 1))
+        missing = sorted(wanted - set(_present_days(connection)))
+        # One day a transaction: what is locked meanwhile is locked for an instant.
+        return tuple(day for day in missing if exclusively(connection, partial(_make_day, connection, day)))
+
+
+def _make_day(connection: StoreConnection, day: int) -> bool:
+    """Make the partitions of a day; return whether they were missing."""
+    row = connection.execute("SELECT argosy_make_partitions(%s)", [day]).fetchone()
+    return row is not None and bool(row[0])
 
 
 def _present_days(connection: StoreConnection) -> list[int]:

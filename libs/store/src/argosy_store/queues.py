@@ -6,11 +6,12 @@ Source: design section 3, QueueService; section 4, table queues.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from argosy_core.errors import AlreadyExists, NotAllowedNow, NotFound, StateConflict
 from argosy_store.connection import StoreConnection
-from argosy_store.partitions import lock_exclusively
+from argosy_store.partitions import exclusively
 from argosy_store.pool import Connections
 from argosy_store.rows import QUEUE_COLUMNS, QueueRow
 
@@ -143,14 +144,13 @@ class QueueCalls:
             NotAllowedNow: The pool would change under open jobs.
             BackendUnavailable: Postgres cannot be reached.
         """
-        with self._connections.read() as connection, connection.transaction_block():
+
+        def change() -> QueueRow:
             present = _find(connection, name, lock=True)
             if expected_version not in {0, present.version}:
                 raise StateConflict(f"queue {name} is at version {present.version}, not {expected_version}")
-            if pool != present.pool:
-                lock_exclusively(connection)
-                if _has_open_jobs(connection, present.queue_id):
-                    raise NotAllowedNow(f"queue {name} has open jobs, so it cannot move to another pool")
+            if pool != present.pool and (not moves or _has_open_jobs(connection, present.queue_id)):
+                raise NotAllowedNow(f"queue {name} has open jobs, so it cannot move to another pool")
             row = connection.execute(
                 "UPDATE queues SET weight = %s, pool = %s, namespaces = %s, max_queued_count = %s,"
                 f" version = version + 1 WHERE queue_id = %s RETURNING {QUEUE_COLUMNS}",
@@ -160,6 +160,13 @@ class QueueCalls:
             for told in sorted({present.pool, pool}):
                 _tell(connection, told, encode([present.queue_id]))
             return QueueRow.of(row)
+
+        with self._connections.read() as connection:
+            moves = _find(connection, name).pool != pool
+            if moves:
+                return exclusively(connection, change)
+            with connection.transaction_block():
+                return change()
 
     def set_queue_cordon(self, name: str, *, cordoned: bool, reason: str, encode: EncodeQueues) -> QueueRow:
         """Cordon or uncordon a queue.
@@ -191,18 +198,19 @@ class QueueCalls:
         with self._connections.read() as connection:
             # Asked first without the lock that holds up submits.
             self._refuse_open(connection, _find(connection, name))
-            with connection.transaction_block():
-                lock_exclusively(connection)
-                present = _find(connection, name, lock=True)
-                self._refuse_open(connection, present)
-                connection.execute(
-                    "UPDATE queues SET deleted = true, version = version + 1 WHERE queue_id = %s", [present.queue_id]
-                )
-                connection.execute(
-                    "UPDATE partition_state SET deleted_queue_ids = array_append(deleted_queue_ids, %s)",
-                    [present.queue_id],
-                )
-                _tell(connection, present.pool, encode([present.queue_id]))
+            exclusively(connection, partial(self._delete, connection, name, encode))
+
+    def _delete(self, connection: StoreConnection, name: str, encode: EncodeQueues) -> None:
+        """Delete a queue in the present transaction, which holds the exclusive lock."""
+        present = _find(connection, name, lock=True)
+        self._refuse_open(connection, present)
+        connection.execute(
+            "UPDATE queues SET deleted = true, version = version + 1 WHERE queue_id = %s", [present.queue_id]
+        )
+        connection.execute(
+            "UPDATE partition_state SET deleted_queue_ids = array_append(deleted_queue_ids, %s)", [present.queue_id]
+        )
+        _tell(connection, present.pool, encode([present.queue_id]))
 
     @staticmethod
     def _refuse_open(connection: StoreConnection, queue: QueueRow) -> None:

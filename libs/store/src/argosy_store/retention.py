@@ -7,22 +7,28 @@ event, so a cursor that is older than what is kept is told from one that is ahea
 
 Days without open jobs are *closed*: no job can come into them any more, so leaders do not look there.
 
+All of this goes by the clock of the database, which refuses to close or drop a day from yesterday on: no server whose
+clock is wrong can take anything away.
+
 Source: design section 4, "Finished jobs and events leave by partition; open jobs are moved out first".
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from argosy_core.job.identity import first_handle_of_day
 from argosy_store.connection import MAINTENANCE_SETTINGS, StoreConnection, connect, translated
-from argosy_store.partitions import lock_exclusively
+from argosy_store.partitions import database_time_us, exclusively
 
 __all__ = ["Retained", "retain"]
 
 _DAY_US: Final = 86_400_000_000
 _BATCH: Final = 5000
+_PAGES: Final = 512
+"""Pages of client ids that one transaction looks through."""
 _OPEN_DAYS: Final = 2
 """Days, today included, into which jobs may still be submitted; their clocks may differ by less than a day."""
 
@@ -42,20 +48,20 @@ class Retained:
 
 
 @translated
-def retain(url: str, now_us: int, retention_days: int) -> Retained:
+def retain(url: str, retention_days: int) -> Retained:
     """Close past days, drop aged ones, and forget what hangs on them. Repeating it does nothing.
 
     Args:
         url: Database.
-        now_us: Current time, microseconds since the Unix epoch.
         retention_days: Full days that ended jobs, events and client ids stay.
 
     Raises:
         BackendUnavailable: Postgres cannot be reached, or long transactions held the partitions.
     """
-    today = now_us // _DAY_US
-    cutoff_us = now_us - retention_days * _DAY_US
     with connect(url, MAINTENANCE_SETTINGS) as connection:
+        now_us = database_time_us(connection)
+        today = now_us // _DAY_US
+        cutoff_us = now_us - retention_days * _DAY_US
         closed = _close_days(connection, today - _OPEN_DAYS)
         row = connection.execute("SELECT days FROM partition_state").fetchone()
         aged = sorted(day for day in (row[0] if row else ()) if day < today - retention_days)
@@ -72,25 +78,25 @@ def retain(url: str, now_us: int, retention_days: int) -> Retained:
 
 def _close_days(connection: StoreConnection, last: int) -> tuple[int, ...]:
     """Mark days up to `last` that hold no open job; return those that were not marked before."""
+    exclusively(connection, partial(connection.execute, "SELECT argosy_open_from(%s)", [last + 1]))
     row = connection.execute("SELECT days, closed_days FROM partition_state").fetchone()
     days, closed = (row[0], row[1]) if row else ([], [])
     candidates = [day for day in days if day <= last and day not in closed]
-    done: list[int] = []
-    for day in candidates:
-        with connection.transaction_block():
-            lock_exclusively(connection)
-            row = connection.execute("SELECT argosy_close_day(%s)", [day]).fetchone()
-        if row is not None and row[0]:
-            done.append(day)
-    return tuple(done)
+    # The lock is taken by the function, once it has found that the day has no open job.
+    return tuple(day for day in candidates if _call(connection, "SELECT argosy_close_day(%s)", [day]))
+
+
+def _call(connection: StoreConnection, statement: str, arguments: list[int]) -> int:
+    """Return the number that a function of the database answers."""
+    row = connection.execute(statement, arguments).fetchone()
+    return int(row[0]) if row is not None else 0
 
 
 def _drop_day(connection: StoreConnection, day: int, cutoff_us: int) -> int:
     """Carry over what must stay of a day, drop its partitions; return the number of jobs carried over."""
-    with connection.transaction_block():
-        lock_exclusively(connection)
-        row = connection.execute("SELECT argosy_drop_partitions(%s, %s)", [day, cutoff_us]).fetchone()
-    return int(row[0]) if row is not None else 0
+    return exclusively(
+        connection, partial(_call, connection, "SELECT argosy_drop_partitions(%s, %s)", [day, cutoff_us])
+    )
 
 
 def _clean_carried(connection: StoreConnection, cutoff_us: int, first_day: int) -> None:
@@ -109,12 +115,24 @@ def _clean_carried(connection: StoreConnection, cutoff_us: int, first_day: int) 
 
 
 def _forget_client_ids(connection: StoreConnection, first_handle: int) -> int:
-    """Delete client ids of jobs that are gone; return how many."""
-    condition = f"t.handle < {first_handle} AND NOT EXISTS (SELECT FROM jobs j WHERE j.handle = t.handle)"
+    """Delete client ids of jobs that are gone; return how many.
+
+    Days before the first handle's have been dropped, so what is left of their jobs was carried over. Complexity: one
+    pass over the client ids, some pages a transaction.
+    """
     partitions = connection.execute(
-        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'deduplication'::regclass ORDER BY 1"
+        "SELECT inhrelid::regclass::text, pg_relation_size(inhrelid) / current_setting('block_size')::bigint"
+        " FROM pg_inherits WHERE inhparent = 'deduplication'::regclass ORDER BY 1"
     ).fetchall()
-    return sum(_delete_in_batches(connection, name, condition) for (name,) in partitions)
+    total = 0
+    for name, page_count in partitions:
+        statement = (
+            f"DELETE FROM {name} t WHERE t.ctid >= %s::tid AND t.ctid < %s::tid AND t.handle < %s"
+            " AND NOT EXISTS (SELECT FROM jobs_carried j WHERE j.handle = t.handle)"
+        )
+        for page in range(0, page_count, _PAGES):
+            total += connection.execute(statement, [f"({page},0)", f"({page + _PAGES},0)", first_handle]).rowcount
+    return total
 
 
 def _delete_in_batches(connection: StoreConnection, table: str, condition: str) -> int:

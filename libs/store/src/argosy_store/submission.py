@@ -210,13 +210,15 @@ def submit_requests(
 def _refuse_late(connection: StoreConnection, parts: Sequence[_Part]) -> None:
     """Refuse requests to queues that were deleted after their names were looked up, and those of days gone by.
 
-    Leaders do not look for open jobs in closed days, so a replica with a clock a day behind must not put any there.
+    Leaders do not look for open jobs in closed days, and a day is closed only once it takes no jobs any more, so a
+    replica with a clock days behind cannot put any there.
     """
     deleted = connection.deleted_queue_ids
     gone = np.fromiter(deleted, dtype=np.int32, count=len(deleted))
     for part in parts:
         day = int(part.request.handles[0]) >> DAY_SHIFT
-        if day in connection.closed_days or day < min(connection.days, default=day):
+        past = day < connection.first_open_day or day in connection.closed_days
+        if past or day < min(connection.days, default=day):
             part.error = NotAllowedNow(f"day {day} takes no jobs any more; the clock of this replica is behind")
             continue
         hit = np.isin(part.request.queue_ids, gone)

@@ -286,7 +286,9 @@ partition_state: Final = sa.Table(
     sa.Column("days", ARRAY(sa.Integer), nullable=False),
     sa.Column("closed_days", ARRAY(sa.Integer), nullable=False),
     sa.Column("deleted_queue_ids", ARRAY(sa.Integer), nullable=False),
+    sa.Column("first_open_day", sa.Integer, nullable=False, server_default=_ZERO),
     sa.CheckConstraint("singleton", name="partition_state_singleton_check"),
 )
-"""One row that every bulk transaction reads under a shared lock: days with partitions, days without open jobs, and
-queues that take no jobs any more. It changes under the exclusive lock only, so nobody acts on an older one."""
+"""One row that every bulk transaction reads under a shared lock: days with partitions, days without open jobs, queues
+that take no jobs any more, and the first day that still takes jobs. It changes under the exclusive lock only, so nobody
+acts on an older one."""

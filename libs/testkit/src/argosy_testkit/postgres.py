@@ -28,6 +28,7 @@ __all__ = [
     "idle_databases",
     "postgres_directory",
     "postgres_server",
+    "set_database_time",
     "today",
 ]
 
@@ -44,11 +45,29 @@ TEST_SETTINGS: Final = {
 
 _TEMPLATE: Final = "argosy_template"
 _numbers = itertools.count(1)
+_moved: set[str] = set()
+"""Databases whose clock was set."""
 
 
 def today() -> int:
     """Return the current day, days since the Unix epoch."""
     return int(time.time() // 86400)
+
+
+def set_database_time(url: str, now_us: int) -> None:
+    """Have a database believe that it is another time, as far as days and retention go; it stands still then.
+
+    Args:
+        url: A database of the test's own, as its migrator.
+        now_us: Microseconds since the Unix epoch.
+    """
+    from argosy_store.connection import MAINTENANCE_SETTINGS, connect
+
+    with connect(url, MAINTENANCE_SETTINGS) as connection:
+        connection.execute(
+            f"CREATE OR REPLACE FUNCTION argosy_now_us() RETURNS bigint LANGUAGE sql AS 'SELECT {int(now_us)}::bigint'"
+        )
+    _moved.add(url)
 
 
 @pytest.fixture(scope="session")
@@ -91,7 +110,7 @@ def database_url(postgres_server: EmbeddedPostgres, idle_databases: list[str]) -
         create_database(postgres_server.url, name, _TEMPLATE)
     url = database_of(postgres_server.url, name)
     yield url
-    if clear(url) == tuple(range(today() - 1, today() + 4)):
+    if url not in _moved and clear(url) == tuple(range(today() - 1, today() + 4)):
         idle_databases.append(name)
     else:
         drop_database(postgres_server.url, name)

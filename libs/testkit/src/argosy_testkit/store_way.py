@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from argosy_core.job.states import JobState, ObjectState
-from argosy_store import ApiStore, Effects, JobFilter, LeaderStore, ensure_partitions, retain
+from argosy_store import ApiStore, Effects, LeaderStore, ensure_partitions, retain
 from argosy_store.log import PostgresLog
 from argosy_store.migrate import check
 from argosy_testkit.postgres import today
@@ -56,10 +56,9 @@ def go_whole_way(api_url: str, leader_url: str, *, pool: str) -> None:
         api.set_queue_cordon(queue.name, cordoned=True, reason="r", encode=lambda _: b"q")
         api.delete_queue(queue.name, encode=lambda _: b"q")
         leader.load()
-        ensure_partitions(api_url, today() + 4)
-        retain(leader_url, (today() + 40) * _DAY_US, 7)
-        assert api.list_jobs(JobFilter()) == []
-        ensure_partitions(leader_url, today() - 1, days_ahead=4)
+        ensure_partitions(api_url, today() - 20, days_ahead=0)
+        assert retain(leader_url, 7).dropped_days == (today() - 20,)
+        ensure_partitions(leader_url, days_ahead=4)
         leader.renew(leadership.epoch, 60)
         leader.resign(leadership.epoch)
     finally:

@@ -9,8 +9,6 @@ Source: design sections 1 and 2.
 from __future__ import annotations
 
 import asyncio
-import time
-from typing import Final
 
 from argosy.api.v1 import (
     cluster_pb2_grpc,
@@ -46,8 +44,6 @@ from argosy_store.outbox import EventOutbox
 from argosy_store.partitions import ensure_partitions
 
 __all__ = ["ServerApp", "start_server"]
-
-_DAY_S: Final = 86_400
 
 
 class ServerApp:
@@ -139,7 +135,7 @@ class ServerApp:
         life.on_close(self._close_store)
         await asyncio.to_thread(check, config.database_url)
         if config.role != "relay":
-            await asyncio.to_thread(ensure_partitions, config.database_url, int(time.time() // _DAY_S))
+            await asyncio.to_thread(ensure_partitions, config.database_url, days_ahead=4)
         if config.metrics_listen:
             metrics = MetricsServer(config.metrics_listen)
             life.on_close(lambda: asyncio.to_thread(metrics.close))

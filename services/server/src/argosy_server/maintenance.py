@@ -1,7 +1,7 @@
 """What the database needs as days go by: partitions for the days to come, and none for those that have aged.
 
 Every server process makes partitions; those with the leader role drop the aged ones, too, which is a right of the
-leader's database role alone. They wait for each other, and repeating it does nothing.
+leader's database role alone. They wait for each other, and repeating it does nothing. What day it is says the database.
 
 Source: design section 4, "Finished jobs and events leave by partition".
 """
@@ -9,8 +9,6 @@ Source: design section 4, "Finished jobs and events leave by partition".
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 from typing import Final
 
 from argosy_core.errors import ArgosyError
@@ -22,15 +20,13 @@ __all__ = ["maintain", "maintain_once"]
 
 _INTERVAL_S: Final = 3600.0
 _RETRY_S: Final = 60.0
-_DAY_US: Final = 86_400_000_000
 
 
-def maintain_once(url: str, now_us: int, retention_days: int | None) -> tuple[tuple[int, ...], Retained]:
+def maintain_once(url: str, retention_days: int | None) -> tuple[tuple[int, ...], Retained]:
     """Make the partitions that are missing and drop those that have aged. Blocks.
 
     Args:
         url: Database.
-        now_us: Microseconds since the Unix epoch.
         retention_days: Full days that ended jobs and events are kept; None leaves them to others.
 
     Returns:
@@ -39,25 +35,20 @@ def maintain_once(url: str, now_us: int, retention_days: int | None) -> tuple[tu
     Raises:
         BackendUnavailable: The database cannot be reached.
     """
-    made = ensure_partitions(url, now_us // _DAY_US)
+    made = ensure_partitions(url, days_ahead=4)
     if retention_days is None:
         return made, Retained(dropped_days=(), closed_days=(), carried_job_count=0, deleted_client_id_count=0)
-    forget_outbox(url, now_us - retention_days * _DAY_US)
-    return made, retain(url, now_us, retention_days)
+    forget_outbox(url, retention_days)
+    return made, retain(url, retention_days)
 
 
-async def maintain(
-    url: str,
-    retention_days: int | None,
-    *,
-    clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
-) -> None:
+async def maintain(url: str, retention_days: int | None) -> None:
     """Maintain the database for ever, once an hour; sooner after a failure."""
     log = get_logger()
     while True:
         pause_s = _INTERVAL_S
         try:
-            made, retained = await asyncio.to_thread(maintain_once, url, clock_us(), retention_days)
+            made, retained = await asyncio.to_thread(maintain_once, url, retention_days)
             if made or retained.dropped_days:
                 log.info("partitions maintained", made_days=made, dropped_days=retained.dropped_days)
         except ArgosyError as error:
