@@ -195,6 +195,7 @@ def test_settings_of_the_url_beat_ours(world: StoreWorld, options: str, message:
 def test_sessions_are_named_by_what_they_are_for(world: StoreWorld) -> None:
     """Whoever looks at pg_stat_activity sees whose sessions these are; a name in the URL stands."""
     world.submit_jobs(1)
+    world.leader.read_changes(1)
     log = PostgresLog(world.url, "default")
     log.read(0, 1)
     named = ApiStore(make_conninfo(world.url, application_name="replica-7"))
@@ -204,7 +205,7 @@ def test_sessions_are_named_by_what_they_are_for(world: StoreWorld) -> None:
         names = {row[0] for row in connection.execute(statement)}
     named.close()
     log.close()
-    assert names == {"argosy-api", "argosy-leader", "argosy-log", "replica-7", "test"}
+    assert names == {"argosy-api", "argosy-election", "argosy-leader", "argosy-log", "replica-7", "test"}
 
 
 # --- passwords --------------------------------------------------------------------------------------------------------
