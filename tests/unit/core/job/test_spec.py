@@ -479,3 +479,37 @@ def test_read_bag_grants_rights_that_the_installation_gives() -> None:
         automountServiceAccountToken=True,
     )
     assert read(spec, limits=SpecLimits(rights=rights)).violations == ()
+
+
+@pytest.mark.parametrize(
+    ("pods", "text"),
+    [
+        pytest.param([{"cpu": "10T", "memory": "1Gi"}], "asks for more than 1000000 of cpu", id="one-pod"),
+        pytest.param([{"cpu": "1", "memory": "4E"}] * 3, "asks for more than 64Pi of memory", id="sum-of-pods"),
+        pytest.param(
+            [{"cpu": "1", "memory": "1Gi", **{f"x.example/r{number}": "1" for number in range(31)}}],
+            "asks for 33 different resources",
+            id="distinct-names",
+        ),
+    ],
+)
+def test_read_bag_refuses_what_cannot_be_counted(pods: list[dict[str, str]], text: str) -> None:
+    """What would overflow a pool's sums is refused where it enters, for the bag as a whole."""
+    bag = read(
+        *[
+            pod(
+                container(resources={"requests": amounts, "limits": amounts}),
+                metadata={"name": f"p{number}"},
+            )
+            for number, amounts in enumerate(pods)
+        ]
+    )
+    assert text in faults(bag)["manifests"]
+
+
+@pytest.mark.parametrize("name", ["hugepages-\ud800", "hugepages-", "hugepages-2Mi\n", "hugepages-\x00"])
+def test_read_bag_refuses_names_of_huge_pages_that_no_node_has(name: str) -> None:
+    """A resource's name is checked before it is stored: it becomes a column of every pool."""
+    amounts = {"cpu": "1", "memory": "1Gi", name: "1"}
+    bag = read(pod(container(resources={"requests": amounts, "limits": amounts})))
+    assert "is not a resource of a container" in " ".join(faults(bag).values())

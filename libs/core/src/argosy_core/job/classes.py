@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from argosy_core.resources import MAX_AMOUNT
+
 __all__ = ["HostPort", "MatchExpression", "SchedulingClass", "Toleration"]
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
@@ -95,13 +97,17 @@ class SchedulingClass:
     def parse(definition: bytes) -> SchedulingClass:
         """Return the class of a definition made by `definition`.
 
+        An amount above `MAX_AMOUNT` counts as that, so that whatever was stored once can be counted; it fits nowhere.
+
         Raises:
             ValueError: The bytes are no such definition.
         """
         try:
             document: Mapping[str, Any] = json.loads(definition)
             return SchedulingClass(
-                requests=tuple(sorted((str(name), int(amount)) for name, amount in document["requests"].items())),
+                requests=tuple(
+                    sorted((str(name), min(int(amount), MAX_AMOUNT)) for name, amount in document["requests"].items())
+                ),
                 node_selector=tuple(sorted(document.get("node_selector", {}).items())),
                 affinity=tuple(
                     tuple(MatchExpression(key, operator, tuple(values)) for key, operator, values in term)

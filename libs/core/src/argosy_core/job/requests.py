@@ -27,6 +27,7 @@ Amounts = dict[str, int]
 
 _NEEDED: Final = (CPU, MEMORY)
 _OVERCOMMITTED: Final = frozenset({CPU, MEMORY, "ephemeral-storage"})
+_HUGE_PAGES: Final = re.compile(r"hugepages-[1-9][0-9]{0,5}(?:Ki|Mi|Gi)", re.ASCII)
 _WHOLE: Final = re.compile(r"\d+(?:k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 
 
@@ -51,7 +52,7 @@ def _read_amounts(value: object, path: str, findings: Findings) -> Amounts:
 
 def _is_resource(name: str, text: str, path: str, findings: Findings) -> bool:
     """Return whether a name can be a resource of a container and the amount is whole, as Kubernetes wants it."""
-    if name == PODS or not (name.startswith("hugepages-") or ("/" in name and is_label_key(name))):
+    if name == PODS or not (_HUGE_PAGES.fullmatch(name) or ("/" in name and is_label_key(name))):
         findings.add(
             f"{path}.{name}", "is not a resource of a container; use cpu, memory, ephemeral-storage or a domain/name"
         )

@@ -28,7 +28,7 @@ from argosy_core.job.manifest_json import MalformedManifest, read_manifest
 from argosy_core.job.policy import APPARMOR_PREFIX, PodRights, check_container, check_pod_spec, is_reserved_key
 from argosy_core.job.references import DECLARATIONS, Declared, check_names, has_declarations, read_declarations
 from argosy_core.job.requests import Amounts, read_pod_requests
-from argosy_core.resources import PODS
+from argosy_core.resources import PODS, format_amount, max_job_amount
 
 __all__ = ["POD", "Bag", "SpecLimits", "base_names", "read_bag", "spec_hash"]
 
@@ -37,6 +37,8 @@ _TOKEN_SECRETS: Final = frozenset({"kubernetes.io/service-account-token", "boots
 MAX_BASE_LENGTH: Final = 46
 """Characters of a base name that are sure to be kept in the names of a run's objects."""
 _EMPTY_CLASS: Final = SchedulingClass(requests=())
+_MAX_RESOURCE_COUNT: Final = 32
+"""Different resources of one bag: each becomes a column wherever resources are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,7 @@ def read_bag(manifests: Sequence[bytes], limits: SpecLimits) -> Bag:
     if len(ordered) == len(manifests):  # else what is referred to may be what could not be read
         for declared in reading.declared:
             check_names(declared, frozenset(names), findings)
+    _check_total(reading.requests, findings)
     scheduling_class = _build_class(reading.requests, reading.constraints, len(pods))
     return Bag(
         scheduling_class=scheduling_class,
@@ -151,6 +154,18 @@ def read_bag(manifests: Sequence[bytes], limits: SpecLimits) -> Bag:
         hash=spec_hash(manifests),
         violations=tuple(findings.violations),
     )
+
+
+def _check_total(requests: Amounts, findings: Findings) -> None:
+    """Refuse a bag whose pods together ask for more than can be counted or than any machine has."""
+    if len(requests) > _MAX_RESOURCE_COUNT:
+        findings.add(
+            "manifests", f"asks for {len(requests)} different resources, at most {_MAX_RESOURCE_COUNT} are allowed"
+        )
+    for name, amount in requests.items():
+        most = max_job_amount(name)
+        if amount > most:
+            findings.add("manifests", f"asks for more than {format_amount(name, most)} of {name} in all its pods")
 
 
 def _build_class(requests: Amounts, constraints: NodeConstraints | None, pod_count: int) -> SchedulingClass:

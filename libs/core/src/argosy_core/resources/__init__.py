@@ -1,7 +1,13 @@
 """Resources: names in columns, amounts as int64 base units, Kubernetes quantities at the edge."""
 
 from argosy_core.resources.axis import CPU, DEFAULT_AXIS, MEMORY, PODS, ResourceAxis
-from argosy_core.resources.quantities import MAX_AMOUNT, base_units_per_unit, format_amount, parse_quantity
+from argosy_core.resources.quantities import (
+    MAX_AMOUNT,
+    base_units_per_unit,
+    format_amount,
+    max_job_amount,
+    parse_quantity,
+)
 
 __all__ = [
     "CPU",
@@ -12,5 +18,6 @@ __all__ = [
     "ResourceAxis",
     "base_units_per_unit",
     "format_amount",
+    "max_job_amount",
     "parse_quantity",
 ]

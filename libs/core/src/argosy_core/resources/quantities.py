@@ -11,10 +11,14 @@ from functools import lru_cache
 
 from argosy_core.errors import InvalidRequest
 
-__all__ = ["MAX_AMOUNT", "base_units_per_unit", "format_amount", "parse_quantity"]
+__all__ = ["MAX_AMOUNT", "base_units_per_unit", "format_amount", "max_job_amount", "parse_quantity"]
 
 MAX_AMOUNT = 2**62
 """Largest amount that is accepted, so that sums of two never overflow int64."""
+
+_MAX_JOB_MILLICORES = 10**9
+_MAX_JOB_AMOUNT = 2**56
+"""64 PiB of memory; sums over a hundred such jobs stay within int64."""
 
 _QUANTITY = re.compile(
     r"^([+-]?)(\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})"
@@ -43,6 +47,11 @@ _SUFFIXES: dict[str, Fraction] = {
 def base_units_per_unit(name: str) -> int:
     """Return how many base units one unit of a resource has: 1000 for cpu (millicores), 1 for anything else."""
     return 1000 if name == "cpu" else 1
+
+
+def max_job_amount(name: str) -> int:
+    """Return the most of a resource that one job may ask for, base units: a million cores, 2^56 of anything else."""
+    return _MAX_JOB_MILLICORES if name == "cpu" else _MAX_JOB_AMOUNT
 
 
 @lru_cache(maxsize=4096)
