@@ -1,16 +1,20 @@
 """Migrations and the tables they make."""
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from argosy_core.errors import BackendUnavailable, InvariantViolation, NotAllowedNow
 from argosy_store import ApiStore, check, create_database, drop_database, migrate
+from argosy_store.connection import sqlalchemy_engine
 from argosy_store.embedded import EmbeddedPostgres
-from argosy_store.migrate import sqlalchemy_engine
 from argosy_store.tables import metadata
+from argosy_store.versions import migration_config
 
 
 def test_migrations_make_what_the_metadata_says(database_url: str) -> None:
@@ -38,6 +42,67 @@ def test_migrate_from_several_places_at_once_runs_once(empty_database_url: str) 
         for future in [executor.submit(migrate, empty_database_url) for _ in range(3)]:
             future.result()
     check(empty_database_url)
+
+
+def _migrate_to(url: str, version: str) -> None:
+    """Bring an empty database to an older version."""
+    config = migration_config()
+    engine = sqlalchemy_engine(url)
+    with engine.connect() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, version)
+        connection.commit()
+    engine.dispose()
+
+
+def test_migration_waits_for_readers_without_holding_up_others(empty_database_url: str) -> None:
+    """A long reader of a table delays a migration; whoever comes meanwhile does not wait for either."""
+    _migrate_to(empty_database_url, "0006")
+    with psycopg.connect(empty_database_url) as reader, ThreadPoolExecutor(1) as threads:
+        reader.execute("SELECT * FROM partition_state").fetchall()  # its lock stays until the transaction ends
+        migration = threads.submit(migrate, empty_database_url)
+        with psycopg.connect(empty_database_url, options="-c statement_timeout=10s") as other:
+            for _ in range(20):
+                other.execute("UPDATE partition_state SET days = days")
+                other.commit()
+        assert not migration.done()
+        reader.rollback()
+        migration.result(60)
+    check(empty_database_url)
+
+
+@pytest.fixture
+def newer_tables(database_url: str) -> Iterator[Callable[[str | None], None]]:
+    """Give a function that makes the tables those of a later version, which names the oldest that works with them."""
+
+    def pretend(oldest: str | None, version: str = "9999") -> None:
+        with psycopg.connect(database_url) as connection:
+            connection.execute("UPDATE alembic_version SET version_num = %s", [version])
+            connection.execute("DELETE FROM schema_support")
+            if oldest is not None:
+                connection.execute("INSERT INTO schema_support (oldest_version) VALUES (%s)", [oldest])
+
+    yield pretend
+    pretend("0007", "0007")
+
+
+@pytest.mark.parametrize("oldest", ["0001", "0007"])
+def test_check_takes_newer_tables_that_say_they_work_with_us(
+    database_url: str, newer_tables: Callable[[str | None], None], oldest: str
+) -> None:
+    """While versions are replaced one by one, and when one is put back, the tables may be newer than the process."""
+    newer_tables(oldest)
+    check(database_url)
+
+
+@pytest.mark.parametrize("oldest", ["9999", None])
+def test_check_refuses_newer_tables_that_do_not(
+    database_url: str, newer_tables: Callable[[str | None], None], oldest: str | None
+) -> None:
+    """A version whose work a migration has ended does not begin."""
+    newer_tables(oldest)
+    with pytest.raises(NotAllowedNow, match=r"at version 9999, needed is \d+: use the version of argosy"):
+        check(database_url)
 
 
 def test_new_databases_number_their_jobs_from_different_places(

@@ -180,8 +180,8 @@ def test_relay_reads_and_forgets_the_outbox_and_no_more(granted: Granted) -> Non
 
 
 def test_every_table_has_a_writer_among_the_roles() -> None:
-    """A table that is added must be given to somebody, or nobody can use it under the roles."""
-    assert set(metadata.tables) <= writable_tables()
+    """A table that is added must be given to somebody, or nobody can use it under the roles; one is the migrator's."""
+    assert set(metadata.tables) - {"schema_support"} <= writable_tables()
 
 
 def test_functions_with_the_migrators_rights_cannot_be_fooled(granted: Granted) -> None:

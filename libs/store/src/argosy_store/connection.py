@@ -51,6 +51,7 @@ __all__ = [
     "connection_options",
     "leaving_standby",
     "read_password",
+    "sqlalchemy_engine",
     "translated",
     "translating",
     "with_password_file",
@@ -308,6 +309,14 @@ def connection_options(url: str, settings: dict[str, str]) -> str:
         "options": f"{options} {given.get('options') or ''}".strip(),
     }
     return make_conninfo("", **merged)
+
+
+def sqlalchemy_engine(url: str, settings: dict[str, str] | None = None) -> sqlalchemy.Engine:
+    """Return a SQLAlchemy engine for a libpq URL or connection string, without a pool of its own."""
+    text = connection_options(url, settings or MAINTENANCE_SETTINGS)
+    return sqlalchemy.create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(text), poolclass=sqlalchemy.pool.NullPool
+    )
 
 
 def read_password(path: str) -> str:

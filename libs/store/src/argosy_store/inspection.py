@@ -12,8 +12,9 @@ import psycopg
 
 from argosy_core.errors import ArgosyError, NotAllowedNow
 from argosy_store.connection import MAINTENANCE_SETTINGS, connection_options, translated
-from argosy_store.migrate import require_version, versions
+from argosy_store.migrate import require_version
 from argosy_store.roles import DEFAULT_PREFIX, ROLES, missing_rights, role_name
+from argosy_store.versions import read_version
 
 __all__ = ["Finding", "inspect_database"]
 
@@ -82,14 +83,11 @@ def inspect_database(url: str, now_us: int, *, prefix: str = DEFAULT_PREFIX) -> 
         require_version(version)
     except NotAllowedNow as error:
         return [_problem("version", error.message, "upgrade Postgres")]
-    present, wanted = versions(url)
+    schema = read_version(url)
     findings += _settings(url)
-    if present != wanted:
-        advice = "run `argosy admin migrate`"
-        if present is not None and wanted is not None and present > wanted:
-            advice = "use the version of argosy that migrated it, or a newer one"
-        return [*findings, _problem("migrations", f"version {present or 'none'}, needed is {wanted}", advice)]
-    findings.append(_ok("migrations", f"version {present}"))
+    if not schema.works:
+        return [*findings, _problem("migrations", str(schema), schema.advice)]
+    findings.append(_ok("migrations", f"version {schema.present}"))
     findings.append(_roles(url, prefix))
     return [*findings, *_contents(url, now_us)]
 

@@ -5,21 +5,20 @@ Source: design section 4, "Migrations with alembic as a step of their own".
 
 from __future__ import annotations
 
-from pathlib import Path
+import time
+from itertools import count
 from typing import Final
 from urllib.parse import quote
 
 import psycopg
 import sqlalchemy
 from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from argosy_core.errors import NotAllowedNow
-from argosy_store.connection import MAINTENANCE_SETTINGS, OLDEST_VERSION, connect, connection_options, translated
+from argosy_store.connection import MAINTENANCE_SETTINGS, OLDEST_VERSION, connect, sqlalchemy_engine, translated
 from argosy_store.partitions import ensure_partitions
+from argosy_store.versions import migration_config, read_version
 
 __all__ = [
     "as_role",
@@ -31,28 +30,13 @@ __all__ = [
     "drop_database",
     "migrate",
     "require_version",
-    "sqlalchemy_engine",
     "url_of",
-    "versions",
 ]
 
 _MIGRATION_LOCK: Final = 7_310_002
-_FOLDER: Final = Path(__file__).parent / "migrations"
-
-
-def sqlalchemy_engine(url: str, settings: dict[str, str] | None = None) -> sqlalchemy.Engine:
-    """Return a SQLAlchemy engine for a libpq URL or connection string, without a pool of its own."""
-    text = connection_options(url, settings or MAINTENANCE_SETTINGS)
-    return sqlalchemy.create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.connect(text), poolclass=sqlalchemy.pool.NullPool
-    )
-
-
-def _config() -> Config:
-    """Return alembic's configuration; there is no file for it."""
-    config = Config()
-    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
-    return config
+_LOCK_WAIT: Final = "500ms"
+_LOCK_ATTEMPTS: Final = 120
+_LOCK_PAUSE_S: Final = 0.5
 
 
 @translated
@@ -77,10 +61,7 @@ def migrate(url: str, *, owner: str = "") -> None:
         connection.exec_driver_sql(f"SELECT pg_advisory_lock({_MIGRATION_LOCK})")
         connection.commit()
         try:
-            config = _config()
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
-            connection.commit()
+            _upgrade(connection)
         finally:
             connection.rollback()
             connection.exec_driver_sql(f"SELECT pg_advisory_unlock({_MIGRATION_LOCK})")
@@ -89,34 +70,41 @@ def migrate(url: str, *, owner: str = "") -> None:
     ensure_partitions(url, days_ahead=4)
 
 
+def _upgrade(connection: sqlalchemy.Connection) -> None:
+    """Run the migrations that are missing, each in a transaction of its own.
+
+    A migration waits for the locks of tables but briefly, since whoever comes after it waits too; then it is rolled
+    back and tried again.
+    """
+    config = migration_config()
+    config.attributes["connection"] = connection
+    for attempt in count(1):
+        try:
+            connection.exec_driver_sql(f"SET lock_timeout = '{_LOCK_WAIT}'")
+            command.upgrade(config, "head")
+            connection.commit()
+        except sqlalchemy.exc.OperationalError as error:
+            connection.rollback()
+            if not isinstance(error.orig, psycopg.errors.LockNotAvailable) or attempt == _LOCK_ATTEMPTS:
+                raise
+            time.sleep(_LOCK_PAUSE_S)
+        else:
+            return
+
+
 @translated
 def check(url: str) -> None:
-    """Raise unless the server and the tables are those this version works with.
+    """Raise unless the server and the tables are those this version works with (see `versions`).
 
     Raises:
-        NotAllowedNow: The server is too old, the migrations have not been run, or a newer version's have.
+        NotAllowedNow: The server is too old, the migrations have not been run, or those of a version that ended the
+            work of this one have.
         BackendUnavailable: Postgres cannot be reached.
     """
     check_server(url)
-    present, wanted = versions(url)
-    if present != wanted:
-        raise NotAllowedNow(
-            f"the database is at version {present or 'none'}, needed is {wanted}: run `argosy admin migrate`"
-        )
-
-
-@translated
-def versions(url: str) -> tuple[str | None, str | None]:
-    """Return the version that the tables have and the one that is needed.
-
-    Raises:
-        BackendUnavailable: Postgres cannot be reached.
-    """
-    engine = sqlalchemy_engine(url)
-    with engine.connect() as connection:
-        present = MigrationContext.configure(connection).get_current_revision()
-    engine.dispose()
-    return present, ScriptDirectory.from_config(_config()).get_current_head()
+    version = read_version(url)
+    if not version.works:
+        raise NotAllowedNow(f"the database is at {version}: {version.advice}")
 
 
 @translated
@@ -210,7 +198,8 @@ def clear(url: str) -> tuple[int, ...]:
         )
         used = connection.execute(
             "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
-            " AND pg_relation_size(oid) > 0 AND relname NOT IN ('alembic_version', 'shared_state', 'partition_state')"
+            " AND pg_relation_size(oid) > 0 AND relname NOT IN"
+            " ('alembic_version', 'shared_state', 'partition_state', 'schema_support')"
         ).fetchall()
         if used:
             names = psycopg.sql.SQL(", ").join(psycopg.sql.Identifier(name) for (name,) in used)

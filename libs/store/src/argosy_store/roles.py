@@ -60,6 +60,7 @@ _API: Final[Mapping[str, Sequence[str]]] = {
     "queues": ("SELECT", "INSERT", "UPDATE"),
     "runs": ("SELECT",),
     "scheduling_classes": ("SELECT", "INSERT"),
+    "schema_support": ("SELECT",),
     "shared_state": ("SELECT", "UPDATE"),
 }
 _LEADER: Final[Mapping[str, Sequence[str]]] = {
@@ -92,6 +93,7 @@ _RELAY: Final[Mapping[str, Sequence[str]]] = {
     "job_sets": ("SELECT",),
     "pools": ("SELECT",),
     "queues": ("SELECT",),
+    "schema_support": ("SELECT",),
 }
 _RIGHTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "api": _API,

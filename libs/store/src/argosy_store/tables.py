@@ -292,3 +292,12 @@ partition_state: Final = sa.Table(
 """One row that every bulk transaction reads under a shared lock: days with partitions, days without open jobs, queues
 that take no jobs any more, and the first day that still takes jobs. It changes under the exclusive lock only, so nobody
 acts on an older one."""
+
+schema_support: Final = sa.Table(
+    "schema_support",
+    metadata,
+    sa.Column("singleton", sa.Boolean, primary_key=True, server_default=sa.text("true")),
+    sa.Column("oldest_version", sa.Text, nullable=False),
+    sa.CheckConstraint("singleton", name="schema_support_singleton_check"),
+)
+"""One row: the oldest version of Argosy that works with these tables."""

@@ -99,8 +99,9 @@ def migrate(
     administrator; once they are there, the migrator's own rights do for every later migration.
     """
     from argosy_store import migrate as migrate_database
-    from argosy_store.migrate import as_role, versions
+    from argosy_store.migrate import as_role
     from argosy_store.roles import grant_rights, make_roles, role_name
+    from argosy_store.versions import read_version
 
     settings = settings_of(context)
     url = _database(settings, database_url, database_password_file)
@@ -113,7 +114,7 @@ def migrate(
         grant_rights(as_role(url, owner), prefix)
     else:
         migrate_database(url)
-    version, _ = versions(url)
+    version = read_version(url).present
     if settings.is_table:
         click.echo(f"the database is at version {version}{', and every role has its rights' if grant else ''}")
     else:

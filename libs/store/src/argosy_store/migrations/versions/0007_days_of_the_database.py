@@ -1,4 +1,4 @@
-"""Days go by the database's clock: no server's clock can close, drop or open one.
+"""Days go by the database's clock: no server's clock can close, drop or open one. Tables say who works with them.
 
 A day is closed in two steps. First it takes no jobs any more (`first_open_day`), under the exclusive lock but for a
 moment only; then its open jobs are counted without any lock, since none can come.
@@ -16,6 +16,12 @@ depends_on = None
 # A transaction may have begun before midnight and still put jobs into the day before, so yesterday is never past.
 _STATEMENTS = """
 ALTER TABLE partition_state ADD COLUMN first_open_day integer NOT NULL DEFAULT 0;
+
+CREATE TABLE schema_support (
+    singleton boolean PRIMARY KEY DEFAULT true CONSTRAINT schema_support_singleton_check CHECK (singleton),
+    oldest_version text NOT NULL
+);
+INSERT INTO schema_support (oldest_version) VALUES ('0007');
 
 CREATE FUNCTION argosy_now_us() RETURNS bigint
 LANGUAGE sql VOLATILE AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
