@@ -1,12 +1,14 @@
 """Accepting jobs."""
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import psycopg
 import pytest
 
-from argosy_core.errors import InvalidRequest, NotAllowedNow, NotFound
+from argosy_core.errors import BackendUnavailable, InvalidRequest, NotAllowedNow, NotFound, StateConflict
 from argosy_store import ApiStore, JobFilter, retain
 from argosy_testkit.postgres import set_database_time
 from argosy_testkit.store_world import StoreWorld, encode_parts
@@ -271,3 +273,68 @@ def test_class_and_job_set_ids_are_the_same_for_every_replica(database_url: str)
     assert len(set(sets[0])) == 3
     for store in stores:
         store.close()
+
+
+# --- another database -------------------------------------------------------------------------------------------------
+
+
+def _replace_database(world: StoreWorld) -> None:
+    """Have the database be on another timeline, as a standby that was promoted, without what its primary had last."""
+    with psycopg.connect(world.url) as connection:
+        connection.execute("CREATE OR REPLACE FUNCTION argosy_timeline() RETURNS text LANGUAGE sql AS $$SELECT 'new'$$")
+
+
+@pytest.fixture
+def replaceable(world: StoreWorld) -> Iterator[StoreWorld]:
+    """Give a world whose database may be replaced, with one job of it stored."""
+    world.submit_jobs(1)
+    with psycopg.connect(world.url) as connection:
+        (definition,) = connection.execute("SELECT pg_get_functiondef('argosy_timeline'::regproc)").fetchone() or ("",)
+    yield world
+    with psycopg.connect(world.url) as connection:
+        connection.execute(definition)
+
+
+def test_ids_of_a_lost_database_are_not_used_after_a_fail_over(replaceable: StoreWorld) -> None:
+    """A job set that the standby never had must not mean another queue's, so nothing remembered outlives a timeline."""
+    world = replaceable
+    (lost,) = world.api.job_set_ids([(world.queue.queue_id, "lost")])
+    generation = world.api.generation
+    request = replace(world.request(1, job_set_id=lost), generation=generation)
+    with psycopg.connect(world.url) as connection:
+        connection.execute("DELETE FROM job_sets WHERE job_set_id = %s", [lost])
+    _replace_database(world)
+    with pytest.raises(BackendUnavailable, match="replaced by another"):
+        world.submit(request)
+    with pytest.raises(BackendUnavailable, match="replaced by another"):
+        world.submit(request)
+    assert world.api.generation > generation
+    assert len(stored(world)) == 1
+    (found,) = world.api.job_set_ids([(world.queue.queue_id, "lost")])
+    assert world.submit(replace(world.request(1, job_set_id=found), generation=world.api.generation))[0].accepted
+
+
+def test_numbers_and_epochs_of_a_lost_database_are_not_given_again(replaceable: StoreWorld) -> None:
+    """What the primary gave last may not have reached the standby: both go on far behind it."""
+    world = replaceable
+    before = world.api.reserve_numbers(1)
+    _replace_database(world)
+    with pytest.raises(BackendUnavailable):
+        world.submit(world.request(1))
+    assert world.api.reserve_numbers(1) - before > 500_000_000
+    leadership = world.leader.try_lead("leader-1", "localhost:1", 600)
+    assert leadership is not None
+    assert leadership.epoch >= world.epoch + 1000
+
+
+def test_leader_of_a_lost_database_writes_nothing_and_loads_again(replaceable: StoreWorld) -> None:
+    """Its memory may hold what the standby never had."""
+    world = replaceable
+    handles = world.submit_jobs(1)
+    _replace_database(world)
+    with pytest.raises(StateConflict, match="load again"):
+        world.lease(handles)
+    leadership = world.leader.try_lead("leader-1", "localhost:1", 600)
+    assert leadership is not None
+    world.leadership = leadership
+    assert world.lease(handles).tolist() == []

@@ -18,7 +18,7 @@ from argosy_store.clusters import ClusterCalls
 from argosy_store.jobs import JobCalls
 from argosy_store.pool import Connections
 from argosy_store.queues import QueueCalls
-from argosy_store.submission import EncodeChanges, SubmitRequest, SubmitResult, submit_requests
+from argosy_store.submission import EncodeChanges, SubmitRequest, SubmitResult, TimelineChanged, submit_requests
 from argosy_store.wishes import WishCalls
 
 __all__ = ["ApiStore"]
@@ -26,7 +26,13 @@ __all__ = ["ApiStore"]
 _NUMBER_BLOCK: Final = 10_000
 _CACHE_LIMIT: Final = 100_000
 _ATTEMPTS: Final = 3
-_RESERVE: Final = "UPDATE shared_state SET next_number = next_number + %s RETURNING next_number"
+_REPLACED: Final = "the database was replaced by another, as a standby that was promoted; try again"
+_SKIPPED_NUMBERS: Final = 1_000_000_000
+"""A promoted standby may lack the last numbers that its primary gave, and pods of their jobs may be there."""
+_RESERVE: Final = (
+    "UPDATE shared_state SET timeline = argosy_timeline(), next_number = next_number + %s"
+    " + CASE WHEN timeline IN ('', argosy_timeline()) THEN 0 ELSE %s END RETURNING next_number, timeline"
+)
 _ADD_CLASSES: Final = (
     "INSERT INTO scheduling_classes (hash, definition) SELECT * FROM unnest($1::uuid[], $2::bytea[])"
     " ON CONFLICT DO NOTHING"
@@ -53,6 +59,9 @@ class ApiStore(QueueCalls, JobCalls, WishCalls, ClusterCalls):
         self._classes: dict[bytes, int] = {}
         self._job_sets: dict[tuple[int, str], int] = {}
         self._specs: set[tuple[int, bytes]] = set()
+        self._timeline = ""
+        self.generation = 0
+        """Grows when the database turns out to be another one, as after a fail-over: ids from before mean nothing."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -70,8 +79,9 @@ class ApiStore(QueueCalls, JobCalls, WishCalls, ClusterCalls):
             if self._end_number - self._next_number < count:
                 size = max(count, _NUMBER_BLOCK)
                 with self._connections.read() as connection:
-                    row = connection.execute(_RESERVE, [size]).fetchone()
+                    row = connection.execute(_RESERVE, [size, _SKIPPED_NUMBERS]).fetchone()
                 assert row is not None
+                self._meet(row[1])
                 self._next_number, self._end_number = row[0] - size, row[0]
             first = self._next_number
             self._next_number += count
@@ -86,22 +96,23 @@ class ApiStore(QueueCalls, JobCalls, WishCalls, ClusterCalls):
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
-        missing = sorted({value for value in definitions if value not in self._classes})
+        known = {value: self._classes.get(value) for value in definitions}
+        missing = sorted(value for value, class_id in known.items() if class_id is None)
         if missing:
             hashes = {hashlib.blake2b(value, digest_size=16).digest(): value for value in missing}
             ordered = sorted(hashes)
             packed = array(UUID, uuid_column(b"".join(ordered)))
             with self._connections.read() as connection:
                 connection.bulk(_ADD_CLASSES, packed, bytes_array(hashes[value] for value in ordered))
-                cursor = connection.execute(
-                    "SELECT class_id, hash FROM scheduling_classes WHERE hash = ANY (%s::uuid[])",
+                rows = connection.execute(
+                    "SELECT class_id, hash, argosy_timeline() FROM scheduling_classes WHERE hash = ANY (%s::uuid[])",
                     [[value.hex() for value in ordered]],
-                )
-                found = {hashes[row[1].bytes]: row[0] for row in cursor}
-            answer = {value: found.get(value) or self._classes[value] for value in definitions}
+                ).fetchall()
+            found = {hashes[row[1].bytes]: row[0] for row in rows}
+            known.update(found)
+            self._meet(rows[0][2])
             self._remember(self._classes, found)
-            return [answer[value] for value in definitions]
-        return [self._classes[value] for value in definitions]
+        return [known[value] or 0 for value in definitions]
 
     def job_set_ids(self, pairs: Sequence[tuple[int, str]]) -> list[int]:
         """Return the ids of job sets, storing those that are new.
@@ -121,15 +132,29 @@ class ApiStore(QueueCalls, JobCalls, WishCalls, ClusterCalls):
                 connection.bulk(
                     _ADD_JOB_SETS, array(INT4, queue_ids), text_array(fields([name.encode() for name in names]))
                 )
-                cursor = connection.execute(
-                    "SELECT job_set_id, t.queue_id, t.name FROM unnest(%s::integer[], %s::text[]) AS n (queue_id, name)"
+                rows = connection.execute(
+                    "SELECT job_set_id, t.queue_id, t.name, argosy_timeline()"
+                    " FROM unnest(%s::integer[], %s::text[]) AS n (queue_id, name)"
                     " JOIN job_sets t ON t.queue_id = n.queue_id AND t.name = n.name",
                     [queue_ids, names],
-                )
-                found = {(row[1], row[2]): row[0] for row in cursor}
+                ).fetchall()
+            found = {(row[1], row[2]): row[0] for row in rows}
             known.update(found)
+            self._meet(rows[0][3])
             self._remember(self._job_sets, found)
         return [known[pair] or 0 for pair in pairs]
+
+    def _meet(self, timeline: str) -> None:
+        """Forget what another database than this one has said, if it is another one."""
+        if timeline == self._timeline:
+            return
+        if self._timeline:
+            self._classes.clear()
+            self._job_sets.clear()
+            self._specs.clear()
+            self._next_number = self._end_number = 0
+            self.generation += 1
+        self._timeline = timeline
 
     @staticmethod
     def _remember(cache: dict, found: dict) -> None:  # type: ignore[type-arg]
@@ -153,14 +178,24 @@ class ApiStore(QueueCalls, JobCalls, WishCalls, ClusterCalls):
 
         Raises:
             BackendUnavailable: Postgres cannot be reached. The jobs may or may not be stored: repeat with client ids.
+                Or it is another database than the one that the requests' ids are of; nothing was stored.
             InvalidRequest: A value cannot be stored, as text with a zero byte; nothing was stored.
         """
         if len(self._specs) > _CACHE_LIMIT:
             self._specs.clear()
+        # Read before the generation, which changes first: ids of another database cannot pass both comparisons.
+        timeline = self._timeline
+        if any(request.generation not in {None, self.generation} for request in requests):
+            raise BackendUnavailable(_REPLACED)
         for attempt in range(1, _ATTEMPTS + 1):
             with self._connections.bulk() as connection:
                 try:
-                    return submit_requests(connection, requests, encode_changes, known_specs=self._specs)
+                    return submit_requests(
+                        connection, requests, encode_changes, known_specs=self._specs, timeline=timeline
+                    )
+                except TimelineChanged as change:
+                    self._meet(change.timeline)
+                    raise BackendUnavailable(_REPLACED) from None
                 except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
                     if attempt == _ATTEMPTS:
                         raise

@@ -133,6 +133,7 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         self.closed_days: frozenset[int] = frozenset()
         self.deleted_queue_ids: frozenset[int] = frozenset()
         self.first_open_day = 0
+        self.timeline = ""
 
     def run(self, script: str) -> PGresult:
         """Execute one or more statements without parameters; return the last result, values as text.

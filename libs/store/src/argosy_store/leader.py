@@ -31,13 +31,16 @@ from argosy_store.rows import CLUSTER_COLUMNS, QUEUE_COLUMNS, ClusterRow, QueueR
 __all__ = ["LeaderStore", "Leadership", "LogState"]
 
 _LEAD: Final = """
-INSERT INTO pools AS p (pool, leader_id, address, epoch, expire_time)
-VALUES (%(pool)s, %(leader)s, %(address)s, 1, clock_timestamp() + make_interval(secs => %(lease)s))
-ON CONFLICT (pool) DO UPDATE SET leader_id = excluded.leader_id, address = excluded.address, epoch = p.epoch + 1,
-    expire_time = excluded.expire_time
+INSERT INTO pools AS p (pool, leader_id, address, epoch, expire_time, timeline)
+VALUES (%(pool)s, %(leader)s, %(address)s, 1, clock_timestamp() + make_interval(secs => %(lease)s), argosy_timeline())
+ON CONFLICT (pool) DO UPDATE SET leader_id = excluded.leader_id, address = excluded.address,
+    epoch = p.epoch + CASE WHEN p.timeline IN ('', excluded.timeline) THEN 1 ELSE %(skipped)s END,
+    expire_time = excluded.expire_time, timeline = excluded.timeline
 WHERE p.leader_id IN ('', excluded.leader_id) OR p.expire_time <= clock_timestamp()
-RETURNING epoch, log_position, round_state
+RETURNING epoch, log_position, round_state, timeline
 """
+_SKIPPED_EPOCHS: Final = 1000
+"""A promoted standby may lack the last epochs that its primary gave."""
 _LOG_STATE: Final = """
 log_failure_time = CASE WHEN %(publishes)s THEN NULL WHEN %(failing_s)s::float8 IS NULL THEN log_failure_time
     ELSE coalesce(log_failure_time, clock_timestamp() - make_interval(secs => %(failing_s)s)) END,
@@ -104,6 +107,7 @@ class LeaderStore:
         self._relays_events = relays_events
         self._pool = pool
         self._leader_id = ""
+        self._timeline = ""
         self._writer = Line(url, {**LEADER_SETTINGS})
         self._reader = Line(url, {**READ_SETTINGS, "application_name": "argosy-leader"})
         # The lease must not wait behind a load of the pool, which may take longer than it lasts.
@@ -129,12 +133,13 @@ class LeaderStore:
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
-        values = {"pool": self._pool, "leader": leader_id, "address": address, "lease": lease_s}
+        values: dict[str, Any] = {"pool": self._pool, "leader": leader_id, "address": address, "lease": lease_s}
+        values["skipped"] = _SKIPPED_EPOCHS
         with self._elector.use() as connection:
             row = connection.execute(_LEAD, values).fetchone()
         if row is None:
             return None
-        self._leader_id = leader_id
+        self._leader_id, self._timeline = leader_id, row[3]
         return Leadership(epoch=row[0], log_position=row[1], round_state=bytes(row[2]))
 
     def renew(self, epoch: int, lease_s: float, log: LogState = _UNTRIED) -> None:
@@ -225,6 +230,10 @@ class LeaderStore:
                         f"the log of {self._pool} is applied up to {position}, not {effects.log_position[0]}"
                     )
                 learn_state(connection, state)
+                if self._timeline not in {"", connection.timeline}:
+                    raise StateConflict(
+                        f"the database was replaced by a standby, which may lack what epoch {epoch} knows: load again"
+                    )
                 return self._write(connection, epoch, effects)
 
     def _write(self, connection: StoreConnection, epoch: int, effects: Effects) -> AppliedEffects:

@@ -43,7 +43,7 @@ ChangedT = TypeVar("ChangedT")
 _DAY_US: Final = 86_400_000_000
 PARTITION_LOCK: Final = 7_310_001
 """Advisory lock: shared in every bulk transaction, exclusive for whoever changes partitions or deletes queues."""
-STATE_COLUMNS: Final = 4
+STATE_COLUMNS: Final = 5
 """Columns of a prologue's result before those of its tail."""
 _LOCK_WAIT: Final = "100ms"
 """How long a change of partitions waits for a lock: for so long it may hold up whoever comes after it."""
@@ -55,8 +55,8 @@ _LOCK_PAUSE_S: Final = 0.25
 def prologue(*locks: str, tail: str = "") -> str:
     """Return the statements that open a bulk transaction, sent as one message.
 
-    The last result has the columns (days, closed days, deleted queue ids, first open day) of partition_state, then
-    those of `tail`.
+    The last result has the columns (days, closed days, deleted queue ids, first open day) of partition_state and the
+    database's timeline, then those of `tail`.
 
     Args:
         locks: Further locking statements.
@@ -64,7 +64,7 @@ def prologue(*locks: str, tail: str = "") -> str:
     """
     script = f"BEGIN; SELECT pg_advisory_xact_lock_shared({PARTITION_LOCK}); "
     script += "".join(f"{lock}; " for lock in locks)
-    columns = "s.days, s.closed_days, s.deleted_queue_ids, s.first_open_day"
+    columns = "s.days, s.closed_days, s.deleted_queue_ids, s.first_open_day, argosy_timeline()"
     return script + f"SELECT {columns}{tail or ' FROM partition_state s'}"
 
 
@@ -73,8 +73,9 @@ def learn_state(connection: StoreConnection, result: PGresult) -> None:
     state = tuple(result.get_value(0, column) or b"{}" for column in range(STATE_COLUMNS))
     if state != connection.shared_state:
         connection.shared_state = state
-        connection.days, connection.closed_days, connection.deleted_queue_ids = map(_integers, state[:-1])
-        connection.first_open_day = int(state[-1])
+        connection.days, connection.closed_days, connection.deleted_queue_ids = map(_integers, state[:3])
+        connection.first_open_day = int(state[3])
+        connection.timeline = state[4].decode()
 
 
 def exclusively(connection: StoreConnection, change: Callable[[], ChangedT]) -> ChangedT:

@@ -102,9 +102,10 @@ _RIGHTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "reader": {_EVERYTHING: ("SELECT",)},
 }
 _FUNCTIONS: Final[Mapping[str, Sequence[str]]] = {
-    "api": ("argosy_now_us()", "argosy_make_partitions(integer)"),
+    "api": ("argosy_now_us()", "argosy_timeline()", "argosy_make_partitions(integer)"),
     "leader": (
         "argosy_now_us()",
+        "argosy_timeline()",
         "argosy_make_partitions(integer)",
         "argosy_open_from(integer)",
         "argosy_close_day(integer)",

@@ -39,7 +39,7 @@ from argosy_store.binary import (
 from argosy_store.connection import StoreConnection
 from argosy_store.partitions import learn_state, partition, prologue, split_days
 
-__all__ = ["EncodeChanges", "SpecRow", "SubmitRequest", "SubmitResult", "submit_requests"]
+__all__ = ["EncodeChanges", "SpecRow", "SubmitRequest", "SubmitResult", "TimelineChanged", "submit_requests"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +91,8 @@ class SubmitRequest:
     """16 bytes per job over what a repeat must equal; needed where there are client ids."""
     traceparent: str = ""
     """W3C trace context for the leader, if the submitter traces these jobs; not stored with them."""
+    generation: int | None = None
+    """`ApiStore.generation` before the ids were asked for; None if they are surely of the present database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,12 +165,22 @@ class _Part:
         )
 
 
+class TimelineChanged(Exception):
+    """The database is another one than before: a standby was promoted, or a backup was restored."""
+
+    def __init__(self, timeline: str) -> None:
+        """Keep the timeline of the database that is there now."""
+        super().__init__(timeline)
+        self.timeline = timeline
+
+
 def submit_requests(
     connection: StoreConnection,
     requests: Sequence[SubmitRequest],
     encode_changes: EncodeChanges,
     *,
     known_specs: set[tuple[int, bytes]],
+    timeline: str = "",
 ) -> list[SubmitResult]:
     """Store requests in one transaction; each is stored whole or not at all.
 
@@ -177,8 +189,10 @@ def submit_requests(
         requests: Requests, of any pools.
         encode_changes: Makes the leader's news, called once per pool.
         known_specs: (day, hash) of specs that are stored; new ones are added once they are.
+        timeline: Timeline of the database that the ids in the requests are of; empty for any.
 
     Raises:
+        TimelineChanged: This is another database; nothing was stored.
         psycopg.Error: The transaction did not happen, or its outcome is unknown.
     """
     parts = [
@@ -189,6 +203,8 @@ def submit_requests(
     keyed = any(request.client_ids for request in requests)
     with connection.transaction_block(prologue()) as state:
         learn_state(connection, state)
+        if timeline not in {"", connection.timeline}:
+            raise TimelineChanged(connection.timeline)
         _refuse_late(connection, parts)
         if keyed:
             _deduplicate(connection, parts)

@@ -209,6 +209,7 @@ pools: Final = sa.Table(
     sa.Column("round_state", BYTEA, nullable=False, server_default=_EMPTY),
     sa.Column("log_failure_time", sa.DateTime(timezone=True)),
     sa.Column("log_failure", sa.Text, nullable=False, server_default=_EMPTY),
+    sa.Column("timeline", sa.Text, nullable=False, server_default=_EMPTY),
 )
 """Who leads a pool, until when by the database's clock, how far the log has been applied, and since when and why its
 leaders cannot publish to the log, null and empty while they can."""
@@ -275,9 +276,10 @@ shared_state: Final = sa.Table(
     metadata,
     sa.Column("singleton", sa.Boolean, primary_key=True, server_default=sa.text("true")),
     sa.Column("next_number", sa.BigInteger, nullable=False, server_default=sa.text("1")),
+    sa.Column("timeline", sa.Text, nullable=False, server_default=_EMPTY),
     sa.CheckConstraint("singleton", name="shared_state_singleton_check"),
 )
-"""One row: the next sequence number for handles."""
+"""One row: the next sequence number for handles, and the timeline of the database that gave the last one."""
 
 partition_state: Final = sa.Table(
     "partition_state",

@@ -1,4 +1,7 @@
-"""Days go by the database's clock: no server's clock can close, drop or open one. Tables say who works with them.
+"""Days go by the database's clock, what services remember by its timeline, and tables say who works with them.
+
+No server's clock can close, drop or open a day. A standby that was promoted has another timeline than its primary, and
+may lack what that had last: numbers and epochs go on far behind those that may have been given.
 
 A day is closed in two steps. First it takes no jobs any more (`first_open_day`), under the exclusive lock but for a
 moment only; then its open jobs are counted without any lock, since none can come.
@@ -25,6 +28,11 @@ INSERT INTO schema_support (oldest_version) VALUES ('0007');
 
 CREATE FUNCTION argosy_now_us() RETURNS bigint
 LANGUAGE sql VOLATILE AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
+
+CREATE FUNCTION argosy_timeline() RETURNS text
+LANGUAGE sql STABLE AS $$ SELECT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) $$;
+ALTER TABLE shared_state ADD COLUMN timeline text NOT NULL DEFAULT '';
+ALTER TABLE pools ADD COLUMN timeline text NOT NULL DEFAULT '';
 
 CREATE FUNCTION argosy_today() RETURNS integer
 LANGUAGE sql VOLATILE SET search_path = {schema}, pg_temp AS $$ SELECT (argosy_now_us() / 86400000000)::integer $$;
@@ -77,8 +85,8 @@ BEGIN
     RETURN argosy_detach_and_drop(aged_day, least(cutoff_us, argosy_now_us()));
 END $$;
 
-REVOKE ALL ON FUNCTION argosy_now_us(), argosy_today(), argosy_require_past(integer),
-    argosy_open_from(integer), argosy_detach_and_drop(integer, bigint),
+REVOKE ALL ON FUNCTION argosy_now_us(), argosy_timeline(), argosy_today(),
+    argosy_require_past(integer), argosy_open_from(integer), argosy_detach_and_drop(integer, bigint),
     argosy_drop_partitions(integer, bigint) FROM PUBLIC;
 DO $$
 DECLARE held record;
