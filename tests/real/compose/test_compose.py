@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -12,7 +11,6 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,8 @@ from images.engine import Compose, find_compose, running_engine
 from images.upstream_images import ensure
 from testbed.cluster import KubeApi
 from testbed.kubernetes import ControlPlaneOptions
+
+from argosy_cli.processes import free_ports
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -235,8 +235,7 @@ def stack(
     """The stack, up and healthy, and taken down afterwards."""
     note_part: Callable[[str, str], None] = request.getfixturevalue("note_part")
     compose = find_compose(request.param, say=say)
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        port = listener.getsockname()[1]
+    (port,) = free_ports(1)
     project = f"argosy-test-{os.getpid()}-{request.param}"
     stack = Stack(compose=compose, project=project, directory=tmp_path_factory.mktemp("jobs"), api_port=port)
     try:

@@ -1,11 +1,15 @@
 """Processes of this machine: start, look, end."""
 
+import os
 import signal
+import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from argosy_cli import processes
 from argosy_cli.processes import (
     ProcessId,
     await_true,
@@ -104,9 +108,58 @@ def test_processes_keep_their_bytecode_in_the_users_cache_where_sources_are_to_s
     assert not (tmp_path / "__pycache__").exists()
 
 
-def test_free_ports_differ() -> None:
-    """Ports asked for together are all different."""
-    assert len(set(free_ports(20))) == 20
+def test_free_ports_are_given_to_one_caller_only() -> None:
+    """Ports differ from all that were given before, here or in another process that has not bound them yet."""
+    ask = "import sys; from argosy_cli.processes import free_ports; print(*free_ports(20), flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", ask], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as far:
+        assert far.stdout is not None
+        theirs = [int(word) for word in far.stdout.readline().split()]
+        # Whatever number they were asked from, a search that begins where theirs began must pass theirs over.
+        processes._held_ports.append((theirs[0] - 1, os.open(os.devnull, os.O_RDONLY)))
+        ours = free_ports(20)
+        assert len({*ours, *theirs, *free_ports(20)}) == 60
+        far.communicate("\n", timeout=20)
+
+
+@pytest.mark.parametrize(
+    ("outgoing", "expected"),
+    [
+        pytest.param("32768 60999", (20_000, 32_767), id="Linux as it comes"),
+        pytest.param("20000\t49999\n", (50_000, 59_999), id="another range"),
+        pytest.param("1024 65535", (20_000, 59_999), id="no room left"),
+        pytest.param("?", (20_000, 29_999), id="unknown"),
+    ],
+)
+def test_free_ports_are_none_that_the_system_gives_to_connections(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outgoing: str, expected: tuple[int, int]
+) -> None:
+    """What binds such a port later, or again after a restart, finds no connection on it."""
+    (tmp_path / "range").write_text(outgoing)
+    monkeypatch.setattr(processes, "_OUTGOING_PORTS", tmp_path / "range")
+    candidates = processes._port_candidates()
+    assert (candidates[0], candidates[-1]) == expected
+    assert set(free_ports(5)) <= set(candidates)
+
+
+def test_free_ports_pass_over_one_that_is_bound() -> None:
+    """A program that chose its port otherwise keeps it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert processes._take_port(listener.getsockname()[1]) is None
+
+
+def test_free_ports_of_the_past_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that starts many meshes holds no more descriptors than a few."""
+    monkeypatch.setattr(processes, "_HELD_PORT_COUNT", 4)
+    for _ in range(5):
+        free_ports(3)
+    assert len(processes._held_ports) == 4
+
+
+def test_more_ports_than_there_are_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says how many there were."""
+    monkeypatch.setattr(processes, "_take_port", lambda _: None)
+    with pytest.raises(BackendUnavailable, match="3 free ports were asked for and only 0"):
+        free_ports(3)
 
 
 def test_waiting_is_bounded() -> None:

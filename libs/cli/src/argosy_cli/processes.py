@@ -8,10 +8,14 @@ Source: design section 9, "`argosy up | down | status`"; section 8, CPU per role
 
 from __future__ import annotations
 
+import bisect
 import os
+import secrets
 import signal
 import subprocess
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,6 +42,10 @@ _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _POLL_S: Final = 0.02
 _THREAD_VARIABLES: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _children: Final[dict[int, subprocess.Popen[bytes]]] = {}  # ours, to be reaped
+_OUTGOING_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_HELD_PORT_COUNT: Final = 256  # more than any mesh has, and few beside the descriptors that a process may have
+_ports_lock: Final = threading.Lock()
+_held_ports: Final[deque[tuple[int, int]]] = deque()  # port and descriptor, oldest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,17 +191,53 @@ def tree_usage(pid: int) -> Usage:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback interface that were free a moment ago, all different, chosen by the system."""
+    """Return free ports of the loopback interface, all different, that nobody else is given before they are used.
+
+    They lie outside the range that the system takes ports from by itself (if it leaves room), so that no outgoing
+    connection has one when a program binds it, or binds it again after a restart. Other callers of this function, in
+    this process or another, do not get them either: the UDP port of the same number is held for each, until this
+    process ends or has asked for many more.
+
+    Raises:
+        BackendUnavailable: There are not so many.
+    """
+    ports: list[int] = []
+    with _ports_lock:
+        candidates = _port_candidates()
+        newest = _held_ports[-1][0] if _held_ports else secrets.choice(candidates)
+        first = bisect.bisect(candidates, newest)
+        for port in candidates[first:] + candidates[:first]:
+            if len(ports) == count:
+                break
+            if (descriptor := _take_port(port)) is not None:
+                _held_ports.append((port, descriptor))
+                ports.append(port)
+        while len(_held_ports) > max(_HELD_PORT_COUNT, count):
+            os.close(_held_ports.popleft()[1])
+    if len(ports) < count:
+        raise BackendUnavailable(f"{count} free ports were asked for and only {len(ports)} are there")
+    return ports
+
+
+def _port_candidates() -> list[int]:
+    """Return the ports to choose among."""
+    ports = range(20_000, 60_000)
+    with suppress(OSError, ValueError):
+        lowest, highest = map(int, _OUTGOING_PORTS.read_text(encoding="ascii").split())
+        apart = [port for port in ports if not lowest <= port <= highest]
+        return apart if len(apart) > _HELD_PORT_COUNT else list(ports)
+    return list(ports[:10_000])  # below the range of every system that does not tell it
+
+
+def _take_port(port: int) -> int | None:
+    """Return the descriptor that holds a port against other callers, None if it is held or in use."""
     import socket
 
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    with suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as hold, socket.socket() as probe:
+        hold.bind(("127.0.0.1", port))
+        probe.bind(("127.0.0.1", port))
+        return hold.detach()
+    return None
 
 
 def _stat(pid: int) -> list[str]:
