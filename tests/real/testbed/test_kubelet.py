@@ -112,7 +112,7 @@ def test_pod_ends_as_its_annotations_say(
 
 def test_pod_waits_for_its_start_delay(bed: Bed) -> None:
     """Until then it is pending, and its containers have no status."""
-    name = bed.create({RUN_TIME_ANNOTATION: "1h", START_DELAY_ANNOTATION: "1s"})
+    name = bed.create({RUN_TIME_ANNOTATION: "1h", START_DELAY_ANNOTATION: "5s"})
     pod = bed.pod(name)
     assert pod is not None
     assert pod["status"]["phase"] == "Pending"
@@ -165,7 +165,7 @@ def test_pod_starts_again_as_its_policy_says(bed: Bed) -> None:
 
 def test_deleted_pod_goes_after_its_stop_time(bed: Bed) -> None:
     """It runs on for its stop time, and the object goes only then."""
-    name = bed.create({RUN_TIME_ANNOTATION: "1h", STOP_TIME_ANNOTATION: "2s"})
+    name = bed.create({RUN_TIME_ANNOTATION: "1h", STOP_TIME_ANNOTATION: "5s"})
     bed.await_phase(name, "Running")
     bed.delete(name)
     pod = bed.pod(name)
@@ -202,12 +202,16 @@ def test_logs_of_a_pod_that_has_not_started_are_refused(bed: Bed) -> None:
 
 def test_partitioned_node_tells_when_it_is_healed_what_had_happened(bed: Bed) -> None:
     """Its pods go on unseen: the cluster believes what it saw last, then hears of the end that was."""
-    running = bed.create({RUN_TIME_ANNOTATION: "1s"})
+    running = bed.create({RUN_TIME_ANNOTATION: "10s"})  # time enough to cut the node off before the end
     bed.await_phase(running, "Running")
     bed.kubelet.partition([bed.node])
     unheard = bed.create({RUN_TIME_ANNOTATION: "1h"})
-    await_true(lambda: bed.ready() == "Unknown", "the node to be given up", timeout_s=90.0)
-    assert "node.kubernetes.io/unreachable" in bed.taints()
+    # The condition is written first and the taint by a worker of its own some time later.
+    await_true(
+        lambda: bed.ready() == "Unknown" and "node.kubernetes.io/unreachable" in bed.taints(),
+        "the node to be given up",
+        timeout_s=90.0,
+    )
     statuses = [(bed.pod(name) or {})["status"]["phase"] for name in (running, unheard)]
     assert statuses == ["Running", "Pending"]
     bed.kubelet.heal([bed.node])
