@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from testbed.cache import obtain
 
-from testbed import debian
+from testbed import debian, reaper
 
 __all__ = ["Compose", "EngineUnavailable", "find_compose", "running_engine"]
 
@@ -78,7 +79,9 @@ def running_engine(directory: Path, *, say: Callable[[str], None]) -> Iterator[s
             f" `apt-get install {' '.join(PACKAGES.values())}` (or set {debian.INSTALL_VARIABLE}=1)"
         )
     directory.mkdir(parents=True, exist_ok=True)
+    reaper.end_lost_engines(f"{tempfile.gettempdir()}/argosy-real-*/{directory.name}")
     say("starting dockerd")
+    reaper.watch("engine", directory)
     with (directory / "dockerd.log").open("wb") as log:
         process = subprocess.Popen(
             [
@@ -99,7 +102,11 @@ def running_engine(directory: Path, *, say: Callable[[str], None]) -> Iterator[s
         yield _version()
     finally:
         process.terminate()
-        process.wait(60)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(60)
+        reaper.end_engine(directory)
+        process.wait(20)
+        reaper.release("engine", directory)
 
 
 def _version() -> str:

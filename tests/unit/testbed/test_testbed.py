@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from testbed.programs import Program
 
-from argosy_cli.processes import await_true
+from argosy_cli.processes import await_true, identify, is_alive
 from argosy_core.errors import BackendUnavailable, NotAllowedNow
 from testbed import __main__ as command
 from testbed import artifacts, cache, collector, containers, go_programs, kubernetes, reaper
@@ -185,6 +187,63 @@ def test_reaper_ends_what_was_left_and_spares_what_was_released(tmp_path: Path) 
         for process in (kept, left):
             process.kill()
             process.wait()
+
+
+@pytest.fixture
+def shim(tmp_path: Path) -> Iterator[Callable[[Path], tuple[subprocess.Popen[str], int]]]:
+    """Starts what looks like the keeper of an engine's container, and gives it with its child's id."""
+    code = "import subprocess, sys; print(subprocess.Popen(['sleep', '60']).pid, flush=True); sys.stdin.read()"
+    with ExitStack() as stack:
+
+        def start(directory: Path) -> tuple[subprocess.Popen[str], int]:
+            words = ["containerd-shim-runc-v2", "-c", code, "-address", str(directory / "exec" / "containerd.sock")]
+            process = subprocess.Popen(
+                words, executable=sys.executable, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            return process, int(process.stdout.readline())
+
+        yield start
+
+
+def test_reaper_ends_an_engine_with_all_that_keeps_its_containers(
+    tmp_path: Path, shim: Callable[[Path], tuple[subprocess.Popen[str], int]]
+) -> None:
+    """The daemon is asked to end, and what outlives it is killed with its children; another engine's goes on."""
+    told = tmp_path / "told"
+    daemon = (
+        "import pathlib, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(pathlib.Path(sys.argv[2]).write_text('asked') and 0))\n"
+        "print('up', flush=True); time.sleep(60)"
+    )
+    words = ["dockerd", "-c", daemon, f"--data-root={tmp_path / 'engine' / 'data'}", str(told)]
+    (ours, child), (other, _) = shim(tmp_path / "engine"), shim(tmp_path / "other")
+    with subprocess.Popen(words, executable=sys.executable, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        reaper.watch("engine", tmp_path / "engine")
+        reaper.dismiss()
+        assert (process.wait(timeout=10), told.read_text()) == (0, "asked")
+    assert ours.wait(timeout=10) == -signal.SIGKILL
+    await_true(lambda: not is_alive(identify(child)), "the container to go", timeout_s=10.0)
+    assert other.poll() is None
+
+
+def test_engine_whose_daemon_is_gone_is_ended_by_the_next_run(
+    tmp_path: Path, shim: Callable[[Path], tuple[subprocess.Popen[str], int]]
+) -> None:
+    """A run that was killed with all its helpers leaves nothing for long; one that is under way is spared."""
+    for name in ("run-1", "run-2"):
+        (tmp_path / name / "engine").mkdir(parents=True)
+    (lost, _), (used, _) = shim(tmp_path / "run-1" / "engine"), shim(tmp_path / "run-2" / "engine")
+    words = ["dockerd", "-c", "input()", f"--data-root={tmp_path / 'run-2' / 'engine'}"]
+    with subprocess.Popen(words, executable=sys.executable, stdin=subprocess.PIPE) as daemon:
+        reaper.end_lost_engines(f"{tmp_path}/run-*/engine")
+        assert lost.wait(timeout=10) == -signal.SIGKILL
+        assert used.poll() is None
+        daemon.kill()
 
 
 def test_status_names_parts_that_were_not_started(capsys: pytest.CaptureFixture[str]) -> None:
