@@ -5,7 +5,7 @@ mutation is idempotent: submits carry client ids (made here if the user gave non
 equal queue is success. The two that are not quite so (deleting a queue, updating one at a stated version) say below
 what a repetition does.
 
-Source: design section 2 ("client"), section 3, section 5 ("Submit", "Wish").
+Source: design section 2 ("client"), section 3, section 5 ("Submit", "Change requests").
 """
 
 from __future__ import annotations

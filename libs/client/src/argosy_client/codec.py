@@ -1,6 +1,6 @@
 """Wire messages to values and back; the only module here, beside `client`, that sees protobuf.
 
-Source: `reference/style.md` section 4, "Protobuf objects never leave codec modules".
+Source: CONTRIBUTING.md, "protobuf objects go no further".
 """
 
 from __future__ import annotations

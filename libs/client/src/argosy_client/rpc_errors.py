@@ -3,7 +3,7 @@
 The table is the client's half of the one in `argosy_runtime.errors`, which a client cannot import (layers); a test
 holds them equal. Codes outside the table (UNKNOWN, DATA_LOSS, UNIMPLEMENTED) become `InvariantViolation`.
 
-Source: `reference/style.md` section 4, "Errors"; design section 9, "google.rpc details on the wire".
+Source: design section 9, "Errors", "google.rpc details on the wire".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Client channels between services, and how long to wait before trying again.
 
-Source: design section 5, "Leader lost"; `reference/style.md` section 4, "Async".
+Source: design section 5, "Leader lost"; CONTRIBUTING.md, "Async".
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ help text. A nested dataclass is a section. The field `limits.max_items` of the 
 A key that nothing reads is an error that names it and its nearest neighbour: a misspelt limit must not be a missing
 one.
 
-Source: `reference/style.md` section 4, "Config".
+Source: design section 9, "Settings".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Texts below dataclass fields, read from the source: one place says what a setting means.
 
-Source: `reference/style.md` section 4, "Docstrings".
+Source: CONTRIBUTING.md, "Docstrings".
 """
 
 from __future__ import annotations

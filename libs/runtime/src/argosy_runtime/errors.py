@@ -3,7 +3,7 @@
 The interceptor of `argosy_runtime.grpc_server` is the only place that turns errors into codes, and `from_rpc_error` the
 only one that turns them back, so a forwarded call answers what the first server said.
 
-Source: `reference/style.md` section 4, "Errors"; design section 9, "Errors say what was wrong, where, and what to do".
+Source: design section 9, "Errors", "Errors say what was wrong, where, and what to do".
 """
 
 from __future__ import annotations

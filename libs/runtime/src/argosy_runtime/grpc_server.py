@@ -8,7 +8,7 @@ One interceptor stands outermost and holds what must be true of every method:
 - Calls above the limits are refused with RESOURCE_EXHAUSTED before their body is read, rather than queued. Streams live
   long, so they have a limit of their own; health and reflection are exempt, so a loaded server still looks alive.
 
-Source: `reference/reliability.md` 0.8 and section 3; design section 9.
+Source: design section 7, invariant 11; section 9.
 """
 
 from __future__ import annotations

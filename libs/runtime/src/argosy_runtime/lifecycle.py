@@ -9,7 +9,7 @@
 Draining: health says NOT_SERVING and intake stops, then what was accepted is finished up to a deadline, then tasks are
 cancelled and things are closed in reverse order of their opening. A second signal skips to the cancelling.
 
-Source: `reference/style.md` section 4, "Async"; design section 9.
+Source: CONTRIBUTING.md, "Async"; design section 9.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A message is a constant; what varies stands in keys. So that logs of several processes can be joined, a thing has one
 key everywhere: the table in `docs/telemetry.md`, which a test holds against all calls.
 
-Source: `reference/style.md` section 4, "Logs, metrics, traces".
+Source: design section 9, "Metrics, logs and traces".
 """
 
 from __future__ import annotations

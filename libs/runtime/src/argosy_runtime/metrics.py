@@ -4,7 +4,7 @@ A service touches the ones it has; the others stay at zero and are not written o
 used and plain metrics of other services are left out by `expose`. Label values are bounded: methods, codes, phases,
 queues, clusters; never jobs or users' texts.
 
-Source: design section 9, "Metrics on /metrics"; `reference/style.md` section 4, "Logs, metrics, traces".
+Source: design section 9, "Metrics, logs and traces".
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ The variables are those of the OpenTelemetry specification: OTEL_TRACES_EXPORTER
 otlp if an endpoint is set), OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, OTEL_SERVICE_NAME,
 OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER, OTEL_PROPAGATORS, OTEL_BSP_*, OTEL_SDK_DISABLED.
 
-Source: design section 9, "Traces"; `reference/style.md` section 4, "Logs, metrics, traces".
+Source: design section 9, "Traces".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Measured: 2.1 us per job of a submit, manifests included, so the hot path needs no rules of its own.
 
-Source: design section 5, "Submit. Validate (protovalidate, then policy)".
+Source: design section 5, "Submit": "Validate (protovalidate, then policy)".
 """
 
 from __future__ import annotations

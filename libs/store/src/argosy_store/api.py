@@ -1,6 +1,6 @@
 """The store of an API replica: accepting jobs, wishes, queues, clusters, reads.
 
-Source: design section 4, "API replicas write jobs, specs, deduplication, queues, wishes, and append to changes".
+Source: design section 1, "API replicas write jobs, specs, ... and append to `changes`".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 All arrays of one value have the same length unless said otherwise. Indices point into the tables of texts beside them;
 -1 means none (for updates: leave as it is).
 
-Source: design section 4, "One writer per fact" and section 5, "Ingest".
+Source: design section 1, "One writer per fact" and section 5, "Ingest".
 """
 
 from __future__ import annotations

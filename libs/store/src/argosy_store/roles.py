@@ -4,7 +4,7 @@ Roles are named by a common prefix: the migrator owns everything; API and leader
 a server that is both may do both; the reader looks. No service needs the right to change tables: partitions are made
 and dropped by functions of the migrator's (migration 0002), and a new partition gets the rights of its table.
 
-Source: design section 4, "One writer per fact".
+Source: design section 1, "One writer per fact".
 """
 
 from __future__ import annotations

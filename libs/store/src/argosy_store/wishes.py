@@ -3,7 +3,7 @@
 A wish is durable once its transaction is; the leader learns of it from `changes`. A job without a live run ends right
 there. Leases and wishes exclude each other by a lock per pool, so none overlooks the other.
 
-Source: design section 5, "Wish".
+Source: design section 5, "Change requests".
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ idle is a matter of utilisation, not of fairness. A queue's amount is the mean o
 
 The measure is written apart from the scheduler's own filling, so that the one can judge the other.
 
-Source: 003 "Global prioritisation"; Jain, Chiu and Hawe, "A quantitative measure of fairness", 1984.
+Source: 003 "Global prioritisation"; Jain, Chiu and Hawe 1984 (docs/design/sources.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How long somebody at a terminal is made to wait. Imports nothing, so that `--help` can tell.
 
-Source: design section 9, "`argosy demo | replay`".
+Source: design section 9, "`demo | replay`".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Configuration of the server.
 
-Source: design section 2; `reference/style.md` section 4, "Config".
+Source: design section 9, "Settings".
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ The id is a version 7 UUID: 48 bits of milliseconds, 12 bits for the fraction of
 lower 62 bits. So an id leads to its row without an index of its own, and the upper 64 bits plus the handle make the id
 again.
 
-Source: design section 4, "jobs" and section 6, "int64 handles".
+Source: design section 4, "jobs" and section 8, "int64 handles".
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ to another tenant or around the scheduler is refused when the job is submitted, 
 
 Only keys that are present are looked at: one dictionary lookup per key of the manifest finds the check, if it has one.
 
-Source: the Pod Security Standards' "baseline" level; design section 5, "Submit" ("then policy").
+Source: level baseline of the Pod Security Standards; design section 5, "Submit" ("then policy").
 """
 
 from __future__ import annotations

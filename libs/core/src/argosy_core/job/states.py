@@ -346,7 +346,7 @@ def resolve_ends(
         stop_sent: bool[n], their deletion was sent before.
         gone: bool[n], they do not exist any more.
 
-    Source: design section 4, "what the pod did wins over what was wished".
+    Source: design section 4, "what the pod did wins over what was asked for".
     """
     killed = stop_sent & (pod_states == _FAILED)
     speechless = gone & ~IS_RUN_TERMINAL[pod_states]

@@ -1,6 +1,6 @@
 """What comes in from people and clusters: definitions, jobs, wishes, capacity.
 
-Source: design section 5, "Take changes", "Wish", "Sampler session".
+Source: design section 5, "Take changes", "Change requests", "Sampler session".
 """
 
 from __future__ import annotations

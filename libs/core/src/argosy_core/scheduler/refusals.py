@@ -9,7 +9,7 @@ event has to be numbered anew, and whatever is stored is legal at every moment, 
 In the same way a job that waits can be given up as FAILED just when the API cancels it. Its row is CANCELLED by then
 and stays so, hence its FAILED event becomes CANCELLED, and keeps the reason for which it was given up.
 
-Source: design section 7, invariant 6; section 5, "Wish".
+Source: design section 7, invariant 6; section 5, "Change requests".
 """
 
 from __future__ import annotations

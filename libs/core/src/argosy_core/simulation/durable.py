@@ -3,7 +3,7 @@
 A transaction is applied whole or not at all, under the epoch of the leader that wrote it. Nothing here decides; what is
 refused, and what absorbs, is what the store's statements say.
 
-Source: design section 4, "States and rows"; section 5, "Submit", "Wish", "Ingest".
+Source: design section 4, "States and rows"; section 5, "Submit", "Change requests", "Ingest".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Everything here is a function of the request, the queues and the read specs; nothing is stored and nothing waits.
 Columns have one element per job; an item of `count` n stands for n neighbouring jobs.
 
-Source: design section 5, "Submit"; `reference/reliability.md` section 3.
+Source: design section 5, "Submit".
 """
 
 from __future__ import annotations

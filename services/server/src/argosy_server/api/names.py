@@ -3,7 +3,7 @@
 A name is shown in terminals, logs and pages and stands in labels and texts, so it is printable ASCII without anything
 that could lead out of its place: no spaces, quotes, control or direction characters, no `..` segments.
 
-Source: `reference/reliability.md` section 3, "Hostile inputs and expected codes".
+Source: design section 9, "Errors".
 """
 
 from __future__ import annotations

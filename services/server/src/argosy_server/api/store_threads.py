@@ -1,6 +1,6 @@
 """Threads for the store, whose calls block: submits have their own, so that slow questions do not hold them up.
 
-Source: the store's contract, "sync classes; the async shells run them in dedicated threads".
+Source: `argosy_store.api`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A selector is bounded to the jobs that exist when the request is taken, so one submitted a moment later is never meant.
 
-Source: design section 5, "Wish"; `proto/argosy/api/v1/job.proto`, "JobSelector".
+Source: design section 5, "Change requests"; `proto/argosy/api/v1/job.proto`, "JobSelector".
 """
 
 from __future__ import annotations

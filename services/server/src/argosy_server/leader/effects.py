@@ -3,7 +3,7 @@
 One cycle may hold several reports about one object and events of one job set from several causes; a bulk update must
 name each row once, and one row of events per job set is enough.
 
-Source: design section 4, "One writer per fact"; section 8.
+Source: design section 1, "One writer per fact"; section 8.
 """
 
 from __future__ import annotations
