@@ -18,7 +18,7 @@ installer = $(1)/bin/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-real testbed lint type proto proto-check proto-baseline stubs stubs-remote up down status bench sim images compose-up compose-down logs requirements check
+.PHONY: help setup demo test test-real testbed lint type docs proto proto-check proto-baseline stubs stubs-remote up down status bench sim images compose-up compose-down logs requirements check
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ lint: setup $(COMPILER_DONE) ## check style, formatting, import contracts, size 
 
 type: setup ## check types
 	$(BIN)/mypy
+
+docs: setup ## write docs/settings.md anew from the configuration classes
+	$(BIN)/python tools/settings_page.py
 
 proto: setup $(COMPILER_DONE) ## regenerate libs/proto from proto/
 	$(BIN)/python tools/protos.py generate --compiler $(COMPILER)

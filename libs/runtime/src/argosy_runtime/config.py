@@ -38,7 +38,15 @@ from argosy_core.errors import FieldViolation, InvalidRequest
 from argosy_core.job.findings import is_label_value
 from argosy_runtime.documentation import field_texts, type_text
 
-__all__ = ["describe_config", "help_text", "load_config", "print_config", "require_names"]
+__all__ = [
+    "SettingText",
+    "describe_config",
+    "help_text",
+    "load_config",
+    "print_config",
+    "require_names",
+    "setting_texts",
+]
 
 Config = TypeVar("Config")
 
@@ -50,6 +58,24 @@ _PASSWORD: Final = re.compile(r"(://[^:/@\s]*:)[^@\s]*(@)")
 _PASSWORD_PARAMETER: Final = re.compile(r"(?i)\b((?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|[^\s&]+)")
 # Kubernetes sets these for every Service of a namespace, and a Service may well be called `argosy-server`.
 _SERVICE_LINK: Final = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingText:
+    """What people are told of a setting."""
+
+    key: str
+    """Key in a file, sections and dots included."""
+    flag: str
+    """Flag of the command line."""
+    variable: str
+    """Environment variable."""
+    kind: str
+    """Placeholder of its value."""
+    default: str | None
+    """Default as text, None if it must be set."""
+    text: str
+    """Meaning, unit and the reason of the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,11 +203,26 @@ def help_text(config_type: type[Any]) -> str:
     lines = [f"usage: argosy-{service} [--FLAG VALUE ...]", ""]
     lines += [(config_type.__doc__ or "").strip().splitlines()[0], ""]
     lines += ["  --config FILE", f"      YAML, JSON or TOML file with the same keys. Environment: {prefix}CONFIG.", ""]
-    for leaf in _leaves(config_type):
-        default = "needed" if leaf.default is _MISSING else f"default: {_default_text(leaf)}"
-        lines.append(f"  {leaf.flag} {type_text(leaf.kind)}")
-        lines.append(f"      {leaf.text} ({default}; environment: {leaf.variable(prefix)})")
+    for setting in setting_texts(config_type):
+        default = "needed" if setting.default is None else f"default: {setting.default}"
+        lines.append(f"  {setting.flag} {setting.kind}")
+        lines.append(f"      {setting.text} ({default}; environment: {setting.variable})")
     return "\n".join(lines) + "\n"
+
+
+def setting_texts(config_type: type[Any]) -> list[SettingText]:
+    """Return every setting of a service, in the order of its fields."""
+    return [
+        SettingText(
+            key=leaf.key,
+            flag=leaf.flag,
+            variable=leaf.variable(_prefix(config_type)),
+            kind=type_text(leaf.kind),
+            default=None if leaf.default is _MISSING else _default_text(leaf),
+            text=leaf.text,
+        )
+        for leaf in _leaves(config_type)
+    ]
 
 
 def _default_text(leaf: _Leaf) -> str:
