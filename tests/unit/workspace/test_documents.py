@@ -83,3 +83,12 @@ def test_heading_that_a_document_links_to_exists(document: Path) -> None:
         anchors = {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
         missing += [f"{target}#{anchor}"] if anchor not in anchors else []
     assert missing == []
+
+
+def test_glossary_has_each_word_once_and_in_order() -> None:
+    """A word is found where the alphabet puts it, and has a meaning."""
+    lines = (ROOT / "docs" / "GLOSSARY.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| **")]
+    words = [re.sub(r"\*", "", row[0]).lower() for row in rows]
+    assert words == sorted(set(words))
+    assert [row[0] for row in rows if len(row) != 4 or not row[1]] == []
