@@ -5,6 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "INVARIANTS.md"
+DESIGN = ROOT / "docs" / "design" / "7-invariants.md"
 NAMED = re.compile(r"`((?:tests|libs)/[\w/]+\.py)::(\w+)`")
 
 
@@ -20,7 +21,8 @@ def test_every_test_that_the_page_of_invariants_names_exists() -> None:
     assert missing == []
 
 
-def test_the_page_has_all_fourteen_invariants() -> None:
+def test_the_page_has_every_invariant_of_the_design() -> None:
     """An invariant without a test says `not yet` and why."""
     rows = re.findall(r"^\| (\d+) \|.*\|$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    assert [int(row) for row in rows] == list(range(1, 15))
+    assert rows == re.findall(r"^(\d+)\. ", DESIGN.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert len(rows) >= 16
