@@ -12,7 +12,7 @@ import yaml
 from images.helm import find_helm
 from testbed.cluster import KubeApi
 
-from argosy_cli.cluster_agent import ClusterAgentConfig
+from argosy_cluster_agent.config import ClusterAgentConfig
 from argosy_core.errors import BackendUnavailable
 from argosy_executor.config import ExecutorConfig
 from argosy_runtime.config import load_config

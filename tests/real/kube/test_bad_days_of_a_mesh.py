@@ -415,7 +415,7 @@ async def test_cluster_agent_watches_pods_once_where_two_processes_do_twice(
         await asyncio.to_thread(mesh.kill, role)
     await are(apart - 2)
     arguments = [
-        *(sys.executable, "-m", "argosy_cli.cluster_agent"),
+        *(sys.executable, "-m", "argosy_cluster_agent"),
         *("--cluster", "lab"),
         *("--cluster-address", f"kubernetes:{api.kubeconfig}"),
         *("--server-addresses", mesh.address("leader")),

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from images.upstream_images import IMAGES
 from testbed.network_policies import is_admitted, pod_labels
 
-from argosy_cli.cluster_agent import ClusterAgentConfig
 from argosy_cli.commands.admin_log import setup_log
 from argosy_cli.options import Settings
+from argosy_cluster_agent.config import ClusterAgentConfig
 from argosy_core.errors import BackendUnavailable
 from argosy_executor.config import ExecutorConfig
 from argosy_runtime.config import load_config

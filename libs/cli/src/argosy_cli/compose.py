@@ -118,7 +118,7 @@ def _server(plan: MeshPlan, role: str, address: str, database_url: str) -> list[
 def _cluster_service(plan: MeshPlan, role: str, *, cluster: str, dials: tuple[str, ...], listens: str) -> list[str]:
     cluster_address, *leaders = dials
     return [
-        *_python("argosy_cli.cluster_agent" if role == "joined" else f"argosy_{role}"),
+        *_python("argosy_cluster_agent" if role == "joined" else f"argosy_{role}"),
         *("--cluster", cluster),
         *("--cluster-address", cluster_address),
         *("--server-addresses", ",".join(leaders)),

@@ -1,4 +1,4 @@
-"""`python -m argosy_cli.cluster_agent` as a process, on an API server that counts."""
+"""`python -m argosy_cluster_agent` as a process, on an API server that counts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_process_watches_pods_and_nodes_once_for_sampler_and_executor(tmp_
         api.store.create("configmaps", "default", {"metadata": {"name": "ours", "labels": OURS}})
         address = f"127.0.0.1:{port}"
         arguments = [
-            *(sys.executable, "-m", "argosy_cli.cluster_agent"),
+            *(sys.executable, "-m", "argosy_cluster_agent"),
             *("--cluster", "lab"),
             *("--cluster-address", f"kubernetes:{api.write_kubeconfig(tmp_path / 'kubeconfig')}"),
             *("--server-addresses", f"127.0.0.1:{nobody}"),

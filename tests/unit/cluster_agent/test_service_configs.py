@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from argosy_cli.cluster_agent import ClusterAgentConfig, part_config
+from argosy_cluster_agent.config import ClusterAgentConfig, part_config
 from argosy_core.errors import InvalidRequest
 from argosy_executor.config import ExecutorConfig
 from argosy_runtime.config import load_config

@@ -1,0 +1,6 @@
+"""The cluster agent: sampler and executor of one cluster as one process, with one watch of the cluster.
+
+Owns: the configuration that both parts share, and what they share of the cluster.
+May import: argosy_sampler and argosy_executor, which never import each other, and what they may import.
+Start: `app.start`; `python -m argosy_cluster_agent` runs it.
+"""

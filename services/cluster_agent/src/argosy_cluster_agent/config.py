@@ -1,0 +1,54 @@
+"""Configuration of a cluster agent: an executor's and a sampler's, what both have said once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import ClassVar, TypeVar
+
+from argosy_core.plugins.profiles import DEFAULT_PROFILE
+from argosy_executor.config import ExecutorConfig
+from argosy_sampler.config import SamplerConfig
+
+__all__ = ["ClusterAgentConfig", "part_config"]
+
+Part = TypeVar("Part", SamplerConfig, ExecutorConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAgentConfig(ExecutorConfig):
+    """Configuration of a cluster agent: every setting of an executor and of a sampler.
+
+    What both have is said once and holds for both, with the executor's default; the sampler's own settings are below.
+    """
+
+    SERVICE: ClassVar[str] = "cluster-agent"
+
+    capacity_interval_ms: float = field(default=250.0, metadata={"may_be_zero": True})
+    """Least time between two messages about the cluster's totals and nodes that came, went or are otherwise."""
+    rise_interval_ms: float = 50.0
+    """The same while some class waits and capacity has risen, so that a waiting job learns of it soon."""
+    node_interval_ms: float = field(default=5000.0, metadata={"may_be_zero": True})
+    """How often it is told what single nodes have left; people look at that, rounds need totals."""
+    filters: tuple[str, ...] = DEFAULT_PROFILE.filters
+    """Filters that a node must pass, in the order in which they are asked."""
+    scores: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_PROFILE.scores))
+    """Weights of the scores by name: `least-allocated`, `most-allocated`, `lost-opportunity`; to pack, take one of the
+    last two here and `leader.round.spread: false` at the server."""
+    retry_most_s: float = 2.0
+    """Longest wait before the sampler tries the leader or the cluster again, seconds."""
+
+    def __post_init__(self) -> None:
+        """Refuse what either part would.
+
+        Raises:
+            InvalidRequest: A name or a plugin is none, or a weight is not above 0.
+        """
+        part_config(self, ExecutorConfig)
+        part_config(self, SamplerConfig)
+
+
+def part_config(config: ClusterAgentConfig, part: type[Part]) -> Part:
+    """Return the configuration of a part: the whole's values where both have a field, else the part's default."""
+    own = {one.name for one in fields(config)} - {"grpc", "metrics_listen"}
+    return part(**{one.name: getattr(config, one.name) for one in fields(part) if one.name in own})
