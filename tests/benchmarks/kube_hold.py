@@ -101,7 +101,7 @@ class Hold:
 
     async def _restart(self) -> dict[str, Any]:
         """Kill executors and samplers, start them again, and have them run some jobs more."""
-        roles = [role for role in self._mesh.roles if role.startswith(("executor-", "sampler-", "joined-"))]
+        roles = [role for role in self._mesh.roles if role.startswith(("executor-", "sampler-", "combined-"))]
         for role in roles:
             await asyncio.to_thread(self._mesh.kill, role)
         began_s = time.monotonic()
@@ -162,13 +162,13 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=2000, help="nodes of each cluster, 32 cores each")
     parser.add_argument("--clusters", type=int, default=1)
     parser.add_argument("--cancel-s", type=float, default=60.0, help="longest wait for cancelled pods to go")
-    parser.add_argument("--joined", action="store_true", help="sampler and executor in one process")
+    parser.add_argument("--combined", action="store_true", help="sampler and executor in one process")
     options = parser.parse_args()
     if options.pods + MORE_COUNT > 32 * options.nodes * options.clusters:
         parser.error(f"{options.pods} pods of one core do not fit; name more --nodes")
     with (
         clusters_of(options.clusters, options.nodes, is_pinned=True) as clusters,
-        mesh_on(clusters, is_joined=options.joined) as mesh,
+        mesh_on(clusters, is_combined=options.combined) as mesh,
     ):
         figures = asyncio.run(Hold(mesh, clusters, options).all_phases())
     report({"pods": options.pods, "nodes": options.nodes, "clusters": options.clusters, **figures})

@@ -243,12 +243,12 @@ def main() -> None:
     parser.add_argument("--steady-rate", type=float, default=150.0, help="jobs per second, 0 to leave that phase out")
     parser.add_argument("--steady-s", type=float, default=30.0)
     parser.add_argument("--steady-run-time", default="20s")
-    parser.add_argument("--joined", action="store_true", help="sampler and executor in one process")
+    parser.add_argument("--combined", action="store_true", help="sampler and executor in one process")
     parser.add_argument("--unpinned", action="store_true", help="let everything use every core")
     options = parser.parse_args()
     with (
         clusters_of(options.clusters, options.nodes, is_pinned=not options.unpinned) as clusters,
-        mesh_on(clusters, is_joined=options.joined) as mesh,
+        mesh_on(clusters, is_combined=options.combined) as mesh,
     ):
         figures = asyncio.run(Run(mesh, clusters, options).all_phases())
     report({"nodes": options.nodes, "clusters": options.clusters, "jobs": options.jobs, **figures})

@@ -123,14 +123,14 @@ async def poll(condition: Callable[[], bool], what: str, *, longest_s: float) ->
 
 
 @contextmanager
-def mesh_on(clusters: Sequence[KubeApi], *, is_joined: bool) -> Iterator[Mesh]:
+def mesh_on(clusters: Sequence[KubeApi], *, is_combined: bool) -> Iterator[Mesh]:
     """Give a mesh, with a folder of its own, on clusters that it calls k0, k1, ..."""
     with tempfile.TemporaryDirectory(prefix="argosy-bench-mesh-") as folder, Mesh(Path(folder) / "mesh") as mesh:
         plans = [
             ClusterPlan(name=f"k{number}", address=f"kubernetes:{cluster.kubeconfig}")
             for number, cluster in enumerate(clusters)
         ]
-        mesh.up(MeshPlan(clusters=tuple(plans), joined=is_joined))
+        mesh.up(MeshPlan(clusters=tuple(plans), combined=is_combined))
         yield mesh
 
 

@@ -91,8 +91,8 @@ WAYS = {
         deployments=frozenset({"argosy-api", "argosy-leader", "argosy-sampler", "argosy-executor"}),
         accounts=SEPARATE,
     ),
-    "helm-joined": Way(
-        values=("--set", "cluster.joined=true,server.enabled=false,cluster.servers={argosy.example.org:50051}"),
+    "helm-combined": Way(
+        values=("--set", "cluster.combined=true,server.enabled=false,cluster.servers={argosy.example.org:50051}"),
         deployments=frozenset({"argosy-cluster-agent"}),
         accounts=("argosy-executor",),
     ),
@@ -192,13 +192,13 @@ def test_installed_accounts_suffice_for_a_mesh(
     addresses = [f"kubernetes:{write_kubeconfig(cluster, account, tmp_path)}" for account in installed.accounts]
     plan = MeshPlan(
         clusters=(ClusterPlan(name="here", address=addresses[-1]),),
-        joined=len(addresses) == 1,
+        combined=len(addresses) == 1,
         # Each mesh has a database of its own, so what another one left behind is neither its own nor in its way.
         flags={
             "server": ("--leader-installation", name),
             "sampler": ("--installation", name, "--cluster-address", addresses[0]),
             "executor": ("--installation", name),
-            "joined": ("--installation", name),
+            "combined": ("--installation", name),
         },
     )
     bag = tmp_path / "bag.yaml"

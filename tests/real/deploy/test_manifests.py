@@ -34,13 +34,13 @@ CHARTS = {
         *("--set", "server.volumeMounts[0].name=ca,server.volumeMounts[0].mountPath=/etc/argosy/ca"),
         *("--set", "server.env[0].name=ARGOSY_SERVER_API_READER_COUNT", "--set-string", "server.env[0].value=4"),
     ],
-    "joined": [
-        *("--set", "cluster.joined=true", "--set", "tracesEndpoint=http://collector:4317"),
+    "combined": [
+        *("--set", "cluster.combined=true", "--set", "tracesEndpoint=http://collector:4317"),
         *("--set", "cluster.executor.env[0].name=ARGOSY_CLUSTER_AGENT_IMAGE_PATIENCE_S"),
         *("--set-string", "cluster.executor.env[0].value=0"),
     ],
     "kube-scheduler binds": ["--set", "cluster.binding=affinity"],
-    "agent binds": ["--set", "cluster.binding=subresource", "--set", "cluster.joined=true"],
+    "agent binds": ["--set", "cluster.binding=subresource", "--set", "cluster.combined=true"],
     "log and events on brokers of their own": [
         *("--set", "server.eventLogUrl=pulsar://log:6650", "--set", "server.eventsUrl=pulsar://events:6650"),
     ],

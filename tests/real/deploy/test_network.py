@@ -18,7 +18,10 @@ GRPC, METRICS = 50051, 9090
 SERVERS = {"argosy-api", "argosy-leader"}
 DIALLERS = {"argosy-sampler", "argosy-executor", "argosy-cluster-agent", *SERVERS}
 """Who dials a server: a cluster's parts, and servers each other."""
-CHARTS = {"chart": (), "chart, joined": ("--set", "cluster.joined=true", "--set", "server.eventsUrl=pulsar://log:6650")}
+CHARTS = {
+    "chart": (),
+    "chart, combined": ("--set", "cluster.combined=true", "--set", "server.eventsUrl=pulsar://log:6650"),
+}
 
 
 def kustomized(api: KubeApi, *bases: str) -> list[dict[str, Any]]:

@@ -423,7 +423,7 @@ async def test_cluster_agent_watches_pods_once_where_two_processes_do_twice(
     ]
     agent = spawn(arguments, log=tmp_path / "agent.log")
     try:
-        for job_set in ("joined", "joined-again"):
+        for job_set in ("combined", "combined-again"):
             ids = await here.submit(job_set, 2 * CORES, run_time="0.2s")
             events = await here.follow(job_set)
             assert sum(event.kind == "succeeded" for event in events) == len(ids)

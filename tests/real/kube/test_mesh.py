@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(240)
 
 LONGEST_S = 100.0
 """Of a state to come; an executor that was restarted concludes what is not there after 50 s (docs/failures.md)."""
-ROLE = "joined-lab"
+ROLE = "combined-lab"
 NODES = ("lab-0", "lab-1", "lab-2")
 CRDS = [
     {
@@ -163,8 +163,8 @@ def bed(kube_api_factory: Callable[..., KubeApi], tmp_path_factory: pytest.TempP
     home = tmp_path_factory.mktemp("home")
     mesh = Mesh(home / "mesh")
     cluster = ClusterPlan(name="lab", address=f"kubernetes:{api.kubeconfig}")
-    flags = {"joined": ("--kubernetes-binding", "affinity")}
-    mesh.up(MeshPlan(clusters=(cluster,), joined=True, flags=flags))
+    flags = {"combined": ("--kubernetes-binding", "affinity")}
+    mesh.up(MeshPlan(clusters=(cluster,), combined=True, flags=flags))
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.delenv("ARGOSY_SERVER", raising=False)

@@ -80,7 +80,7 @@ def test_fairness_compares_usage_with_entitlement() -> None:
 
 def test_roles_of_many_clusters_are_summed() -> None:
     """Samplers, executors, cluster agents and clusters are groups; the others stand for themselves."""
-    roles = ("postgres", "api", "leader", "sampler-c1", "cluster-agent-2", "executor-x", "joined-cluster-3")
+    roles = ("postgres", "api", "leader", "sampler-c1", "cluster-agent-2", "executor-x", "combined-cluster-3")
 
     groups = [bench._group_of(role) for role in roles]
 

@@ -84,16 +84,16 @@ def test_a_mesh_reaches_its_broker_as_its_servers_do(monkeypatch: pytest.MonkeyP
     assert settings.namespace == "mesh-x"
 
 
-def test_joined_clusters_have_one_cluster_agent_each(tmp_path: Path) -> None:
+def test_combined_clusters_have_one_cluster_agent_each(tmp_path: Path) -> None:
     """Sampler and executor are one process with one configuration, from which both parts take theirs."""
-    entries = plan_processes(replace(PLAN, joined=True), tmp_path, "postgresql:///argosy")
+    entries = plan_processes(replace(PLAN, combined=True), tmp_path, "postgresql:///argosy")
     address = {entry.role: entry.address for entry in entries}
 
-    joined = load_config(ClusterAgentConfig, arguments_of(entries, "joined-a"), {})
-    sampler, executor = part_config(joined, SamplerConfig), part_config(joined, ExecutorConfig)
+    combined = load_config(ClusterAgentConfig, arguments_of(entries, "combined-a"), {})
+    sampler, executor = part_config(combined, SamplerConfig), part_config(combined, ExecutorConfig)
 
-    assert set(address) == {"api", "leader", "cluster-a", "cluster-b", "joined-a", "joined-b"}
-    assert joined.grpc.listen == address["joined-a"]
+    assert set(address) == {"api", "leader", "cluster-a", "cluster-b", "combined-a", "combined-b"}
+    assert combined.grpc.listen == address["combined-a"]
     for part in (sampler, executor):
         assert (part.cluster, part.cluster_address, part.server_addresses) == (
             "a",
@@ -101,7 +101,7 @@ def test_joined_clusters_have_one_cluster_agent_each(tmp_path: Path) -> None:
             (address["leader"],),
         )
         assert part.metrics_listen == "", "the cluster agent opens the only page"
-    assert executor.drain_s == joined.drain_s
+    assert executor.drain_s == combined.drain_s
 
 
 def test_cluster_that_runs_already_is_dialled_and_not_started(tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ _HELD_RATIO: Final = 0.97
 _GROWTH_RATIO: Final = 0.01
 _LIVE_FLOOR: Final = 10_000
 _BROKER: Final = "broker"
-_JOINED: Final = "cluster agents"
-_CENTRAL_ROLES: Final = ("api", "leader", "samplers", _JOINED, POSTGRES, _BROKER)
+_COMBINED: Final = "cluster agents"
+_CENTRAL_ROLES: Final = ("api", "leader", "samplers", _COMBINED, POSTGRES, _BROKER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class RateResult:
     cpu_us_per_job: dict[str, float]
     """By role; samplers, executors and clusters are sums."""
     central_cpu_us_per_job: float
-    """API, leader, samplers (joined: whole cluster agents), Postgres and broker together."""
+    """API, leader, samplers (combined: whole cluster agents), Postgres and broker together."""
     cores_used: float
     """Cores busy with the mesh and its load."""
     database: dict[str, float]
@@ -341,8 +341,8 @@ class MeshBench:
 
 def _group_of(role: str) -> str:
     kind, dash, _ = role.partition("-")
-    if kind == "joined":
-        return _JOINED
+    if kind == "combined":
+        return _COMBINED
     if kind == "leader":
         return kind
     return f"{kind}s" if dash else role

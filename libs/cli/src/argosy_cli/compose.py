@@ -56,10 +56,10 @@ class MeshPlan:
     """Least severe level that the services log."""
     standby_count: int = 0
     """Further processes that may lead, roles leader-2, leader-3 and so on; they wait for the leader's end."""
-    joined: bool = False
+    combined: bool = False
     """Run sampler and executor of a cluster as one process, its cluster agent, with one watch of the cluster."""
     flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """More flags by kind of process: server, sampler, executor, joined (cluster agents), cluster."""
+    """More flags by kind of process: server, sampler, executor, combined (cluster agents), cluster."""
 
 
 def plan_processes(plan: MeshPlan, directory: Path, database_url: str) -> list[ProcessEntry]:
@@ -87,7 +87,9 @@ def plan_processes(plan: MeshPlan, directory: Path, database_url: str) -> list[P
         else:
             simulated = _cluster(plan, cluster, seed=plan.seed + number, address=addresses[0], directory=directory)
             entries.append(_entry(f"cluster-{cluster.name}", simulated, addresses[0], directory, by_connect=True))
-        for role, address in zip(("joined",) if plan.joined else ("sampler", "executor"), addresses[1:], strict=False):
+        for role, address in zip(
+            ("combined",) if plan.combined else ("sampler", "executor"), addresses[1:], strict=False
+        ):
             dials = (addresses[0], *leaders)
             arguments = _cluster_service(plan, role, cluster=cluster.name, dials=dials, listens=address)
             behind.append(_entry(f"{role}-{cluster.name}", arguments, address, directory))
@@ -118,7 +120,7 @@ def _server(plan: MeshPlan, role: str, address: str, database_url: str) -> list[
 def _cluster_service(plan: MeshPlan, role: str, *, cluster: str, dials: tuple[str, ...], listens: str) -> list[str]:
     cluster_address, *leaders = dials
     return [
-        *_python("argosy_cluster_agent" if role == "joined" else f"argosy_{role}"),
+        *_python("argosy_cluster_agent" if role == "combined" else f"argosy_{role}"),
         *("--cluster", cluster),
         *("--cluster-address", cluster_address),
         *("--server-addresses", ",".join(leaders)),

@@ -7,7 +7,7 @@
 
 The processes outlive the one that started them; what is needed to find them again is in `mesh.json` of the directory.
 Roles are `postgres`, `api`, `leader` (and `leader-2` and so on where some stand by), `relay` if job events are relayed
-to a broker, and for each cluster `cluster-NAME`, `sampler-NAME` and `executor-NAME`, or `joined-NAME` in place of the
+to a broker, and for each cluster `cluster-NAME`, `sampler-NAME` and `executor-NAME`, or `combined-NAME` in place of the
 last two: the cluster agent. (As `cluster-agent-NAME` it would be the simulated cluster of the name `agent-NAME`.)
 Methods block; call them from a thread inside a running event loop.
 
@@ -243,7 +243,7 @@ class Mesh:
                         raise BackendUnavailable(f"{entry.role} ended{_tail(entry.log)}")
                 if time.monotonic() > deadline_s:
                     name = min(missing)
-                    roles = {f"sampler-{name}", f"joined-{name}"}
+                    roles = {f"sampler-{name}", f"combined-{name}"}
                     tail = _tail(next(entry.log for entry in state.processes if entry.role in roles))
                     raise BackendUnavailable(f"cluster {name} has not connected to the leader{tail}")
                 await asyncio.sleep(_POLL_S)

@@ -26,7 +26,7 @@ class ProcessEntry:
     """One process of a mesh."""
 
     role: str
-    """api, leader, relay, cluster-NAME, sampler-NAME, executor-NAME or joined-NAME (a cluster agent)."""
+    """api, leader, relay, cluster-NAME, sampler-NAME, executor-NAME or combined-NAME (a cluster agent)."""
     arguments: list[str]
     """Command line that starts it, again and again."""
     address: str

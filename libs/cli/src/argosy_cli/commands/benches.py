@@ -57,11 +57,11 @@ def bench() -> None:
 )
 @event_log_options
 @click.option("--broker-pid", type=click.IntRange(1), help="Process of the broker on this machine; its CPU is counted.")
-@click.option("--joined", is_flag=True, help="Run sampler and executor of a cluster as one process.")
+@click.option("--combined", is_flag=True, help="Run sampler and executor of a cluster as one process.")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @output_options
 @click.pass_context
-def mesh(context: click.Context, /, *, as_json: bool, keep: Path | None, joined: bool, **options: Any) -> int:  # noqa: ANN401 - options
+def mesh(context: click.Context, /, *, as_json: bool, keep: Path | None, combined: bool, **options: Any) -> int:  # noqa: ANN401 - options
     """Measure a whole mesh under an open-loop load at rising rates.
 
     Every role is a process of its own, the database is embedded and durable. The load generator and the simulated
@@ -87,7 +87,7 @@ def mesh(context: click.Context, /, *, as_json: bool, keep: Path | None, joined:
         parts = MeshPlan(
             clusters=cluster_plans(nodes),
             log_level="warning",
-            joined=joined,
+            combined=combined,
             event_log_url=options["event_log"],
             event_log_admin_url=options["event_log_admin"],
         )

@@ -32,7 +32,7 @@ __all__ = ["down", "status", "up"]
     metavar="URL",
     help="Brokers to which job events are relayed for other systems, as in pulsar://127.0.0.1:6650; else none are.",
 )
-@click.option("--joined", is_flag=True, help="Run sampler and executor of a cluster as one process.")
+@click.option("--combined", is_flag=True, help="Run sampler and executor of a cluster as one process.")
 @output_options
 @click.pass_context
 def up(
@@ -44,7 +44,7 @@ def up(
     amounts: str,
     speed: float,
     database_url: str,
-    joined: bool,
+    combined: bool,
     **brokers: str,
 ) -> None:
     """Start a mesh on this machine, every role a process of its own, and return when it is ready.
@@ -63,7 +63,7 @@ def up(
         ),
         speed=speed,
         database_url=database_url,
-        joined=joined,
+        combined=combined,
         event_log_url=brokers["event_log"],
         event_log_admin_url=brokers["event_log_admin"],
         events_url=brokers["events_url"],
