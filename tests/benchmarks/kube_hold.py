@@ -21,9 +21,9 @@ from typing import Any
 from kube_world import NEVER, PodTimes, clusters_of, create_queues, mesh_on, poll, rate_of, report, submit, tell
 from testbed.cluster import KubeApi
 
-from argosy_cli.mesh import Mesh
 from argosy_client import ArgosyClient, JobSelector
 from argosy_core.reconcile.rendering import JOB_LABEL
+from argosy_local.mesh import Mesh
 from argosy_workload.load import MeshLoad
 
 SLOWEST_PER_S = 60.0

@@ -34,9 +34,9 @@ from kube_world import (
 )
 from testbed.cluster import KubeApi
 
-from argosy_cli.mesh import Mesh
 from argosy_client import ArgosyClient, JobSelector
 from argosy_core.reconcile.rendering import JOB_LABEL
+from argosy_local.mesh import Mesh
 from argosy_testkit.fake_kubelet.api import Api
 from argosy_workload.load import MeshLoad
 

@@ -35,9 +35,9 @@ from kube_world import (
 )
 from testbed.cluster import KubeApi
 
-from argosy_cli.compose import ClusterPlan, MeshPlan
-from argosy_cli.mesh import Mesh
 from argosy_core.reconcile.rendering import JOB_LABEL
+from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.mesh import Mesh
 from argosy_workload.load import MeshLoad
 
 LONGEST_S = 300.0

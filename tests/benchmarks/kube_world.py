@@ -31,11 +31,11 @@ from testbed.cluster import KubeApi
 from testbed.kubernetes import ControlPlaneOptions
 
 from argosy.api.v1 import job_pb2
-from argosy_cli.compose import ClusterPlan, MeshPlan
-from argosy_cli.load_generator import request_bytes
-from argosy_cli.mesh import Mesh
 from argosy_client import ArgosyClient, Queue
 from argosy_core.errors import BackendUnavailable, OutOfRange
+from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.load_generator import request_bytes
+from argosy_local.mesh import Mesh
 from argosy_testkit.fake_kubelet.api import Api
 from argosy_workload.load import MeshLoad
 from testbed import reaper

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from argosy_cli.replay import Replay
 from argosy_client import ArgosyClient, JobDraft, JobEvent, RetryPolicy
+from argosy_local.replay import Replay
 from argosy_workload.native import read_native, read_native_nodes
 from argosy_workload.report import Report, build_report
 from argosy_workload.timing import plan_speed

@@ -17,12 +17,12 @@ from contextlib import asynccontextmanager
 import psycopg
 import pytest
 
-from argosy_cli.compose import ClusterPlan, MeshPlan
-from argosy_cli.mesh import Mesh
 from argosy_client import ArgosyClient
 from argosy_client.values import JobDraft, JobEvent, Queue
 from argosy_kube.simulated.client import SimulatedCluster
 from argosy_kube.simulated.faults import Audit
+from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.mesh import Mesh
 from argosy_testkit.reply_gate import ReplyGate
 
 from .replayed import END_S, JOB_COUNT, PATIENT, follow, replaying

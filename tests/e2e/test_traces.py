@@ -8,9 +8,9 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import format_span_id, format_trace_id
 
-from argosy_cli.compose import ClusterPlan, MeshPlan
-from argosy_cli.mesh import Mesh
 from argosy_client import ArgosyClient, JobDraft, Queue
+from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.mesh import Mesh
 
 from .collector import Collector, Received
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import stubs
-from argosy_cli.compose import ClusterPlan, MeshPlan
-from argosy_cli.mesh import Mesh
+from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.mesh import Mesh
 
 from .cutting_proxy import CuttingProxy
 from .programs import PROGRAMS, build

@@ -22,7 +22,7 @@ from images.upstream_images import ensure
 from testbed.cluster import KubeApi
 from testbed.kubernetes import ControlPlaneOptions
 
-from argosy_cli.processes import free_ports
+from argosy_local.processes import free_ports
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -19,8 +19,8 @@ from images.helm import find_helm
 from testbed.cluster import KubeApi
 from testbed.kubernetes import ControlPlaneOptions
 
-from argosy_cli.compose import ClusterPlan, MeshPlan
-from argosy_cli.mesh import Mesh
+from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.mesh import Mesh
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -21,12 +21,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from argosy_cli.compose import ClusterPlan, MeshPlan
-from argosy_cli.mesh import Mesh
 from argosy_client import ArgosyClient, RetryPolicy
 from argosy_client.values import JobDraft, JobEvent, Queue
 from argosy_core.errors import BackendUnavailable
 from argosy_kube.simulated.client import SimulatedCluster
+from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.mesh import Mesh
 from testbed.pulsar import Broker
 
 pytestmark = [pytest.mark.timeout(300)]

@@ -18,12 +18,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from argosy_cli.compose import ClusterPlan, MeshPlan
-from argosy_cli.mesh import Mesh
 from argosy_client import ArgosyClient, RetryPolicy
 from argosy_client.values import JobDraft, JobEvent, JobSelector, Queue
 from argosy_core.job.states import JobState
 from argosy_kube.simulated.client import SimulatedCluster
+from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.mesh import Mesh
 from argosy_store.inspection import Finding, inspect_database
 from testbed.pulsar import Broker
 

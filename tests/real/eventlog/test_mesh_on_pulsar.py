@@ -22,16 +22,16 @@ import pytest
 
 from argosy.api.v1 import event_pb2
 from argosy.lease.v1 import lease_pb2
-from argosy_cli.compose import ClusterPlan, MeshPlan
-from argosy_cli.mesh import Mesh
-from argosy_cli.mesh_log import MeshLog
-from argosy_cli.mesh_state import read_state
-from argosy_cli.processes import end_process, free_ports, spawn
 from argosy_client import ArgosyClient, RetryPolicy
 from argosy_client.values import JobDraft, JobEvent, Queue
 from argosy_eventlog.pulsar import PulsarSettings
 from argosy_eventlog.pulsar.admin import AdminApi, set_up_events
 from argosy_kube.simulated.client import SimulatedCluster
+from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.mesh import Mesh
+from argosy_local.mesh_log import MeshLog
+from argosy_local.mesh_state import read_state
+from argosy_local.processes import end_process, free_ports, spawn
 
 pytestmark = [pytest.mark.timeout(240)]
 

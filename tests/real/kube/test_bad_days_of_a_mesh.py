@@ -26,12 +26,12 @@ import pytest
 from testbed.cluster import KubeApi
 from testbed.kubernetes import ControlPlaneOptions
 
-from argosy_cli.compose import ClusterPlan, MeshPlan
-from argosy_cli.mesh import Mesh
-from argosy_cli.processes import end_process, spawn
 from argosy_client import ArgosyClient, RetryPolicy
 from argosy_client.values import Job, JobDraft, JobEvent, Queue
 from argosy_core.reconcile.rendering import JOB_LABEL
+from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.mesh import Mesh
+from argosy_local.processes import end_process, spawn
 
 pytestmark = pytest.mark.timeout(180)
 

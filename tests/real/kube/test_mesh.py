@@ -20,10 +20,10 @@ import yaml
 from testbed.cluster import KubeApi
 from testbed.kubernetes import ControlPlaneOptions
 
-from argosy_cli.compose import ClusterPlan, MeshPlan
-from argosy_cli.mesh import Mesh
 from argosy_cli.root import run
 from argosy_core.reconcile.rendering import JOB_LABEL, RUN_LABEL
+from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.mesh import Mesh
 
 pytestmark = pytest.mark.timeout(240)
 

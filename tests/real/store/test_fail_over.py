@@ -21,12 +21,12 @@ from testbed.postgres import server_version
 from testbed.replication import ReplicaServer, ReplicatedPair
 from tests.e2e.replayed import JOB_COUNT, replaying
 
-from argosy_cli.compose import ClusterPlan, MeshPlan
-from argosy_cli.mesh import Mesh
 from argosy_client import JobEvent
 from argosy_core.errors import BackendUnavailable
 from argosy_core.job.states import JobState
 from argosy_kube.simulated.client import SimulatedCluster
+from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.mesh import Mesh
 from argosy_store import ApiStore, migrate
 
 pytestmark = [pytest.mark.timeout(300)]

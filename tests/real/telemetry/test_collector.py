@@ -22,10 +22,10 @@ from testbed.programs import Program
 from tests.e2e.collector import Collector as Backend
 from tests.e2e.collector import Received
 
-from argosy_cli.compose import ClusterPlan, MeshPlan
-from argosy_cli.mesh import Mesh
-from argosy_cli.processes import await_true, free_ports
 from argosy_client import ArgosyClient, JobDraft, Queue
+from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.mesh import Mesh
+from argosy_local.processes import await_true, free_ports
 from testbed import collector
 
 ROOT = Path(__file__).resolve().parents[3]

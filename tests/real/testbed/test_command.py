@@ -14,7 +14,7 @@ import pytest
 from testbed.cache import CACHE_VARIABLE
 
 import testbed
-from argosy_cli.processes import await_true
+from argosy_local.processes import await_true
 from testbed import kubernetes
 
 Run = Callable[..., list[str]]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from testbed.cluster import KubeApi
 
-from argosy_cli.processes import await_true
 from argosy_core.errors import BackendUnavailable, NotFound
 from argosy_kube.port import EXIT_CODE_ANNOTATION, RUN_TIME_ANNOTATION, START_DELAY_ANNOTATION
+from argosy_local.processes import await_true
 from argosy_testkit.fake_kubelet import LOG_LINES_ANNOTATION, REASON_ANNOTATION, STOP_TIME_ANNOTATION
 
 _numbers = itertools.count()

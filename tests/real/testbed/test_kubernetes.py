@@ -10,8 +10,8 @@ import pytest
 from testbed.cluster import KubeApi
 from testbed.kubernetes import ControlPlane
 
-from argosy_cli.processes import ProcessId, await_true, is_alive
 from argosy_core.errors import BackendUnavailable
+from argosy_local.processes import ProcessId, await_true, is_alive
 
 ORPHANING = """
 import os, signal, sys

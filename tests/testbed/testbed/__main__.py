@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from argosy_cli.processes import ProcessId, end_process, is_alive
 from argosy_core.errors import ArgosyError
+from argosy_local.processes import ProcessId, end_process, is_alive
 from argosy_testkit.fake_kubelet.process import TOKEN_VARIABLE
 from testbed import collector, containers, kubernetes, postgres, pulsar
 from testbed.cache import cache_directory

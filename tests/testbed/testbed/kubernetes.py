@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from argosy_cli.processes import free_ports
 from argosy_core.errors import BackendUnavailable
+from argosy_local.processes import free_ports
 from testbed import go_programs
 from testbed.cache import Tell
 from testbed.programs import Program

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from argosy_cli.processes import free_ports
 from argosy_core.errors import BackendUnavailable
+from argosy_local.processes import free_ports
 from testbed.artifacts import Artifact, fetched
 from testbed.cache import Tell, obtain
 from testbed.containers import Container, is_container_part

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from argosy_cli.processes import ProcessId, await_true, end_process, is_alive, signal_process, spawn, usage
 from argosy_core.errors import BackendUnavailable
+from argosy_local.processes import ProcessId, await_true, end_process, is_alive, signal_process, spawn, usage
 from testbed import reaper
 
 __all__ = ["Program"]

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-from argosy_cli.processes import free_ports
 from argosy_core.errors import BackendUnavailable, NotAllowedNow
+from argosy_local.processes import free_ports
 from testbed.artifacts import Artifact, fetched
 from testbed.cache import Tell, obtain
 from testbed.containers import Container, is_container_part

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from argosy_cli.processes import ProcessId, await_true, end_process, identify, is_alive, signal_process
 from argosy_core.errors import BackendUnavailable
+from argosy_local.processes import ProcessId, await_true, end_process, identify, is_alive, signal_process
 
 __all__ = ["dismiss", "end_engine", "end_lost_engines", "main", "release", "watch"]
 

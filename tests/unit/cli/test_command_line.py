@@ -2,50 +2,122 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
 from argosy_cli.catalogue import COMMANDS, GROUPS, help_text
+from argosy_cli.commands import replays
 from argosy_cli.exits import exit_code_of_jobs
 from argosy_cli.options import FiniteRange
 from argosy_cli.root import cli
 from argosy_cli.selectors import JOB_STATE_NAMES
 from argosy_client import JOB_STATES
+from argosy_workload import timing
 
 HEAVY = ("click", "grpc", "numpy", "google", "rich", "yaml", "asyncio", "psycopg", "argosy_client")
+SLOW_TO_LOAD = ("numpy", "protovalidate", "matplotlib", "psycopg", "sqlalchemy", "pulsar")
+LOCAL = (
+    "argosy_local",
+    "argosy_workload",
+    "argosy_server",
+    "argosy_sampler",
+    "argosy_executor",
+    "argosy_cluster_agent",
+)
+ADMIN = ("argosy_store", "argosy_eventlog")
+
+
+def run_alone(program: str, *, missing: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Run a program in an interpreter of its own, in which some packages are not installed."""
+    hidden = f"import sys; sys.modules.update(dict.fromkeys({missing!r}))\n"
+    return subprocess.run([sys.executable, "-c", hidden + program], capture_output=True, text=True, check=False)
+
+
+def loaded_by(program: str, names: tuple[str, ...]) -> str:
+    """Return which of the packages an interpreter has loaded after a program, as text of a list."""
+    done = run_alone(f"{program}\nprint([name for name in {names!r} if name in sys.modules])")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
 
 
 def test_help_imports_nothing_heavy() -> None:
     """`argosy --help` must come in under 100 ms, which importing any of these would use up."""
-    program = (
-        "import sys; sys.argv = ['argosy', '--help']\n"
-        "from argosy_cli.__main__ import main; code = main()\n"
-        f"print([name for name in {HEAVY!r} if name in sys.modules]); sys.exit(code)"
-    )
+    program = "sys.argv = ['argosy', '--help']; from argosy_cli.__main__ import main; assert main() == 0"
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert loaded_by(program, (*HEAVY, *SLOW_TO_LOAD, *LOCAL)) == "[]"
+    assert "Exit codes:" in run_alone(program).stdout
 
-    assert done.stdout.splitlines()[-1] == "[]"
-    assert "Exit codes:" in done.stdout
+
+def test_client_imports_no_arrays_no_validation_and_no_driver() -> None:
+    """A program of a user's own that only submits and watches loads gRPC and little else."""
+    assert loaded_by("import argosy_client.documents", (*SLOW_TO_LOAD, *LOCAL, *ADMIN, "click", "rich")) == "[]"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_imports_no_client_and_nothing_of_an_extra(name: str) -> None:
+    """Options alone need neither gRPC nor arrays; help is there before extras are installed."""
+    program = f"from argosy_cli.root import run; assert run([{name!r}, '--help']) == 0"
+    names = (*SLOW_TO_LOAD, *LOCAL, *ADMIN, "grpc", "google", "rich")
+
+    assert loaded_by(program, names) == "[]"
 
 
 @pytest.mark.parametrize(
-    "command", [["queue", "list", "--help"], ["submit", "--help"], ["up", "--help"], ["bench", "mesh", "--help"]]
+    ("command", "missing", "extra"),
+    [
+        (["up"], LOCAL, "local"),
+        (["status"], LOCAL, "local"),
+        (["demo"], LOCAL, "local"),
+        (["simulate"], LOCAL, "local"),
+        (["bench", "mesh"], LOCAL, "local"),
+        (["bench", "core"], LOCAL, "local"),
+        (["trace", "show", "x"], LOCAL, "local"),
+        (["admin", "check", "--database-url", "postgresql:///x"], ADMIN, "admin"),
+        (["admin", "check-log", "--event-log-url", "pulsar://b:1"], ADMIN, "admin"),
+    ],
+    ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else "",
 )
-def test_help_of_a_command_imports_no_client_and_no_arrays(command: list[str]) -> None:
-    """Options alone need neither gRPC nor NumPy."""
-    program = (
-        "import sys; from argosy_cli.root import run\n"
-        f"code = run({command!r})\n"
-        "heavy = ('grpc', 'numpy', 'google', 'rich', 'psycopg')\n"
-        "print([name for name in heavy if name in sys.modules]); sys.exit(code)"
+def test_command_whose_extra_is_missing_says_which_to_install(
+    command: list[str], missing: tuple[str, ...], extra: str
+) -> None:
+    """The light command is whole without them: it ends as a wrong command line does, without a traceback."""
+    program = f"from argosy_cli.root import run; sys.exit(run({command!r}))"
+
+    done = run_alone(program, missing=missing)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: this needs argosy-cli[{extra}], which is not installed: pip install 'argosy-cli[{extra}]'\n"
     )
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    assert done.stdout.splitlines()[-1] == "[]"
+def test_server_is_found_and_database_asked_for_where_no_mesh_can_be_started(tmp_path: Path) -> None:
+    """Without the extra no mesh of `argosy up` is looked for, and what is left to name is named."""
+    begin = "from argosy_cli.root import run; import argosy_cli.session as s; s.DEFAULT_ADDRESS = '127.0.0.1:1'\n"
+    home = f"'--home', {str(tmp_path)!r}"
+
+    jobs = run_alone(f"{begin}sys.exit(run([{home}, 'jobs', '--queue', 'q']))", missing=LOCAL)
+    database = run_alone(f"{begin}sys.exit(run([{home}, 'admin', 'check']))", missing=LOCAL)
+
+    assert (jobs.returncode, "name a server with --server" in jobs.stderr) == (4, True)
+    assert (database.returncode, "Which database?" in database.stderr) == (2, True)
+
+
+def test_module_that_no_extra_brings_is_a_fault() -> None:
+    """A broken installation is not taken for a light one."""
+    done = run_alone(
+        "from argosy_cli.root import run; sys.exit(run(['--server', 'h:1', 'jobs', '--queue', 'q']))", missing=("grpc",)
+    )
+
+    assert (done.returncode, "a fault in argosy itself" in done.stderr) == (1, True)
+
+
+def test_replay_ends_within_what_the_plans_take_by_default() -> None:
+    """The help says the number of the module that plans, without loading it."""
+    assert replays.WITHIN_S == timing.WITHIN_S
 
 
 def test_every_command_is_listed_once_and_loads() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from argosy_cli.exits import ExitCode
-from argosy_cli.simulation import simulate
 from argosy_core.errors import InvalidRequest
+from argosy_local.simulation import simulate
 from argosy_workload.model import JobColumns, Shape, Workload, build_workload, uniform_nodes
 from argosy_workload.records import RunState
 

@@ -205,7 +205,7 @@ async def test_reads_give_values(client: ArgosyClient) -> None:
     assert (explanation.stage, explanation.filters[0].node_count) == ("pending", 12)
     assert (shares.capacity_cores, shares.shares[0].usage_cores) == (64, 12.5)
     assert (last.phases_ms, last.totals) == ({"sample": 1.5}, {"conflicts": 3})
-    assert last.latencies["leased"].bucket_counts.tolist() == [1, 3]
+    assert last.latencies["leased"].bucket_counts == (1, 3)
     assert clusters[0].free == {"cpu": 32_000, "memory": 64 << 30}
     assert [node.name for node in nodes] == ["n0", "n1", "n2"]
     assert (await client.get_job(job_id)).manifests == (POD,)

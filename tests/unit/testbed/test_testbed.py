@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from testbed.programs import Program
 
-from argosy_cli.processes import await_true, identify, is_alive
 from argosy_core.errors import BackendUnavailable, NotAllowedNow
+from argosy_local.processes import await_true, identify, is_alive
 from testbed import __main__ as command
 from testbed import artifacts, cache, collector, containers, go_programs, kubernetes, reaper
 

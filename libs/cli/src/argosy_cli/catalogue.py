@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["COMMANDS", "EXIT_CODE_TEXT", "GROUPS", "Entry", "help_text"]
+__all__ = ["COMMANDS", "EXIT_CODE_TEXT", "EXTRAS", "GROUPS", "Entry", "help_text"]
 
 
 class Entry(NamedTuple):
@@ -55,6 +55,14 @@ COMMANDS: Final[dict[str, Entry]] = {
     "completion": Entry("completion", "completion", "Print the completion script of a shell."),
 }
 """Every command."""
+
+EXTRAS: Final[dict[str, str]] = {
+    "argosy_eventlog": "admin",
+    "argosy_local": "local",
+    "argosy_store": "admin",
+    "argosy_workload": "local",
+}
+"""Packages that only some commands need, and the extra of argosy-cli that brings each."""
 
 EXIT_CODE_TEXT: Final = """\
 Exit codes:

@@ -1,95 +1,31 @@
-"""Reports of replays and simulations: put together, printed, written to files.
+"""Reports of replays and simulations on the standard output.
 
 Source: design section 9; `argosy_workload.report`.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Final
+import json
+from typing import TYPE_CHECKING
 
 import click
-import numpy as np
 
 from argosy_cli.options import Settings
-from argosy_cli.round_totals import Histogram, RoundTotals
-from argosy_core.errors import InvalidRequest
-from argosy_workload.rendering import report_to_html, report_to_json, report_to_png, report_to_svg, report_to_text
-from argosy_workload.report import CURVE_COUNT, Percentiles, Report
+from argosy_cli.output import print_value
 
-__all__ = ["REPORT_ENDINGS", "add_rounds", "check_report_path", "histogram_percentiles", "print_report", "write_report"]
+if TYPE_CHECKING:
+    from argosy_workload.report import Report
 
-REPORT_ENDINGS: Final = (".html", ".json", ".png", ".svg", ".txt")
-"""Endings of a report's file, which say its form."""
-
-
-def histogram_percentiles(histogram: Histogram) -> Percentiles | None:
-    """Return a histogram as a distribution in milliseconds, None if it is empty."""
-    if not histogram.count:
-        return None
-    curve = tuple(histogram.quantile_ms(float(level)) for level in np.linspace(0, 1, CURVE_COUNT))
-    return Percentiles(
-        count=histogram.count,
-        mean=histogram.mean_ms(),
-        p50=histogram.quantile_ms(0.5),
-        p90=histogram.quantile_ms(0.9),
-        p99=histogram.quantile_ms(0.99),
-        max=curve[-1],
-        curve=curve,
-    )
-
-
-def add_rounds(report: Report, rounds: RoundTotals) -> Report:
-    """Return a replay's report with what only the leader knows: when jobs were considered, conflicts, retries."""
-    considered = rounds.histograms.get("considered", Histogram())
-    latency_ms = {**report.latency_ms, "considered": histogram_percentiles(considered)}
-    counters: Mapping[str, int] = {**report.counters, **rounds.totals}
-    return dataclasses.replace(report, latency_ms=latency_ms, counters=dict(counters))
-
-
-def check_report_path(path: Path | None) -> None:
-    """Do nothing if a report can be written to a path.
-
-    Raises:
-        InvalidRequest: Its ending says no form, or its folder is not there.
-    """
-    if path is None:
-        return
-    if path.suffix not in REPORT_ENDINGS:
-        raise InvalidRequest(f"--report {path}: the ending must be one of {', '.join(REPORT_ENDINGS)}")
-    if not path.absolute().parent.is_dir():
-        raise InvalidRequest(f"--report {path}: there is no folder {path.absolute().parent}")
-
-
-def write_report(reports: Sequence[Report], path: Path) -> None:
-    """Write reports in the form their file's ending says; pictures show the last one."""
-    last = reports[-1]
-    if path.suffix == ".png":
-        path.write_bytes(report_to_png(last))
-        return
-    if path.suffix == ".html":
-        text = report_to_html(reports)
-    elif path.suffix == ".svg":
-        text = report_to_svg(last)
-    elif path.suffix == ".txt":
-        text = "\n".join(report_to_text(report) for report in reports)
-    else:
-        documents = [report_to_json(report).rstrip() for report in reports]
-        text = documents[0] + "\n" if len(documents) == 1 else "[" + ",\n".join(documents) + "]\n"
-    path.write_text(text, encoding="utf-8")
+__all__ = ["print_report"]
 
 
 def print_report(settings: Settings, report: Report) -> None:
     """Print a report: text for people, whole for programs."""
+    from argosy_workload.rendering import report_to_json, report_to_text
+
     if settings.is_table:
         click.echo(report_to_text(report), nl=False)
     elif settings.output == "json":
         click.echo(report_to_json(report), nl=False)
     else:
-        import json
-
-        from argosy_cli.output import print_value
-
         print_value(settings, json.loads(report_to_json(report)))

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from argosy_cli.catalogue import COMMANDS, help_text
+from argosy_cli.catalogue import COMMANDS, EXTRAS, help_text
 from argosy_cli.exits import ExitCode, exit_code_of
 from argosy_cli.options import Settings, global_options
 from argosy_core.errors import ArgosyError
@@ -77,17 +77,31 @@ def run(arguments: Sequence[str]) -> int:
     except ArgosyError as error:
         _show(error)
         return exit_code_of(error)
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            return _show_fault(error)
+        click.echo(
+            f"error: this needs argosy-cli[{extra}], which is not installed: pip install 'argosy-cli[{extra}]'",
+            err=True,
+        )
+        return ExitCode.USAGE
     except OSError as error:
         click.echo(f"error: {error}", err=True)
         return ExitCode.SERVER
-    except Exception as error:
-        if os.environ.get("ARGOSY_DEBUG"):
-            raise
-        click.echo(
-            f"error: a fault in argosy itself: {type(error).__name__}: {error}; ARGOSY_DEBUG=1 shows where", err=True
-        )
-        return ExitCode.SERVER
+    except Exception as error:  # noqa: BLE001 - told, and raised again if asked for
+        return _show_fault(error)
     return code if isinstance(code, int) else ExitCode.OK
+
+
+def _show_fault(error: Exception) -> ExitCode:
+    """Say that it is ours, or raise it again where somebody looks for its place."""
+    if os.environ.get("ARGOSY_DEBUG"):
+        raise error
+    click.echo(
+        f"error: a fault in argosy itself: {type(error).__name__}: {error}; ARGOSY_DEBUG=1 shows where", err=True
+    )
+    return ExitCode.SERVER
 
 
 def _show(error: ArgosyError) -> None:

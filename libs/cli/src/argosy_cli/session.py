@@ -14,8 +14,9 @@ from argosy_core.errors import BackendUnavailable, InvalidRequest
 
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient
+    from argosy_local.mesh_state import MeshState
 
-__all__ = ["DEFAULT_ADDRESS", "call", "server_address"]
+__all__ = ["DEFAULT_ADDRESS", "call", "local_mesh", "server_address"]
 
 DEFAULT_ADDRESS = "127.0.0.1:50051"
 """Where a server listens unless told otherwise, and where the compose stack publishes its API."""
@@ -41,9 +42,7 @@ def server_address(settings: Settings) -> str:
                 f" {DEFAULT_ADDRESS}"
             )
         return settings.server
-    from argosy_cli.mesh_state import read_state
-
-    state = read_state(settings.mesh_directory)
+    state = local_mesh(settings)
     if state is None and _listens(DEFAULT_ADDRESS):
         return DEFAULT_ADDRESS
     if state is None:
@@ -51,6 +50,19 @@ def server_address(settings: Settings) -> str:
             "no server: start a mesh with `argosy up`, or name a server with --server or ARGOSY_SERVER"
         )
     return state.server
+
+
+def local_mesh(settings: Settings) -> MeshState | None:
+    """Return what is written down about the mesh of `argosy up`; None if there is none, or none can be started here.
+
+    Raises:
+        InvalidRequest: Its file is damaged.
+    """
+    try:
+        from argosy_local.mesh_state import read_state
+    except ModuleNotFoundError:
+        return None
+    return read_state(settings.mesh_directory)
 
 
 def _listens(address: str) -> bool:

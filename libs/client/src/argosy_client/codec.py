@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import numpy as np
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -251,8 +250,8 @@ def last_round_of(message: scheduling_pb2.GetLastRoundResponse) -> LastRound:
                 p50_ms=latency.p50_ms,
                 p90_ms=latency.p90_ms,
                 p99_ms=latency.p99_ms,
-                bounds_ms=np.array(latency.bound_ms, dtype=np.float64),
-                bucket_counts=np.array(latency.bucket_count, dtype=np.int64),
+                bounds_ms=tuple(latency.bound_ms),
+                bucket_counts=tuple(latency.bucket_count),
             )
             for latency in message.latencies
         },

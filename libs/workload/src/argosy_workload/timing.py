@@ -17,12 +17,13 @@ from argosy_core.errors import InvalidRequest
 from argosy_workload.fcfs import simulate_fcfs
 from argosy_workload.generator import generate
 from argosy_workload.model import NodeSet, Workload
-from argosy_workload.patience import PATIENCE_S, WITHIN_S
 from argosy_workload.profile import load_profile
 
 __all__ = [
     "DEMO_PROFILE",
+    "PATIENCE_S",
     "TURNAROUND_S",
+    "WITHIN_S",
     "ReplayPlan",
     "cap_run_times",
     "plan_demo",
@@ -35,6 +36,11 @@ __all__ = [
 
 DEMO_PROFILE: Final = "alibaba-gpu-2023"
 """Profile of the demo."""
+PATIENCE_S: Final = 600.0
+"""Longest real time of a replay whose speed nobody chose; real traces last months."""
+WITHIN_S: Final = 150.0
+"""Real seconds within which the last job of the demo ends, and of a replay that would take longer than `PATIENCE_S`; of
+three minutes, the rest is for starting the mesh."""
 ARRIVAL_RATIO: Final = 0.3
 """Share of the real time in which jobs arrive; the rest is for the longest of them to end."""
 RUN_CAP_LEVEL: Final = 0.95

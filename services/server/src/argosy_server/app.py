@@ -18,6 +18,7 @@ from argosy.api.v1 import (
     scheduling_pb2_grpc,
 )
 from argosy_core.job.spec import SpecLimits
+from argosy_eventlog.pulsar.settings import require_client
 from argosy_runtime.grpc_server import GrpcServer
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
@@ -184,7 +185,13 @@ class ServerApp:
 
 
 async def start_server(config: ServerConfig, life: Lifecycle) -> ServerApp:
-    """Start a server in a life and return it."""
+    """Start a server in a life and return it.
+
+    Raises:
+        InvalidRequest: Brokers are named and Pulsar's client is not installed, or a port cannot be opened.
+    """
+    if config.event_log_url or config.events_url:
+        require_client()
     app = ServerApp(config)
     await app.start(life)
     return app

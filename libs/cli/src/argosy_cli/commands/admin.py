@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import time
 from collections.abc import Callable
@@ -11,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from argosy_cli.commands.admin_log import check_log_command, setup_log
 from argosy_cli.exits import ExitCode
 from argosy_cli.options import Settings, output_options, settings_of
 from argosy_cli.output import Column, print_rows, print_value
+from argosy_cli.session import local_mesh
 
 if TYPE_CHECKING:
     from argosy_store.inspection import Finding
@@ -63,9 +63,7 @@ def _database(settings: Settings, url: str, password_file: str) -> str:
     url = url or next(filter(None, map(os.environ.get, _VARIABLES)), "")
     if url:
         return with_password_file(url, password_file)
-    from argosy_cli.mesh_state import read_state
-
-    state = read_state(settings.mesh_directory)
+    state = local_mesh(settings)
     if state is None:
         raise click.UsageError("Which database? Give --database-url, or set ARGOSY_DATABASE_URL.")
     return state.database_url
@@ -185,5 +183,5 @@ def roles(context: click.Context, *, prefix: str, database: str, schema: str) ->
         print_value(settings, {"script": script, "roles": names})
 
 
-if importlib.util.find_spec("argosy_cli.commands.admin_log") is not None:
-    importlib.import_module("argosy_cli.commands.admin_log").add_to(admin)
+admin.add_command(setup_log)
+admin.add_command(check_log_command)

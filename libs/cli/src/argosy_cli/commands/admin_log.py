@@ -15,7 +15,7 @@ from argosy_cli.exits import ExitCode
 from argosy_cli.options import output_options, settings_of
 from argosy_cli.output import print_value
 
-__all__ = ["add_to"]
+__all__ = ["check_log_command", "setup_log"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _PREFIX = "ARGOSY_SERVER_"
@@ -205,9 +205,3 @@ def _patiently(call: Callable[[], None], timeout_s: float) -> None:
 
 def _variable(name: str) -> str:
     return os.environ.get(_PREFIX + name, "")
-
-
-def add_to(group: click.Group) -> None:
-    """Add the commands to `argosy admin`."""
-    group.add_command(setup_log)
-    group.add_command(check_log_command)

@@ -17,13 +17,13 @@ from argosy_cli.options import FiniteRange, Settings, event_log_options, output_
 from argosy_cli.output import Column, amount_text, print_rows, print_value
 
 if TYPE_CHECKING:
-    from argosy_cli.bench import BenchPlan, RateResult
+    from argosy_local.bench import RateResult
+    from argosy_local.bench_plan import BenchPlan
     from argosy_workload.model import NodeSet
 
 __all__ = ["bench"]
 
 _CORE_SIZES: Final = (1_000, 10_000, 31_250)
-_RATES: Final = (500.0, 1000.0, 1667.0, 2500.0, 4000.0, 6000.0, 8000.0, 10_000.0, 12_000.0)
 
 
 @click.group()
@@ -67,16 +67,17 @@ def mesh(context: click.Context, /, *, as_json: bool, keep: Path | None, combine
     Every role is a process of its own, the database is embedded and durable. The load generator and the simulated
     clusters are counted apart.
     """
-    from argosy_cli.bench import MeshBench
-    from argosy_cli.compose import MeshPlan
-    from argosy_cli.mesh import Mesh
-    from argosy_cli.node_files import cluster_plans
+    from argosy_local.bench import MeshBench
+    from argosy_local.bench_plan import plan_bench
+    from argosy_local.compose import MeshPlan
+    from argosy_local.mesh import Mesh
+    from argosy_local.node_files import cluster_plans
 
     settings = settings_of(context)
     if as_json:
         settings.output = "json"
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is stopped, too
-    plan, nodes = _plan(options)
+    plan, nodes = plan_bench(options)
     directory = keep or Path(tempfile.mkdtemp(prefix="argosy-bench-"))
     running = Mesh(directory)
 
@@ -157,55 +158,6 @@ def _figure_text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _plan(options: dict[str, Any]) -> tuple[BenchPlan, NodeSet]:
-    """Return what to measure, and on what."""
-    from argosy_cli.bench import BenchPlan
-    from argosy_workload.load import MeshLoad, mesh_nodes
-
-    shape = options["shape"]
-    is_one_queue = shape == "armada"
-    nodes = mesh_nodes(
-        cluster_count=options["clusters"] or (1 if is_one_queue else 10),
-        nodes_per_cluster=options["nodes"] or (1000 if is_one_queue else 3125),
-        core_count=options["cores_per_node"],
-    )
-    rates = tuple(sorted(options["rates"])) or ((4000.0,) if shape == "saturate" else _RATES)
-    run_time = options["run_time"] or ("2s" if is_one_queue else "20s-40s")
-    if shape == "saturate" and not options["run_time"]:
-        # A fifth more work than cores: they are full however unevenly jobs come, and the rest waits.
-        fill_s = len(nodes) * options["cores_per_node"] / rates[0]
-        run_time = f"{fill_s:.0f}s-{fill_s * 1.4:.0f}s"
-    shortest_s, longest_s = _span_s(run_time)
-    load = MeshLoad(
-        queue_count=options["queues"] or (1 if is_one_queue else 100),
-        class_count=options["classes"] or (1 if is_one_queue else 1000),
-        unique_ratio=0.0 if is_one_queue else 0.5,
-        batch_size=options["call_size"],
-        run_time=run_time,
-        mean_run_s=(shortest_s + longest_s) / 2,
-    )
-    warm_up_s = options["warm_up"] if options["warm_up"] is not None else longest_s + 5.0
-    return (
-        BenchPlan(
-            load=load,
-            rates=rates,
-            window_s=options["seconds"],
-            warm_up_s=warm_up_s,
-            generator_count=options["generators"],
-            broker_pid=options.get("broker_pid") or 0,
-            stops_early=shape != "saturate",
-        ),
-        nodes,
-    )
-
-
-def _span_s(run_time: str) -> tuple[float, float]:
-    from argosy_kube.simulated.recipes import parse_span
-
-    shortest_us, longest_us = parse_span(run_time)
-    return shortest_us / 1e6, longest_us / 1e6
 
 
 def _print(settings: Settings, plan: BenchPlan, nodes: NodeSet, results: list[RateResult]) -> None:

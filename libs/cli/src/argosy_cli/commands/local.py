@@ -12,7 +12,7 @@ from argosy_cli.options import FiniteRange, event_log_options, output_options, s
 from argosy_cli.output import Column, amount_text, print_rows, print_value
 
 if TYPE_CHECKING:
-    from argosy_cli.mesh import ProcessStatus
+    from argosy_local.mesh import ProcessStatus
 
 __all__ = ["down", "status", "up"]
 
@@ -51,8 +51,8 @@ def up(
 
     It goes on until `argosy down`; the other commands find its server by themselves.
     """
-    from argosy_cli.compose import ClusterPlan, MeshPlan
-    from argosy_cli.mesh import Mesh
+    from argosy_local.compose import ClusterPlan, MeshPlan
+    from argosy_local.mesh import Mesh
 
     settings = settings_of(context)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a start that is stopped leaves nothing
@@ -86,7 +86,7 @@ def up(
 @click.pass_context
 def down(context: click.Context, *, keep_files: bool) -> None:
     """Stop the mesh of `argosy up`; nothing of it is left unless --keep-files."""
-    from argosy_cli.mesh import Mesh
+    from argosy_local.mesh import Mesh
 
     mesh = Mesh(settings_of(context).mesh_directory)
     was_known = mesh.is_known
@@ -102,7 +102,7 @@ def status(context: click.Context) -> int:
 
     Ends with exit code 4 if one of them does not serve.
     """
-    from argosy_cli.mesh import Mesh
+    from argosy_local.mesh import Mesh
 
     settings = settings_of(context)
     mesh = Mesh(settings.mesh_directory)

@@ -10,24 +10,27 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from argosy_cli.exits import exit_code_of_jobs
 from argosy_cli.options import FiniteRange, Settings, common_options, event_log_options, output_options, settings_of
 from argosy_cli.progress import CountsDisplay
-from argosy_cli.trace_options import TraceChoice, read_workload, trace_options
-from argosy_workload.patience import WITHIN_S
+from argosy_cli.session import local_mesh, server_address
+from argosy_cli.trace_options import trace_options
 
 if TYPE_CHECKING:
-    from argosy_cli.mesh import Mesh
-    from argosy_cli.replay import ReplayProgress
+    from argosy_local.mesh import Mesh
+    from argosy_local.replay import ReplayProgress
     from argosy_workload.model import NodeSet
     from argosy_workload.report import Report
     from argosy_workload.timing import ReplayPlan
 
-__all__ = ["demo", "replay"]
+__all__ = ["WITHIN_S", "demo", "replay"]
+
+WITHIN_S: Final = 150.0
+"""What `argosy_workload.timing` says, which is too slow to import for --help; a test holds them equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +91,8 @@ def replay(
     Every job runs for its time of the trace, however it ended there. Ends with exit code 5 if a job failed or was
     cancelled all the same.
     """
-    from argosy_cli.reporting import check_report_path
+    from argosy_local.node_files import TraceChoice, read_workload
+    from argosy_local.reporting import check_report_path
     from argosy_workload.timing import plan_replay
 
     settings = settings_of(context)
@@ -109,10 +113,7 @@ def replay(
         event_log=event_log,
     )
     if existing:
-        from argosy_cli.mesh_state import read_state
-        from argosy_cli.session import server_address
-
-        server, state = server_address(settings), read_state(settings.mesh_directory)
+        server, state = server_address(settings), local_mesh(settings)
         # Clusters that we did not start run at their own speed, real ones at 1.
         cluster_speed = state.speed if state is not None and state.server == server else 1.0
         order = replace(order, server=server, cluster_speed=cluster_speed)
@@ -151,7 +152,7 @@ def demo(context: click.Context, /, *, seconds: float, seed: int, scale: float, 
     8,152 pods on 1,523 nodes in three clusters, drawn from the profile of a public GPU cluster's trace; a queue for
     each class of service. Everything is taken down afterwards. Ends with exit code 5 if a job failed or was cancelled.
     """
-    from argosy_cli.reporting import check_report_path
+    from argosy_local.reporting import check_report_path
     from argosy_workload.timing import plan_demo
 
     check_report_path(report_path)
@@ -161,8 +162,9 @@ def demo(context: click.Context, /, *, seconds: float, seed: int, scale: float, 
 
 
 def _carry_out(settings: Settings, order: _Order) -> int:
-    from argosy_cli.mesh import Mesh
-    from argosy_cli.reporting import print_report, write_report
+    from argosy_cli.reporting import print_report
+    from argosy_local.mesh import Mesh
+    from argosy_local.reporting import write_report
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is stopped, too
     if order.server:
@@ -189,8 +191,8 @@ def _carry_out(settings: Settings, order: _Order) -> int:
 
 
 def _start(mesh: Mesh, order: _Order) -> None:
-    from argosy_cli.compose import MeshPlan
-    from argosy_cli.node_files import cluster_plans
+    from argosy_local.compose import MeshPlan
+    from argosy_local.node_files import cluster_plans
 
     clusters = cluster_plans(order.nodes)
     click.echo(
@@ -206,7 +208,7 @@ def _start(mesh: Mesh, order: _Order) -> None:
 
 
 def _run(order: _Order, server: str) -> Report:
-    from argosy_cli.reporting import add_rounds
+    from argosy_local.reporting import add_rounds
     from argosy_workload.report import build_report
 
     run_id = f"replay-{secrets.token_hex(4)}"
@@ -217,8 +219,8 @@ def _run(order: _Order, server: str) -> Report:
             left = f"{progress.elapsed_s:.0f} s of about {order.plan.expected_s:.0f} s"
             display.update(progress.counts, f"{left}, {progress.submitted_count:,} submitted, {finished:,} ended")
 
-        from argosy_cli.replay import AWAY_S, Replay
         from argosy_client import ArgosyClient, RetryPolicy
+        from argosy_local.replay import AWAY_S, Replay
 
         async def run() -> Replay:
             async with ArgosyClient(server, retries=RetryPolicy(total_s=AWAY_S)) as client:

@@ -11,7 +11,7 @@ import click
 from argosy_cli.exits import ExitCode
 from argosy_cli.options import output_options, settings_of
 from argosy_cli.progress import CountsDisplay
-from argosy_cli.trace_options import TraceChoice, read_workload, trace_options
+from argosy_cli.trace_options import trace_options
 
 __all__ = ["simulate"]
 
@@ -50,8 +50,10 @@ def simulate(
     from its profile.
     Equal input and seed give the equal event hash, bit for bit.
     """
-    from argosy_cli.reporting import check_report_path, print_report, write_report
-    from argosy_cli.simulation import simulate as run_simulation
+    from argosy_cli.reporting import print_report
+    from argosy_local.node_files import TraceChoice, read_workload
+    from argosy_local.reporting import check_report_path, write_report
+    from argosy_local.simulation import simulate as run_simulation
     from argosy_workload.report import build_report
     from argosy_workload.timing import DEMO_PROFILE
 

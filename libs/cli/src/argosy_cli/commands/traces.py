@@ -36,7 +36,7 @@ def profile(context: click.Context, *, file: str, nodes: str, clusters: int, sou
     A profile holds no job, user or file of the trace, so a cluster's load can be shared without its data. `argosy
     replay`, `simulate` and `trace show` read it like a trace.
     """
-    from argosy_cli.node_files import nodes_of
+    from argosy_local.node_files import nodes_of
     from argosy_workload.profile import compute_profile, format_profile
     from argosy_workload.traces import read_trace
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import ssl
 from dataclasses import dataclass, field
@@ -11,12 +12,22 @@ from urllib.parse import urlsplit
 
 from argosy_core.errors import InvalidRequest
 
-__all__ = ["SUBSCRIPTION", "PulsarSettings", "admin_url_of", "check_url"]
+__all__ = ["SUBSCRIPTION", "PulsarSettings", "admin_url_of", "check_url", "require_client"]
 
 SUBSCRIPTION: Final = "argosy-ingest"
 """Subscription on a pool's log whose cursor stands behind what was applied; what it has not passed is never deleted."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _SCHEMES: Final = {"pulsar": ("http", 8080), "pulsar+ssl": ("https", 8443)}
+
+
+def require_client() -> None:
+    """Do nothing if Pulsar's client is installed.
+
+    Raises:
+        InvalidRequest: It is not.
+    """
+    if importlib.util.find_spec("_pulsar") is None:
+        raise InvalidRequest("Pulsar's client is not installed: install argosy-eventlog[pulsar], or name no brokers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

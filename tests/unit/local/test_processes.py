@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from argosy_cli import processes
-from argosy_cli.processes import (
+from argosy_core.errors import BackendUnavailable
+from argosy_local import processes
+from argosy_local.processes import (
     ProcessId,
     await_true,
     end_process,
@@ -22,7 +23,6 @@ from argosy_cli.processes import (
     tree_usage,
     usage,
 )
-from argosy_core.errors import BackendUnavailable
 
 SLEEPER = "import sys, time; print('up', flush=True); time.sleep(600)"
 STUBBORN = (
@@ -110,7 +110,7 @@ def test_processes_keep_their_bytecode_in_the_users_cache_where_sources_are_to_s
 
 def test_free_ports_are_given_to_one_caller_only() -> None:
     """Ports differ from all that were given before, here or in another process that has not bound them yet."""
-    ask = "import sys; from argosy_cli.processes import free_ports; print(*free_ports(20), flush=True); input()"
+    ask = "import sys; from argosy_local.processes import free_ports; print(*free_ports(20), flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", ask], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as far:
         assert far.stdout is not None
         theirs = [int(word) for word in far.stdout.readline().split()]

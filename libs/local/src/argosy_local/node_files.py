@@ -1,4 +1,4 @@
-"""Node sets as the clusters of a mesh.
+"""What runs where: the jobs and nodes that a command names, and node sets as the clusters of a mesh.
 
 Source: design section 9, "replay"; `argosy_kube.simulated.inventory`.
 """
@@ -6,24 +6,42 @@ Source: design section 9, "replay"; `argosy_kube.simulated.inventory`.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from argosy_cli.compose import ClusterPlan
 from argosy_core.errors import InvalidRequest
 from argosy_core.resources import format_amount
 from argosy_kube.port import NodeDescription
 from argosy_kube.simulated.inventory import format_nodes, parse_uniform
+from argosy_local.compose import ClusterPlan
 from argosy_workload.model import NodeModel, NodeSet, Workload, uniform_nodes
-from argosy_workload.traces import read_nodes
+from argosy_workload.traces import read_nodes, read_trace
 
-__all__ = ["cluster_plans", "nodes_of", "select_jobs", "without_impossible"]
+__all__ = ["TraceChoice", "cluster_plans", "nodes_of", "read_workload", "select_jobs", "without_impossible"]
 
 _COUNTED: Final = re.compile(r"^\d+:")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceChoice:
+    """Which trace is meant, on which nodes."""
+
+    trace: str
+    """File, or name of a bundled profile."""
+    nodes: str
+    """Node list or short text; empty for what the trace says."""
+    clusters: int
+    """Clusters to deal nodes to."""
+    job_limit: int | None
+    """Only the first so many jobs."""
+    seed: int
+    """Draws the jobs of a profile."""
+    queue_by: str
+    """What is the queue of a job of the Standard Workload Format."""
 
 
 def nodes_of(text: str, *, cluster_count: int) -> NodeSet:
@@ -98,6 +116,23 @@ def without_impossible(workload: Workload, nodes: NodeSet) -> Workload:
     return select_jobs(workload, rows).with_notes(
         f"{left_out:,} of {len(workload):,} jobs fit no node, even an empty one, and are left out."
     )
+
+
+def read_workload(choice: TraceChoice) -> tuple[Workload, NodeSet]:
+    """Return the jobs and nodes that the options name; jobs that fit no node are left out, and a note counts them.
+
+    Raises:
+        InvalidRequest: A file is missing or damaged, or it is not said which nodes there are.
+    """
+    read = read_trace(choice.trace, seed=choice.seed, queue_by=choice.queue_by)
+    nodes = nodes_of(choice.nodes, cluster_count=choice.clusters) if choice.nodes else read.nodes
+    if nodes is None:
+        raise InvalidRequest(f"{choice.trace} does not say which nodes there are: give --nodes")
+    workload = read.workload
+    if choice.job_limit and choice.job_limit < len(workload):
+        note = f"Only the first {choice.job_limit:,} of {len(workload):,} jobs."
+        workload = select_jobs(workload, np.arange(choice.job_limit)).with_notes(note)
+    return without_impossible(workload, nodes), nodes
 
 
 def _describe(name: str, model: NodeModel) -> NodeDescription:

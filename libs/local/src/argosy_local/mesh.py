@@ -28,10 +28,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from argosy_cli.compose import MeshPlan, plan_processes
-from argosy_cli.mesh_log import MeshEvents, MeshLog
-from argosy_cli.mesh_state import STATE_FILE, MeshState, ProcessEntry, read_state, write_state
-from argosy_cli.processes import (
+from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
+from argosy_local.compose import MeshPlan, plan_processes
+from argosy_local.mesh_log import MeshEvents, MeshLog
+from argosy_local.mesh_state import STATE_FILE, MeshState, ProcessEntry, read_state, write_state
+from argosy_local.processes import (
     ProcessId,
     Usage,
     await_true,
@@ -42,7 +43,6 @@ from argosy_cli.processes import (
     tree_usage,
     usage,
 )
-from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
 
 if TYPE_CHECKING:
     from argosy_store.embedded import EmbeddedPostgres

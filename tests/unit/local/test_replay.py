@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 import numpy as np
 import pytest
 
-from argosy_cli import replay as replay_module
-from argosy_cli.replay import Replay, ReplayProgress
 from argosy_client import EventBatch, JobDraft, JobEvent, LastRound, Queue
 from argosy_core.errors import AlreadyExists, BackendUnavailable, InvalidRequest, NotAllowedNow, QuotaExceeded
+from argosy_local import replay as replay_module
+from argosy_local.replay import Replay, ReplayProgress
 from argosy_workload.model import JobColumns, Shape, Workload, build_workload
 from argosy_workload.records import RunState
 from argosy_workload.timing import ReplayPlan

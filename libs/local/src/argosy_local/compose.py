@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from argosy_cli.mesh_state import ProcessEntry
-from argosy_cli.processes import free_ports
+from argosy_local.mesh_state import ProcessEntry
+from argosy_local.processes import free_ports
 
 __all__ = ["ClusterPlan", "MeshPlan", "plan_processes"]
 

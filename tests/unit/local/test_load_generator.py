@@ -5,7 +5,7 @@ import dataclasses
 import grpc
 
 from argosy.api.v1 import job_pb2
-from argosy_cli.load_generator import LoadOrder, request_bytes, run_load
+from argosy_local.load_generator import LoadOrder, request_bytes, run_load
 from argosy_testkit.fake_api import FakeApi, start_fake
 from argosy_workload.load import MeshLoad
 

@@ -4,7 +4,7 @@ Calls go out at their appointed times, whether earlier ones were answered or not
 from its appointed time, so a server that stalls cannot slow down its own load. A call that finds too many others under
 way waits for one of them, and is counted.
 
-    python -m argosy_cli.load_generator '{"server": "127.0.0.1:50051", "rate": 1000, ...}'
+    python -m argosy_local.load_generator '{"server": "127.0.0.1:50051", "rate": 1000, ...}'
 
 reads its order from the argument, begins when a line comes on the standard input, and prints its result as one line of
 JSON.

@@ -1,25 +1,21 @@
-"""Traces, nodes and reports on the command line."""
+"""Nodes and jobs that a command names, and reports as files."""
 
 import json
+import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from argosy_cli.node_files import cluster_plans, nodes_of, without_impossible
-from argosy_cli.reporting import add_rounds, write_report
-from argosy_cli.round_totals import Histogram, RoundTotals
 from argosy_core.errors import InvalidRequest
 from argosy_kube.simulated.inventory import parse_nodes
+from argosy_local.node_files import cluster_plans, nodes_of, without_impossible
+from argosy_local.reporting import add_rounds, check_report_path, write_report
+from argosy_local.round_totals import Histogram, RoundTotals
 from argosy_workload.fcfs import simulate_fcfs
 from argosy_workload.model import JobColumns, Shape, Workload, build_workload
+from argosy_workload.rendering import NO_PLOTS
 from argosy_workload.report import Report, build_report
-
-SWF = "; MaxProcs: 8\n" + "".join(
-    f"{number} {number * 10} -1 60 {cores} -1 -1 {cores} 60 -1 1 1 1 1 1 1 -1 -1\n"
-    for number, cores in enumerate([1, 2, 4, 8], start=1)
-)
 
 
 def workload(*cores: int) -> Workload:
@@ -96,6 +92,23 @@ def test_report_is_written_in_the_form_of_its_ending(tmp_path: Path, report: Rep
         assert data.startswith(beginnings[ending])
 
 
+def test_report_without_the_plots_extra_is_a_page_without_plots_and_no_picture(
+    tmp_path: Path, report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said before a replay begins where the form needs them; a page says what is missing."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    page = tmp_path / "report.html"
+
+    check_report_path(page)
+    write_report([report], page)
+
+    assert NO_PLOTS in page.read_text()
+    assert "<svg" not in page.read_text()
+    for ending in (".png", ".svg"):
+        with pytest.raises(InvalidRequest, match=r"argosy-workload\[plots\]"):
+            check_report_path(tmp_path / f"report{ending}")
+
+
 def test_leaders_figures_are_added_to_the_report(report: Report) -> None:
     """Only the leader knows when jobs were considered, and how many conflicts there were."""
     rounds = RoundTotals()
@@ -108,20 +121,6 @@ def test_leaders_figures_are_added_to_the_report(report: Report) -> None:
     assert considered is not None
     assert (considered.count, considered.p50, considered.max) == (2, 10.0, 20.0)
     assert (added.counters["conflicts"], added.counters["retries"]) == (3, 0)
-
-
-def test_trace_is_shown_and_its_profile_is_a_trace_again(offline: Any, tmp_path: Path) -> None:
-    """A profile shares a load without its data: the same number of jobs can be drawn from it."""
-    trace, profile = tmp_path / "log.swf", tmp_path / "profile.json"
-    trace.write_text(SWF)
-
-    shown = json.loads(offline("trace", "show", str(trace), "-o", "json").out)
-    made = offline("trace", "profile", str(trace), "--out", str(profile), "--source", "a log")
-    again = json.loads(offline("trace", "show", str(profile), "-o", "json").out)
-
-    assert (shown["jobs"], shown["nodes"], made.code) == (4, 1, 0)
-    assert (again["jobs"], again["nodes"], again["source"]) == (4, 1, "profile of a log")
-    assert "jobs:   4" in made.out
 
 
 def test_nodes_too_small_for_every_job_are_refused_with_what_the_largest_asks_for() -> None:

@@ -94,8 +94,8 @@ class RoundTotals:
             self.totals[name] = self.totals.get(name, 0) + difference
         earlier: Mapping[str, StageLatency] = before.latencies if before else {}
         for stage, latency in answer.latencies.items():
-            counts = latency.bucket_counts.copy()
+            counts = np.array(latency.bucket_counts, dtype=np.int64)
             if stage in earlier:
                 known = earlier[stage].bucket_counts
                 counts[: len(known)] -= known
-            self.histograms.setdefault(stage, Histogram()).add(latency.bounds_ms, counts)
+            self.histograms.setdefault(stage, Histogram()).add(np.array(latency.bounds_ms), counts)

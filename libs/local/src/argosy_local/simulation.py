@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from argosy_cli.node_files import without_impossible
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.states import JobState
 from argosy_core.nodes import NodeSpec
 from argosy_core.simulation import START_US, JobTimes, World, WorldPlan, WorldSettings
+from argosy_local.node_files import without_impossible
 from argosy_workload.fcfs import simulate_fcfs
 from argosy_workload.model import NodeSet, Workload
 from argosy_workload.records import RunRecords, RunState

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from argosy_cli import bench
-from argosy_cli.commands.benches import _plan
 from argosy_client import QueueShare, Shares
+from argosy_local import bench
+from argosy_local.bench_plan import plan_bench
 
 OPTIONS: dict[str, Any] = {
     "rates": (),
@@ -90,7 +90,7 @@ def test_roles_of_many_clusters_are_summed() -> None:
 
 def test_default_load_is_that_of_the_design() -> None:
     """A million cores in ten clusters, 100 queues, 1,000 classes, calls of 100 jobs that run 20 to 40 s."""
-    plan, nodes = _plan(OPTIONS)
+    plan, nodes = plan_bench(OPTIONS)
 
     assert (len(nodes), len(nodes.clusters), nodes.capacity()["cpu"]) == (31_250, 10, 1_000_000_000)
     assert (plan.load.queue_count, plan.load.class_count, plan.load.batch_size) == (100, 1000, 100)
@@ -101,7 +101,7 @@ def test_default_load_is_that_of_the_design() -> None:
 
 def test_saturating_load_has_more_work_than_cores() -> None:
     """Rate times mean run time exceeds the cores, and the pool is full before counting begins."""
-    plan, nodes = _plan({**OPTIONS, "shape": "saturate", "rates": (4000.0,), "clusters": 1, "nodes": 1000})
+    plan, nodes = plan_bench({**OPTIONS, "shape": "saturate", "rates": (4000.0,), "clusters": 1, "nodes": 1000})
 
     cores = nodes.capacity()["cpu"] // 1000
     assert 1.1 * cores <= plan.rates[0] * plan.load.mean_run_s <= 1.3 * cores
@@ -111,7 +111,7 @@ def test_saturating_load_has_more_work_than_cores() -> None:
 
 def test_one_queue_load_is_a_thousand_nodes_and_short_jobs() -> None:
     """1,000 nodes of 32 cores, one queue, one spec, jobs of 2 s."""
-    plan, nodes = _plan({**OPTIONS, "shape": "armada"})
+    plan, nodes = plan_bench({**OPTIONS, "shape": "armada"})
 
     assert (len(nodes), len(nodes.clusters)) == (1000, 1)
     assert (plan.load.queue_count, plan.load.class_count, plan.load.unique_ratio, plan.load.run_time) == (

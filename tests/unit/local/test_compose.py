@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from argosy_cli.compose import ClusterPlan, MeshPlan, plan_processes
-from argosy_cli.mesh import Mesh
-from argosy_cli.mesh_log import MeshEvents, MeshLog
-from argosy_cli.mesh_state import MeshState, ProcessEntry, read_state, write_state
 from argosy_cluster_agent.config import ClusterAgentConfig, part_config
 from argosy_core.errors import InvalidRequest, NotFound
 from argosy_executor.config import ExecutorConfig
 from argosy_kube.simulated.__main__ import _parser
+from argosy_local.compose import ClusterPlan, MeshPlan, plan_processes
+from argosy_local.mesh import Mesh
+from argosy_local.mesh_log import MeshEvents, MeshLog
+from argosy_local.mesh_state import MeshState, ProcessEntry, read_state, write_state
 from argosy_runtime.config import load_config
 from argosy_sampler.config import SamplerConfig
 from argosy_server.config import ServerConfig

@@ -23,16 +23,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from argosy_cli.load_generator import LoadOrder
-from argosy_cli.mesh import POSTGRES, Mesh
-from argosy_cli.processes import usage
-from argosy_cli.round_totals import Histogram, RoundTotals
 from argosy_client import ArgosyClient, Queue, Shares
 from argosy_core.errors import BackendUnavailable
+from argosy_local.bench_plan import BenchPlan
+from argosy_local.load_generator import LoadOrder
+from argosy_local.mesh import POSTGRES, Mesh
+from argosy_local.processes import usage
+from argosy_local.round_totals import Histogram, RoundTotals
 from argosy_store.statistics import DatabaseStatistics, read_statistics
-from argosy_workload.load import MeshLoad
 
-__all__ = ["BenchPlan", "MeshBench", "RateResult"]
+__all__ = ["MeshBench", "RateResult"]
 
 _SAMPLE_S: Final = 0.5
 _SLOW_SAMPLE_S: Final = 2.0
@@ -43,28 +43,6 @@ _LIVE_FLOOR: Final = 10_000
 _BROKER: Final = "broker"
 _COMBINED: Final = "cluster agents"
 _CENTRAL_ROLES: Final = ("api", "leader", "samplers", _COMBINED, POSTGRES, _BROKER)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchPlan:
-    """What is measured."""
-
-    load: MeshLoad
-    """What the jobs look like."""
-    rates: tuple[float, ...]
-    """Jobs per second, rising; the first one that is not held is the last."""
-    window_s: float
-    """How long is counted."""
-    warm_up_s: float
-    """How long before that the load runs."""
-    generator_count: int = 1
-    """Processes that send."""
-    connection_count: int = 4
-    """Connections of each."""
-    broker_pid: int = 0
-    """Process of the event log's broker, if it runs here and its CPU shall be counted; 0 for none."""
-    stops_early: bool = True
-    """End at the first rate that is not held; a load that saturates on purpose is never held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +195,7 @@ class MeshBench:
         )
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "argosy_cli.load_generator", json.dumps(dataclasses.asdict(order))),
+            *("-m", "argosy_local.load_generator", json.dumps(dataclasses.asdict(order))),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},

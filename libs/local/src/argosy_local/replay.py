@@ -19,9 +19,9 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from argosy_cli.round_totals import RoundTotals
 from argosy_client import EventBatch, JobDraft, JobEvent, LastRound, Queue, split_drafts
 from argosy_core.errors import AlreadyExists, ArgosyError, BackendUnavailable, NotAllowedNow, NotFound, QuotaExceeded
+from argosy_local.round_totals import RoundTotals
 from argosy_workload.manifests import MAX_BATCH_SIZE, Submitter
 from argosy_workload.model import Workload
 from argosy_workload.records import RunRecords, RunState

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from argosy_cli.round_totals import Histogram, RoundTotals
 from argosy_client import LastRound, StageLatency
+from argosy_local.round_totals import Histogram, RoundTotals
 
 
 def answer(*, epoch: int, leases: int, counts: list[int]) -> LastRound:
@@ -17,8 +17,8 @@ def answer(*, epoch: int, leases: int, counts: list[int]) -> LastRound:
         p50_ms=0,
         p90_ms=0,
         p99_ms=0,
-        bounds_ms=np.array([10.0, 20.0, 40.0][: len(counts)]),
-        bucket_counts=np.array(counts, dtype=np.int64),
+        bounds_ms=(10.0, 20.0, 40.0)[: len(counts)],
+        bucket_counts=tuple(counts),
     )
     return LastRound(
         round=1,
