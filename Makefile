@@ -50,11 +50,12 @@ testbed: setup ## fetch and build the real parts of `make test-real`
 test-real: testbed $(COMPILER_DONE) ## run the tests against real parts: Kubernetes API server, Pulsar, Postgres, trace collector
 	$(BIN)/python -m pytest tests/real -n 2
 
-lint: setup $(COMPILER_DONE) ## check style, formatting, import contracts, size limits and the .proto files
+lint: setup $(COMPILER_DONE) ## check style, formatting, imports, size limits and the .proto files
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python tools/size_limits.py
+	$(BIN)/python tools/import_rules.py
 	$(BIN)/python tools/protos.py lint --compiler $(COMPILER)
 
 type: setup ## check types

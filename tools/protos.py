@@ -29,6 +29,14 @@ GENERATED_PACKAGES = ("argosy", "buf")
 IMAGE_IN_PACKAGE = Path("argosy") / "argosy.binpb"
 HAND_WRITTEN = (Path("argosy") / "descriptors.py",)  # stands among the generated modules and is left as it is
 VALIDATE_PROTO = "buf/validate/validate.proto"
+WIRE_TYPES = '''"""Generated wire types of Argosy; see `make proto`.
+
+Owns: the messages and stubs of `proto/`, and their descriptors.
+May import: protobuf and gRPC alone.
+Start: `proto/argosy/api/v1/` (what users call), `proto/argosy/lease/v1/` (what a decision looks like on the log).
+"""
+'''
+"""What the package of all wire types says of itself."""
 DEFAULT_COMPILER = ROOT / ".venv-proto" / "bin" / "python"
 
 
@@ -126,6 +134,8 @@ def write_package_files(output: Path) -> None:
         for folder in [output / package, *(p for p in (output / package).rglob("*") if p.is_dir())]:
             name = folder.relative_to(output).as_posix().replace("/", ".")
             text = f'"""Generated wire types of the package `{name}`; see `make proto`."""\n'
+            if name == "argosy":
+                text = WIRE_TYPES
             (folder / "__init__.py").write_text(text, encoding="utf-8")
 
 

@@ -6,6 +6,10 @@
             print(batch.state_counts)
 
 `documents` reads submissions from YAML and JSON; `batches` cuts long lists into requests.
+
+Owns: how a program calls the API: values, retries, resumed watches, errors by name.
+May import: wire types, gRPC and the core's errors; no NumPy, so that it loads fast in a user's program.
+Start: `client.ArgosyClient`.
 """
 
 from argosy_client.backoff import RetryPolicy

@@ -1,4 +1,9 @@
-"""Cluster port of Argosy, its simulated cluster and its Kubernetes adapter."""
+"""Clusters: the port that samplers and executors call, the simulated cluster, and the Kubernetes adapter.
+
+Owns: what a cluster is asked and told, and all that is known of the Kubernetes API.
+May import: argosy_core.
+Start: `port`; `open_cluster` opens one by its address.
+"""
 
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.opening import open_cluster

@@ -1,1 +1,6 @@
-"""Configuration, gRPC bootstrap, health, shutdown, logs and metrics of Argosy services."""
+"""What every service process needs before it does its own work.
+
+Owns: configuration, the gRPC server and channels, errors as codes, health, life cycle, logs, metrics and traces.
+May import: argosy_core; never an adapter or a service.
+Start: `lifecycle.run_service` (a process from start to end) and `config.load_config`.
+"""

@@ -6,6 +6,10 @@ What others use:
 * `migrate`, `check`, `ensure_partitions` and `retain` for whoever runs the installation.
 * `EmbeddedPostgres` for one machine.
 
+Owns: tables, migrations, database roles, and every statement.
+May import: argosy_core and argosy_eventlog, whose log it implements; nobody else knows Postgres.
+Start: `tables`; then `submission` (what the API writes) and `apply` (what a leader writes).
+
 All classes are synchronous and thread-safe; asynchronous services call them in threads. Errors are those of
 `argosy_core.errors`.
 """

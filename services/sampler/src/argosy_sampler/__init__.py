@@ -4,5 +4,9 @@
 
     cluster (nodes, pods) --watch--> mirror --> ledger <-- clerk <-- session <--stream--> leader
 
+Owns: the ledger of its cluster's nodes, in memory.
+May import: argosy_runtime, argosy_kube and the core; never another service.
+Start: `app.start`; then `session` and `clerk`.
+
 Source: design sections 1, 2 and 5 ("Sampler session", "Sampler lost").
 """
