@@ -1,6 +1,7 @@
 """Compose file, image file and manifests: every setting in them is one that our services know."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -250,6 +251,18 @@ def test_images_of_the_stack_can_be_made_where_none_can_be_pulled() -> None:
     """The recipes for tests are for the very tags that the stack names; Grafana is what nothing can make."""
     needed = {value for name, value in ENVIRONMENT.items() if name.endswith("_IMAGE")}
     assert needed - {ENVIRONMENT["GRAFANA_IMAGE"]} == set(IMAGES)
+
+
+def test_images_start_what_our_distributions_install() -> None:
+    """A command that is renamed, or moves to another distribution, is renamed in the image file, too."""
+    projects = [tomllib.loads(path.read_text(encoding="utf-8"))["project"] for path in ROOT.glob("*/*/pyproject.toml")]
+    scripts = {script for project in projects for script in project.get("scripts", {})}
+    started = dict(
+        re.findall(r"^FROM runtime AS (\S+)(?:.|\n)*?^ENTRYPOINT \[\"([^\"]+)\"\]$", DOCKERFILE, re.MULTILINE)
+    )
+
+    assert started == {image: image if image == "argosy" else f"argosy-{image}" for image in started}
+    assert set(started.values()) == scripts
 
 
 def test_folders_of_volumes_are_made_by_the_images_for_our_user() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from argosy_core.errors import InvalidRequest
 from argosy_eventlog.pulsar import PulsarSettings
-from argosy_eventlog.pulsar.settings import admin_url_of, check_url
+from argosy_eventlog.pulsar.settings import admin_url_of, check_url, require_client
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,15 @@ def test_the_admin_api_is_beside_the_broker_unless_named(url: str, expected: str
     """Its usual port on the first host; a setting goes before."""
     assert admin_url_of(url, PulsarSettings()) == expected
     assert admin_url_of(url, PulsarSettings(admin_url="http://elsewhere:80/")) == "http://elsewhere:80"
+
+
+def test_a_log_on_pulsar_needs_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing is named by the extra that brings it."""
+    require_client()
+    monkeypatch.setitem(sys.modules, "_pulsar", None)
+
+    with pytest.raises(InvalidRequest, match=r"argosy-eventlog\[pulsar\]"):
+        require_client()
 
 
 @pytest.mark.parametrize("url", ["", "broker:6650", "http://broker:8080", "pulsar://", "pulsar://a/b", "pulsar://[x"])
