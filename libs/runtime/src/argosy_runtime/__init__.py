@@ -2,5 +2,5 @@
 
 Owns: configuration, the gRPC server and channels, errors as codes, health, life cycle, logs, metrics and traces.
 May import: argosy_core; never an adapter or a service.
-Start: `lifecycle.run_service` (a process from start to end) and `config.load_config`.
+Start: `main.run_main` (a process from its flags to its end), then `config` and `lifecycle`.
 """

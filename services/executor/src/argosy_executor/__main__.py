@@ -5,34 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from argosy_core.errors import InvalidRequest
 from argosy_executor.app import start
 from argosy_executor.config import ExecutorConfig
-from argosy_runtime.config import load_config, print_config
-from argosy_runtime.lifecycle import Lifecycle, run_service
-from argosy_runtime.logs import set_up_logs
+from argosy_runtime.main import run_main
 
 __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM; return the exit code: 0 stopped, 1 fault, 2 cannot run as configured.
-
-    Args:
-        argv: Flags; those of the process if not given.
-    """
-    try:
-        config = load_config(ExecutorConfig, argv)
-    except InvalidRequest as error:
-        sys.stderr.write(f"argosy-executor: {error.message}\n")
-        return 2
-    set_up_logs("executor", level=config.log_level)
-    print_config(config)
-
-    async def begin(life: Lifecycle) -> None:
-        await start(life, config)
-
-    return run_service(f"executor {config.cluster}", begin, drain_s=config.drain_s)
+    """Run until SIGTERM; see `run_main` for arguments and exit codes."""
+    return run_main(ExecutorConfig, start, argv)
 
 
 if __name__ == "__main__":

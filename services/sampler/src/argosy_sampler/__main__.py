@@ -1,34 +1,20 @@
-"""`python -m argosy_sampler`: one sampler as a process."""
+"""`argosy-sampler`: run one cluster's sampler as this process."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from argosy_core.errors import InvalidRequest
-from argosy_runtime.config import load_config, print_config
-from argosy_runtime.lifecycle import Lifecycle, run_service
-from argosy_runtime.logs import set_up_logs
+from argosy_runtime.main import run_main
 from argosy_sampler.app import start
 from argosy_sampler.config import SamplerConfig
 
 __all__ = ["main"]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sampler until SIGTERM or SIGINT; return the exit status: 0 stopped, 1 fault, 2 cannot start."""
-    try:
-        config = load_config(SamplerConfig, arguments)
-    except InvalidRequest as error:
-        sys.stderr.write(f"argosy-sampler: {error.message}\n")
-        return 2
-    set_up_logs("sampler", level=config.log_level)
-    print_config(config)
-
-    async def begin(life: Lifecycle) -> None:
-        await start(life, config)
-
-    return run_service(f"sampler {config.cluster}", begin, drain_s=config.drain_s)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM; see `run_main` for arguments and exit codes."""
+    return run_main(SamplerConfig, start, argv)
 
 
 if __name__ == "__main__":
