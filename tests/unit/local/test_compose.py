@@ -1,6 +1,7 @@
 """The processes of a mesh: their command lines are ones that the services take."""
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from argosy_core.errors import InvalidRequest, NotFound
 from argosy_executor.config import ExecutorConfig
 from argosy_kube.simulated.__main__ import _parser
 from argosy_local.compose import ClusterPlan, MeshPlan, plan_processes
-from argosy_local.mesh import Mesh
+from argosy_local.mesh import Mesh, passing_mesh
 from argosy_local.mesh_log import MeshEvents, MeshLog
 from argosy_local.mesh_state import MeshState, ProcessEntry, read_state, write_state
 from argosy_runtime.config import load_config
@@ -187,6 +188,27 @@ def test_mesh_whose_processes_are_gone_is_stopped_and_can_be_taken_down(tmp_path
 
     assert (status.state, status.health, status.cpu_s) == ("stopped", "-", 0.0)
     assert not directory.exists()
+
+
+@pytest.mark.parametrize("is_kept", [False, True], ids=["gone", "kept"])
+def test_passing_mesh_is_down_at_the_end_and_leaves_what_shall_be_kept(tmp_path: Path, is_kept: bool) -> None:  # noqa: FBT001 - a case
+    """Whatever happens inside; a service manager's SIGTERM ends the block as Ctrl-C does."""
+    before = signal.getsignal(signal.SIGTERM)
+    directories: list[Path] = []
+
+    def run() -> None:
+        with passing_mesh(tmp_path / "mesh" if is_kept else None) as mesh:
+            directories.append(mesh.directory)
+            (mesh.directory / "logs").mkdir(parents=True)
+            signal.raise_signal(signal.SIGTERM)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    assert [(directory / "logs").exists() for directory in directories] == [is_kept]
 
 
 def test_role_that_is_none_is_named_with_those_there_are(tmp_path: Path) -> None:

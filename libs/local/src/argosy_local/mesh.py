@@ -20,10 +20,11 @@ import asyncio
 import shutil
 import signal
 import socket
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -47,7 +48,7 @@ from argosy_local.processes import (
 if TYPE_CHECKING:
     from argosy_store.embedded import EmbeddedPostgres
 
-__all__ = ["POSTGRES", "Mesh", "ProcessStatus"]
+__all__ = ["POSTGRES", "Mesh", "ProcessStatus", "passing_mesh"]
 
 POSTGRES: Final = "postgres"
 """Role of the embedded database."""
@@ -382,6 +383,21 @@ class Mesh:
         if not is_alive(_id(entry)):
             raise BackendUnavailable(f"{entry.role} ended{_tail(entry.log)}")
         return _probe(entry)
+
+
+@contextmanager
+def passing_mesh(keep: Path | None) -> Iterator[Mesh]:
+    """Give a mesh, not started yet, that is taken down at the end; SIGTERM ends it as Ctrl-C does.
+
+    Args:
+        keep: Directory for its files, kept afterwards; without one, nothing is left.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    mesh = Mesh(keep or Path(tempfile.mkdtemp(prefix="argosy-")))
+    try:
+        yield mesh
+    finally:
+        mesh.down(keep_files=keep is not None)
 
 
 def _id(entry: ProcessEntry) -> ProcessId:

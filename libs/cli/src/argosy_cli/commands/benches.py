@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import signal
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,34 +67,27 @@ def mesh(context: click.Context, /, *, as_json: bool, keep: Path | None, combine
     from argosy_local.bench import MeshBench
     from argosy_local.bench_plan import plan_bench
     from argosy_local.compose import MeshPlan
-    from argosy_local.mesh import Mesh
+    from argosy_local.mesh import passing_mesh
     from argosy_local.node_files import cluster_plans
 
     settings = settings_of(context)
     if as_json:
         settings.output = "json"
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is stopped, too
     plan, nodes = plan_bench(options)
-    directory = keep or Path(tempfile.mkdtemp(prefix="argosy-bench-"))
-    running = Mesh(directory)
 
     def tell(text: str) -> None:
         click.echo(text, err=True)
 
-    try:
-        parts = MeshPlan(
-            clusters=cluster_plans(nodes),
-            log_level="warning",
-            combined=combined,
-            event_log_url=options["event_log"],
-            event_log_admin_url=options["event_log_admin"],
-        )
+    parts = MeshPlan(
+        clusters=cluster_plans(nodes),
+        log_level="warning",
+        combined=combined,
+        event_log_url=options["event_log"],
+        event_log_admin_url=options["event_log_admin"],
+    )
+    with passing_mesh(keep) as running:
         running.up(parts, timeout_s=300.0, tell=tell)
         results = asyncio.run(MeshBench(running, plan, tell=tell).run())
-    finally:
-        running.down(keep_files=keep is not None)
-        if keep is None:
-            shutil.rmtree(directory, ignore_errors=True)
     _print(settings, plan, nodes, results)
     return ExitCode.OK
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import shutil
-import signal
-import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -163,22 +160,15 @@ def demo(context: click.Context, /, *, seconds: float, seed: int, scale: float, 
 
 def _carry_out(settings: Settings, order: _Order) -> int:
     from argosy_cli.reporting import print_report
-    from argosy_local.mesh import Mesh
+    from argosy_local.mesh import passing_mesh
     from argosy_local.reporting import write_report
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is stopped, too
     if order.server:
         report = _run(order, order.server)
     else:
-        directory = order.keep or Path(tempfile.mkdtemp(prefix="argosy-"))
-        mesh = Mesh(directory)
-        try:
+        with passing_mesh(order.keep) as mesh:
             _start(mesh, order)
             report = _run(order, mesh.server)
-        finally:
-            mesh.down(keep_files=order.keep is not None)
-            if order.keep is None:
-                shutil.rmtree(directory, ignore_errors=True)
     print_report(settings, report)
     if order.report_path is not None:
         write_report((report,), order.report_path)
