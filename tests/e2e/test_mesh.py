@@ -149,11 +149,11 @@ def test_running_jobs_are_cancelled_and_shares_tell_who_holds_what(argosy: Comma
     while len(argosy.json("jobs", "--queue", "science", "--job-set", "long", "--state", "running")) < 8:
         pass
 
-    (share,) = argosy.json("shares")["shares"]
+    (share,) = [share for share in argosy.json("shares")["shares"] if share["queue"] == "science"]
     argosy("cancel", "--queue", "science", "--job-set", "long", "-y")
     watched = argosy("watch", "science", "long", expected=5).strip()
 
-    assert (share["queue"], share["weight"]) == ("science", 2.0)
+    assert share["weight"] == 2.0
     assert share["usage_cores"] >= 8
     assert watched == "8 cancelled"
 
