@@ -22,7 +22,7 @@ from argosy_core.plugins import build_framework
 
 KEYS = ("zone", "cores", HOSTNAME_LABEL)
 VALUES = ("x", "y", "5", "12")
-PORTS = (HostPort("TCP", 80), HostPort("UDP", 80))
+PORTS = (HostPort("TCP", 80), HostPort("UDP", 80), HostPort("TCP", 80, "10.0.0.1"))
 GPU = "example.com/gpu"
 ARCHITECTURES = ("amd64", "x86_64", "arm64", "aarch64", "")
 
@@ -142,13 +142,9 @@ def tolerated(pod: PodView, node: NodeView) -> bool:
 
 def platform(pod: PodView, node: NodeView) -> bool:
     """Plain meaning of platform."""
-    same = {"x86_64": "amd64", "aarch64": "arm64"}
     os, arch = node.platform
     wanted = pod.definition.platforms
-    return not wanted or any(
-        (not w_os or w_os == os) and (not w_arch or same.get(w_arch, w_arch) == same.get(arch, arch))
-        for w_os, w_arch in wanted
-    )
+    return not wanted or any((not w_os or w_os == os) and (not w_arch or w_arch == arch) for w_os, w_arch in wanted)
 
 
 def ports(pod: PodView, node: NodeView) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.job.classes import SchedulingClass
-from argosy_core.plugins.profiles import DEFAULT_PROFILE
+from argosy_core.plugins.registry import DEFAULT_PROFILE
 from argosy_kube.simulated.__main__ import make_host
 from argosy_kube.simulated.host import ClusterHost, InProcessCluster
 from argosy_runtime.grpc_server import GrpcSettings

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import ClassVar, TypeVar
 
-from argosy_core.plugins.profiles import DEFAULT_PROFILE
+from argosy_core.plugins.registry import DEFAULT_PROFILE
 from argosy_executor.config import ExecutorConfig
 from argosy_sampler.config import SamplerConfig
 

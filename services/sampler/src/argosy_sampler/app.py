@@ -10,7 +10,7 @@ import numpy as np
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.ledger import NodeLedger
-from argosy_core.plugins.profiles import build_framework
+from argosy_core.plugins.registry import build_framework
 from argosy_kube import open_cluster
 from argosy_kube.port import Cluster
 from argosy_runtime.channel import Backoff

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from argosy_core.plugins.profiles import DEFAULT_PROFILE, Profile, build_framework
+from argosy_core.plugins.registry import DEFAULT_PROFILE, Profile, build_framework
 from argosy_kube import KubernetesSettings
 from argosy_runtime.config import require_names
 from argosy_runtime.grpc_server import GrpcSettings

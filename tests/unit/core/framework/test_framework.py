@@ -7,136 +7,74 @@ import pytest
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework import (
-    Assignment,
+    DECISION,
     ClassTable,
     Cycle,
-    CycleStatus,
+    Fault,
     Framework,
-    PermitAnswer,
-    PermitVerdict,
-    PluginError,
+    NotNow,
+    PlacementBatch,
+    PluginFaults,
     Point,
     Registration,
-    WaitingPods,
-    bind,
-    expire,
-    schedule,
+    per_node_filter,
 )
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.nodes import NodeSpec, NodeTable
 
-ALL = np.ones((1, 3), np.bool_)
+Function = Callable[..., object]
 
 
-def make_cycle(node_count: int = 3) -> Cycle:
-    """A cycle of one pod and some nodes."""
+def make_cycle(node_count: int = 3, pod_count: int = 1, *, rows_per_pod: bool = False) -> Cycle:
+    """A cycle of pods of different classes and some nodes."""
     table = NodeTable()
     table.put([NodeSpec(name=f"n{i}", total={"cpu": 1000 * (i + 1)}) for i in range(node_count)])
     classes = ClassTable(table.axis)
-    classes.define(1, SchedulingClass(requests=(("cpu", 100),)))
-    return Cycle(table, classes.batch(np.array([0])), table.live()[None, :])
+    for pod in range(pod_count):
+        classes.define(pod, SchedulingClass(requests=(("cpu", 100 + pod),)))
+    nodes = np.tile(table.live(), (pod_count if rows_per_pod else 1, 1))
+    return Cycle(table, classes.batch(np.arange(pod_count)), nodes)
 
 
-class Log:
-    """Writes down what was called."""
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self.calls: list[str] = []
-
-    def at(self, point: Point, name: str, answer: object = None, *, error: str = "") -> Registration:
-        """A plugin that notes its call and answers or fails."""
-
-        def function(*_: object) -> object:
-            self.calls.append(f"{point}:{name}")
-            if error:
-                raise PluginError(error)
-            return answer
-
-        return Registration(point=point, name=name, function=function)
-
-
-def run(*registrations: Registration, waiting: WaitingPods | None = None, now_s: float = 0.0) -> tuple[str, int, str]:
-    """Schedule one pod; answer status, node and who objected."""
-    outcome = schedule(
-        Framework(registrations),
-        make_cycle(),
-        7,
-        waiting=waiting if waiting is not None else WaitingPods(),
-        now_s=now_s,
-        rng=np.random.default_rng(0),
+def make_batch(count: int = 4) -> PlacementBatch:
+    """Runs 1, 2, ... on node 0."""
+    cycle = make_cycle()
+    slots = np.zeros(count, np.int32)
+    return PlacementBatch(
+        table=cycle.table, classes=cycle.pods.table, run_keys=np.arange(1, count + 1), class_slots=slots, nodes=slots
     )
-    return outcome.status, outcome.node, outcome.fault.plugin if outcome.fault else ""
 
 
-def scores(*values: float) -> Callable[[Cycle], np.ndarray]:
-    """A score plugin with fixed values."""
+def at(point: Point, function: Function, name: str = "p", weight: float = 1.0) -> Registration:
+    """A plugin with one function."""
+    return Registration(point=point, name=name, function=function, weight=weight)
+
+
+def answers(*values: object) -> Function:
+    """A function that always answers the same."""
     return lambda _: np.array([values])
 
 
-BEST_IS_2 = Registration(point=Point.SCORE, name="s", function=scores(1, 2, 3))
-BINDER = Registration(point=Point.BIND, name="binder", function=lambda *_: True)
+def breaks_on(*slots: int, error: Exception) -> Function:
+    """A function that fails whenever one of some classes is among those judged, and else lets all pass."""
+
+    def function(cycle: Cycle) -> None:
+        if np.isin(cycle.pods.slots, slots).any():
+            raise error
+
+    return function
 
 
-def test_stages_are_called_in_the_order_of_the_seed_and_plugins_in_order_of_registration() -> None:
-    """Pre-filter, filter, post-filter, score, post-score, reserve, permit, pre-bind, bind, post-bind."""
-    log = Log()
-    permit = PermitVerdict(answer=PermitAnswer.PERMIT)
-    stages = [
-        (Point.POST_BIND, None), (Point.BIND, True), (Point.PRE_BIND, True), (Point.PERMIT, permit),
-        (Point.RESERVE, None), (Point.POST_SCORE, None), (Point.SCORE, ALL * 1.0), (Point.POST_FILTER, None),
-        (Point.FILTER, ALL), (Point.PRE_FILTER, None),
-    ]  # fmt: skip
-    registrations = [log.at(point, name, answer) for point, answer in stages for name in ("b", "a")]
-    assert run(*registrations)[0] == CycleStatus.BOUND
-    order = [point for point, _ in reversed(stages)]
-    expected = [f"{point}:{name}" for point in order for name in ("b", "a")]
-    expected.remove("bind:a")
-    assert log.calls == expected
-
-
-def test_queue_sort_asks_the_next_function_only_on_equal() -> None:
-    """The first function that tells two pods apart decides; pods that none tells apart keep their places."""
-    asked = []
-
-    def by_priority(left: object, right: object) -> int:
-        assert isinstance(left, tuple)
-        assert isinstance(right, tuple)
-        return int(right[0]) - int(left[0])
-
-    def by_name(left: object, right: object) -> int:
-        asked.append((left, right))
-        assert isinstance(left, tuple)
-        assert isinstance(right, tuple)
-        return (left[1] > right[1]) - (left[1] < right[1])
-
-    framework = Framework(
-        Registration(point=Point.QUEUE_SORT, name=name, function=function)
-        for name, function in (("priority", by_priority), ("name", by_name))
-    )
-    assert framework.sort([(1, "b", 1), (2, "z", 2), (1, "a", 3), (1, "b", 4)]) == [
-        (2, "z", 2), (1, "a", 3), (1, "b", 1), (1, "b", 4),
-    ]  # fmt: skip
-    assert all(left[0] == right[0] for left, right in asked)
-    assert framework.compare((1, "b"), (1, "b")) == 0
-
-
-def test_pre_filter_error_aborts_the_cycle() -> None:
-    """Any error before filtering ends the cycle; later functions are not called."""
-    log = Log()
-    status = run(
-        log.at(Point.PRE_FILTER, "a", error="no quota"), log.at(Point.PRE_FILTER, "b"), log.at(Point.FILTER, "f")
-    )
-    assert status == (CycleStatus.ABORTED, -1, "a")
-    assert log.calls == ["pre-filter:a"]
+# --- filters ----------------------------------------------------------------------------------------------------------
 
 
 def test_pre_filter_may_take_single_pods_out() -> None:
     """In a cycle of many pods a pre-filter function names those that may go on."""
-    cycle = make_cycle()
-    framework = Framework([Registration(point=Point.PRE_FILTER, name="p", function=lambda _: np.array([False]))])
-    assert framework.pre_filter(cycle) is None
-    assert not framework.filter(cycle).any()
+    cycle = make_cycle(pod_count=2)
+    framework = Framework([at(Point.PRE_FILTER, lambda _: np.array([False, True]))])
+    framework.pre_filter(cycle)
+    assert framework.filter(cycle).any(axis=1).tolist() == [False, True]
+    assert cycle.faults == {}
 
 
 def test_first_failing_filter_counts() -> None:
@@ -149,9 +87,9 @@ def test_first_failing_filter_counts() -> None:
 
     framework = Framework(
         [
-            Registration(point=Point.FILTER, name="a", function=lambda _: np.array([[False, True, True]])),
-            Registration(point=Point.FILTER, name="none", function=lambda _: None),
-            Registration(point=Point.FILTER, name="b", function=second),
+            at(Point.FILTER, answers(False, True, True), "a"),
+            at(Point.FILTER, lambda _: None, "none"),
+            at(Point.FILTER, second, "b"),
         ]
     )
     alive, counts = framework.filter_and_count(make_cycle())
@@ -160,181 +98,215 @@ def test_first_failing_filter_counts() -> None:
     assert seen == [[[False, True, True]]]
 
 
-def test_failing_filter_turns_every_node_away() -> None:
-    """If a filter cannot say which nodes run the pod, none does; the fault is noted."""
+@pytest.mark.parametrize("rows_per_pod", [True, False])
+@pytest.mark.parametrize("point", [Point.PRE_FILTER, Point.FILTER, Point.POST_FILTER])
+def test_error_turns_away_only_the_classes_that_it_befalls(*, point: Point, rows_per_pod: bool) -> None:
+    """The others are judged as if it had not been; the fault tells plugin and error, and is counted per class."""
+    cycle = make_cycle(pod_count=7, rows_per_pod=rows_per_pod)
+    framework = Framework([at(point, breaks_on(2, 5, error=KeyError("zone")), "broken")])
+    for stage in (framework.pre_filter, framework.filter, framework.post_filter):
+        stage(cycle)
+    assert cycle.alive.any(axis=1).tolist() == [True, True, False, True, True, False, True]
+    fault = Fault(plugin="broken", reason="KeyError: 'zone'")
+    assert cycle.faults == {2: fault, 5: fault}
+    assert framework.take_faults() == [PluginFaults(point=point, plugin="broken", count=2, reason="KeyError: 'zone'")]
+    assert framework.take_faults() == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (np.ones((5, 9), np.bool_), "ValueError: answered an array shaped (5, 9), not (1, 3)"),
+        (np.ones(3, np.bool_), "ValueError: answered an array shaped (3,), not (1, 3)"),
+        (np.ones((1, 3)), "TypeError: answered float64, not truth values"),
+        ("yes", "TypeError: answered <U3, not truth values"),
+    ],
+    ids=["too-large", "flat", "numbers", "text"],
+)
+def test_filter_that_answers_no_mask_of_the_nodes_fails(answer: object, text: str) -> None:
+    """A wrong answer is that plugin's fault, not an exception of the cycle."""
     cycle = make_cycle()
-    framework = Framework([Registration(point=Point.FILTER, name="broken", function=lambda _: 1 / 0)])
+    framework = Framework([at(Point.FILTER, lambda _: answer)])
     assert not framework.filter(cycle).any()
-    assert [fault.plugin for fault in cycle.faults] == ["broken"]
+    assert cycle.faults[0].reason == text
+
+
+def test_wish_to_wait_is_told_with_its_time_and_is_no_error() -> None:
+    """By an exception about one class, or by naming many at once; the others go on."""
+
+    def function(cycle: Cycle) -> None:
+        cycle.postpone(np.array([0, 3]), "closed until eight", retry_after_s=600)
+
+    cycle = make_cycle(pod_count=4)
+    framework = Framework(
+        [at(Point.FILTER, function, "hours"), at(Point.FILTER, breaks_on(1, error=NotNow("full", retry_after_s=2)))]
+    )
+    assert framework.filter(cycle).any(axis=1).tolist() == [False, False, True, False]
+    closed = Fault(plugin="hours", reason="closed until eight", is_error=False, retry_after_s=600)
+    assert cycle.faults == {0: closed, 3: closed, 1: Fault(plugin="p", reason="full", is_error=False, retry_after_s=2)}
+    assert framework.take_faults() == []
+
+
+def test_per_node_function_may_fail_for_one_class() -> None:
+    """The adapter for plain functions passes errors on, so that they fall on their class."""
+
+    def function(pod: object, node: object) -> bool:
+        del node
+        if "101" in str(pod):
+            raise NotNow("later")
+        return True
+
+    cycle = make_cycle(pod_count=3)
+    alive = Framework([at(Point.FILTER, per_node_filter(function))]).filter(cycle)
+    assert alive.all(axis=1).tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize("feasible", [True, False], ids=["some-node", "no-node"])
 def test_post_filter_is_called_whether_or_not_a_node_is_left(*, feasible: bool) -> None:
     """Post-filter sees the feasible nodes, empty or not."""
     seen = []
-    status, _, _ = run(
-        Registration(point=Point.FILTER, name="f", function=lambda _: ALL & feasible),
-        Registration(point=Point.POST_FILTER, name="p", function=lambda _, mask: seen.append(mask.sum())),
-        BINDER,
+    framework = Framework(
+        [
+            at(Point.FILTER, answers(feasible, False, False)),
+            at(Point.POST_FILTER, lambda cycle: seen.append(cycle.alive.sum())),
+        ]
     )
-    assert seen == [3 if feasible else 0]
-    assert status == (CycleStatus.BOUND if feasible else CycleStatus.UNSCHEDULABLE)
+    cycle = make_cycle()
+    framework.filter(cycle)
+    framework.post_filter(cycle)
+    assert seen == [int(feasible)]
 
 
-def test_post_filter_error_aborts_and_stops_the_remaining_ones() -> None:
-    """After an error no further post-filter function is called."""
-    log = Log()
-    status = run(log.at(Point.POST_FILTER, "a", error="no"), log.at(Point.POST_FILTER, "b"), log.at(Point.SCORE, "s"))
-    assert status == (CycleStatus.ABORTED, -1, "a")
-    assert log.calls == ["post-filter:a"]
+# --- scores -----------------------------------------------------------------------------------------------------------
 
 
 def test_scores_are_weighted_and_summed() -> None:
-    """Score times weight, summed; the highest wins."""
+    """Score times weight, summed."""
     framework = Framework(
-        [
-            Registration(point=Point.SCORE, name="a", function=scores(10, 0, 5)),
-            Registration(point=Point.SCORE, name="b", function=scores(0, 3, 3), weight=4),
-        ]
+        [at(Point.SCORE, answers(10, 0, 5), "a"), at(Point.SCORE, answers(0.0, 3.0, 3.0), "b", weight=4)]
     )
     assert framework.score(make_cycle()).tolist() == [[10, 12, 17]]
 
 
 @pytest.mark.parametrize(
-    "broken",
-    [lambda _: 1 / 0, lambda _: np.array([[np.nan, np.nan, np.nan]]), lambda _: np.zeros((7, 7))[9]],
-    ids=["raises", "not-a-number", "index-error"],
-)
-def test_score_error_counts_zero_and_never_blocks(broken: Callable[[Cycle], object]) -> None:
-    """A score function that fails does not change the choice among the others."""
-    status = run(Registration(point=Point.SCORE, name="broken", function=broken), BEST_IS_2, BINDER)
-    assert status == (CycleStatus.BOUND, 2, "")
-
-
-def test_node_refused_after_scoring_is_followed_by_the_next_best() -> None:
-    """Post-score may reject the node; the next best is tried, and with none left the cycle is aborted."""
-
-    def refuse(nodes: set[int]) -> Registration:
-        def function(_: Cycle, assignment: Assignment) -> None:
-            if assignment.node in nodes:
-                raise PluginError("not this one")
-
-        return Registration(point=Point.POST_SCORE, name="refuse", function=function)
-
-    assert run(BEST_IS_2, refuse({2}), BINDER) == (CycleStatus.BOUND, 1, "")
-    assert run(BEST_IS_2, refuse({0, 1, 2}), BINDER) == (CycleStatus.ABORTED, -1, "refuse")
-
-
-DENY = PermitVerdict(answer=PermitAnswer.DENY, reason="no")
-WAIT = PermitVerdict(answer=PermitAnswer.WAIT, timeout_s=10.0)
-YES = PermitVerdict(answer=PermitAnswer.PERMIT)
-
-
-@pytest.mark.parametrize(
-    ("failing", "called_before"),
+    ("broken", "text"),
     [
-        ((Point.RESERVE, None, "full"), []),
-        ((Point.PERMIT, DENY, ""), ["permit"]),
-        ((Point.PERMIT, None, "boom"), ["permit"]),
-        ((Point.PRE_BIND, False, ""), ["pre-bind"]),
-        ((Point.PRE_BIND, None, "boom"), ["pre-bind"]),
-        ((Point.BIND, None, "boom"), ["bind"]),
-        ((Point.BIND, False, ""), ["bind"]),
+        (lambda _: 1 / 0, "ZeroDivisionError: division by zero"),
+        (lambda _: np.zeros((7, 7)), "ValueError: answered an array shaped (7, 7), not (1, 3)"),
+        (lambda _: None, "TypeError: answered object, not numbers"),
+        (answers(np.nan, np.inf, -np.inf), "ValueError: answered a score that is not a finite number"),
     ],
-    ids=["reserve-error", "deny", "permit-error", "pre-bind-false", "pre-bind-error", "bind-error", "nobody-binds"],
+    ids=["raises", "shape", "none", "not-finite"],
 )
-def test_every_failure_after_reservation_rejects_in_reverse_order(
-    failing: tuple[Point, object, str], called_before: list[str]
-) -> None:
-    """What reserve plugins noted is undone in reverse order of registration, whichever stage failed."""
-    log = Log()
-    point, answer, error = failing
-    status, node, _ = run(
-        BEST_IS_2,
-        log.at(Point.REJECT, "first"), log.at(Point.REJECT, "broken", error="x"), log.at(Point.REJECT, "last"),
-        log.at(point, "failing", answer, error=error),
-        log.at(Point.POST_BIND, "never"),
-    )  # fmt: skip
-    assert (status, node) == (CycleStatus.REJECTED, 2)
-    assert log.calls[-3:] == ["reject:last", "reject:broken", "reject:first"]
-    assert len(log.calls) == 4
-    assert [call.split(":")[0] for call in log.calls[:1]] == (called_before or ["reserve"])
+def test_score_that_fails_counts_zero_and_is_counted(broken: Function, text: str) -> None:
+    """A score never blocks: the other plugins' parts stay as they are."""
+    framework = Framework([at(Point.SCORE, broken, "broken", weight=3), at(Point.SCORE, answers(1, 2, 3))])
+    assert framework.score(make_cycle()).tolist() == [[1, 2, 3]]
+    assert framework.take_faults() == [PluginFaults(point=Point.SCORE, plugin="broken", count=1, reason=text)]
 
 
-def test_deny_wins_over_wait() -> None:
-    """A pod that one plugin denies does not wait for another."""
-    waiting = WaitingPods()
-    log = Log()
-    status = run(log.at(Point.PERMIT, "w", WAIT), log.at(Point.PERMIT, "d", DENY), waiting=waiting)
-    assert status[0] == CycleStatus.REJECTED
-    assert len(waiting) == 0
+def test_score_without_a_number_for_one_node_loses_that_part_only() -> None:
+    """The node keeps what other plugins give it, and the plugin's scores of other nodes count."""
+    framework = Framework([at(Point.SCORE, answers(np.nan, 7, 8), "odd"), at(Point.SCORE, answers(10, 20, 30))])
+    assert framework.score(make_cycle()).tolist() == [[10, 27, 38]]
 
 
-def test_waiting_pod_is_bound_once_every_waiting_plugin_approved() -> None:
-    """A pod told to wait keeps its reservation until it is approved; then it is bound."""
-    waiting, log = WaitingPods(), Log()
-    registrations = [
-        log.at(Point.PERMIT, "a", WAIT), log.at(Point.PERMIT, "yes", YES), log.at(Point.PERMIT, "b", WAIT), BEST_IS_2,
-        log.at(Point.BIND, "binder", True), log.at(Point.REJECT, "r"),
-    ]  # fmt: skip
-    assert run(*registrations, waiting=waiting)[:2] == (CycleStatus.WAITING, 2)
-    assert [pod.assignment.run_key for pod in waiting] == [7]
-    assert waiting.approve(7, "a") is None
-    assert waiting.approve(8) is None
-    approved = waiting.approve(7, "b")
-    assert approved is not None
-    assert len(waiting) == 0
-    framework = Framework(registrations)
-    assert bind(framework, approved.cycle, approved.assignment).status == CycleStatus.BOUND
-    assert log.calls[-1] == "bind:binder"
+def test_score_of_a_node_that_was_turned_away_may_be_anything() -> None:
+    """It is ignored, and no fault."""
+    framework = Framework([at(Point.FILTER, answers(False, True, True)), at(Point.SCORE, answers(np.nan, 7, 8))])
+    cycle = make_cycle()
+    framework.filter(cycle)
+    assert framework.score(cycle)[0, 1:].tolist() == [7, 8]
+    assert framework.take_faults() == []
 
 
-def test_waiting_pod_is_rejected_when_the_first_timeout_passes() -> None:
-    """The plugin with least patience decides; not before its time."""
-    waiting, log = WaitingPods(), Log()
-    hasty = PermitVerdict(answer=PermitAnswer.WAIT, timeout_s=3.0)
-    registrations = [log.at(Point.PERMIT, "a", WAIT), log.at(Point.PERMIT, "b", hasty), log.at(Point.REJECT, "r")]
-    run(*registrations, waiting=waiting, now_s=100.0)
-    framework = Framework(registrations)
-    assert expire(framework, waiting, 102.9) == []
-    outcomes = expire(framework, waiting, 103.0)
-    assert [(outcome.status, outcome.fault and outcome.fault.plugin) for outcome in outcomes] == [("rejected", "b")]
-    assert log.calls[-1] == "reject:r"
-    assert waiting.withdraw(7) is None
+def test_score_error_costs_only_the_classes_that_it_befalls() -> None:
+    """The scores of the others stand."""
+
+    def function(cycle: Cycle) -> np.ndarray:
+        if 1 in cycle.pods.slots:
+            raise KeyError
+        return np.full((1, 3), 5.0)
+
+    framework = Framework([at(Point.SCORE, function)])
+    assert framework.score(make_cycle(pod_count=3)).tolist() == [[5.0] * 3, [0.0] * 3, [5.0] * 3]
 
 
-def test_one_approval_may_stand_for_all() -> None:
-    """Any plugin may approve a reserved pod as a whole."""
-    waiting = WaitingPods()
-    run(Log().at(Point.PERMIT, "a", WAIT), Log().at(Point.PERMIT, "b", WAIT), waiting=waiting)
-    assert waiting.approve(7) is not None
+# --- commit -----------------------------------------------------------------------------------------------------------
 
 
-def test_wait_without_a_timeout_is_refused() -> None:
-    """A plugin that says wait must say how long, or a pod could hold its node for ever."""
-    forever = PermitVerdict(answer=PermitAnswer.WAIT)
-    assert run(Log().at(Point.PERMIT, "a", forever))[0] == CycleStatus.REJECTED
+def test_post_score_refuses_lines_and_stops_asking_about_them() -> None:
+    """A later function is asked about what is left."""
+    asked = []
 
+    def odd(batch: PlacementBatch) -> np.ndarray:
+        return np.asarray(batch.run_keys % 2 == 1)
 
-def test_bind_stops_at_the_first_true() -> None:
-    """Once a bind plugin says true the remaining ones are skipped."""
-    log = Log()
-    status = run(*(log.at(Point.BIND, name, answer) for name, answer in (("a", False), ("b", True), ("c", True))))
-    assert status[0] == CycleStatus.BOUND
-    assert log.calls == ["bind:a", "bind:b"]
-
-
-def test_informer_events_reach_every_handler() -> None:
-    """A handler's error does not keep the event from the others."""
-    heard = []
     framework = Framework(
-        [
-            Registration(point=Point.EVENT, name="broken", function=lambda *_: 1 / 0),
-            Registration(point=Point.EVENT, name="keeper", function=lambda *event: heard.append(event)),
-        ]
+        [at(Point.POST_SCORE, odd, "odd"), at(Point.POST_SCORE, lambda b: asked.append(b.run_keys.tolist()), "see")]
     )
-    assert [fault.plugin for fault in framework.notify("PodAdd", 5)] == ["broken"]
-    assert heard == [("PodAdd", 5)]
+    assert framework.post_score(make_batch()).tolist() == [True, False, True, False]
+    assert asked == [[1, 3]]
+
+
+class Keeper:
+    """Reserve and unreserve of one plugin, which remembers what stands."""
+
+    def __init__(self, log: list[tuple[str, list[int]]], name: str, *, failing: int = 0) -> None:
+        """Fail on the batch that has a run."""
+        self.log, self.name, self.failing = log, name, failing
+        self.standing: set[int] = set()
+
+    def reserve(self, batch: PlacementBatch) -> None:
+        """Note the runs before failing, as a plugin may."""
+        self.standing.update(batch.run_keys.tolist())
+        if self.failing in batch.run_keys:
+            raise ValueError("no")
+
+    def unreserve(self, batch: PlacementBatch) -> None:
+        """Forget the runs."""
+        self.log.append((self.name, batch.run_keys.tolist()))
+        self.standing.difference_update(batch.run_keys.tolist())
+
+    def registrations(self) -> list[Registration]:
+        """At both points."""
+        return [at(Point.RESERVE, self.reserve, self.name), at(Point.UNRESERVE, self.unreserve, self.name)]
+
+
+def test_reserve_error_undoes_that_run_alone_in_reverse_order() -> None:
+    """Every plugin knows afterwards of the runs that stand, and of no other."""
+    log: list[tuple[str, list[int]]] = []
+    keepers = [Keeper(log, "a"), Keeper(log, "b", failing=3), Keeper(log, "c")]
+    framework = Framework([line for keeper in keepers for line in keeper.registrations()])
+    assert framework.reserve(make_batch()).tolist() == [True, True, False, True]
+    assert [keeper.standing for keeper in keepers] == [{1, 2, 4}] * 3
+    assert log[-3:] == [("c", [3]), ("b", [3]), ("a", [3])]
+    assert [fault.count for fault in framework.take_faults()] == [1]
+
+
+def test_unreserve_error_does_not_keep_others_from_cleaning_up() -> None:
+    """All are called, and the error is counted."""
+    log: list[tuple[str, list[int]]] = []
+
+    def broken(_: object) -> None:
+        raise OSError
+
+    framework = Framework([*Keeper(log, "a").registrations(), at(Point.UNRESERVE, broken, "broken")])
+    framework.unreserve(make_batch(1))
+    assert log == [("a", [1])]
+    assert [fault.plugin for fault in framework.take_faults()] == ["broken"]
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def test_events_reach_every_handler() -> None:
+    """A handler's error does not keep the event from the others."""
+    heard: list[object] = []
+    framework = Framework([at(Point.EVENT, lambda _: 1 / 0, "broken"), at(Point.EVENT, heard.append, "keeper")])
+    framework.notify(5)
+    assert heard == [5]
+    assert [fault.plugin for fault in framework.take_faults()] == ["broken"]
 
 
 def test_notes_live_for_one_cycle() -> None:
@@ -342,8 +314,8 @@ def test_notes_live_for_one_cycle() -> None:
     first, second = make_cycle(), make_cycle()
     framework = Framework(
         [
-            Registration(point=Point.PRE_FILTER, name="w", function=lambda c: c.state.setdefault("zone", "b") and None),
-            Registration(point=Point.FILTER, name="r", function=lambda c: ALL & (c.state["zone"] == "b")),
+            at(Point.PRE_FILTER, lambda c: c.state.update(zone="b")),
+            at(Point.FILTER, lambda c: np.array([[c.state["zone"] == "b"]])),
         ]
     )
     framework.pre_filter(first)
@@ -354,7 +326,13 @@ def test_notes_live_for_one_cycle() -> None:
 def test_one_name_cannot_be_registered_twice_at_a_point() -> None:
     """Counts and weights are by name, so a name is unique per point."""
     with pytest.raises(InvalidRequest, match="registered twice at filter"):
-        Framework([Log().at(Point.FILTER, "a"), Log().at(Point.FILTER, "a")])
+        Framework([at(Point.FILTER, answers(True)), at(Point.FILTER, answers(True))])
+
+
+def test_point_that_a_profile_does_not_call_is_refused() -> None:
+    """What would never be called is told at once."""
+    with pytest.raises(InvalidRequest, match="the decision profile does not call reserve"):
+        Framework([at(Point.RESERVE, answers(True))], DECISION)
 
 
 def test_narrowed_cycle_has_the_same_nodes_left() -> None:

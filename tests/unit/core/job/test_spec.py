@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from argosy_core.job.classes import HostPort, MatchExpression, Toleration
+from argosy_core.job.classes import HostPort, MatchExpression, SchedulingClass, Toleration
 from argosy_core.job.policy import PodRights
 from argosy_core.job.spec import Bag, SpecLimits, read_bag, spec_hash
 from argosy_core.reconcile.intake import kinds_of_body
@@ -233,6 +233,40 @@ def test_read_bag_reads_constraints_into_sorted_class() -> None:
     assert cls.tolerations == (Toleration("", "Exists"), Toleration("b", "Equal", "1", "NoSchedule"))
     assert cls.host_ports == (HostPort("TCP", 30080),)
     assert type(cls).parse(cls.definition()) == cls
+
+
+PORT_RIGHTS = SpecLimits(rights=PodRights(host_ports=((80, 81),)))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "taken"),
+    [
+        ("", "0.0.0.0", None),
+        ("10.0.0.1", "", None),
+        ("10.0.0.1", "10.0.0.1", None),
+        ("10.0.0.1", "10.0.0.2", ("10.0.0.1", "10.0.0.2")),
+        ("fd00::1", "10.0.0.2", ("10.0.0.2", "fd00::1")),
+    ],
+    ids=["all-addresses", "one-of-all", "same", "different", "ipv6"],
+)
+def test_one_port_of_different_addresses_may_be_taken_twice(first: str, second: str, taken: tuple | None) -> None:
+    """An empty address and 0.0.0.0 are all addresses, as in Kubernetes."""
+    ports = [{"containerPort": 1, "hostPort": 80, "hostIP": address} for address in (first, second)]
+    found = read(pod(container(ports=ports)), limits=PORT_RIGHTS)
+    if taken is None:
+        assert [v.description for v in found.violations] == ["the node's port 80 is taken twice"]
+    else:
+        assert found.scheduling_class.host_ports == tuple(HostPort("TCP", 80, address) for address in taken)
+        assert SchedulingClass.parse(found.scheduling_class.definition()) == found.scheduling_class
+
+
+def test_host_address_must_be_one() -> None:
+    """A name would never be given out by a kubelet."""
+    ports = [{"containerPort": 1, "hostPort": 80, "hostIP": "localhost"}]
+    found = read(pod(container(ports=ports)), limits=PORT_RIGHTS)
+    assert [(v.field, v.description) for v in found.violations] == [
+        ("manifests[0].spec.containers[0].ports[0].hostIP", "must be an IP address")
+    ]
 
 
 REFUSED = [

@@ -300,9 +300,9 @@ def test_host_ports_follow_placements() -> None:
     ledger.observe(pods((0, 7, 1, False), host_ports={0: (TCP80,)}))
     ledger.observe(pods((2, 8, 2, False)))
     listed(ledger, (1, PORT, 0), (2, PORT, 2))
-    assert dict(ledger.nodes.port_users(TCP80)) == {0: 1, 1: 1, 2: 1}
+    assert ledger.nodes.ports.counts() == {(TCP80, 0): 1, (TCP80, 1): 1, (TCP80, 2): 1}
     ledger.observe(pods((1, 5, 0, True), (0, 7, 1, True)))
-    assert dict(ledger.nodes.port_users(TCP80)) == {2: 1}
+    assert ledger.nodes.ports.counts() == {(TCP80, 2): 1}
     assert free_cpu(ledger) == [4000, 4000, 3000]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from argosy_core.job.classes import HostPort
-from argosy_core.nodes import HOSTNAME_LABEL, NodeFlag, NodeSpec, NodeTable, Taint
+from argosy_core.nodes import HOSTNAME_LABEL, NodeFlag, NodeSpec, NodeTable, PortClaims, Taint
 
 WEB = HostPort("TCP", 8080)
 
@@ -187,12 +187,12 @@ def test_hostnames_do_not_split_groups() -> None:
     assert table.hostnames[3] == "h3"
 
 
-def test_platform_is_read_from_labels_when_not_told() -> None:
-    """A node that tells no platform has the one of its well-known labels."""
+def test_platform_is_that_of_the_labels_else_what_the_node_tells() -> None:
+    """Selectors are held against labels; a node without them has the platform that it tells."""
     table = NodeTable()
     table.put([node("a", labels={"kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64"})])
     table.put([node("b", labels={"kubernetes.io/os": "linux"}, platform=("windows", "amd64"))])
-    assert [table.groups[int(group)].platform for group in table.group] == [("linux", "arm64"), ("windows", "amd64")]
+    assert [table.groups[int(group)].platform for group in table.group] == [("linux", "arm64"), ("linux", "amd64")]
 
 
 def test_labels_that_change_all_the_time_cost_no_memory() -> None:
@@ -225,10 +225,39 @@ def test_host_ports_are_counted_per_node() -> None:
     table.take_ports(0, (WEB,))
     table.take_ports(0, (WEB,))
     table.give_ports(0, (WEB,))
-    assert dict(table.port_users(WEB)) == {0: 1}
+    assert table.ports.counts() == {(WEB, 0): 1}
     table.give_ports(0, (WEB,))
-    assert dict(table.port_users(WEB)) == {}
-    assert list(table.ports_in_use()) == []
+    assert table.ports.counts() == {}
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "is_free"),
+    [
+        (("TCP", 80), ("TCP", 80), False),
+        (("TCP", 80), ("UDP", 80), True),
+        (("TCP", 80), ("TCP", 81), True),
+        (("TCP", 80, "10.0.0.1"), ("TCP", 80, "10.0.0.2"), True),
+        (("TCP", 80, "10.0.0.1"), ("TCP", 80, "10.0.0.1"), False),
+        (("TCP", 80), ("TCP", 80, "10.0.0.1"), False),
+        (("TCP", 80, "10.0.0.1"), ("TCP", 80), False),
+    ],
+    ids=["same", "protocol", "number", "other-address", "same-address", "one-of-all", "all-of-one"],
+)
+def test_ports_clash_as_in_kubernetes(*, held: tuple, wanted: tuple, is_free: bool) -> None:
+    """Same protocol and number, and the same address or none on either side; two pods and two nodes likewise."""
+    ours, theirs = HostPort(*held), HostPort(*wanted)
+    claims = PortClaims()
+    claims.take(3, (ours,))
+    assert claims.is_free(3, (theirs,)) is is_free
+    assert claims.is_free(2, (theirs,))
+    assert claims.taken_at((theirs,)) == ([] if is_free else [3])
+    assert ours.clashes_with(theirs) is not is_free
+    copy = claims.at([1, 3])
+    assert copy.is_free(1, (theirs,)) is is_free
+    copy.take(1, (theirs,))
+    claims.give(3, (ours,))
+    assert claims.counts() == {}
+    assert len(copy.counts()) == (1 if ours == theirs else 2)
 
 
 def test_hold_name_keeps_a_row_for_a_node_not_seen_yet() -> None:

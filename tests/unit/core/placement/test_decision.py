@@ -1,14 +1,18 @@
 """The decision phase: in order over all candidates, deducting as it goes."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.placement import CandidatePool, Decision, DecisionProfile, decide, spread_over_clusters
-from argosy_core.placement.decision import PoolColumns
+from argosy_core.framework import DECISION, CandidateCycle, Entries, Framework, NotNow, Point, Registration
+from argosy_core.job.classes import HostPort
+from argosy_core.placement import CandidatePool, Decision, DecisionProfile, decide
+from argosy_core.plugins import decision_framework
+from argosy_core.plugins.scores import spread_over_clusters
 
 PACK = DecisionProfile(spread=False)
 
@@ -40,11 +44,17 @@ def answer(free: dict[int, int], *classes: list[tuple[int, float]], total: int =
 
 
 def pool_of(
-    requests: list[int], *answers: tuple[int, list[int], Reply], profile: DecisionProfile | None = None
+    requests: list[int],
+    *answers: tuple[int, list[int], Reply],
+    profile: DecisionProfile | None = None,
+    ports: dict[int, tuple[HostPort, ...]] | None = None,
 ) -> CandidatePool:
     """A pool of classes 0, 1, ... that ask for cores, from (cluster, classes asked, answer)."""
     pool = CandidatePool(
-        np.arange(len(requests), dtype=np.int32), np.array([[cores, 1] for cores in requests], np.int64), profile
+        np.arange(len(requests), dtype=np.int32),
+        np.array([[cores, 1] for cores in requests], np.int64),
+        profile,
+        ports=ports,
     )
     for cluster, class_ids, reply in answers:
         pool.add(cluster, np.array(class_ids, np.int32), reply)
@@ -55,6 +65,11 @@ def chosen(decision: Decision) -> list[list[tuple[int, int]]]:
     """Per run its candidates as (cluster, node)."""
     pairs = list(zip(decision.cluster.tolist(), decision.node.tolist(), strict=True))
     return [pairs[begin:end] for begin, end in zip(decision.offset[:-1], decision.offset[1:], strict=True)]
+
+
+def policy(point: Point, function: Callable[[CandidateCycle], object]) -> DecisionProfile:
+    """A profile with one global function."""
+    return DecisionProfile(framework=Framework([Registration(point=point, name="policy", function=function)], DECISION))
 
 
 def run(pool: CandidatePool, *class_ids: int, m: int = 3, seed: int = 0) -> list[list[tuple[int, int]]]:
@@ -144,30 +159,86 @@ def test_more_candidates_than_a_run_looks_at_are_still_there_for_the_next() -> N
 
 
 def test_global_filter_and_score_change_the_choice() -> None:
-    """A global policy may forbid candidates and add points; a policy that fails adds none, or forbids all."""
+    """A global policy may forbid candidates and add points; a score that fails adds none."""
     replies = [(c, [0], answer({1: 9}, [(1, score)], total=total)) for c, score, total in ((0, 50, 10), (1, 40, 100))]
 
-    def not_cluster(cluster: int) -> DecisionProfile:
-        return DecisionProfile(filters=(lambda columns: columns.cluster[columns.entry] != cluster,))
-
-    def broken(_: PoolColumns) -> np.ndarray:
+    def broken(_: CandidateCycle) -> np.ndarray:
         raise RuntimeError
 
+    not_cluster_0 = policy(Point.FILTER, lambda cycle: cycle.entries.cluster[cycle.entry] != 0)
     assert run(pool_of([1], *replies), 0) == [[(0, 1), (1, 1)]]
-    assert run(pool_of([1], *replies, profile=not_cluster(0)), 0) == [[(1, 1)]]
-    spread = DecisionProfile(scores=((spread_over_clusters, 1.0), (broken, 5.0)))
+    assert run(pool_of([1], *replies, profile=not_cluster_0), 0) == [[(1, 1)]]
+    spread = DecisionProfile(framework=decision_framework(scores={"spread-over-clusters": 1.0}))
+    spread.framework.register(Registration(point=Point.SCORE, name="broken", function=broken, weight=5.0))
     assert run(pool_of([1], *replies, profile=spread), 0) == [[(1, 1), (0, 1)]]
-    assert run(pool_of([1], *replies, profile=DecisionProfile(filters=(broken,))), 0) == [[]]
+
+
+def test_global_filter_that_fails_forbids_only_the_classes_that_it_fails_on() -> None:
+    """The other classes are decided; the pool says who turned a class away, why, and when to ask again."""
+
+    def odd(cycle: CandidateCycle) -> np.ndarray:
+        if 1 in cycle.class_ids:
+            raise NotNow("maintenance of licences", retry_after_s=30)
+        if 2 in cycle.class_ids:
+            raise KeyError("licence")
+        return np.ones(cycle.shape, np.bool_)
+
+    reply = answer({1: 9, 2: 9}, *[[(1, 50), (2, 40)]] * 4)
+    pool = pool_of([1, 1, 1, 1], (0, [3, 1, 2, 0], reply), profile=policy(Point.FILTER, odd))
+    assert run(pool, 0, 1, 2, 3, m=1) == [[(0, 1)], [], [], [(0, 1)]]
+    told = {class_id: (f.plugin, f.reason, f.is_error, f.retry_after_s) for class_id, f in pool.faults.items()}
+    assert told == {
+        1: ("policy", "maintenance of licences", False, 30),
+        2: ("policy", "KeyError: 'licence'", True, 0.0),
+    }
+
+
+def test_global_filter_postpones_the_classes_it_names() -> None:
+    """Without an exception, and for many classes at once."""
+
+    def later(cycle: CandidateCycle) -> None:
+        cycle.postpone(cycle.class_ids > 0, "weekend", retry_after_s=5)
+
+    reply = answer({1: 9}, *[[(1, 50)]] * 3)
+    pool = pool_of([1, 1, 1], (0, [0, 1, 2], reply), profile=policy(Point.FILTER, later))
+    assert run(pool, 0, 1, 2) == [[(0, 1)], [], []]
+    assert {class_id: fault.retry_after_s for class_id, fault in pool.faults.items()} == {1: 5, 2: 5}
+
+
+@pytest.mark.parametrize("spread", [True, False])
+def test_negative_scores_keep_their_order_and_still_spread(*, spread: bool) -> None:
+    """A score below 0 is worse than one above it, and a node that was given away is worse than before."""
+    pool = pool_of([1], (0, [0], answer({1: 9, 2: 9, 3: 9}, [(1, -90), (2, -10), (3, 20)])))
+    assert run(pool, 0) == [[(0, 3), (0, 2), (0, 1)]]
+    nodes = dict.fromkeys(range(4), 8)
+    pairs = [(node, -80 if node else -200) for node in nodes]
+    pool = pool_of([1], (0, [0], answer(nodes, pairs)), profile=DecisionProfile(spread=spread))
+    firsts = Counter(candidates[0][1] for candidates in run(pool, *[0] * 12))
+    assert firsts == ({1: 4, 2: 4, 3: 4} if spread else {next(iter(firsts)): 8, list(firsts)[1]: 4})
+
+
+@pytest.mark.parametrize("spread", [True, False])
+def test_host_port_is_decided_once_per_node(*, spread: bool) -> None:
+    """Runs of every class that take clashing ports go to different nodes; without ports they share."""
+    nodes = dict.fromkeys(range(6), 9)
+    reply = answer(nodes, *[[(n, 50 + n) for n in nodes]] * 3)
+    every, one = (HostPort("TCP", 80),), (HostPort("TCP", 80, "10.0.0.1"),)
+    pool = pool_of([1, 1, 1], (0, [0, 1, 2], reply), profile=DecisionProfile(spread=spread), ports={0: every, 1: one})
+    firsts = [candidates[0] for candidates in run(pool, 0, 1, 0, 1, 0, 1, 0, 2, 2) if candidates]
+    assert len(set(firsts[:6])) == 6
+    assert len(firsts) == 8
 
 
 def test_spread_over_clusters_gives_points_by_free_share() -> None:
     """The emptiest cluster has 100 points, one with half of that 50."""
-    columns = PoolColumns(
-        class_ids=np.zeros(3, np.int32), entry=np.array([0, 1, 2], np.int32), cluster=np.array([0, 1, 2], np.int16),
-        node=np.zeros(3, np.int32), free=np.zeros((3, 2), np.int64),
+    entries = Entries(
+        cluster=np.array([0, 1, 2], np.int16),
+        node=np.zeros(3, np.int32),
+        free=np.zeros((3, 2), np.int64),
         cluster_free=np.array([[10, 0], [5, 0], [0, 0]]),
-    )  # fmt: skip
-    assert spread_over_clusters(columns).tolist() == [100.0, 50.0, 0.0]
+    )
+    cycle = CandidateCycle(np.zeros(3, np.int32), np.array([0, 1, 2], np.int32), entries)
+    assert spread_over_clusters(cycle).tolist() == [100.0, 50.0, 0.0]
 
 
 def test_pool_without_answers_decides_nothing() -> None:

@@ -100,6 +100,23 @@ def test_nodes_that_are_gone_or_cordoned_are_passed_over() -> None:
     assert bind(ledger, *runs) == [(-1, UNAVAILABLE), (2, PLACED), (-1, UNAVAILABLE), (-1, CONFLICT)]
 
 
+def test_ledger_without_nodes_answers() -> None:
+    """A commit may come before the first node, also of a run with a host port; so may a candidate that nobody has."""
+    ledger = make_ledger(())
+    assert bind(ledger, (1, ONE, []), (2, PORT, [])) == [(-1, CONFLICT), (-1, CONFLICT)]
+    assert bind(ledger, (1, ONE, [0]), (2, PORT, [7])) == [(-1, UNAVAILABLE), (-1, UNAVAILABLE)]
+
+
+def test_ports_of_different_addresses_share_a_node() -> None:
+    """And none of them does with a port of all addresses."""
+    ledger = make_ledger((9, 9))
+    for class_id, host_ip in ((4, "10.0.0.1"), (5, "10.0.0.2")):
+        port = HostPort("TCP", 80, host_ip)
+        ledger.define_class(class_id, SchedulingClass(requests=(("cpu", 1),), host_ports=(port,)))
+    runs = [(1, 4, [0, 1]), (2, 5, [0, 1]), (3, PORT, [0, 1]), (4, 4, [0, 1])]
+    assert bind(ledger, *runs) == [(0, PLACED), (0, PLACED), (1, PLACED), (-1, CONFLICT)]
+
+
 def test_unknown_class_is_told_apart() -> None:
     """The leader then sends the definition and asks again."""
     assert bind(make_ledger(), (1, 77, [0]), (2, ONE, [0])) == [(-1, UNKNOWN), (0, PLACED)]

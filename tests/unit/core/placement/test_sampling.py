@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.framework import ClassTable, Cycle, Framework, PluginError, Point, Registration
+from argosy_core.framework import ClassTable, Cycle, Fault, Framework, NotNow, Point, Registration
 from argosy_core.job.classes import HostPort, SchedulingClass
 from argosy_core.ledger import NodeLedger, PodEvents
 from argosy_core.nodes import NodeSpec, NodeTable
@@ -309,6 +309,52 @@ def test_memory_is_not_used_with_filters_that_look_elsewhere() -> None:
     assert len(candidates(ask(sampler, 0))) == 4
 
 
+def test_filter_that_fails_on_a_class_is_told_and_asked_again() -> None:
+    """An error ends with its cause: nothing of it is remembered, and the other class is answered all the time."""
+    ledger, broken = make_ledger([4] * 30, [1, 2]), [True]
+
+    def licences(cycle: Cycle) -> None:
+        if broken and 1 in cycle.pods.slots:
+            raise NotNow("no licence is left", retry_after_s=7)
+
+    framework = build_framework()
+    framework.register(Registration(point=Point.FILTER, name="licences", function=licences))
+    sampler = NodeSampler(ledger, framework)
+    for _ in range(2):
+        reply = ask(sampler, 0, 1)
+        assert np.diff(reply.offset).tolist() == [4, 0]
+        assert reply.faults == {
+            1: Fault(plugin="licences", reason="no licence is left", is_error=False, retry_after_s=7)
+        }
+        assert not reply.complete[1]
+    broken.clear()
+    reply = ask(sampler, 0, 1)
+    assert (np.diff(reply.offset).tolist(), reply.faults) == ([4, 4], {})
+
+
+def test_fault_on_some_nodes_leaves_the_candidates_of_others() -> None:
+    """A class that found candidates elsewhere is not told as turned away."""
+    ledger = make_ledger([4] * 30, [1])
+
+    def odd(cycle: Cycle) -> None:
+        if 0 in cycle.nodes:
+            raise KeyError("n0")
+
+    framework = build_framework()
+    framework.register(Registration(point=Point.FILTER, name="odd", function=odd))
+    replies = [ask(NodeSampler(ledger, framework), 0, complete=complete) for complete in (False, True)]
+    assert [len(reply.candidate) for reply in replies] == [4, 0]
+    assert [list(reply.faults) for reply in replies] == [[], [0]]
+
+
+def test_negative_scores_keep_their_order() -> None:
+    """Candidates come best first and with their own scores, whatever the sign."""
+    framework = Framework([Registration(point=Point.SCORE, name="s", function=lambda cycle: -10.0 * cycle.nodes)])
+    reply = ask(NodeSampler(make_ledger([4] * 5, [1]), framework), 0, complete=True)
+    assert candidates(reply) == [0, 1, 2, 3]
+    assert reply.score.tolist() == [0.0, -10.0, -20.0, -30.0]
+
+
 def test_crowd_of_classes_on_few_free_nodes_is_spread_over_all_of_them() -> None:
     """On a nearly full cluster a hundred classes together are offered every node that is free, not the same five."""
     ledger = make_ledger([1] * 900 + [8] * 100, [4 + i % 3 for i in range(100)])
@@ -403,13 +449,14 @@ def test_no_class_asked_is_answered_with_totals() -> None:
 
 
 def test_pre_filter_error_leaves_classes_without_candidates() -> None:
-    """An aborted cycle offers nothing."""
+    """No node is offered, and the reason is told."""
 
     def refuse(_: Cycle) -> None:
-        raise PluginError("not today")
+        raise NotNow("not today")
 
     framework = Framework([Registration(point=Point.PRE_FILTER, name="p", function=refuse)])
-    assert len(ask(NodeSampler(make_ledger([4] * 9, [1]), framework), 0).candidate) == 0
+    reply = ask(NodeSampler(make_ledger([4] * 9, [1]), framework), 0)
+    assert (len(reply.candidate), reply.faults[0].reason) == (0, "not today")
 
 
 def test_scoring_profile_decides_which_node_is_best() -> None:

@@ -206,9 +206,9 @@ def test_taints_repel_pods_that_do_not_tolerate_every_one() -> None:
     ("wanted", "node", "expected"),
     [
         ((), ("", ""), True),
-        ((("linux", "amd64"),), ("linux", "x86_64"), True),
-        ((("linux", "x86_64"),), ("linux", "amd64"), True),
-        ((("linux", "aarch64"),), ("linux", "arm64"), True),
+        ((("linux", "amd64"),), ("linux", "x86_64"), False),
+        ((("linux", "x86_64"),), ("linux", "amd64"), False),
+        ((("linux", "aarch64"),), ("linux", "arm64"), False),
         ((("linux", "amd64"),), ("linux", "arm64"), False),
         ((("windows", "amd64"), ("linux", "arm64")), ("linux", "arm64"), True),
         ((("", "arm64"),), ("linux", "arm64"), True),
@@ -217,11 +217,19 @@ def test_taints_repel_pods_that_do_not_tolerate_every_one() -> None:
     ],
     ids=["every", "x86_64-node", "x86_64-pod", "aarch64", "other-arch", "one-of", "any-os", "any-arch", "unknown-node"],
 )
-def test_platforms_are_folded(*, wanted: tuple[tuple[str, str], ...], node: tuple[str, str], expected: bool) -> None:
-    """amd64 is x86_64 and arm64 is aarch64."""
+def test_platforms_are_compared_literally(
+    *, wanted: tuple[tuple[str, str], ...], node: tuple[str, str], expected: bool
+) -> None:
+    """As a kubelet compares labels: x86_64 is not amd64, and a pod sent there would be refused for ever."""
     assert runs_on(wanted, node) is expected
     spec = NodeSpec(name="n", total=ROOM, platform=node)
     assert passing([spec], pod(platforms=wanted)) == [["n"] if expected else []]
+
+
+def test_label_of_a_node_outweighs_the_platform_it_tells() -> None:
+    """A kubelet holds selectors against labels; what the node tells counts where it has no such label."""
+    labelled = NodeSpec(name="n", total=ROOM, platform=("linux", "amd64"), labels={"kubernetes.io/arch": "x86_64"})
+    assert passing([labelled], pod(platforms=(("linux", "x86_64"),))) == [["n"]]
 
 
 def test_host_ports_want_the_port_free_on_the_node() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.placement import spread_over_clusters
+from argosy_core.framework import Point
 from argosy_core.scheduler import PoolState, RoundSettings
 
 
@@ -43,7 +43,8 @@ def test_settings_with_which_no_round_works_are_refused(wrong: dict[str, Any], m
 
 def test_settings_choose_the_decision_phase() -> None:
     """Packing and the spread over clusters are the operator's to choose; by default neither is changed."""
-    assert PoolState(RoundSettings()).decision_profile.scores == ()
+    assert PoolState(RoundSettings()).decision_profile.framework.registered(Point.SCORE) == ()
     assert PoolState(RoundSettings()).decision_profile.spread
     profile = PoolState(RoundSettings(spread=False, cluster_spread_weight=0.5)).decision_profile
-    assert (profile.spread, profile.scores) == (False, ((spread_over_clusters, 0.5),))
+    scores = [(score.name, score.weight) for score in profile.framework.registered(Point.SCORE)]
+    assert (profile.spread, scores) == (False, [("spread-over-clusters", 0.5)])

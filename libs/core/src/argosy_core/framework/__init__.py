@@ -1,38 +1,34 @@
-"""The scheduling framework: extension points, the cycle that calls them, and the pods that wait for a permit."""
+"""The scheduling framework: extension points, who is called at them, and what they are given."""
 
 from argosy_core.framework.adapters import NodeView, PodView, per_node_filter, per_node_score, view_node
-from argosy_core.framework.cycle import Assignment, Cycle, Fault
-from argosy_core.framework.framework import Framework, PluginError
-from argosy_core.framework.permits import WaitingPod, WaitingPods
+from argosy_core.framework.candidates import CandidateCycle, Entries
+from argosy_core.framework.cycle import Cycle, PlacementBatch
+from argosy_core.framework.faults import Fault, NotNow, PluginFaults
+from argosy_core.framework.framework import Framework
 from argosy_core.framework.pods import ClassTable, PartTable, PodBatch, Selector
-from argosy_core.framework.points import PermitAnswer, PermitVerdict, Point, Registration
-from argosy_core.framework.scheduling import CycleOutcome, CycleStatus, bind, cancel, expire, schedule
+from argosy_core.framework.points import DECISION, SAMPLING, Point, ProfileKind, Registration
 
 __all__ = [
-    "Assignment",
+    "DECISION",
+    "SAMPLING",
+    "CandidateCycle",
     "ClassTable",
     "Cycle",
-    "CycleOutcome",
-    "CycleStatus",
+    "Entries",
     "Fault",
     "Framework",
     "NodeView",
+    "NotNow",
     "PartTable",
-    "PermitAnswer",
-    "PermitVerdict",
-    "PluginError",
+    "PlacementBatch",
+    "PluginFaults",
     "PodBatch",
     "PodView",
     "Point",
+    "ProfileKind",
     "Registration",
     "Selector",
-    "WaitingPod",
-    "WaitingPods",
-    "bind",
-    "cancel",
-    "expire",
     "per_node_filter",
     "per_node_score",
-    "schedule",
     "view_node",
 ]

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.framework.cycle import Cycle
-from argosy_core.framework.points import FilterFunction, ScoreFunction
 from argosy_core.job.classes import HostPort, SchedulingClass
 from argosy_core.nodes import HOSTNAME_LABEL, NodeFlag, NodeTable, Taint
 from argosy_core.resources import PODS
@@ -75,11 +74,11 @@ def view_node(table: NodeTable, row: int, ports: tuple[HostPort, ...] = ()) -> N
         usable=bool(table.flags[row] == NodeFlag.READY),
         allocatable=dict(zip(table.axis.names, table.allocatable[:, row].tolist(), strict=True)),
         free=dict(zip(table.axis.names, table.free[:, row].tolist(), strict=True)),
-        host_ports=frozenset(port for port in ports if row in table.port_users(port)),
+        host_ports=frozenset(port for port in ports if not table.ports.is_free(row, (port,))),
     )
 
 
-def per_node_filter(function: Callable[[PodView, NodeView], bool]) -> FilterFunction:
+def per_node_filter(function: Callable[[PodView, NodeView], bool]) -> Callable[[Cycle], npt.NDArray[np.bool_]]:
     """Return the vectorised form of a filter that answers for one pod and one node."""
 
     def vectorised(cycle: Cycle) -> npt.NDArray[np.bool_]:
@@ -91,7 +90,7 @@ def per_node_filter(function: Callable[[PodView, NodeView], bool]) -> FilterFunc
     return vectorised
 
 
-def per_node_score(function: Callable[[PodView, NodeView], float]) -> ScoreFunction:
+def per_node_score(function: Callable[[PodView, NodeView], float]) -> Callable[[Cycle], npt.NDArray[np.float64]]:
     """Return the vectorised form of a score; a node on which the function fails scores 0 and blocks nothing."""
 
     def vectorised(cycle: Cycle) -> npt.NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""One scheduling cycle: what plugins are given, and where they leave notes for each other.
+"""One sampling cycle: what plugins are given, and where they leave notes for each other.
 
 A cycle judges k pods against n nodes each at once. Plugins see all of it through one object; gathers from the node
 table are made once and shared.
@@ -9,16 +9,18 @@ Source: seed 002 "Communication and statefulness of plugins"; design section 6, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.framework.pods import PodBatch
+from argosy_core.framework.faults import Fault
+from argosy_core.framework.pods import ClassTable, PodBatch
+from argosy_core.job.classes import SchedulingClass
 from argosy_core.nodes import NodeTable
 
-__all__ = ["Assignment", "Cycle", "Fault"]
+__all__ = ["Cycle", "PlacementBatch"]
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -27,25 +29,35 @@ Gather = Callable[[str, npt.NDArray[np.generic]], npt.NDArray[np.generic]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    """A pod of the cycle and the node chosen for it."""
+class PlacementBatch:
+    """n runs and the node of each, in the sampler's commit; a run may stand several times in post-score."""
 
-    run_key: int
-    """Identity of the run (argosy_core.job.identity.run_key)."""
-    pod: int
-    """Position in the cycle's batch."""
-    node: int
-    """Row of the node table."""
+    table: NodeTable
+    """The node table."""
+    classes: ClassTable
+    """The class table."""
+    run_keys: Int64s
+    """(n,) identity of the run (argosy_core.job.identity.run_key)."""
+    class_slots: Int32s
+    """(n,) slots of the class table."""
+    nodes: Int32s
+    """(n,) rows of the node table."""
+    state: dict[str, object] = field(default_factory=dict)
+    """Notes by key, shared by all plugins of one commit."""
 
+    def __len__(self) -> int:
+        """Return the number of lines."""
+        return len(self.run_keys)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """A plugin objected or failed."""
+    def take(self, lines: npt.NDArray[np.integer] | Bools | slice) -> PlacementBatch:
+        """Return some of the lines as a batch of their own, with the same notes."""
+        return replace(
+            self, run_keys=self.run_keys[lines], class_slots=self.class_slots[lines], nodes=self.nodes[lines]
+        )
 
-    plugin: str
-    """Name of the plugin."""
-    reason: str
-    """What it said."""
+    def definition(self, line: int) -> SchedulingClass:
+        """Return the class of a line's run."""
+        return self.classes[int(self.class_slots[line])]
 
 
 class Cycle:
@@ -60,7 +72,7 @@ class Cycle:
             whose nodes stand in an order that allows it faster than one by one.
     """
 
-    __slots__ = ("_gather", "_gathered", "alive", "faults", "nodes", "pods", "state", "table")
+    __slots__ = ("_gather", "_gathered", "alive", "faults", "nodes", "plugin", "pods", "state", "table")
 
     def __init__(
         self, table: NodeTable, pods: PodBatch, nodes: npt.NDArray[np.integer], gather: Gather | None = None
@@ -73,11 +85,47 @@ class Cycle:
         """Notes by key; trusted plugins may read and write all of them. Gone with the cycle."""
         self.alive: Bools = np.broadcast_to(nodes >= 0, (len(pods), nodes.shape[1]))
         """(k, n): nodes that no earlier filter turned away; a filter need not look at the others."""
-        self.faults: list[Fault] = []
-        """Errors of score plugins, which never block."""
+        self.faults: dict[int, Fault] = {}
+        """By class slot: the error or wish to wait that turned the class away on some node; the first one counts."""
+        self.plugin = ""
+        """Name of the plugin that is being asked."""
         # A method of our own would make a ring of references, and what was gathered stay until the next collection.
         self._gather = gather
         self._gathered: dict[str, npt.NDArray[np.generic]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of pods."""
+        return len(self.pods)
+
+    def postpone(self, pods: npt.NDArray[np.integer] | Bools, reason: str, *, retry_after_s: float = 0.0) -> None:
+        """Turn pods away for a while; for pre-filter, filter and post-filter functions.
+
+        Args:
+            pods: Positions in the batch, or a mask of it.
+            reason: What users read.
+            retry_after_s: In how many seconds to ask again; 0 leaves it to the scheduler.
+        """
+        self.turn_away(pods, Fault(plugin=self.plugin, reason=reason, retry_after_s=retry_after_s, is_error=False))
+
+    def turn_away(self, pods: npt.NDArray[np.integer] | Bools, fault: Fault) -> None:
+        """Leave no node to some pods of the batch, because of a fault."""
+        for slot in self.pods.slots[pods].tolist():
+            self.faults.setdefault(slot, fault)
+        alive = self.alive.copy()
+        alive[pods] = False
+        self.alive = alive
+
+    def halves(self) -> tuple[Cycle, Cycle]:
+        """Return the cycle as two, with half of the pods each; both write the same notes and faults."""
+        middle = len(self) // 2
+        first, second = self._rows(slice(0, middle)), self._rows(slice(middle, None))
+        return first, second
+
+    def _rows(self, rows: slice) -> Cycle:
+        pods = self.pods.table.batch(self.pods.slots[rows])
+        part = Cycle(self.table, pods, self.nodes[rows] if len(self.nodes) > 1 else self.nodes)
+        part.alive, part.state, part.faults, part.plugin = self.alive[rows], self.state, self.faults, self.plugin
+        return part
 
     def narrowed(self, width: int) -> Cycle:
         """Return the cycle with the nodes that are left only, moved to the front of (k, width) places.

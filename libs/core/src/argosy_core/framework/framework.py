@@ -1,57 +1,63 @@
 """The scheduling framework: calls what is registered at each extension point, by the rules of seed 002.
 
-What the seed leaves open is decided so:
+All functions take batches, and are called in the order of registration. What the seed leaves open is decided so:
 
-- a pod that no queue-sort function tells apart keeps its place (sorting is stable);
-- after a post-filter error the remaining post-filter functions are not called;
-- a node refused after scoring is followed by the next best node, until none is left;
-- "deny" wins over "wait": the first deny ends the permit stage; a pod goes on once every function that said "wait"
-  approved, and is rejected when the first of their time-outs passes;
-- reject functions are called, in reverse order of registration, after every failure behind a reservation begun: by
-  reserve, permit (deny or time-out), pre-bind or bind. They must bear being called for a reservation that was not made.
+- An error is any exception, and any answer of another shape or type than its point wants. A function that fails for a
+  batch is asked again about each half, down to single classes or placements: so it must bear to be asked twice, and its
+  fault falls on those alone that it fails on.
+- A class that pre-filter, filter or post-filter fails on is turned away, since nobody knows which nodes could run it;
+  `faults` of the cycle says why, and when the plugin wants to be asked again.
+- A score that fails, or is not a finite number, counts 0 where it does; the other plugins' parts stay.
+- A node refused by post-score is followed by the run's next candidate.
+- Unreserve is called in reverse order of registration for every placement given up after reserve began, for all plugins
+  that have it. They must bear being called for a reservation that was not made.
 
-An error is any exception; its text becomes the reason. Score functions cannot fail a pod: an error counts as 0. A
-filter that fails turns every node away, since nobody knows which could run the pod.
-
-Source: seed 002 "Extension points"; design section 6, "extension points".
+Source: seed 002 "Extension points"; design section 5, "Framework stages map so".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cmp_to_key
-from typing import ParamSpec, TypeVar, cast
+from collections.abc import Iterable, Sequence
+from typing import Protocol, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.framework.cycle import Assignment, Cycle, Fault
-from argosy_core.framework.points import (
-    BindFunction,
-    EventFunction,
-    FilterFunction,
-    PermitAnswer,
-    PermitFunction,
-    Point,
-    PostFilterFunction,
-    PreFilterFunction,
-    Registration,
-    ScoreFunction,
-    SortFunction,
-    StageFunction,
-)
+from argosy_core.framework.cycle import PlacementBatch
+from argosy_core.framework.faults import Fault, NotNow, PluginFaults
+from argosy_core.framework.points import SAMPLING, Point, ProfileKind, Registration
 
-__all__ = ["Framework", "PluginError"]
+__all__ = ["Framework", "Judged"]
 
 Bools = npt.NDArray[np.bool_]
-Call = ParamSpec("Call")
-Answer = TypeVar("Answer")
-Item = TypeVar("Item")
+Floats = npt.NDArray[np.float64]
 
 
-class PluginError(Exception):
-    """A plugin objects; its text is the reason that users read."""
+class Judged(Protocol):
+    """What filters and scores are given: a `Cycle` at the sampler, a `CandidateCycle` at the leader."""
+
+    alive: Bools
+    """What no earlier function turned away, of the shape of all answers."""
+    plugin: str
+    """Who is being asked."""
+
+    def __len__(self) -> int:
+        """Return how many classes are judged together."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of an answer."""
+        ...
+
+    def turn_away(self, pods: Bools, fault: Fault) -> None:
+        """Leave nothing to some of the classes."""
+        ...
+
+    def halves(self) -> tuple[Self, Self]:
+        """Return the first and the second half of the classes."""
+        ...
 
 
 class Framework:
@@ -59,11 +65,14 @@ class Framework:
 
     Args:
         registrations: What to call, in order.
+        kind: Which points there are.
     """
 
-    def __init__(self, registrations: Iterable[Registration] = ()) -> None:
+    def __init__(self, registrations: Iterable[Registration] = (), kind: ProfileKind = SAMPLING) -> None:
         """Register what is given."""
-        self._at: dict[Point, list[Registration]] = {point: [] for point in Point}
+        self.kind = kind
+        self._at: dict[Point, list[Registration]] = {point: [] for point in kind.methods}
+        self._faults: dict[tuple[Point, str], tuple[int, str]] = {}
         for registration in registrations:
             self.register(registration)
 
@@ -71,9 +80,13 @@ class Framework:
         """Add a function behind those that its point has.
 
         Raises:
-            InvalidRequest: The point has a plugin of that name.
+            InvalidRequest: The point has a plugin of that name, or the profile does not call the point.
         """
-        there = self._at[registration.point]
+        there = self._at.get(registration.point)
+        if there is None:
+            raise InvalidRequest(
+                f"plugin {registration.name!r}: the {self.kind.name} profile does not call {registration.point}"
+            )
         if any(other.name == registration.name for other in there):
             raise InvalidRequest(f"plugin {registration.name!r} is registered twice at {registration.point}")
         there.append(registration)
@@ -89,190 +102,195 @@ class Framework:
 
     @property
     def filters_read_nodes_only(self) -> bool:
-        """Whether the answer of every filter holds until the node's row changes."""
-        judging = (*self._at[Point.PRE_FILTER], *self._at[Point.FILTER])
+        """Whether the answer of everything that turns nodes away holds until the node's row changes."""
+        judging = (*self._at[Point.PRE_FILTER], *self._at[Point.FILTER], *self._at[Point.POST_FILTER])
         return all(registration.reads_nodes_only for registration in judging)
 
-    # --- queue sort ---------------------------------------------------------------------------------------------------
-
-    def compare(self, left: object, right: object) -> int:
-        """Return the answer of the first queue-sort function that tells two pods apart, or 0."""
-        for registration in self._at[Point.QUEUE_SORT]:
-            order = cast("SortFunction", registration.function)(left, right)
-            if order:
-                return order
-        return 0
-
-    def sort(self, pods: Iterable[Item]) -> list[Item]:
-        """Return pods in queue order."""
-        return sorted(pods, key=cmp_to_key(self.compare))
+    def take_faults(self) -> list[PluginFaults]:
+        """Return the errors since the last call, one line per plugin and point."""
+        faults, self._faults = self._faults, {}
+        return [
+            PluginFaults(point=point, plugin=plugin, count=count, reason=reason)
+            for (point, plugin), (count, reason) in faults.items()
+        ]
 
     # --- choosing -----------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, cycle: Cycle) -> Fault | None:
-        """Call the pre-filter functions; the first error ends the cycle for all its pods."""
+    def pre_filter(self, cycle: Judged) -> None:
+        """Take classes out of the cycle that may not go on."""
         for registration in self._at[Point.PRE_FILTER]:
-            allowed, fault = _call(registration.name, cast("PreFilterFunction", registration.function), cycle)
-            if fault:
-                return fault
-            if allowed is not None:
-                cycle.alive = cycle.alive & allowed[:, None]
-        return None
+            self._narrow(registration, cycle)
 
-    def filter(self, cycle: Cycle) -> Bools:
-        """Return (k, n): the nodes that pass all filters. Sets `cycle.alive` to it."""
+    def filter(self, cycle: Judged) -> Bools:
+        """Return what passes all filters, shaped as the cycle. Sets `cycle.alive` to it."""
         for registration in self._at[Point.FILTER]:
-            passed = _passed(registration, cycle)
-            if passed is not None:
-                cycle.alive = cycle.alive & passed
+            self._narrow(registration, cycle)
         return cycle.alive
 
-    def filter_and_count(self, cycle: Cycle) -> tuple[Bools, npt.NDArray[np.int32]]:
+    def filter_and_count(self, cycle: Judged) -> tuple[Bools, npt.NDArray[np.int32]]:
         """Filter, and count for each pod the nodes that each filter turned away; the first failing filter counts.
 
         Returns:
             (k, n) nodes that pass all; (k, filters) counts.
         """
         filters = self._at[Point.FILTER]
-        left = np.empty((len(filters) + 1, len(cycle.pods)), np.int32)
+        left = np.empty((len(filters) + 1, len(cycle)), np.int32)
         left[0] = np.count_nonzero(cycle.alive, axis=1)
         for position, registration in enumerate(filters):
-            passed = _passed(registration, cycle)
-            if passed is not None:
-                cycle.alive = cycle.alive & passed
-            left[position + 1] = left[position] if passed is None else np.count_nonzero(cycle.alive, axis=1)
+            before = cycle.alive
+            self._narrow(registration, cycle)
+            same = cycle.alive is before
+            left[position + 1] = left[position] if same else np.count_nonzero(cycle.alive, axis=1)
         return cycle.alive, np.ascontiguousarray((left[:-1] - left[1:]).T)
 
-    def filter_each(self, cycle: Cycle) -> list[Bools]:
+    def filter_each(self, cycle: Judged) -> list[Bools]:
         """Return, per filter, the (k, n) nodes it would let pass if it were the only one."""
         begin = cycle.alive
         masks = []
         for registration in self._at[Point.FILTER]:
             cycle.alive = begin
-            passed = _passed(registration, cycle)
-            masks.append(begin if passed is None else begin & passed)
+            self._narrow(registration, cycle)
+            masks.append(cycle.alive)
         cycle.alive = begin
         return masks
 
-    def post_filter(self, cycle: Cycle) -> Fault | None:
-        """Call the post-filter functions with the feasible nodes, empty or not; the first error ends the cycle."""
+    def post_filter(self, cycle: Judged) -> None:
+        """Show the feasible nodes, empty or not, and take classes out that may not go on."""
         for registration in self._at[Point.POST_FILTER]:
-            _, fault = _call(registration.name, cast("PostFilterFunction", registration.function), cycle, cycle.alive)
-            if fault:
-                return fault
-        return None
+            self._narrow(registration, cycle)
 
-    def score(self, cycle: Cycle) -> npt.NDArray[np.float64]:
-        """Return (k, n) sums of score times weight; a function that fails counts 0 and is noted in `cycle.faults`."""
+    def score(self, cycle: Judged) -> Floats:
+        """Return sums of score times weight, shaped as the cycle."""
         total = np.zeros(cycle.shape)
         for registration in self._at[Point.SCORE]:
-            scores, fault = _call(registration.name, cast("ScoreFunction", registration.function), cycle)
-            if fault or scores is None:
-                cycle.faults.extend([fault] if fault else [])
-            elif registration.weight == 1.0:
-                total += scores
-            else:
-                total += scores * registration.weight
-        # One sum tells whether all is finite; not-a-number counts 0 as any other error does.
-        return total if np.isfinite(total.sum()) else np.nan_to_num(total, copy=False)
+            scores = self._scores(registration, cycle)
+            total += scores if registration.weight == 1.0 else scores * registration.weight
+        return total
 
-    # --- one pod on one node ------------------------------------------------------------------------------------------
+    # --- committing ---------------------------------------------------------------------------------------------------
 
-    def post_score(self, cycle: Cycle, assignment: Assignment) -> Fault | None:
-        """Ask the post-score functions about the chosen node; the first objection rejects the node."""
-        return self._stages(Point.POST_SCORE, cycle, assignment)
+    def has(self, *points: Point) -> bool:
+        """Return whether anything is registered at one of the points."""
+        return any(self._at[point] for point in points)
 
-    def reserve(self, cycle: Cycle, assignment: Assignment) -> Fault | None:
-        """Call the reserve functions; the first error ends the stage and calls the reject functions."""
-        fault = self._stages(Point.RESERVE, cycle, assignment)
-        if fault:
-            self.reject(cycle, assignment)
-        return fault
+    def post_score(self, batch: PlacementBatch) -> Bools:
+        """Return (n,): which lines every post-score function accepts. An error refuses its line."""
+        accepted = np.ones(len(batch), np.bool_)
+        for registration in self._at[Point.POST_SCORE]:
+            asked = np.flatnonzero(accepted)
+            accepted[asked] = self._accepted(registration, batch.take(asked))
+        return accepted
 
-    def reject(self, cycle: Cycle, assignment: Assignment) -> list[Fault]:
-        """Call all reject functions in reverse order; an error does not keep the others from cleaning up."""
-        faults = []
-        for registration in reversed(self._at[Point.REJECT]):
-            _, fault = _call(registration.name, cast("StageFunction", registration.function), cycle, assignment)
-            faults.extend([fault] if fault else [])
-        return faults
+    def reserve(self, batch: PlacementBatch) -> Bools:
+        """Tell the reserve functions of placements; return (n,) which stand. Unreserve is called for the others."""
+        standing = np.ones(len(batch), np.bool_)
+        for registration in self._at[Point.RESERVE]:
+            asked = np.flatnonzero(standing)
+            standing[asked] = self._accepted(registration, batch.take(asked))
+        if not standing.all():
+            self.unreserve(batch.take(~standing))
+        return standing
 
-    def permit(self, cycle: Cycle, assignment: Assignment) -> tuple[Fault | None, dict[str, float]]:
-        """Ask the permit functions.
+    def unreserve(self, batch: PlacementBatch) -> None:
+        """Call all unreserve functions in reverse order; an error does not keep the others from cleaning up."""
+        for registration in reversed(self._at[Point.UNRESERVE]):
+            self._tell(registration, batch)
 
-        Returns:
-            The denial, if any; and by function that said "wait" its time-out in seconds.
-        """
-        waits: dict[str, float] = {}
-        for registration in self._at[Point.PERMIT]:
-            verdict, fault = _call(registration.name, cast("PermitFunction", registration.function), cycle, assignment)
-            if fault or verdict is None:
-                return fault, {}
-            if verdict.answer is PermitAnswer.DENY:
-                return Fault(plugin=registration.name, reason=verdict.reason or "denied"), {}
-            if verdict.answer is PermitAnswer.WAIT:
-                if verdict.timeout_s <= 0:
-                    return Fault(plugin=registration.name, reason="said wait without a timeout"), {}
-                waits[registration.name] = verdict.timeout_s
-        return None, waits
-
-    def pre_bind(self, cycle: Cycle, assignment: Assignment) -> Fault | None:
-        """Ask the pre-bind functions; binding may start if all say true."""
-        for registration in self._at[Point.PRE_BIND]:
-            ready, fault = _call(registration.name, cast("BindFunction", registration.function), cycle, assignment)
-            if fault or not ready:
-                return fault or Fault(plugin=registration.name, reason="not ready to bind")
-        return None
-
-    def bind(self, cycle: Cycle, assignment: Assignment) -> Fault | None:
-        """Call the bind functions until one says true; an error, or none of them, fails the pod."""
-        for registration in self._at[Point.BIND]:
-            bound, fault = _call(registration.name, cast("BindFunction", registration.function), cycle, assignment)
-            if fault or bound:
-                return fault
-        return Fault(plugin="", reason="no bind plugin took the pod")
-
-    def post_bind(self, cycle: Cycle, assignment: Assignment) -> list[Fault]:
-        """Call the post-bind functions; errors are answered, and change nothing."""
-        faults = []
-        for registration in self._at[Point.POST_BIND]:
-            _, fault = _call(registration.name, cast("StageFunction", registration.function), cycle, assignment)
-            faults.extend([fault] if fault else [])
-        return faults
-
-    def notify(self, event: str, subject: object) -> list[Fault]:
-        """Call the event functions with an informer event; errors are answered, and stop nothing."""
-        faults = []
+    def notify(self, event: object) -> None:
+        """Call the event functions; an error does not keep the event from the others."""
         for registration in self._at[Point.EVENT]:
-            _, fault = _call(registration.name, cast("EventFunction", registration.function), event, subject)
-            faults.extend([fault] if fault else [])
-        return faults
+            self._tell(registration, event)
 
-    def _stages(self, point: Point, cycle: Cycle, assignment: Assignment) -> Fault | None:
-        """Call the functions of a point until one fails."""
-        for registration in self._at[point]:
-            _, fault = _call(registration.name, cast("StageFunction", registration.function), cycle, assignment)
-            if fault:
-                return fault
-        return None
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _narrow(self, registration: Registration, cycle: Judged) -> None:
+        """Take off `cycle.alive` what a function does not let pass."""
+        cycle.plugin = registration.name
+        try:
+            answer = registration.function(cycle)
+            if answer is not None:
+                per_class = registration.point is not Point.FILTER
+                mask = _mask(answer, (len(cycle),) if per_class else cycle.shape)
+                cycle.alive = cycle.alive & (mask[:, None] if per_class else mask)
+        except Exception as error:  # noqa: BLE001 - a plugin's error is an answer, whatever its class (seed 002)
+            if len(cycle) > 1:
+                parts = cycle.halves()
+                for part in parts:
+                    self._narrow(registration, part)
+                cycle.alive = np.concatenate([part.alive for part in parts])
+            else:
+                self._count(registration, error)
+                cycle.turn_away(np.ones(len(cycle), np.bool_), Fault.of(registration.name, error))
+
+    def _scores(self, registration: Registration, cycle: Judged) -> Floats:
+        """Return the scores of one function, 0 where it fails."""
+        cycle.plugin = registration.name
+        try:
+            scores = _checked(registration.function(cycle), cycle.shape, "biuf")
+        except Exception as error:  # noqa: BLE001 - as above
+            if len(cycle) > 1:
+                halves = [np.broadcast_to(self._scores(registration, part), part.shape) for part in cycle.halves()]
+                return np.concatenate(halves)
+            self._count(registration, error)
+            return np.zeros(cycle.shape)
+        # One sum tells whether all is finite.
+        if not np.isfinite(scores.sum()):
+            wrong = ~np.isfinite(np.broadcast_to(scores, cycle.shape))
+            if (wrong & cycle.alive).any():
+                self._count(registration, ValueError("answered a score that is not a finite number"))
+            scores = np.where(wrong, 0.0, scores)
+        return np.asarray(scores, np.float64)
+
+    def _accepted(self, registration: Registration, batch: PlacementBatch) -> Bools:
+        """Return (n,): which lines a function accepts."""
+        if not len(batch):
+            return np.zeros(0, np.bool_)
+        try:
+            answer = registration.function(batch)
+            return np.ones(len(batch), np.bool_) if answer is None else _mask(answer, (len(batch),))
+        except Exception as error:  # noqa: BLE001 - as above
+            if registration.point is Point.RESERVE:
+                for own in self._at[Point.UNRESERVE]:
+                    if own.name == registration.name:
+                        self._tell(own, batch)
+            middle = len(batch) // 2
+            if middle:
+                halves = (batch.take(slice(0, middle)), batch.take(slice(middle, None)))
+                return np.concatenate([self._accepted(registration, half) for half in halves])
+            self._count(registration, error)
+            return np.zeros(1, np.bool_)
+
+    def _tell(self, registration: Registration, what: object) -> None:
+        """Call a function that answers nothing."""
+        try:
+            registration.function(what)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._count(registration, error)
+
+    def _count(self, registration: Registration, error: Exception) -> None:
+        """Note an error; a wish to wait is none."""
+        if not isinstance(error, NotNow):
+            key = (registration.point, registration.name)
+            count, _ = self._faults.get(key, (0, ""))
+            self._faults[key] = (count + 1, f"{type(error).__name__}: {error}")
 
 
-def _passed(registration: Registration, cycle: Cycle) -> Bools | None:
-    """Return what a filter lets pass; nothing if it fails."""
-    passed, fault = _call(registration.name, cast("FilterFunction", registration.function), cycle)
-    if fault:
-        cycle.faults.append(fault)
-        return np.zeros((1, 1), np.bool_)
-    return passed
+def _mask(answer: object, shape: tuple[int, ...]) -> Bools:
+    """Return an answer as truth values that broadcast to a shape; raises as `_checked`."""
+    return cast("Bools", _checked(answer, shape, "b"))
 
 
-def _call(
-    plugin: str, function: Callable[Call, Answer], *args: Call.args, **kwargs: Call.kwargs
-) -> tuple[Answer | None, Fault | None]:
-    """Return the answer of a plugin's function, or the fault that its exception is."""
-    try:
-        return function(*args, **kwargs), None
-    except PluginError as objection:
-        return None, Fault(plugin=plugin, reason=str(objection))
-    except Exception as error:  # noqa: BLE001 - a plugin's error is an answer, whatever its class (seed 002)
-        return None, Fault(plugin=plugin, reason=f"{type(error).__name__}: {error}")
+def _checked(answer: object, shape: tuple[int, ...], kinds: str) -> npt.NDArray[np.generic]:
+    """Return an answer as an array that broadcasts to a shape.
+
+    Raises:
+        TypeError: It is not of the kind wanted.
+        ValueError: It has another shape.
+    """
+    array = np.asarray(answer)
+    if array.dtype.kind not in kinds:
+        raise TypeError(f"answered {array.dtype}, not {'truth values' if kinds == 'b' else 'numbers'}")
+    fits = array.ndim == len(shape) and all(have in {1, want} for have, want in zip(array.shape, shape, strict=True))
+    if not fits:
+        raise ValueError(f"answered an array shaped {array.shape}, not {shape}")
+    return array

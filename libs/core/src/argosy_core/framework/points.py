@@ -1,93 +1,79 @@
-"""Extension points and what is registered at them.
+"""Extension points, what is registered at them, and which of them each profile calls.
 
 Source: seed 002 "Plugin registration" and "Extension points".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
-from argosy_core.framework.cycle import Assignment, Cycle
-
-__all__ = [
-    "BindFunction",
-    "EventFunction",
-    "FilterFunction",
-    "PermitAnswer",
-    "PermitFunction",
-    "PermitVerdict",
-    "Point",
-    "PostFilterFunction",
-    "PreFilterFunction",
-    "Registration",
-    "ScoreFunction",
-    "SortFunction",
-    "StageFunction",
-]
+__all__ = ["DECISION", "SAMPLING", "Point", "ProfileKind", "Registration"]
 
 
 class Point(StrEnum):
-    """Extension points in the order of a cycle; values are what `register` is given."""
+    """Extension points in the order in which a pod comes to them."""
 
-    QUEUE_SORT = "queue-sort"
     PRE_FILTER = "pre-filter"
     FILTER = "filter"
     POST_FILTER = "post-filter"
     SCORE = "score"
     POST_SCORE = "post-score"
     RESERVE = "reserve"
-    PERMIT = "permit"
-    REJECT = "reject"
-    PRE_BIND = "pre-bind"
-    BIND = "bind"
-    POST_BIND = "post-bind"
+    UNRESERVE = "unreserve"
     EVENT = "event"
 
 
-class PermitAnswer(StrEnum):
-    """What a permit plugin may say."""
-
-    PERMIT = "permit"
-    DENY = "deny"
-    WAIT = "wait"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PermitVerdict:
-    """Answer of a permit plugin."""
+class ProfileKind:
+    """Where a profile runs and what it calls."""
 
-    answer: PermitAnswer
-    """permit, deny or wait."""
-    timeout_s: float = 0.0
-    """For wait: after how many seconds without approval the pod is rejected; must be positive."""
-    reason: str = ""
-    """For deny and wait: why."""
+    name: str
+    """sampling or decision."""
+    methods: Mapping[Point, str]
+    """By point that it calls: the method of a plugin object."""
 
 
-SortFunction: TypeAlias = Callable[[object, object], int]
-"""Negative, zero or positive as the first comes before, equals, or comes after the second."""
-PreFilterFunction: TypeAlias = Callable[[Cycle], npt.NDArray[np.bool_] | None]
-"""(k,) which pods may go on, or None for all; raises to abort the cycle."""
-FilterFunction: TypeAlias = Callable[[Cycle], npt.NDArray[np.bool_] | None]
-"""(k, n) or (1, n) which nodes can run the pod, or None for all."""
-PostFilterFunction: TypeAlias = Callable[[Cycle, npt.NDArray[np.bool_]], None]
-"""Given the (k, n) feasible nodes, none included; raises to abort the cycle."""
-ScoreFunction: TypeAlias = Callable[[Cycle], npt.NDArray[np.float64]]
-"""(k, n) or (1, n) scores, 0 to 100, higher is better; where no node passed the filters the value is ignored."""
-StageFunction: TypeAlias = Callable[[Cycle, Assignment], None]
-"""Post-score, reserve, reject and post-bind; raises to object (the last two cannot)."""
-PermitFunction: TypeAlias = Callable[[Cycle, Assignment], PermitVerdict]
-"""Permit stage."""
-BindFunction: TypeAlias = Callable[[Cycle, Assignment], bool]
-"""Pre-bind: whether binding may start. Bind: whether this plugin bound the pod."""
-EventFunction: TypeAlias = Callable[[str, object], None]
-"""Name of an informer event (as `PodAdd`) and what it is about."""
+SAMPLING: Final = ProfileKind(
+    name="sampling",
+    methods={
+        Point.PRE_FILTER: "pre_filter",
+        Point.FILTER: "filter",
+        Point.POST_FILTER: "post_filter",
+        Point.SCORE: "score",
+        Point.POST_SCORE: "post_score",
+        Point.RESERVE: "reserve",
+        Point.UNRESERVE: "unreserve",
+        Point.EVENT: "event",
+    },
+)
+"""At a sampler: pre-filter to score for each request for candidates, the next three in the commit.
+
+=========== ========================== ================================================================================
+method      is given                   returns
+=========== ========================== ================================================================================
+pre_filter  Cycle                      (k,) bool: which pods go on; None for all
+filter      Cycle                      (k, n), (1, n) or (k, 1) bool: which nodes can run which pods; None for all
+post_filter Cycle                      as pre_filter; `cycle.alive` has the nodes left, perhaps none
+score       Cycle                      the same shapes, numbers: usually 0 to 100, higher is better
+post_score  PlacementBatch             (n,) bool: which run may be placed on which node; None for all
+reserve     PlacementBatch             (n,) bool: which placements stand; None for all
+unreserve   PlacementBatch             nothing; called for placements that were given up before a pod was seen
+event       NodesChanged or PodEvents  nothing
+=========== ========================== ================================================================================
+"""
+
+DECISION: Final = ProfileKind(
+    name="decision",
+    methods={
+        Point.FILTER: "filter_candidates",
+        Point.SCORE: "score_candidates",
+    },
+)
+"""At the leader, over the candidates of all clusters: both are given a `CandidateCycle` and return (k,), a bool or a
+number for each candidate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,13 @@ class HostPort:
     """TCP, UDP or SCTP."""
     port: int
     """1 to 65535."""
+    host_ip: str = ""
+    """Address of the node; empty for all of them, as is 0.0.0.0."""
+
+    def clashes_with(self, other: HostPort) -> bool:
+        """Return whether one node cannot give out both."""
+        same = (self.protocol, self.port) == (other.protocol, other.port)
+        return same and (self.host_ip == other.host_ip or not self.host_ip or not other.host_ip)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +95,7 @@ class SchedulingClass:
         if self.platforms:
             document["platforms"] = [list(platform) for platform in self.platforms]
         if self.host_ports:
-            document["host_ports"] = [[p.protocol, p.port] for p in self.host_ports]
+            document["host_ports"] = [[p.protocol, p.port, *filter(None, [p.host_ip])] for p in self.host_ports]
         if self.node_name:
             document["node_name"] = self.node_name
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
@@ -115,7 +122,7 @@ class SchedulingClass:
                 ),
                 tolerations=tuple(Toleration(*toleration) for toleration in document.get("tolerations", [])),
                 platforms=tuple((os, arch) for os, arch in document.get("platforms", [])),
-                host_ports=tuple(HostPort(protocol, port) for protocol, port in document.get("host_ports", [])),
+                host_ports=tuple(HostPort(*port) for port in document.get("host_ports", [])),
                 node_name=document.get("node_name", ""),
             )
         except (KeyError, TypeError, AttributeError) as cause:

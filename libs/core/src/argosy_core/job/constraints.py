@@ -9,6 +9,7 @@ Source: seed 004, "Filters"; the meanings are those of Kubernetes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, Final, cast
 
 from argosy_core.job.classes import HostPort, MatchExpression, Operator, Toleration
@@ -24,6 +25,7 @@ _EFFECTS: Final = frozenset({"", "NoSchedule", "PreferNoSchedule", "NoExecute"})
 _PROTOCOLS: Final = frozenset({"TCP", "UDP", "SCTP"})
 _MAX_TERM_COUNT: Final = 64
 _NAME_FIELD: Final = "metadata.name"
+_ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104 - what manifests say; nothing listens here
 
 Terms = tuple[tuple[MatchExpression, ...], ...]
 
@@ -192,6 +194,7 @@ def _read_host_ports(
             place = f"{path}[{index}].ports[{number}]"
             host_port = port.get("hostPort")
             protocol = port.get("protocol") or "TCP"
+            host_ip = findings.text(port.get("hostIP"), f"{place}.hostIP")
             if protocol not in _PROTOCOLS:
                 findings.add(f"{place}.protocol", "must be TCP, UDP or SCTP")
             elif host_port in (None, 0):
@@ -200,11 +203,23 @@ def _read_host_ports(
                 findings.add(f"{place}.hostPort", "must be a port, 1 to 65535")
             elif not any(first <= host_port <= last for first, last in rights.host_ports):
                 findings.add(f"{place}.hostPort", f"the node's port {host_port} is not granted to jobs")
-            elif HostPort(protocol, host_port) in taken:
-                findings.add(f"{place}.hostPort", f"the node's port {host_port} is taken twice")
+            elif not _is_address(host_ip):
+                findings.add(f"{place}.hostIP", "must be an IP address")
             else:
-                taken.append(HostPort(protocol, host_port))
+                wanted = HostPort(protocol, host_port, "" if host_ip == _ALL_ADDRESSES else host_ip)
+                if any(wanted.clashes_with(other) for other in taken):
+                    findings.add(f"{place}.hostPort", f"the node's port {host_port} is taken twice")
+                else:
+                    taken.append(wanted)
     return tuple(taken)
+
+
+def _is_address(text: str) -> bool:
+    """Return whether a text is empty or an IP address."""
+    try:
+        return not text or bool(ip_address(text))
+    except ValueError:
+        return False
 
 
 def merge_constraints(
@@ -226,7 +241,7 @@ def merge_constraints(
     platform = [ours or theirs for ours, theirs in zip(first.platform, second.platform, strict=True)]
     if platform != [theirs or ours for ours, theirs in zip(first.platform, second.platform, strict=True)]:
         findings.add(path, "wants another platform than another pod of the job; both run on one node")
-    if set(first.host_ports) & set(second.host_ports):
+    if any(ours.clashes_with(theirs) for ours in first.host_ports for theirs in second.host_ports):
         findings.add(path, "takes a port of the node that another pod of the job takes; both run on one node")
     affinity = first.affinity or second.affinity
     if first.affinity and second.affinity and first.affinity != second.affinity:

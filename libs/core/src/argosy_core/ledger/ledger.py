@@ -25,7 +25,7 @@ from argosy_core.framework import ClassTable
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.ledger.placements import Hold, PlacementTable
 from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
-from argosy_core.nodes import NodeSpec, NodeTable
+from argosy_core.nodes import NodeSpec, NodeTable, PortClaims
 from argosy_core.resources import DEFAULT_AXIS, ResourceAxis
 
 __all__ = ["NodeLedger"]
@@ -275,13 +275,10 @@ class NodeLedger:
             raise InvariantViolation("a placement is held by nobody")
         if set(self._strangers.values()) != {key for key in table if key < 0}:
             raise InvariantViolation("strangers' pods and their placements differ")
-        users: dict[tuple[object, int], int] = {}
+        held = PortClaims()
         for slot in slots[table.port[slots] > 0].tolist():
-            for port in self.classes.ports[int(table.port[slot])]:
-                users[port, int(table.node[slot])] = users.get((port, int(table.node[slot])), 0) + 1
-        if users != {
-            (port, node): count for port in nodes.ports_in_use() for node, count in nodes.port_users(port).items()
-        }:
+            held.take(int(table.node[slot]), self.classes.ports[int(table.port[slot])])
+        if held.counts() != nodes.ports.counts():
             raise InvariantViolation("host ports in use are not those of the placements")
 
     # --- parts --------------------------------------------------------------------------------------------------------

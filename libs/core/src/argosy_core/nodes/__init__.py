@@ -1,17 +1,22 @@
 """Nodes: the node table as structure of arrays, and groups of nodes that selectors see alike."""
 
+from argosy_core.nodes.claims import PortClaims
 from argosy_core.nodes.groups import HOSTNAME_LABEL, PER_NODE_LABELS, GroupTable, NodeGroup, Taint
+from argosy_core.nodes.room import Demand, Room
 from argosy_core.nodes.table import DEFAULT_POD_COUNT, NodeFlag, NodeSpec, NodeTable, NodeTotals
 
 __all__ = [
     "DEFAULT_POD_COUNT",
     "HOSTNAME_LABEL",
     "PER_NODE_LABELS",
+    "Demand",
     "GroupTable",
     "NodeFlag",
     "NodeGroup",
     "NodeSpec",
     "NodeTable",
     "NodeTotals",
+    "PortClaims",
+    "Room",
     "Taint",
 ]

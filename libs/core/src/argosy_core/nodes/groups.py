@@ -55,12 +55,16 @@ class NodeGroup:
 
     @staticmethod
     def of(labels: Mapping[str, str], taints: tuple[Taint, ...], platform: tuple[str, str]) -> NodeGroup:
-        """Return the group of a node; a platform that is not told is read from the well-known labels."""
+        """Return the group of a node.
+
+        Its platform is what the well-known labels say, because node selectors are held against them; what else is told
+        of it counts where they are missing.
+        """
         os, architecture = platform
         return NodeGroup(
             labels=tuple(sorted(item for item in labels.items() if item[0] not in PER_NODE_LABELS)),
             taints=tuple(sorted(taints)),
-            platform=(os or labels.get(OS_LABEL, ""), architecture or labels.get(ARCHITECTURE_LABEL, "")),
+            platform=(labels.get(OS_LABEL) or os, labels.get(ARCHITECTURE_LABEL) or architecture),
         )
 
 

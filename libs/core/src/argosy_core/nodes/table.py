@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.job.classes import HostPort
+from argosy_core.nodes.claims import PortClaims
 from argosy_core.nodes.groups import HOSTNAME_LABEL, GroupTable, NodeGroup, Taint
 from argosy_core.resources import DEFAULT_AXIS, PODS, ResourceAxis
 
@@ -119,7 +120,8 @@ class NodeTable:
         self._risen_at = np.zeros(_FIRST_CAPACITY, np.int64)
         self._unschedulable: set[str] = set()
         self._admin_cordons: frozenset[str] = frozenset()
-        self._ports: dict[HostPort, dict[int, int]] = {}
+        self.ports = PortClaims()
+        """Host ports in use, by row; change them through `take_ports` and `give_ports`."""
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -196,14 +198,6 @@ class NodeTable:
             node_count=int(np.count_nonzero(self.flags & _REMOVED == 0)),
             usable_count=int(np.count_nonzero(usable)),
         )
-
-    def port_users(self, port: HostPort) -> Mapping[int, int]:
-        """Return how many pods hold a host port, by node; nodes without one are left out."""
-        return self._ports.get(port, {})
-
-    def ports_in_use(self) -> Iterable[HostPort]:
-        """Return all host ports that some pod holds."""
-        return self._ports.keys()
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
@@ -303,20 +297,12 @@ class NodeTable:
 
     def take_ports(self, node: int, ports: Iterable[HostPort]) -> None:
         """Note that one more pod holds host ports of a node."""
-        for port in ports:
-            users = self._ports.setdefault(port, {})
-            users[node] = users.get(node, 0) + 1
+        self.ports.take(node, ports)
 
     def give_ports(self, node: int, ports: Iterable[HostPort]) -> None:
         """Note that a pod no longer holds host ports of a node."""
         self.generation += 1
-        for port in ports:
-            users = self._ports[port]
-            users[node] -= 1
-            if not users[node]:
-                del users[node]
-                if not users:
-                    del self._ports[port]
+        self.ports.give(node, ports)
         self._risen_at[node] = self.last_rise = self.generation
 
     # --- parts --------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Placement: sampling and MultiBind on the sampler, decision on the leader."""
 
 from argosy_core.placement.capacity_pace import CapacityPace, PaceSettings, Word
-from argosy_core.placement.decision import CandidatePool, Decision, DecisionProfile, decide, spread_over_clusters
+from argosy_core.placement.decision import CandidatePool, Decision, DecisionProfile, decide
 from argosy_core.placement.multibind import CommitOutcome, commit
 from argosy_core.placement.sampling import NodeSampler, SampleQuestion, SampleReply, sample
 
@@ -19,5 +19,4 @@ __all__ = [
     "commit",
     "decide",
     "sample",
-    "spread_over_clusters",
 ]

@@ -12,8 +12,9 @@ Source: seed 000 "Decision Phase"; design section 5, "Round" 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from typing import Final, Protocol
 
@@ -21,18 +22,18 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.framework import DECISION, CandidateCycle, Entries, Fault, Framework
+from argosy_core.job.classes import HostPort
+from argosy_core.nodes import Demand, Room
 
 __all__ = [
     "CandidatePool",
     "Candidates",
     "Decision",
     "DecisionProfile",
-    "PoolColumns",
     "decide",
-    "spread_over_clusters",
 ]
 
-Bools = npt.NDArray[np.bool_]
 Int16s = npt.NDArray[np.int16]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -79,37 +80,11 @@ class Candidates(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolColumns:
-    """All candidates of a round in columns, for global filters and scores; k candidates, e entries (cluster, node)."""
-
-    class_ids: Int32s
-    """(k,) class of the candidate."""
-    entry: Int32s
-    """(k,) entry of the candidate."""
-    cluster: Int16s
-    """(e,) cluster of the entry."""
-    node: Int32s
-    """(e,) node index of the entry."""
-    free: Int64s
-    """(e, r) free on it when it was sampled."""
-    cluster_free: Int64s
-    """(clusters, r) free in each whole cluster."""
-
-
-GlobalFilter = Callable[[PoolColumns], Bools]
-"""(k,) candidates that may be used."""
-GlobalScore = Callable[[PoolColumns], Floats]
-"""(k,) points to add, 0 to 100."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionProfile:
     """Global policies of the decision phase."""
 
-    filters: tuple[GlobalFilter, ...] = ()
-    """Asked in order; a candidate must pass all. An error refuses every candidate of the round."""
-    scores: tuple[tuple[GlobalScore, float], ...] = ()
-    """Scores and their weights, added to the samplers' scores. An error counts as 0."""
+    framework: Framework = field(default_factory=partial(Framework, kind=DECISION))
+    """Filters and scores over the candidates of all clusters; scores are added to the samplers' scores."""
     spread: bool = True
     """A node's score shrinks with what it has been given in this round, so that runs spread as the sampling score
     means them to. False keeps scores as sampled: fill the best node first (packing profiles)."""
@@ -131,8 +106,8 @@ class Decision:
 class _Queue:
     """The candidates of one class: those whose turn has not come, sorted, and a heap of those in play."""
 
-    asked: list[tuple[int, int]]
-    """(resource, amount) pairs that a pod of the class asks for."""
+    demand: Demand
+    """What a pod of the class takes of its node."""
     position: int
     """Where the candidate whose turn is next stands in the pool's keys."""
     end: int
@@ -148,15 +123,24 @@ class CandidatePool:
         class_ids: Classes that wait, each once.
         requests: (classes, r) base units that a pod of each asks for.
         profile: Global filters and scores.
+        ports: Host ports that a pod of each class takes, by class id; those that take none may be left out.
     """
 
-    def __init__(self, class_ids: Int32s, requests: Int64s, profile: DecisionProfile | None = None) -> None:
+    def __init__(
+        self,
+        class_ids: Int32s,
+        requests: Int64s,
+        profile: DecisionProfile | None = None,
+        *,
+        ports: Mapping[int, tuple[HostPort, ...]] | None = None,
+    ) -> None:
         """Start without candidates."""
         if len(class_ids) != len(requests):
             raise InvalidRequest("there must be one request per class")
         self.profile = profile or DecisionProfile()
         self._requests = requests
         self._class_ids = class_ids
+        self._ports = ports or {}
         self._row_of = {class_id: row for row, class_id in enumerate(class_ids.tolist())}
         self._answers: list[tuple[int, Int32s, Candidates]] = []
         self._queues: dict[int, _Queue] | None = None
@@ -164,12 +148,10 @@ class CandidatePool:
         """(entries,) cluster of each entry, once decided upon."""
         self.node = np.zeros(0, np.int32)
         """(entries,) node index of each entry, once decided upon."""
-        self.width = requests.shape[1]
-        """Number of resources, r."""
-        self.free: list[int] = []
-        """By entry and resource (at `entry * width + resource`): base units free now; falls as runs are decided."""
+        self.room = Room([], requests.shape[1])
+        """What is left at each entry; falls as runs are decided."""
         self.sampled: list[int] = []
-        """The same when sampled."""
+        """By entry and resource (at `entry * width + resource`): base units free when sampled."""
         self.load: list[float] = []
         """By entry: share of what was free that was given away in this round, mean over the resources asked for."""
         self.stamp: list[int] = []
@@ -178,6 +160,8 @@ class CandidatePool:
         """Keys of all candidates, by class, ascending within it: best first."""
         self.entries: list[int] = []
         """Entry of each key."""
+        self.faults: dict[int, Fault] = {}
+        """By class id, once decided upon: which plugin turned the whole class away, and why."""
 
     def add(self, cluster: int, class_ids: Int32s, reply: Candidates) -> None:
         """Add the answer of one sampler.
@@ -205,51 +189,50 @@ class CandidatePool:
 
     def _build(self, rng: np.random.Generator) -> dict[int, _Queue]:
         """Merge the answers, apply the global policies, and sort each class's candidates."""
-        columns, scores = self._columns()
-        if not len(columns.entry):
+        cycle, scores, rows = self._merge()
+        if not len(cycle.entry):
             return {}
-        keep = np.ones(len(scores), np.bool_)
-        for accepts in self.profile.filters:
-            keep &= _or_default(accepts, columns, 0.0).astype(np.bool_)
-        for score, weight in self.profile.scores:
-            scores += weight * _or_default(score, columns, 0.0).astype(np.float64)
-        steps = np.rint(np.clip(np.nan_to_num(scores), 0, _MAX_SCORE / _SCORE_STEPS) * _SCORE_STEPS).astype(np.int64)
+        framework = self.profile.framework
+        keep = framework.filter(cycle)
+        scores += framework.score(cycle)
+        self.faults = cycle.faults
+        # The share of a node that was given away is taken off its points, so these must not be below 0.
+        lowest = np.zeros(len(self._requests))
+        np.minimum.at(lowest, rows, scores)
+        steps = np.rint(np.minimum(scores - lowest[rows], _MAX_SCORE / _SCORE_STEPS) * _SCORE_STEPS).astype(np.int64)
         keys = (-steps << _TIE_BITS) | rng.integers(0, 1 << _TIE_BITS, len(steps))
-        rows = self._rows(columns.class_ids)
-        order = np.flatnonzero(keep & (rows >= 0))
+        order = np.flatnonzero(keep)
         order = order[np.argsort(keys[order])]
         order = order[np.argsort(rows[order], kind="stable")]
-        self.keys, self.entries = keys[order].tolist(), columns.entry[order].tolist()
+        self.keys, self.entries = keys[order].tolist(), cycle.entry[order].tolist()
         return self._split(rows[order])
 
-    def _columns(self) -> tuple[PoolColumns, Floats]:
-        """Return all candidates in columns, and their scores; sets up the entries."""
+    def _merge(self) -> tuple[CandidateCycle, Floats, Int32s]:
+        """Return the candidates that wait, by class, with their scores and rows; sets up the entries."""
         sizes = [len(reply.node) for _, _, reply in self._answers]
         begins = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))[: len(sizes)].tolist()
-        width = self.width
+        width = self.room.width
         free = np.concatenate([np.zeros((0, width), np.int64), *(reply.free for _, _, reply in self._answers)])
         self.cluster = np.repeat(np.array([number for number, _, _ in self._answers], np.int16), sizes)
         self.node = np.concatenate([np.zeros(0, np.int32), *(reply.node for _, _, reply in self._answers)])
-        # One flat list: a list per entry would keep the garbage collector busy.
-        self.free = free.ravel().tolist()
-        self.sampled = self.free.copy()
+        self.room = Room(free.ravel().tolist(), width)
+        self.sampled = self.room.free.copy()
         self.load = [0.0] * len(free)
         self.stamp = [0] * len(free)
-        class_ids = [np.repeat(ids, np.diff(reply.offset)) for _, ids, reply in self._answers]
-        entry = [reply.candidate + begin for begin, (_, _, reply) in zip(begins, self._answers, strict=True)]
         cluster_free = np.zeros((1 + max((number for number, _, _ in self._answers), default=0), width), np.int64)
         for number, _, reply in self._answers:
             cluster_free[number] = reply.total_free
-        columns = PoolColumns(
-            class_ids=np.concatenate([np.zeros(0, np.int32), *class_ids]),
-            entry=np.concatenate([np.zeros(0, np.int32), *entry]).astype(np.int32),
-            cluster=self.cluster,
-            node=self.node,
-            free=free,
-            cluster_free=cluster_free,
-        )
+        of_answers = [np.repeat(ids, np.diff(reply.offset)) for _, ids, reply in self._answers]
+        class_ids = np.concatenate([np.zeros(0, np.int32), *of_answers])
+        of_answers = [reply.candidate + begin for begin, (_, _, reply) in zip(begins, self._answers, strict=True)]
+        entry = np.concatenate([np.zeros(0, np.int32), *of_answers]).astype(np.int32)
         scores = np.concatenate([np.zeros(0), *(reply.score for _, _, reply in self._answers)])
-        return columns, scores.astype(np.float64)
+        rows = self._rows(class_ids)
+        order = np.argsort(rows, kind="stable")
+        order = order[np.searchsorted(rows[order], 0) :]
+        entries = Entries(cluster=self.cluster, node=self.node, free=free, cluster_free=cluster_free)
+        cycle = CandidateCycle(class_ids[order], entry[order], entries)
+        return cycle, np.nan_to_num(scores[order].astype(np.float64)), rows[order]
 
     def _rows(self, class_ids: Int32s) -> Int32s:
         """Return the row in `requests` of each class id, -1 where it does not wait."""
@@ -261,15 +244,11 @@ class CandidatePool:
         """Return the queues by class id; `rows` are those of the sorted candidates."""
         begins = np.flatnonzero(np.diff(rows, prepend=-1))
         used = rows[begins]
-        asked = [
-            [(column, amount) for column, amount in enumerate(amounts) if amount > 0]
-            for amounts in self._requests[used].tolist()
-        ]
         ends = np.append(begins, len(rows))[1:]
-        columns = (self._class_ids[used].tolist(), asked, begins.tolist(), ends.tolist())
+        columns = (self._class_ids[used].tolist(), self._requests[used].tolist(), begins.tolist(), ends.tolist())
         return {
-            class_id: _Queue(asked=pairs, position=begin, end=end)
-            for class_id, pairs, begin, end in zip(*columns, strict=True)
+            class_id: _Queue(demand=Demand.of(amounts, self._ports.get(class_id, ())), position=begin, end=end)
+            for class_id, amounts, begin, end in zip(*columns, strict=True)
         }
 
 
@@ -305,8 +284,8 @@ def decide(pool: CandidatePool, pending: Int32s, commit_candidate_count: int, rn
 
 def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *, spread: bool) -> None:
     """Append up to `count` candidates of one run and give it its first."""
-    free, load, stamp, width = pool.free, pool.load, pool.stamp, pool.width
-    heap, keys, asked = queue.heap, pool.keys, queue.asked
+    fits, load, stamp = pool.room.fits, pool.load, pool.stamp
+    heap, keys, demand = queue.heap, pool.keys, queue.demand
     position, end = queue.position, queue.end
     # Enough to choose well among; without a bound a run would look at every node that others were given.
     last = position + 2 * count
@@ -323,8 +302,8 @@ def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *
             break
         version = stamp[entry]
         if known != version:
-            if not _fits(free, entry * width, asked):
-                continue
+            if not fits(entry, demand):
+                continue  # nor will it do so again in this round
             fresh = key
             if spread and version:
                 # The score shrinks by the share of the node that was given away.
@@ -339,45 +318,14 @@ def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *
     for item in picked:
         chosen.append(item[2])
         heappush(heap, item)
-    _give(pool, picked[0][2], asked)
+    _give(pool, picked[0][2], demand)
 
 
-def _give(pool: CandidatePool, entry: int, asked: list[tuple[int, int]]) -> None:
-    """Take a pod's request off what is free on an entry."""
-    given, base = 0.0, entry * pool.width
-    for column, amount in asked:
-        pool.free[base + column] -= amount
+def _give(pool: CandidatePool, entry: int, demand: Demand) -> None:
+    """Take a pod off what is left of an entry."""
+    given, base = 0.0, entry * pool.room.width
+    for column, amount in demand.asked:
         given += amount / pool.sampled[base + column]
-    pool.load[entry] = min(1.0, pool.load[entry] + given / max(1, len(asked)))
+    pool.room.take(entry, demand)
+    pool.load[entry] = min(1.0, pool.load[entry] + given / max(1, len(demand.asked)))
     pool.stamp[entry] += 1
-
-
-def _fits(free: list[int], base: int, asked: list[tuple[int, int]]) -> bool:
-    """Return whether what is left holds a pod; a node that does not hold one will not do so again in this round."""
-    for column, amount in asked:  # noqa: SIM110 - a generator costs more than the comparison
-        if free[base + column] < amount:
-            return False
-    return True
-
-
-def spread_over_clusters(columns: PoolColumns) -> Floats:
-    """Global score: up to 100 points for candidates in the cluster with most free, fewer in proportion for others.
-
-    The share is the mean over the resources that any cluster has free.
-    """
-    largest = columns.cluster_free.max(axis=0, initial=0)
-    counted = largest > 0
-    if not counted.any():
-        return np.zeros(len(columns.entry))
-    shares = (columns.cluster_free[:, counted] / largest[counted]).mean(axis=1)
-    return np.asarray(100.0 * shares[columns.cluster[columns.entry]])
-
-
-def _or_default(
-    function: GlobalFilter | GlobalScore, columns: PoolColumns, default: float
-) -> npt.NDArray[np.bool_] | npt.NDArray[np.float64]:
-    """Return the answer of a plugin, or the default for every candidate if it fails."""
-    try:
-        return function(columns)
-    except Exception:  # noqa: BLE001 - an error of a plugin is an answer (seed 002)
-        return np.zeros(len(columns.entry), np.float64) + default

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.ledger import NodeLedger, run_keys
-from argosy_core.nodes import NodeFlag
+from argosy_core.nodes import Demand, NodeFlag, Room
 
 __all__ = ["CommitOutcome", "commit"]
 
@@ -178,6 +178,8 @@ def _contended(ledger: NodeLedger, batch: _Batch, first: Int32s) -> Bools:
     nodes = ledger.nodes
     has = first >= 0
     contended = np.zeros(len(first), np.bool_)
+    if not has.any():
+        return contended
     if not ledger.classes.port[batch.class_slots].any() and not (nodes.free[:, first[has]] < 0).any():
         return contended
     unsettled: Bools = np.asarray(np.any(nodes.free < 0, axis=0))
@@ -202,37 +204,32 @@ def _contended(ledger: NodeLedger, batch: _Batch, first: Int32s) -> Bools:
 
 def _place_in_order(ledger: NodeLedger, batch: _Batch, runs: npt.NDArray[np.intp], chosen: Int32s) -> None:
     """Place runs one by one: reserve, check, keep or roll back, next candidate. Writes their nodes into `chosen`."""
-    classes = ledger.classes
+    classes, nodes = ledger.classes, ledger.nodes
     own = np.zeros(len(chosen), np.bool_)
     own[runs] = True
     rows = np.unique(batch.candidate[own[batch.run]])
-    free = dict(zip(rows.tolist(), ledger.nodes.free[:, rows].T.tolist(), strict=True))
     slots = batch.class_slots.tolist()
-    asked = {
-        slot: [(column, amount) for column, amount in enumerate(classes.requests[slot].tolist()) if amount]
+    demands = {
+        slot: Demand.of(classes.requests[slot].tolist(), classes.ports[int(classes.port[slot])])
         for slot in set(batch.class_slots[runs].tolist())
     }
-    ports = {slot: classes.ports[int(classes.port[slot])] for slot in asked}
-    taken_ports: set[tuple[int, object]] = set()
+    has_ports = any(demand.ports for demand in demands.values())
+    claims = nodes.ports.at(rows.tolist()) if has_ports else None
+    room = Room(nodes.free[:, rows].T.ravel().tolist(), len(nodes.axis), claims)
+    places = np.searchsorted(rows, batch.candidate).tolist()
     offset, candidate, keys = batch.offset.tolist(), batch.candidate.tolist(), batch.keys.tolist()
     placed: dict[int, int] = {}
     for run in runs.tolist():
         if keys[run] in placed:
             chosen[run] = chosen[placed[keys[run]]]
             continue
-        slot = slots[run]
-        for node in candidate[offset[run] : offset[run + 1]]:
-            left = free[node]
-            if any(left[column] < amount for column, amount in asked[slot]):
-                continue
-            if any(node in ledger.nodes.port_users(port) or (node, port) in taken_ports for port in ports[slot]):
-                continue
-            for column, amount in asked[slot]:
-                left[column] -= amount
-            taken_ports.update((node, port) for port in ports[slot])
-            chosen[run] = node
-            placed[keys[run]] = run
-            break
+        demand = demands[slots[run]]
+        for position in range(offset[run], offset[run + 1]):
+            if room.fits(places[position], demand):
+                room.take(places[position], demand)
+                chosen[run] = candidate[position]
+                placed[keys[run]] = run
+                break
     kept = np.fromiter(placed.values(), np.int64, len(placed))
     ledger.reserve(batch.class_slots[kept], chosen[kept])
     ledger.keep(batch.keys[kept], batch.class_slots[kept], chosen[kept])

@@ -10,7 +10,7 @@ Source: seed 000 "Sampling Phase" (2-Smart Sampling); design section 5, "Round" 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.framework import Cycle, Framework
+from argosy_core.framework import Cycle, Fault, Framework
 from argosy_core.framework.cycle import Gather
 from argosy_core.ledger import NodeLedger
 from argosy_core.placement.needs import NODE_BITS, Needs, nodes_of
@@ -40,6 +40,8 @@ _TIE_BITS: Final = 12
 _SCORE_STEPS: Final = 1000
 """Scores closer than one thousandth of a point are ties."""
 _MAX_SCORE: Final = 2 ** (62 - NODE_BITS - _TIE_BITS)
+_ZERO_SCORE: Final = _MAX_SCORE // 2
+"""What a score of 0 is in a rank, which is never negative; so scores may be."""
 _BLOCK: Final = 1 << 16
 """(class, node) pairs that are evaluated in one go; small enough that the arrays stay in the cache."""
 _MAX_SCARCE: Final = 256
@@ -104,6 +106,9 @@ class SampleReply:
     """(c,) for classes that fit on no node the one that came closest and what it lacks, otherwise empty."""
     risen: int
     """`NodeTable.last_rise` at the moment of the answer."""
+    faults: Mapping[int, Fault]
+    """By position of classes that got no candidate: the plugin that turned the class away, on some node at least, by an
+    error or by asking to wait. Such a class is not known to fit nowhere, and not complete."""
 
 
 class _Findings:
@@ -133,6 +138,7 @@ class NodeSampler:
         self._strategies: dict[str, Strategy] = {}
         self._memory = ScarcityMemory()
         self._explained: dict[int, tuple[int, Int32s, str, str]] = {}
+        self._faults: dict[int, Fault] = {}
         # The C library gives freed blocks of this size back to the system until a larger one was freed once; faulting
         # them in again would cost half as much as all the arithmetic.
         np.empty(_LARGE_BLOCK)
@@ -158,6 +164,7 @@ class NodeSampler:
         nodes that changed.
         """
         self._check(question)
+        self._faults = {}
         findings = _Findings(len(question.class_ids))
         slots = self.ledger.classes.slots(question.class_ids)
         live_count = len(self.ledger.nodes.live())
@@ -242,7 +249,7 @@ class NodeSampler:
         nodes = nodes_of(ranks[fits])
         ends = np.cumsum(counts).tolist()
         for slot, count, end in zip(slots[positions].tolist(), counts.tolist(), ends, strict=True):
-            if count > enough:
+            if count > enough or slot in self._faults:
                 self._memory.forget(slot)
             else:
                 self._memory.remember(slot, generation, nodes[end - count : end] if count else _NO_NODES)
@@ -263,17 +270,21 @@ class NodeSampler:
             random number, then the node; -1 where there is none. (k,) how many passed.
         """
         cycle = Cycle(self.ledger.nodes, self.ledger.classes.batch(slots), nodes, gather)
-        fault = self.framework.pre_filter(cycle)
-        alive = self.framework.filter(cycle)
+        cycle.faults = self._faults
+        self.framework.pre_filter(cycle)
+        self.framework.filter(cycle)
+        self.framework.post_filter(cycle)
+        alive = cycle.alive
         eligible = np.count_nonzero(alive, axis=1).astype(np.int32)
         most = int(eligible.max(initial=0))
-        if fault or self.framework.post_filter(cycle) or not most:
-            return np.full((len(slots), 0), -1, np.int64), np.zeros(len(slots), np.int32)
+        if not most:
+            return np.full((len(slots), 0), -1, np.int64), eligible
         if 2 * most < cycle.shape[1]:
             cycle = cycle.narrowed(most)
             alive = cycle.alive
         scores = self.framework.score(cycle)
         scores *= _SCORE_STEPS
+        scores += _ZERO_SCORE
         np.clip(scores, 0, _MAX_SCORE, out=scores)
         ranks = scores.astype(np.int64)
         ranks <<= _TIE_BITS
@@ -315,6 +326,12 @@ class NodeSampler:
             if column >= 0:
                 free[:, position] = table.free[column, nodes]
                 total_free[position] = sums[column]
+        faults = {
+            position: self._faults[slot]
+            for position, slot in enumerate(slots.tolist() if self._faults else ())
+            if slot in self._faults and not lengths[position]
+        }
+        findings.complete[list(faults)] = 0
         nowhere = np.flatnonzero((findings.complete > 0) & (lengths == 0))
         rejection, explanations, misses = self._explain(nowhere, slots, question.complete.astype(np.bool_), should_stop)
         return SampleReply(
@@ -322,7 +339,7 @@ class NodeSampler:
             free=free,
             offset=np.concatenate(([0], np.cumsum(lengths))).astype(np.int32),
             candidate=place[rows],
-            score=((ranks >> (_TIE_BITS + NODE_BITS)) / _SCORE_STEPS).astype(np.float32),
+            score=(((ranks >> (_TIE_BITS + NODE_BITS)) - _ZERO_SCORE) / _SCORE_STEPS).astype(np.float32),
             examined=findings.examined,
             eligible=findings.eligible,
             filters=self.framework.filter_names,
@@ -332,6 +349,7 @@ class NodeSampler:
             complete=findings.complete,
             nearest_misses=misses,
             risen=self.ledger.nodes.last_rise,
+            faults=faults,
         )
 
     def _explain(

@@ -9,7 +9,7 @@ from argosy_core.plugins.explanations import (
     nearest_misses,
     sum_up,
 )
-from argosy_core.plugins.profiles import DEFAULT_PROFILE, FILTERS, SCORES, Profile, build_framework
+from argosy_core.plugins.registry import DEFAULT_PROFILE, FILTERS, SCORES, Profile, build_framework, decision_framework
 
 __all__ = [
     "DEFAULT_PROFILE",
@@ -20,6 +20,7 @@ __all__ = [
     "Profile",
     "build_framework",
     "count_and_compare",
+    "decision_framework",
     "explain",
     "explanation_text",
     "nearest_misses",

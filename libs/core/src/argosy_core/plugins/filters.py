@@ -19,7 +19,6 @@ from argosy_core.plugins.groups import GroupAnswers
 __all__ = [
     "PlatformFilter",
     "TaintFilter",
-    "fold_architecture",
     "host_ports",
     "node_ready",
     "resources",
@@ -29,7 +28,6 @@ __all__ = [
 
 Bools = npt.NDArray[np.bool_]
 
-_FOLDED: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 _READY: Final = np.uint8(NodeFlag.READY)
 _REPELLING: Final = frozenset({"NoSchedule", "NoExecute"})
 
@@ -49,7 +47,7 @@ def resources(cycle: Cycle) -> Bools | None:
 
 
 def host_ports(cycle: Cycle) -> Bools | None:
-    """Filter `host-ports`: no other pod on the node holds a port that the pod asks for."""
+    """Filter `host-ports`: no port of the pod clashes with one that another pod on the node holds."""
     pods = cycle.pods
     if not pods.port.any():
         return None
@@ -57,8 +55,7 @@ def host_ports(cycle: Cycle) -> Bools | None:
     nodes = np.broadcast_to(cycle.nodes, cycle.shape)
     for number in np.unique(pods.port[pods.port > 0]).tolist():
         taken = np.zeros(len(cycle.table), np.bool_)
-        for port in pods.table.ports[number]:
-            taken[list(cycle.table.port_users(port))] = True
+        taken[cycle.table.ports.taken_at(pods.table.ports[number])] = True
         rows = pods.port == number
         passed[rows] = ~taken[nodes[rows]]
     return passed
@@ -99,16 +96,14 @@ class TaintFilter:
         return all(tolerates(tolerations, taint) for taint in group.taints if taint.effect in _REPELLING)
 
 
-def fold_architecture(architecture: str) -> str:
-    """Return the one name of an architecture that has several."""
-    return _FOLDED.get(architecture, architecture)
-
-
 def runs_on(platforms: tuple[tuple[str, str], ...], platform: tuple[str, str]) -> bool:
-    """Return whether a node's (os, architecture) is among those wanted; empty text is any, no list is all platforms."""
+    """Return whether a node's (os, architecture) is among those wanted; empty text is any, no list is all platforms.
+
+    Names are compared literally, as a kubelet compares labels: x86_64 is not amd64.
+    """
     os, architecture = platform
     return not platforms or any(
-        wanted_os in {"", os} and fold_architecture(wanted_architecture) in {"", fold_architecture(architecture)}
+        wanted_os in {"", os} and wanted_architecture in {"", architecture}
         for wanted_os, wanted_architecture in platforms
     )
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.framework import Cycle
+from argosy_core.framework import CandidateCycle, Cycle
 from argosy_core.resources import CPU, MEMORY, PODS
 
-__all__ = ["least_allocated", "lost_opportunity", "most_allocated"]
+__all__ = ["least_allocated", "lost_opportunity", "most_allocated", "spread_over_clusters"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,6 +47,20 @@ def lost_opportunity(cycle: Cycle) -> Floats:
         left = cycle.free(column) - cycle.pods.requests[:, column, None]
         lost += np.maximum(left, 0) * (1.0 / float(largest[column]))
     return 100.0 - lost * (100.0 / max(1, len(columns)))
+
+
+def spread_over_clusters(cycle: CandidateCycle) -> Floats:
+    """Decision score `spread-over-clusters`: 100 points in the cluster with most free, in others in proportion.
+
+    The share is the mean over the resources that any cluster has free.
+    """
+    entries = cycle.entries
+    largest = entries.cluster_free.max(axis=0, initial=0)
+    counted = largest > 0
+    if not counted.any():
+        return np.zeros(cycle.shape)
+    shares = (entries.cluster_free[:, counted] / largest[counted]).mean(axis=1)
+    return np.asarray(100.0 * shares[entries.cluster[cycle.entry]])
 
 
 def _mean_free_share(cycle: Cycle) -> Floats:

@@ -114,7 +114,10 @@ class Round:
         wanted = np.bincount(which, minlength=classes.size)
         self._asking = choose(state, classes.astype(np.int32), wanted.astype(np.int32), rng)
         self._pool = CandidatePool(
-            self._asking.class_ids, state.classes.vector[self._asking.classes], state.decision_profile
+            self._asking.class_ids,
+            state.classes.vector[self._asking.classes],
+            state.decision_profile,
+            ports=state.classes.host_ports(self._asking.classes),
         )
         self.questions: tuple[SampleQuestion, ...] = self._asking.questions(state)
         """What to ask the samplers; each answers with `take_sample`."""

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PARKED, PENDING, LiveJobs
-from argosy_core.placement.decision import DecisionProfile, spread_over_clusters
+from argosy_core.placement.decision import DecisionProfile
+from argosy_core.plugins import decision_framework
 from argosy_core.queueing.flow import advance_flow
 from argosy_core.queueing.order import Backlog, ChainedBacklog, Comparator, Entries, QueueOrder
 from argosy_core.queueing.usage import to_cores, weigh_vector
@@ -313,4 +314,5 @@ class PoolState:
 
 def _profile_of(settings: RoundSettings) -> DecisionProfile:
     weight = settings.cluster_spread_weight
-    return DecisionProfile(scores=((spread_over_clusters, weight),) if weight else (), spread=settings.spread)
+    framework = decision_framework(scores={"spread-over-clusters": weight} if weight else {})
+    return DecisionProfile(framework=framework, spread=settings.spread)

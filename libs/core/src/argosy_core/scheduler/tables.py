@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation, NotFound
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.classes import HostPort, SchedulingClass
 from argosy_core.queueing.order import QueueOrder
 from argosy_core.queueing.usage import weigh_amounts
 from argosy_core.resources.axis import DEFAULT_AXIS, PODS, ResourceAxis
@@ -127,6 +127,7 @@ class ClassTable:
         """Since when pending jobs of the class have found no candidate, seconds since the Unix epoch; else infinite."""
         self.definitions: dict[int, bytes] = {}
         """Index -> definition."""
+        self._ports: dict[int, tuple[HostPort, ...]] = {}
 
     def define(self, class_id: int, definition: bytes) -> int:
         """Add a class and return its index; a known one is left alone.
@@ -153,7 +154,15 @@ class ClassTable:
         self.vector[index] = self.axis.vector(amounts)
         self.job_count[index] = 0
         self.definitions[index] = definition
+        if parsed.host_ports:
+            self._ports[index] = parsed.host_ports
         return index
+
+    def host_ports(self, classes: npt.NDArray[np.integer]) -> dict[int, tuple[HostPort, ...]]:
+        """Return the host ports that a pod takes, by class id, of those of some classes that take any."""
+        if not self._ports:
+            return {}
+        return {int(self.class_id[index]): self._ports[index] for index in classes.tolist() if index in self._ports}
 
     def extend_axis(self, names: Iterable[str]) -> bool:
         """Give new resources a column; return whether there were any."""
@@ -173,6 +182,7 @@ class ClassTable:
         for class_id, index in idle:
             self.ids.drop(class_id)
             del self.definitions[index]
+            self._ports.pop(index, None)
         return [index for _, index in idle]
 
 
