@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.framework import DECISION, CandidateCycle, Entries, Fault, Framework
+from argosy_core.framework import DECISION, CandidateCycle, Entries, Fault, Framework, Point
 from argosy_core.job.classes import HostPort
 from argosy_core.nodes import Demand, Room
 
@@ -34,6 +34,7 @@ __all__ = [
     "decide",
 ]
 
+Bools = npt.NDArray[np.bool_]
 Int16s = npt.NDArray[np.int16]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -189,26 +190,32 @@ class CandidatePool:
 
     def _build(self, rng: np.random.Generator) -> dict[int, _Queue]:
         """Merge the answers, apply the global policies, and sort each class's candidates."""
-        cycle, scores, rows = self._merge()
-        if not len(cycle.entry):
+        rows, entry, scores, entries = self._merge()
+        if not len(rows):
             return {}
+        keep: Bools | None = None
         framework = self.profile.framework
-        keep = framework.filter(cycle)
-        scores += framework.score(cycle)
-        self.faults = cycle.faults
-        # The share of a node that was given away is taken off its points, so these must not be below 0.
-        lowest = np.zeros(len(self._requests))
-        np.minimum.at(lowest, rows, scores)
-        steps = np.rint(np.minimum(scores - lowest[rows], _MAX_SCORE / _SCORE_STEPS) * _SCORE_STEPS).astype(np.int64)
+        if framework.has(Point.FILTER, Point.SCORE):
+            by_class = np.argsort(rows, kind="stable")
+            rows, entry, scores = rows[by_class], entry[by_class], scores[by_class]
+            cycle = CandidateCycle(self._class_ids[rows], entry, entries)
+            keep = framework.filter(cycle)
+            scores += framework.score(cycle)
+            self.faults = cycle.faults
+        if scores.min() < 0:
+            # The share of a node that was given away is taken off its points, so these must not be below 0.
+            lowest = np.zeros(len(self._requests))
+            np.minimum.at(lowest, rows, scores)
+            scores -= lowest[rows]
+        steps = np.rint(np.minimum(scores, _MAX_SCORE / _SCORE_STEPS) * _SCORE_STEPS).astype(np.int64)
         keys = (-steps << _TIE_BITS) | rng.integers(0, 1 << _TIE_BITS, len(steps))
-        order = np.flatnonzero(keep)
-        order = order[np.argsort(keys[order])]
+        order = np.argsort(keys) if keep is None else np.flatnonzero(keep)[np.argsort(keys[keep])]
         order = order[np.argsort(rows[order], kind="stable")]
-        self.keys, self.entries = keys[order].tolist(), cycle.entry[order].tolist()
+        self.keys, self.entries = keys[order].tolist(), entry[order].tolist()
         return self._split(rows[order])
 
-    def _merge(self) -> tuple[CandidateCycle, Floats, Int32s]:
-        """Return the candidates that wait, by class, with their scores and rows; sets up the entries."""
+    def _merge(self) -> tuple[Int32s, Int32s, Floats, Entries]:
+        """Return class row, entry and score of the candidates whose class waits, and the entries."""
         sizes = [len(reply.node) for _, _, reply in self._answers]
         begins = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))[: len(sizes)].tolist()
         width = self.room.width
@@ -222,17 +229,18 @@ class CandidatePool:
         cluster_free = np.zeros((1 + max((number for number, _, _ in self._answers), default=0), width), np.int64)
         for number, _, reply in self._answers:
             cluster_free[number] = reply.total_free
-        of_answers = [np.repeat(ids, np.diff(reply.offset)) for _, ids, reply in self._answers]
-        class_ids = np.concatenate([np.zeros(0, np.int32), *of_answers])
-        of_answers = [reply.candidate + begin for begin, (_, _, reply) in zip(begins, self._answers, strict=True)]
-        entry = np.concatenate([np.zeros(0, np.int32), *of_answers]).astype(np.int32)
-        scores = np.concatenate([np.zeros(0), *(reply.score for _, _, reply in self._answers)])
-        rows = self._rows(class_ids)
-        order = np.argsort(rows, kind="stable")
-        order = order[np.searchsorted(rows[order], 0) :]
         entries = Entries(cluster=self.cluster, node=self.node, free=free, cluster_free=cluster_free)
-        cycle = CandidateCycle(class_ids[order], entry[order], entries)
-        return cycle, np.nan_to_num(scores[order].astype(np.float64)), rows[order]
+        class_ids = [np.repeat(ids, np.diff(reply.offset)) for _, ids, reply in self._answers]
+        entry = [reply.candidate + begin for begin, (_, _, reply) in zip(begins, self._answers, strict=True)]
+        scores = np.concatenate([np.zeros(0), *(reply.score for _, _, reply in self._answers)])
+        rows = self._rows(np.concatenate([np.zeros(0, np.int32), *class_ids]))
+        waits = np.flatnonzero(rows >= 0)
+        return (
+            rows[waits],
+            np.concatenate([np.zeros(0, np.int32), *entry]).astype(np.int32)[waits],
+            np.nan_to_num(scores[waits].astype(np.float64)),
+            entries,
+        )
 
     def _rows(self, class_ids: Int32s) -> Int32s:
         """Return the row in `requests` of each class id, -1 where it does not wait."""
