@@ -241,6 +241,7 @@ async def running_sampler(
     scores: Mapping[str, float] = DEFAULT_PROFILE.scores,
     capacity_interval_ms: float = 5.0,
     node_interval_ms: float = 5.0,
+    plugins: Mapping[str, Mapping[str, str]] | None = None,
 ) -> AsyncGenerator[None, None]:
     """Run a sampler of the cluster that dials some servers."""
     config = SamplerConfig(
@@ -249,6 +250,8 @@ async def running_sampler(
         server_addresses=addresses,
         installation="one",
         scores=scores,
+        plugins=tuple(plugins or ()),
+        plugin_settings={f"{name}.{key}": value for name, own in (plugins or {}).items() for key, value in own.items()},
         capacity_interval_ms=capacity_interval_ms,
         node_interval_ms=node_interval_ms,
         retry_most_s=0.05,

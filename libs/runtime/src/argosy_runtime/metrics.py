@@ -147,6 +147,11 @@ class Metrics:
     refused_placements: Counter = field(
         default_factory=lambda: _counter("refused_placements", "Placements refused by MultiBind.", ("cluster",))
     )
+    plugin_faults: Counter = field(
+        default_factory=lambda: _counter(
+            "plugin_faults", "Classes, placements or calls that a plugin failed on.", ("owner", "point", "plugin")
+        )
+    )
     ledger_nodes: Gauge = field(default_factory=lambda: _gauge("ledger_nodes", "Nodes in the ledger.", ("cluster",)))
     ledger_placements: Gauge = field(
         default_factory=lambda: _gauge("ledger_placements", "Placements in the ledger.", ("cluster",))

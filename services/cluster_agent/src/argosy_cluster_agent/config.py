@@ -34,7 +34,11 @@ class ClusterAgentConfig(ExecutorConfig):
     """Filters that a node must pass, in the order in which they are asked."""
     scores: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_PROFILE.scores))
     """Weights of the scores by name: `least-allocated`, `most-allocated`, `lost-opportunity`; to pack, take one of the
-    last two here and `leader.round.spread: false` at the server."""
+    last two here and `leader.round.spread: false` at the server. Plugins' scores count 1 unless named here."""
+    plugins: tuple[str, ...] = ()
+    """Installed plugins that the sampler calls at every point that they have, in this order; see docs/plugins.md."""
+    plugin_settings: Mapping[str, str] = field(default_factory=dict)
+    """What plugins are made with: values by `plugin.keyword`."""
     retry_most_s: float = 2.0
     """Longest wait before the sampler tries the leader or the cluster again, seconds."""
 

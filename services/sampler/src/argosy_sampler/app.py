@@ -10,7 +10,6 @@ import numpy as np
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.ledger import NodeLedger
-from argosy_core.plugins.registry import build_framework
 from argosy_kube import open_cluster
 from argosy_kube.port import Cluster
 from argosy_runtime.channel import Backoff
@@ -56,12 +55,13 @@ async def start(
         cluster = open_cluster(config.cluster_address, installation=config.installation, settings=config.kubernetes)
         life.on_close(cluster.close)
     ledger = NodeLedger()
-    mirror = Mirror(cluster, ledger, backoff=new_backoff, log=log)
+    framework = config.make_framework()
+    mirror = Mirror(cluster, ledger, framework=framework, backoff=new_backoff, log=log)
     clerk = Clerk(
         config.cluster,
         ledger,
         incarnation=time.time_ns() // 1000,
-        framework=build_framework(config.profile),
+        framework=framework,
         rng=rng,
         monotonic=time.monotonic,
         log=log,

@@ -14,11 +14,12 @@ import numpy as np
 
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.errors import NotAllowedNow, StateConflict
-from argosy_core.framework import Framework
+from argosy_core.framework import Framework, PlacementBatch, Point
 from argosy_core.ledger import NodeLedger, run_keys
-from argosy_core.placement import CommitOutcome, NodeSampler, commit
+from argosy_core.placement import CommitOutcome, NodeSampler, commit, release
 from argosy_runtime.logs import Logger
 from argosy_runtime.metrics import METRICS
+from argosy_runtime.plugins import FaultReporter
 from argosy_sampler.codec import (
     CapacityWriter,
     PlacementPart,
@@ -41,7 +42,7 @@ class Clerk:
         cluster: Name of the cluster, for metrics.
         ledger: The cluster's ledger.
         incarnation: Of this sampler; stands in every answer.
-        framework: Filters and scores of the sampling phase.
+        framework: Plugins of the sampling phase and of the commit.
         rng: Draws samples.
         monotonic: Clock in seconds for deadlines.
         log: Where epochs and lists are told.
@@ -68,6 +69,8 @@ class Clerk:
         self.has_waiting = False
         """Whether some class of the last question found no candidate."""
         self._cluster = cluster
+        self._framework = framework
+        self._faults = FaultReporter(framework, cluster, log=log, monotonic=monotonic)
         self._sampler = NodeSampler(ledger, framework)
         self._rng = rng
         self._monotonic = monotonic
@@ -101,6 +104,12 @@ class Clerk:
             NotAllowedNow: The leader asks before it has sent its full list of placements.
             InvalidRequest: The message cannot be read.
         """
+        try:
+            return self._answer(message)
+        finally:
+            self._faults.report()
+
+    def _answer(self, message: sampler_pb2.SessionResponse) -> list[sampler_pb2.SessionRequest]:
         kind = message.WhichOneof("message")
         if kind == "commit":
             return [sampler_pb2.SessionRequest(commit=self._commit(message.commit))]
@@ -130,11 +139,20 @@ class Clerk:
         if not message.last:
             return []
         parts, self._parts = self._parts, []
-        outcome = self.ledger.take_list(
-            np.concatenate([run_keys(part.handles, part.attempts) for part in parts]),
-            np.concatenate([part.class_ids for part in parts]),
-            np.concatenate([self.ledger.rows_of_names(part.names)[part.nodes] for part in parts]),
-        )
+        keys = np.concatenate([run_keys(part.handles, part.attempts) for part in parts])
+        class_ids = np.concatenate([part.class_ids for part in parts])
+        nodes = np.concatenate([self.ledger.rows_of_names(part.names)[part.nodes] for part in parts])
+        outcome = self.ledger.take_list(keys, class_ids, nodes)
+        if self._framework.has(Point.EVENT):
+            self._framework.notify(
+                PlacementBatch(
+                    table=self.ledger.nodes,
+                    classes=self.ledger.classes,
+                    run_keys=keys,
+                    class_slots=self.ledger.classes.slots(class_ids),
+                    nodes=nodes,
+                )
+            )
         self.ready = True
         self._log.info(
             "placements taken in",
@@ -171,6 +189,7 @@ class Clerk:
             class_ids=question.class_ids,
             offsets=question.offsets,
             candidates=question.candidates,
+            framework=self._framework,
         )
         placed = int(np.count_nonzero(outcomes == CommitOutcome.PLACED))
         METRICS.committed_placements.labels(self._cluster).inc(placed)
@@ -179,4 +198,4 @@ class Clerk:
 
     def _release(self, message: sampler_pb2.Release) -> None:
         self._check_epoch(message.epoch)
-        self.ledger.release(run_keys(*read_runs(message)))
+        release(self.ledger, run_keys(*read_runs(message)), self._framework)

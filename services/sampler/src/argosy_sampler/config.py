@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from argosy_core.framework import Framework
 from argosy_core.plugins.registry import DEFAULT_PROFILE, Profile, build_framework
 from argosy_kube import KubernetesSettings
 from argosy_runtime.config import require_names
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.logs import LogLevel
+from argosy_runtime.plugins import load_plugins
 
 __all__ = ["SamplerConfig"]
 
@@ -45,7 +47,12 @@ class SamplerConfig:
     """Filters that a node must pass, in the order in which they are asked."""
     scores: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_PROFILE.scores))
     """Weights of the scores by name: `least-allocated`, `most-allocated`, `lost-opportunity`; to pack, take one of the
-    last two here and `leader.round.spread: false` at the server."""
+    last two here and `leader.round.spread: false` at the server. Plugins' scores count 1 unless named here."""
+    plugins: tuple[str, ...] = ()
+    """Installed plugins to call at every point that they have, in this order, behind the filters above; see
+    docs/plugins.md."""
+    plugin_settings: Mapping[str, str] = field(default_factory=dict)
+    """What plugins are made with: values by `plugin.keyword`."""
     retry_most_s: float = 2.0
     """Longest wait before the leader or the cluster is tried again, seconds; bounds how late a recovery is noticed."""
     connect_timeout_s: float = 5.0
@@ -65,13 +72,13 @@ class SamplerConfig:
         """Refuse plugins that do not exist, and names that are none.
 
         Raises:
-            InvalidRequest: There is no filter or score by a name, a weight is not above 0, or `pool` or `installation`
-                is no name.
+            InvalidRequest: There is no filter, score or plugin by a name, a plugin cannot be made, a weight is not
+                above 0, or `pool` or `installation` is no name.
         """
         require_names({"pool": self.pool, "installation": self.installation})
-        build_framework(self.profile)
+        self.make_framework()
 
-    @property
-    def profile(self) -> Profile:
-        """The filters and scores of the sampling phase."""
-        return Profile(name="sampler", filters=self.filters, scores=self.scores)
+    def make_framework(self) -> Framework:
+        """Return the framework of the sampling phase and the commit, with plugins made anew."""
+        profile = Profile(name="sampler", filters=self.filters, scores=self.scores)
+        return build_framework(profile, load_plugins(self.plugins, self.plugin_settings))

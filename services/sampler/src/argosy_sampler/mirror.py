@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import BackendUnavailable
+from argosy_core.framework import Framework, NodesChanged, Point
 from argosy_core.ledger import NodeLedger, PodEvents, RunPods, run_keys
 from argosy_core.nodes import NodeSpec
 from argosy_kube.port import (
@@ -55,14 +56,24 @@ class Mirror:
     Args:
         cluster: The cluster.
         ledger: Where to; the mirror and the session's clerk change it on one event loop, so never at once.
+        framework: Whose event functions are told of nodes and pods.
         backoff: Makes the waits between attempts to reach the cluster.
         log: Where failures to reach it are told.
     """
 
-    def __init__(self, cluster: Cluster, ledger: NodeLedger, *, backoff: Callable[[], Backoff], log: Logger) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger: NodeLedger,
+        *,
+        framework: Framework,
+        backoff: Callable[[], Backoff],
+        log: Logger,
+    ) -> None:
         """Start without having seen anything."""
         self._cluster = cluster
         self._ledger = ledger
+        self._framework = framework
         self._backoff = backoff
         self._log = log
         self._run_pods = RunPods()
@@ -141,7 +152,7 @@ class Mirror:
         present = {node.name for node in listed.nodes}
         table = self._ledger.nodes
         gone = [name for name in (table.names[row] for row in table.live().tolist()) if name not in present]
-        self._ledger.remove_nodes(gone)
+        self._change_nodes([], gone)
         self.take_nodes(listed)
         self._nodes_listed.set()
         return listed.version
@@ -151,24 +162,37 @@ class Mirror:
         last = {node.name: (change, node) for change, node in zip(events.change_column, events.nodes, strict=True)}
         put = [_spec(node) for change, node in last.values() if change != Change.DELETED]
         removed = [name for name, (change, _) in last.items() if change == Change.DELETED]
+        self._change_nodes(put, removed)
+
+    def _change_nodes(self, put: list[NodeSpec], removed: list[str]) -> None:
         if put:
             self._ledger.put_nodes(put)
         if removed:
             self._ledger.remove_nodes(removed)
+        if self._framework.has(Point.EVENT) and (put or removed):
+            self._framework.notify(NodesChanged(put=tuple(put), removed=tuple(removed)))
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
     async def _list_pods(self) -> int:
         listed = await self._cluster.list_objects(Selector.ALL_PODS)
         self._run_pods.clear()
-        self._ledger.observe_all(self._pod_events(listed))
+        pods = self._pod_events(listed)
+        self._ledger.observe_all(pods)
+        self._tell_pods(pods)
         self._pods_listed.set()
         return listed.version
 
     def take_pods(self, events: ObjectEvents) -> None:
         """Take in changes of pods, strangers' included."""
         if len(events):
-            self._ledger.observe(self._pod_events(events))
+            pods = self._pod_events(events)
+            self._ledger.observe(pods)
+            self._tell_pods(pods)
+
+    def _tell_pods(self, pods: PodEvents) -> None:
+        if self._framework.has(Point.EVENT):
+            self._framework.notify(pods)
 
     def _pod_events(self, events: ObjectEvents) -> PodEvents:
         if events.nodes is not self._names:

@@ -9,7 +9,7 @@ import pytest
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework import DECISION, CandidateCycle, Entries, Framework, NotNow, Point, Registration
-from argosy_core.job.classes import HostPort
+from argosy_core.job.classes import HostPort, SchedulingClass
 from argosy_core.placement import CandidatePool, Decision, DecisionProfile, decide
 from argosy_core.plugins import decision_framework
 from argosy_core.plugins.scores import spread_over_clusters
@@ -236,8 +236,10 @@ def test_spread_over_clusters_gives_points_by_free_share() -> None:
         node=np.zeros(3, np.int32),
         free=np.zeros((3, 2), np.int64),
         cluster_free=np.array([[10, 0], [5, 0], [0, 0]]),
+        cluster_names=(),
     )
-    cycle = CandidateCycle(np.zeros(3, np.int32), np.array([0, 1, 2], np.int32), entries)
+    classes = {0: SchedulingClass(requests=())}
+    cycle = CandidateCycle(np.zeros(3, np.int32), np.array([0, 1, 2], np.int32), entries, classes.__getitem__)
     assert spread_over_clusters(cycle).tolist() == [100.0, 50.0, 0.0]
 
 

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.framework import Framework, PlacementBatch, Point, Registration
 from argosy_core.job.classes import HostPort, SchedulingClass
-from argosy_core.ledger import NodeLedger
+from argosy_core.ledger import NodeLedger, PodEvents, run_keys
 from argosy_core.nodes import NodeSpec
-from argosy_core.placement import CommitOutcome, commit
+from argosy_core.placement import CommitOutcome, commit, release
 
-PLACED, CONFLICT = CommitOutcome.PLACED, CommitOutcome.CONFLICT
+PLACED, CONFLICT, REFUSED = CommitOutcome.PLACED, CommitOutcome.CONFLICT, CommitOutcome.REFUSED
 UNAVAILABLE, UNKNOWN = CommitOutcome.NODE_UNAVAILABLE, CommitOutcome.UNKNOWN_CLASS
 ONE, TWO, PORT = 1, 2, 3
 
@@ -24,7 +25,9 @@ def make_ledger(cpu: tuple[int, ...] = (4, 4, 4)) -> NodeLedger:
     return ledger
 
 
-def bind(ledger: NodeLedger, *runs: tuple[int, int, list[int]]) -> list[tuple[int, int]]:
+def bind(
+    ledger: NodeLedger, *runs: tuple[int, int, list[int]], framework: Framework | None = None
+) -> list[tuple[int, int]]:
     """Commit runs given as (handle, class id, candidates); answer (node, outcome) of each."""
     candidates = [node for _, _, nodes in runs for node in nodes]
     offsets = np.cumsum([0, *(len(nodes) for _, _, nodes in runs)])
@@ -35,6 +38,7 @@ def bind(ledger: NodeLedger, *runs: tuple[int, int, list[int]]) -> list[tuple[in
         class_ids=np.array([class_id for _, class_id, _ in runs], np.int32),
         offsets=offsets.astype(np.int32),
         candidates=np.array(candidates, np.int32),
+        framework=framework,
     )
     ledger.check_invariants()
     return list(zip(nodes.tolist(), outcomes.tolist(), strict=True))
@@ -115,6 +119,77 @@ def test_ports_of_different_addresses_share_a_node() -> None:
         ledger.define_class(class_id, SchedulingClass(requests=(("cpu", 1),), host_ports=(port,)))
     runs = [(1, 4, [0, 1]), (2, 5, [0, 1]), (3, PORT, [0, 1]), (4, 4, [0, 1])]
     assert bind(ledger, *runs) == [(0, PLACED), (0, PLACED), (1, PLACED), (-1, CONFLICT)]
+
+
+def test_post_score_refuses_single_candidates() -> None:
+    """The next candidate is taken; a run all of whose candidates are refused is told apart from a conflict."""
+
+    def not_on_node_0(batch: PlacementBatch) -> np.ndarray:
+        return np.asarray((batch.nodes != 0) | (batch.run_keys == key(3)))
+
+    framework = Framework([Registration(point=Point.POST_SCORE, name="p", function=not_on_node_0)])
+    ledger = make_ledger((4, 1, 4))
+    runs = [(1, ONE, [0, 1]), (2, ONE, [0]), (3, ONE, [0]), (4, TWO, [1]), (5, ONE, [])]
+    assert bind(ledger, *runs, framework=framework) == [
+        (1, PLACED), (-1, REFUSED), (0, PLACED), (-1, CONFLICT), (-1, CONFLICT),
+    ]  # fmt: skip
+
+
+class Licences:
+    """Reserve and unreserve: so many runs at most."""
+
+    def __init__(self, most: int) -> None:
+        """Start with none given out."""
+        self.most = most
+        self.held: list[int] = []
+
+    def reserve(self, batch: PlacementBatch) -> np.ndarray:
+        """Give licences out in order."""
+        free = self.most - len(self.held)
+        self.held.extend(batch.run_keys[:free].tolist())
+        return np.arange(len(batch)) < free
+
+    def unreserve(self, batch: PlacementBatch) -> None:
+        """Take them back where they were given."""
+        self.held = [one for one in self.held if one not in batch.run_keys]
+
+    def framework(self) -> Framework:
+        """At both points."""
+        points = ((Point.RESERVE, self.reserve), (Point.UNRESERVE, self.unreserve))
+        return Framework([Registration(point=point, name="licences", function=function) for point, function in points])
+
+
+def key(handle: int) -> int:
+    """Run key of the first attempt of a job."""
+    return int(run_keys(np.array([handle], np.int64), np.ones(1, np.int32))[0])
+
+
+def test_reserve_may_refuse_what_was_placed() -> None:
+    """The refused run holds nothing of the node afterwards; its repeat in the same commit is answered alike."""
+    ledger, licences = make_ledger((2, 4)), Licences(2)
+    framework = licences.framework()
+    generation = ledger.nodes.last_rise
+    runs = [(1, ONE, [0]), (2, ONE, [0]), (3, ONE, [1]), (3, ONE, [1])]
+    assert bind(ledger, *runs, framework=framework) == [(0, PLACED), (0, PLACED), (-1, REFUSED), (-1, REFUSED)]
+    assert ledger.nodes.free[0].tolist() == [0, 4]
+    assert ledger.nodes.last_rise == generation
+    assert licences.held == [key(1), key(2)]
+    assert bind(ledger, (1, ONE, [1]), framework=framework) == [(0, PLACED)]
+    assert licences.held == [key(1), key(2)]
+
+
+def test_release_unreserves_placements_whose_pod_was_never_seen() -> None:
+    """A run that had a pod ends by fact, which plugins hear of as an event."""
+    ledger, licences = make_ledger((4,)), Licences(9)
+    framework = licences.framework()
+    bind(ledger, (1, ONE, [0]), (2, ONE, [0]), framework=framework)
+    seen = PodEvents(
+        run_keys=np.array([key(2)]), uids=np.full((1, 16), 7, np.uint8), nodes=np.zeros(1, np.int32),
+        ended=np.zeros(1, np.bool_), requests=np.ones((1, len(ledger.axis)), np.int64),
+    )  # fmt: skip
+    ledger.observe(seen)
+    assert release(ledger, np.array([key(1), key(2), key(9)]), framework) == 1
+    assert licences.held == [key(2)]
 
 
 def test_unknown_class_is_told_apart() -> None:

@@ -2,7 +2,7 @@
 
 from argosy_core.framework.adapters import NodeView, PodView, per_node_filter, per_node_score, view_node
 from argosy_core.framework.candidates import CandidateCycle, Entries
-from argosy_core.framework.cycle import Cycle, PlacementBatch
+from argosy_core.framework.cycle import Cycle, NodesChanged, PlacementBatch
 from argosy_core.framework.faults import Fault, NotNow, PluginFaults
 from argosy_core.framework.framework import Framework
 from argosy_core.framework.pods import ClassTable, PartTable, PodBatch, Selector
@@ -18,6 +18,7 @@ __all__ = [
     "Fault",
     "Framework",
     "NodeView",
+    "NodesChanged",
     "NotNow",
     "PartTable",
     "PlacementBatch",

@@ -5,12 +5,14 @@ Source: seed 000 "Decision Phase"; design section 5, "Round" 3.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from argosy_core.framework.faults import Fault
+from argosy_core.job.classes import SchedulingClass
 
 __all__ = ["CandidateCycle", "Entries"]
 
@@ -32,6 +34,8 @@ class Entries:
     """(e, r) base units free on it when it was sampled."""
     cluster_free: Int64s
     """(clusters, r) base units free in each whole cluster."""
+    cluster_names: Sequence[str]
+    """Names of the clusters by number; empty if they are not known."""
 
 
 class CandidateCycle:
@@ -41,12 +45,16 @@ class CandidateCycle:
         class_ids: (k,) class of each candidate, all of one class beside each other.
         entry: (k,) position in `entries`.
         entries: The nodes.
+        definition: Returns the class of an id; plugins ask it.
     """
 
-    __slots__ = ("_begins", "alive", "class_ids", "entries", "entry", "faults", "plugin", "state")
+    __slots__ = ("_begins", "alive", "class_ids", "definition", "entries", "entry", "faults", "plugin", "state")
 
-    def __init__(self, class_ids: Int32s, entry: Int32s, entries: Entries) -> None:
+    def __init__(
+        self, class_ids: Int32s, entry: Int32s, entries: Entries, definition: Callable[[int], SchedulingClass]
+    ) -> None:
         """Begin a cycle."""
+        self.definition = definition
         self.class_ids = class_ids
         self.entry = entry
         self.entries = entries
@@ -87,7 +95,7 @@ class CandidateCycle:
         return self._part(slice(0, middle)), self._part(slice(middle, None))
 
     def _part(self, candidates: slice) -> CandidateCycle:
-        part = CandidateCycle(self.class_ids[candidates], self.entry[candidates], self.entries)
+        part = CandidateCycle(self.class_ids[candidates], self.entry[candidates], self.entries, self.definition)
         part.alive, part.state, part.faults = self.alive[candidates], self.state, self.faults
         part.plugin = self.plugin
         return part

@@ -18,9 +18,9 @@ import numpy.typing as npt
 from argosy_core.framework.faults import Fault
 from argosy_core.framework.pods import ClassTable, PodBatch
 from argosy_core.job.classes import SchedulingClass
-from argosy_core.nodes import NodeTable
+from argosy_core.nodes import NodeSpec, NodeTable
 
-__all__ = ["Cycle", "PlacementBatch"]
+__all__ = ["Cycle", "NodesChanged", "PlacementBatch"]
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -58,6 +58,16 @@ class PlacementBatch:
     def definition(self, line: int) -> SchedulingClass:
         """Return the class of a line's run."""
         return self.classes[int(self.class_slots[line])]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesChanged:
+    """An event: nodes that came or are otherwise, and nodes that went."""
+
+    put: tuple[NodeSpec, ...]
+    """As they are now."""
+    removed: tuple[str, ...]
+    """Names."""
 
 
 class Cycle:

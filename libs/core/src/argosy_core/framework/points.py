@@ -51,18 +51,21 @@ SAMPLING: Final = ProfileKind(
 )
 """At a sampler: pre-filter to score for each request for candidates, the next three in the commit.
 
-=========== ========================== ================================================================================
-method      is given                   returns
-=========== ========================== ================================================================================
-pre_filter  Cycle                      (k,) bool: which pods go on; None for all
-filter      Cycle                      (k, n), (1, n) or (k, 1) bool: which nodes can run which pods; None for all
-post_filter Cycle                      as pre_filter; `cycle.alive` has the nodes left, perhaps none
-score       Cycle                      the same shapes, numbers: usually 0 to 100, higher is better
-post_score  PlacementBatch             (n,) bool: which run may be placed on which node; None for all
-reserve     PlacementBatch             (n,) bool: which placements stand; None for all
-unreserve   PlacementBatch             nothing; called for placements that were given up before a pod was seen
-event       NodesChanged or PodEvents  nothing
-=========== ========================== ================================================================================
+=========== ============== ============================================================================================
+method      is given       returns
+=========== ============== ============================================================================================
+pre_filter  Cycle          (k,) bool: which pods go on; None for all
+filter      Cycle          (k, n), (1, n) or (k, 1) bool: which nodes can run which pods; None for all
+post_filter Cycle          as pre_filter; `cycle.alive` has the nodes left, perhaps none
+score       Cycle          the same shapes, numbers: usually 0 to 100, higher is better
+post_score  PlacementBatch (n,) bool: which run may be placed on which node; None for all
+reserve     PlacementBatch (n,) bool: which placements stand; None for all
+unreserve   PlacementBatch nothing; called for placements that were given up before a pod was seen
+event       an event       nothing
+=========== ============== ============================================================================================
+
+Events are `NodesChanged`; `PodEvents`, of pods seen on the cluster; and a `PlacementBatch` of all placements that a new
+leader lists, which replaces what reserve and unreserve told before.
 """
 
 DECISION: Final = ProfileKind(

@@ -144,6 +144,14 @@ class NodeLedger:
         slots = np.unique(self._placements.slots(run_keys))
         return self._let_go(slots[slots >= 0])
 
+    def unseen(self, run_keys: Int64s) -> tuple[Int64s, Int32s, Int32s]:
+        """Return keys, class slots and nodes of those runs' placements of which no pod was observed."""
+        table = self._placements
+        slots = np.unique(table.slots(run_keys))
+        slots = slots[slots >= 0]
+        slots = slots[table.hold[slots] == _LEADER]
+        return table.key[slots], table.class_slot[slots], table.node[slots]
+
     def take_list(self, run_keys: Int64s, class_ids: Int32s, nodes: Int32s) -> ListOutcome:
         """Take in the full list of placements of a new leader.
 

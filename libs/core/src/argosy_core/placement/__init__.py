@@ -2,7 +2,7 @@
 
 from argosy_core.placement.capacity_pace import CapacityPace, PaceSettings, Word
 from argosy_core.placement.decision import CandidatePool, Decision, DecisionProfile, decide
-from argosy_core.placement.multibind import CommitOutcome, commit
+from argosy_core.placement.multibind import CommitOutcome, commit, release
 from argosy_core.placement.sampling import NodeSampler, SampleQuestion, SampleReply, sample
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "Word",
     "commit",
     "decide",
+    "release",
     "sample",
 ]

@@ -12,7 +12,7 @@ Source: seed 000 "Decision Phase"; design section 5, "Round" 3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
@@ -21,9 +21,9 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.errors import InvalidRequest
+from argosy_core.errors import InvalidRequest, NotFound
 from argosy_core.framework import DECISION, CandidateCycle, Entries, Fault, Framework, Point
-from argosy_core.job.classes import HostPort
+from argosy_core.job.classes import HostPort, SchedulingClass
 from argosy_core.nodes import Demand, Room
 
 __all__ = [
@@ -125,6 +125,8 @@ class CandidatePool:
         requests: (classes, r) base units that a pod of each asks for.
         profile: Global filters and scores.
         ports: Host ports that a pod of each class takes, by class id; those that take none may be left out.
+        definition: Returns the class of an id, for plugins.
+        cluster_names: Names of the clusters by number, for plugins.
     """
 
     def __init__(
@@ -134,6 +136,8 @@ class CandidatePool:
         profile: DecisionProfile | None = None,
         *,
         ports: Mapping[int, tuple[HostPort, ...]] | None = None,
+        definition: Callable[[int], SchedulingClass] | None = None,
+        cluster_names: Sequence[str] = (),
     ) -> None:
         """Start without candidates."""
         if len(class_ids) != len(requests):
@@ -142,6 +146,8 @@ class CandidatePool:
         self._requests = requests
         self._class_ids = class_ids
         self._ports = ports or {}
+        self._definition = definition or _undefined
+        self._cluster_names = cluster_names
         self._row_of = {class_id: row for row, class_id in enumerate(class_ids.tolist())}
         self._answers: list[tuple[int, Int32s, Candidates]] = []
         self._queues: dict[int, _Queue] | None = None
@@ -198,7 +204,7 @@ class CandidatePool:
         if framework.has(Point.FILTER, Point.SCORE):
             by_class = np.argsort(rows, kind="stable")
             rows, entry, scores = rows[by_class], entry[by_class], scores[by_class]
-            cycle = CandidateCycle(self._class_ids[rows], entry, entries)
+            cycle = CandidateCycle(self._class_ids[rows], entry, entries, self._definition)
             keep = framework.filter(cycle)
             scores += framework.score(cycle)
             self.faults = cycle.faults
@@ -229,7 +235,13 @@ class CandidatePool:
         cluster_free = np.zeros((1 + max((number for number, _, _ in self._answers), default=0), width), np.int64)
         for number, _, reply in self._answers:
             cluster_free[number] = reply.total_free
-        entries = Entries(cluster=self.cluster, node=self.node, free=free, cluster_free=cluster_free)
+        entries = Entries(
+            cluster=self.cluster,
+            node=self.node,
+            free=free,
+            cluster_free=cluster_free,
+            cluster_names=self._cluster_names,
+        )
         class_ids = [np.repeat(ids, np.diff(reply.offset)) for _, ids, reply in self._answers]
         entry = [reply.candidate + begin for begin, (_, _, reply) in zip(begins, self._answers, strict=True)]
         scores = np.concatenate([np.zeros(0), *(reply.score for _, _, reply in self._answers)])
@@ -258,6 +270,11 @@ class CandidatePool:
             class_id: _Queue(demand=Demand.of(amounts, self._ports.get(class_id, ())), position=begin, end=end)
             for class_id, amounts, begin, end in zip(*columns, strict=True)
         }
+
+
+def _undefined(class_id: int) -> SchedulingClass:
+    """Stand in for definitions that the pool was not given."""
+    raise NotFound(f"class {class_id} is not defined")
 
 
 def decide(pool: CandidatePool, pending: Int32s, commit_candidate_count: int, rng: np.random.Generator) -> Decision:

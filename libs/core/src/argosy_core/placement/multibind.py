@@ -14,17 +14,18 @@ Source: seed 000 "Commit Phase"; design section 6, "MultiBind, negative reservat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.framework import Framework, PlacementBatch, Point
 from argosy_core.ledger import NodeLedger, run_keys
 from argosy_core.nodes import Demand, NodeFlag, Room
 
-__all__ = ["CommitOutcome", "commit"]
+__all__ = ["CommitOutcome", "commit", "release"]
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -42,6 +43,8 @@ class CommitOutcome(IntEnum):
     """All candidates are gone, not ready or cordoned."""
     UNKNOWN_CLASS = 4
     """The class is not defined."""
+    REFUSED = 5
+    """A plugin refused all candidates that can be used, or the placement."""
 
 
 @dataclass(slots=True)
@@ -76,10 +79,12 @@ def commit(
     class_ids: Int32s,
     offsets: Int32s,
     candidates: Int32s,
+    framework: Framework | None = None,
 ) -> tuple[Int32s, npt.NDArray[np.int8]]:
     """Place runs, in the order given.
 
-    A run that has a placement is answered with its node, so that a commit may be repeated.
+    A run that has a placement is answered with its node, so that a commit may be repeated. Post-score functions say
+    beforehand which of the candidates a run may have; reserve functions are told what is placed, and may refuse it.
 
     Args:
         ledger: The cluster's ledger.
@@ -88,6 +93,7 @@ def commit(
         class_ids: n class ids.
         offsets: n + 1 positions in `candidates`, rising from 0 to its length.
         candidates: Rows of the node table, best first per run.
+        framework: Post-score, reserve and unreserve functions; none if not given.
 
     Returns:
         (n,) row of the node that each run has now, or -1; (n,) values of CommitOutcome.
@@ -112,11 +118,47 @@ def commit(
     if len(todo):
         batch, unavailable = _usable_candidates(ledger, todo, keys, class_slots, offsets=offsets, candidates=candidates)
         outcomes[todo[unavailable]] = CommitOutcome.NODE_UNAVAILABLE
-        chosen = _place(ledger, batch)
+        if framework is not None and framework.has(Point.POST_SCORE):
+            batch, refused = _accepted_candidates(ledger, batch, framework)
+            outcomes[todo[refused]] = CommitOutcome.REFUSED
+        chosen, kept = _place(ledger, batch)
+        if framework is not None and framework.has(Point.RESERVE):
+            standing = framework.reserve(_lines(ledger, batch.keys[kept], batch.class_slots[kept], chosen[kept]))
+            undone, kept = kept[~standing], kept[standing]
+            ledger.roll_back(batch.class_slots[undone], chosen[undone])
+            again = np.isin(batch.keys, batch.keys[undone])
+            chosen[again] = -1
+            outcomes[todo[again]] = CommitOutcome.REFUSED
+        ledger.keep(batch.keys[kept], batch.class_slots[kept], chosen[kept])
         nodes[todo] = chosen
         outcomes[todo[chosen >= 0]] = CommitOutcome.PLACED
         _answer_repeats(keys, nodes, outcomes)
     return nodes, outcomes
+
+
+def release(ledger: NodeLedger, keys: Int64s, framework: Framework) -> int:
+    """Let the leader go of placements, as `NodeLedger.release`, and unreserve those of which no pod was seen."""
+    if framework.has(Point.UNRESERVE):
+        lost, class_slots, nodes = ledger.unseen(keys)
+        if len(lost):
+            framework.unreserve(_lines(ledger, lost, class_slots, nodes))
+    return ledger.release(keys)
+
+
+def _lines(ledger: NodeLedger, keys: Int64s, class_slots: Int32s, nodes: Int32s) -> PlacementBatch:
+    return PlacementBatch(
+        table=ledger.nodes, classes=ledger.classes, run_keys=keys, class_slots=class_slots, nodes=nodes
+    )
+
+
+def _accepted_candidates(ledger: NodeLedger, batch: _Batch, framework: Framework) -> tuple[_Batch, Bools]:
+    """Return the batch without candidates that plugins refuse, and which runs are left without any by that."""
+    lines = _lines(ledger, batch.keys[batch.run], batch.class_slots[batch.run], batch.candidate)
+    accepted = framework.post_score(lines)
+    run = batch.run[accepted]
+    offset = np.searchsorted(run, np.arange(len(batch.keys) + 1))
+    refused = (np.diff(batch.offset) > 0) & (np.diff(offset) == 0)
+    return replace(batch, candidate=batch.candidate[accepted], run=run, offset=offset), refused
 
 
 def _answer_repeats(keys: Int64s, nodes: Int32s, outcomes: npt.NDArray[np.int8]) -> None:
@@ -153,8 +195,8 @@ def _usable_candidates(
     return batch, (lengths > 0) & (np.diff(offset) == 0)
 
 
-def _place(ledger: NodeLedger, batch: _Batch) -> Int32s:
-    """Place the runs of a batch and return the node of each, or -1."""
+def _place(ledger: NodeLedger, batch: _Batch) -> tuple[Int32s, Int64s]:
+    """Reserve for the runs of a batch; return the node of each, or -1, and which distinct runs hold a reservation."""
     first = batch.first
     if len(set(batch.keys.tolist())) < len(batch.keys):
         # A run named twice: the second time it answers what the first time gave, so nothing can be done together.
@@ -165,12 +207,11 @@ def _place(ledger: NodeLedger, batch: _Batch) -> Int32s:
         contended = _contended(ledger, batch, first)
         undone = np.flatnonzero(contended & (first >= 0))
         ledger.roll_back(batch.class_slots[undone], first[undone])
-    settled = np.flatnonzero(~contended & (first >= 0))
-    ledger.keep(batch.keys[settled], batch.class_slots[settled], first[settled])
+    kept = np.flatnonzero(~contended & (first >= 0))
     chosen = np.where(contended, np.int32(-1), first)
     if contended.any():
-        _place_in_order(ledger, batch, np.flatnonzero(contended), chosen)
-    return chosen
+        kept = np.concatenate([kept, _place_in_order(ledger, batch, np.flatnonzero(contended), chosen)])
+    return chosen, kept
 
 
 def _contended(ledger: NodeLedger, batch: _Batch, first: Int32s) -> Bools:
@@ -202,8 +243,11 @@ def _contended(ledger: NodeLedger, batch: _Batch, first: Int32s) -> Bools:
         unsettled |= reached & (worst < 0).any(axis=0)
 
 
-def _place_in_order(ledger: NodeLedger, batch: _Batch, runs: npt.NDArray[np.intp], chosen: Int32s) -> None:
-    """Place runs one by one: reserve, check, keep or roll back, next candidate. Writes their nodes into `chosen`."""
+def _place_in_order(ledger: NodeLedger, batch: _Batch, runs: npt.NDArray[np.intp], chosen: Int32s) -> Int64s:
+    """Place runs one by one, each on its first candidate that holds it, and reserve.
+
+    Writes their nodes into `chosen`; returns which runs hold a reservation, each key once.
+    """
     classes, nodes = ledger.classes, ledger.nodes
     own = np.zeros(len(chosen), np.bool_)
     own[runs] = True
@@ -232,4 +276,4 @@ def _place_in_order(ledger: NodeLedger, batch: _Batch, runs: npt.NDArray[np.intp
                 break
     kept = np.fromiter(placed.values(), np.int64, len(placed))
     ledger.reserve(batch.class_slots[kept], chosen[kept])
-    ledger.keep(batch.keys[kept], batch.class_slots[kept], chosen[kept])
+    return kept

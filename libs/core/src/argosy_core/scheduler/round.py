@@ -118,6 +118,8 @@ class Round:
             state.classes.vector[self._asking.classes],
             state.decision_profile,
             ports=state.classes.host_ports(self._asking.classes),
+            definition=state.classes.definition,
+            cluster_names=state.clusters.names,
         )
         self.questions: tuple[SampleQuestion, ...] = self._asking.questions(state)
         """What to ask the samplers; each answers with `take_sample`."""

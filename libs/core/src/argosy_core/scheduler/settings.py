@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.placement.decision import DecisionProfile
 from argosy_core.placement.strategies import STRATEGIES
+from argosy_core.plugins import decision_framework
 
 __all__ = ["DEFAULT_RESOURCE_WEIGHTS", "RoundSettings"]
 
@@ -105,3 +107,19 @@ class RoundSettings:
         """Refuse the value of a setting that does not fit, by the name under which operators set it."""
         if not fits:
             raise InvalidRequest(f"leader.round.{name} is {getattr(self, name)}, but must be {wanted}")
+
+    def make_profile(
+        self, plugins: Mapping[str, object] | None = None, weights: Mapping[str, float] | None = None
+    ) -> DecisionProfile:
+        """Return the decision profile that the settings name.
+
+        Args:
+            plugins: Plugin objects by name, in the order in which they are called.
+            weights: Weights of their scores.
+
+        Raises:
+            InvalidRequest: As `decision_framework`.
+        """
+        spread = {"spread-over-clusters": self.cluster_spread_weight} if self.cluster_spread_weight else {}
+        framework = decision_framework(plugins, scores={**spread, **(weights or {})})
+        return DecisionProfile(framework=framework, spread=self.spread)

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PARKED, PENDING, LiveJobs
 from argosy_core.placement.decision import DecisionProfile
-from argosy_core.plugins import decision_framework
 from argosy_core.queueing.flow import advance_flow
 from argosy_core.queueing.order import Backlog, ChainedBacklog, Comparator, Entries, QueueOrder
 from argosy_core.queueing.usage import to_cores, weigh_vector
@@ -114,7 +113,7 @@ class PoolState:
             decision_profile: Global filters and scores of the decision phase; those that the settings name if None.
         """
         self.settings = settings or RoundSettings()
-        self.decision_profile = decision_profile or _profile_of(self.settings)
+        self.decision_profile = decision_profile or self.settings.make_profile()
         self.queue_sort = tuple(queue_sort)
         self.live = LiveJobs()
         self.classes = ClassTable(self.settings)
@@ -310,9 +309,3 @@ class PoolState:
             )
             grid[: have[0], : have[1]] = self.empty_generation
             self.empty_generation = grid
-
-
-def _profile_of(settings: RoundSettings) -> DecisionProfile:
-    weight = settings.cluster_spread_weight
-    framework = decision_framework(scores={"spread-over-clusters": weight} if weight else {})
-    return DecisionProfile(framework=framework, spread=settings.spread)

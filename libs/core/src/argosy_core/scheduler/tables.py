@@ -164,6 +164,17 @@ class ClassTable:
             return {}
         return {int(self.class_id[index]): self._ports[index] for index in classes.tolist() if index in self._ports}
 
+    def definition(self, class_id: int) -> SchedulingClass:
+        """Return the class of an id.
+
+        Raises:
+            NotFound: The class is not defined.
+        """
+        index = self.ids.find(class_id)
+        if index is None:
+            raise NotFound(f"class {class_id} is not defined")
+        return SchedulingClass.parse(self.definitions[index])
+
     def extend_axis(self, names: Iterable[str]) -> bool:
         """Give new resources a column; return whether there were any."""
         axis = self.axis.extend(names)

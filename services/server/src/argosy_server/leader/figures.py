@@ -8,13 +8,16 @@ Source: design section 9, "Metrics on /metrics"; seed 003 "Scheduler metrics".
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import METRICS, observe_counts
+from argosy_runtime.plugins import FaultReporter
 from argosy_server.leader.latency import BOUNDS_MS
 
 if TYPE_CHECKING:
@@ -62,6 +65,9 @@ class LeaderFigures:
         self._shown: dict[str, int] = {}
         self._latencies = {stage: np.zeros(len(_BUCKET_S), dtype=np.int64) for stage, _ in _STAGES}
         self._queues: set[str] = set()
+        framework = memory.state.decision_profile.framework
+        log = get_logger(pool=memory.pool)
+        self._faults = FaultReporter(framework, memory.pool, log=log, monotonic=time.monotonic)
 
     @contextmanager
     def leading(self) -> Iterator[None]:
@@ -95,6 +101,7 @@ class LeaderFigures:
         """Show what there is now."""
         memory, pool = self._memory, self._memory.pool
         self._show_counts()
+        self._faults.report()
         queues = memory.state.queues
         METRICS.queued_jobs.labels(pool).set(int(queues.queued_count.sum()))
         METRICS.pending_jobs.labels(pool).set(int(queues.pending_count.sum()))

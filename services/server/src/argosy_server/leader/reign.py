@@ -84,7 +84,7 @@ class Reign:
         self.memory = LeaderMemory(
             pool=config.pool,
             epoch=epoch,
-            state=PoolState(settings.round),
+            state=PoolState(settings.round, decision_profile=settings.make_profile()),
             seed=settings.seed or epoch,
             clock=time.time,
         )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.placement import DecisionProfile
 from argosy_core.scheduler.settings import RoundSettings
+from argosy_runtime.plugins import load_plugins
 
 __all__ = ["LeaderSettings"]
 
@@ -49,13 +52,20 @@ class LeaderSettings:
     """Seed of the leader's random choices; 0 takes the epoch, so that a repeated run repeats."""
     round: RoundSettings = field(default_factory=RoundSettings)
     """How rounds order, sample, decide and retry."""
+    plugins: tuple[str, ...] = ()
+    """Installed plugins of the decision phase, called in this order; see docs/plugins.md."""
+    plugin_settings: Mapping[str, str] = field(default_factory=dict)
+    """What plugins are made with: values by `plugin.keyword`."""
+    plugin_weights: Mapping[str, float] = field(default_factory=dict)
+    """Weights of plugins' scores, by name; 1 for those not named. Samplers' scores are 0 to 100."""
 
     def __post_init__(self) -> None:
         """Refuse paces with which no leader or session could last.
 
         Raises:
-            InvalidRequest: Two of them do not go together.
+            InvalidRequest: Two of them do not go together, or there is no plugin by a name, or it cannot be made.
         """
+        self.make_profile()
         if self.fence_s < 3 * self.heartbeat_s:
             raise InvalidRequest(
                 f"leader.fence_s is {self.fence_s}, but must be at least three times leader.heartbeat_s, which is "
@@ -66,3 +76,7 @@ class LeaderSettings:
                 f"leader.window_max_ms is {self.window_max_ms}, but must be at least leader.window_idle_ms, which is "
                 f"{self.window_idle_ms}"
             )
+
+    def make_profile(self) -> DecisionProfile:
+        """Return the profile of the decision phase, with plugins made anew."""
+        return self.round.make_profile(load_plugins(self.plugins, self.plugin_settings), self.plugin_weights)

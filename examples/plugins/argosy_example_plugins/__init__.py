@@ -1,0 +1,1 @@
+"""Worked examples of Argosy's plugins; `docs/plugins.md` explains them."""
