@@ -54,9 +54,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     settings = {
         "PYTHONPATH": os.pathsep.join([str(tmp_path / "installed"), str(EXAMPLES), os.environ.get("PYTHONPATH", "")]),
         "ARGOSY_SAMPLER_PLUGINS": "node-hours,prefer-label,one-per-rack",
-        "ARGOSY_SAMPLER_PLUGIN_SETTINGS": ",".join(
-            ("prefer-label.label=kubernetes.io/hostname", "prefer-label.value=c1-n00002", "one-per-rack.most=2")
-        ),
+        "ARGOSY_SAMPLER_PLUGIN_SETTINGS": "prefer-label.label=kubernetes.io/hostname,prefer-label.value=c1-n00002,"
+        "one-per-rack.most=2",
         "ARGOSY_SERVER_LEADER_PLUGINS": "cluster-costs",
         "ARGOSY_SERVER_LEADER_PLUGIN_SETTINGS": "cluster-costs.c2=2.5,cluster-costs.c1=1",
         "ARGOSY_SERVER_LEADER_PLUGIN_WEIGHTS": "cluster-costs=10",

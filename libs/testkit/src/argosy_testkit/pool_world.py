@@ -234,6 +234,7 @@ class PoolWorld:
             class_ids=question.class_ids,
             offsets=question.offset,
             candidates=question.candidate,
+            framework=cluster.sampler.framework,
         )
         return CommitReply(incarnation=cluster.incarnation, node=nodes, outcome=outcomes)
 

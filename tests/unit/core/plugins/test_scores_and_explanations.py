@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.framework import Cycle
+from argosy_core.framework import CandidateCycle, Cycle, Point
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec, Taint
@@ -12,6 +12,7 @@ from argosy_core.plugins import (
     FILTERS,
     Profile,
     build_framework,
+    decision_framework,
     explain,
     explanation_text,
     nearest_misses,
@@ -100,6 +101,68 @@ def test_profile_gives_order_and_weights() -> None:
     cycle = Cycle(ledger.nodes, ledger.classes.batch(np.array([0])), ledger.nodes.live()[None, :])
     most, lost = 50.0, 100 * (1 - (2 / 16 + 4 / 32) / 2)
     assert framework.score(cycle)[0, 0] == pytest.approx(2 * most + 0.5 * lost)
+
+
+class Both:
+    """A plugin object with points of both profiles."""
+
+    explanation = "too warm: {nodes}"
+    reads_nodes_only = True
+
+    def filter(self, cycle: Cycle) -> None:
+        """Let all pass."""
+
+    def score(self, cycle: Cycle) -> np.ndarray:
+        """Return ten points for every node."""
+        return np.full((1, cycle.shape[1]), 10.0)
+
+    def score_candidates(self, cycle: CandidateCycle) -> np.ndarray:
+        """Return five points for every candidate."""
+        return np.full(cycle.shape, 5.0)
+
+
+def test_plugin_object_is_called_at_the_points_of_its_profile() -> None:
+    """Behind the built-in plugins; its score has the weight that the profile gives it, else 1."""
+    framework = build_framework(Profile(filters=("resources",), scores={"both": 0.5}), {"both": Both(), "two": Both()})
+    assert framework.filter_names == ("resources", "both", "two")
+    assert framework.filters_read_nodes_only
+    assert [f.explanation for f in framework.registered(Point.FILTER)][1:] == ["too warm: {nodes}"] * 2
+    assert [(s.name, s.weight) for s in framework.registered(Point.SCORE)] == [("both", 0.5), ("two", 1.0)]
+    decision = decision_framework({"both": Both()}, scores={"both": 2.0, "spread-over-clusters": 3.0})
+    assert [(s.name, s.weight) for s in decision.registered(Point.SCORE)] == [
+        ("spread-over-clusters", 3.0), ("both", 2.0),
+    ]  # fmt: skip
+    assert decision.filter_names == ()
+
+
+class Filtering:
+    """A plugin of the sampling profile that says nothing of what its answer depends on."""
+
+    def filter(self, cycle: Cycle) -> None:
+        """Let all pass."""
+
+
+def test_plugin_that_does_not_promise_to_read_nodes_only_is_asked_anew() -> None:
+    """The safe rule is the default."""
+    assert build_framework().filters_read_nodes_only
+    assert not build_framework(plugins={"p": Filtering()}).filters_read_nodes_only
+
+
+@pytest.mark.parametrize(
+    ("name", "plugin", "text"),
+    [
+        ("p", object(), "plugin 'p' has nothing that the decision profile calls: filter_candidates, score_candidates"),
+        ("p", Filtering(), "plugin 'p' has nothing that the decision profile calls"),
+        ("p", type("P", (), {"score_candidates": 3})(), "plugin 'p': score_candidates is no method but 3"),
+        ("spread-over-clusters", Both(), "plugin 'spread-over-clusters' is registered twice at score"),
+    ],
+    ids=["nothing", "other-profile", "no-method", "name-taken"],
+)
+def test_plugin_object_that_makes_no_sense_is_refused(name: str, plugin: object, text: str) -> None:
+    """What would never be called, or could not be told apart, is a mistake."""
+    with pytest.raises(InvalidRequest) as refusal:
+        decision_framework({name: plugin}, scores={"spread-over-clusters": 1.0})
+    assert text in refusal.value.message
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ __all__ = [
     "COMMIT_CONFLICT",
     "COMMIT_NODE_UNAVAILABLE",
     "COMMIT_PLACED",
+    "COMMIT_REFUSED",
     "EVENT_CANCELLED",
     "EVENT_CANCEL_REQUESTED",
     "EVENT_CREATED",
@@ -57,6 +58,7 @@ __all__ = [
 COMMIT_CONFLICT: Final = int(CommitOutcome.CONFLICT)
 COMMIT_NODE_UNAVAILABLE: Final = int(CommitOutcome.NODE_UNAVAILABLE)
 COMMIT_PLACED: Final = int(CommitOutcome.PLACED)
+COMMIT_REFUSED: Final = int(CommitOutcome.REFUSED)
 FAILURE_EVICTED: Final = int(FailureKind.EVICTED)
 FAILURE_INFRASTRUCTURE: Final = int(FailureKind.INFRASTRUCTURE)
 EVENT_CANCELLED: Final = int(JobEventKind.CANCELLED)

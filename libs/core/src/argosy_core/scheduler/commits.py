@@ -19,6 +19,7 @@ from argosy_core.scheduler.codes import (
     COMMIT_CONFLICT,
     COMMIT_NODE_UNAVAILABLE,
     COMMIT_PLACED,
+    COMMIT_REFUSED,
 )
 from argosy_core.scheduler.messages import CommitQuestion, CommitReply, Int32s, Int64s
 from argosy_core.scheduler.state import PoolState
@@ -30,6 +31,7 @@ _PLACED: Final = 1
 _CONFLICTED: Final = 2
 _UNDECIDED: Final = 3
 _NO_CANDIDATE: Final = 4
+_REFUSED: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ class CommitStages:
         self._end = decision.offset[1:].astype(np.int64)
         self._stage_end = self._cursor.copy()
         self._placed_cluster = np.full(slots.size, -1, dtype=np.int64)
+        self._was_refused = np.zeros(slots.size, dtype=np.bool_)
         self.status = np.where(self._cursor < self._end, _WAITING, _NO_CANDIDATE).astype(np.int8)
         self.stage = 0
         self._asked: dict[int, npt.NDArray[np.int64]] = {}
@@ -83,6 +86,10 @@ class CommitStages:
     def conflicted(self) -> npt.NDArray[np.int64]:
         """Return the runs all of whose candidates conflicted."""
         return np.flatnonzero(self.status == _CONFLICTED)
+
+    def refused(self) -> npt.NDArray[np.int64]:
+        """Return the runs that got no candidate, some of which plugins refused: no failure of theirs."""
+        return np.flatnonzero(self.status == _REFUSED)
 
     def placed_cluster(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return where runs were placed, -1 for those that were not."""
@@ -151,13 +158,16 @@ class CommitStages:
             return Placed(cluster=cluster, rows=nothing, sampler_node=none, lost=rows, conflict_count=0)
         placed = reply.outcome == COMMIT_PLACED
         conflict = (reply.outcome == COMMIT_CONFLICT) | (reply.outcome == COMMIT_NODE_UNAVAILABLE)
+        refused = reply.outcome == COMMIT_REFUSED
         self.status[rows[placed]] = _PLACED
         self._placed_cluster[rows[placed]] = cluster
         # A class that the sampler does not know is the leader's omission, not the run's failure.
-        self.status[rows[~placed & ~conflict]] = _UNDECIDED
-        again = rows[conflict]
+        self.status[rows[~placed & ~conflict & ~refused]] = _UNDECIDED
+        self._was_refused[rows[refused]] = True
+        again = rows[conflict | refused]
         self._cursor[again] = self._stage_end[again]
-        self.status[again[self._cursor[again] >= self._end[again]]] = _CONFLICTED
+        ended = again[self._cursor[again] >= self._end[again]]
+        self.status[ended] = np.where(self._was_refused[ended], _REFUSED, _CONFLICTED)
         return Placed(
             cluster=cluster,
             rows=rows[placed],

@@ -322,6 +322,14 @@ class Round:
             self._release(index, rows[~held & (clusters == index)])
         return rows[held], slots[held]
 
+    def _still_pending(self, rows: npt.NDArray[np.int64]) -> Int32s:
+        """Return the slots of those runs whose job is there and pending."""
+        live, stages = self._state.live, self._stages
+        assert stages is not None
+        slots = stages.slots[rows]
+        pending: Int32s = slots[(live.handle[slots] == stages.handle[rows]) & ((live.flags[slots] & PENDING) != 0)]
+        return pending
+
     def _count_failures(self, now_s: float) -> tuple[Int64s, tuple[str, ...]]:
         """Count failed attempts; return the jobs that have failed for good, and why."""
         state, stages = self._state, self._stages
@@ -329,9 +337,9 @@ class Round:
         if stages is None:
             return none, ()
         live, limit = state.live, state.settings.max_failed_attempts
-        rows = stages.conflicted()
-        slots = stages.slots[rows]
-        slots = slots[(live.handle[slots] == stages.handle[rows]) & ((live.flags[slots] & PENDING) != 0)]
+        slots = self._still_pending(stages.refused())
+        state.back_off_until(slots, now_s + back_off_s(state, np.ones(slots.size, dtype=np.int64)))
+        slots = self._still_pending(stages.conflicted())
         live.failed_attempts[slots] += 1
         counts = live.failed_attempts[slots].astype(np.int64)
         self._statistics.failed_attempt_count = int(slots.size)

@@ -15,11 +15,13 @@ class CommitOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     COMMIT_OUTCOME_CONFLICT: _ClassVar[CommitOutcome]
     COMMIT_OUTCOME_NODE_UNAVAILABLE: _ClassVar[CommitOutcome]
     COMMIT_OUTCOME_UNKNOWN_CLASS: _ClassVar[CommitOutcome]
+    COMMIT_OUTCOME_REFUSED: _ClassVar[CommitOutcome]
 COMMIT_OUTCOME_UNSPECIFIED: CommitOutcome
 COMMIT_OUTCOME_PLACED: CommitOutcome
 COMMIT_OUTCOME_CONFLICT: CommitOutcome
 COMMIT_OUTCOME_NODE_UNAVAILABLE: CommitOutcome
 COMMIT_OUTCOME_UNKNOWN_CLASS: CommitOutcome
+COMMIT_OUTCOME_REFUSED: CommitOutcome
 
 class SessionRequest(_message.Message):
     __slots__ = ("hello", "capacity", "ready", "sample", "commit", "heartbeat")

@@ -1,0 +1,66 @@
+"""Plugins that fail or ask to wait, from the round to the lease."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from argosy_core.framework import Cycle, NotNow, PlacementBatch, Point, Registration
+from argosy_core.scheduler import RoundSettings
+from argosy_testkit.pool_world import PoolWorld
+
+_SETTINGS = RoundSettings(clusters_to_sample_ratio=1.0)
+
+
+@pytest.mark.parametrize("error", [ConnectionError("away"), NotNow("closed")], ids=["error", "wish"])
+@pytest.mark.parametrize("reads_nodes_only", [True, False])
+def test_filter_that_fails_for_a_while_holds_back_its_class_for_as_long(
+    *, error: Exception, reads_nodes_only: bool
+) -> None:
+    """The other class runs meanwhile, nothing has to happen on a node afterwards, and no job fails."""
+    world = PoolWorld(clusters={"a": 4, "b": 4}, settings=_SETTINGS)
+    world.define_class(2, cpu=500)
+    is_away = [True]
+
+    def licences(cycle: Cycle) -> None:
+        requests = [dict(cycle.pods.definition(pod).requests) for pod in range(len(cycle))]
+        if is_away and any(amounts["cpu"] == 500 for amounts in requests):
+            raise error
+
+    for cluster in world.clusters.values():
+        cluster.sampler.framework.register(
+            Registration(point=Point.FILTER, name="licences", function=licences, reads_nodes_only=reads_nodes_only)
+        )
+    held_back, others = world.submit(3, class_id=2), world.submit(3)
+    leased: list[int] = []
+    for _ in range(4):
+        world.now_s += 30.0
+        leased += world.round().handle.tolist()
+    assert sorted(leased) == others
+    is_away.clear()
+    for _ in range(4):
+        world.now_s += 30.0
+        leased += world.round().handle.tolist()
+    assert sorted(leased) == sorted([*held_back, *others])
+
+
+def test_run_that_a_plugin_refuses_at_the_commit_is_tried_again_and_never_fails() -> None:
+    """Refusals are no conflicts: they do not count towards the attempts after which a job fails."""
+    settings = RoundSettings(clusters_to_sample_ratio=1.0, max_failed_attempts=2)
+    world = PoolWorld(clusters={"a": 4}, settings=settings)
+    is_open: list[bool] = []
+
+    def refuse(batch: PlacementBatch) -> np.ndarray:
+        return np.full(len(batch), bool(is_open))
+
+    world.clusters["a"].sampler.framework.register(Registration(point=Point.RESERVE, name="refuse", function=refuse))
+    handles = world.submit(3)
+    for _ in range(5):
+        world.now_s += 30.0
+        plan = world.round()
+        assert (plan.handle.size, plan.failed_handle.size) == (0, 0)
+    assert world.round().handle.size == 0
+    assert world.state.statistics.decided_count == 0, "tried again at once, in every round"
+    is_open.append(True)
+    world.now_s += 30.0
+    assert sorted(world.round().handle.tolist()) == handles
