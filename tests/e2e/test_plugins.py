@@ -33,7 +33,7 @@ spec:
         containers:
           - name: main
             image: busybox:1.36
-            resources: {{requests: {{cpu: "1"}}}}
+            resources: {{requests: {{cpu: "1", memory: 64Mi}}}}
 """
 
 

@@ -2,14 +2,14 @@
 
 from argosy_core.nodes.claims import PortClaims
 from argosy_core.nodes.groups import HOSTNAME_LABEL, PER_NODE_LABELS, GroupTable, NodeGroup, Taint
-from argosy_core.nodes.room import Demand, Room
+from argosy_core.nodes.room import Asked, Room
 from argosy_core.nodes.table import DEFAULT_POD_COUNT, NodeFlag, NodeSpec, NodeTable, NodeTotals
 
 __all__ = [
     "DEFAULT_POD_COUNT",
     "HOSTNAME_LABEL",
     "PER_NODE_LABELS",
-    "Demand",
+    "Asked",
     "GroupTable",
     "NodeFlag",
     "NodeGroup",

@@ -6,27 +6,15 @@ Source: seed 001 "Basics"; seed 000 "Decision Phase" and "Commit Phase".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from argosy_core.job.classes import HostPort
 from argosy_core.nodes.claims import PortClaims
 
-__all__ = ["Demand", "Room"]
+__all__ = ["Asked", "Room"]
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What one pod takes of its node."""
-
-    asked: tuple[tuple[int, int], ...]
-    """(resource, amount above 0) pairs, base units."""
-    ports: tuple[HostPort, ...] = ()
-    """Host ports."""
-
-    @staticmethod
-    def of(amounts: Sequence[int], ports: tuple[HostPort, ...] = ()) -> Demand:
-        """Return the demand of a pod that asks for amounts in the order of the resources."""
-        return Demand(tuple((column, amount) for column, amount in enumerate(amounts) if amount > 0), ports)
+Asked = Sequence[tuple[int, int]]
+"""(resource, amount above 0) pairs, base units."""
 
 
 class Room:
@@ -46,18 +34,24 @@ class Room:
         self.width = width
         self.claims = claims or PortClaims()
 
-    def fits(self, place: int, demand: Demand) -> bool:
-        """Return whether what is left at a place holds a pod. A resource that is not asked for may be short."""
+    def fits(self, place: int, asked: Asked, ports: Sequence[HostPort] = ()) -> bool:
+        """Return whether what is left at a place holds a pod. A resource that is not asked for may be short.
+
+        Args:
+            place: The place.
+            asked: What the pod asks for.
+            ports: Host ports that it takes.
+        """
         base, free = place * self.width, self.free
-        for column, amount in demand.asked:
+        for column, amount in asked:
             if free[base + column] < amount:
                 return False
-        return not demand.ports or self.claims.is_free(place, demand.ports)
+        return not ports or self.claims.is_free(place, ports)
 
-    def take(self, place: int, demand: Demand) -> None:
-        """Take a pod off what is left."""
+    def take(self, place: int, asked: Asked, ports: Sequence[HostPort] = ()) -> None:
+        """Take a pod off what is left; arguments as in `fits`."""
         base, free = place * self.width, self.free
-        for column, amount in demand.asked:
+        for column, amount in asked:
             free[base + column] -= amount
-        if demand.ports:
-            self.claims.take(place, demand.ports)
+        if ports:
+            self.claims.take(place, ports)

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from argosy_core.errors import InvalidRequest, NotFound
 from argosy_core.framework import DECISION, CandidateCycle, Entries, Fault, Framework, Point
 from argosy_core.job.classes import HostPort, SchedulingClass
-from argosy_core.nodes import Demand, Room
+from argosy_core.nodes import Room
 
 __all__ = [
     "CandidatePool",
@@ -107,8 +107,10 @@ class Decision:
 class _Queue:
     """The candidates of one class: those whose turn has not come, sorted, and a heap of those in play."""
 
-    demand: Demand
-    """What a pod of the class takes of its node."""
+    asked: list[tuple[int, int]]
+    """(resource, amount) pairs that a pod of the class asks for."""
+    ports: tuple[HostPort, ...]
+    """Host ports that it takes."""
     position: int
     """Where the candidate whose turn is next stands in the pool's keys."""
     end: int
@@ -265,10 +267,14 @@ class CandidatePool:
         begins = np.flatnonzero(np.diff(rows, prepend=-1))
         used = rows[begins]
         ends = np.append(begins, len(rows))[1:]
-        columns = (self._class_ids[used].tolist(), self._requests[used].tolist(), begins.tolist(), ends.tolist())
+        asked = [
+            [(column, amount) for column, amount in enumerate(amounts) if amount > 0]
+            for amounts in self._requests[used].tolist()
+        ]
+        columns = (self._class_ids[used].tolist(), asked, begins.tolist(), ends.tolist())
         return {
-            class_id: _Queue(demand=Demand.of(amounts, self._ports.get(class_id, ())), position=begin, end=end)
-            for class_id, amounts, begin, end in zip(*columns, strict=True)
+            class_id: _Queue(asked=pairs, ports=self._ports.get(class_id, ()), position=begin, end=end)
+            for class_id, pairs, begin, end in zip(*columns, strict=True)
         }
 
 
@@ -310,7 +316,7 @@ def decide(pool: CandidatePool, pending: Int32s, commit_candidate_count: int, rn
 def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *, spread: bool) -> None:
     """Append up to `count` candidates of one run and give it its first."""
     fits, load, stamp = pool.room.fits, pool.load, pool.stamp
-    heap, keys, demand = queue.heap, pool.keys, queue.demand
+    heap, keys, asked, ports = queue.heap, pool.keys, queue.asked, queue.ports
     position, end = queue.position, queue.end
     # Enough to choose well among; without a bound a run would look at every node that others were given.
     last = position + 2 * count
@@ -327,7 +333,7 @@ def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *
             break
         version = stamp[entry]
         if known != version:
-            if not fits(entry, demand):
+            if not fits(entry, asked, ports):
                 continue  # nor will it do so again in this round
             fresh = key
             if spread and version:
@@ -343,14 +349,14 @@ def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *
     for item in picked:
         chosen.append(item[2])
         heappush(heap, item)
-    _give(pool, picked[0][2], demand)
+    _give(pool, picked[0][2], queue)
 
 
-def _give(pool: CandidatePool, entry: int, demand: Demand) -> None:
-    """Take a pod off what is left of an entry."""
+def _give(pool: CandidatePool, entry: int, queue: _Queue) -> None:
+    """Take a pod of a class off what is left of an entry."""
     given, base = 0.0, entry * pool.room.width
-    for column, amount in demand.asked:
+    for column, amount in queue.asked:
         given += amount / pool.sampled[base + column]
-    pool.room.take(entry, demand)
-    pool.load[entry] = min(1.0, pool.load[entry] + given / max(1, len(demand.asked)))
+    pool.room.take(entry, queue.asked, queue.ports)
+    pool.load[entry] = min(1.0, pool.load[entry] + given / max(1, len(queue.asked)))
     pool.stamp[entry] += 1

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework import Framework, PlacementBatch, Point
 from argosy_core.ledger import NodeLedger, run_keys
-from argosy_core.nodes import Demand, NodeFlag, Room
+from argosy_core.nodes import NodeFlag, Room
 
 __all__ = ["CommitOutcome", "commit", "release"]
 
@@ -253,12 +253,12 @@ def _place_in_order(ledger: NodeLedger, batch: _Batch, runs: npt.NDArray[np.intp
     own[runs] = True
     rows = np.unique(batch.candidate[own[batch.run]])
     slots = batch.class_slots.tolist()
-    demands = {
-        slot: Demand.of(classes.requests[slot].tolist(), classes.ports[int(classes.port[slot])])
+    asked = {
+        slot: [(column, amount) for column, amount in enumerate(classes.requests[slot].tolist()) if amount]
         for slot in set(batch.class_slots[runs].tolist())
     }
-    has_ports = any(demand.ports for demand in demands.values())
-    claims = nodes.ports.at(rows.tolist()) if has_ports else None
+    ports = {slot: classes.ports[int(classes.port[slot])] for slot in asked}
+    claims = nodes.ports.at(rows.tolist()) if any(ports.values()) else None
     room = Room(nodes.free[:, rows].T.ravel().tolist(), len(nodes.axis), claims)
     places = np.searchsorted(rows, batch.candidate).tolist()
     offset, candidate, keys = batch.offset.tolist(), batch.candidate.tolist(), batch.keys.tolist()
@@ -267,10 +267,10 @@ def _place_in_order(ledger: NodeLedger, batch: _Batch, runs: npt.NDArray[np.intp
         if keys[run] in placed:
             chosen[run] = chosen[placed[keys[run]]]
             continue
-        demand = demands[slots[run]]
+        demand = asked[slots[run]], ports[slots[run]]
         for position in range(offset[run], offset[run + 1]):
-            if room.fits(places[position], demand):
-                room.take(places[position], demand)
+            if room.fits(places[position], *demand):
+                room.take(places[position], *demand)
                 chosen[run] = candidate[position]
                 placed[keys[run]] = run
                 break
