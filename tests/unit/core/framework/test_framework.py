@@ -142,8 +142,12 @@ def test_wish_to_wait_is_told_with_its_time_and_is_no_error() -> None:
         [at(Point.FILTER, function, "hours"), at(Point.FILTER, breaks_on(1, error=NotNow("full", retry_after_s=2)))]
     )
     assert framework.filter(cycle).any(axis=1).tolist() == [False, False, True, False]
-    closed = Fault(plugin="hours", reason="closed until eight", is_error=False, retry_after_s=600)
-    assert cycle.faults == {0: closed, 3: closed, 1: Fault(plugin="p", reason="full", is_error=False, retry_after_s=2)}
+    closed = Fault(plugin="hours", reason="closed until eight", is_objection=True, retry_after_s=600)
+    assert cycle.faults == {
+        0: closed,
+        3: closed,
+        1: Fault(plugin="p", reason="full", is_objection=True, retry_after_s=2),
+    }
     assert framework.take_faults() == []
 
 

@@ -186,10 +186,10 @@ def test_global_filter_that_fails_forbids_only_the_classes_that_it_fails_on() ->
     reply = answer({1: 9, 2: 9}, *[[(1, 50), (2, 40)]] * 4)
     pool = pool_of([1, 1, 1, 1], (0, [3, 1, 2, 0], reply), profile=policy(Point.FILTER, odd))
     assert run(pool, 0, 1, 2, 3, m=1) == [[(0, 1)], [], [], [(0, 1)]]
-    told = {class_id: (f.plugin, f.reason, f.is_error, f.retry_after_s) for class_id, f in pool.faults.items()}
+    told = {class_id: (f.plugin, f.reason, f.is_objection, f.retry_after_s) for class_id, f in pool.faults.items()}
     assert told == {
-        1: ("policy", "maintenance of licences", False, 30),
-        2: ("policy", "KeyError: 'licence'", True, 0.0),
+        1: ("policy", "maintenance of licences", True, 30),
+        2: ("policy", "KeyError: 'licence'", False, 0.0),
     }
 
 

@@ -324,7 +324,7 @@ def test_filter_that_fails_on_a_class_is_told_and_asked_again() -> None:
         reply = ask(sampler, 0, 1)
         assert np.diff(reply.offset).tolist() == [4, 0]
         assert reply.faults == {
-            1: Fault(plugin="licences", reason="no licence is left", is_error=False, retry_after_s=7)
+            1: Fault(plugin="licences", reason="no licence is left", is_objection=True, retry_after_s=7)
         }
         assert not reply.complete[1]
     broken.clear()

@@ -80,7 +80,9 @@ class CandidateCycle:
     def postpone(self, candidates: Bools, reason: str, *, retry_after_s: float = 0.0) -> None:
         """Turn away the classes that have one of some candidates; as `Cycle.postpone`."""
         classes = np.isin(self.class_ids[self._begins], self.class_ids[candidates])
-        self.turn_away(classes, Fault(plugin=self.plugin, reason=reason, is_error=False, retry_after_s=retry_after_s))
+        self.turn_away(
+            classes, Fault(plugin=self.plugin, reason=reason, is_objection=True, retry_after_s=retry_after_s)
+        )
 
     def turn_away(self, pods: Bools, fault: Fault) -> None:
         """Leave no candidate to some of the classes, because of a fault."""

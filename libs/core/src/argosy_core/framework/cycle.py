@@ -115,7 +115,7 @@ class Cycle:
             reason: What users read.
             retry_after_s: In how many seconds to ask again; 0 leaves it to the scheduler.
         """
-        self.turn_away(pods, Fault(plugin=self.plugin, reason=reason, retry_after_s=retry_after_s, is_error=False))
+        self.turn_away(pods, Fault(plugin=self.plugin, reason=reason, retry_after_s=retry_after_s, is_objection=True))
 
     def turn_away(self, pods: npt.NDArray[np.integer] | Bools, fault: Fault) -> None:
         """Leave no node to some pods of the batch, because of a fault."""

@@ -32,8 +32,8 @@ class Fault:
     """Name of the plugin."""
     reason: str
     """What it said, or the error."""
-    is_error: bool = True
-    """The plugin failed; False if it asks to wait."""
+    is_objection: bool = False
+    """The plugin asks to wait, with a reason of its own; otherwise it failed."""
     retry_after_s: float = 0.0
     """In how many seconds it wants to be asked again; 0 leaves it to the scheduler."""
 
@@ -41,7 +41,7 @@ class Fault:
     def of(plugin: str, error: Exception) -> Fault:
         """Return the fault that an exception of a plugin is."""
         if isinstance(error, NotNow):
-            return Fault(plugin=plugin, reason=str(error), is_error=False, retry_after_s=error.retry_after_s)
+            return Fault(plugin=plugin, reason=str(error), is_objection=True, retry_after_s=error.retry_after_s)
         return Fault(plugin=plugin, reason=f"{type(error).__name__}: {error}")
 
 
