@@ -149,7 +149,9 @@ class Metrics:
     )
     plugin_faults: Counter = field(
         default_factory=lambda: _counter(
-            "plugin_faults", "Classes, placements or calls that a plugin failed on.", ("owner", "point", "plugin")
+            "plugin_faults",
+            "Classes, placements or calls that a plugin of a sampler (owner: cluster) or leader (pool) failed on.",
+            ("owner", "point", "plugin"),
         )
     )
     ledger_nodes: Gauge = field(default_factory=lambda: _gauge("ledger_nodes", "Nodes in the ledger.", ("cluster",)))

@@ -12,7 +12,7 @@ All functions take batches, and are called in the order of registration. What th
 - Unreserve is called in reverse order of registration for every placement given up after reserve began, for all plugins
   that have it. They must bear being called for a reservation that was not made.
 
-Source: seed 002 "Extension points"; design section 5, "Framework stages map so".
+Source: seed 002 "Extension points"; design section 5, "Plugins".
 """
 
 from __future__ import annotations
