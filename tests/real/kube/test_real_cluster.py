@@ -14,9 +14,9 @@ from testbed.lab import PODS, RealLab
 from argosy_core.errors import BackendUnavailable
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, RUN_LABEL, run_label
 from argosy_kube import KubernetesSettings
+from argosy_kube.kubernetes.acting.eviction import EvictionCode
+from argosy_kube.kubernetes.api.credentials import CredentialSource
 from argosy_kube.kubernetes.cluster import KubernetesCluster
-from argosy_kube.kubernetes.credentials import CredentialSource
-from argosy_kube.kubernetes.eviction import EvictionCode
 from argosy_kube.port import Change, Cluster, CreateCode, DeleteCode, PodPhase, Selector, WatchGone
 from argosy_testkit.cluster_batches import (
     SeenObject,

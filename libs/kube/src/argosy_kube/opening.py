@@ -42,8 +42,8 @@ def open_cluster(
     """
     if address == _KUBERNETES or address.startswith(f"{_KUBERNETES}:"):
         # What Kubernetes needs is loaded only where there is one.
+        from argosy_kube.kubernetes.api.credentials import CredentialSource
         from argosy_kube.kubernetes.cluster import KubernetesCluster
-        from argosy_kube.kubernetes.credentials import CredentialSource
 
         place = address.removeprefix(_KUBERNETES).removeprefix(":")
         if address.endswith(":"):

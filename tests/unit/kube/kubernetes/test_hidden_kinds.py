@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from argosy_core.errors import BackendUnavailable
-from argosy_kube.kubernetes import own_objects
+from argosy_kube.kubernetes.ours import objects
 from argosy_kube.port import Change, CreateCode, DeleteCode, Selector, WatchGone
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_delete_batch, make_pod, read_events
 from argosy_testkit.cluster_contract import changed, codes, watch_until
@@ -42,7 +42,7 @@ async def test_watch_without_a_right_goes_on_and_lists_anew_once_it_has_it(
     lab: FakeKubeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All else is followed; what changed meanwhile of the hidden kind only a list can tell."""
-    monkeypatch.setattr(own_objects, "HIDDEN_PAUSE_S", 0.05)
+    monkeypatch.setattr(objects, "HIDDEN_PAUSE_S", 0.05)
     cluster = lab.open("one")
     await cluster.create_objects(make_create_batch([(11, 1)], bag=make_bag(SECRET, make_pod()), objects=2))
     fault = ApiFault(path="/secrets", **REFUSED)
@@ -61,7 +61,7 @@ async def test_right_that_goes_during_a_watch_is_told_and_nothing_is_missed_when
     lab: FakeKubeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stream of the kind goes on where it was."""
-    monkeypatch.setattr(own_objects, "HIDDEN_PAUSE_S", 0.05)
+    monkeypatch.setattr(objects, "HIDDEN_PAUSE_S", 0.05)
     cluster = lab.open("one")
     await cluster.create_objects(make_create_batch([(11, 1)], bag=make_bag(SECRET, make_pod()), objects=2))
     version = (await cluster.list_objects(Selector.OURS)).version

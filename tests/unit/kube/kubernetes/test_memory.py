@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from argosy_kube.kubernetes.documents import Metadata
-from argosy_kube.kubernetes.places import Place, PlaceBook, run_suffix
-from argosy_kube.kubernetes.resources import BUILT_IN, PODS
+from argosy_kube.kubernetes.api.documents import Metadata
+from argosy_kube.kubernetes.api.resources import BUILT_IN, PODS
+from argosy_kube.kubernetes.ours.places import Place, PlaceBook, run_suffix
 from argosy_kube.kubernetes.versions import VersionMemory
 from argosy_kube.port import WatchGone
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from argosy_kube.kubernetes.pacing import Pacer, Priority
+from argosy_kube.kubernetes.api.rate_limiter import Pacer, Priority
 
 
 def make(*, per_s: float = 0.0, burst: int = 1, concurrency: int = 1) -> Pacer:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from argosy_kube.kubernetes.pod_warnings import OTHER_WARNING
+from argosy_kube.kubernetes.ours.pod_warnings import OTHER_WARNING
 from argosy_kube.numbered import NumberedCluster
 from argosy_kube.port import Cluster, Detail, ObjectEvents, PodPhase, Selector
 from argosy_kube.shared import SharedCluster

@@ -10,7 +10,7 @@ import pytest
 
 from argosy_core.errors import BackendUnavailable
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, run_label
-from argosy_kube.kubernetes import relabelling
+from argosy_kube.kubernetes.ours import relabelling
 from argosy_kube.port import Change, DeleteCode, PodPhase, Selector
 from argosy_testkit.cluster_batches import SeenObject, make_create_batch, make_delete_batch, read_events
 from argosy_testkit.cluster_contract import changed, watch_until

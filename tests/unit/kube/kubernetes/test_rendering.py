@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.naming import object_name
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
-from argosy_kube.kubernetes.observing import STORED_FINALIZER
-from argosy_kube.kubernetes.places import run_suffix
-from argosy_kube.kubernetes.rendering import MouldBook
-from argosy_kube.kubernetes.resources import ResourceBook
+from argosy_kube.kubernetes.acting.rendering import MouldBook
+from argosy_kube.kubernetes.api.resources import ResourceBook
+from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.ours.places import run_suffix
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_pod
 

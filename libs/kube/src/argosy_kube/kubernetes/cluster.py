@@ -25,12 +25,15 @@ from urllib.parse import quote
 import numpy as np
 
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL
-from argosy_kube.kubernetes.answers import GONE, ApiFailure, decode
-from argosy_kube.kubernetes.columns import EventRows, EventTables
-from argosy_kube.kubernetes.creation import Creator
-from argosy_kube.kubernetes.credentials import Credentials, CredentialSource
-from argosy_kube.kubernetes.deletion import Deleter
-from argosy_kube.kubernetes.documents import (
+from argosy_kube.kubernetes.acting.creation import Creator
+from argosy_kube.kubernetes.acting.deletion import Deleter
+from argosy_kube.kubernetes.acting.eviction import EvictionAnswer, Evictor
+from argosy_kube.kubernetes.acting.finding import Finder
+from argosy_kube.kubernetes.acting.logs import read_pod_log
+from argosy_kube.kubernetes.acting.rendering import MouldBook
+from argosy_kube.kubernetes.api.answers import GONE, ApiFailure, decode
+from argosy_kube.kubernetes.api.credentials import Credentials, CredentialSource
+from argosy_kube.kubernetes.api.documents import (
     KEYS,
     LIST_OF_NODES,
     LIST_OF_PODS,
@@ -39,25 +42,22 @@ from argosy_kube.kubernetes.documents import (
     PodDocument,
     WatchEvent,
 )
-from argosy_kube.kubernetes.eviction import EvictionAnswer, Evictor
-from argosy_kube.kubernetes.finding import Finder
-from argosy_kube.kubernetes.kinds import OwnKinds
-from argosy_kube.kubernetes.listing import read_list
-from argosy_kube.kubernetes.logs import read_pod_log
+from argosy_kube.kubernetes.api.listing import read_list
+from argosy_kube.kubernetes.api.rate_limiter import Priority
+from argosy_kube.kubernetes.api.resources import NODES, PODS, ResourceBook
+from argosy_kube.kubernetes.api.transport import ApiServer, unavailable
+from argosy_kube.kubernetes.api.watch_stream import EventSource, WatchStream
 from argosy_kube.kubernetes.node_feed import NodeFeed
-from argosy_kube.kubernetes.nodes import describe_node
-from argosy_kube.kubernetes.observing import CHANGES, Observer, apply_health
-from argosy_kube.kubernetes.own_objects import OwnObjects
-from argosy_kube.kubernetes.pacing import Priority
-from argosy_kube.kubernetes.places import Place, PlaceBook
-from argosy_kube.kubernetes.pod_warnings import PodWarnings
+from argosy_kube.kubernetes.ours.kinds import OwnKinds
+from argosy_kube.kubernetes.ours.objects import OwnObjects
+from argosy_kube.kubernetes.ours.observing import CHANGES, Observer, apply_health
+from argosy_kube.kubernetes.ours.places import Place, PlaceBook
+from argosy_kube.kubernetes.ours.pod_warnings import PodWarnings
+from argosy_kube.kubernetes.ours.relabelling import Relabeller
 from argosy_kube.kubernetes.pods import NODE_LOST
-from argosy_kube.kubernetes.relabelling import Relabeller
-from argosy_kube.kubernetes.rendering import MouldBook
-from argosy_kube.kubernetes.resources import NODES, PODS, ResourceBook
+from argosy_kube.kubernetes.reading.columns import EventRows, EventTables
+from argosy_kube.kubernetes.reading.nodes import describe_node
 from argosy_kube.kubernetes.settings import KubernetesSettings
-from argosy_kube.kubernetes.transport import ApiServer, unavailable
-from argosy_kube.kubernetes.watching import EventSource, WatchStream
 from argosy_kube.port import (
     Change,
     CreateBatch,

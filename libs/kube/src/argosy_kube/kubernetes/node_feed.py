@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from argosy_kube.kubernetes.answers import ApiFailure
-from argosy_kube.kubernetes.documents import WATCH_OF_NODES, NodeDocument, WatchEvent
-from argosy_kube.kubernetes.nodes import NodeStates
-from argosy_kube.kubernetes.resources import NODES
+from argosy_kube.kubernetes.api.answers import ApiFailure
+from argosy_kube.kubernetes.api.documents import WATCH_OF_NODES, NodeDocument, WatchEvent
+from argosy_kube.kubernetes.api.resources import NODES
+from argosy_kube.kubernetes.api.transport import ApiServer
+from argosy_kube.kubernetes.api.watch_stream import WatchStream
+from argosy_kube.kubernetes.reading.nodes import NodeStates
 from argosy_kube.kubernetes.settings import KubernetesSettings
-from argosy_kube.kubernetes.transport import ApiServer
-from argosy_kube.kubernetes.watching import WatchStream
 
 __all__ = ["NodeFeed", "NodeReader"]
 

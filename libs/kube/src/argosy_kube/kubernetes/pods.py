@@ -11,7 +11,7 @@ from typing import Final
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.resources import parse_quantity
-from argosy_kube.kubernetes.documents import (
+from argosy_kube.kubernetes.api.documents import (
     Container,
     ContainerStatus,
     Metadata,

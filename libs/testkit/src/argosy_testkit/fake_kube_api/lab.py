@@ -12,8 +12,8 @@ import numpy as np
 
 from argosy_core.reconcile.rendering import OBJECT_LABEL, RUN_LABEL, run_label
 from argosy_kube import KubernetesSettings
+from argosy_kube.kubernetes.api.credentials import CredentialSource
 from argosy_kube.kubernetes.cluster import KubernetesCluster
-from argosy_kube.kubernetes.credentials import CredentialSource
 from argosy_kube.port import NodeDescription
 from argosy_testkit.cluster_contract import LAB_NODES
 from argosy_testkit.fake_kube_api.server import FakeKubeApi

@@ -8,9 +8,9 @@ run, and whoever reads one can take it.
 from __future__ import annotations
 
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, RUN_ANNOTATION, run_mark
-from argosy_kube.kubernetes.columns import read_run
-from argosy_kube.kubernetes.documents import FoundMetadata
-from argosy_kube.kubernetes.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.api.documents import FoundMetadata
+from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.reading.columns import read_run
 
 __all__ = ["is_own"]
 

@@ -15,9 +15,8 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
-from argosy_kube.kubernetes.answers import GONE, KEYS_LIST, ApiFailure
-from argosy_kube.kubernetes.columns import EventRows, uid_bytes
-from argosy_kube.kubernetes.documents import (
+from argosy_kube.kubernetes.api.answers import GONE, KEYS_LIST, ApiFailure
+from argosy_kube.kubernetes.api.documents import (
     LIST_OF_KEYS,
     LIST_OF_NODES,
     LIST_OF_PODS,
@@ -28,17 +27,18 @@ from argosy_kube.kubernetes.documents import (
     PodDocument,
     WatchEvent,
 )
-from argosy_kube.kubernetes.kinds import OwnKinds
-from argosy_kube.kubernetes.listing import read_list
+from argosy_kube.kubernetes.api.listing import read_list
+from argosy_kube.kubernetes.api.resources import NODES, PODS, Resource
+from argosy_kube.kubernetes.api.transport import ApiServer, unavailable
+from argosy_kube.kubernetes.api.watch_stream import EventSource, WatchStream
 from argosy_kube.kubernetes.node_feed import NodeFeed
-from argosy_kube.kubernetes.nodes import NodeHealth, health_of
-from argosy_kube.kubernetes.observing import CHANGES, Observer, apply_health
+from argosy_kube.kubernetes.ours.kinds import OwnKinds
+from argosy_kube.kubernetes.ours.observing import CHANGES, Observer, apply_health
 from argosy_kube.kubernetes.pods import NODE_LOST
-from argosy_kube.kubernetes.resources import NODES, PODS, Resource
+from argosy_kube.kubernetes.reading.columns import EventRows, uid_bytes
+from argosy_kube.kubernetes.reading.nodes import NodeHealth, health_of
 from argosy_kube.kubernetes.settings import KubernetesSettings
-from argosy_kube.kubernetes.transport import ApiServer, unavailable
 from argosy_kube.kubernetes.versions import VersionMemory
-from argosy_kube.kubernetes.watching import EventSource, WatchStream
 from argosy_kube.port import Change, ObjectEvents, WatchGone
 
 __all__ = ["OwnObjects"]

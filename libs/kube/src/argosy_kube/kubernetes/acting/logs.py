@@ -8,13 +8,13 @@ from typing import Final
 from urllib.parse import quote
 
 from argosy_core.errors import BackendUnavailable, NotFound
-from argosy_kube.kubernetes.answers import MISSING, ApiFailure, decode
-from argosy_kube.kubernetes.deletion import run_selector
-from argosy_kube.kubernetes.documents import LIST_OF_PODS, PodDocument
-from argosy_kube.kubernetes.pacing import Priority
+from argosy_kube.kubernetes.acting.deletion import run_selector
+from argosy_kube.kubernetes.api.answers import MISSING, ApiFailure, decode
+from argosy_kube.kubernetes.api.documents import LIST_OF_PODS, PodDocument
+from argosy_kube.kubernetes.api.rate_limiter import Priority
+from argosy_kube.kubernetes.api.resources import PODS
+from argosy_kube.kubernetes.api.transport import BROKEN, ApiServer, unavailable
 from argosy_kube.kubernetes.pods import ENDED, phase_of
-from argosy_kube.kubernetes.resources import PODS
-from argosy_kube.kubernetes.transport import BROKEN, ApiServer, unavailable
 
 __all__ = ["read_pod_log"]
 

@@ -12,7 +12,7 @@ from typing import Final
 from argosy_core.errors import InvalidRequest
 from argosy_core.nodes import Taint
 from argosy_core.resources import parse_quantity
-from argosy_kube.kubernetes.documents import NodeDocument
+from argosy_kube.kubernetes.api.documents import NodeDocument
 from argosy_kube.port import NodeDescription
 
 __all__ = ["OUT_OF_SERVICE", "NodeHealth", "NodeStates", "describe_node", "health_of"]

@@ -13,7 +13,8 @@ import numpy as np
 
 from argosy_core.errors import BackendUnavailable
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, run_label
-from argosy_kube.kubernetes.answers import (
+from argosy_kube.kubernetes.acting.presence import is_there
+from argosy_kube.kubernetes.api.answers import (
     CONFLICT,
     KEYS_LIST,
     KEYS_ONLY,
@@ -22,15 +23,14 @@ from argosy_kube.kubernetes.answers import (
     ApiFailure,
     decode,
 )
-from argosy_kube.kubernetes.columns import uid_bytes
-from argosy_kube.kubernetes.documents import LIST_OF_KEYS, POD
-from argosy_kube.kubernetes.nodes import NodeHealth, NodeStates
-from argosy_kube.kubernetes.observing import STORED_FINALIZER
-from argosy_kube.kubernetes.pacing import Priority
-from argosy_kube.kubernetes.places import Place, PlaceBook
-from argosy_kube.kubernetes.presence import is_there
-from argosy_kube.kubernetes.resources import PODS, Resource
-from argosy_kube.kubernetes.transport import ApiServer
+from argosy_kube.kubernetes.api.documents import LIST_OF_KEYS, POD
+from argosy_kube.kubernetes.api.rate_limiter import Priority
+from argosy_kube.kubernetes.api.resources import PODS, Resource
+from argosy_kube.kubernetes.api.transport import ApiServer
+from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.ours.places import Place, PlaceBook
+from argosy_kube.kubernetes.reading.columns import uid_bytes
+from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates
 from argosy_kube.port import DeleteBatch, DeleteCode, DeleteResult
 
 __all__ = ["Deleter", "run_selector"]

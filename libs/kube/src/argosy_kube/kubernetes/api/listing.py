@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from argosy_kube.kubernetes.answers import GONE, ApiFailure, decode
-from argosy_kube.kubernetes.documents import ListDocument
-from argosy_kube.kubernetes.pacing import Priority
-from argosy_kube.kubernetes.transport import JSON, ApiServer
+from argosy_kube.kubernetes.api.answers import GONE, ApiFailure, decode
+from argosy_kube.kubernetes.api.documents import ListDocument
+from argosy_kube.kubernetes.api.rate_limiter import Priority
+from argosy_kube.kubernetes.api.transport import JSON, ApiServer
 
 __all__ = ["named_query", "read_list"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from argosy_kube.kubernetes.answers import KEYS_ONLY, MISSING, ApiFailure, decode
-from argosy_kube.kubernetes.documents import KEYS
-from argosy_kube.kubernetes.pacing import Priority
-from argosy_kube.kubernetes.places import Place
-from argosy_kube.kubernetes.transport import ApiServer
+from argosy_kube.kubernetes.api.answers import KEYS_ONLY, MISSING, ApiFailure, decode
+from argosy_kube.kubernetes.api.documents import KEYS
+from argosy_kube.kubernetes.api.rate_limiter import Priority
+from argosy_kube.kubernetes.api.transport import ApiServer
+from argosy_kube.kubernetes.ours.places import Place
 
 __all__ = ["is_there"]
 

@@ -15,16 +15,16 @@ import msgspec
 import numpy as np
 
 from argosy_core.errors import BackendUnavailable, InvalidRequest
-from argosy_kube.kubernetes.answers import CONFLICT, FORBIDDEN, KEYS_ONLY, MISSING, ApiFailure, decode
-from argosy_kube.kubernetes.columns import read_run, uid_bytes
-from argosy_kube.kubernetes.documents import FOUND_KEY, FOUND_POD, KEYS, FoundPod, Metadata
-from argosy_kube.kubernetes.ownership import is_own
-from argosy_kube.kubernetes.pacing import Priority
-from argosy_kube.kubernetes.places import PlaceBook
-from argosy_kube.kubernetes.rendering import Mould, MouldBook
-from argosy_kube.kubernetes.resources import PODS, Resource, not_granted
+from argosy_kube.kubernetes.acting.rendering import Mould, MouldBook
+from argosy_kube.kubernetes.api.answers import CONFLICT, FORBIDDEN, KEYS_ONLY, MISSING, ApiFailure, decode
+from argosy_kube.kubernetes.api.documents import FOUND_KEY, FOUND_POD, KEYS, FoundPod, Metadata
+from argosy_kube.kubernetes.api.rate_limiter import Priority
+from argosy_kube.kubernetes.api.resources import PODS, Resource, not_granted
+from argosy_kube.kubernetes.api.transport import ApiServer
+from argosy_kube.kubernetes.ours.ownership import is_own
+from argosy_kube.kubernetes.ours.places import PlaceBook
+from argosy_kube.kubernetes.reading.columns import read_run, uid_bytes
 from argosy_kube.kubernetes.settings import KubernetesSettings
-from argosy_kube.kubernetes.transport import ApiServer
 from argosy_kube.port import CreateBatch, CreateCode, CreateResult
 from argosy_kube.tables import TextTable
 

@@ -12,12 +12,12 @@ from uuid import UUID
 
 import msgspec
 
-from argosy_kube.kubernetes.answers import CONFLICT, MISSING, ApiFailure
-from argosy_kube.kubernetes.pacing import Priority
-from argosy_kube.kubernetes.places import PlaceBook
-from argosy_kube.kubernetes.presence import is_there
-from argosy_kube.kubernetes.resources import PODS
-from argosy_kube.kubernetes.transport import ApiServer
+from argosy_kube.kubernetes.acting.presence import is_there
+from argosy_kube.kubernetes.api.answers import CONFLICT, MISSING, ApiFailure
+from argosy_kube.kubernetes.api.rate_limiter import Priority
+from argosy_kube.kubernetes.api.resources import PODS
+from argosy_kube.kubernetes.api.transport import ApiServer
+from argosy_kube.kubernetes.ours.places import PlaceBook
 
 __all__ = ["EvictionAnswer", "EvictionCode", "Evictor"]
 

@@ -18,9 +18,9 @@ import aiohttp
 import numpy as np
 
 from argosy_core.errors import ArgosyError, BackendUnavailable
-from argosy_kube.kubernetes.answers import CONFLICT, UNAUTHORIZED, ApiFailure, read_failure
-from argosy_kube.kubernetes.credentials import Credentials
-from argosy_kube.kubernetes.pacing import Pacer, Priority
+from argosy_kube.kubernetes.api.answers import CONFLICT, UNAUTHORIZED, ApiFailure, read_failure
+from argosy_kube.kubernetes.api.credentials import Credentials
+from argosy_kube.kubernetes.api.rate_limiter import Pacer, Priority
 from argosy_kube.kubernetes.settings import KubernetesSettings
 
 __all__ = ["BROKEN", "JSON", "ApiServer", "unavailable"]

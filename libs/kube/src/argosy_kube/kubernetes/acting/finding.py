@@ -14,24 +14,24 @@ from typing import Any, Final
 import msgspec
 
 from argosy_core.errors import InvalidRequest
-from argosy_kube.kubernetes.answers import KEYS_LIST, MISSING, ApiFailure, decode
-from argosy_kube.kubernetes.columns import EventRows, uid_bytes
-from argosy_kube.kubernetes.documents import (
+from argosy_kube.kubernetes.acting.rendering import MouldBook
+from argosy_kube.kubernetes.api.answers import KEYS_LIST, MISSING, ApiFailure, decode
+from argosy_kube.kubernetes.api.documents import (
     FOUND_POD,
     LIST_OF_FOUND_KEYS,
     LIST_OF_FOUND_PODS,
     FoundKey,
     FoundPod,
 )
-from argosy_kube.kubernetes.kinds import OwnKinds
-from argosy_kube.kubernetes.listing import named_query, read_list
-from argosy_kube.kubernetes.observing import Observer
-from argosy_kube.kubernetes.ownership import is_own
-from argosy_kube.kubernetes.pacing import Priority
-from argosy_kube.kubernetes.rendering import MouldBook
-from argosy_kube.kubernetes.resources import PODS, Resource
+from argosy_kube.kubernetes.api.listing import named_query, read_list
+from argosy_kube.kubernetes.api.rate_limiter import Priority
+from argosy_kube.kubernetes.api.resources import PODS, Resource
+from argosy_kube.kubernetes.api.transport import JSON, ApiServer
+from argosy_kube.kubernetes.ours.kinds import OwnKinds
+from argosy_kube.kubernetes.ours.observing import Observer
+from argosy_kube.kubernetes.ours.ownership import is_own
+from argosy_kube.kubernetes.reading.columns import EventRows, uid_bytes
 from argosy_kube.kubernetes.settings import KubernetesSettings
-from argosy_kube.kubernetes.transport import JSON, ApiServer
 from argosy_kube.port import Change, CreateBatch
 
 __all__ = ["Finder"]

@@ -19,9 +19,8 @@ from uuid import UUID
 import msgspec
 
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, run_label
-from argosy_kube.kubernetes.answers import KEYS_LIST, MISSING, ApiFailure, decode
-from argosy_kube.kubernetes.columns import uid_bytes
-from argosy_kube.kubernetes.documents import (
+from argosy_kube.kubernetes.api.answers import KEYS_LIST, MISSING, ApiFailure, decode
+from argosy_kube.kubernetes.api.documents import (
     LIST_OF_KEYS,
     LIST_OF_PODS,
     POD,
@@ -29,12 +28,13 @@ from argosy_kube.kubernetes.documents import (
     ListDocument,
     PodDocument,
 )
-from argosy_kube.kubernetes.listing import named_query, read_list
-from argosy_kube.kubernetes.pacing import Priority
-from argosy_kube.kubernetes.places import Place, PlaceBook
+from argosy_kube.kubernetes.api.listing import named_query, read_list
+from argosy_kube.kubernetes.api.rate_limiter import Priority
+from argosy_kube.kubernetes.api.resources import PODS, Resource
+from argosy_kube.kubernetes.api.transport import JSON, ApiServer
+from argosy_kube.kubernetes.ours.places import Place, PlaceBook
 from argosy_kube.kubernetes.pods import ENDED, phase_of
-from argosy_kube.kubernetes.resources import PODS, Resource
-from argosy_kube.kubernetes.transport import JSON, ApiServer
+from argosy_kube.kubernetes.reading.columns import uid_bytes
 
 __all__ = ["Relabeller", "tells_deletion"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from argosy_kube.kubernetes.documents import Metadata
-from argosy_kube.kubernetes.resources import Resource
+from argosy_kube.kubernetes.api.documents import Metadata
+from argosy_kube.kubernetes.api.resources import Resource
 
 __all__ = ["Place", "PlaceBook", "run_suffix"]
 

@@ -15,9 +15,9 @@ import msgspec
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.kinds import KINDS, group_of, is_custom_group, kind_name
-from argosy_kube.kubernetes.answers import FORBIDDEN, KEYS_LIST, MISSING, ApiFailure, decode
-from argosy_kube.kubernetes.pacing import Priority
-from argosy_kube.kubernetes.transport import ApiServer
+from argosy_kube.kubernetes.api.answers import FORBIDDEN, KEYS_LIST, MISSING, ApiFailure, decode
+from argosy_kube.kubernetes.api.rate_limiter import Priority
+from argosy_kube.kubernetes.api.transport import ApiServer
 
 __all__ = ["BUILT_IN", "NODES", "PODS", "Resource", "ResourceBook", "not_granted"]
 

@@ -16,14 +16,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from argosy_kube.kubernetes.answers import ApiFailure, decode
-from argosy_kube.kubernetes.columns import uid_bytes
+from argosy_kube.kubernetes.api.answers import ApiFailure, decode
+from argosy_kube.kubernetes.api.documents import ListDocument, Metadata, PodDocument
+from argosy_kube.kubernetes.api.rate_limiter import Priority
+from argosy_kube.kubernetes.api.resources import Resource
+from argosy_kube.kubernetes.api.transport import ApiServer
 from argosy_kube.kubernetes.details import one_line
-from argosy_kube.kubernetes.documents import ListDocument, Metadata, PodDocument
-from argosy_kube.kubernetes.pacing import Priority
-from argosy_kube.kubernetes.places import PlaceBook
-from argosy_kube.kubernetes.resources import Resource
-from argosy_kube.kubernetes.transport import ApiServer
+from argosy_kube.kubernetes.ours.places import PlaceBook
+from argosy_kube.kubernetes.reading.columns import uid_bytes
 from argosy_kube.port import Detail, PodPhase
 
 __all__ = ["OTHER_WARNING", "PodWarnings", "Warned"]

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from argosy_kube.kubernetes.answers import FORBIDDEN, MISSING, ApiFailure
-from argosy_kube.kubernetes.resources import BUILT_IN, PODS, Resource, ResourceBook
+from argosy_kube.kubernetes.api.answers import FORBIDDEN, MISSING, ApiFailure
+from argosy_kube.kubernetes.api.resources import BUILT_IN, PODS, Resource, ResourceBook
 
 __all__ = ["OwnKinds"]
 

@@ -14,11 +14,11 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from argosy_kube.kubernetes.answers import GONE, KEYS_ONLY, ApiFailure, Status
-from argosy_kube.kubernetes.documents import KeyDocument, Metadata, WatchEvent
-from argosy_kube.kubernetes.resources import NODES, PODS, Resource
+from argosy_kube.kubernetes.api.answers import GONE, KEYS_ONLY, ApiFailure, Status
+from argosy_kube.kubernetes.api.documents import KeyDocument, Metadata, WatchEvent
+from argosy_kube.kubernetes.api.resources import NODES, PODS, Resource
+from argosy_kube.kubernetes.api.transport import BROKEN, JSON, ApiServer
 from argosy_kube.kubernetes.settings import KubernetesSettings
-from argosy_kube.kubernetes.transport import BROKEN, JSON, ApiServer
 
 __all__ = ["EventSource", "WatchStream"]
 
