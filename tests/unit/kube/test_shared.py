@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import BackendUnavailable
-from argosy_kube import shared
 from argosy_kube.port import ObjectEvents, Selector, WatchGone
-from argosy_kube.shared import SharedCluster
+from argosy_kube.simulated import shared
+from argosy_kube.simulated.shared import SharedCluster
 
 Batch = list[tuple[int, int, bool]]
 """(version, kind, ours) of each event."""

@@ -83,7 +83,7 @@ class Selector(IntEnum):
     ALL_PODS = 2
     """Every pod of the cluster, strangers included (for samplers)."""
     SHARED = 3
-    """Both: every pod, and our objects of other kinds (for `argosy_kube.shared`; not every adapter knows it)."""
+    """Both: every pod, and our objects of other kinds; known to simulated clusters only, for `simulated/shared.py`."""
 
 
 class Change(IntEnum):
@@ -243,8 +243,8 @@ class ObjectEvents:
     """Version to resume from after this batch."""
     details: dict[int, Detail] = field(default_factory=dict)
     """By place: details of pods that have failed or that wait for something; not every adapter has them."""
-    hidden_kinds: tuple[str, ...] = ()
-    """Kinds that the cluster does not let us look at now, `*.group` for all of a group: that no object of theirs is
+    unlistable_kinds: tuple[str, ...] = ()
+    """Kinds that the cluster does not let us list now, `*.group` for all of a group: that no object of theirs is
     here says nothing. As of this batch, whatever it brings."""
 
     def __len__(self) -> int:
@@ -380,8 +380,9 @@ class Cluster(Protocol):
         ...
 
     async def list_objects(self, selector: Selector) -> ObjectEvents:
-        """Return every selected object as ADDED, and the version to watch from.
+        """Return every selected object as ADDED, then what of them has changed meanwhile; its version is to watch from.
 
+        The answer is younger than the question; for `Selector.OURS` it is never older than what a watch has told.
         Each call that this takes is bounded, the whole is not: it grows with the cluster.
         """
         ...

@@ -15,6 +15,7 @@ from argosy_kube import open_cluster
 from argosy_kube.port import Cluster
 from argosy_runtime.channel import Backoff
 from argosy_runtime.grpc_server import GrpcServer
+from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import MetricsServer
@@ -53,7 +54,12 @@ async def start(
     rng = np.random.default_rng()
     new_backoff = partial(Backoff, rng=rng, most_s=config.retry_most_s)
     if cluster is None:
-        cluster = open_cluster(config.cluster_address, installation=config.installation, settings=config.kubernetes)
+        cluster = open_cluster(
+            config.cluster_address,
+            installation=config.installation,
+            settings=config.kubernetes,
+            meter=KubeMeter(config.cluster),
+        )
         life.on_close(cluster.close)
     ledger = NodeLedger()
     mirror = Mirror(cluster, ledger, backoff=new_backoff, log=log)

@@ -1,7 +1,7 @@
 """The mirror: keeps the ledger's nodes and pods what the cluster shows.
 
-Everything starts from a full list; a watch then goes on from the list's version. A watch that ends is resumed; one that
-is told its version is gone starts from a list again. Nothing here depends on seeing every step in between.
+Everything starts from a full list; a watch then goes on from the list's version (`argosy_kube.following`). Nothing here
+depends on seeing every step in between.
 
 Source: design section 5, "Sampler lost"; `argosy_kube.port`.
 """
@@ -9,9 +9,9 @@ Source: design section 5, "Sampler lost"; `argosy_kube.port`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import aclosing
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from argosy_core.errors import BackendUnavailable
 from argosy_core.ledger import NodeLedger, PodEvents, RunPods, run_keys
 from argosy_core.nodes import NodeSpec
+from argosy_kube.following import Follower
 from argosy_kube.port import (
     Change,
     Cluster,
@@ -27,7 +28,6 @@ from argosy_kube.port import (
     ObjectEvents,
     PodPhase,
     Selector,
-    WatchGone,
 )
 from argosy_runtime.channel import Backoff
 from argosy_runtime.logs import Logger
@@ -36,17 +36,6 @@ __all__ = ["Mirror"]
 
 _ENDED: Final = np.zeros(8, dtype=np.bool_)
 _ENDED[[PodPhase.SUCCEEDED, PodPhase.FAILED]] = True
-
-
-class _Batch(Protocol):
-    """A batch of events of any kind."""
-
-    @property
-    def version(self) -> int:
-        """Version to resume from."""
-
-
-B = TypeVar("B", bound=_Batch)
 
 
 class Mirror:
@@ -81,7 +70,9 @@ class Mirror:
             try:
                 return await self._cluster.cluster_uid()
             except BackendUnavailable as error:
-                await self._wait(backoff, "cluster uid", error)
+                wait_s = backoff.next_wait_s()
+                self._tell("cluster uid", error, wait_s)
+                await asyncio.sleep(wait_s)
 
     async def wait_listed(self) -> None:
         """Return once nodes and pods were listed in full."""
@@ -90,61 +81,38 @@ class Mirror:
 
     async def follow_nodes(self) -> None:
         """Keep the nodes up to date until cancelled."""
-        await self._follow("nodes", self._list_nodes, self._cluster.watch_nodes, self.take_nodes)
+        await Follower(
+            self._cluster.list_nodes,
+            self._cluster.watch_nodes,
+            take_list=self._take_node_list,
+            take=self.take_nodes,
+            tell=partial(self._tell, "nodes"),
+            waits=self._backoff(),
+        ).run()
 
     async def follow_pods(self) -> None:
         """Keep the pods up to date until cancelled."""
+        await Follower(
+            partial(self._cluster.list_objects, Selector.ALL_PODS),
+            partial(self._cluster.watch_objects, Selector.ALL_PODS),
+            take_list=self._take_pod_list,
+            take=self.take_pods,
+            tell=partial(self._tell, "pods"),
+            waits=self._backoff(),
+        ).run()
 
-        def watch(version: int) -> AsyncGenerator[ObjectEvents, None]:
-            return self._cluster.watch_objects(Selector.ALL_PODS, version)
-
-        await self._follow("pods", self._list_pods, watch, self.take_pods)
-
-    async def _follow(
-        self,
-        what: str,
-        take_list: Callable[[], Coroutine[Any, Any, int]],
-        watch: Callable[[int], AsyncGenerator[B, None]],
-        take: Callable[[B], None],
-    ) -> None:
-        backoff = self._backoff()
-        version: int | None = None
-        while True:
-            try:
-                if version is None:
-                    version = await take_list()
-                    backoff.reset()
-                received = False
-                async with aclosing(watch(version)) as stream:
-                    async for batch in stream:
-                        take(batch)
-                        version = batch.version
-                        received = True
-                if received:
-                    backoff.reset()
-                else:  # a watch that ends at once must not become a busy loop
-                    await asyncio.sleep(backoff.next_wait_s())
-            except WatchGone:
-                version = None
-            except BackendUnavailable as error:
-                await self._wait(backoff, what, error)
-
-    async def _wait(self, backoff: Backoff, what: str, error: BackendUnavailable) -> None:
-        wait_s = backoff.next_wait_s()
+    def _tell(self, what: str, error: BackendUnavailable, wait_s: float) -> None:
         self._log.warning("cluster unavailable", what=what, reason=error.message, wait_s=round(wait_s, 3))
-        await asyncio.sleep(wait_s)
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
-    async def _list_nodes(self) -> int:
-        listed = await self._cluster.list_nodes()
+    def _take_node_list(self, listed: NodeEvents) -> None:
         present = {node.name for node in listed.nodes}
         table = self._ledger.nodes
         gone = [name for name in (table.names[row] for row in table.live().tolist()) if name not in present]
         self._ledger.remove_nodes(gone)
         self.take_nodes(listed)
         self._nodes_listed.set()
-        return listed.version
 
     def take_nodes(self, events: NodeEvents) -> None:
         """Take in changes of nodes."""
@@ -158,12 +126,10 @@ class Mirror:
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
-    async def _list_pods(self) -> int:
-        listed = await self._cluster.list_objects(Selector.ALL_PODS)
+    def _take_pod_list(self, listed: ObjectEvents) -> None:
         self._run_pods.clear()
         self._ledger.observe_all(self._pod_events(listed))
         self._pods_listed.set()
-        return listed.version
 
     def take_pods(self, events: ObjectEvents) -> None:
         """Take in changes of pods, strangers' included."""

@@ -122,7 +122,7 @@ async def watching(
     used, told = replace(QUICK, **settings), asyncio.Event()
     server = ApiServer(Credentials(CredentialSource(path=str(lab.kubeconfig))), settings=used, call_timeout_s=5.0)
     stream: WatchStream[PodDocument] = WatchStream(
-        server, used, PODS, decoder=WATCH_OF_PODS, selector=selector, position=position, wake=told.set
+        server, PODS, decoder=WATCH_OF_PODS, selector=selector, position=position, wake=told.set
     )
     stream.start()
     try:

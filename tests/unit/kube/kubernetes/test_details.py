@@ -15,7 +15,7 @@ from argosy_kube.kubernetes.pods import exit_and_reason, phase_of
 from argosy_kube.kubernetes.reading.columns import EventRows, EventTables
 from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates
 from argosy_kube.port import MAX_DETAIL_LENGTH, Change, Detail, PodPhase, Selector
-from argosy_kube.shared import select_events
+from argosy_kube.simulated.shared import select_events
 
 
 def terminated(name: str, code: int, reason: str = "Error", message: str | None = None) -> dict[str, Any]:

@@ -124,7 +124,7 @@ async def test_kind_that_may_not_be_looked_at_is_hidden_and_stands_in_nobodys_wa
     await lab.open("one").create_objects(CONFIG_MAP_AND_POD)
     lab.api.faults.add(ApiFault(method="GET", path="/configmaps", status=403, reason="Forbidden", count=99))
     found = await lab.open("one").find_objects(CONFIG_MAP_AND_POD)
-    assert ([item.kind for item in read_events(found)], found.hidden_kinds) == (["Pod"], ("ConfigMap",))
+    assert ([item.kind for item in read_events(found)], found.unlistable_kinds) == (["Pod"], ("ConfigMap",))
 
 
 async def test_pod_that_has_ended_and_is_kept_by_our_finalizer_alone_is_told_with_its_end(lab: FakeKubeLab) -> None:

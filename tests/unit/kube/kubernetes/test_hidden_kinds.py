@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from argosy_core.errors import BackendUnavailable
-from argosy_kube.kubernetes.ours import objects
+from argosy_kube.kubernetes.ours import kinds
 from argosy_kube.port import Change, CreateCode, DeleteCode, Selector, WatchGone
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_delete_batch, make_pod, read_events
 from argosy_testkit.cluster_contract import changed, codes, watch_until
@@ -21,7 +21,14 @@ WIDGET = {"apiVersion": "example.test/v1", "kind": "Widget", "metadata": {"name"
 REFUSED: dict[str, Any] = {"method": "GET", "status": 403, "reason": "Forbidden", "count": 999}
 
 
-async def test_kind_that_is_refused_is_told_as_hidden_until_it_is_not(lab: FakeKubeLab) -> None:
+@pytest.fixture
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each list look again at what could not be listed."""
+    monkeypatch.setattr(kinds, "FIRST_PAUSE_S", 0.0)
+
+
+@pytest.mark.usefixtures("no_pause")
+async def test_kind_that_is_refused_is_told_as_unlistable_until_it_is_not(lab: FakeKubeLab) -> None:
     """A list without it says so; the places of its objects stay known, so that they can be deleted."""
     cluster = lab.open("one")
     await cluster.create_objects(make_create_batch([(11, 1)], bag=make_bag(SECRET, make_pod()), objects=2))
@@ -30,19 +37,19 @@ async def test_kind_that_is_refused_is_told_as_hidden_until_it_is_not(lab: FakeK
     lab.api.faults.add(fault)
     for _ in range(2):
         listing = await cluster.list_objects(Selector.OURS)
-        assert listing.hidden_kinds == ("Secret",)
+        assert listing.unlistable_kinds == ("Secret",)
         assert [item.kind for item in read_events(listing)] == ["Pod"]
     assert (await cluster.delete_objects(make_delete_batch(secret))).code_column.tolist() == [DeleteCode.DELETED]
     fault.count = 1
     await cluster.list_objects(Selector.OURS)
-    assert (await cluster.list_objects(Selector.OURS)).hidden_kinds == ()
+    assert (await cluster.list_objects(Selector.OURS)).unlistable_kinds == ()
 
 
 async def test_watch_without_a_right_goes_on_and_lists_anew_once_it_has_it(
     lab: FakeKubeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All else is followed; what changed meanwhile of the hidden kind only a list can tell."""
-    monkeypatch.setattr(objects, "HIDDEN_PAUSE_S", 0.05)
+    monkeypatch.setattr(kinds, "FIRST_PAUSE_S", 0.05)
     cluster = lab.open("one")
     await cluster.create_objects(make_create_batch([(11, 1)], bag=make_bag(SECRET, make_pod()), objects=2))
     fault = ApiFault(path="/secrets", **REFUSED)
@@ -54,14 +61,14 @@ async def test_watch_without_a_right_goes_on_and_lists_anew_once_it_has_it(
     fault.count = 1
     with pytest.raises(WatchGone):
         await watch_until(cluster.watch_objects(Selector.OURS, version), lambda _: False)
-    assert (await cluster.list_objects(Selector.OURS)).hidden_kinds == ()
+    assert (await cluster.list_objects(Selector.OURS)).unlistable_kinds == ()
 
 
 async def test_right_that_goes_during_a_watch_is_told_and_nothing_is_missed_when_it_is_back(
     lab: FakeKubeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stream of the kind goes on where it was."""
-    monkeypatch.setattr(objects, "HIDDEN_PAUSE_S", 0.05)
+    monkeypatch.setattr(kinds, "FIRST_PAUSE_S", 0.05)
     cluster = lab.open("one")
     await cluster.create_objects(make_create_batch([(11, 1)], bag=make_bag(SECRET, make_pod()), objects=2))
     version = (await cluster.list_objects(Selector.OURS)).version
@@ -71,8 +78,8 @@ async def test_right_that_goes_during_a_watch_is_told_and_nothing_is_missed_when
     gone = 0
     async with asyncio.timeout(10), aclosing(cluster.watch_objects(Selector.OURS, version)) as watch:
         async for events in watch:
-            if not hidden or hidden[-1] != events.hidden_kinds:
-                hidden.append(events.hidden_kinds)
+            if not hidden or hidden[-1] != events.unlistable_kinds:
+                hidden.append(events.unlistable_kinds)
             if hidden[-1] and fault.count > 1:
                 (document,) = lab.api.store.all("secrets")
                 lab.api.store.delete("secrets", "default", document["metadata"]["name"], {})
@@ -91,6 +98,7 @@ async def test_right_that_goes_during_a_watch_is_told_and_nothing_is_missed_when
         pytest.param({"path": "/apis/example.test/v1", "status": 500}, id="its-group-cannot-be-found-out"),
     ],
 )
+@pytest.mark.usefixtures("no_pause")
 async def test_broken_definition_of_somebody_else_keeps_nobody_from_listing(
     lab: FakeKubeLab, fault: dict[str, Any]
 ) -> None:
@@ -101,16 +109,17 @@ async def test_broken_definition_of_somebody_else_keeps_nobody_from_listing(
     cluster = lab.open("one")
     listing = await cluster.list_objects(Selector.OURS)
     assert [item.kind for item in read_events(listing)] == ["Pod"]
-    assert listing.hidden_kinds in {("Widget.example.test",), ("*.example.test",)}
+    assert listing.unlistable_kinds in {("Widget.example.test",), ("*.example.test",)}
     failing.count = 1
     lab.api.faults.take("GET", fault["path"])  # the last of them
     listing = await cluster.list_objects(Selector.OURS)
     assert sorted(item.kind for item in read_events(listing)) == ["Pod", "Widget.example.test"]
-    assert listing.hidden_kinds == ()
+    assert listing.unlistable_kinds == ()
 
 
 @pytest.mark.parametrize("kinds", [(), ("Widget.example.test",)], ids=["used", "named"])
-async def test_broken_kind_that_is_ours_is_hidden_and_silence_about_it_is_no_list(
+@pytest.mark.usefixtures("no_pause")
+async def test_broken_kind_that_is_ours_is_unlistable_and_silence_about_it_is_no_list(
     lab: FakeKubeLab, kinds: tuple[str, ...]
 ) -> None:
     """An API server that fails to show it says so of this kind; one that does not answer may be away altogether."""
@@ -118,7 +127,7 @@ async def test_broken_kind_that_is_ours_is_hidden_and_silence_about_it_is_no_lis
     if not kinds:
         await cluster.create_objects(make_create_batch([(11, 1)], bag=make_bag(WIDGET, make_pod()), objects=2))
     lab.api.faults.add(ApiFault(method="GET", path="/widgets", status=500, count=4))
-    assert (await cluster.list_objects(Selector.OURS)).hidden_kinds == ("Widget.example.test",)
+    assert (await cluster.list_objects(Selector.OURS)).unlistable_kinds == ("Widget.example.test",)
     lab.api.faults.add(ApiFault(method="GET", path="/widgets", kind="drop", count=99))
     with pytest.raises(BackendUnavailable):
         await cluster.list_objects(Selector.OURS)

@@ -24,7 +24,6 @@ from argosy_kube.kubernetes.api.transport import ApiServer
 from argosy_kube.kubernetes.ours.ownership import is_own
 from argosy_kube.kubernetes.ours.places import PlaceBook
 from argosy_kube.kubernetes.reading.columns import read_run, uid_bytes
-from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.port import CreateBatch, CreateCode, CreateResult
 from argosy_kube.tables import TextTable
 
@@ -55,7 +54,6 @@ class Creator:
     Args:
         server: Where.
         moulds: Renders them.
-        settings: How pods get their node.
         installation: Whose objects are ours.
         places: Where new objects are noted.
         restore: Gives an object of ours, by uid and run, its labels back.
@@ -66,7 +64,6 @@ class Creator:
         self,
         server: ApiServer,
         moulds: MouldBook,
-        settings: KubernetesSettings,
         *,
         installation: str,
         places: PlaceBook,
@@ -77,7 +74,7 @@ class Creator:
         self._restore = restore
         self._server = server
         self._moulds = moulds
-        self._settings = settings
+        self._settings = server.settings
         self._installation = installation
         self._places = places
         self._use = use

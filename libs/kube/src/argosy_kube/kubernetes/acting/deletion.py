@@ -64,7 +64,6 @@ class Deleter:
         places: Where they are.
         nodes: Which nodes are lost, so that nobody waits for their kubelets.
         resource_of: Gives the resource of a kind by name, None if the cluster has none such.
-        concurrency: Objects under way at once.
     """
 
     def __init__(
@@ -75,7 +74,6 @@ class Deleter:
         places: PlaceBook,
         nodes: NodeStates,
         resource_of: Callable[[str], Awaitable[Resource | None]],
-        concurrency: int,
     ) -> None:
         """Delete nothing yet."""
         self._server = server
@@ -83,7 +81,7 @@ class Deleter:
         self._places = places
         self._nodes = nodes
         self._resource_of = resource_of
-        self._concurrency = concurrency
+        self._concurrency = server.settings.concurrency
 
     async def delete(self, batch: DeleteBatch, *, budget_s: float) -> DeleteResult:
         """Delete the objects of a batch; see Cluster.delete_objects.

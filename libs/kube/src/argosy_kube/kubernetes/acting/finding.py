@@ -31,7 +31,6 @@ from argosy_kube.kubernetes.ours.kinds import OwnKinds
 from argosy_kube.kubernetes.ours.observing import Observer
 from argosy_kube.kubernetes.ours.ownership import is_own
 from argosy_kube.kubernetes.reading.columns import EventRows, uid_bytes
-from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.port import Change, CreateBatch
 
 __all__ = ["Finder"]
@@ -58,7 +57,6 @@ class Finder:
         server: Where.
         moulds: Tells kinds, namespaces and names.
         observer: Reads what is found, and gives labels back.
-        settings: How the API server is used.
         kinds: Is told which kinds are in use.
         installation: Whose objects are ours.
     """
@@ -68,7 +66,6 @@ class Finder:
         server: ApiServer,
         moulds: MouldBook,
         observer: Observer,
-        settings: KubernetesSettings,
         *,
         kinds: OwnKinds,
         installation: str,
@@ -79,8 +76,7 @@ class Finder:
         self._observer = observer
         self._kinds = kinds
         self._installation = installation
-        self._page_count = settings.page_count
-        self._limit = asyncio.Semaphore(settings.concurrency)
+        self._limit = asyncio.Semaphore(server.settings.concurrency)
 
     async def find(self, batch: CreateBatch) -> EventRows:
         """Return those objects of a batch that are there and ours; they are known by their uids from then on.
@@ -157,7 +153,6 @@ class Finder:
                 resource.path(namespace),
                 decoder,
                 begin=lambda: take,
-                page_count=self._page_count,
                 accept=JSON if is_pod else KEYS_LIST,
             )
         return [(wanted[name], document) for name, document in found.items()]
@@ -170,6 +165,6 @@ class Finder:
         self._kinds.use(resource)
         self._observer.places.add(uid_bytes(metadata.uid), resource, metadata, wanted.run)
         if isinstance(document, FoundPod):
-            self._observer.add_pod(rows, Change.ADDED, document, time_us=0, has_strangers=False)
+            self._observer.add_pod(rows, Change.ADDED, document, time_us=0)
         else:
             self._observer.add_object(rows, Change.ADDED, document, resource=resource, time_us=0)

@@ -34,7 +34,6 @@ async def read_list(
     decoder: msgspec.json.Decoder[ListDocument[T]],
     *,
     begin: Callable[[], Callable[[list[T]], None]],
-    page_count: int,
     query: str = "",
     accept: str = JSON,
 ) -> str:
@@ -45,7 +44,6 @@ async def read_list(
         path: Of what.
         decoder: Reads a page.
         begin: Called when the list starts, also when it starts again; gives what takes each page.
-        page_count: Objects per page.
         query: Selectors, already quoted.
         accept: Type of the answer.
 
@@ -55,7 +53,11 @@ async def read_list(
     for tries in range(1, _TRIES + 1):
         take, next_page = begin(), ""
         while True:
-            parts = [f"limit={page_count}", query, f"continue={quote(next_page, safe='')}" if next_page else ""]
+            parts = [
+                f"limit={server.settings.page_count}",
+                query,
+                f"continue={quote(next_page, safe='')}" if next_page else "",
+            ]
             where = f"{path}?{'&'.join(part for part in parts if part)}"
             try:
                 body = await server.call("GET", where, priority=Priority.READ, accept=accept)

@@ -22,6 +22,7 @@ from argosy_kube.kubernetes.api.answers import CONFLICT, UNAUTHORIZED, ApiFailur
 from argosy_kube.kubernetes.api.credentials import Credentials
 from argosy_kube.kubernetes.api.rate_limiter import Pacer, Priority
 from argosy_kube.kubernetes.settings import KubernetesSettings
+from argosy_kube.meter import NO_METER, ApiMeter
 
 __all__ = ["BROKEN", "JSON", "ApiServer", "unavailable"]
 
@@ -56,6 +57,7 @@ class ApiServer:
         call_timeout_s: How long a call of the port may take; one call to the API server takes at most 45 % of it with
             all its tries, and one try a third.
         rng: Spreads retries.
+        meter: Whom calls are told to.
     """
 
     def __init__(
@@ -65,10 +67,14 @@ class ApiServer:
         settings: KubernetesSettings,
         call_timeout_s: float,
         rng: np.random.Generator | None = None,
+        meter: ApiMeter = NO_METER,
     ) -> None:
         """Connect to nothing yet."""
         self._credentials = credentials
-        self._settings = settings
+        self.settings = settings
+        """How it is used."""
+        self.meter = meter
+        """Whom calls are told to."""
         self._limit_s = call_timeout_s * _LIMIT_RATIO
         self._timeout = aiohttp.ClientTimeout(total=call_timeout_s * _TRY_RATIO, sock_connect=_CONNECT_S)
         self._rng = rng if rng is not None else np.random.default_rng()
@@ -141,7 +147,7 @@ class ApiServer:
             raise ApiFailure(0, f"credentials were not had within {_CREDENTIALS_S:.0f} s") from cause
 
     async def _repeat(self, call: _Call) -> bytes:
-        settings, tries = self._settings, 0
+        settings, tries = self.settings, 0
         while True:
             tries += 1
             try:
@@ -155,7 +161,7 @@ class ApiServer:
                     raise
                 if not failure.may_pass or tries >= settings.try_count:
                     raise
-                wait_s = self._wait_s(tries, failure)
+                wait_s = self.retry_wait_s(tries, failure)
             await asyncio.sleep(wait_s)
 
     @contextlib.asynccontextmanager
@@ -196,11 +202,13 @@ class ApiServer:
                             server_hostname=self._server_name,
                             read_bufsize=_BUFFER_BYTES,
                         )
+                    self.meter.call_answered("STREAM", response.status)
                     if response.status < _OK:
                         return response
                     async with response:
                         failure = _failure(response, await response.read())
                 except BROKEN as cause:
+                    self.meter.call_answered("STREAM", 0)
                     raise _unanswered(cause) from cause
             self._obey(failure)
             if failure.code != UNAUTHORIZED or is_last:
@@ -222,10 +230,12 @@ class ApiServer:
                 server_hostname=self._server_name,
             ) as response:
                 answer = await response.read()
+                self.meter.call_answered(call.method, response.status)
                 if response.status < _OK:
                     return answer
                 failure = _failure(response, answer)
         except BROKEN as cause:
+            self.meter.call_answered(call.method, 0)
             raise _unanswered(cause) from cause
         self._obey(failure)
         raise failure
@@ -233,11 +243,12 @@ class ApiServer:
     def _obey(self, failure: ApiFailure) -> None:
         """Let no call begin for as long as the API server asks."""
         if failure.code in _THROTTLED and failure.retry_after_s > 0 and not failure.is_budgeted:
-            self.pacer.pause(min(failure.retry_after_s, self._settings.retry_most_s))
+            self.pacer.pause(min(failure.retry_after_s, self.settings.retry_most_s))
 
-    def _wait_s(self, tries: int, failure: ApiFailure) -> float:
-        settings = self._settings
-        grown_s = min(settings.retry_first_s * 2.0 ** (tries - 1), settings.retry_most_s)
+    def retry_wait_s(self, failure_count: int, failure: ApiFailure) -> float:
+        """Return how long to wait after so many failures in a row, seconds: doubling with chance, or as was asked."""
+        settings = self.settings
+        grown_s = min(settings.retry_first_s * 2.0 ** (failure_count - 1), settings.retry_most_s)
         return max(grown_s * float(self._rng.uniform(0.5, 1.0)), min(failure.retry_after_s, settings.retry_most_s))
 
     async def _connect(self) -> aiohttp.ClientSession:

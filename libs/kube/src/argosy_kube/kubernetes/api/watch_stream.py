@@ -20,7 +20,7 @@ from argosy_kube.kubernetes.api.resources import NODES, PODS, Resource
 from argosy_kube.kubernetes.api.transport import BROKEN, JSON, ApiServer
 from argosy_kube.kubernetes.settings import KubernetesSettings
 
-__all__ = ["EventSource", "WatchStream"]
+__all__ = ["WatchStream"]
 
 _BOOKMARK: Final = b'"BOOKMARK"'
 _ERROR: Final = b'"ERROR"'
@@ -34,31 +34,6 @@ class _HasMetadata(Protocol):
 
 
 T = TypeVar("T", bound=_HasMetadata)
-
-
-class EventSource(Protocol[T]):
-    """What a watch looks like to its reader, whether the reader has it alone or not."""
-
-    resource: Resource
-    """What is watched."""
-    position: str
-    """Resource version of the last event that was taken."""
-    has_ended: bool
-    """It has ended; there may still be something to take."""
-
-    @property
-    def has_news(self) -> bool:
-        """Whether there is something to take."""
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether the next `take` may raise."""
-
-    def take(self) -> list[WatchEvent[T]]:
-        """Return what has come and advance `position`; see WatchStream."""
-
-    async def stop(self) -> None:
-        """End reading."""
 
 
 class _Failed(msgspec.Struct):
@@ -84,8 +59,7 @@ class WatchStream(Generic[T]):
     """One watch of one kind.
 
     Args:
-        server: Where.
-        settings: How long it may last, be silent, and how much may wait.
+        server: Where, and how long it may last, be silent, and how much may wait.
         resource: Of what.
         decoder: Reads a line.
         selector: Which objects, as a query; empty for all.
@@ -96,7 +70,6 @@ class WatchStream(Generic[T]):
     def __init__(
         self,
         server: ApiServer,
-        settings: KubernetesSettings,
         resource: Resource,
         *,
         decoder: msgspec.json.Decoder[WatchEvent[T]],
@@ -111,6 +84,7 @@ class WatchStream(Generic[T]):
         self.position = position
         """Resource version of the last event that was taken."""
         self._decoder = decoder
+        settings = server.settings
         self._query = _query(settings, selector)
         self._wake = wake
         self._accept = JSON if resource in {PODS, NODES} else KEYS_ONLY
@@ -122,6 +96,8 @@ class WatchStream(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         self.has_ended = False
         """The stream has ended; there may still be something to take."""
+        self.has_brought = False
+        """Something has come, if only a bookmark."""
 
     def start(self) -> None:
         """Begin to read; `stop` must follow."""
@@ -168,6 +144,8 @@ class WatchStream(Generic[T]):
             await self._room.wait()
         self._blocks.append(block)
         self._waiting_bytes += len(block)
+        self.has_brought = True
+        self._server.meter.watch_heard(self.resource.full_name)
         self._wake()
 
     @property

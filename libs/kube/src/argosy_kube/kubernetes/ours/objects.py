@@ -1,8 +1,10 @@
-"""Our objects of all kinds: one list, and one watch made of a stream per kind.
+"""Our objects of all kinds: one list and one watch, made of a reflector per kind.
 
 Pods of nodes that are not heard of are unknown, those of nodes that are lost have failed; so the watch follows nodes as
-well, by the stream that all who follow nodes share (`node_feed`). Nodes are listed after the pods: a node that a pod is
-on and that the later list does not have is gone, and never one that only came in between.
+well. Nodes are listed after the pods: a node that a pod is on and that the later list does not have is gone, and never
+one that only came in between.
+
+A list beside a watch is followed by what the watch has brought meanwhile, so it is never older than what was told.
 """
 
 from __future__ import annotations
@@ -18,34 +20,26 @@ from urllib.parse import quote
 from argosy_kube.kubernetes.api.answers import GONE, KEYS_LIST, ApiFailure
 from argosy_kube.kubernetes.api.documents import (
     LIST_OF_KEYS,
-    LIST_OF_NODES,
-    LIST_OF_PODS,
     WATCH_OF_KEYS,
-    WATCH_OF_PODS,
     KeyDocument,
     NodeDocument,
     PodDocument,
     WatchEvent,
 )
-from argosy_kube.kubernetes.api.listing import read_list
+from argosy_kube.kubernetes.api.reflector import Followed, Reader, Reflector, Versions, version_number
 from argosy_kube.kubernetes.api.resources import NODES, PODS, Resource
 from argosy_kube.kubernetes.api.transport import ApiServer, unavailable
-from argosy_kube.kubernetes.api.watch_stream import EventSource, WatchStream
-from argosy_kube.kubernetes.node_feed import NodeFeed
 from argosy_kube.kubernetes.ours.kinds import OwnKinds
 from argosy_kube.kubernetes.ours.observing import CHANGES, Observer, apply_health
 from argosy_kube.kubernetes.pods import NODE_LOST
 from argosy_kube.kubernetes.reading.columns import EventRows, uid_bytes
-from argosy_kube.kubernetes.reading.nodes import NodeHealth, health_of
-from argosy_kube.kubernetes.settings import KubernetesSettings
-from argosy_kube.kubernetes.versions import VersionMemory
+from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates, health_of
 from argosy_kube.port import Change, ObjectEvents, WatchGone
 
 __all__ = ["OwnObjects"]
 
-_NODE_LISTS_AT_ONCE: Final = 8
-HIDDEN_PAUSE_S = 15.0
-"""How long a kind that we may not look at is left alone by a watch."""
+_MOST_NODE_LISTS: Final = 8
+"""Nodes whose pods are listed node by node; for more of them, one list of all our pods costs less."""
 
 
 class OwnObjects:
@@ -53,39 +47,50 @@ class OwnObjects:
 
     Args:
         server: Where.
-        settings: How.
         query: The label selector of our objects, as a query.
+        pods: Follows pods, ours alone or all.
+        nodes: Follows nodes.
         kinds: Which kinds.
         observer: Reads documents.
-        feed: The watch of nodes; what is known of them is kept up to date here.
-        has_strangers: Every pod is listed and watched, not only ours.
+        versions: Counts versions.
     """
 
     def __init__(
         self,
         server: ApiServer,
-        settings: KubernetesSettings,
         *,
         query: str,
+        pods: Reflector[PodDocument],
+        nodes: Reflector[NodeDocument],
         kinds: OwnKinds,
         observer: Observer,
-        feed: NodeFeed,
-        has_strangers: bool,
+        versions: Versions,
     ) -> None:
-        """Know no version."""
+        """Know no object."""
         self._server = server
-        self._settings = settings
+        self._gather_s = server.settings.gather_ms / 1000
         self._query = query
-        self._has_strangers = has_strangers
-        self._pod_query = "" if has_strangers else query
+        self._pods = pods
+        self._nodes = nodes
+        self._reflectors: dict[str, Reflector[Any]] = {PODS.full_name: pods, NODES.full_name: nodes}
+        self.states = NodeStates()
+        """Which nodes are not heard of or lost."""
         self._kinds = kinds
         self._observer = observer
         self._tables = observer.tables
         self._places = observer.places
-        self._feed = feed
-        self._nodes = feed.states
-        self._versions = VersionMemory()
+        self._versions = versions
         self._lost_reason = observer.tables.texts.intern(NODE_LOST)
+
+    def _reflector(self, resource: Resource) -> Reflector[Any]:
+        """Return what follows a kind of our objects."""
+        found = self._reflectors.get(resource.full_name)
+        if found is None:
+            followed = Followed(
+                resource=resource, page=LIST_OF_KEYS, line=WATCH_OF_KEYS, query=self._query, accept=KEYS_LIST
+            )
+            found = self._reflectors[resource.full_name] = Reflector(self._server, followed, self._versions)
+        return found
 
     # --- list ---------------------------------------------------------------------------------------------------------
 
@@ -97,43 +102,54 @@ class OwnObjects:
         """
         self._places.begin_list()
         self._observer.forget()
+        # What comes meanwhile is read beside the list, of all kinds that are watched.
+        besides = [beside for one in self._reflectors.values() if (beside := one.join_beside(_sleep_on)) is not None]
         try:
-            rows, positions = await self._list_all()
+            version, rows = self._versions.draw(), EventRows(self._tables)
+            listed = await self._list_all(rows)
+            for resource, events, reached in _since(besides, listed):
+                await self._add(rows, resource, events)
+                listed[resource] = reached
         except ApiFailure as failure:
             self._places.drop_list()
             raise unavailable(failure, "listing our objects") from failure
         except BaseException:
             self._places.drop_list()
             raise
+        finally:
+            for beside in besides:
+                await beside.stop()
         self._places.end_list()
-        return self._tell(rows, positions)
+        for resource, reached in listed.items():
+            self._reflector(resource).note_list(version, reached)
+        return self._tell(rows, version)
 
-    def _tell(self, rows: EventRows, positions: dict[str, str]) -> ObjectEvents:
+    def _tell(self, rows: EventRows, version: int) -> ObjectEvents:
         """Return rows as the port gives them."""
-        events = rows.build(self._versions.keep(positions))
-        apply_health(events, self._nodes, self._lost_reason)
-        return replace(events, hidden_kinds=hidden) if (hidden := self._kinds.hidden) else events
+        events = rows.build(version)
+        apply_health(events, self.states, self._lost_reason)
+        unlistable = self._kinds.unlistable_names
+        return replace(events, unlistable_kinds=unlistable) if unlistable else events
 
-    async def _list_all(self) -> tuple[EventRows, dict[str, str]]:
-        rows = EventRows(self._tables)
-        positions = {PODS.path(): await self._list_pods(rows, self._pod_query)}
+    async def _list_all(self, rows: EventRows) -> dict[Resource, int]:
+        """Add all objects; return up to which resource version each kind in use, and nodes, were listed."""
+        listed = {PODS: await self._list_pods(rows, self._query)}
         resources = await self._kinds.to_list()
         for resource in resources:
             before = len(rows)
             try:
-                position = await self._list_kind(rows, resource)
+                reached = await self._list_kind(rows, resource)
             except ApiFailure as failure:
                 if not self._kinds.pass_over(resource, failure):
                     raise
-                if self._kinds.is_hidden(resource):
-                    self._places.keep(resource)
                 continue
             self._kinds.saw(resource)
             if len(rows) > before:
                 self._kinds.use(resource)
-            if resource in self._kinds.in_use:
-                positions[resource.path()] = position
+            listed[resource] = reached
         self._kinds.looked(resources)
+        for resource in self._kinds.unlistable:
+            self._places.keep(resource)
         await self._list_unseen(rows)
         found: list[NodeDocument] = []
 
@@ -141,26 +157,28 @@ class OwnObjects:
             found.clear()
             return lambda page: found.extend(_without_details(page))
 
-        positions[NODES.path()] = await read_list(
-            self._server, NODES.path(), LIST_OF_NODES, begin=begin, page_count=self._settings.page_count
-        )
+        listed[NODES] = await self._nodes.list(begin)
         rows.fold()
-        used = rows.node_indices()
         names = self._tables.nodes.texts
-        self._nodes.reset(found, [names[index] for index in used])
-        return rows, positions
+        self.states.reset(found, [names[index] for index in rows.node_indices()])
+        in_use = {NODES, *self._kinds.in_use}
+        return {resource: reached for resource, reached in listed.items() if resource in in_use}
 
     async def _list_unseen(self, rows: EventRows) -> None:
         """Add what was known and is not in the list, if it is there: it only does not match the selector any more."""
+        relabeller = self._observer.relabeller
         for resource, uids in self._places.unseen().items():
             if resource == PODS:
-                for pod in (await self._observer.relabeller.find(uids)).values():
-                    self._observer.add_pod(rows, Change.ADDED, pod, time_us=0, has_strangers=self._has_strangers)
+                for pod in (await relabeller.find(uids)).values():
+                    self._observer.add_pod(rows, Change.ADDED, pod, time_us=0)
             else:
-                for document in (await self._observer.relabeller.find_others(resource, uids)).values():
+                for document in (await relabeller.find_others(resource, uids)).values():
                     self._observer.add_object(rows, Change.ADDED, document, resource=resource, time_us=0)
 
-    async def _list_pods(self, rows: EventRows, query: str, *, change: Change = Change.ADDED) -> str:
+    async def _list_pods(
+        self, rows: EventRows, query: str, *, change: Change = Change.ADDED, nodes: frozenset[str] = frozenset()
+    ) -> int:
+        """Add pods; those on some nodes, if any are named."""
         mark = rows.mark()
 
         def begin() -> Callable[[list[PodDocument]], None]:
@@ -168,16 +186,15 @@ class OwnObjects:
 
             def take(page: list[PodDocument]) -> None:
                 for pod in page:
-                    self._observer.add_pod(rows, change, pod, time_us=0, has_strangers=self._has_strangers)
+                    if not nodes or pod.spec.node_name in nodes:
+                        self._observer.add_pod(rows, change, pod, time_us=0)
                 rows.fold()
 
             return take
 
-        return await read_list(
-            self._server, PODS.path(), LIST_OF_PODS, begin=begin, page_count=self._settings.page_count, query=query
-        )
+        return await self._pods.list(begin, query=query)
 
-    async def _list_kind(self, rows: EventRows, resource: Resource) -> str:
+    async def _list_kind(self, rows: EventRows, resource: Resource) -> int:
         mark = rows.mark()
 
         def begin() -> Callable[[list[KeyDocument]], None]:
@@ -190,15 +207,7 @@ class OwnObjects:
 
             return take
 
-        return await read_list(
-            self._server,
-            resource.path(),
-            LIST_OF_KEYS,
-            begin=begin,
-            page_count=self._settings.page_count,
-            query=self._query,
-            accept=KEYS_LIST,
-        )
+        return await self._reflector(resource).list(begin)
 
     # --- watch --------------------------------------------------------------------------------------------------------
 
@@ -207,66 +216,57 @@ class OwnObjects:
 
         Raises:
             WatchGone: The version is not known, or too old.
-            BackendUnavailable: The API server refused.
+            BackendUnavailable: The API server refused, or could not be reached again and again.
         """
-        watch = _Watch(self._versions.find(version))
+        watch = _Watch(version)
         self._kinds.listen(watch.news)
         warnings = asyncio.get_running_loop().create_task(
             self._observer.warnings.follow(watch.news.set), name="read warnings about pods"
         )
         try:
-            self._open(watch, PODS, watch.positions[PODS.path()])
-            watch.streams[NODES.path()] = self._feed.join(watch.positions[NODES.path()], watch.news.set)
+            for reflector in (self._pods, self._nodes):
+                watch.add(reflector.join(version, watch.news.set))
             while True:
                 events, failure = await self._next(watch)
                 if len(events) or watch.has_moved:
                     watch.has_moved = False
                     yield events
                 if failure is not None:
-                    raise WatchGone(failure.message) if failure.code == GONE else unavailable(failure, "watching")
+                    raise failure
                 if watch.has_ended and not watch.has_news:
                     return
         except ApiFailure as failure:
+            if failure.code == GONE:
+                raise WatchGone(failure.message) from failure
             raise unavailable(failure, "watching our objects") from failure
         finally:
             self._kinds.unlisten(watch.news)
             warnings.cancel()
             await asyncio.gather(warnings, return_exceptions=True)
-            for timer in watch.put_off.values():
-                timer.cancel()
-            for stream in watch.streams.values():
-                await stream.stop()
+            await watch.close()
 
     async def _next(self, watch: _Watch) -> tuple[ObjectEvents, ApiFailure | None]:
         """Wait for changes; return them, and why the watch cannot go on, if it cannot."""
         rows = EventRows(self._tables)
-        await self._open_new(watch, rows)
+        await self._join_new(watch, rows)
         if not len(rows):
             await watch.news.wait()
-            if self._settings.gather_ms > 0 and not watch.has_ended:
-                await asyncio.sleep(self._settings.gather_ms / 1000)
+            if self._gather_s > 0 and not watch.has_ended:
+                await asyncio.sleep(self._gather_s)
         watch.news.clear()
-        failure = await self._take(watch, rows)
+        # All kinds are taken before anything is waited for: the version stands for all that had come when it was drawn.
+        taken, failure = await self._take(watch)
+        version = self._versions.draw()
+        for reader in watch.readers.values():
+            reader.note(version)
+        for resource, events in taken:
+            await self._add(rows, resource, events)
+        await self._add_warned(rows)
         if watch.has_news:
             watch.news.set()
-        return self._tell(rows, watch.positions), failure
+        return self._tell(rows, version), failure
 
-    def _open(self, watch: _Watch, resource: Resource, position: str) -> None:
-        """Begin to watch a kind of our objects."""
-        decoder: Any = WATCH_OF_PODS if resource == PODS else WATCH_OF_KEYS
-        stream: WatchStream[Any] = WatchStream(
-            self._server,
-            self._settings,
-            resource,
-            decoder=decoder,
-            selector=self._pod_query if resource == PODS else self._query,
-            position=position,
-            wake=watch.news.set,
-        )
-        watch.streams[resource.path()] = stream
-        stream.start()
-
-    async def _open_new(self, watch: _Watch, rows: EventRows) -> None:
+    async def _join_new(self, watch: _Watch, rows: EventRows) -> None:
         """Begin to watch kinds that came into use; those that the version knows nothing of are listed first.
 
         Raises:
@@ -274,63 +274,76 @@ class OwnObjects:
             WatchGone: A kind can be looked at again that could not be when all was listed.
         """
         for resource in self._kinds.in_use:
-            path = resource.path()
-            if path in watch.streams or path in watch.put_off:
+            if resource in watch.readers or resource in watch.put_off:
                 continue
-            position = watch.positions.get(path)
-            if position is None:
-                was_hidden = self._kinds.is_hidden(resource)
+            reflector = self._reflector(resource)
+            start = watch.left.pop(resource, None)
+            if start is None:
+                start = reflector.start_of(watch.version)
+            if start is None:
+                was_unlistable = self._kinds.is_unlistable(resource)
                 try:
-                    position = watch.positions[path] = await self._list_kind(rows, resource)
+                    start = await self._list_kind(rows, resource)
                 except ApiFailure as failure:
                     if not self._kinds.pass_over(resource, failure):
                         raise
-                    if self._kinds.is_hidden(resource):
-                        watch.leave_alone(path)
+                    if self._kinds.is_unlistable(resource):
+                        watch.leave_alone(resource, self._kinds.wait_s(resource.full_name))
                     continue
-                if was_hidden:
-                    raise WatchGone(f"{resource.full_name} can be looked at again")
+                if was_unlistable:
+                    raise WatchGone(f"{resource.full_name} can be listed again")
                 watch.has_moved = True
-            self._open(watch, resource, position)
+            watch.add(reflector.join_at(start, watch.news.set))
 
-    async def _take(self, watch: _Watch, rows: EventRows) -> ApiFailure | None:
-        """Turn what has come into rows; return why the watch cannot go on, if it cannot."""
-        now_us = time.time_ns() // 1000
-        for path, stream in list(watch.streams.items()):
+    async def _take(self, watch: _Watch) -> tuple[list[tuple[Resource, list[WatchEvent[Any]]]], ApiFailure | None]:
+        """Take what has come; return it, and why the watch cannot go on, if it cannot."""
+        taken: list[tuple[Resource, list[WatchEvent[Any]]]] = []
+        over: list[Reader[Any]] = []
+        failed: ApiFailure | None = None
+        for resource, reader in list(watch.readers.items()):
             try:
-                events = stream.take()
+                taken.append((resource, reader.take()))
             except ApiFailure as failure:
-                if stream.resource in {PODS, NODES} or not self._kinds.pass_over(stream.resource, failure):
-                    return failure
-                await watch.streams.pop(path).stop()
-                if self._kinds.is_hidden(stream.resource):
-                    watch.leave_alone(path)
-                    watch.has_moved = True  # to tell that it is hidden
+                if resource in {PODS, NODES} or not self._kinds.pass_over(resource, failure):
+                    failed = failure
+                    continue
+                over.append(watch.readers.pop(resource))
+                if self._kinds.is_unlistable(resource):
+                    watch.left[resource] = reader.reached
+                    watch.leave_alone(resource, self._kinds.wait_s(resource.full_name))
+                    watch.has_moved = True  # to tell that it is unlistable
                 continue
-            resource = stream.resource
-            there = await self._look_for_doubtful(events, resource)
-            changed: list[str] = []
-            for event in events:
-                if resource == NODES:
-                    changed += self._take_node(event.type, event.object)
-                elif resource == PODS:
-                    found = there.get(event.object.metadata.uid) if event.type == "DELETED" else None
-                    change = CHANGES[event.type] if found is None else Change.MODIFIED
-                    self._observer.add_pod(
-                        rows, change, found or event.object, time_us=now_us, has_strangers=self._has_strangers
-                    )
-                else:
-                    found = there.get(event.object.metadata.uid) if event.type == "DELETED" else None
-                    change = CHANGES[event.type] if found is None else Change.MODIFIED
-                    self._observer.add_object(rows, change, found or event.object, resource=resource, time_us=now_us)
-            if changed:
-                await self._tell_nodes(rows, changed)
-            if stream.position != watch.positions.get(path):
-                watch.positions[path] = stream.position
+            if reader.reached != watch.reached[resource]:
+                watch.reached[resource] = reader.reached
                 watch.has_moved = True
                 self._kinds.saw(resource)
-        await self._tell_warnings(rows)
-        return None
+        for reader in over:
+            await reader.stop()
+        return taken, failed
+
+    # --- both ---------------------------------------------------------------------------------------------------------
+
+    async def _add(self, rows: EventRows, resource: Resource, events: list[WatchEvent[Any]]) -> None:
+        """Turn what a watch has brought of one kind into rows.
+
+        Raises:
+            ApiFailure: It is not known whether what is told as gone is; nothing of it is then told.
+        """
+        if resource == NODES:
+            changed = [event.object.metadata.name for event in events if self._take_node(event.type, event.object)]
+            if changed:
+                await self._add_of_nodes(rows, frozenset(changed))
+            return
+        now_us = time.time_ns() // 1000
+        there = await self._look_for_doubtful(events, resource)
+        for event in events:
+            found = there.get(event.object.metadata.uid) if event.type == "DELETED" else None
+            change = CHANGES[event.type] if found is None else Change.MODIFIED
+            document = event.object if found is None else found
+            if resource == PODS:
+                self._observer.add_pod(rows, change, document, time_us=now_us)
+            else:
+                self._observer.add_object(rows, change, document, resource=resource, time_us=now_us)
 
     async def _look_for_doubtful(self, events: list[WatchEvent[Any]], resource: Resource) -> dict[str, Any]:
         """Return, by uid, what is told as gone and is there: it only does not match the selector any more.
@@ -338,7 +351,7 @@ class OwnObjects:
         Raises:
             ApiFailure: It is not known; what the watch brought is then not told.
         """
-        if resource == NODES or (resource == PODS and self._has_strangers):
+        if not self._reflector(resource).query:
             return {}
         doubtful = [event.object for event in events if self._observer.is_doubtful(CHANGES[event.type], event.object)]
         if not doubtful:
@@ -347,28 +360,26 @@ class OwnObjects:
         found = await (relabeller.find(uids) if resource == PODS else relabeller.find_others(resource, uids))
         return {document.metadata.uid: document for document in found.values()}
 
-    def _take_node(self, change: str, node: NodeDocument) -> list[str]:
-        health = NodeHealth.LOST if change == "DELETED" else health_of(node)
-        name = node.metadata.name
-        return [name] if self._nodes.set(name, health) else []
+    def _take_node(self, change: str, node: NodeDocument) -> bool:
+        """Note the health of a node; return whether that is news."""
+        return self.states.set(node.metadata.name, NodeHealth.LOST if change == "DELETED" else health_of(node))
 
-    async def _tell_nodes(self, rows: EventRows, names: list[str]) -> None:
+    async def _add_of_nodes(self, rows: EventRows, names: frozenset[str]) -> None:
         """Tell of the pods of nodes whose health changed; it means another phase."""
-        limit = asyncio.Semaphore(_NODE_LISTS_AT_ONCE)
+        if len(names) > _MOST_NODE_LISTS:
+            await self._list_pods(rows, self._query, change=Change.MODIFIED, nodes=names)
+            return
 
-        async def tell(name: str) -> EventRows:
+        async def read(name: str) -> EventRows:
             part = EventRows(self._tables)
-            query = f"fieldSelector={quote(f'spec.nodeName={name}', safe='')}"
-            if self._pod_query:
-                query = f"{self._pod_query}&{query}"
-            async with limit:
-                await self._list_pods(part, query, change=Change.MODIFIED)
+            query = f"{self._query}&fieldSelector={quote(f'spec.nodeName={name}', safe='')}"
+            await self._list_pods(part, query, change=Change.MODIFIED)
             return part
 
-        for part in await asyncio.gather(*(tell(name) for name in dict.fromkeys(names))):
+        for part in await asyncio.gather(*map(read, sorted(names))):
             rows.extend(part)
 
-    async def _tell_warnings(self, rows: EventRows) -> None:
+    async def _add_warned(self, rows: EventRows) -> None:
         """Tell of pods that have not changed, and about which others wrote why they wait."""
         fresh = self._observer.warnings.take_fresh()
         if not fresh:
@@ -376,38 +387,74 @@ class OwnObjects:
         part = EventRows(self._tables)
         with contextlib.suppress(ApiFailure):  # the next list tells it
             for pod in (await self._observer.relabeller.find([uid_bytes(uid) for uid in fresh])).values():
-                self._observer.add_pod(part, Change.MODIFIED, pod, time_us=0, has_strangers=self._has_strangers)
+                self._observer.add_pod(part, Change.MODIFIED, pod, time_us=0)
             rows.extend(part)
 
 
 class _Watch:
     """A watch under way."""
 
-    def __init__(self, positions: dict[str, str]) -> None:
-        self.positions = positions
-        """Resource version by kind's path: what was told."""
-        self.streams: dict[str, EventSource[Any]] = {}
+    def __init__(self, version: int) -> None:
+        self.version = version
+        """What it goes on from."""
+        self.readers: dict[Resource, Reader[Any]] = {}
+        self.reached: dict[Resource, int] = {}
+        """Resource version by kind: what was taken."""
+        self.left: dict[Resource, int] = {}
+        """The same of kinds that cannot be listed now."""
         self.news = asyncio.Event()
         self.has_moved = False
-        self.put_off: dict[str, asyncio.TimerHandle] = {}
-        """Hidden kinds by path, with what lets them be tried again."""
+        self.put_off: dict[Resource, asyncio.TimerHandle] = {}
+        """Kinds that cannot be listed, with what lets them be tried again."""
 
-    def leave_alone(self, path: str) -> None:
-        """Leave a hidden kind alone for a while."""
+    def add(self, reader: Reader[Any]) -> None:
+        """Follow a kind."""
+        self.readers[reader.resource], self.reached[reader.resource] = reader, reader.reached
+
+    def leave_alone(self, resource: Resource, wait_s: float) -> None:
+        """Leave a kind alone for a while."""
 
         def again() -> None:
-            del self.put_off[path]
+            del self.put_off[resource]
             self.news.set()
 
-        self.put_off[path] = asyncio.get_running_loop().call_later(HIDDEN_PAUSE_S, again)
+        self.put_off[resource] = asyncio.get_running_loop().call_later(wait_s, again)
+
+    async def close(self) -> None:
+        """Leave all kinds."""
+        for timer in self.put_off.values():
+            timer.cancel()
+        for reader in self.readers.values():
+            await reader.stop()
 
     @property
     def has_ended(self) -> bool:
-        return any(stream.has_ended for stream in self.streams.values())
+        return any(reader.has_ended for reader in self.readers.values())
 
     @property
     def has_news(self) -> bool:
-        return any(stream.has_news or stream.has_failed for stream in self.streams.values())
+        return any(reader.has_news for reader in self.readers.values())
+
+
+def _sleep_on() -> None:
+    """Wake nobody: what is read beside a list is taken at its end."""
+
+
+def _since(
+    besides: list[Reader[Any]], listed: dict[Resource, int]
+) -> list[tuple[Resource, list[WatchEvent[Any]], int]]:
+    """Return by kind what a watch has brought that its list does not show, and up to where that is everything."""
+    since: list[tuple[Resource, list[WatchEvent[Any]], int]] = []
+    for beside in besides:
+        reached = listed.get(beside.resource)
+        if reached is None:
+            continue
+        with contextlib.suppress(ApiFailure):  # its watch is over, so the list is all there is
+            events = beside.take()
+            if not beside.has_ended and beside.reached > reached:
+                new = [one for one in events if version_number(one.object.metadata, beside.reached) > reached]
+                since.append((beside.resource, new, beside.reached))
+    return since
 
 
 def _without_details(nodes: list[NodeDocument]) -> list[NodeDocument]:

@@ -20,7 +20,7 @@ from argosy_kube.kubernetes.ours.relabelling import Relabeller, tells_deletion
 from argosy_kube.kubernetes.pods import deletion_us, ended_us, exit_and_reason, is_gone, phase_of, read_time_us
 from argosy_kube.kubernetes.reading.columns import EventRows, EventTables, read_run, uid_bytes
 from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates
-from argosy_kube.port import Change, ObjectEvents, PodPhase
+from argosy_kube.port import Change, Detail, ObjectEvents, PodPhase
 
 __all__ = ["CHANGES", "STORED_FINALIZER", "Observer", "apply_health"]
 
@@ -69,46 +69,47 @@ class Observer:
         """Forget which pods were told as deleted before they were; call it before a list."""
         self._told_gone.clear()
 
-    def add_pod(
-        self,
-        rows: EventRows,
-        change: Change,
-        pod: PodDocument,
-        *,
-        time_us: int,
-        has_strangers: bool,
-        has_own: bool = True,
-    ) -> None:
-        """Add a pod.
+    def add_pod(self, rows: EventRows, change: Change, pod: PodDocument, *, time_us: int) -> None:
+        """Add a pod if it is ours; what only our finalizer keeps is let go, and gone to the reader.
 
         Args:
             rows: Where to.
             change: What happened.
             pod: The pod.
             time_us: When, microseconds since the Unix epoch; 0 if only the pod can tell.
-            has_strangers: The reader is told of pods that are not ours.
-            has_own: The reader follows our objects: what only our finalizer keeps is gone to it.
         """
-        metadata, status = pod.metadata, pod.status
-        run = self._run_of(change, metadata) if has_own else read_run(metadata.labels, self._installation)
-        if run is None and not has_strangers:
+        run = self._run_of(change, pod.metadata)
+        told = self._told(change, pod, run) if run is not None else None
+        if run is None or told is None:
             return
-        if run is not None and has_own:
-            told = self._told(change, pod, run)
-            if told is None:
-                return
-            change = told
-        phase = phase_of(status)
-        exit_code, reason = exit_and_reason(status, phase, deleted_us=deletion_us(metadata))
-        detail = detail_of(status, phase, reason) if run is not None else None
-        if run is not None and has_own:
-            warned = self.warnings.note(pod, phase, reason, is_there=change != Change.DELETED)
-            if warned is not None:
-                reason, detail = warned.reason, warned.detail
+        phase, exit_code, reason = _state_of(pod)
+        detail = detail_of(pod.status, phase, reason)
+        warned = self.warnings.note(pod, phase, reason, is_there=told != Change.DELETED)
+        if warned is not None:
+            reason, detail = warned.reason, warned.detail
+        self._add(rows, told, pod, run=run, state=(phase, exit_code, reason), time_us=time_us, detail=detail)
+
+    def add_any_pod(self, rows: EventRows, change: Change, pod: PodDocument, *, time_us: int) -> None:
+        """Add a pod, whoever owns it, for a reader who counts what pods ask for; nothing is noted of it."""
+        run = self.places.run_of(uid_bytes(pod.metadata.uid)) or read_run(pod.metadata.labels, self._installation)
+        self._add(rows, change, pod, run=run, state=_state_of(pod), time_us=time_us)
+
+    def _add(
+        self,
+        rows: EventRows,
+        change: Change,
+        pod: PodDocument,
+        *,
+        run: tuple[int, int, int] | None,
+        state: tuple[PodPhase, int, str],
+        time_us: int,
+        detail: Detail | None = None,
+    ) -> None:
+        phase, exit_code, reason = state
         tables, node = self.tables, pod.spec.node_name
         rows.add(
             change,
-            metadata,
+            pod.metadata,
             kind=0,
             run=run,
             time_us=time_us or ended_us(pod, phase),
@@ -183,6 +184,12 @@ class Observer:
             run=run,
             time_us=time_us or _created_us(metadata),
         )
+
+
+def _state_of(pod: PodDocument) -> tuple[PodPhase, int, str]:
+    """Return phase, exit code and reason, as the pod itself says."""
+    phase = phase_of(pod.status)
+    return phase, *exit_and_reason(pod.status, phase, deleted_us=deletion_us(pod.metadata))
 
 
 def _created_us(metadata: Metadata) -> int:

@@ -107,14 +107,13 @@ class PodWarnings:
     Args:
         server: Where.
         places: Where our pods are; those that are not there any more are forgotten.
-        after_s: How long a pod waits before its events are read; 0 for never.
     """
 
-    def __init__(self, server: ApiServer, places: PlaceBook, *, after_s: float) -> None:
+    def __init__(self, server: ApiServer, places: PlaceBook) -> None:
         """Know no pod."""
         self._server = server
         self._places = places
-        self._after_s = after_s
+        self._after_s = server.settings.warnings_after_s
         self._waiting: dict[str, _Waiting] = {}
         self._fresh: set[str] = set()
 

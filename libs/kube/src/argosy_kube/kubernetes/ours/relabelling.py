@@ -69,19 +69,14 @@ class Relabeller:
         server: Where.
         installation: Whose objects are ours.
         places: Where they are.
-        concurrency: Objects looked for at once.
-        page_count: Objects per page of a list.
     """
 
-    def __init__(
-        self, server: ApiServer, installation: str, places: PlaceBook, *, concurrency: int, page_count: int
-    ) -> None:
+    def __init__(self, server: ApiServer, installation: str, places: PlaceBook) -> None:
         """Look for nothing yet."""
         self._server = server
         self._installation = installation
         self._places = places
-        self._limit = asyncio.Semaphore(concurrency)
-        self._page_count = page_count
+        self._limit = asyncio.Semaphore(server.settings.concurrency)
         self._waiting: dict[str, tuple[Place, tuple[int, int, int]]] = {}
         self._repaired_s: dict[str, float] = {}  # within the last _PAUSE_S, the oldest first
         self._worker: asyncio.Task[None] | None = None
@@ -137,7 +132,6 @@ class Relabeller:
                 resource.path(),
                 decoder,
                 begin=lambda: take,
-                page_count=self._page_count,
                 accept=accept,
             )
         else:

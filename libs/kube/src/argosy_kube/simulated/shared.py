@@ -1,4 +1,4 @@
-"""One view of a cluster for several readers in one process: one connection, one watch, each reader its part of it.
+"""One view of a simulated cluster for several readers in one process: one connection, one watch, each its part of it.
 
 A sampler wants every pod, an executor the objects that are ours; most pods are both. `SharedCluster` watches
 `Selector.SHARED` once and hands each batch to its readers, so what happens in the cluster is received and decoded once,
@@ -7,6 +7,9 @@ and both readers wake up for it together.
 There is no task of its own: whichever reader waits first reads for all; if it leaves, the next one goes on from the
 version that was reached. What was read stays for a while, so a reader that lists and then watches finds what happened
 in between; one that comes with an older version lists again (WatchGone), as with any cluster.
+
+The Kubernetes adapter shares by itself, kind by kind (`kubernetes/api/reflector.py`); a simulated cluster has one
+stream and one version for all kinds.
 
 Source: design section 5, "Sync" and "Sampler lost"; `argosy_kube.port`.
 """
@@ -35,7 +38,7 @@ from argosy_kube.port import (
     WatchGone,
 )
 
-__all__ = ["PassedOn", "SharedCluster", "select_events"]
+__all__ = ["SharedCluster", "select_events"]
 
 _KEPT_COUNT: Final = 50_000
 """Events that are kept for readers that come later."""
@@ -92,62 +95,7 @@ class _Reader:
         return events
 
 
-class PassedOn:
-    """What a cluster in front of another leaves to it: everything but lists and watches of objects.
-
-    Args:
-        cluster: The cluster behind; closed with this one.
-    """
-
-    def __init__(self, cluster: Cluster) -> None:
-        """Stand in front of a cluster."""
-        self._cluster = cluster
-
-    async def cluster_uid(self) -> str:
-        """See Cluster."""
-        return await self._cluster.cluster_uid()
-
-    async def list_nodes(self) -> NodeEvents:
-        """See Cluster."""
-        return await self._cluster.list_nodes()
-
-    def watch_nodes(self, version: int) -> AsyncGenerator[NodeEvents, None]:
-        """See Cluster."""
-        return self._cluster.watch_nodes(version)
-
-    async def create_objects(self, batch: CreateBatch) -> CreateResult:
-        """See Cluster."""
-        return await self._cluster.create_objects(batch)
-
-    async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
-        """See Cluster."""
-        return await self._cluster.delete_objects(batch)
-
-    async def find_objects(self, batch: CreateBatch) -> ObjectEvents:
-        """See Cluster."""
-        return await self._cluster.find_objects(batch)
-
-    def read_log(
-        self,
-        handle: int,
-        attempt: int,
-        object_index: int,
-        *,
-        container: str = "",
-        follow: bool,
-        tail_line_count: int | None,
-    ) -> AsyncGenerator[bytes, None]:
-        """See Cluster."""
-        return self._cluster.read_log(
-            handle, attempt, object_index, container=container, follow=follow, tail_line_count=tail_line_count
-        )
-
-    async def close(self) -> None:
-        """See Cluster."""
-        await self._cluster.close()
-
-
-class SharedCluster(PassedOn):
+class SharedCluster:
     """A cluster of which several readers of one process share the watch of objects; implements the cluster port.
 
     Args:
@@ -157,7 +105,7 @@ class SharedCluster(PassedOn):
 
     def __init__(self, cluster: Cluster) -> None:
         """Watch nothing before somebody does."""
-        super().__init__(cluster)
+        self._cluster = cluster
         self._readers: list[_Reader] = []
         self._kept: deque[ObjectEvents] = deque()
         self._kept_count = 0
@@ -281,3 +229,48 @@ class SharedCluster(PassedOn):
         """Wake up all who wait."""
         news, self._news = self._news, asyncio.Event()
         news.set()
+
+    # --- everything else: passed on -----------------------------------------------------------------------------------
+
+    async def cluster_uid(self) -> str:
+        """See Cluster."""
+        return await self._cluster.cluster_uid()
+
+    async def list_nodes(self) -> NodeEvents:
+        """See Cluster."""
+        return await self._cluster.list_nodes()
+
+    def watch_nodes(self, version: int) -> AsyncGenerator[NodeEvents, None]:
+        """See Cluster."""
+        return self._cluster.watch_nodes(version)
+
+    async def create_objects(self, batch: CreateBatch) -> CreateResult:
+        """See Cluster."""
+        return await self._cluster.create_objects(batch)
+
+    async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
+        """See Cluster."""
+        return await self._cluster.delete_objects(batch)
+
+    async def find_objects(self, batch: CreateBatch) -> ObjectEvents:
+        """See Cluster."""
+        return await self._cluster.find_objects(batch)
+
+    def read_log(
+        self,
+        handle: int,
+        attempt: int,
+        object_index: int,
+        *,
+        container: str = "",
+        follow: bool,
+        tail_line_count: int | None,
+    ) -> AsyncGenerator[bytes, None]:
+        """See Cluster."""
+        return self._cluster.read_log(
+            handle, attempt, object_index, container=container, follow=follow, tail_line_count=tail_line_count
+        )
+
+    async def close(self) -> None:
+        """See Cluster."""
+        await self._cluster.close()
