@@ -15,11 +15,12 @@ from argosy_kube.port import Cluster, NodeDescription, Selector, WatchGone
 from argosy_kube.simulated.__main__ import make_host
 from argosy_kube.simulated.client import SimulatedCluster
 from argosy_kube.simulated.faults import Fault
-from argosy_kube.simulated.host import ClusterHost, InProcessCluster
+from argosy_kube.simulated.host import ClusterHost
 from argosy_kube.simulated.inventory import format_nodes
 from argosy_kube.simulated.server import serve_cluster
 from argosy_kube.simulated.shared import SharedCluster
 from argosy_testkit.cluster_contract import LAB_NODES, ClusterContract, FaultContract, make_create_batch
+from argosy_testkit.in_process_cluster import InProcessCluster
 
 SPEED = 50.0
 

@@ -10,7 +10,7 @@ import pytest
 
 from argosy_core.errors import BackendUnavailable
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, run_label
-from argosy_kube.kubernetes.ours import relabelling
+from argosy_kube.kubernetes.ours import lookup, relabelling
 from argosy_kube.port import Change, DeleteCode, PodPhase, Selector
 from argosy_testkit.cluster_batches import SeenObject, make_create_batch, make_delete_batch, read_events
 from argosy_testkit.cluster_contract import changed, watch_until
@@ -100,7 +100,7 @@ async def test_pod_relabelled_while_nobody_watched_is_listed(
 ) -> None:
     """What was known and is not in the list is looked for, few by name and many in a list of all pods."""
     if reader == "own-many":
-        monkeypatch.setattr(relabelling, "_MOST_READS", 0)
+        monkeypatch.setattr(lookup, "MOST_READS", 0)
     cluster = lab.open("one", shares_pods=reader == "shared")
     await cluster.create_objects(make_create_batch([(11, 1), (12, 1)]))
     await cluster.list_objects(Selector.OURS)

@@ -141,7 +141,7 @@ class KubernetesCluster:
             versions=self._versions,
         )
         moulds = MouldBook(installation, settings, book, rng=rng)
-        self._finder = Finder(server, moulds, self._observer, kinds=self._kinds, installation=installation)
+        self._finder = Finder(moulds, self._observer, kinds=self._kinds, installation=installation)
         self._creator = Creator(
             server,
             moulds,

@@ -21,7 +21,6 @@ from argosy_kube.kubernetes.api.answers import GONE, KEYS_LIST, ApiFailure
 from argosy_kube.kubernetes.api.documents import (
     LIST_OF_KEYS,
     WATCH_OF_KEYS,
-    KeyDocument,
     NodeDocument,
     PodDocument,
     WatchEvent,
@@ -133,7 +132,7 @@ class OwnObjects:
 
     async def _list_all(self, rows: EventRows) -> dict[Resource, int]:
         """Add all objects; return up to which resource version each kind in use, and nodes, were listed."""
-        listed = {PODS: await self._list_pods(rows, self._query)}
+        listed = {PODS: await self._list_kind(rows, PODS)}
         resources = await self._kinds.to_list()
         for resource in resources:
             before = len(rows)
@@ -166,48 +165,34 @@ class OwnObjects:
 
     async def _list_unseen(self, rows: EventRows) -> None:
         """Add what was known and is not in the list, if it is there: it only does not match the selector any more."""
-        relabeller = self._observer.relabeller
         for resource, uids in self._places.unseen().items():
-            if resource == PODS:
-                for pod in (await relabeller.find(uids)).values():
-                    self._observer.add_pod(rows, Change.ADDED, pod, time_us=0)
-            else:
-                for document in (await relabeller.find_others(resource, uids)).values():
-                    self._observer.add_object(rows, Change.ADDED, document, resource=resource, time_us=0)
+            for document in (await self._observer.relabeller.find(resource, uids)).values():
+                self._observer.add(rows, Change.ADDED, document, resource=resource)
 
-    async def _list_pods(
-        self, rows: EventRows, query: str, *, change: Change = Change.ADDED, nodes: frozenset[str] = frozenset()
+    async def _list_kind(
+        self,
+        rows: EventRows,
+        resource: Resource,
+        *,
+        query: str | None = None,
+        change: Change = Change.ADDED,
+        nodes: frozenset[str] = frozenset(),
     ) -> int:
-        """Add pods; those on some nodes, if any are named."""
+        """Add the objects of a kind, pods only those on some nodes if any are named; return up to where that is all."""
         mark = rows.mark()
 
-        def begin() -> Callable[[list[PodDocument]], None]:
+        def begin() -> Callable[[list[Any]], None]:
             rows.cut(mark)
 
-            def take(page: list[PodDocument]) -> None:
-                for pod in page:
-                    if not nodes or pod.spec.node_name in nodes:
-                        self._observer.add_pod(rows, change, pod, time_us=0)
-                rows.fold()
-
-            return take
-
-        return await self._pods.list(begin, query=query)
-
-    async def _list_kind(self, rows: EventRows, resource: Resource) -> int:
-        mark = rows.mark()
-
-        def begin() -> Callable[[list[KeyDocument]], None]:
-            rows.cut(mark)
-
-            def take(page: list[KeyDocument]) -> None:
+            def take(page: list[Any]) -> None:
                 for document in page:
-                    self._observer.add_object(rows, Change.ADDED, document, resource=resource, time_us=0)
+                    if not nodes or document.spec.node_name in nodes:
+                        self._observer.add(rows, change, document, resource=resource)
                 rows.fold()
 
             return take
 
-        return await self._reflector(resource).list(begin)
+        return await self._reflector(resource).list(begin, query=self._query if query is None else query)
 
     # --- watch --------------------------------------------------------------------------------------------------------
 
@@ -340,10 +325,7 @@ class OwnObjects:
             found = there.get(event.object.metadata.uid) if event.type == "DELETED" else None
             change = CHANGES[event.type] if found is None else Change.MODIFIED
             document = event.object if found is None else found
-            if resource == PODS:
-                self._observer.add_pod(rows, change, document, time_us=now_us)
-            else:
-                self._observer.add_object(rows, change, document, resource=resource, time_us=now_us)
+            self._observer.add(rows, change, document, resource=resource, time_us=now_us)
 
     async def _look_for_doubtful(self, events: list[WatchEvent[Any]], resource: Resource) -> dict[str, Any]:
         """Return, by uid, what is told as gone and is there: it only does not match the selector any more.
@@ -356,8 +338,8 @@ class OwnObjects:
         doubtful = [event.object for event in events if self._observer.is_doubtful(CHANGES[event.type], event.object)]
         if not doubtful:
             return {}
-        uids, relabeller = [uid_bytes(document.metadata.uid) for document in doubtful], self._observer.relabeller
-        found = await (relabeller.find(uids) if resource == PODS else relabeller.find_others(resource, uids))
+        uids = [uid_bytes(document.metadata.uid) for document in doubtful]
+        found = await self._observer.relabeller.find(resource, uids)
         return {document.metadata.uid: document for document in found.values()}
 
     def _take_node(self, change: str, node: NodeDocument) -> bool:
@@ -367,13 +349,13 @@ class OwnObjects:
     async def _add_of_nodes(self, rows: EventRows, names: frozenset[str]) -> None:
         """Tell of the pods of nodes whose health changed; it means another phase."""
         if len(names) > _MOST_NODE_LISTS:
-            await self._list_pods(rows, self._query, change=Change.MODIFIED, nodes=names)
+            await self._list_kind(rows, PODS, change=Change.MODIFIED, nodes=names)
             return
 
         async def read(name: str) -> EventRows:
             part = EventRows(self._tables)
             query = f"{self._query}&fieldSelector={quote(f'spec.nodeName={name}', safe='')}"
-            await self._list_pods(part, query, change=Change.MODIFIED)
+            await self._list_kind(part, PODS, query=query, change=Change.MODIFIED)
             return part
 
         for part in await asyncio.gather(*map(read, sorted(names))):
@@ -386,8 +368,8 @@ class OwnObjects:
             return
         part = EventRows(self._tables)
         with contextlib.suppress(ApiFailure):  # the next list tells it
-            for pod in (await self._observer.relabeller.find([uid_bytes(uid) for uid in fresh])).values():
-                self._observer.add_pod(part, Change.MODIFIED, pod, time_us=0)
+            for pod in (await self._observer.relabeller.find(PODS, [uid_bytes(uid) for uid in fresh])).values():
+                self._observer.add(part, Change.MODIFIED, pod, resource=PODS)
             rows.extend(part)
 
 

@@ -69,15 +69,30 @@ class Observer:
         """Forget which pods were told as deleted before they were; call it before a list."""
         self._told_gone.clear()
 
-    def add_pod(self, rows: EventRows, change: Change, pod: PodDocument, *, time_us: int) -> None:
-        """Add a pod if it is ours; what only our finalizer keeps is let go, and gone to the reader.
+    def add(
+        self,
+        rows: EventRows,
+        change: Change,
+        document: KeyDocument | PodDocument,
+        *,
+        resource: Resource,
+        time_us: int = 0,
+    ) -> None:
+        """Add an object if it is ours; a pod that only our finalizer keeps is let go, and gone to the reader.
 
         Args:
             rows: Where to.
             change: What happened.
-            pod: The pod.
-            time_us: When, microseconds since the Unix epoch; 0 if only the pod can tell.
+            document: The object; whole if it is a pod.
+            resource: Its kind.
+            time_us: When, microseconds since the Unix epoch; 0 if only the object can tell.
         """
+        if isinstance(document, PodDocument):
+            self._add_pod(rows, change, document, time_us=time_us)
+        else:
+            self._add_object(rows, change, document, resource=resource, time_us=time_us)
+
+    def _add_pod(self, rows: EventRows, change: Change, pod: PodDocument, *, time_us: int) -> None:
         run = self._run_of(change, pod.metadata)
         told = self._told(change, pod, run) if run is not None else None
         if run is None or told is None:
@@ -164,10 +179,9 @@ class Observer:
         self.places.add(uid_bytes(metadata.uid), PODS, metadata, run)
         return change
 
-    def add_object(
+    def _add_object(
         self, rows: EventRows, change: Change, document: KeyDocument, *, resource: Resource, time_us: int
     ) -> None:
-        """Add an object of ours that is no pod."""
         metadata = document.metadata
         run = self._run_of(change, metadata)
         if run is None:

@@ -12,26 +12,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, run_label
-from argosy_kube.kubernetes.api.answers import KEYS_LIST, MISSING, ApiFailure, decode
+from argosy_kube.kubernetes.api.answers import MISSING, ApiFailure
 from argosy_kube.kubernetes.api.documents import (
-    LIST_OF_KEYS,
-    LIST_OF_PODS,
-    POD,
-    KeyDocument,
-    ListDocument,
     PodDocument,
 )
-from argosy_kube.kubernetes.api.listing import named_query, read_list
 from argosy_kube.kubernetes.api.rate_limiter import Priority
 from argosy_kube.kubernetes.api.resources import PODS, Resource
-from argosy_kube.kubernetes.api.transport import JSON, ApiServer
+from argosy_kube.kubernetes.api.transport import ApiServer
+from argosy_kube.kubernetes.ours.lookup import Lookup
 from argosy_kube.kubernetes.ours.places import Place, PlaceBook
 from argosy_kube.kubernetes.pods import ENDED, phase_of
 from argosy_kube.kubernetes.reading.columns import uid_bytes
@@ -40,15 +35,10 @@ __all__ = ["Relabeller", "tells_deletion"]
 
 _MERGE_PATCH: Final = "application/merge-patch+json"
 """Other than a strategic one, it is taken for custom resources as well."""
-_MOST_READS: Final = 500
-"""Objects of a kind that are looked for one by one; a list of all costs less than more of them."""
 _PAUSE_S: Final = 1.0
 """Least time between two repairs of one pod: whoever takes labels away again and again is not met at full speed."""
 _MOST_WAITING: Final = 10_000
 """Repairs that may wait; what is beyond them a later list asks for again."""
-
-
-T = TypeVar("T", KeyDocument, PodDocument)
 
 
 def tells_deletion(pod: PodDocument) -> bool:
@@ -76,84 +66,31 @@ class Relabeller:
         self._server = server
         self._installation = installation
         self._places = places
-        self._limit = asyncio.Semaphore(server.settings.concurrency)
+        self.lookup = Lookup(server)
+        """Looks for objects by their names."""
         self._waiting: dict[str, tuple[Place, tuple[int, int, int]]] = {}
         self._repaired_s: dict[str, float] = {}  # within the last _PAUSE_S, the oldest first
         self._worker: asyncio.Task[None] | None = None
 
-    async def find(self, uids: Sequence[bytes]) -> dict[bytes, PodDocument]:
-        """Return those of some pods of ours that are there still, as they are now.
+    async def find(self, resource: Resource, uids: Sequence[bytes]) -> dict[bytes, Any]:
+        """Return those of some objects of ours that are there still, as they are now; none if their kind is not.
 
         Args:
+            resource: Their kind; pods come whole, others as their metadata.
             uids: Which; those whose place is not known are left out.
 
         Raises:
             ApiFailure: It is not known of all whether they are there.
         """
-        return await self._find(PODS, uids, self._read_pod, LIST_OF_PODS, accept=JSON)
-
-    async def find_others(self, resource: Resource, uids: Sequence[bytes]) -> dict[bytes, KeyDocument]:
-        """Return those of some objects of ours of another kind that are there still; none if the kind is not.
-
-        Args:
-            resource: Their kind.
-            uids: Which; those whose place is not known are left out.
-
-        Raises:
-            ApiFailure: It is not known of all whether they are there.
-        """
+        places = [place for uid in uids if (place := self._places.find(uid)) is not None]
         try:
-            return await self._find(resource, uids, self._read_key, LIST_OF_KEYS, accept=KEYS_LIST)
+            found = await self.lookup.find(resource, [(place.namespace, place.name) for place in places])
         except ApiFailure as failure:
-            if failure.code == MISSING:
+            if failure.code == MISSING and resource != PODS:
                 return {}
             raise
-
-    async def _find(
-        self,
-        resource: Resource,
-        uids: Sequence[bytes],
-        read: Callable[[Place], Awaitable[T | None]],
-        decoder: msgspec.json.Decoder[ListDocument[T]],
-        *,
-        accept: str,
-    ) -> dict[bytes, T]:
-        found: dict[bytes, T] = {}
         wanted = set(uids)
-
-        def take(documents: Iterable[T | None]) -> None:
-            for document in documents:
-                if document is not None and (uid := uid_bytes(document.metadata.uid)) in wanted:
-                    found[uid] = document
-
-        if len(uids) > _MOST_READS:
-            await read_list(
-                self._server,
-                resource.path(),
-                decoder,
-                begin=lambda: take,
-                accept=accept,
-            )
-        else:
-            places = [place for uid in uids if (place := self._places.find(uid)) is not None]
-            take(await asyncio.gather(*map(read, places)))
-        return found
-
-    async def _read_pod(self, place: Place) -> PodDocument | None:
-        async with self._limit:
-            try:
-                body = await self._server.call("GET", PODS.path(place.namespace, place.name), priority=Priority.READ)
-            except ApiFailure as failure:
-                if failure.code == MISSING:
-                    return None
-                raise
-        return decode(POD, body)
-
-    async def _read_key(self, place: Place) -> KeyDocument | None:
-        path = f"{place.resource.path(place.namespace)}?{named_query(place.name)}"
-        async with self._limit:
-            body = await self._server.call("GET", path, priority=Priority.READ, accept=KEYS_LIST)
-        return next(iter(decode(LIST_OF_KEYS, body).items or ()), None)
+        return {uid: document for document in found if (uid := uid_bytes(document.metadata.uid)) in wanted}
 
     def restore(self, uid: bytes, run: tuple[int, int, int]) -> None:
         """Give an object its labels back, meanwhile, one after the other; a later list tries again if that fails.
