@@ -132,7 +132,8 @@ class SharedLab(SocketLab):
 
     def open(self, installation: str) -> Any:
         """See ClusterLab."""
-        return SharedCluster(super().open(installation))
+        self._opened.append(SharedCluster(self._address, installation=installation))
+        return self._opened[-1]
 
 
 class TestSharedCluster(ClusterContract):

@@ -83,5 +83,5 @@ def open_cluster(
         host, _, port = place.rpartition(":")
         if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) <= _MAX_PORT:
             raise InvalidRequest(f"cluster address {address!r} is none; {_FORMS}")
-    cluster = SimulatedCluster(place, installation=installation, timeout_s=call_timeout_s)
-    return SharedCluster(cluster) if is_shared else cluster
+    simulated = SharedCluster if is_shared else SimulatedCluster
+    return simulated(place, installation=installation, timeout_s=call_timeout_s)

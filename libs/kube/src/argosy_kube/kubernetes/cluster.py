@@ -215,18 +215,11 @@ class KubernetesCluster:
             return await self._own.read()
         rows, version = EventRows(self._tables), self._versions.draw()
 
-        def begin() -> Callable[[list[PodDocument]], None]:
-            rows.cut(0)
-
-            def take(page: list[PodDocument]) -> None:
-                for pod in page:
-                    self._observer.add_any_pod(rows, Change.ADDED, pod, time_us=0)
-                rows.fold()
-
-            return take
+        def add(pod: PodDocument) -> None:
+            self._observer.add_any_pod(rows, Change.ADDED, pod, time_us=0)
 
         with _translated("listing pods"):
-            await self._all_pods.list(begin, version=version)
+            await self._all_pods.list(rows.filling(add), version=version)
         return rows.build(version)
 
     async def watch_objects(self, selector: Selector, version: int) -> AsyncGenerator[ObjectEvents, None]:

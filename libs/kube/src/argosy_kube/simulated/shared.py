@@ -1,6 +1,6 @@
 """One view of a simulated cluster for several readers in one process: one connection, one watch, each its part of it.
 
-A sampler wants every pod, an executor the objects that are ours; most pods are both. `SharedCluster` watches
+A sampler wants every pod, an executor the objects that are ours; most pods are both. `SharedWatch` watches
 `Selector.SHARED` once and hands each batch to its readers, so what happens in the cluster is received and decoded once,
 and both readers wake up for it together.
 
@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -27,18 +28,13 @@ import numpy as np
 from argosy_core.errors import ArgosyError
 from argosy_kube.port import (
     BoolArray,
-    Cluster,
-    CreateBatch,
-    CreateResult,
-    DeleteBatch,
-    DeleteResult,
-    NodeEvents,
     ObjectEvents,
     Selector,
     WatchGone,
 )
+from argosy_kube.simulated.client import SimulatedCluster
 
-__all__ = ["SharedCluster", "select_events"]
+__all__ = ["SharedCluster", "SharedWatch", "select_events"]
 
 _KEPT_COUNT: Final = 50_000
 """Events that are kept for readers that come later."""
@@ -95,17 +91,17 @@ class _Reader:
         return events
 
 
-class SharedCluster:
-    """A cluster of which several readers of one process share the watch of objects; implements the cluster port.
+class SharedWatch:
+    """A watch of objects that several readers of one process share.
 
     Args:
-        cluster: The cluster; it must know `Selector.SHARED`, and the versions of its events must be those of its
-            batches. It is closed with this one.
+        begin: Begins the watch of `Selector.SHARED` from a version; the versions of its events must be those of its
+            batches.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, begin: Callable[[int], AsyncGenerator[ObjectEvents, None]]) -> None:
         """Watch nothing before somebody does."""
-        self._cluster = cluster
+        self._begin = begin
         self._readers: list[_Reader] = []
         self._kept: deque[ObjectEvents] = deque()
         self._kept_count = 0
@@ -120,14 +116,8 @@ class SharedCluster:
         """Watches that share the one of the cluster."""
         return len(self._readers)
 
-    # --- objects: shared ----------------------------------------------------------------------------------------------
-
-    async def list_objects(self, selector: Selector) -> ObjectEvents:
-        """See Cluster; lists are not shared, for each must be younger than the question."""
-        return await self._cluster.list_objects(selector)
-
-    async def watch_objects(self, selector: Selector, version: int) -> AsyncGenerator[ObjectEvents, None]:
-        """See Cluster."""
+    async def watch(self, selector: Selector, version: int) -> AsyncGenerator[ObjectEvents, None]:
+        """Give the changes of the selected objects after a version; see Cluster.watch_objects."""
         reader = self._join(selector, version)
         try:
             while True:
@@ -177,7 +167,7 @@ class SharedCluster:
     async def _read(self) -> None:
         """Hand the next batch, or the end, to all readers."""
         if self._source is None:
-            self._source = self._cluster.watch_objects(Selector.SHARED, self._version)
+            self._source = self._begin(self._version)
             self._source_brought = False
         try:
             events = await anext(self._source)
@@ -230,47 +220,15 @@ class SharedCluster:
         news, self._news = self._news, asyncio.Event()
         news.set()
 
-    # --- everything else: passed on -----------------------------------------------------------------------------------
 
-    async def cluster_uid(self) -> str:
-        """See Cluster."""
-        return await self._cluster.cluster_uid()
+class SharedCluster(SimulatedCluster):
+    """A simulated cluster of which several readers of one process share the watch of objects."""
 
-    async def list_nodes(self) -> NodeEvents:
-        """See Cluster."""
-        return await self._cluster.list_nodes()
+    def __init__(self, address: str, *, installation: str, timeout_s: float = 30.0) -> None:
+        """See SimulatedCluster."""
+        super().__init__(address, installation=installation, timeout_s=timeout_s)
+        self._shared = SharedWatch(partial(super().watch_objects, Selector.SHARED))
 
-    def watch_nodes(self, version: int) -> AsyncGenerator[NodeEvents, None]:
+    def watch_objects(self, selector: Selector, version: int) -> AsyncGenerator[ObjectEvents, None]:
         """See Cluster."""
-        return self._cluster.watch_nodes(version)
-
-    async def create_objects(self, batch: CreateBatch) -> CreateResult:
-        """See Cluster."""
-        return await self._cluster.create_objects(batch)
-
-    async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
-        """See Cluster."""
-        return await self._cluster.delete_objects(batch)
-
-    async def find_objects(self, batch: CreateBatch) -> ObjectEvents:
-        """See Cluster."""
-        return await self._cluster.find_objects(batch)
-
-    def read_log(
-        self,
-        handle: int,
-        attempt: int,
-        object_index: int,
-        *,
-        container: str = "",
-        follow: bool,
-        tail_line_count: int | None,
-    ) -> AsyncGenerator[bytes, None]:
-        """See Cluster."""
-        return self._cluster.read_log(
-            handle, attempt, object_index, container=container, follow=follow, tail_line_count=tail_line_count
-        )
-
-    async def close(self) -> None:
-        """See Cluster."""
-        await self._cluster.close()
+        return self._shared.watch(selector, version)

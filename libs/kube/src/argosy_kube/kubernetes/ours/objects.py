@@ -179,20 +179,13 @@ class OwnObjects:
         nodes: frozenset[str] = frozenset(),
     ) -> int:
         """Add the objects of a kind, pods only those on some nodes if any are named; return up to where that is all."""
-        mark = rows.mark()
 
-        def begin() -> Callable[[list[Any]], None]:
-            rows.cut(mark)
+        def add(document: Any) -> None:  # noqa: ANN401 - a pod, or an object as its metadata
+            if not nodes or document.spec.node_name in nodes:
+                self._observer.add(rows, change, document, resource=resource)
 
-            def take(page: list[Any]) -> None:
-                for document in page:
-                    if not nodes or document.spec.node_name in nodes:
-                        self._observer.add(rows, change, document, resource=resource)
-                rows.fold()
-
-            return take
-
-        return await self._reflector(resource).list(begin, query=self._query if query is None else query)
+        reflector = self._reflector(resource)
+        return await reflector.list(rows.filling(add), query=self._query if query is None else query)
 
     # --- watch --------------------------------------------------------------------------------------------------------
 

@@ -5,8 +5,9 @@ Tables are those of one adapter: they grow for as long as it lives and are the s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from argosy_kube.port import POD_KIND, Change, Detail, ObjectEvents, PodPhase
 from argosy_kube.tables import RequestTable, TextTable
 
 __all__ = ["EventRows", "EventTables", "read_run", "uid_bytes"]
+
+T = TypeVar("T")
 
 _UID_BYTES: Final = 16
 _MOST_OBJECTS: Final = 1 << 15
@@ -127,15 +130,26 @@ class EventRows:
             self._chunk_details.append(self._details)
             self._rows, self._uids, self._details = [], [], {}
 
-    def mark(self) -> int:
-        """Return a point to which `cut` can go back; folds."""
-        self.fold()
-        return len(self._chunks)
+    def filling(self, add: Callable[[T], None]) -> Callable[[], Callable[[list[T]], None]]:
+        """Return what begins a list, whose pages are added to the rows: a list that begins again is cut off first.
 
-    def cut(self, mark: int) -> None:
-        """Forget the rows since a mark."""
-        self._rows, self._uids, self._details = [], [], {}
-        del self._chunks[mark:], self._chunk_details[mark:]
+        Args:
+            add: Adds the row of a document.
+        """
+        self.fold()
+        mark = len(self._chunks)
+
+        def take(page: list[T]) -> None:
+            for document in page:
+                add(document)
+            self.fold()
+
+        def begin() -> Callable[[list[T]], None]:
+            self._rows, self._uids, self._details = [], [], {}
+            del self._chunks[mark:], self._chunk_details[mark:]
+            return take
+
+        return begin
 
     def extend(self, other: EventRows) -> None:
         """Add the rows of another, which has the same tables."""
