@@ -48,9 +48,9 @@ class InProcessCluster:
     async def list_objects(self, selector: Selector) -> ObjectEvents:
         """See Cluster."""
         engine = self._host.meet()
-        columns = select_columns(engine.present(), selector, self._installation)
+        columns = select_columns(engine.journal.present(), selector, self._installation)
         self._host.wake()
-        return self._build(columns, engine.history.version)
+        return self._build(columns, engine.journal.history.version)
 
     async def watch_objects(self, selector: Selector, version: int) -> AsyncGenerator[ObjectEvents, None]:
         """See Cluster."""
@@ -74,9 +74,9 @@ class InProcessCluster:
         """See Cluster; objects of a simulated cluster have no labels that somebody could change."""
         engine = self._host.meet()
         runs = (batch.handle_column, batch.attempt_column, batch.object_column)
-        columns = select_objects(engine.present(), runs, self._installation)
+        columns = select_objects(engine.journal.present(), runs, self._installation)
         self._host.wake()
-        return self._build(columns, engine.history.version)
+        return self._build(columns, engine.journal.history.version)
 
     async def read_log(
         self,

@@ -181,7 +181,7 @@ async def test_watch_that_fails_again_and_again_is_resumed_without_a_list(lab: F
 async def test_kind_without_rights_is_asked_for_ever_more_seldom(
     lab: FakeKubeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A right that nobody gave costs no call at each list; the kind is told as unlistable all the same."""
+    """A right that nobody gave costs no call at each list, until a bag uses the kind; it is told as unlistable."""
     now_s = 0.0
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     book = kinds.OwnKinds(Book(), names=(), discover=False, monotonic=lambda: now_s)  # type: ignore[arg-type]
@@ -194,6 +194,10 @@ async def test_kind_without_rights_is_asked_for_ever_more_seldom(
         assert book.unlistable_names == ("Secret",)
     assert asked[:5] == [0, 15, 45, 105, 225]
     assert len(asked) <= 10
+    assert secrets not in await book.to_list()
+    book.use(secrets)
+    assert secrets in await book.to_list()
+    assert book.pass_over(secrets, Refused())
     book.saw(secrets)
     assert secrets in await book.to_list()
 

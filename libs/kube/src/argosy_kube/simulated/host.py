@@ -61,7 +61,7 @@ class ClusterHost:
     def tick(self) -> None:
         """Let time pass up to now and show watchers what happened."""
         self.engine.advance(self._clock())
-        if self.engine.flush():
+        if self.engine.journal.flush():
             self.wake()
 
     def wake(self) -> None:
@@ -138,10 +138,10 @@ class ClusterHost:
             WatchGone: The version is too old.
         """
         engine = self.engine
-        drops = engine.drops
-        while engine.drops == drops:
+        drops = engine.journal.drops
+        while engine.journal.drops == drops:
             news = self._news
-            blocks = engine.history.after(version)
+            blocks = engine.journal.history.after(version)
             for block in blocks:
                 version = block.last_version
                 yield block
@@ -155,20 +155,20 @@ class ClusterHost:
             WatchGone: The version is too old.
         """
         engine = self.engine
-        if version < engine.node_floor or version > engine.history.version:
-            msg = f"version {version} is no longer kept (oldest is {engine.node_floor}); list again"
+        if version < engine.journal.node_floor or version > engine.journal.history.version:
+            msg = f"version {version} is no longer kept (oldest is {engine.journal.node_floor}); list again"
             raise WatchGone(msg)
-        newer = [entry for entry in engine.node_history if entry[0] > version]
+        newer = [entry for entry in engine.journal.node_history if entry[0] > version]
         return NodeEvents(
             change_column=np.array([entry[1] for entry in newer], dtype=np.int8),
             nodes=tuple(entry[2] for entry in newer),
-            version=engine.history.version,
+            version=engine.journal.history.version,
         )
 
     async def watch_nodes(self, version: int) -> AsyncGenerator[NodeEvents, None]:
         """Give the changes of nodes after a version; see Cluster.watch_nodes."""
-        drops = self.engine.drops
-        while self.engine.drops == drops:
+        drops = self.engine.journal.drops
+        while self.engine.journal.drops == drops:
             news = self._news
             events = self.node_changes(version)
             if len(events) or not await _wait(news):
@@ -180,7 +180,7 @@ class ClusterHost:
         engine = self.engine
         nodes = tuple(engine.nodes.descriptions[index] for index in engine.nodes.present_indices())
         changes = np.full(len(nodes), Change.ADDED, dtype=np.int8)
-        return NodeEvents(change_column=changes, nodes=nodes, version=engine.history.version)
+        return NodeEvents(change_column=changes, nodes=nodes, version=engine.journal.history.version)
 
 
 async def _wait(news: asyncio.Event) -> bool:

@@ -58,6 +58,7 @@ class OwnKinds:
         """Note that there are, or will be, objects of a kind; watches take it up."""
         if resource.full_name not in self._in_use:  # in one version: it shows the objects of all
             self._in_use[resource.full_name] = resource
+            self._pauses.pop(resource.full_name, None)  # it is needed now
             for listener in self._listeners:
                 listener.set()
 
