@@ -56,7 +56,7 @@ BREAKS = (
     Break(contract="rpc-driver", module="argosy_store.tables", imports="grpc"),
     Break(contract="rpc-driver", module="argosy_kube.port", imports="google.protobuf"),
     Break(contract="wire-types-at-edges", module="argosy_server.leader.memory", imports="argosy.lease.v1"),
-    Break(contract="wire-types-at-edges", module="argosy_sampler.mirror", imports="argosy.api.v1"),
+    Break(contract="wire-types-at-edges", module="argosy_sampler.informer", imports="argosy.api.v1"),
     Break(contract="wire-types-at-edges", module="argosy_client.values", imports="argosy.api.v1"),
     Break(contract="wire-types", module="argosy_store.tables", imports="argosy.lease.v1"),
     Break(contract="wire-types", module="argosy_workload.report", imports="argosy.api.v1"),

@@ -1,4 +1,4 @@
-"""Composition of the sampler: cluster, mirror, ledger, clerk and session, and their life."""
+"""Composition of the sampler: cluster, informer, ledger, clerk and session, and their life."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import MetricsServer
 from argosy_sampler.clerk import Clerk
 from argosy_sampler.config import SamplerConfig
-from argosy_sampler.mirror import Mirror
+from argosy_sampler.informer import Informer
 from argosy_sampler.session import SessionClient
 
 __all__ = ["run", "start"]
@@ -62,7 +62,7 @@ async def start(
         )
         life.on_close(cluster.close)
     ledger = NodeLedger()
-    mirror = Mirror(cluster, ledger, backoff=new_backoff, log=log)
+    informer = Informer(cluster, ledger, backoff=new_backoff, log=log)
     clerk = Clerk(
         config.cluster,
         ledger,
@@ -75,14 +75,14 @@ async def start(
     ready = on_ready if on_ready is not None else await _open_ports(life, config)
 
     async def serve() -> None:
-        cluster_uid = await mirror.cluster_uid()
-        await mirror.wait_listed()
+        cluster_uid = await informer.cluster_uid()
+        await informer.wait_listed()
         await ready()
         session = SessionClient(config, cluster_uid, clerk=clerk, backoff=new_backoff(), log=log)
         await session.run()
 
-    life.spawn(mirror.follow_nodes(), name="nodes")
-    life.spawn(mirror.follow_pods(), name="pods")
+    life.spawn(informer.follow_nodes(), name="nodes")
+    life.spawn(informer.follow_pods(), name="pods")
     life.spawn(serve(), name="session")
 
 

@@ -29,7 +29,7 @@ from argosy_kube.kubernetes.acting.deletion import Deleter
 from argosy_kube.kubernetes.acting.eviction import EvictionAnswer, Evictor
 from argosy_kube.kubernetes.acting.finding import Finder
 from argosy_kube.kubernetes.acting.logs import read_pod_log
-from argosy_kube.kubernetes.acting.rendering import MouldBook
+from argosy_kube.kubernetes.acting.rendering import TemplateBook
 from argosy_kube.kubernetes.api.answers import GONE, ApiFailure, decode
 from argosy_kube.kubernetes.api.credentials import Credentials, CredentialSource
 from argosy_kube.kubernetes.api.documents import (
@@ -140,11 +140,11 @@ class KubernetesCluster:
             observer=self._observer,
             versions=self._versions,
         )
-        moulds = MouldBook(installation, settings, book, rng=rng)
-        self._finder = Finder(moulds, self._observer, kinds=self._kinds, installation=installation)
+        templates = TemplateBook(installation, settings, book, rng=rng)
+        self._finder = Finder(templates, self._observer, kinds=self._kinds, installation=installation)
         self._creator = Creator(
             server,
-            moulds,
+            templates,
             installation=installation,
             places=self._places,
             restore=self._relabeller.restore,

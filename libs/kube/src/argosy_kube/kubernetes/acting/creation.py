@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from argosy_core.errors import BackendUnavailable, InvalidRequest
-from argosy_kube.kubernetes.acting.rendering import Mould, MouldBook
+from argosy_kube.kubernetes.acting.rendering import ObjectTemplate, TemplateBook
 from argosy_kube.kubernetes.api.answers import CONFLICT, FORBIDDEN, KEYS_ONLY, MISSING, ApiFailure, decode
 from argosy_kube.kubernetes.api.documents import FOUND_KEY, FOUND_POD, KEYS, FoundPod, Metadata
 from argosy_kube.kubernetes.api.rate_limiter import Priority
@@ -53,7 +53,7 @@ class Creator:
 
     Args:
         server: Where.
-        moulds: Renders them.
+        templates: Renders them.
         installation: Whose objects are ours.
         places: Where new objects are noted.
         restore: Gives an object of ours, by uid and run, its labels back.
@@ -63,7 +63,7 @@ class Creator:
     def __init__(
         self,
         server: ApiServer,
-        moulds: MouldBook,
+        templates: TemplateBook,
         *,
         installation: str,
         places: PlaceBook,
@@ -73,7 +73,7 @@ class Creator:
         """Create nothing yet."""
         self._restore = restore
         self._server = server
-        self._moulds = moulds
+        self._templates = templates
         self._settings = server.settings
         self._installation = installation
         self._places = places
@@ -116,67 +116,69 @@ class Creator:
 
     async def _create(self, batch: CreateBatch, row: int) -> _Answer:
         try:
-            mould = await self._moulds.find(batch, row)
+            template = await self._templates.find(batch, row)
         except InvalidRequest as error:
             return _Answer(CreateCode.REJECTED, message=error.message)
         except ApiFailure as failure:
             return _refusal(failure)
-        self._use(mould.resource)
+        self._use(template.resource)
         handle, attempt = int(batch.handle_column[row]), int(batch.attempt_column[row])
         run = (handle, attempt, int(batch.object_column[row]))
         node_row = int(batch.node_column[row])
         node = batch.nodes[node_row] if node_row >= 0 else ""
-        body = mould.body(handle, attempt, int(batch.id_high_column[row]), node)
+        body = template.body(handle, attempt, int(batch.id_high_column[row]), node)
         try:
             for is_last in (False, True):
                 try:
                     posted = await self._server.call(
-                        "POST", mould.path, priority=Priority.CREATE, body=body, accept=KEYS_ONLY
+                        "POST", template.path, priority=Priority.CREATE, body=body, accept=KEYS_ONLY
                     )
                     metadata = decode(KEYS, posted).metadata
                 except ApiFailure as failure:
                     if failure.is_unreadable and not is_last:
                         continue  # it was made, as the next answer tells
                     if failure.code != CONFLICT or failure.reason != _ALREADY_EXISTS:
-                        return _refusal(failure, mould.resource, is_of_creation=True)
-                    found = await self._read_existing(mould, mould.name(handle, attempt))
+                        return _refusal(failure, template.resource, is_of_creation=True)
+                    found = await self._read_existing(template, template.name(handle, attempt))
                     if found is None and not is_last:
                         continue  # it went meanwhile
                     if found is None:
                         return _Answer(CreateCode.UNAVAILABLE, message=failure.message)
-                    return await self._adopt(found, node, mould, run)
-                self._places.add(uid_bytes(metadata.uid), mould.resource, metadata, run)
-                await self._bind(metadata, node, mould.resource)
+                    return await self._adopt(found, node, template, run)
+                self._places.add(uid_bytes(metadata.uid), template.resource, metadata, run)
+                await self._bind(metadata, node, template.resource)
                 return _Answer(CreateCode.CREATED, uid_bytes(metadata.uid))
         except ApiFailure as failure:
-            return _refusal(failure, mould.resource)
+            return _refusal(failure, template.resource)
         raise AssertionError("unreachable")
 
-    async def _read_existing(self, mould: Mould, name: str) -> FoundPod | None:
-        path = mould.resource.path(mould.namespace, name)
+    async def _read_existing(self, template: ObjectTemplate, name: str) -> FoundPod | None:
+        path = template.resource.path(template.namespace, name)
         try:
             body = await self._server.call("GET", path, priority=Priority.READ)
         except ApiFailure as failure:
             if failure.code == MISSING:
                 return None
             raise
-        if mould.resource == PODS:
+        if template.resource == PODS:
             return decode(FOUND_POD, body)
         return FoundPod(metadata=decode(FOUND_KEY, body).metadata)
 
-    async def _adopt(self, found: FoundPod, node: str, mould: Mould, wanted: tuple[int, int, int]) -> _Answer:
+    async def _adopt(
+        self, found: FoundPod, node: str, template: ObjectTemplate, wanted: tuple[int, int, int]
+    ) -> _Answer:
         """Say whose an object is that has the name of a run's object; finish what a former call of ours began."""
         metadata = found.metadata
         run = read_run(metadata.labels, self._installation)
         uid = uid_bytes(metadata.uid)
         if run != wanted and is_own(metadata, wanted, installation=self._installation):
             run = wanted
-            self._places.add(uid, mould.resource, metadata, run)
+            self._places.add(uid, template.resource, metadata, run)
             self._restore(uid, run)
         if run is not None:
-            self._places.add(uid, mould.resource, metadata, run)
+            self._places.add(uid, template.resource, metadata, run)
             if not found.spec.node_name and metadata.deletion_timestamp is None:
-                await self._bind(metadata, node, mould.resource)
+                await self._bind(metadata, node, template.resource)
         return _Answer(CreateCode.EXISTS, uid, run)
 
     async def _bind(self, metadata: Metadata, node: str, resource: Resource) -> None:

@@ -1,7 +1,7 @@
 """Looking for objects of runs by the names that they were made with, whatever labels they carry now.
 
 An adapter knows the objects that it has seen by their uids. After a restart it knows none, and a list by labels leaves
-out those that lost theirs meanwhile: these it finds by name, and tells from a stranger's by `ownership`.
+out those that lost theirs meanwhile: these it finds by name, and tells from somebody else's by `ownership`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections import defaultdict
 
 from argosy_core.errors import InvalidRequest
-from argosy_kube.kubernetes.acting.rendering import MouldBook
+from argosy_kube.kubernetes.acting.rendering import TemplateBook
 from argosy_kube.kubernetes.api.answers import ApiFailure
 from argosy_kube.kubernetes.api.documents import FoundKey, FoundPod
 from argosy_kube.kubernetes.api.resources import PODS, Resource
@@ -28,15 +28,15 @@ class Finder:
     """Looks for objects of one installation.
 
     Args:
-        moulds: Tells kinds, namespaces and names.
+        templates: Tells kinds, namespaces and names.
         observer: Reads what is found, and gives labels back.
         kinds: Is told which kinds are in use.
         installation: Whose objects are ours.
     """
 
-    def __init__(self, moulds: MouldBook, observer: Observer, *, kinds: OwnKinds, installation: str) -> None:
+    def __init__(self, templates: TemplateBook, observer: Observer, *, kinds: OwnKinds, installation: str) -> None:
         """Look for nothing yet."""
-        self._moulds = moulds
+        self._templates = templates
         self._observer = observer
         self._kinds = kinds
         self._installation = installation
@@ -50,12 +50,12 @@ class Finder:
         wanted: dict[Resource, dict[ObjectName, tuple[int, int, int]]] = defaultdict(dict)
         for row in range(len(batch)):
             try:
-                mould = await self._moulds.find(batch, row)
+                template = await self._templates.find(batch, row)
             except InvalidRequest:
                 continue  # no cluster can have it
             handle, attempt = int(batch.handle_column[row]), int(batch.attempt_column[row])
             run = handle, attempt, int(batch.object_column[row])
-            wanted[mould.resource][mould.namespace, mould.name(handle, attempt)] = run
+            wanted[template.resource][template.namespace, template.name(handle, attempt)] = run
         found = await asyncio.gather(*(self._look_up(resource, runs) for resource, runs in wanted.items()))
         rows = EventRows(self._observer.tables)
         for (resource, runs), documents in zip(wanted.items(), found, strict=True):

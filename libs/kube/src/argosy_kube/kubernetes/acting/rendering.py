@@ -27,16 +27,16 @@ from argosy_kube.kubernetes.ours.places import run_suffix
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.port import POD_KIND, CreateBatch, Owner
 
-__all__ = ["Mould", "MouldBook"]
+__all__ = ["ObjectTemplate", "TemplateBook"]
 
 _MOST_BAGS: Final = 512
-_MOST_MOULDS: Final = 2048
+_MOST_TEMPLATES: Final = 2048
 _SENTINEL_ATTEMPT: Final = 255
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 
 @dataclass(frozen=True, slots=True)
-class Mould:
+class ObjectTemplate:
     """One object of a bag, ready for any run."""
 
     resource: Resource
@@ -71,8 +71,8 @@ class Mould:
         return b"".join(parts)
 
 
-class MouldBook:
-    """Moulds of the bags that were met last.
+class TemplateBook:
+    """Templates of the bags that were met last.
 
     Args:
         installation: Whose objects they are.
@@ -89,7 +89,7 @@ class MouldBook:
         self._settings = settings
         self._resources = resources
         self._bags: OrderedDict[bytes, BagTemplate] = OrderedDict()
-        self._moulds: OrderedDict[tuple[bytes, int, bytes, Owner, bool], Mould] = OrderedDict()
+        self._templates: OrderedDict[tuple[bytes, int, bytes, Owner, bool], ObjectTemplate] = OrderedDict()
         self._handle = int(rng.integers(1 << 53, 1 << 54))
         self._id_high = int(rng.integers(1 << 61, 1 << 62))
         self._node = f"node-{int(rng.integers(1 << 61, 1 << 62)):x}"
@@ -102,8 +102,8 @@ class MouldBook:
         self._slot_of = {text.encode(): slot for slot, text in enumerate(texts)}
         self._cut = re.compile(b"(" + b"|".join(re.escape(text) for text in self._slot_of) + b")")
 
-    async def find(self, batch: CreateBatch, row: int) -> Mould:
-        """Return the mould of one object of a batch.
+    async def find(self, batch: CreateBatch, row: int) -> ObjectTemplate:
+        """Return the template of one object of a batch.
 
         Raises:
             InvalidRequest: The object cannot be one of this cluster; the message says why.
@@ -115,14 +115,14 @@ class MouldBook:
         owner = batch.owners[batch.owner_column[row]]
         has_node = int(batch.node_column[row]) >= 0
         key = (body, int(batch.object_column[row]), metadata, owner, has_node)
-        found = self._moulds.get(key)
+        found = self._templates.get(key)
         if found is None:
-            found = self._moulds[key] = await self._make(key)
-            if len(self._moulds) > _MOST_MOULDS:
-                self._moulds.popitem(last=False)
+            found = self._templates[key] = await self._make(key)
+            if len(self._templates) > _MOST_TEMPLATES:
+                self._templates.popitem(last=False)
         return found
 
-    async def _make(self, key: tuple[bytes, int, bytes, Owner, bool]) -> Mould:
+    async def _make(self, key: tuple[bytes, int, bytes, Owner, bool]) -> ObjectTemplate:
         body, index, metadata, owner, has_node = key
         try:
             bag = self._bag(body)
@@ -152,7 +152,7 @@ class MouldBook:
             self._prepare_pod(manifest)
         parts = self._cut.split(msgspec.json.encode(manifest))
         name = str(manifest["metadata"]["name"])
-        return Mould(
+        return ObjectTemplate(
             resource=resource,
             namespace=bag.namespaces[index],
             stem=name.removesuffix(run_suffix(self._handle, _SENTINEL_ATTEMPT)),

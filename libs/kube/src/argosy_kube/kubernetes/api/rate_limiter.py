@@ -1,6 +1,6 @@
 """How fast an API server is called.
 
-So many calls at once and so many per second, the urgent ones first, and none while it asks for patience.
+So many calls at once and so many per second, the urgent ones first, and none while it asks us to wait.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import heapq
 from collections.abc import AsyncGenerator, Callable
 from enum import IntEnum
 
-__all__ = ["Pacer", "Priority"]
+__all__ = ["Priority", "RateLimiter"]
 
 
 class Priority(IntEnum):
@@ -27,7 +27,7 @@ class Priority(IntEnum):
     """Nobody waits for them: what others wrote about pods, labels that somebody changed on pods that are known."""
 
 
-class Pacer:
+class RateLimiter:
     """Gives calls leave to begin.
 
     Args:

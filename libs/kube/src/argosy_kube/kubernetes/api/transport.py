@@ -20,7 +20,7 @@ import numpy as np
 from argosy_core.errors import ArgosyError, BackendUnavailable
 from argosy_kube.kubernetes.api.answers import CONFLICT, UNAUTHORIZED, ApiFailure, read_failure
 from argosy_kube.kubernetes.api.credentials import Credentials
-from argosy_kube.kubernetes.api.rate_limiter import Pacer, Priority
+from argosy_kube.kubernetes.api.rate_limiter import Priority, RateLimiter
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.meter import NO_METER, ApiMeter
 
@@ -85,7 +85,7 @@ class ApiServer:
         self._server_name: str | None = None
         self._headers: dict[str, str] = {}
         self._authorization: str | None = None
-        self.pacer = Pacer(
+        self.limiter = RateLimiter(
             per_s=settings.requests_per_s,
             burst_count=settings.burst_count,
             concurrency=settings.concurrency,
@@ -151,7 +151,7 @@ class ApiServer:
         while True:
             tries += 1
             try:
-                async with self.pacer.turn(call.priority):
+                async with self.limiter.turn(call.priority):
                     return await self._try(call)
             except ApiFailure as failure:
                 if failure.code == UNAUTHORIZED and tries == 1:
@@ -190,7 +190,7 @@ class ApiServer:
 
     async def _open(self, path: str, *, idle_s: float | None, accept: str) -> aiohttp.ClientResponse:
         for is_last in (False, True):
-            async with self.pacer.turn(Priority.READ):
+            async with self.limiter.turn(Priority.READ):
                 session = await self._connect()
                 try:
                     async with asyncio.timeout(self._timeout.total):
@@ -243,7 +243,7 @@ class ApiServer:
     def _obey(self, failure: ApiFailure) -> None:
         """Let no call begin for as long as the API server asks."""
         if failure.code in _THROTTLED and failure.retry_after_s > 0 and not failure.is_budgeted:
-            self.pacer.pause(min(failure.retry_after_s, self.settings.retry_most_s))
+            self.limiter.pause(min(failure.retry_after_s, self.settings.retry_most_s))
 
     def retry_wait_s(self, failure_count: int, failure: ApiFailure) -> float:
         """Return how long to wait after so many failures in a row, seconds: doubling with chance, or as was asked."""

@@ -1,4 +1,4 @@
-"""The mirror: keeps the ledger's nodes and pods what the cluster shows.
+"""The informer: keeps the ledger's nodes and pods what the cluster shows.
 
 Everything starts from a full list; a watch then goes on from the list's version (`argosy_kube.following`). Nothing here
 depends on seeing every step in between.
@@ -32,18 +32,18 @@ from argosy_kube.port import (
 from argosy_runtime.channel import Backoff
 from argosy_runtime.logs import Logger
 
-__all__ = ["Mirror"]
+__all__ = ["Informer"]
 
 _ENDED: Final = np.zeros(8, dtype=np.bool_)
 _ENDED[[PodPhase.SUCCEEDED, PodPhase.FAILED]] = True
 
 
-class Mirror:
+class Informer:
     """Copies nodes and pods of a cluster into a ledger.
 
     Args:
         cluster: The cluster.
-        ledger: Where to; the mirror and the session's clerk change it on one event loop, so never at once.
+        ledger: Where to; the informer and the session's clerk change it on one event loop, so never at once.
         backoff: Makes the waits between attempts to reach the cluster.
         log: Where failures to reach it are told.
     """
@@ -132,7 +132,7 @@ class Mirror:
         self._pods_listed.set()
 
     def take_pods(self, events: ObjectEvents) -> None:
-        """Take in changes of pods, strangers' included."""
+        """Take in changes of pods, unmanaged ones included."""
         if len(events):
             self._ledger.observe(self._pod_events(events))
 
