@@ -74,6 +74,7 @@ class Follower(Generic[B]):
         self._tell = tell
         self._waits = waits
         self._relist_s = relist_s
+        self._due_s = math.inf
         self._version: int | None = None
         self._due = asyncio.Event()
 
@@ -102,6 +103,7 @@ class Follower(Generic[B]):
         self._take_list(listed)
         self._version = listed.version
         self._due.clear()
+        self._due_s = asyncio.get_running_loop().time() + self._relist_s
 
     async def _follow(self) -> None:
         """Watch until the watch ends, or until a list made beside it says where to go on."""
@@ -133,7 +135,7 @@ class Follower(Generic[B]):
     async def _list_when_due(self, watching: asyncio.Future[None]) -> None:
         """Make a list once it is time; the watch ends before it is taken, since it may have been older."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if math.isinf(self._relist_s) else self._relist_s):
+            async with asyncio.timeout_at(None if math.isinf(self._due_s) else self._due_s):
                 await self._due.wait()
         while True:
             try:

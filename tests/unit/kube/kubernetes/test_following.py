@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -260,3 +261,39 @@ async def test_calls_and_watches_are_told_to_a_meter(lab: FakeKubeLab) -> None:
     with pytest.raises(BackendUnavailable):
         await cluster.list_nodes()
     assert told >= {("GET", 200), ("POST", 429), ("POST", 201), ("STREAM", 200), ("GET", 0)}
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A batch of nothing."""
+
+    version: int
+
+
+async def test_lists_are_made_in_time_though_the_watch_ends_again_and_again() -> None:
+    """A watch that lasts less than the time between lists must not put them off for ever."""
+    lists: list[int] = []
+    news = asyncio.Event()
+
+    async def read() -> Numbered:
+        return Numbered(len(lists))
+
+    async def watch(version: int) -> AsyncGenerator[Numbered, None]:
+        yield Numbered(version)
+        await asyncio.sleep(0.01)
+
+    def take_list(batch: Numbered) -> None:
+        lists.append(batch.version)
+        news.set()
+
+    follower: Follower[Numbered] = Follower(
+        read, watch, take_list=take_list, take=lambda _: None, tell=lambda *_: None, waits=NoWait(), relist_s=0.1
+    )
+    following = asyncio.ensure_future(follower.run())
+    async with asyncio.timeout(TIMEOUT_S):
+        while len(lists) < 3:
+            news.clear()
+            await news.wait()
+    following.cancel()
+    with suppress(asyncio.CancelledError):
+        await following

@@ -20,7 +20,7 @@ from argosy_kube.kubernetes.api.answers import CONFLICT, FORBIDDEN, KEYS_ONLY, M
 from argosy_kube.kubernetes.api.documents import FOUND_KEY, FOUND_POD, KEYS, FoundPod, Metadata
 from argosy_kube.kubernetes.api.rate_limiter import Priority
 from argosy_kube.kubernetes.api.resources import PODS, Resource, not_granted
-from argosy_kube.kubernetes.api.transport import ApiServer
+from argosy_kube.kubernetes.api.transport import JSON, ApiServer
 from argosy_kube.kubernetes.ours.ownership import is_own
 from argosy_kube.kubernetes.ours.places import PlaceBook
 from argosy_kube.kubernetes.reading.columns import read_run, uid_bytes
@@ -155,7 +155,8 @@ class Creator:
     async def _read_existing(self, template: ObjectTemplate, name: str) -> FoundPod | None:
         path = template.resource.path(template.namespace, name)
         try:
-            body = await self._server.call("GET", path, priority=Priority.READ)
+            accept = JSON if template.resource == PODS else KEYS_ONLY  # what is in a secret does not travel
+            body = await self._server.call("GET", path, priority=Priority.READ, accept=accept)
         except ApiFailure as failure:
             if failure.code == MISSING:
                 return None

@@ -16,7 +16,7 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -25,7 +25,7 @@ from argosy_kube.kubernetes.api.documents import ListDocument, Metadata, WatchEv
 from argosy_kube.kubernetes.api.listing import read_list
 from argosy_kube.kubernetes.api.resources import Resource
 from argosy_kube.kubernetes.api.transport import JSON, ApiServer
-from argosy_kube.kubernetes.api.watch_stream import WatchStream
+from argosy_kube.kubernetes.api.watch_stream import HasMetadata, WatchStream
 
 __all__ = ["Followed", "Reader", "Reflector", "Versions", "version_number"]
 
@@ -37,12 +37,7 @@ _LIVED_S: Final = 1.0
 """A watch that brought nothing and did not last so long counts as failed, so that ends are no busy loop."""
 
 
-class _HasMetadata(Protocol):
-    @property
-    def metadata(self) -> Metadata: ...
-
-
-T = TypeVar("T", bound=_HasMetadata)
+T = TypeVar("T", bound=HasMetadata)
 
 
 class Versions:
@@ -344,7 +339,7 @@ class Reflector(Generic[T]):
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.cancel()
-            self._over.append(stream)
+            self._over = [*(one for one in self._over if not one.is_over), stream]
 
     def _wake(self) -> None:
         for reader in self._readers:

@@ -20,7 +20,7 @@ from argosy_kube.kubernetes.api.resources import NODES, PODS, Resource
 from argosy_kube.kubernetes.api.transport import BROKEN, JSON, ApiServer
 from argosy_kube.kubernetes.settings import KubernetesSettings
 
-__all__ = ["WatchStream"]
+__all__ = ["HasMetadata", "WatchStream"]
 
 _BOOKMARK: Final = b'"BOOKMARK"'
 _ERROR: Final = b'"ERROR"'
@@ -28,12 +28,14 @@ _HEAD_BYTES: Final = 64
 _MOST_LINES: Final = 2000
 
 
-class _HasMetadata(Protocol):
+class HasMetadata(Protocol):
+    """A document."""
+
     @property
     def metadata(self) -> Metadata: ...
 
 
-T = TypeVar("T", bound=_HasMetadata)
+T = TypeVar("T", bound=HasMetadata)
 
 
 class _Failed(msgspec.Struct):
@@ -107,6 +109,11 @@ class WatchStream(Generic[T]):
         """Read nothing more; `stop` must follow all the same."""
         if self._task is not None:
             self._task.cancel()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether reading has ended, so that nobody needs to stop it."""
+        return self._task is None or self._task.done()
 
     async def stop(self) -> None:
         """End reading."""
