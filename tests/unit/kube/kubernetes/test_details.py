@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from argosy_kube.kubernetes.api.documents import POD, Metadata
-from argosy_kube.kubernetes.details import detail_of, one_line
 from argosy_kube.kubernetes.ours.observing import apply_health
-from argosy_kube.kubernetes.pods import exit_and_reason, phase_of
 from argosy_kube.kubernetes.reading.columns import EventRows, EventTables
+from argosy_kube.kubernetes.reading.details import detail_of, one_line
 from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates
+from argosy_kube.kubernetes.reading.pods import exit_and_reason, phase_of
 from argosy_kube.port import MAX_DETAIL_LENGTH, Change, Detail, PodPhase, Selector
 from argosy_kube.simulated.shared import select_events
 

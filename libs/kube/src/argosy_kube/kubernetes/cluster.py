@@ -52,9 +52,9 @@ from argosy_kube.kubernetes.ours.observing import CHANGES, Observer, apply_healt
 from argosy_kube.kubernetes.ours.places import Place, PlaceBook
 from argosy_kube.kubernetes.ours.pod_warnings import PodWarnings
 from argosy_kube.kubernetes.ours.relabelling import Relabeller
-from argosy_kube.kubernetes.pods import NODE_LOST
 from argosy_kube.kubernetes.reading.columns import EventRows, EventTables
 from argosy_kube.kubernetes.reading.nodes import describe_node
+from argosy_kube.kubernetes.reading.pods import NODE_LOST
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.meter import NO_METER, ApiMeter
 from argosy_kube.port import (

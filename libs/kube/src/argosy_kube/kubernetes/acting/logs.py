@@ -14,7 +14,7 @@ from argosy_kube.kubernetes.api.documents import LIST_OF_PODS, PodDocument
 from argosy_kube.kubernetes.api.rate_limiter import Priority
 from argosy_kube.kubernetes.api.resources import PODS
 from argosy_kube.kubernetes.api.transport import BROKEN, ApiServer, unavailable
-from argosy_kube.kubernetes.pods import ENDED, phase_of
+from argosy_kube.kubernetes.reading.pods import ENDED, phase_of
 
 __all__ = ["read_pod_log"]
 

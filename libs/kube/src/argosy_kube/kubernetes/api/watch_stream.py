@@ -32,7 +32,8 @@ class HasMetadata(Protocol):
     """A document."""
 
     @property
-    def metadata(self) -> Metadata: ...
+    def metadata(self) -> Metadata:
+        """Its metadata."""
 
 
 T = TypeVar("T", bound=HasMetadata)

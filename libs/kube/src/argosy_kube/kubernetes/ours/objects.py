@@ -30,9 +30,9 @@ from argosy_kube.kubernetes.api.resources import NODES, PODS, Resource
 from argosy_kube.kubernetes.api.transport import ApiServer, unavailable
 from argosy_kube.kubernetes.ours.kinds import OwnKinds
 from argosy_kube.kubernetes.ours.observing import CHANGES, Observer, apply_health
-from argosy_kube.kubernetes.pods import NODE_LOST
 from argosy_kube.kubernetes.reading.columns import EventRows, uid_bytes
 from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates, health_of
+from argosy_kube.kubernetes.reading.pods import NODE_LOST
 from argosy_kube.port import Change, ObjectEvents, WatchGone
 
 __all__ = ["OwnObjects"]

@@ -13,13 +13,13 @@ import numpy as np
 
 from argosy_kube.kubernetes.api.documents import KeyDocument, Metadata, PodDocument
 from argosy_kube.kubernetes.api.resources import PODS, Resource
-from argosy_kube.kubernetes.details import detail_of
 from argosy_kube.kubernetes.ours.places import Place, PlaceBook
 from argosy_kube.kubernetes.ours.pod_warnings import PodWarnings
 from argosy_kube.kubernetes.ours.relabelling import Relabeller, tells_deletion
-from argosy_kube.kubernetes.pods import deletion_us, ended_us, exit_and_reason, is_gone, phase_of, read_time_us
 from argosy_kube.kubernetes.reading.columns import EventRows, EventTables, read_run, uid_bytes
+from argosy_kube.kubernetes.reading.details import detail_of
 from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates
+from argosy_kube.kubernetes.reading.pods import deletion_us, ended_us, exit_and_reason, is_gone, phase_of, read_time_us
 from argosy_kube.port import Change, Detail, ObjectEvents, PodPhase
 
 __all__ = ["CHANGES", "STORED_FINALIZER", "Observer", "apply_health"]

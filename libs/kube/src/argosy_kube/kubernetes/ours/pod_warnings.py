@@ -21,9 +21,9 @@ from argosy_kube.kubernetes.api.documents import ListDocument, Metadata, PodDocu
 from argosy_kube.kubernetes.api.rate_limiter import Priority
 from argosy_kube.kubernetes.api.resources import Resource
 from argosy_kube.kubernetes.api.transport import ApiServer
-from argosy_kube.kubernetes.details import one_line
 from argosy_kube.kubernetes.ours.places import PlaceBook
 from argosy_kube.kubernetes.reading.columns import uid_bytes
+from argosy_kube.kubernetes.reading.details import one_line
 from argosy_kube.port import Detail, PodPhase
 
 __all__ = ["OTHER_WARNING", "PodWarnings", "Warned"]

@@ -28,8 +28,8 @@ from argosy_kube.kubernetes.api.resources import PODS, Resource
 from argosy_kube.kubernetes.api.transport import ApiServer
 from argosy_kube.kubernetes.ours.lookup import Lookup
 from argosy_kube.kubernetes.ours.places import Place, PlaceBook
-from argosy_kube.kubernetes.pods import ENDED, phase_of
 from argosy_kube.kubernetes.reading.columns import uid_bytes
+from argosy_kube.kubernetes.reading.pods import ENDED, phase_of
 
 __all__ = ["Relabeller", "tells_deletion"]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, parse_run_label
 from argosy_kube.kubernetes.api.documents import Metadata
-from argosy_kube.kubernetes.pods import RequestReader
+from argosy_kube.kubernetes.reading.pods import RequestReader
 from argosy_kube.port import POD_KIND, Change, Detail, ObjectEvents, PodPhase
 from argosy_kube.tables import RequestTable, TextTable
 
