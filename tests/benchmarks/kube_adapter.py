@@ -24,9 +24,9 @@ import numpy as np
 
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 from argosy_kube import KubernetesSettings
+from argosy_kube.kubernetes.api.credentials import Credentials, CredentialSource
 from argosy_kube.kubernetes.cluster import KubernetesCluster
-from argosy_kube.kubernetes.credentials import Credentials, CredentialSource
-from argosy_kube.kubernetes.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
 from argosy_kube.port import CreateCode, DeleteBatch, DeleteCode, ObjectEvents, Selector
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_pod
 from argosy_testkit.fake_kube_api import FakeKubeApi

@@ -12,14 +12,15 @@ import pytest
 
 from argosy_core.errors import BackendUnavailable
 from argosy_kube.port import Cluster, NodeDescription, Selector, WatchGone
-from argosy_kube.shared import SharedCluster
 from argosy_kube.simulated.__main__ import make_host
 from argosy_kube.simulated.client import SimulatedCluster
 from argosy_kube.simulated.faults import Fault
-from argosy_kube.simulated.host import ClusterHost, InProcessCluster
+from argosy_kube.simulated.host import ClusterHost
 from argosy_kube.simulated.inventory import format_nodes
 from argosy_kube.simulated.server import serve_cluster
+from argosy_kube.simulated.shared import SharedCluster
 from argosy_testkit.cluster_contract import LAB_NODES, ClusterContract, FaultContract, make_create_batch
+from argosy_testkit.in_process_cluster import InProcessCluster
 
 SPEED = 50.0
 
@@ -131,7 +132,8 @@ class SharedLab(SocketLab):
 
     def open(self, installation: str) -> Any:
         """See ClusterLab."""
-        return SharedCluster(super().open(installation))
+        self._opened.append(SharedCluster(self._address, installation=installation))
+        return self._opened[-1]
 
 
 class TestSharedCluster(ClusterContract):

@@ -38,7 +38,7 @@ class EngineMachine(RuleBasedStateMachine):
         for node in LAB_NODES:
             self.engine.put_node(node)
         self.ours = self.engine.installations.intern("one")
-        self.version = self.engine.history.version
+        self.version = self.engine.journal.history.version
         self.watched: dict[bytes, SeenObject] = {}
 
     def read(self, columns: EventColumns) -> list[SeenObject]:
@@ -56,7 +56,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(runs=RUNS, nodes=NODES)
     def create(self, runs: list[tuple[int, int]], nodes: list[str]) -> None:
         """Create some runs; each is made or exists."""
-        known = {item.run for item in self.read(self.engine.present())}
+        known = {item.run for item in self.read(self.engine.journal.present())}
         result = self.engine.create(make_create_batch(runs, bag=BAG, nodes=nodes), self.ours)
         for (handle, attempt), code in zip(runs, codes(result), strict=True):
             run = (handle, attempt, 0)
@@ -66,7 +66,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
         """Delete some pods."""
-        seen = self.read(self.engine.present())
+        seen = self.read(self.engine.journal.present())
         if seen:
             chosen = data.draw(st.lists(st.sampled_from(seen), max_size=4))
             self.engine.delete(make_delete_batch(*chosen))
@@ -79,8 +79,8 @@ class EngineMachine(RuleBasedStateMachine):
     @invariant()
     def watchers_see_what_lists_show(self) -> None:
         """Folding the events gives the list."""
-        listed = self.read(self.engine.present())
-        for block in self.engine.history.after(self.version):
+        listed = self.read(self.engine.journal.present())
+        for block in self.engine.journal.history.after(self.version):
             for item in self.read(block.columns):
                 if item.change == 3:
                     del self.watched[item.uid]
@@ -96,7 +96,7 @@ class EngineMachine(RuleBasedStateMachine):
         """What is used is the sum over pods that have not ended, and never above what is allocatable."""
         expected: dict[str, int] = {}
         running = 0
-        for item in self.read(self.engine.present()):
+        for item in self.read(self.engine.journal.present()):
             if item.phase in {PodPhase.PENDING, PodPhase.RUNNING}:
                 running += item.phase == PodPhase.RUNNING
                 for name, amount in (item.requests or {}).items():

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import pytest
 from testbed.lab import RealLab
 
-from argosy_kube.numbered import NumberedCluster
-from argosy_kube.shared import SharedCluster
 from argosy_testkit.cluster_contract import ClusterContract
 
 
@@ -17,15 +15,10 @@ class TestKubernetesCluster(ClusterContract):
 
 
 class TestSharedKubernetesCluster(ClusterContract):
-    """The same with one watch of all pods and of our other objects, as the cluster agent has it."""
+    """The same with our pods picked from one watch of all pods, as the cluster agent has it."""
 
     @pytest.fixture
     def lab(self, lab: RealLab, monkeypatch: pytest.MonkeyPatch) -> RealLab:
         """Share what each test opens."""
-        opens = lab.open
-
-        def shared(installation: str, *arguments: Any) -> SharedCluster:
-            return SharedCluster(NumberedCluster(opens(installation, *arguments)))
-
-        monkeypatch.setattr(lab, "open", shared)
+        monkeypatch.setattr(lab, "open", partial(lab.open, is_shared=True))
         return lab

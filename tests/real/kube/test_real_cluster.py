@@ -14,9 +14,9 @@ from testbed.lab import PODS, RealLab
 from argosy_core.errors import BackendUnavailable
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, RUN_LABEL, run_label
 from argosy_kube import KubernetesSettings
+from argosy_kube.kubernetes.acting.eviction import EvictionCode
+from argosy_kube.kubernetes.api.credentials import CredentialSource
 from argosy_kube.kubernetes.cluster import KubernetesCluster
-from argosy_kube.kubernetes.credentials import CredentialSource
-from argosy_kube.kubernetes.eviction import EvictionCode
 from argosy_kube.port import Change, Cluster, CreateCode, DeleteCode, PodPhase, Selector, WatchGone
 from argosy_testkit.cluster_batches import (
     SeenObject,
@@ -311,24 +311,24 @@ async def test_eviction_obeys_disruption_budgets(lab: RealLab) -> None:
         assert {item.reason for item in seen if item.phase == PodPhase.FAILED} == {"Evicted"}
 
 
-@pytest.mark.parametrize("selector", [Selector.OURS, Selector.SHARED])
-async def test_pod_that_loses_its_labels_is_not_told_as_gone(lab: RealLab, selector: Selector) -> None:
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_pod_that_loses_its_labels_is_not_told_as_gone(lab: RealLab, *, is_shared: bool) -> None:
     """A watch with a label selector is told DELETED, one without MODIFIED; the pod gets its labels again."""
-    cluster = lab.open("one")
+    cluster = lab.open("one", is_shared=is_shared)
     await cluster.create_objects(make_create_batch([(11, 1), (12, 1)]))
-    version = (await cluster.list_objects(selector)).version
+    version = (await cluster.list_objects(Selector.OURS)).version
     pods = msgspec.json.decode(await lab.admin.get(PODS))["items"]
     first = next(pod for pod in pods if pod["metadata"]["labels"][RUN_LABEL] == run_label(11, 1))
     path = f"{PODS}/{first['metadata']['name']}"
     patch = {"metadata": {"labels": {INSTALLATION_LABEL: None}}}
     assert (await lab.admin.request("PATCH", path, patch, content_type=STRATEGIC_PATCH))[0] == 200
     seen: list[SeenObject] = []
-    async with asyncio.timeout(30), aclosing(cluster.watch_objects(selector, version)) as watch:
+    async with asyncio.timeout(30), aclosing(cluster.watch_objects(Selector.OURS, version)) as watch:
         async for events in watch:
             seen += read_events(events)
             labels = msgspec.json.decode(await lab.admin.get(path))["metadata"]["labels"]
             if labels.get(INSTALLATION_LABEL) == "one":
                 break
     assert {(item.ours, item.change == Change.DELETED) for item in seen if item.run[0] == 11} == {(True, False)}
-    listed = read_events(await cluster.list_objects(selector))
+    listed = read_events(await cluster.list_objects(Selector.OURS))
     assert sorted(item.run for item in listed if item.ours) == [(11, 1, 0), (12, 1, 0)]

@@ -42,13 +42,16 @@ class RealLab:
         self._stack = stack
         self._numbers = itertools.count()
 
-    def open(self, installation: str, settings: KubernetesSettings | None = None) -> Cluster:
+    def open(
+        self, installation: str, settings: KubernetesSettings | None = None, *, is_shared: bool = False
+    ) -> Cluster:
         """See ClusterLab; closed at the end of the test."""
         cluster = open_cluster(
             f"kubernetes:{self.api.kubeconfig}",
             installation=installation,
             call_timeout_s=CALL_TIMEOUT_S,
             settings=settings or KubernetesSettings(discover=False),
+            is_shared=is_shared,
         )
         self._stack.push_async_callback(cluster.close)
         return cluster

@@ -19,10 +19,11 @@ from argosy_core.reconcile import MirroredCache
 from argosy_executor.app import start
 from argosy_executor.config import ExecutorConfig
 from argosy_kube.simulated.__main__ import make_host
-from argosy_kube.simulated.host import ClusterHost, InProcessCluster
+from argosy_kube.simulated.host import ClusterHost
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_testkit.cluster_contract import LAB_NODES
 from argosy_testkit.fake_streams import read_until_ended, serving
+from argosy_testkit.in_process_cluster import InProcessCluster
 
 PATIENCE_S = 15.0
 NODE = LAB_NODES[0].name

@@ -13,8 +13,8 @@ from argosy_executor.cluster_codec import create_answers, observations
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.failures import describe_failure, failure_of, waiting_failure_of
 from argosy_executor.leader_codec import read_rows, read_stops
-from argosy_kube.kubernetes.columns import EventRows, EventTables
-from argosy_kube.kubernetes.documents import Metadata
+from argosy_kube.kubernetes.api.documents import Metadata
+from argosy_kube.kubernetes.reading.columns import EventRows, EventTables
 from argosy_kube.port import Change, CreateCode, CreateResult, Detail, PodPhase
 from argosy_runtime.config import load_config
 

@@ -14,7 +14,7 @@ import pytest
 from argosy_core.job.states import ObjectState
 from argosy_executor.app import start
 from argosy_executor.config import ExecutorConfig
-from argosy_kube.kubernetes import own_objects
+from argosy_kube.kubernetes.ours import kinds
 from argosy_kube.port import Cluster
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.metrics import METRICS
@@ -79,7 +79,7 @@ async def test_right_that_is_refused_at_a_relist_ends_no_job(
     lab: FakeKubeLab, leader: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bag of a secret and a pod runs on, here and with a successor; what is really gone is told when it can be."""
-    monkeypatch.setattr(own_objects, "HIDDEN_PAUSE_S", 0.05)
+    monkeypatch.setattr(kinds, "FIRST_PAUSE_S", 0.05)
     refused = ApiFault(method="GET", path="/secrets", status=403, reason="Forbidden", count=9999)
     async with running(lab.open("one"), leader.address):
         session = await leader.next_session()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from argosy_kube.port import DeleteCode, Selector
 from argosy_kube.simulated.__main__ import make_host
-from argosy_kube.simulated.host import InProcessCluster
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_delete_batch, make_pod, read_events
 from argosy_testkit.cluster_contract import LAB_NODES
+from argosy_testkit.in_process_cluster import InProcessCluster
 
 
 async def test_simulated_cluster_takes_custom_resources_of_any_group() -> None:

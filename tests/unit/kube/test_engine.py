@@ -34,7 +34,7 @@ def make_engine(speed: float = 1.0, seed: int = 1) -> ClusterEngine:
 
 def present(engine: ClusterEngine) -> list:
     """Return what is in the cluster, as installation 0 sees it."""
-    columns = engine.present()
+    columns = engine.journal.present()
     tables = Tables(
         kinds=engine.kinds.texts,
         nodes=engine.nodes.names,
@@ -42,7 +42,7 @@ def present(engine: ClusterEngine) -> list:
         resources=engine.requests.axis.names,
         requests=engine.requests.matrix,
     )
-    return read_events(build_events(columns, tables, installation=0, version=engine.history.version))
+    return read_events(build_events(columns, tables, installation=0, version=engine.journal.history.version))
 
 
 def open_installation(engine: ClusterEngine) -> int:
@@ -216,7 +216,7 @@ def test_rows_are_used_again_without_mixing_up_timers() -> None:
     ours = open_installation(engine)
     engine.create(make_create_batch([(1, 1)], bag=make_bag(make_pod(run_time="5s"))), ours)
     engine.delete(make_delete_batch(*present(engine)))
-    engine.flush()
+    engine.journal.flush()
     engine.create(make_create_batch([(2, 1)], bag=make_bag(make_pod(run_time="60s"))), ours)
     engine.advance(START_US + 10 * SECOND_US)
     (pod,) = present(engine)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from argosy_core.errors import BackendUnavailable
-from argosy_kube import shared
 from argosy_kube.port import ObjectEvents, Selector, WatchGone
-from argosy_kube.shared import SharedCluster
+from argosy_kube.simulated import shared
+from argosy_kube.simulated.shared import SharedWatch
 
 Batch = list[tuple[int, int, bool]]
 """(version, kind, ours) of each event."""
@@ -89,8 +90,8 @@ async def take(watch: AsyncGenerator[ObjectEvents, None]) -> list[int]:
 async def test_each_reader_gets_its_part_of_one_watch() -> None:
     """An executor's reader gets what is ours, a sampler's every pod, and the cluster is watched once."""
     source = Source()
-    cluster = SharedCluster(source)  # type: ignore[arg-type] - only watched
-    ours, pods = cluster.watch_objects(Selector.OURS, 0), cluster.watch_objects(Selector.ALL_PODS, 0)
+    cluster = SharedWatch(partial(source.watch_objects, Selector.SHARED))
+    ours, pods = cluster.watch(Selector.OURS, 0), cluster.watch(Selector.ALL_PODS, 0)
     waiting = asyncio.gather(take(ours), take(pods))
     await asyncio.sleep(0)
     source.bring((1, 0, True), (2, 0, False), (3, 1, True))
@@ -104,14 +105,14 @@ async def test_each_reader_gets_its_part_of_one_watch() -> None:
 async def test_reader_that_comes_later_gets_what_it_has_not_seen() -> None:
     """What was read before is kept; what a list has shown already is left out, also within a batch."""
     source = Source()
-    cluster = SharedCluster(source)  # type: ignore[arg-type]
-    first = cluster.watch_objects(Selector.ALL_PODS, 0)
+    cluster = SharedWatch(partial(source.watch_objects, Selector.SHARED))
+    first = cluster.watch(Selector.ALL_PODS, 0)
     source.bring((1, 0, True), (2, 0, True))
     source.bring((3, 0, True))
     assert [await take(first), await take(first)] == [[1, 2], [3]]
-    late = cluster.watch_objects(Selector.OURS, 1)
+    late = cluster.watch(Selector.OURS, 1)
     assert [await take(late), await take(late)] == [[2], [3]]
-    ahead = cluster.watch_objects(Selector.OURS, 4)
+    ahead = cluster.watch(Selector.OURS, 4)
     waiting = asyncio.ensure_future(take(ahead))
     await asyncio.sleep(0)
     source.bring((4, 0, True), (5, 0, True))
@@ -122,8 +123,8 @@ async def test_reader_that_comes_later_gets_what_it_has_not_seen() -> None:
 async def test_next_reader_goes_on_when_the_one_that_reads_leaves() -> None:
     """Nothing is lost or given twice when whoever read for all is cancelled."""
     source = Source()
-    cluster = SharedCluster(source)  # type: ignore[arg-type]
-    reads, waits = cluster.watch_objects(Selector.OURS, 0), cluster.watch_objects(Selector.ALL_PODS, 0)
+    cluster = SharedWatch(partial(source.watch_objects, Selector.SHARED))
+    reads, waits = cluster.watch(Selector.OURS, 0), cluster.watch(Selector.ALL_PODS, 0)
     reading = asyncio.ensure_future(take(reads))
     await asyncio.sleep(0)
     waiting = asyncio.ensure_future(take(waits))
@@ -133,7 +134,7 @@ async def test_next_reader_goes_on_when_the_one_that_reads_leaves() -> None:
     source.bring((1, 0, True))
     assert await waiting == [1]
     assert source.watched == [0, 0]
-    back = cluster.watch_objects(Selector.OURS, 0)
+    back = cluster.watch(Selector.OURS, 0)
     assert await take(back) == [1]
 
 
@@ -141,8 +142,8 @@ async def test_next_reader_goes_on_when_the_one_that_reads_leaves() -> None:
 async def test_failure_of_the_watch_is_every_readers(error: Exception) -> None:
     """All readers are told, after what had come; then each begins where it says."""
     source = Source()
-    cluster = SharedCluster(source)  # type: ignore[arg-type]
-    readers = [cluster.watch_objects(Selector.OURS, 0) for _ in range(2)]
+    cluster = SharedWatch(partial(source.watch_objects, Selector.SHARED))
+    readers = [cluster.watch(Selector.OURS, 0) for _ in range(2)]
     waiting = asyncio.gather(*(take(reader) for reader in readers))
     await asyncio.sleep(0)
     source.bring((1, 0, True))
@@ -156,15 +157,15 @@ async def test_failure_of_the_watch_is_every_readers(error: Exception) -> None:
             await task
     source.failure = None
     source.bring((9, 0, True))
-    assert await take(cluster.watch_objects(Selector.OURS, 7)) == [9]
+    assert await take(cluster.watch(Selector.OURS, 7)) == [9]
     assert source.watched[-1] == (7 if isinstance(error, WatchGone) else source.watched[-1])
 
 
 async def test_watch_that_ends_is_resumed_unless_it_brings_nothing() -> None:
     """A dropped stream is nobody's business; one that ends at once ends the readers, who wait before they try again."""
     source = Source()
-    cluster = SharedCluster(source)  # type: ignore[arg-type]
-    reader = cluster.watch_objects(Selector.OURS, 0)
+    cluster = SharedWatch(partial(source.watch_objects, Selector.SHARED))
+    reader = cluster.watch(Selector.OURS, 0)
     source.bring((1, 0, True))
     source.ends = True
     assert await take(reader) == [1]
@@ -178,8 +179,8 @@ async def test_what_is_kept_for_late_readers_is_bounded(monkeypatch: pytest.Monk
     monkeypatch.setattr(shared, "_KEPT_COUNT", 3)
     monkeypatch.setattr(shared, "_WAITING_COUNT", 5)
     source = Source()
-    cluster = SharedCluster(source)  # type: ignore[arg-type]
-    lazy, keen = cluster.watch_objects(Selector.OURS, 0), cluster.watch_objects(Selector.OURS, 0)
+    cluster = SharedWatch(partial(source.watch_objects, Selector.SHARED))
+    lazy, keen = cluster.watch(Selector.OURS, 0), cluster.watch(Selector.OURS, 0)
     waiting = asyncio.gather(take(lazy), take(keen))
     await asyncio.sleep(0)
     source.bring((1, 0, True))
@@ -189,5 +190,5 @@ async def test_what_is_kept_for_late_readers_is_bounded(monkeypatch: pytest.Monk
         assert await take(keen) == [version]
     assert [events.version async for events in lazy] == [2, 3, 4, 5, 6, 7, 8][: len(range(2, 9))]
     with pytest.raises(WatchGone):
-        await anext(cluster.watch_objects(Selector.OURS, 1))
-    assert await take(cluster.watch_objects(Selector.OURS, 5)) == [6]
+        await anext(cluster.watch(Selector.OURS, 1))
+    assert await take(cluster.watch(Selector.OURS, 5)) == [6]

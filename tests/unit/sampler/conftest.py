@@ -15,13 +15,14 @@ from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.plugins.registry import DEFAULT_PROFILE
 from argosy_kube.simulated.__main__ import make_host
-from argosy_kube.simulated.host import ClusterHost, InProcessCluster
+from argosy_kube.simulated.host import ClusterHost
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_sampler.app import start
 from argosy_sampler.config import SamplerConfig
 from argosy_testkit.cluster_contract import LAB_NODES
 from argosy_testkit.fake_streams import read_until_ended, serving
+from argosy_testkit.in_process_cluster import InProcessCluster
 
 PATIENCE_S = 15.0
 ONE_CORE = SchedulingClass(requests=(("cpu", 1000), ("memory", 1 << 30)))

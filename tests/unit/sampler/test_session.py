@@ -20,9 +20,10 @@ from argosy.sampler.v1 import sampler_pb2
 from argosy_core.errors import InvalidRequest
 from argosy_kube.port import NodeDescription, PodPhase, Selector
 from argosy_kube.simulated.faults import Fault
-from argosy_kube.simulated.host import ClusterHost, InProcessCluster
+from argosy_kube.simulated.host import ClusterHost
 from argosy_sampler.config import SamplerConfig
 from argosy_testkit.cluster_contract import make_bag, make_create_batch, make_delete_batch, make_pod, read_events
+from argosy_testkit.in_process_cluster import InProcessCluster
 
 PLACED, CONFLICT, NODE_UNAVAILABLE = 1, 2, 3
 

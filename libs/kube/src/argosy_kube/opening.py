@@ -9,8 +9,10 @@ from typing import Final
 
 from argosy_core.errors import InvalidRequest
 from argosy_kube.kubernetes.settings import KubernetesSettings
+from argosy_kube.meter import NO_METER, ApiMeter
 from argosy_kube.port import Cluster
 from argosy_kube.simulated.client import SimulatedCluster
+from argosy_kube.simulated.shared import SharedCluster
 
 __all__ = ["open_cluster"]
 
@@ -24,7 +26,13 @@ _MAX_PORT: Final = 65_535
 
 
 def open_cluster(
-    address: str, *, installation: str, call_timeout_s: float = 30.0, settings: KubernetesSettings | None = None
+    address: str,
+    *,
+    installation: str,
+    call_timeout_s: float = 30.0,
+    settings: KubernetesSettings | None = None,
+    is_shared: bool = False,
+    meter: ApiMeter = NO_METER,
 ) -> Cluster:
     """Return the cluster that an address names; connections are made when they are needed.
 
@@ -36,14 +44,16 @@ def open_cluster(
         installation: Whose objects are ours.
         call_timeout_s: How long one call may take, seconds; watches may last longer.
         settings: How a Kubernetes API server is used.
+        is_shared: Somebody in this process reads all pods and somebody our objects: each kind is watched once for both.
+        meter: Whom calls to an API server are told to.
 
     Raises:
         InvalidRequest: The address has none of these forms, or there is no such kubeconfig.
     """
     if address == _KUBERNETES or address.startswith(f"{_KUBERNETES}:"):
         # What Kubernetes needs is loaded only where there is one.
+        from argosy_kube.kubernetes.api.credentials import CredentialSource
         from argosy_kube.kubernetes.cluster import KubernetesCluster
-        from argosy_kube.kubernetes.credentials import CredentialSource
 
         place = address.removeprefix(_KUBERNETES).removeprefix(":")
         if address.endswith(":"):
@@ -61,7 +71,9 @@ def open_cluster(
             source,
             installation=installation,
             call_timeout_s=call_timeout_s,
-            settings=settings if settings is not None else KubernetesSettings(),
+            settings=settings,
+            shares_pods=is_shared,
+            meter=meter,
         )
     place = address.removeprefix(_SIMULATED)
     if place.startswith("unix:"):
@@ -71,4 +83,5 @@ def open_cluster(
         host, _, port = place.rpartition(":")
         if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) <= _MAX_PORT:
             raise InvalidRequest(f"cluster address {address!r} is none; {_FORMS}")
-    return SimulatedCluster(place, installation=installation, timeout_s=call_timeout_s)
+    simulated = SharedCluster if is_shared else SimulatedCluster
+    return simulated(place, installation=installation, timeout_s=call_timeout_s)

@@ -5,7 +5,7 @@ Two adapters implement it: the simulated cluster and (over the API server) Kuber
 
 Words. An *object* is anything in a bag: a pod, service, config map and so on. An object is *ours* if it carries the
 labels of the installation the adapter was opened with; it is then identified by (handle, attempt, object index). Any
-other pod is a *stranger*: its requests count against its node, nothing else about it matters.
+other pod is *unmanaged*: its requests count against its node, nothing else about it matters.
 
 Columns of one batch have the same length n. Texts that repeat stand once in a table, and a column of int32 indices
 points into it, -1 for none. A table may hold more than its batch uses, and an adapter gives the very same tuple again
@@ -81,9 +81,9 @@ class Selector(IntEnum):
     OURS = 1
     """Objects of every kind that carry the labels of our installation (for executors)."""
     ALL_PODS = 2
-    """Every pod of the cluster, strangers included (for samplers)."""
+    """Every pod of the cluster, unmanaged ones included (for samplers)."""
     SHARED = 3
-    """Both: every pod, and our objects of other kinds (for `argosy_kube.shared`; not every adapter knows it)."""
+    """Both: every pod, and our objects of other kinds; known to simulated clusters only, for `simulated/shared.py`."""
 
 
 class Change(IntEnum):
@@ -243,8 +243,8 @@ class ObjectEvents:
     """Version to resume from after this batch."""
     details: dict[int, Detail] = field(default_factory=dict)
     """By place: details of pods that have failed or that wait for something; not every adapter has them."""
-    hidden_kinds: tuple[str, ...] = ()
-    """Kinds that the cluster does not let us look at now, `*.group` for all of a group: that no object of theirs is
+    unlistable_kinds: tuple[str, ...] = ()
+    """Kinds that the cluster does not let us list now, `*.group` for all of a group: that no object of theirs is
     here says nothing. As of this batch, whatever it brings."""
 
     def __len__(self) -> int:
@@ -309,7 +309,7 @@ class CreateResult:
     uid_column: UidArray
     """(n, 16) uid of the object that exists now (CREATED, EXISTS), zeros otherwise."""
     existing_ours_column: BoolArray
-    """(n,) for EXISTS: the object carries our labels; False means a stranger has the name."""
+    """(n,) for EXISTS: the object carries our labels; False means that somebody else's has the name."""
     existing_handle_column: Int64Array
     """(n,) for EXISTS of ours: the job handle in its labels, else 0."""
     existing_attempt_column: Int32Array
@@ -380,8 +380,9 @@ class Cluster(Protocol):
         ...
 
     async def list_objects(self, selector: Selector) -> ObjectEvents:
-        """Return every selected object as ADDED, and the version to watch from.
+        """Return every selected object as ADDED, then what of them has changed meanwhile; its version is to watch from.
 
+        The answer is younger than the question; for `Selector.OURS` it is never older than what a watch has told.
         Each call that this takes is bounded, the whole is not: it grows with the cluster.
         """
         ...
@@ -406,8 +407,8 @@ class Cluster(Protocol):
         """Look for objects by the names that `create_objects` would give them, whatever labels they carry now.
 
         What is there and ours comes as ADDED, or as DELETED with its last state if only its end was still to be told;
-        it is known by its uid from then on, and gets its labels back. A stranger's object with the name is left alone
-        and left out, and so is what is not there. The version of the answer means nothing.
+        it is known by its uid from then on, and gets its labels back. Somebody else's object with the name is left
+        alone and left out, and so is what is not there. The version of the answer means nothing.
         """
         ...
 

@@ -185,6 +185,20 @@ class Metrics:
             "held_back_creates", "Tries to create an object that a quota or a missing right refused.", ("cluster",)
         )
     )
+    kube_calls: Counter = field(
+        default_factory=lambda: _counter(
+            "kube_calls",
+            "Calls to an API server, by method (STREAM: start of a watch or log) and status; 0: no answer.",
+            ("cluster", "method", "code"),
+        )
+    )
+    kube_watch_heard_timestamp_seconds: Gauge = field(
+        default_factory=lambda: _gauge(
+            "kube_watch_heard_timestamp_seconds",
+            "When the watch of a kind last brought something; bookmarks come about once a minute.",
+            ("cluster", "kind"),
+        )
+    )
     session_reconnects: Counter = field(
         default_factory=lambda: _counter("session_reconnects", "Sessions begun with the leader.", ("cluster",))
     )

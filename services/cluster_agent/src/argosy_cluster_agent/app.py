@@ -4,7 +4,7 @@ They keep what they are: two sessions with the leader, two views of the cluster.
 connection to the cluster, one port for health, one page of metrics, and one watch of every node, every pod and our
 other objects; so what happens in the cluster is received and decoded once.
 
-Source: design section 2; `argosy_kube.shared`, `argosy_kube.numbered`, `argosy_kube.kubernetes.node_feed`.
+Source: design section 2; `argosy_kube.kubernetes.api.reflector`, `argosy_kube.simulated.shared`.
 """
 
 from __future__ import annotations
@@ -16,24 +16,17 @@ from argosy_cluster_agent.config import ClusterAgentConfig, part_config
 from argosy_executor.app import start as start_executor
 from argosy_executor.config import ExecutorConfig
 from argosy_kube import open_cluster
-from argosy_kube.numbered import NumberedCluster
 from argosy_kube.port import Cluster
-from argosy_kube.shared import SharedCluster
-from argosy_kube.simulated.client import SimulatedCluster
 from argosy_runtime.grpc_server import GrpcServer
+from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.metrics import MetricsServer
 from argosy_sampler.app import start as start_sampler
 from argosy_sampler.config import SamplerConfig
 
-__all__ = ["share_watches", "start"]
+__all__ = ["start"]
 
 _GRACE_S = 1.0
-
-
-def share_watches(cluster: Cluster) -> Cluster:
-    """Return the cluster with one watch for all readers; an API server has no version of all kinds, so we count one."""
-    return SharedCluster(cluster if isinstance(cluster, SimulatedCluster) else NumberedCluster(cluster))
 
 
 async def start(life: Lifecycle, config: ClusterAgentConfig, *, cluster: Cluster | None = None) -> None:
@@ -55,13 +48,13 @@ async def start(life: Lifecycle, config: ClusterAgentConfig, *, cluster: Cluster
         metrics = MetricsServer(config.metrics_listen)
         life.on_close(partial(asyncio.to_thread, metrics.close))
     if cluster is None:
-        cluster = share_watches(
-            open_cluster(
-                config.cluster_address,
-                installation=config.installation,
-                call_timeout_s=config.call_timeout_s,
-                settings=config.kubernetes,
-            )
+        cluster = open_cluster(
+            config.cluster_address,
+            installation=config.installation,
+            call_timeout_s=config.call_timeout_s,
+            settings=config.kubernetes,
+            is_shared=True,
+            meter=KubeMeter(config.cluster),
         )
         life.on_close(cluster.close)
     waiting = {"sampler", "executor"}

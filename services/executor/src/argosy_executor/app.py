@@ -19,6 +19,7 @@ from argosy_kube import open_cluster as open_cluster_at
 from argosy_kube.port import Cluster
 from argosy_runtime.channel import Backoff
 from argosy_runtime.grpc_server import GrpcServer
+from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import MetricsServer
@@ -39,6 +40,7 @@ def open_cluster(config: ExecutorConfig) -> Cluster:
         installation=config.installation,
         call_timeout_s=config.call_timeout_s,
         settings=config.kubernetes,
+        meter=KubeMeter(config.cluster),
     )
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from functools import partial
 
 import numpy as np
 
@@ -32,7 +33,8 @@ from argosy_executor.cluster_codec import (
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.create_traces import create_traces
 from argosy_executor.session import LeaderSession, SessionPorts
-from argosy_kube.port import Cluster, Selector, WatchGone
+from argosy_kube.following import Follower
+from argosy_kube.port import Cluster, ObjectEvents, Selector
 from argosy_runtime.channel import Backoff
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import METRICS
@@ -69,10 +71,10 @@ class Executor:
         self._fence = Fence()
         self._news = asyncio.Event()
         self._listed = asyncio.Event()
-        self._watch_scope: asyncio.Timeout | None = None
+        self._asked_s = -math.inf
         self._draining = False
         self._hidden = METRICS.hidden_objects.labels(config.cluster)
-        self._hidden_kinds: tuple[str, ...] = ()
+        self._unlistable_kinds: tuple[str, ...] = ()
         self._hidden_count = 0
         self._last_step_s = -np.inf
         self._calls = asyncio.Semaphore(config.call_count), asyncio.Semaphore(config.call_count)
@@ -85,7 +87,15 @@ class Executor:
         self._fenced, self._known = METRICS.fenced.labels(config.cluster), METRICS.known_runs.labels(config.cluster)
         self._created = METRICS.created_objects.labels(config.cluster)
         self._deleted = METRICS.deleted_objects.labels(config.cluster)
-        self._backoff = Backoff(rng=np.random.default_rng(incarnation))
+        self._follower = Follower(
+            self._list,
+            partial(cluster.watch_objects, Selector.OURS),
+            take_list=self._take_listing,
+            take=self._take_observed,
+            tell=self._tell_unavailable,
+            waits=Backoff(rng=np.random.default_rng(incarnation)),
+            relist_s=config.relist_s,
+        )
         self.session = LeaderSession(config, self._ports, cluster_uid=cluster_uid, incarnation=incarnation)
         """The stream to the leader."""
 
@@ -101,50 +111,34 @@ class Executor:
     # --- watching ----------------------------------------------------------------------------------------------------
 
     async def watch(self) -> None:
-        """List and watch the cluster until cancelled; list again if a watch cannot be resumed, and now and then."""
-        while True:
-            try:
-                await self._list_and_watch()
-            except WatchGone:
-                self._log.info("the watch is too old; listing again")
-            except (BackendUnavailable, TimeoutError) as error:
-                self._log.warning("the cluster cannot be reached", reason=str(error) or "no answer in time")
-                await asyncio.sleep(self._backoff.next_wait_s())
+        """List and watch the cluster until cancelled; list again now and then, and where the core wants it."""
+        await self._follower.run()
 
-    async def _list_and_watch(self) -> None:
-        """List once, then watch for as long as a listing is good for."""
-        started_s = self._clock().monotonic_s
-        # No time for all of it: a list of many pages takes as long as it takes, and each of its calls has an end.
-        listing = await self._cluster.list_objects(Selector.OURS)
-        self._reconciler.take_listing(observations(listing), started_s=started_s, now=self._clock())
-        self._hidden_kinds = listing.hidden_kinds
-        self._backoff.reset()
+    async def _list(self) -> ObjectEvents:
+        """List; there is no time for all of it: a list of many pages takes as long as it takes."""
+        self._asked_s = self._clock().monotonic_s
+        return await self._cluster.list_objects(Selector.OURS)
+
+    def _take_listing(self, listing: ObjectEvents) -> None:
+        self._reconciler.take_listing(observations(listing), started_s=self._asked_s, now=self._clock())
+        self._unlistable_kinds = listing.unlistable_kinds
         self._listed.set()
         self._tell()
-        version = listing.version
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._config.relist_s) as self._watch_scope:
-                while True:
-                    version = await self._watch_from(version)
-                    await asyncio.sleep(self._backoff.next_wait_s())
 
-    async def _watch_from(self, version: int) -> int:
-        """Take events until the watch ends; return the version to resume from."""
-        async with contextlib.aclosing(self._cluster.watch_objects(Selector.OURS, version)) as batches:
-            async for batch in batches:
-                self._backoff.reset()
-                version = batch.version
-                if len(batch) or batch.hidden_kinds != self._hidden_kinds:
-                    self._reconciler.take_observed(observations(batch), self._clock())
-                    self._hidden_kinds = batch.hidden_kinds
-                    self._tell()
-        return version
+    def _take_observed(self, batch: ObjectEvents) -> None:
+        if len(batch) or batch.unlistable_kinds != self._unlistable_kinds:
+            self._reconciler.take_observed(observations(batch), self._clock())
+            self._unlistable_kinds = batch.unlistable_kinds
+            self._tell()
+
+    def _tell_unavailable(self, error: BackendUnavailable, wait_s: float) -> None:
+        self._log.warning("the cluster cannot be reached", reason=error.message, wait_s=round(wait_s, 3))
 
     def _note_hidden(self) -> None:
         """Say when objects can no longer be looked at, and when they can again."""
         count = self._reconciler.hidden_count
         if count and not self._hidden_count:
-            kinds = ", ".join(self._hidden_kinds[:_MOST_NAMES])
+            kinds = ", ".join(self._unlistable_kinds[:_MOST_NAMES])
             self._log.warning("the cluster hides objects of jobs; they count as there", object_count=count, kinds=kinds)
         elif self._hidden_count and not count:
             self._log.info("the cluster hides no object of a job any more")
@@ -176,8 +170,8 @@ class Executor:
                     calls.create_task(self._delete(actions.deletes), name="executor: delete")
                 if actions.lookups is not None:
                     calls.create_task(self._look(actions.lookups), name="executor: look")
-                if self._reconciler.wants_listing and self._watch_scope is not None:
-                    self._relist_soon()
+                if self._reconciler.wants_listing:
+                    self._follower.relist()
 
     def _tell(self) -> None:
         """Let the next step and the next report come: something was seen."""
@@ -198,13 +192,6 @@ class Executor:
         await asyncio.sleep(max(gather_s - since_s, min(_FIRST_GATHER_S, gather_s)))
         self._news.clear()
         self._last_step_s = self._clock().monotonic_s
-
-    def _relist_soon(self) -> None:
-        """End the present watch, so that the cluster is listed."""
-        scope, self._watch_scope = self._watch_scope, None
-        if scope is not None and not scope.expired():
-            with contextlib.suppress(RuntimeError):
-                scope.reschedule(asyncio.get_running_loop().time())
 
     async def _create(self, creates: Creates) -> None:
         """Create objects and take the answers."""

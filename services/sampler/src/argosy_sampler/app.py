@@ -1,4 +1,4 @@
-"""Composition of the sampler: cluster, mirror, ledger, clerk and session, and their life."""
+"""Composition of the sampler: cluster, informer, ledger, clerk and session, and their life."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from argosy_kube import open_cluster
 from argosy_kube.port import Cluster
 from argosy_runtime.channel import Backoff
 from argosy_runtime.grpc_server import GrpcServer
+from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import MetricsServer
 from argosy_sampler.clerk import Clerk
 from argosy_sampler.config import SamplerConfig
-from argosy_sampler.mirror import Mirror
+from argosy_sampler.informer import Informer
 from argosy_sampler.session import SessionClient
 
 __all__ = ["run", "start"]
@@ -52,11 +53,16 @@ async def start(
     rng = np.random.default_rng()
     new_backoff = partial(Backoff, rng=rng, most_s=config.retry_most_s)
     if cluster is None:
-        cluster = open_cluster(config.cluster_address, installation=config.installation, settings=config.kubernetes)
+        cluster = open_cluster(
+            config.cluster_address,
+            installation=config.installation,
+            settings=config.kubernetes,
+            meter=KubeMeter(config.cluster),
+        )
         life.on_close(cluster.close)
     ledger = NodeLedger()
     framework = config.make_framework()
-    mirror = Mirror(cluster, ledger, framework=framework, backoff=new_backoff, log=log)
+    informer = Informer(cluster, ledger, framework=framework, backoff=new_backoff, log=log)
     clerk = Clerk(
         config.cluster,
         ledger,
@@ -69,14 +75,14 @@ async def start(
     ready = on_ready if on_ready is not None else await _open_ports(life, config)
 
     async def serve() -> None:
-        cluster_uid = await mirror.cluster_uid()
-        await mirror.wait_listed()
+        cluster_uid = await informer.cluster_uid()
+        await informer.wait_listed()
         await ready()
         session = SessionClient(config, cluster_uid, clerk=clerk, backoff=new_backoff(), log=log)
         await session.run()
 
-    life.spawn(mirror.follow_nodes(), name="nodes")
-    life.spawn(mirror.follow_pods(), name="pods")
+    life.spawn(informer.follow_nodes(), name="nodes")
+    life.spawn(informer.follow_pods(), name="pods")
     life.spawn(serve(), name="session")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from argosy_core.job.naming import object_name
+from argosy_kube.kubernetes.ours import kinds
 from argosy_kube.port import CreateCode, DeleteCode, Selector
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_delete_batch, make_pod, read_events
 from argosy_testkit.cluster_contract import codes
@@ -106,8 +107,11 @@ async def test_declared_references_of_a_custom_resource_follow_the_names_of_each
     assert {document["metadata"]["name"] for document in lab.api.store.all("configmaps")} == set(named)
 
 
-async def test_group_that_is_not_served_does_not_stop_a_list_and_is_looked_at_again(lab: FakeKubeLab) -> None:
-    """Another server's group is away: our objects elsewhere are listed, its own as soon as it is back."""
+async def test_group_that_is_not_served_does_not_stop_a_list_and_is_looked_at_again(
+    lab: FakeKubeLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another server's group is away: our objects elsewhere are listed, its own once it is back, after a pause."""
+    monkeypatch.setattr(kinds, "FIRST_PAUSE_S", 0.0)
     await lab.open("one").create_objects(make_create_batch([(11, 1)], bag=bag(), objects=2))
     lab.api.faults.add(ApiFault(method="GET", path="/apis/example.test/v1", status=503, count=4))
     other = lab.open("one")

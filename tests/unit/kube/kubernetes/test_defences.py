@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from argosy_kube.kubernetes.credentials import Credentials, CredentialSource
-from argosy_kube.kubernetes.documents import WATCH_OF_PODS, PodDocument
-from argosy_kube.kubernetes.resources import PODS
-from argosy_kube.kubernetes.transport import ApiServer
-from argosy_kube.kubernetes.watching import WatchStream
+from argosy_kube.kubernetes.api.credentials import Credentials, CredentialSource
+from argosy_kube.kubernetes.api.documents import WATCH_OF_PODS, PodDocument
+from argosy_kube.kubernetes.api.resources import PODS
+from argosy_kube.kubernetes.api.transport import ApiServer
+from argosy_kube.kubernetes.api.watch_stream import WatchStream
 from argosy_kube.port import CreateCode, DeleteCode, Selector
 from argosy_testkit.cluster_batches import make_create_batch, make_delete_batch, read_events
 from argosy_testkit.cluster_contract import codes
@@ -122,7 +122,7 @@ async def watching(
     used, told = replace(QUICK, **settings), asyncio.Event()
     server = ApiServer(Credentials(CredentialSource(path=str(lab.kubeconfig))), settings=used, call_timeout_s=5.0)
     stream: WatchStream[PodDocument] = WatchStream(
-        server, used, PODS, decoder=WATCH_OF_PODS, selector=selector, position=position, wake=told.set
+        server, PODS, decoder=WATCH_OF_PODS, selector=selector, position=position, wake=told.set
     )
     stream.start()
     try:

@@ -8,14 +8,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from argosy_kube.kubernetes.columns import EventRows, EventTables
-from argosy_kube.kubernetes.details import detail_of, one_line
-from argosy_kube.kubernetes.documents import POD, Metadata
-from argosy_kube.kubernetes.nodes import NodeHealth, NodeStates
-from argosy_kube.kubernetes.observing import apply_health
-from argosy_kube.kubernetes.pods import exit_and_reason, phase_of
+from argosy_kube.kubernetes.api.documents import POD, Metadata
+from argosy_kube.kubernetes.ours.observing import apply_health
+from argosy_kube.kubernetes.reading.columns import EventRows, EventTables
+from argosy_kube.kubernetes.reading.details import detail_of, one_line
+from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates
+from argosy_kube.kubernetes.reading.pods import exit_and_reason, phase_of
 from argosy_kube.port import MAX_DETAIL_LENGTH, Change, Detail, PodPhase, Selector
-from argosy_kube.shared import select_events
+from argosy_kube.simulated.shared import select_events
 
 
 def terminated(name: str, code: int, reason: str = "Error", message: str | None = None) -> dict[str, Any]:
@@ -115,9 +115,9 @@ def test_details_stay_with_their_rows() -> None:
         rows.add(Change.ADDED, metadata, kind=0, run=run, time_us=1, state=state, detail=Detail(f"c{handle}"))
 
     add(rows, 1)
-    mark = rows.mark()
-    add(rows, 2)
-    rows.cut(mark)
+    begin = rows.filling(lambda handle: add(rows, handle))
+    begin()([2])
+    begin()  # the list begins again
     add(rows, 3, ours=False)
     add(more, 4, node=node)
     add(more, 5)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from argosy_core.errors import BackendUnavailable
-from argosy_kube.kubernetes.eviction import EvictionCode
+from argosy_kube.kubernetes.acting.eviction import EvictionCode
 from argosy_kube.port import CreateCode, Selector
 from argosy_testkit.cluster_batches import make_create_batch, read_events
 from argosy_testkit.cluster_contract import codes

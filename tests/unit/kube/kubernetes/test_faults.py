@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import BackendUnavailable
-from argosy_kube.kubernetes.observing import STORED_FINALIZER
-from argosy_kube.port import Change, CreateCode, DeleteCode, PodPhase, Selector, WatchGone
+from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
+from argosy_kube.port import Change, CreateCode, DeleteCode, PodPhase, Selector
 from argosy_testkit.cluster_batches import (
-    SeenObject,
     make_bag,
     make_create_batch,
     make_delete_batch,
@@ -198,6 +197,7 @@ async def test_unreachable_api_server_is_unavailable_for_every_call(lab: FakeKub
     cluster = lab.open("one")
     await cluster.create_objects(make_create_batch([(11, 1)]))
     (seen,) = read_events(await cluster.list_objects(Selector.OURS))
+    version = (await cluster.list_nodes()).version
     lab.api.faults.add(ApiFault(kind="drop", count=1000))
     for call in (
         cluster.list_nodes(),
@@ -206,7 +206,7 @@ async def test_unreachable_api_server_is_unavailable_for_every_call(lab: FakeKub
         cluster.create_objects(make_create_batch([(number, 1) for number in range(100)])),
         cluster.delete_objects(make_delete_batch(seen)),
         anext(cluster.read_log(11, 1, 0, follow=False, tail_line_count=None)),
-        anext(cluster.watch_nodes(2000)),
+        anext(cluster.watch_nodes(version)),
     ):
         with pytest.raises(BackendUnavailable):
             await call
@@ -239,45 +239,6 @@ async def test_refused_credentials_are_read_again(lab: FakeKubeLab) -> None:
     lab.api.token = "another"
     lab.api.write_kubeconfig(lab.kubeconfig)
     assert len((await cluster.list_nodes()).nodes) == 3
-
-
-async def test_dropped_watch_ends_and_resumes_without_gap(lab: FakeKubeLab) -> None:
-    """What a dropped stream had brought is told before the end, and the rest after its version."""
-    cluster = lab.open("one")
-    version = (await cluster.list_objects(Selector.OURS)).version
-    await cluster.create_objects(make_create_batch([(11, 1)]))
-    seen: list[SeenObject] = []
-    async with asyncio.timeout(10), aclosing(cluster.watch_objects(Selector.OURS, version)) as watch:
-        async for events in watch:
-            seen += read_events(events)
-            version = events.version
-            lab.api.drop_watches()
-    await cluster.create_objects(make_create_batch([(12, 1)]))
-    more, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), changed(Change.ADDED))
-    assert [item.run[0] for item in seen + more if item.change == Change.ADDED] == [11, 12]
-
-
-@pytest.mark.parametrize("selector", list(Selector))
-async def test_stale_watch_is_gone_and_a_new_list_works(lab: FakeKubeLab, selector: Selector) -> None:
-    """410 Gone, in the middle of a watch as at its beginning, is WatchGone."""
-    cluster = lab.open("one")
-    version = (await cluster.list_objects(selector)).version
-    await cluster.create_objects(make_create_batch([(11, 1)]))
-    lab.api.forget_history()
-    with pytest.raises(WatchGone):
-        await watch_until(cluster.watch_objects(selector, version), ended(9))
-    listed = await cluster.list_objects(selector)
-    await cluster.create_objects(make_create_batch([(12, 1)]))
-    seen, _ = await watch_until(cluster.watch_objects(selector, listed.version), changed(Change.ADDED))
-    assert [item.run[0] for item in seen if item.change == Change.ADDED] == [12]
-
-
-async def test_silent_watch_ends_by_itself(lab: FakeKubeLab) -> None:
-    """A connection over which nothing comes, not even bookmarks, is given up."""
-    cluster = lab.open("one", watch_idle_s=0.05)
-    version = (await cluster.list_objects(Selector.ALL_PODS)).version
-    async with asyncio.timeout(10):
-        assert [len(events) async for events in cluster.watch_objects(Selector.ALL_PODS, version) if len(events)] == []
 
 
 async def test_slow_reader_loses_nothing(lab: FakeKubeLab) -> None:
@@ -480,7 +441,7 @@ async def test_kind_that_goes_from_the_cluster_does_not_stop_the_others(
     assert {item.run[0] for item in seen if item.change == Change.ADDED} == {12}
     listing = await cluster.list_objects(Selector.OURS)
     assert {item.kind for item in read_events(listing)} == {"Pod"}
-    assert listing.hidden_kinds == hidden
+    assert listing.unlistable_kinds == hidden
 
 
 async def test_kind_that_the_cluster_lacks_is_rejected(lab: FakeKubeLab) -> None:
@@ -574,25 +535,3 @@ async def test_all_pods_counts_what_pods_ask_for_as_kubernetes_does(lab: FakeKub
     (seen,) = read_events(listed)
     assert seen.requests == {"cpu": 250, "pods": 1}
     assert np.array_equal(listed.ours_column, [False])
-
-
-async def test_shared_gives_every_pod_and_our_other_objects(lab: FakeKubeLab) -> None:
-    """One stream for a sampler and an executor: strangers' pods, ours, and our objects of other kinds."""
-    cluster = lab.open("one")
-    await lab.add_stranger("node-c", {"cpu": 500})
-    version = (await cluster.list_objects(Selector.SHARED)).version
-    bag = make_bag({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, make_pod())
-    await cluster.create_objects(make_create_batch([(11, 1)], bag=bag, objects=2))
-    await lab.add_stranger("node-b", {"cpu": 250})
-    expected = {("ConfigMap", True), ("Pod", True), ("Pod", False)}
-    watch = cluster.watch_objects(Selector.SHARED, version)
-    await watch_until(watch, lambda items: {(item.kind, item.ours) for item in items} == expected)
-    listed = read_events(await cluster.list_objects(Selector.SHARED))
-    assert sorted((item.kind, item.ours) for item in listed) == [
-        ("ConfigMap", True),
-        ("Pod", False),
-        ("Pod", False),
-        ("Pod", True),
-    ]
-    result = await cluster.delete_objects(make_delete_batch(*(item for item in listed if item.ours)))
-    assert result.code_column.tolist() == [DeleteCode.DELETED] * 2

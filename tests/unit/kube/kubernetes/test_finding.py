@@ -9,8 +9,8 @@ import pytest
 
 from argosy_core.errors import BackendUnavailable
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_ANNOTATION, RUN_LABEL, run_label
-from argosy_kube.kubernetes import finding, relabelling
-from argosy_kube.kubernetes.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.ours import lookup
+from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
 from argosy_kube.port import Change, CreateCode, DeleteCode, PodPhase, Selector
 from argosy_testkit.cluster_batches import (
     make_bag,
@@ -104,7 +104,7 @@ async def test_many_are_looked_for_in_one_list_of_their_namespace(
         await lab.take_labels((handle, attempt, 0))
     few = await lab.open("one").find_objects(make_create_batch(runs[:4]))
     assert (len(few), len(requests(lab, "GET"))) == (4, 4)
-    monkeypatch.setattr(finding, "_MOST_READS", 4)
+    monkeypatch.setattr(lookup, "MOST_READS", 4)
     many = await lab.open("one").find_objects(make_create_batch(runs))
     assert sorted(item.run[0] for item in read_events(many)) == [handle for handle, _ in runs]
     assert [path.partition("?")[0] for path in requests(lab, "GET")[4:]] == ["/api/v1/namespaces/default/pods"]
@@ -123,7 +123,7 @@ async def test_kind_that_may_not_be_looked_at_is_hidden_and_stands_in_nobodys_wa
     await lab.open("one").create_objects(CONFIG_MAP_AND_POD)
     lab.api.faults.add(ApiFault(method="GET", path="/configmaps", status=403, reason="Forbidden", count=99))
     found = await lab.open("one").find_objects(CONFIG_MAP_AND_POD)
-    assert ([item.kind for item in read_events(found)], found.hidden_kinds) == (["Pod"], ("ConfigMap",))
+    assert ([item.kind for item in read_events(found)], found.unlistable_kinds) == (["Pod"], ("ConfigMap",))
 
 
 async def test_pod_that_has_ended_and_is_kept_by_our_finalizer_alone_is_told_with_its_end(lab: FakeKubeLab) -> None:
@@ -143,7 +143,7 @@ async def test_config_map_that_loses_its_labels_is_not_told_as_gone_and_is_delet
 ) -> None:
     """It is known by its uid from then on, and gets its labels back."""
     if how == "long-list":
-        monkeypatch.setattr(relabelling, "_MOST_READS", 0)
+        monkeypatch.setattr(lookup, "MOST_READS", 0)
     cluster = lab.open("one")
     await cluster.create_objects(CONFIG_MAP_AND_POD)
     listing = await cluster.list_objects(Selector.OURS)

@@ -1,42 +1,12 @@
-"""What the adapter remembers: versions of many kinds, and where objects are."""
+"""What the adapter remembers: where objects are."""
 
 from __future__ import annotations
 
 import pytest
 
-from argosy_kube.kubernetes.documents import Metadata
-from argosy_kube.kubernetes.places import Place, PlaceBook, run_suffix
-from argosy_kube.kubernetes.resources import BUILT_IN, PODS
-from argosy_kube.kubernetes.versions import VersionMemory
-from argosy_kube.port import WatchGone
-
-
-def test_version_stands_for_a_position_of_each_kind() -> None:
-    """The greatest position is the version, and gives all of them back."""
-    memory = VersionMemory()
-    version = memory.keep({"pods": "12", "services": "7"})
-    assert version == 12
-    assert memory.find(12) == {"pods": "12", "services": "7"}
-    with pytest.raises(WatchGone):
-        memory.find(11)
-
-
-def test_version_reached_by_two_ways_leaves_nothing_out() -> None:
-    """Kind by kind the lesser position counts: told twice is harmless, left out is not."""
-    memory = VersionMemory()
-    memory.keep({"pods": "12", "services": "9"})
-    assert memory.keep({"pods": "12", "services": "7", "secrets": "3"}) == 12
-    assert memory.find(12) == {"pods": "12", "services": "7", "secrets": "3"}
-
-
-def test_old_versions_are_forgotten() -> None:
-    """Memory is bounded; a forgotten version is gone."""
-    memory = VersionMemory()
-    for number in range(1, 10_001):
-        memory.keep({"pods": str(number)})
-    assert memory.find(10_000) == {"pods": "10000"}
-    with pytest.raises(WatchGone):
-        memory.find(1)
+from argosy_kube.kubernetes.api.documents import Metadata
+from argosy_kube.kubernetes.api.resources import BUILT_IN, PODS
+from argosy_kube.kubernetes.ours.places import Place, PlaceBook, run_suffix
 
 
 @pytest.mark.parametrize("name", [f"work{run_suffix(11, 2)}", "of-another-form"])

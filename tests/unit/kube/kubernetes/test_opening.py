@@ -11,8 +11,8 @@ import pytest
 
 from argosy_core.errors import BackendUnavailable, InvalidRequest
 from argosy_kube import open_cluster
+from argosy_kube.kubernetes.api.credentials import Credentials, CredentialSource
 from argosy_kube.kubernetes.cluster import KubernetesCluster
-from argosy_kube.kubernetes.credentials import Credentials, CredentialSource
 from argosy_kube.simulated.client import SimulatedCluster
 
 

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from argosy_kube.kubernetes.pod_warnings import OTHER_WARNING
-from argosy_kube.numbered import NumberedCluster
+from argosy_kube.kubernetes.ours.pod_warnings import OTHER_WARNING
 from argosy_kube.port import Cluster, Detail, ObjectEvents, PodPhase, Selector
-from argosy_kube.shared import SharedCluster
 from argosy_testkit.cluster_batches import SeenObject, make_bag, make_create_batch, make_pod, read_events
 from argosy_testkit.cluster_contract import watch_until
 from argosy_testkit.fake_kube_api import ApiFault
@@ -41,30 +39,21 @@ def waits_for(reason: str) -> Any:
     return lambda items: bool(items) and items[-1].reason == reason
 
 
-async def watch_for(
-    lab: FakeKubeLab, reason: str, *, cluster: Cluster, selector: Selector = Selector.OURS
-) -> list[SeenObject]:
+async def watch_for(lab: FakeKubeLab, reason: str, *, cluster: Cluster) -> list[SeenObject]:
     """Make a pod that waits, have a warning written about it after the list, and watch until it is told."""
     await cluster.create_objects(make_create_batch([(11, 1)], bag=SLOW))
-    version = (await cluster.list_objects(selector)).version
+    version = (await cluster.list_objects(Selector.OURS)).version
     warn(lab, "FailedMount", 'MountVolume.SetUp failed for volume "data"')
-    seen, _ = await watch_until(cluster.watch_objects(selector, version), waits_for(reason))
+    seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), waits_for(reason))
     return seen
 
 
-@pytest.mark.parametrize("selector", [Selector.OURS, Selector.SHARED])
-async def test_warning_about_a_pod_that_waits_becomes_its_reason(lab: FakeKubeLab, selector: Selector) -> None:
+@pytest.mark.parametrize("shares_pods", [False, True])
+async def test_warning_about_a_pod_that_waits_becomes_its_reason(lab: FakeKubeLab, *, shares_pods: bool) -> None:
     """The pod has not changed, and is told again with the word and the message of the event."""
-    cluster = lab.open("one", warnings_after_s=0.02)
-    seen = await watch_for(lab, "FailedMount", cluster=cluster, selector=selector)
-    assert (seen[-1].run, seen[-1].phase) == ((11, 1, 0), PodPhase.PENDING)
-
-
-async def test_warning_is_told_to_a_reader_that_shares_the_watch(lab: FakeKubeLab) -> None:
-    """Sampler and executor in one process: what is told anew comes through to both."""
-    cluster = SharedCluster(NumberedCluster(lab.open("one", warnings_after_s=0.02)))
+    cluster = lab.open("one", shares_pods=shares_pods, warnings_after_s=0.02)
     seen = await watch_for(lab, "FailedMount", cluster=cluster)
-    assert [item.run for item in seen] == [(11, 1, 0)]
+    assert (seen[-1].run, seen[-1].phase) == ((11, 1, 0), PodPhase.PENDING)
 
 
 async def listed_after_warnings(lab: FakeKubeLab) -> tuple[str | None, Detail | None]:

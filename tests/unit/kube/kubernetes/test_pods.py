@@ -7,8 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from argosy_kube.kubernetes.documents import POD, PodDocument
-from argosy_kube.kubernetes.pods import deletion_us, effective_request, exit_and_reason, is_gone, phase_of, read_time_us
+from argosy_kube.kubernetes.api.documents import POD, PodDocument
+from argosy_kube.kubernetes.reading.pods import (
+    deletion_us,
+    effective_request,
+    exit_and_reason,
+    is_gone,
+    phase_of,
+    read_time_us,
+)
 from argosy_kube.port import PodPhase
 
 

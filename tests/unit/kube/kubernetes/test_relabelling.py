@@ -10,7 +10,7 @@ import pytest
 
 from argosy_core.errors import BackendUnavailable
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, run_label
-from argosy_kube.kubernetes import relabelling
+from argosy_kube.kubernetes.ours import lookup, relabelling
 from argosy_kube.port import Change, DeleteCode, PodPhase, Selector
 from argosy_testkit.cluster_batches import SeenObject, make_create_batch, make_delete_batch, read_events
 from argosy_testkit.cluster_contract import changed, watch_until
@@ -26,7 +26,7 @@ EDITS = [
     pytest.param({OBJECT_LABEL: None}, id="no-position"),
     pytest.param(dict.fromkeys(OWN), id="all-taken-away"),
 ]
-READERS = [Selector.OURS, Selector.SHARED]
+READERS = [pytest.param(False, id="own-watch"), pytest.param(True, id="watch-of-all-pods")]
 
 
 def relabel(lab: FakeKubeLab, labels: dict[str, str | None], *, handle: int = 11) -> None:
@@ -55,16 +55,16 @@ def is_of(handle: int) -> Callable[[list[SeenObject]], bool]:
 
 
 @pytest.mark.parametrize("labels", EDITS)
-@pytest.mark.parametrize("selector", READERS)
+@pytest.mark.parametrize("shares_pods", READERS)
 async def test_relabelled_pod_is_watched_on_and_gets_its_labels_back(
-    lab: FakeKubeLab, selector: Selector, labels: dict[str, str | None]
+    lab: FakeKubeLab, *, shares_pods: bool, labels: dict[str, str | None]
 ) -> None:
     """The watch tells of no deletion and of no other run, and what happens to the pod later is still told."""
-    cluster = lab.open("one")
+    cluster = lab.open("one", shares_pods=shares_pods)
     await cluster.create_objects(make_create_batch([(11, 1)]))
-    version = (await cluster.list_objects(selector)).version
+    version = (await cluster.list_objects(Selector.OURS)).version
     seen: list[SeenObject] = []
-    async with asyncio.timeout(10), aclosing(cluster.watch_objects(selector, version)) as watch:
+    async with asyncio.timeout(10), aclosing(cluster.watch_objects(Selector.OURS, version)) as watch:
         relabel(lab, labels)
         async for events in watch:
             seen += [item for item in read_events(events) if item.ours]
@@ -72,11 +72,11 @@ async def test_relabelled_pod_is_watched_on_and_gets_its_labels_back(
                 break
     await until_restored(lab)
     assert {(item.change == Change.DELETED, item.run) for item in seen} == {(False, (11, 1, 0))}
-    listing = await cluster.list_objects(selector)
+    listing = await cluster.list_objects(Selector.OURS)
     (listed,) = read_events(listing)
     assert (listed.ours, listed.run) == (True, (11, 1, 0))
     assert (await cluster.delete_objects(make_delete_batch(listed))).code_column.tolist() == [DeleteCode.DELETED]
-    more, _ = await watch_until(cluster.watch_objects(selector, listing.version), changed(Change.DELETED))
+    more, _ = await watch_until(cluster.watch_objects(Selector.OURS, listing.version), changed(Change.DELETED))
     assert [item.run for item in more if item.change == Change.DELETED] == [(11, 1, 0)]
 
 
@@ -99,14 +99,13 @@ async def test_pod_relabelled_while_nobody_watched_is_listed(
     lab: FakeKubeLab, monkeypatch: pytest.MonkeyPatch, reader: str, labels: dict[str, str | None]
 ) -> None:
     """What was known and is not in the list is looked for, few by name and many in a list of all pods."""
-    selector = Selector.SHARED if reader == "shared" else Selector.OURS
     if reader == "own-many":
-        monkeypatch.setattr(relabelling, "_MOST_READS", 0)
-    cluster = lab.open("one")
+        monkeypatch.setattr(lookup, "MOST_READS", 0)
+    cluster = lab.open("one", shares_pods=reader == "shared")
     await cluster.create_objects(make_create_batch([(11, 1), (12, 1)]))
-    await cluster.list_objects(selector)
+    await cluster.list_objects(Selector.OURS)
     relabel(lab, labels)
-    listed = {item.run[0]: item for item in read_events(await cluster.list_objects(selector)) if item.ours}
+    listed = {item.run[0]: item for item in read_events(await cluster.list_objects(Selector.OURS)) if item.ours}
     assert sorted(listed) == [11, 12]
     assert listed[11].phase in {PodPhase.PENDING, PodPhase.RUNNING}
     async with asyncio.timeout(10):

@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.naming import object_name
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
-from argosy_kube.kubernetes.observing import STORED_FINALIZER
-from argosy_kube.kubernetes.places import run_suffix
-from argosy_kube.kubernetes.rendering import MouldBook
-from argosy_kube.kubernetes.resources import ResourceBook
+from argosy_kube.kubernetes.acting.rendering import TemplateBook
+from argosy_kube.kubernetes.api.resources import ResourceBook
+from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.ours.places import run_suffix
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_pod
 
 METADATA = {"labels": {"team": "ä"}, "annotations": {"note": 'with "quotes" and \n lines'}}
 
 
-def book() -> MouldBook:
+def book() -> TemplateBook:
     """Return a book that knows the built-in kinds."""
     resources = ResourceBook(None)  # type: ignore[arg-type]
-    return MouldBook("inst", KubernetesSettings(finalizer=False), resources, rng=np.random.default_rng(3))
+    return TemplateBook("inst", KubernetesSettings(finalizer=False), resources, rng=np.random.default_rng(3))
 
 
 @pytest.mark.parametrize(("handle", "attempt"), [(1, 1), (1 << 54, 255), ((1 << 55) - 1, 17), (0, 100)])
@@ -44,9 +44,9 @@ async def test_body_equals_what_rendering_gives(handle: int, attempt: int) -> No
     batch = make_create_batch(
         [(handle, attempt)], bag=bag, objects=2, metadata=json.dumps(METADATA).encode(), nodes=("node-x",)
     )
-    moulds = book()
+    templates = book()
     for index in (0, 1):
-        mould = await moulds.find(batch, index)
+        template = await templates.find(batch, index)
         run = RunIdentity(
             installation="inst",
             handle=handle,
@@ -58,8 +58,8 @@ async def test_body_equals_what_rendering_gives(handle: int, attempt: int) -> No
             **METADATA,  # type: ignore[arg-type]
         )
         expected = BagTemplate(bag).render(index, run)
-        assert json.loads(mould.body(handle, attempt, 7, "node-x")) == expected
-        assert mould.name(handle, attempt) == expected["metadata"]["name"]
+        assert json.loads(template.body(handle, attempt, 7, "node-x")) == expected
+        assert template.name(handle, attempt) == expected["metadata"]["name"]
         if index == 0:
             assert expected["data"] == {"a": "é", "pod": object_name("work", handle, attempt)}
 
@@ -73,9 +73,9 @@ def test_suffix_is_that_of_names(handle: int, attempt: int) -> None:
 async def test_pods_carry_the_finalizer_and_others_do_not() -> None:
     """Only pods have an end to tell."""
     resources = ResourceBook(None)  # type: ignore[arg-type]
-    moulds = MouldBook("inst", KubernetesSettings(), resources, rng=np.random.default_rng(3))
+    templates = TemplateBook("inst", KubernetesSettings(), resources, rng=np.random.default_rng(3))
     batch = make_create_batch([(1, 1)], bag=make_bag({"kind": "ConfigMap", "metadata": {}}, make_pod()), objects=2)
-    config, pod = [json.loads((await moulds.find(batch, row)).body(1, 1, 7, "n")) for row in (0, 1)]
+    config, pod = [json.loads((await templates.find(batch, row)).body(1, 1, 7, "n")) for row in (0, 1)]
     assert "finalizers" not in config["metadata"]
     assert config["apiVersion"] == "v1"
     assert pod["metadata"]["finalizers"] == [STORED_FINALIZER]

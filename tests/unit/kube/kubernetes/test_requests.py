@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from argosy_kube.port import PodPhase, Selector
+from argosy_kube.port import CreateCode, PodPhase, Selector
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_delete_batch, make_pod
-from argosy_testkit.cluster_contract import ended, watch_until
+from argosy_testkit.cluster_contract import codes, ended, watch_until
 from argosy_testkit.fake_kube_api.lab import FakeKubeLab
 
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -22,3 +22,14 @@ async def test_pod_is_made_by_one_call_and_taken_away_by_two(lab: FakeKubeLab) -
     assert not list(lab.api.store.all("pods"))
     made = [(method, accept) for method, accept in lab.api.faults.accepted if method != "GET"]
     assert made == [("POST", METADATA), ("DELETE", WHOLE), ("PATCH", METADATA)]
+
+
+async def test_secret_that_has_the_name_already_is_read_as_its_metadata(lab: FakeKubeLab) -> None:
+    """Whose it is stands there; what is in it is nobody's business, and may be somebody else's."""
+    bag = make_bag({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}}, make_pod())
+    batch = make_create_batch([(11, 1)], bag=bag, objects=2)
+    await lab.open("one").create_objects(batch)
+    before = len(lab.api.faults.seen)
+    assert codes(await lab.open("one").create_objects(batch)) == [CreateCode.EXISTS] * 2
+    asked = zip(lab.api.faults.seen[before:], lab.api.faults.accepted[before:], strict=True)
+    assert [accept for (method, path), (_, accept) in asked if method == "GET" and "/secrets/" in path] == [METADATA]

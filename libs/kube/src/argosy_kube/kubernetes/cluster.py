@@ -1,8 +1,7 @@
 """The cluster port on a Kubernetes API server.
 
-Versions: the port has one for all kinds. For nodes, and for all pods, it is the API server's resource version. For our
-objects of several kinds it stands for one resource version per kind; the adapter remembers what the last few thousand
-stand for (see `versions`), so such a version is good for this adapter object only, and any other is answered WatchGone.
+A reflector follows each kind (`api/reflector.py`); versions are counted there, so one is good for this adapter object
+only, and any other is answered WatchGone.
 
 Which kinds: a list of our objects looks at pods, at the other built-in kinds of bags, at those of the settings, and the
 first time at all custom resources. A watch looks at pods and at those kinds of which a list found some or a bag of ours
@@ -25,39 +24,39 @@ from urllib.parse import quote
 import numpy as np
 
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL
-from argosy_kube.kubernetes.answers import GONE, ApiFailure, decode
-from argosy_kube.kubernetes.columns import EventRows, EventTables
-from argosy_kube.kubernetes.creation import Creator
-from argosy_kube.kubernetes.credentials import Credentials, CredentialSource
-from argosy_kube.kubernetes.deletion import Deleter
-from argosy_kube.kubernetes.documents import (
+from argosy_kube.kubernetes.acting.creation import Creator
+from argosy_kube.kubernetes.acting.deletion import Deleter
+from argosy_kube.kubernetes.acting.eviction import EvictionAnswer, Evictor
+from argosy_kube.kubernetes.acting.finding import Finder
+from argosy_kube.kubernetes.acting.logs import read_pod_log
+from argosy_kube.kubernetes.acting.rendering import TemplateBook
+from argosy_kube.kubernetes.api.answers import GONE, ApiFailure, decode
+from argosy_kube.kubernetes.api.credentials import Credentials, CredentialSource
+from argosy_kube.kubernetes.api.documents import (
     KEYS,
     LIST_OF_NODES,
     LIST_OF_PODS,
+    WATCH_OF_NODES,
     WATCH_OF_PODS,
     NodeDocument,
     PodDocument,
     WatchEvent,
 )
-from argosy_kube.kubernetes.eviction import EvictionAnswer, Evictor
-from argosy_kube.kubernetes.finding import Finder
-from argosy_kube.kubernetes.kinds import OwnKinds
-from argosy_kube.kubernetes.listing import read_list
-from argosy_kube.kubernetes.logs import read_pod_log
-from argosy_kube.kubernetes.node_feed import NodeFeed
-from argosy_kube.kubernetes.nodes import describe_node
-from argosy_kube.kubernetes.observing import CHANGES, Observer, apply_health
-from argosy_kube.kubernetes.own_objects import OwnObjects
-from argosy_kube.kubernetes.pacing import Priority
-from argosy_kube.kubernetes.places import Place, PlaceBook
-from argosy_kube.kubernetes.pod_warnings import PodWarnings
-from argosy_kube.kubernetes.pods import NODE_LOST
-from argosy_kube.kubernetes.relabelling import Relabeller
-from argosy_kube.kubernetes.rendering import MouldBook
-from argosy_kube.kubernetes.resources import NODES, PODS, ResourceBook
+from argosy_kube.kubernetes.api.rate_limiter import Priority
+from argosy_kube.kubernetes.api.reflector import Followed, Reflector, Versions
+from argosy_kube.kubernetes.api.resources import NODES, PODS, ResourceBook
+from argosy_kube.kubernetes.api.transport import ApiServer, unavailable
+from argosy_kube.kubernetes.ours.kinds import OwnKinds
+from argosy_kube.kubernetes.ours.objects import OwnObjects
+from argosy_kube.kubernetes.ours.observing import CHANGES, Observer, apply_health
+from argosy_kube.kubernetes.ours.places import Place, PlaceBook
+from argosy_kube.kubernetes.ours.pod_warnings import PodWarnings
+from argosy_kube.kubernetes.ours.relabelling import Relabeller
+from argosy_kube.kubernetes.reading.columns import EventRows, EventTables
+from argosy_kube.kubernetes.reading.nodes import describe_node
+from argosy_kube.kubernetes.reading.pods import NODE_LOST
 from argosy_kube.kubernetes.settings import KubernetesSettings
-from argosy_kube.kubernetes.transport import ApiServer, unavailable
-from argosy_kube.kubernetes.watching import EventSource, WatchStream
+from argosy_kube.meter import NO_METER, ApiMeter
 from argosy_kube.port import (
     Change,
     CreateBatch,
@@ -90,6 +89,8 @@ class KubernetesCluster:
         call_timeout_s: float = 30.0,
         settings: KubernetesSettings | None = None,
         rng: np.random.Generator | None = None,
+        shares_pods: bool = False,
+        meter: ApiMeter = NO_METER,
     ) -> None:
         """Connect to nothing yet.
 
@@ -99,68 +100,68 @@ class KubernetesCluster:
             call_timeout_s: How long one call of the port may take, watches and logs apart.
             settings: How the API server is used.
             rng: Spreads retries, and draws what must not meet anybody else's.
+            shares_pods: Our pods are picked from a watch of all pods, since somebody in this process reads all of them.
+            meter: Whom calls and watches are told to.
         """
         self._settings = settings = settings if settings is not None else KubernetesSettings()
         self._budget_s = call_timeout_s * _BUDGET_RATIO
         self._installation = installation
         rng = rng if rng is not None else np.random.default_rng()
-        self._server = ApiServer(Credentials(source), settings=settings, call_timeout_s=call_timeout_s, rng=rng)
+        self._server = server = ApiServer(
+            Credentials(source), settings=settings, call_timeout_s=call_timeout_s, rng=rng, meter=meter
+        )
         self._tables = EventTables()
         self._places = PlaceBook()
-        self._feed = NodeFeed(self._server, settings)
-        self._book = ResourceBook(self._server)
-        self._kinds = OwnKinds(self._book, names=settings.kinds, discover=settings.discover)
-        self._relabeller = Relabeller(
-            self._server,
-            installation,
-            self._places,
-            concurrency=settings.concurrency,
-            page_count=settings.page_count,
+        self._versions = Versions()
+        self._nodes = Reflector(
+            server, Followed(resource=NODES, page=LIST_OF_NODES, line=WATCH_OF_NODES), self._versions
         )
+        self._all_pods = self._follow_pods("")
+        book = ResourceBook(server)
+        self._kinds = OwnKinds(book, names=settings.kinds, discover=settings.discover, monotonic=time.monotonic)
+        self._relabeller = Relabeller(server, installation, self._places)
         self._observer = Observer(
             installation,
             self._tables,
             self._places,
             release=self._release,
             relabeller=self._relabeller,
-            warnings=PodWarnings(self._server, self._places, after_s=settings.warnings_after_s),
+            warnings=PodWarnings(server, self._places),
         )
         self._releases: set[asyncio.Task[None]] = set()
         self._uid = ""
-        self._own, self._shared = (
-            OwnObjects(
-                self._server,
-                settings,
-                query=f"labelSelector={quote(f'{INSTALLATION_LABEL}={installation}', safe='')}",
-                kinds=self._kinds,
-                observer=self._observer,
-                feed=self._feed,
-                has_strangers=has_strangers,
-            )
-            for has_strangers in (False, True)
+        query = f"labelSelector={quote(f'{INSTALLATION_LABEL}={installation}', safe='')}"
+        self._own = OwnObjects(
+            server,
+            query=query,
+            pods=self._all_pods if shares_pods else self._follow_pods(query),
+            nodes=self._nodes,
+            kinds=self._kinds,
+            observer=self._observer,
+            versions=self._versions,
         )
-        moulds = MouldBook(installation, settings, self._book, rng=rng)
-        self._finder = Finder(
-            self._server, moulds, self._observer, settings, kinds=self._kinds, installation=installation
-        )
+        templates = TemplateBook(installation, settings, book, rng=rng)
+        self._finder = Finder(templates, self._observer, kinds=self._kinds, installation=installation)
         self._creator = Creator(
-            self._server,
-            moulds,
-            settings,
+            server,
+            templates,
             installation=installation,
             places=self._places,
             restore=self._relabeller.restore,
             use=self._kinds.use,
         )
-        self._evictor = Evictor(self._server, self._places)
+        self._evictor = Evictor(server, self._places)
         self._deleter = Deleter(
-            self._server,
+            server,
             installation=installation,
             places=self._places,
-            nodes=self._feed.states,
+            nodes=self._own.states,
             resource_of=self._kinds.named,
-            concurrency=settings.concurrency,
         )
+
+    def _follow_pods(self, query: str) -> Reflector[PodDocument]:
+        followed = Followed(resource=PODS, page=LIST_OF_PODS, line=WATCH_OF_PODS, query=query)
+        return Reflector(self._server, followed, self._versions)
 
     async def __aenter__(self) -> Self:
         """Return the cluster."""
@@ -190,112 +191,82 @@ class KubernetesCluster:
             nodes.clear()
             return lambda page: nodes.extend(map(describe_node, page))
 
+        version = self._versions.draw()
         with _translated("listing nodes"):
-            position = await read_list(
-                self._server, NODES.path(), LIST_OF_NODES, begin=begin, page_count=self._settings.page_count
-            )
+            await self._nodes.list(begin, version=version)
         changes = np.full(len(nodes), Change.ADDED, dtype=np.int8)
-        return NodeEvents(change_column=changes, nodes=tuple(nodes), version=int(position))
+        return NodeEvents(change_column=changes, nodes=tuple(nodes), version=version)
 
     async def watch_nodes(self, version: int) -> AsyncGenerator[NodeEvents, None]:
         """See Cluster."""
-
-        def join(wake: Callable[[], None]) -> EventSource[NodeDocument]:
-            return self._feed.join(str(version), wake)
-
-        async with contextlib.aclosing(self._follow("nodes", join, version)) as batches:
-            async for events, position in batches:
+        async with contextlib.aclosing(self._follow(self._nodes, version)) as batches:
+            async for events, reached in batches:
                 yield NodeEvents(
                     change_column=np.array([CHANGES[event.type] for event in events], dtype=np.int8),
                     nodes=tuple(describe_node(event.object) for event in events),
-                    version=position,
+                    version=reached,
                 )
 
     # --- objects ------------------------------------------------------------------------------------------------------
 
     async def list_objects(self, selector: Selector) -> ObjectEvents:
         """See Cluster."""
-        if selector != Selector.ALL_PODS:
-            return await (self._own if selector == Selector.OURS else self._shared).read()
-        rows = EventRows(self._tables)
+        if selector == Selector.OURS:
+            return await self._own.read()
+        rows, version = EventRows(self._tables), self._versions.draw()
 
-        def begin() -> Callable[[list[PodDocument]], None]:
-            rows.cut(0)
-
-            def take(page: list[PodDocument]) -> None:
-                for pod in page:
-                    self._observer.add_pod(rows, Change.ADDED, pod, time_us=0, has_strangers=True, has_own=False)
-                rows.fold()
-
-            return take
+        def add(pod: PodDocument) -> None:
+            self._observer.add_any_pod(rows, Change.ADDED, pod, time_us=0)
 
         with _translated("listing pods"):
-            position = await read_list(
-                self._server, PODS.path(), LIST_OF_PODS, begin=begin, page_count=self._settings.page_count
-            )
-        return rows.build(int(position))
+            await self._all_pods.list(rows.filling(add), version=version)
+        return rows.build(version)
 
     async def watch_objects(self, selector: Selector, version: int) -> AsyncGenerator[ObjectEvents, None]:
         """See Cluster."""
-        if selector != Selector.ALL_PODS:
-            source = self._own if selector == Selector.OURS else self._shared
-            async with contextlib.aclosing(source.watch(version)) as own:
+        if selector == Selector.OURS:
+            async with contextlib.aclosing(self._own.watch(version)) as own:
                 async for batch in own:
                     yield batch
             return
-
-        def begin(wake: Callable[[], None]) -> EventSource[PodDocument]:
-            stream: WatchStream[PodDocument] = WatchStream(
-                self._server,
-                self._settings,
-                PODS,
-                decoder=WATCH_OF_PODS,
-                selector="",
-                position=str(version),
-                wake=wake,
-            )
-            stream.start()
-            return stream
-
-        async with contextlib.aclosing(self._follow("pods", begin, version)) as batches:
-            async for events, position in batches:
+        async with contextlib.aclosing(self._follow(self._all_pods, version)) as batches:
+            async for events, reached in batches:
                 rows, now_us = EventRows(self._tables), time.time_ns() // 1000
                 for event in events:
-                    self._observer.add_pod(
-                        rows, CHANGES[event.type], event.object, time_us=now_us, has_strangers=True, has_own=False
-                    )
-                yield rows.build(position)
+                    self._observer.add_any_pod(rows, CHANGES[event.type], event.object, time_us=now_us)
+                yield rows.build(reached)
 
     async def _follow(
-        self, what: str, begin: Callable[[Callable[[], None]], EventSource[T]], version: int
+        self, reflector: Reflector[T], version: int
     ) -> AsyncGenerator[tuple[list[WatchEvent[T]], int], None]:
-        """Give (events, version to resume from) of one kind until the stream ends.
+        """Give (events, version to resume from) of one kind until the watch ends.
 
         Args:
-            what: The kind, for people.
-            begin: Gives the stream; called with what wakes this up.
-            version: What it resumes from.
+            reflector: Follows the kind.
+            version: What it goes on from.
         """
-        news = asyncio.Event()
-        stream = begin(news.set)
+        what, news = f"watching {reflector.resource.plural}", asyncio.Event()
+        with _translated(what):
+            reader = reflector.join(version, news.set)
+        told = reader.reached
         try:
             while True:
                 await news.wait()
-                if self._settings.gather_ms > 0 and not stream.has_ended:
+                if self._settings.gather_ms > 0 and not reader.has_ended:
                     await asyncio.sleep(self._settings.gather_ms / 1000)
                 news.clear()
-                with _translated(f"watching {what}"):
-                    events = stream.take()
-                position = int(stream.position)
-                if events or position != version:
-                    version = position
-                    yield events, position
-                if stream.has_news or stream.has_failed:
+                with _translated(what):
+                    events = reader.take()
+                if reader.reached != told:
+                    told, version = reader.reached, self._versions.draw()
+                    reader.note(version)
+                    yield events, version
+                if reader.has_news:
                     news.set()
-                elif stream.has_ended:
+                elif reader.has_ended:
                     return
         finally:
-            await stream.stop()
+            await reader.stop()
 
     async def create_objects(self, batch: CreateBatch) -> CreateResult:
         """See Cluster. Objects of one bag are made in order, bags side by side."""
@@ -310,8 +281,8 @@ class KubernetesCluster:
         with _translated("looking for objects by name"):
             rows = await self._finder.find(batch)
         events = rows.build(0)
-        apply_health(events, self._feed.states, self._tables.texts.intern(NODE_LOST))
-        return replace(events, hidden_kinds=self._kinds.hidden)
+        apply_health(events, self._own.states, self._tables.texts.intern(NODE_LOST))
+        return replace(events, unlistable_kinds=self._kinds.unlistable_names)
 
     async def evict_pod(self, uid: bytes) -> EvictionAnswer:
         """Evict a pod of ours that was seen, if its disruption budgets allow it now; beyond the port, see `eviction`.

@@ -6,7 +6,7 @@
             | frames (wire)
     argosy_kube.simulated.server   one connection per call or watch
             |
-    argosy_kube.simulated.host     clock, flushes, waiting watchers; InProcessCluster: the port without a socket
+    argosy_kube.simulated.host     clock, flushes, waiting watchers
             |
     argosy_kube.simulated.engine   pure: create, delete, advance to a time, flush
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from argosy_kube.port import CreateBatch, CreateCode, CreateResult, Int32Array, Int64Array, UidArray
 from argosy_kube.simulated.recipes import RecipeBook
 from argosy_kube.tables import TextTable
 
-__all__ = ["CreateAnswer", "read_recipes"]
+__all__ = ["CreateAnswer", "Intake", "read_recipes"]
 
 _OBJECTS_PER_BAG = 32
 
@@ -85,3 +87,15 @@ def read_recipes(batch: CreateBatch, book: RecipeBook, answer: CreateAnswer) -> 
         else:
             answer.refuse(np.flatnonzero(inverse == position), CreateCode.REJECTED, found)
     return recipes[inverse]
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """A create call that is being applied."""
+
+    batch: CreateBatch
+    recipes: Int32Array
+    installation: int
+    answer: CreateAnswer
+    keys: Int64Array
+    """(n,) what an object is found by, whatever its attempt."""

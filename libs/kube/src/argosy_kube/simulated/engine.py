@@ -9,7 +9,7 @@ Source: design sections 5 and 7 (what a cluster does wrong), 8 (cost).
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -26,18 +26,19 @@ from argosy_kube.port import (
     DeleteBatch,
     DeleteCode,
     DeleteResult,
-    Int8Array,
     Int16Array,
     Int32Array,
     Int64Array,
     NodeDescription,
     PodPhase,
 )
-from argosy_kube.simulated.creation import CreateAnswer, read_recipes
+from argosy_kube.simulated.creation import CreateAnswer, Intake, read_recipes
 from argosy_kube.simulated.faults import Audit, Fault, FaultKind, PendingFaults
-from argosy_kube.simulated.objects import GONE, SLOT_MASK, EventBlock, EventColumns, History, ObjectTable
+from argosy_kube.simulated.journal import Journal
+from argosy_kube.simulated.objects import GONE, SLOT_MASK, ObjectTable
 from argosy_kube.simulated.recipes import RecipeBook
 from argosy_kube.simulated.tables import NodeTable
+from argosy_kube.simulated.tally import Tally
 from argosy_kube.simulated.timers import TimerWheel
 from argosy_kube.tables import RequestTable, TextTable
 
@@ -52,18 +53,6 @@ _REFUSALS: Final[dict[FaultKind, CreateCode]] = {
     "create-quota": CreateCode.QUOTA,
     "create-foreign": CreateCode.EXISTS,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Intake:
-    """A create call that is being applied."""
-
-    batch: CreateBatch
-    recipes: Int32Array
-    installation: int
-    answer: CreateAnswer
-    keys: Int64Array
-    """(n,) what an object is found by, whatever its attempt."""
 
 
 class ClusterEngine:
@@ -86,38 +75,29 @@ class ClusterEngine:
         self.installations = TextTable()
         self.requests = RequestTable()
         self.nodes = NodeTable(self.requests)
-        self.history = History(start_us)
-        self.node_history: deque[tuple[int, Change, NodeDescription]] = deque(maxlen=100_000)
-        self.node_floor = start_us
-        self.drops = 0
-        """How often running watches were told to end."""
         self.faults = PendingFaults()
         self._rng = rng
         self._objects = ObjectTable(rng.bytes(8))
+        self.journal = Journal(self._objects, self.nodes, start_us)
+        """What happened, as watchers see it."""
         self._recipes = RecipeBook(self.requests, self.kinds, self.texts)
         self._slot_of: dict[int, int] = {}
         self._timers = TimerWheel(start_us)
-        self._log: list[tuple[Change, Int32Array, Int8Array | PodPhase, int]] = []
         self._late: Int32Array = np.zeros(0, dtype=np.int32)
-        self._counts = {"created": 0, "succeeded": 0, "failed": 0, "killed": 0, "double": 0, "over": 0, "strangers": 0}
-        self._running = 0
-        self._max_running = 0
-        self._running_millicores = 0
-        self._core_us = 0.0
+        self._tally = Tally()
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def touch(self, now_us: int) -> None:
         """Let time pass without looking at pods; what is done next happens then."""
         if now_us > self.now_us:
-            self._core_us += self._running_millicores * (now_us - self.now_us) * self.speed / 1000
+            self._tally.core_us += self._tally.running_millicores * (now_us - self.now_us) * self.speed / 1000
             self.now_us = now_us
 
     def advance(self, now_us: int) -> None:
         """Let time pass: start and end the pods whose moment has come."""
         self.touch(now_us)
-        due = self._timers.take_due(self.now_us)
-        if due:
+        if due := self._timers.take_due(self.now_us):
             self._fire(np.array(due, dtype=np.int64))
 
     def _fire(self, keys: Int64Array) -> None:
@@ -147,9 +127,9 @@ class ClusterEngine:
         if chained.any():
             self._count_doubles(slots[chained])
         self._book_running(slots, 1)
-        self._max_running = max(self._max_running, self._running)
+        self._tally.max_running = max(self._tally.max_running, self._tally.running)
         self._set_timers(slots, self.now_us + objects.run_us[slots])
-        self._tell(change, slots, PodPhase.RUNNING)
+        self.journal.tell(change, slots, PodPhase.RUNNING, self.now_us)
 
     def _end(self, slots: Int32Array, reason: str) -> None:
         """Let running pods end by themselves, or fail for a reason."""
@@ -167,19 +147,19 @@ class ClusterEngine:
         objects.phase[slots] = phases
         self._free_nodes(slots)
         succeeded = int(np.count_nonzero(phases == PodPhase.SUCCEEDED))
-        self._counts["succeeded"] += succeeded
-        self._counts["failed"] += len(slots) - succeeded
-        self._tell(Change.MODIFIED, slots, phases)
+        self._tally.succeeded += succeeded
+        self._tally.failed += len(slots) - succeeded
+        self.journal.tell(Change.MODIFIED, slots, phases, self.now_us)
 
     def _set_timers(self, slots: Int32Array, deadlines_us: Int64Array) -> None:
         self._timers.add(deadlines_us.tolist(), self._objects.low[slots].tolist())
 
     def _book_running(self, slots: Int32Array, sign: int) -> None:
         objects = self._objects
-        self._running += sign * len(slots)
-        own = slots[objects.installation[slots] != _NO_INSTALLATION] if self._counts["strangers"] else slots
+        self._tally.running += sign * len(slots)
+        own = slots[objects.installation[slots] != _NO_INSTALLATION] if self._tally.strangers else slots
         millicores = self.requests.matrix[objects.request[own], self.requests.axis.index(CPU)]
-        self._running_millicores += sign * int(millicores.sum())
+        self._tally.running_millicores += sign * int(millicores.sum())
 
     def _count_doubles(self, slots: Int32Array) -> None:
         """Count pods that start while another attempt of the same object runs."""
@@ -188,7 +168,7 @@ class ClusterEngine:
             other = self._slot_of.get(self._key(slot), -1)
             while other >= 0:
                 if other != slot and objects.phase[other] == PodPhase.RUNNING:
-                    self._counts["double"] += 1
+                    self._tally.double += 1
                 other = int(objects.previous[other])
 
     def _key(self, slot: int) -> int:
@@ -211,7 +191,7 @@ class ClusterEngine:
                 answer.refuse(rows[:count], code, f"refused on order: {kind}")
                 rows = rows[count:]
         keys = (batch.handle_column << _OBJECT_BITS) | batch.object_column
-        intake = _Intake(batch, recipes, installation, answer, keys)
+        intake = Intake(batch, recipes, installation, answer, keys)
         found = keys.tolist() if len(rows) == len(batch) else keys[rows].tolist()
         if len(set(found)) == len(found) and self._slot_of.keys().isdisjoint(found):
             self._insert(intake, rows)
@@ -219,7 +199,7 @@ class ClusterEngine:
             self._insert_with_conflicts(intake, rows)
         return answer.unknown("time-out, it is not known what was done") if hide else answer.result()
 
-    def _insert_with_conflicts(self, intake: _Intake, rows: Int64Array) -> None:
+    def _insert_with_conflicts(self, intake: Intake, rows: Int64Array) -> None:
         """Insert what is new in one step, then the rest one by one in order."""
         batch, objects = intake.batch, self._objects
         seen: set[int] = set()
@@ -245,7 +225,7 @@ class ClusterEngine:
                 intake.answer.existing_handle[row] = objects.handle[slot]
                 intake.answer.existing_attempt[row] = objects.attempt[slot]
 
-    def _insert(self, intake: _Intake, rows: Int64Array) -> None:
+    def _insert(self, intake: Intake, rows: Int64Array) -> None:
         """Make the objects of some rows; several rows only if none of them has another attempt."""
         if not len(rows):
             return
@@ -312,9 +292,9 @@ class ClusterEngine:
             pods = objects.kind[slots] == 0
             others = slots[~pods]
             objects.phase[others] = PodPhase.RUNNING
-            self._tell(Change.ADDED, others, PodPhase.RUNNING)
+            self.journal.tell(Change.ADDED, others, PodPhase.RUNNING, self.now_us)
             slots, recipe = slots[pods], recipe[pods]
-        self._counts["created"] += len(slots)
+        self._tally.created += len(slots)
         failed = self._admit(slots)
         if failed is None:
             if not (book.has_delay or self.nodes.unheard or self.faults.has("image-never-pulls")):
@@ -332,8 +312,8 @@ class ClusterEngine:
             delayed = starts & (delays > 0)
             self._set_timers(slots[delayed], self.now_us + delays[delayed])
             starts &= ~delayed
-        self._tell(Change.ADDED, slots[~starts & ~failed], PodPhase.PENDING)
-        self._tell(Change.ADDED, slots[failed], PodPhase.FAILED)
+        self.journal.tell(Change.ADDED, slots[~starts & ~failed], PodPhase.PENDING, self.now_us)
+        self.journal.tell(Change.ADDED, slots[failed], PodPhase.FAILED, self.now_us)
         self._start(slots[starts], Change.ADDED)
 
     def _admit(self, slots: Int32Array) -> BoolArray | None:
@@ -345,15 +325,15 @@ class ClusterEngine:
         if failed.any():
             self._refuse(slots[failed], "NodeLost")
             held = ~failed
-            self._book(node[held], need[held], 1)
+            self.nodes.book(node[held], need[held], 1)
             objects.holds[slots[held]] = True
         else:
-            self._book(node, need, 1)
+            self.nodes.book(node, need, 1)
             objects.holds[slots] = True
             if nodes.free[node].min(initial=0) >= 0:
                 return None
         over = ~failed & (nodes.free[node] < 0).any(axis=1)
-        self._book(node[over], need[over], -1)
+        self.nodes.book(node[over], need[over], -1)
         for row in np.flatnonzero(over).tolist():
             at, room = int(node[row]), need[row] <= nodes.free[node[row]]
             if room.all():
@@ -361,7 +341,7 @@ class ClusterEngine:
             else:
                 failed[row] = True
                 objects.holds[slots[row]] = False
-                self._counts["over"] += 1
+                self._tally.over += 1
                 lacking = self.requests.axis.names[int(np.flatnonzero(~room)[0])]
                 self._refuse(slots[row : row + 1], f"OutOf{lacking}")
         return failed
@@ -370,20 +350,13 @@ class ClusterEngine:
         self._objects.phase[slots] = PodPhase.FAILED
         self._objects.exit_code[slots] = 0
         self._objects.reason[slots] = self.texts.intern(reason)
-        self._counts["failed"] += len(slots)
-
-    def _book(self, node: Int32Array, amounts: Int64Array, sign: int) -> None:
-        """Add or take off amounts on nodes; the same node may stand several times."""
-        width = self.nodes.free.shape[1]
-        cells = node.astype(np.int64)[:, None] * width + np.arange(width)
-        book = np.subtract if sign > 0 else np.add
-        book.at(self.nodes.free.reshape(-1), cells.reshape(-1), amounts.reshape(-1))
+        self._tally.failed += len(slots)
 
     def _free_nodes(self, slots: Int32Array) -> None:
         objects = self._objects
         held = slots[objects.holds[slots]]
         objects.holds[held] = False
-        self._book(objects.node[held], self.requests.matrix[objects.request[held]], -1)
+        self.nodes.book(objects.node[held], self.requests.matrix[objects.request[held]], -1)
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
@@ -409,10 +382,10 @@ class ClusterEngine:
         running = pods[phases == PodPhase.RUNNING]
         if len(running):
             self._book_running(running, -1)
-        self._counts["killed"] += int(np.count_nonzero(phases <= PodPhase.RUNNING))
-        self._counts["strangers"] -= int(np.count_nonzero(objects.installation[pods] == _NO_INSTALLATION))
+        self._tally.killed += int(np.count_nonzero(phases <= PodPhase.RUNNING))
+        self._tally.strangers -= int(np.count_nonzero(objects.installation[pods] == _NO_INSTALLATION))
         self._free_nodes(pods)
-        self._tell(Change.DELETED, slots, objects.phase[slots].copy())
+        self.journal.tell(Change.DELETED, slots, objects.phase[slots].copy(), self.now_us)
         own = slots[objects.installation[slots] != _NO_INSTALLATION]
         if objects.chained[own].any():
             for slot in own.tolist():
@@ -440,7 +413,7 @@ class ClusterEngine:
     def put_node(self, node: NodeDescription) -> None:
         """Add a node or change it."""
         _, is_new = self.nodes.put(node)
-        self._tell_node(Change.ADDED if is_new else Change.MODIFIED, node)
+        self.journal.tell_node(Change.ADDED if is_new else Change.MODIFIED, node)
 
     def remove_node(self, name: str) -> None:
         """Take a node away together with its pods.
@@ -451,7 +424,7 @@ class ClusterEngine:
         index = self._node(name)
         self._remove(self._on_node(index))
         self.nodes.remove(index)
-        self._tell_node(Change.DELETED, self.nodes.descriptions[index])
+        self.journal.tell_node(Change.DELETED, self.nodes.descriptions[index])
 
     def add_strangers(self, node: str, amounts: dict[str, int], count: int) -> None:
         """Put pods of somebody else on a node; they run until their node goes.
@@ -466,7 +439,7 @@ class ClusterEngine:
         nodes = np.full(count, index, dtype=np.int32)
         slots = self._add(recipe, runs=runs, nodes=nodes, installation=_NO_INSTALLATION)
         objects.name[slots] = [self.texts.intern(f"stranger-{low}") for low in objects.low[slots].tolist()]
-        self._counts["strangers"] += count
+        self._tally.strangers += count
         self._admit_all(slots, recipe)
 
     def inject(self, fault: Fault) -> None:
@@ -476,13 +449,9 @@ class ClusterEngine:
             NotFound: The fault names a node that is not there.
         """
         if fault.kind == "watch-dropped":
-            self.drops += 1
+            self.journal.drops += 1
         elif fault.kind == "watch-stale":
-            self.flush()
-            self.history.forget()
-            self.node_history.clear()
-            self.node_floor = self.history.version
-            self.drops += 1
+            self.journal.forget()
         elif fault.kind == "node-lost":
             self.remove_node(fault.node)
         elif fault.kind == "node-unreachable":
@@ -498,14 +467,13 @@ class ClusterEngine:
     def _set_reachable(self, name: str, *, reachable: bool) -> None:
         index = self._node(name)
         self.nodes.put(replace(self.nodes.descriptions[index], ready=reachable))
-        self._tell_node(Change.MODIFIED, self.nodes.descriptions[index])
+        self.journal.tell_node(Change.MODIFIED, self.nodes.descriptions[index])
         slots = self._on_node(index)
         phases = self._objects.phase[slots]
         running = slots[phases == PodPhase.RUNNING]
+        self.journal.tell(Change.MODIFIED, running, PodPhase.RUNNING if reachable else PodPhase.UNKNOWN, self.now_us)
         if not reachable:
-            self._tell(Change.MODIFIED, running, PodPhase.UNKNOWN)
             return
-        self._tell(Change.MODIFIED, running, PodPhase.RUNNING)
         pending = slots[phases == PodPhase.PENDING]
         self._start(pending[self._objects.reason[pending] < 0], Change.MODIFIED)
         here = np.isin(self._late, running)
@@ -515,8 +483,7 @@ class ClusterEngine:
     def _node(self, name: str) -> int:
         index = self.nodes.find(name)
         if index < 0:
-            msg = f"there is no node {name!r}"
-            raise NotFound(msg)
+            raise NotFound(f"there is no node {name!r}")
         return index
 
     def _on_node(self, index: int) -> Int32Array:
@@ -524,77 +491,10 @@ class ClusterEngine:
         here: Int32Array = live[(self._objects.node[live] == index) & (self._objects.kind[live] == 0)]
         return here
 
-    # --- telling ------------------------------------------------------------------------------------------------------
-
-    def _tell(self, change: Change, slots: Int32Array, phase: Int8Array | PodPhase) -> None:
-        if len(slots):
-            self._log.append((change, slots, phase, self.now_us))
-
-    def _tell_node(self, change: Change, node: NodeDescription) -> None:
-        self.history.version += 1
-        if len(self.node_history) == self.node_history.maxlen:
-            self.node_floor = self.node_history[0][0]
-        self.node_history.append((self.history.version, change, node))
-
-    def flush(self) -> bool:
-        """Make what happened visible to watchers; return whether anything did."""
-        if not self._log:
-            return False
-        objects, log = self._objects, self._log
-        self._log = []
-        slots = np.concatenate([entry[1] for entry in log])
-        tiny = np.empty((len(slots), 2), dtype=np.int8)
-        times = np.empty(len(slots), dtype=np.int64)
-        begin = 0
-        for change, told, phases, time_us in log:
-            end = begin + len(told)
-            tiny[begin:end, 0] = change
-            tiny[begin:end, 1] = phases
-            times[begin:end] = time_us
-            begin = end
-        columns, first = objects.events(slots, tiny), self.history.version + 1
-        columns.wide[:, 3] = times
-        columns.wide[:, 4] = np.arange(first, first + len(slots), dtype=np.int64)
-        objects.wide[slots, 3:5] = columns.wide[:, 3:5]
-        owner = int(columns.small[0, 0])
-        is_pure = not columns.kind.any() and bool((columns.installation == owner).all())
-        self.history.append(EventBlock(columns, first, first + len(slots) - 1, owner if is_pure else -1))
-        gone = [entry[1] for entry in log if entry[0] == Change.DELETED]
-        if gone:
-            objects.release(np.concatenate(gone))
-        return True
-
-    def present(self) -> EventColumns:
-        """Return every object as an ADDED event, oldest first; `history.version` is the version to watch from."""
-        self.flush()
-        objects = self._objects
-        slots = objects.live()
-        tiny = np.empty((len(slots), 2), dtype=np.int8)
-        tiny[:, 0] = Change.ADDED
-        node = objects.node[slots]
-        hidden = (objects.phase[slots] == PodPhase.RUNNING) & (node >= 0) & ~self.nodes.reachable[node]
-        tiny[:, 1] = np.where(hidden, np.int8(PodPhase.UNKNOWN), objects.phase[slots])
-        return objects.events(slots, tiny)
-
     def audit(self) -> Audit:
         """Return what was counted so far."""
-        axis, present = self.requests.axis, self.nodes.present_indices()
-        self.nodes.fit_axis()
         live = self._objects.live()
-        return Audit(
-            pods_created=self._counts["created"],
-            pods_succeeded=self._counts["succeeded"],
-            pods_failed=self._counts["failed"],
-            pods_killed=self._counts["killed"],
-            pods_present=int(np.count_nonzero(self._objects.kind[live] == 0)),
-            pods_running=self._running,
-            max_pods_running=self._max_running,
-            double_runs=self._counts["double"],
-            overcommits=self._counts["over"],
-            strangers=self._counts["strangers"],
-            cpu_core_s=self._core_us / 1e6,
-            used=axis.amounts((self.nodes.allocatable[present] - self.nodes.free[present]).sum(axis=0)),
-            allocatable=axis.amounts(self.nodes.allocatable[present].sum(axis=0)),
-            time_us=self.now_us,
-            speed=self.speed,
+        pod_count = int(np.count_nonzero(self._objects.kind[live] == 0))
+        return self._tally.audit(
+            self.nodes, self.requests.axis, pod_count=pod_count, now_us=self.now_us, speed=self.speed
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable
 
@@ -12,23 +11,16 @@ import numpy as np
 from argosy_core.errors import BackendUnavailable
 from argosy_kube.port import (
     Change,
-    CreateBatch,
-    CreateResult,
-    DeleteBatch,
-    DeleteResult,
     NodeDescription,
     NodeEvents,
-    ObjectEvents,
-    Selector,
     WatchGone,
 )
 from argosy_kube.simulated.engine import ClusterEngine
 from argosy_kube.simulated.faults import Audit, Fault
-from argosy_kube.simulated.objects import EventBlock, EventColumns
-from argosy_kube.simulated.pod_log import read_simulated_log
-from argosy_kube.simulated.selection import Tables, build_events, select_block, select_columns, select_objects
+from argosy_kube.simulated.objects import EventBlock
+from argosy_kube.simulated.selection import Tables
 
-__all__ = ["ClusterHost", "InProcessCluster", "wall_clock"]
+__all__ = ["ClusterHost", "wall_clock"]
 
 _BOOKMARK_INTERVAL_S = 5.0
 
@@ -69,7 +61,7 @@ class ClusterHost:
     def tick(self) -> None:
         """Let time pass up to now and show watchers what happened."""
         self.engine.advance(self._clock())
-        if self.engine.flush():
+        if self.engine.journal.flush():
             self.wake()
 
     def wake(self) -> None:
@@ -146,10 +138,10 @@ class ClusterHost:
             WatchGone: The version is too old.
         """
         engine = self.engine
-        drops = engine.drops
-        while engine.drops == drops:
+        drops = engine.journal.drops
+        while engine.journal.drops == drops:
             news = self._news
-            blocks = engine.history.after(version)
+            blocks = engine.journal.history.after(version)
             for block in blocks:
                 version = block.last_version
                 yield block
@@ -163,20 +155,20 @@ class ClusterHost:
             WatchGone: The version is too old.
         """
         engine = self.engine
-        if version < engine.node_floor or version > engine.history.version:
-            msg = f"version {version} is no longer kept (oldest is {engine.node_floor}); list again"
+        if version < engine.journal.node_floor or version > engine.journal.history.version:
+            msg = f"version {version} is no longer kept (oldest is {engine.journal.node_floor}); list again"
             raise WatchGone(msg)
-        newer = [entry for entry in engine.node_history if entry[0] > version]
+        newer = [entry for entry in engine.journal.node_history if entry[0] > version]
         return NodeEvents(
             change_column=np.array([entry[1] for entry in newer], dtype=np.int8),
             nodes=tuple(entry[2] for entry in newer),
-            version=engine.history.version,
+            version=engine.journal.history.version,
         )
 
     async def watch_nodes(self, version: int) -> AsyncGenerator[NodeEvents, None]:
         """Give the changes of nodes after a version; see Cluster.watch_nodes."""
-        drops = self.engine.drops
-        while self.engine.drops == drops:
+        drops = self.engine.journal.drops
+        while self.engine.journal.drops == drops:
             news = self._news
             events = self.node_changes(version)
             if len(events) or not await _wait(news):
@@ -188,7 +180,7 @@ class ClusterHost:
         engine = self.engine
         nodes = tuple(engine.nodes.descriptions[index] for index in engine.nodes.present_indices())
         changes = np.full(len(nodes), Change.ADDED, dtype=np.int8)
-        return NodeEvents(change_column=changes, nodes=nodes, version=engine.history.version)
+        return NodeEvents(change_column=changes, nodes=nodes, version=engine.journal.history.version)
 
 
 async def _wait(news: asyncio.Event) -> bool:
@@ -199,86 +191,3 @@ async def _wait(news: asyncio.Event) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-class InProcessCluster:
-    """The cluster port on a ClusterHost in the same process."""
-
-    def __init__(self, host: ClusterHost, installation: str) -> None:
-        """Open the host's cluster for one installation."""
-        self._host = host
-        self._installation = host.engine.installations.intern(installation)
-
-    async def cluster_uid(self) -> str:
-        """See Cluster."""
-        return self._host.meet().uid
-
-    async def list_nodes(self) -> NodeEvents:
-        """See Cluster."""
-        self._host.meet()
-        return self._host.present_nodes()
-
-    async def watch_nodes(self, version: int) -> AsyncGenerator[NodeEvents, None]:
-        """See Cluster."""
-        self._host.meet()
-        async for events in self._host.watch_nodes(version):
-            yield events
-
-    async def list_objects(self, selector: Selector) -> ObjectEvents:
-        """See Cluster."""
-        engine = self._host.meet()
-        columns = select_columns(engine.present(), selector, self._installation)
-        self._host.wake()
-        return self._build(columns, engine.history.version)
-
-    async def watch_objects(self, selector: Selector, version: int) -> AsyncGenerator[ObjectEvents, None]:
-        """See Cluster."""
-        self._host.meet()
-        async for block in self._host.watch_blocks(version):
-            if block is not None:
-                columns = select_block(block, selector, self._installation, version)
-                version = block.last_version
-                if len(columns):
-                    yield self._build(columns, version)
-
-    async def create_objects(self, batch: CreateBatch) -> CreateResult:
-        """See Cluster."""
-        return self._host.meet().create(batch, self._installation)
-
-    async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
-        """See Cluster."""
-        return self._host.meet().delete(batch)
-
-    async def find_objects(self, batch: CreateBatch) -> ObjectEvents:
-        """See Cluster; objects of a simulated cluster have no labels that somebody could change."""
-        engine = self._host.meet()
-        runs = (batch.handle_column, batch.attempt_column, batch.object_column)
-        columns = select_objects(engine.present(), runs, self._installation)
-        self._host.wake()
-        return self._build(columns, engine.history.version)
-
-    async def read_log(
-        self,
-        handle: int,
-        attempt: int,
-        object_index: int,
-        *,
-        container: str = "",
-        follow: bool,
-        tail_line_count: int | None,
-    ) -> AsyncGenerator[bytes, None]:
-        """See Cluster."""
-        self._host.meet()
-        run = (handle, attempt, object_index)
-        pieces = read_simulated_log(
-            self._host, self._installation, run, container=container, follow=follow, tail=tail_line_count
-        )
-        async with contextlib.aclosing(pieces):
-            async for piece in pieces:
-                yield piece
-
-    async def close(self) -> None:
-        """See Cluster."""
-
-    def _build(self, columns: EventColumns, version: int) -> ObjectEvents:
-        return build_events(columns, self._host.tables(), installation=self._installation, version=version)

@@ -55,12 +55,12 @@ async def read_simulated_log(
         NotFound: There is no such pod or container.
     """
     # Read before the version, so that nothing happens in between.
-    present = _part(host.engine.present(), installation, run)
+    present = _part(host.engine.journal.present(), installation, run)
     if not len(present):
         raise NotFound("the cluster has no such pod")
     if container not in {"", SIMULATED_CONTAINER}:
         raise NotFound(f"the pod has no container {container[:63]!r}; a simulated pod has one, {SIMULATED_CONTAINER!r}")
-    version = host.engine.history.version
+    version = host.engine.journal.history.version
     lines = _lines(host, present)
     told = len(lines)
     if tail is not None:

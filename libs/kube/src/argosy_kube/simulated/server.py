@@ -109,12 +109,12 @@ class _Connection:
                 await self._watch_objects(Selector(selector), version)
             case wire.ListObjects(selector=selector):
                 engine = self._host.meet()
-                columns = select_columns(engine.present(), Selector(selector), self._installation)
+                columns = select_columns(engine.journal.present(), Selector(selector), self._installation)
                 self._host.wake()
-                await self._send_events(len(columns), columns.pack(), engine.history.version)
+                await self._send_events(len(columns), columns.pack(), engine.journal.history.version)
             case wire.Find(count=count):
                 columns = self._find(wire.unpack_columns(wire.FIND_COLUMNS, count, body))
-                await self._send_events(len(columns), columns.pack(), self._host.engine.history.version)
+                await self._send_events(len(columns), columns.pack(), self._host.engine.journal.history.version)
             case wire.ListNodes():
                 self._host.meet()
                 await self._send(_nodes(self._host.present_nodes()))
@@ -168,7 +168,7 @@ class _Connection:
         await self._send(wire.Deleted(count=request.count), result.code_column.tobytes())
 
     def _find(self, runs: wire.Columns) -> EventColumns:
-        columns = self._host.meet().present()
+        columns = self._host.meet().journal.present()
         self._host.wake()
         return select_objects(columns, (runs["handle"], runs["attempt"], runs["object"]), self._installation)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from argosy_kube.port import Int64Array, NodeDescription
+from argosy_kube.port import Int32Array, Int64Array, NodeDescription
 from argosy_kube.tables import RequestTable, grow_rows
 
 __all__ = ["NodeTable"]
@@ -82,6 +82,13 @@ class NodeTable:
         if missing > 0:
             self.allocatable = np.pad(self.allocatable, ((0, 0), (0, missing)))
             self.free = np.pad(self.free, ((0, 0), (0, missing)))
+
+    def book(self, node: Int32Array, amounts: Int64Array, sign: int) -> None:
+        """Take amounts from what is free on nodes (1), or give them back (-1); a node may stand several times."""
+        width = self.free.shape[1]
+        cells = node.astype(np.int64)[:, None] * width + np.arange(width)
+        book = np.subtract if sign > 0 else np.add
+        book.at(self.free.reshape(-1), cells.reshape(-1), amounts.reshape(-1))
 
     def present_indices(self) -> list[int]:
         """Return the indices of the nodes that are there."""

@@ -12,8 +12,9 @@ import numpy as np
 
 from argosy_core.reconcile.rendering import OBJECT_LABEL, RUN_LABEL, run_label
 from argosy_kube import KubernetesSettings
+from argosy_kube.kubernetes.api.credentials import CredentialSource
 from argosy_kube.kubernetes.cluster import KubernetesCluster
-from argosy_kube.kubernetes.credentials import CredentialSource
+from argosy_kube.meter import NO_METER, ApiMeter
 from argosy_kube.port import NodeDescription
 from argosy_testkit.cluster_contract import LAB_NODES
 from argosy_testkit.fake_kube_api.server import FakeKubeApi
@@ -48,6 +49,8 @@ class FakeKubeLab:
         installation: str,
         *,
         call_timeout_s: float = CALL_TIMEOUT_S,
+        shares_pods: bool = False,
+        meter: ApiMeter = NO_METER,
         **settings: Any,  # noqa: ANN401 - fields of KubernetesSettings
     ) -> KubernetesCluster:
         """Return the cluster as one installation sees it; closed at the end of the test."""
@@ -57,6 +60,8 @@ class FakeKubeLab:
             call_timeout_s=call_timeout_s,
             settings=replace(QUICK, **settings),
             rng=np.random.default_rng(1),
+            shares_pods=shares_pods,
+            meter=meter,
         )
         self._stack.push_async_callback(cluster.close)
         return cluster

@@ -1,0 +1,102 @@
+"""Reading what a container wrote, through the API server and the node's kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Final
+from urllib.parse import quote
+
+from argosy_core.errors import BackendUnavailable, NotFound
+from argosy_kube.kubernetes.acting.deletion import run_selector
+from argosy_kube.kubernetes.api.answers import MISSING, ApiFailure, decode
+from argosy_kube.kubernetes.api.documents import LIST_OF_PODS, PodDocument
+from argosy_kube.kubernetes.api.rate_limiter import Priority
+from argosy_kube.kubernetes.api.resources import PODS
+from argosy_kube.kubernetes.api.transport import BROKEN, ApiServer, unavailable
+from argosy_kube.kubernetes.reading.pods import ENDED, phase_of
+
+__all__ = ["read_pod_log"]
+
+_POLL_S: Final = 1.0
+_BAD_REQUEST: Final = 400
+
+
+async def read_pod_log(
+    server: ApiServer,
+    installation: str,
+    run: tuple[int, int, int],
+    *,
+    container: str,
+    follow: bool,
+    tail_line_count: int | None,
+) -> AsyncGenerator[bytes, None]:
+    """Give what a container of one of our pods wrote; see Cluster.read_log.
+
+    Args:
+        server: Where.
+        installation: Whose objects are ours.
+        run: Handle, attempt, object index.
+        container: Its name, empty for the first.
+        follow: Go on until the container has ended.
+        tail_line_count: How many lines before the end to begin, None for the beginning.
+
+    Raises:
+        NotFound: There is no such pod or container.
+        BackendUnavailable: The API server or the kubelet does not answer.
+    """
+    try:
+        pod = await _find(server, installation, run)
+        name = _container(pod, container)
+        while not _has_begun(pod, name):
+            if not follow:
+                return
+            await asyncio.sleep(_POLL_S)
+            pod = await _find(server, installation, run)
+        path = PODS.path(pod.metadata.namespace, pod.metadata.name, "log")
+        query = f"container={quote(name, safe='')}"
+        query += "&follow=true" if follow else ""
+        query += "" if tail_line_count is None else f"&tailLines={tail_line_count}"
+        async with server.stream(f"{path}?{query}", idle_s=None, accept="*/*") as content:
+            async for piece in content.iter_any():
+                yield piece
+    except ApiFailure as failure:
+        if failure.code == MISSING:
+            raise NotFound(failure.message) from failure
+        if failure.code == _BAD_REQUEST:  # it was beginning, or ended before anything was written
+            return
+        raise unavailable(failure, "reading a log") from failure
+    except BROKEN as cause:
+        raise BackendUnavailable(f"reading a log: {str(cause) or type(cause).__name__}") from cause
+
+
+async def _find(server: ApiServer, installation: str, run: tuple[int, int, int]) -> PodDocument:
+    """Return the pod of a run.
+
+    Raises:
+        NotFound: There is none.
+        ApiFailure: The API server did not answer.
+    """
+    path = f"{PODS.path()}?limit=2&{run_selector(installation, *run)}"
+    pods = decode(LIST_OF_PODS, await server.call("GET", path, priority=Priority.READ)).items
+    if not pods:
+        raise NotFound("the cluster has no such pod")
+    return pods[0]
+
+
+def _container(pod: PodDocument, name: str) -> str:
+    """Return the name of the container that is meant."""
+    containers = [item.name for item in pod.spec.containers or ()]
+    names = containers + [item.name for item in pod.spec.init_containers or ()]
+    if name and name not in names:
+        raise NotFound(f"the pod has no container {name[:63]!r}; it has {', '.join(names)}")
+    return name or containers[0]
+
+
+def _has_begun(pod: PodDocument, name: str) -> bool:
+    """Return whether a container has begun, and so may have written something."""
+    status = pod.status
+    for item in (*(status.container_statuses or ()), *(status.init_container_statuses or ())):
+        if item.name == name and item.state is not None:
+            return item.state.running is not None or item.state.terminated is not None or phase_of(status) in ENDED
+    return phase_of(status) in ENDED

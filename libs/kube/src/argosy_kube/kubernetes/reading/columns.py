@@ -1,0 +1,201 @@
+"""Building the port's columns from documents, row by row.
+
+Tables are those of one adapter: they grow for as long as it lives and are the same tuple until they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Final, TypeVar
+
+import numpy as np
+
+from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, parse_run_label
+from argosy_kube.kubernetes.api.documents import Metadata
+from argosy_kube.kubernetes.reading.pods import RequestReader
+from argosy_kube.port import POD_KIND, Change, Detail, ObjectEvents, PodPhase
+from argosy_kube.tables import RequestTable, TextTable
+
+__all__ = ["EventRows", "EventTables", "read_run", "uid_bytes"]
+
+T = TypeVar("T")
+
+_UID_BYTES: Final = 16
+_MOST_OBJECTS: Final = 1 << 15
+_NO_RUN: Final = (0, 0, 0)
+
+
+def uid_bytes(text: str) -> bytes:
+    """Return a uid as the port's 16 bytes; uids that are no UUID (mirror pods) get those of their hash."""
+    try:
+        value = bytes.fromhex(text.replace("-", ""))
+    except ValueError:
+        value = b""
+    return value if len(value) == _UID_BYTES else blake2b(text.encode(), digest_size=_UID_BYTES).digest()
+
+
+def read_run(labels: dict[str, str] | None, installation: str) -> tuple[int, int, int] | None:
+    """Return (handle, attempt, object index) of an object of ours, or None if it is none."""
+    if not labels or labels.get(INSTALLATION_LABEL) != installation:
+        return None
+    run, position = parse_run_label(labels.get(RUN_LABEL, "")), labels.get(OBJECT_LABEL, "")
+    if run is None or not (position.isascii() and position.isdecimal()) or int(position) >= _MOST_OBJECTS:
+        return None
+    return run[0], run[1], int(position)
+
+
+class EventTables:
+    """The tables that rows point into."""
+
+    def __init__(self) -> None:
+        """Start with pods as the first kind."""
+        self.kinds = TextTable((POD_KIND,))
+        self.nodes = TextTable()
+        self.texts = TextTable()
+        self.requests = RequestTable()
+        self.pod_requests = RequestReader(self.requests.intern)
+
+
+class EventRows:
+    """Rows under construction.
+
+    Args:
+        tables: What they point into.
+    """
+
+    def __init__(self, tables: EventTables) -> None:
+        """Start empty."""
+        self._tables = tables
+        self._chunks: list[np.ndarray] = []
+        self._uids: list[bytes] = []
+        self._rows: list[tuple[int, ...]] = []
+        self._details: dict[int, Detail] = {}
+        """Of the rows that are not folded, by place among them."""
+        self._chunk_details: list[dict[int, Detail]] = []
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._rows) + sum(len(chunk) for chunk in self._chunks)
+
+    def add(
+        self,
+        change: Change,
+        metadata: Metadata,
+        *,
+        kind: int,
+        run: tuple[int, int, int] | None,
+        time_us: int,
+        state: tuple[int, PodPhase, int, int, int] = (-1, PodPhase.RUNNING, 0, -1, -1),
+        detail: Detail | None = None,
+    ) -> None:
+        """Add a row.
+
+        Args:
+            change: What happened.
+            metadata: Of the object.
+            kind: Index of its kind.
+            run: (handle, attempt, object index) if it is ours.
+            time_us: When, microseconds since the Unix epoch.
+            state: (node index, phase, exit code, reason index, request row); that of objects that are no pods if left
+                out.
+            detail: Of the reason.
+        """
+        if detail is not None:
+            self._details[len(self._rows)] = detail
+        ours = run is not None
+        namespace = self._tables.texts.intern(metadata.namespace)
+        version = metadata.resource_version
+        self._uids.append(uid_bytes(metadata.uid))
+        self._rows.append(
+            (
+                change,
+                kind,
+                ours,
+                *(run or _NO_RUN),
+                *state,
+                namespace,
+                time_us,
+                int(version) if version.isdecimal() else 0,
+            )
+        )
+
+    def fold(self) -> None:
+        """Turn the rows so far into an array, which takes a tenth of the memory; call it after each page of a list."""
+        if self._rows:
+            chunk = np.empty((len(self._rows), 16), dtype=np.int64)
+            chunk[:, :14] = self._rows
+            chunk[:, 14:] = np.frombuffer(b"".join(self._uids), dtype=np.int64).reshape(-1, 2)
+            self._chunks.append(chunk)
+            self._chunk_details.append(self._details)
+            self._rows, self._uids, self._details = [], [], {}
+
+    def filling(self, add: Callable[[T], None]) -> Callable[[], Callable[[list[T]], None]]:
+        """Return what begins a list, whose pages are added to the rows: a list that begins again is cut off first.
+
+        Args:
+            add: Adds the row of a document.
+        """
+        self.fold()
+        mark = len(self._chunks)
+
+        def take(page: list[T]) -> None:
+            for document in page:
+                add(document)
+            self.fold()
+
+        def begin() -> Callable[[list[T]], None]:
+            self._rows, self._uids, self._details = [], [], {}
+            del self._chunks[mark:], self._chunk_details[mark:]
+            return take
+
+        return begin
+
+    def extend(self, other: EventRows) -> None:
+        """Add the rows of another, which has the same tables."""
+        self.fold()
+        other.fold()
+        self._chunks += other._chunks
+        self._chunk_details += other._chunk_details
+
+    def node_indices(self) -> list[int]:
+        """Return which nodes the rows are about, each once."""
+        self.fold()
+        found = {int(node) for chunk in self._chunks for node in np.unique(chunk[:, 6])}
+        return sorted(found - {-1})
+
+    def build(self, version: int) -> ObjectEvents:
+        """Return the rows as the port gives them."""
+        self.fold()
+        rows = np.concatenate(self._chunks) if self._chunks else np.zeros((0, 16), dtype=np.int64)
+        tables, count = self._tables, len(rows)
+        details: dict[int, Detail] = {}
+        first = 0
+        for chunk, found in zip(self._chunks, self._chunk_details, strict=True):
+            details.update({first + place: detail for place, detail in found.items()})
+            first += len(chunk)
+        return ObjectEvents(
+            change_column=rows[:, 0].astype(np.int8),
+            kind_column=rows[:, 1].astype(np.int16),
+            ours_column=rows[:, 2].astype(np.bool_),
+            handle_column=rows[:, 3].copy(),
+            attempt_column=rows[:, 4].astype(np.int32),
+            object_column=rows[:, 5].astype(np.int16),
+            node_column=rows[:, 6].astype(np.int32),
+            phase_column=rows[:, 7].astype(np.int8),
+            exit_code_column=rows[:, 8].astype(np.int32),
+            reason_column=rows[:, 9].astype(np.int32),
+            request_column=rows[:, 10].astype(np.int32),
+            namespace_column=rows[:, 11].astype(np.int32),
+            name_column=np.full(count, -1, dtype=np.int32),
+            time_us_column=rows[:, 12].copy(),
+            version_column=rows[:, 13].copy(),
+            uid_column=np.ascontiguousarray(rows[:, 14:]).view(np.uint8),
+            kinds=tables.kinds.texts,
+            nodes=tables.nodes.texts,
+            texts=tables.texts.texts,
+            resources=tables.requests.axis.names,
+            requests=tables.requests.matrix,
+            version=version,
+            details=details,
+        )

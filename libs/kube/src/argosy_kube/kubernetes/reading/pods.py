@@ -1,0 +1,267 @@
+"""What a pod's document says of its state and of what it asks for.
+
+Source: design section 5, "Node lost"; `argosy_kube.port`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Final
+
+from argosy_core.errors import InvalidRequest
+from argosy_core.resources import parse_quantity
+from argosy_kube.kubernetes.api.documents import (
+    Container,
+    ContainerStatus,
+    Metadata,
+    PodDocument,
+    PodSpec,
+    PodStatus,
+    Quantities,
+    Resources,
+)
+from argosy_kube.port import PodPhase
+
+__all__ = [
+    "ENDED",
+    "NODE_LOST",
+    "ORDINARY_WAITS",
+    "POD_DELETED",
+    "RequestReader",
+    "deletion_us",
+    "effective_request",
+    "ended_us",
+    "exit_and_reason",
+    "is_gone",
+    "phase_of",
+    "read_time_us",
+]
+
+NODE_LOST: Final = "NodeLost"
+"""Reason of pods whose node is gone, or was declared out of service."""
+POD_DELETED: Final = "Deleted"
+"""Reason of pods whose containers failed after somebody, of ours or not, had deleted the pod."""
+ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
+"""Phases after which nothing runs."""
+_PHASES: Final = {
+    "Pending": PodPhase.PENDING,
+    "Running": PodPhase.RUNNING,
+    "Succeeded": PodPhase.SUCCEEDED,
+    "Failed": PodPhase.FAILED,
+    "Unknown": PodPhase.UNKNOWN,
+}
+_DISRUPTIONS: Final = {
+    "DeletionByPodGC": NODE_LOST,
+    "DeletionByTaintManager": "NodeNotReady",
+    "PreemptionByScheduler": "Preempting",
+    "EvictionByEvictionAPI": "Evicted",
+    "TerminationByKubelet": "Terminated",
+}
+"""Words of the condition DisruptionTarget as the port's readers know them."""
+_ORDINARY_ENDS: Final = frozenset({"", "Error"})
+_STOPPED_BY_SIGNAL: Final = frozenset({137, 143})
+"""Exit codes of containers that were killed or asked to stop."""
+_UNSEEN_END: Final = "ContainerStatusUnknown"
+"""Reason of a container of which its kubelet knows nothing any more."""
+ORDINARY_WAITS: Final = frozenset({"ContainerCreating", "PodInitializing"})
+"""Reasons of containers that wait just because they are new."""
+_MOST_REQUESTS: Final = 20_000
+
+
+def phase_of(status: PodStatus) -> PodPhase:
+    """Return the phase as the cluster states it."""
+    return _PHASES.get(status.phase or "", PodPhase.PENDING)
+
+
+def is_gone(pod: PodDocument) -> bool:
+    """Return whether a pod was deleted, its grace is over, it has not told its end, and only finalizers keep it."""
+    metadata = pod.metadata
+    return (
+        metadata.deletion_timestamp is not None
+        and metadata.deletion_grace_period_seconds == 0
+        and phase_of(pod.status) not in ENDED
+    )
+
+
+def _containers(status: PodStatus) -> Iterator[ContainerStatus]:
+    yield from status.init_container_statuses or ()
+    yield from status.container_statuses or ()
+
+
+def deletion_us(metadata: Metadata) -> int:
+    """Return when somebody asked for a pod's deletion, microseconds since the Unix epoch; 0 if nobody has.
+
+    The time that Kubernetes writes is that plus the grace, and shrinks with it.
+    """
+    if metadata.deletion_timestamp is None:
+        return 0
+    return read_time_us(metadata.deletion_timestamp) - (metadata.deletion_grace_period_seconds or 0) * 1_000_000
+
+
+def exit_and_reason(status: PodStatus, phase: PodPhase, *, deleted_us: int = 0) -> tuple[int, str]:
+    """Return the exit code of the first failed container of a failed pod, else 0, and why the phase is what it is.
+
+    A pod's own reason (Evicted, OutOfcpu) comes before that of a disruption, that before the container's (OOMKilled).
+    A container that just failed after the deletion was asked for was killed by it.
+
+    Args:
+        status: What the pod says.
+        phase: Its phase.
+        deleted_us: See `deletion_us`.
+    """
+    if phase == PodPhase.PENDING:
+        return 0, _waiting_reason(status)
+    if phase != PodPhase.FAILED:
+        return 0, status.reason or ""
+    exit_code, own = 0, ""
+    for container in _containers(status):
+        ended = container.state.terminated if container.state else None
+        if ended is not None and ended.exit_code:
+            exit_code, own = ended.exit_code, ended.reason or ""
+            # Times are whole seconds, so within the same one only the signal tells who was first.
+            earliest_us = deleted_us + (0 if exit_code in _STOPPED_BY_SIGNAL else 1)
+            is_later = own in _ORDINARY_ENDS and read_time_us(ended.finished_at) >= earliest_us
+            own = POD_DELETED if deleted_us and (is_later or own == _UNSEEN_END) else own
+            break
+    else:
+        own = POD_DELETED if deleted_us else ""  # it was deleted before its containers had begun
+    if status.reason:
+        return exit_code, status.reason
+    for condition in status.conditions or ():
+        if condition.type == "DisruptionTarget" and condition.status == "True" and condition.reason:
+            return exit_code, _DISRUPTIONS.get(condition.reason, condition.reason)
+    return exit_code, own
+
+
+def _waiting_reason(status: PodStatus) -> str:
+    """Return why a pending pod waits, if not just because it is new."""
+    for container in _containers(status):
+        waiting = container.state.waiting if container.state else None
+        if waiting is not None and waiting.reason and waiting.reason not in ORDINARY_WAITS:
+            return waiting.reason
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False" and condition.reason:
+            return condition.reason
+    return status.reason or ""
+
+
+def read_time_us(text: str | None) -> int:
+    """Return a time of Kubernetes as microseconds since the Unix epoch, 0 if there is none."""
+    if not text:
+        return 0
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1e6)
+    except (ValueError, OverflowError):
+        return 0
+
+
+def ended_us(pod: PodDocument, phase: PodPhase) -> int:
+    """Return when a pod came into its phase, as well as its document says, in microseconds since the Unix epoch."""
+    if phase in ENDED:
+        finished = 0
+        for container in _containers(pod.status):
+            ended = container.state.terminated if container.state else None
+            if ended is not None:
+                finished = max(finished, read_time_us(ended.finished_at))
+        if finished:
+            return finished
+    if phase != PodPhase.PENDING and pod.status.start_time:
+        return read_time_us(pod.status.start_time)
+    return read_time_us(pod.metadata.creation_timestamp)
+
+
+class RequestReader:
+    """Works out what pods ask for, once per distinct set of resources.
+
+    Args:
+        intern: Gives the row of a request.
+    """
+
+    def __init__(self, intern: Callable[[dict[str, int]], int]) -> None:
+        """Start empty."""
+        self._intern = intern
+        self._known: dict[object, int] = {}
+
+    def row(self, spec: PodSpec) -> int:
+        """Return the row of what a pod asks for."""
+        key = _key(spec)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _MOST_REQUESTS:
+                self._known.clear()
+            found = self._known[key] = self._intern(effective_request(spec))
+        return found
+
+
+def _items(quantities: Quantities | None) -> tuple[tuple[str, str | int | float], ...]:
+    return tuple(quantities.items()) if quantities else ()
+
+
+def _resources_key(resources: Resources | None) -> object:
+    return None if resources is None else (_items(resources.requests), _items(resources.limits))
+
+
+def _key(spec: PodSpec) -> object:
+    containers = spec.containers or ()
+    if not spec.init_containers and spec.overhead is None and spec.resources is None and len(containers) == 1:
+        return _resources_key(containers[0].resources)
+    return (
+        tuple(_resources_key(container.resources) for container in containers),
+        tuple((_resources_key(item.resources), item.restart_policy) for item in spec.init_containers or ()),
+        _items(spec.overhead),
+        _resources_key(spec.resources),
+    )
+
+
+def _amounts(quantities: Quantities | None) -> dict[str, int]:
+    amounts: dict[str, int] = {}
+    for name, quantity in (quantities or {}).items():
+        try:
+            amounts[name] = parse_quantity(name, str(quantity))
+        except InvalidRequest:
+            amounts[name] = 0
+    return amounts
+
+
+def _requested(resources: Resources | None) -> dict[str, int]:
+    """Return requests, limits standing in for missing ones."""
+    return {} if resources is None else _amounts(resources.limits) | _amounts(resources.requests)
+
+
+def _add(total: dict[str, int], amounts: dict[str, int]) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def effective_request(spec: PodSpec) -> dict[str, int]:
+    """Return the effective request of a pod in base units by resource name, as the Kubernetes scheduler counts it.
+
+    For each resource it is the greater of what runs together in the end (containers and sidecars) and what each init
+    container needs beside the sidecars before it, and the overhead on top; a request of the pod as a whole stands in
+    place of the sum.
+    """
+    total: dict[str, int] = {}
+    for container in spec.containers or ():
+        _add(total, _requested(container.resources))
+    peak = _raise_sidecars(total, spec.init_containers or [])
+    for name, amount in peak.items():
+        total[name] = max(total.get(name, 0), amount)
+    total.update(_requested(spec.resources))
+    _add(total, _amounts(spec.overhead))
+    return total
+
+
+def _raise_sidecars(total: dict[str, int], containers: list[Container]) -> dict[str, int]:
+    """Add sidecars to the total; return the most that an init container needs beside the sidecars before it."""
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in containers:
+        amounts = _requested(container.resources)
+        if container.restart_policy == "Always":
+            _add(sidecars, amounts)
+            amounts = {}
+        for name in amounts.keys() | sidecars.keys():
+            peak[name] = max(peak.get(name, 0), amounts.get(name, 0) + sidecars.get(name, 0))
+    _add(total, sidecars)
+    return peak
