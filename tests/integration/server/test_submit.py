@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import grpc
+import psycopg
 import pytest
 
 from argosy.api.v1 import job_pb2, queue_pb2
@@ -139,6 +140,42 @@ async def test_submit_refuses_more_than_queue_may_hold(api: Any) -> None:
         await api.submit({"queue": "small", "count": 3})
     assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "'small' has 3 jobs waiting and may have 5" in str(caught.value.details())
+
+
+async def test_submit_repeats_its_answer_though_the_queue_is_full(api: Any) -> None:
+    """A retry of an accepted submit makes no job, so it needs no room; a new job does."""
+    await api.make_queue("small", max_queued_count=3)
+    request = {"queue": "small", "client_id": "c", "count": 3}
+    ids = await api.submit(request)
+    assert await api.submit(request) == ids
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await api.submit({"queue": "small", "client_id": "d"})
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_submit_keeps_limits_at_all_replicas_while_nobody_leads(api: Any, serve: Any) -> None:
+    """Without a leader that counts, replicas together accept no more than the queue may hold."""
+    await api.make_queue("small", max_queued_count=50)
+    async with serve(api.url, api={"queue_cache_s": 0.0}) as other:
+        calls = [each.submit({"queue": "small", "count": 3}) for _ in range(20) for each in (api, other)]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+    accepted = [answer for answer in answers if isinstance(answer, list)]
+    assert len(accepted) == 16
+    refused = {answer.code() for answer in answers if isinstance(answer, grpc.aio.AioRpcError)}
+    assert refused == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+
+
+async def test_submit_goes_on_while_lists_hang(database_url: str, serve: Any) -> None:
+    """Questions that take every reader and every connection of theirs hold up no submit."""
+    async with serve(database_url, api={"reader_count": 2}) as api:
+        await api.make_queue("red")
+        with psycopg.connect(database_url) as blocker:
+            blocker.execute("LOCK TABLE runs IN ACCESS EXCLUSIVE MODE")
+            request = job_pb2.ListJobsRequest(selector=job_pb2.JobSelector(queue="red"))
+            lists = [asyncio.ensure_future(api.jobs.ListJobs(request)) for _ in range(4)]
+            assert len(await asyncio.wait_for(api.submit({"count": 2}), 5)) == 2
+            assert not any(task.done() for task in lists)
+        await asyncio.gather(*lists)
 
 
 async def test_submit_notices_deleted_queue_though_it_is_remembered(api: Any, serve: Any) -> None:

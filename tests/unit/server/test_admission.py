@@ -70,7 +70,6 @@ def test_admit_gives_one_row_per_job_with_counts_expanded() -> None:
     assert jobs.metadata == (b'{"annotations":{},"labels":{"a":"b"}}',)
     assert jobs.client_ids == ("x", "x/1", None, None)
     assert jobs.items.tolist() == [0, 0, 1, 2]
-    assert jobs.count_by_queue() == {1: 3, 2: 1}
 
 
 def test_admit_keeps_client_ids_empty_when_nobody_gave_one() -> None:

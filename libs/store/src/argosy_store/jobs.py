@@ -107,18 +107,6 @@ class JobCalls:
         with self._connections.read() as connection:
             return {int(row[0]): int(row[1]) for row in connection.select(statement)}
 
-    def count_queued(self, queue_id: int) -> int:
-        """Return how many jobs of a queue wait, as its leader last wrote it; 0 before it ever did.
-
-        Costs one look-up, so it may be asked at every submit. It lags by the interval at which the leader writes.
-
-        Raises:
-            BackendUnavailable: Postgres cannot be reached.
-        """
-        with self._connections.read() as connection:
-            row = connection.execute("SELECT queued_count FROM queue_counts WHERE queue_id = %s", [queue_id]).fetchone()
-        return int(row[0]) if row else 0
-
     def find_job_set(self, queue_id: int, name: str) -> int | None:
         """Return the id of a job set, None if nothing was ever submitted to it.
 

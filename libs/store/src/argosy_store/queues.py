@@ -13,6 +13,7 @@ from argosy_core.errors import AlreadyExists, NotAllowedNow, NotFound, StateConf
 from argosy_store.connection import StoreConnection
 from argosy_store.partitions import exclusively
 from argosy_store.pool import Connections
+from argosy_store.queue_limits import read_waiting
 from argosy_store.rows import QUEUE_COLUMNS, QueueRow
 
 __all__ = ["EncodeQueues", "QueueCalls"]
@@ -79,21 +80,18 @@ class QueueCalls:
             return _find(connection, name)
 
     def find_queues(self, names: Sequence[str]) -> dict[str, tuple[QueueRow, int]]:
-        """Return those of some queues that exist, by name, each with about how many of its jobs wait.
+        """Return those of some queues that exist, by name, each with how many of its jobs wait.
 
-        One statement for all, because a replica asks again and again for every queue that it takes submits for.
+        Asked for all of them at once, because a replica asks again and again for every queue that it takes submits for.
 
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
-        columns = ", ".join(f"q.{column.strip()}" for column in QUEUE_COLUMNS.split(","))
-        statement = (
-            f"SELECT {columns}, coalesce(c.queued_count, 0) FROM queues q LEFT JOIN queue_counts c USING (queue_id)"
-            " WHERE q.name = ANY (%s) AND NOT q.deleted"
-        )
-        with self._connections.read() as connection:
-            rows = [(QueueRow.of(row[:-1]), int(row[-1])) for row in connection.execute(statement, [list(names)])]
-        return {row.name: (row, count) for row, count in rows}
+        statement = f"SELECT {QUEUE_COLUMNS} FROM queues WHERE name = ANY (%s) AND NOT deleted"
+        with self._connections.submits() as connection:
+            rows = [QueueRow.of(row) for row in connection.execute(statement, [list(names)])]
+            waiting = read_waiting(connection, {row.pool for row in rows}, [row.queue_id for row in rows])
+        return {row.name: (row, waiting[row.queue_id]) for row in rows}
 
     def list_queues(self, after_name: str = "", limit: int = 100) -> list[QueueRow]:
         """Return queues in order of their names, those after a name.

@@ -171,8 +171,10 @@ changes: Final = sa.Table(
     sa.Column("pool", sa.Text, primary_key=True),
     sa.Column("id", sa.BigInteger, sa.Identity(), primary_key=True),
     sa.Column("payload", BYTEA, nullable=False),
+    sa.Column("queue_ids", ARRAY(sa.Integer)),
+    sa.Column("job_counts", ARRAY(sa.BigInteger)),
 )
-"""One transaction's news for a pool's leader, who takes and deletes it."""
+"""One transaction's news for a pool's leader, who takes and deletes it; how many jobs of which queues it brings."""
 
 event_outbox: Final = sa.Table(
     "event_outbox",

@@ -60,7 +60,11 @@ class ServerApp:
         self._config = config
         api = config.api
         self._log = get_logger()
-        self.store = ApiStore(config.database_url, max_connections=api.reader_count)
+        self.store = ApiStore(
+            config.database_url,
+            max_connections=api.reader_count,
+            max_submits=api.submit_transaction_count + 1,  # one for what submits look up
+        )
         """The database."""
         self.threads = StoreThreads(reader_count=api.reader_count, submit_count=api.submit_transaction_count)
         """Where blocking calls run."""

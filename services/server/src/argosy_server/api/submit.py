@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from argosy.api.v1 import job_pb2
-from argosy_core.errors import AlreadyExists, FieldViolation
+from argosy_core.errors import AlreadyExists, FieldViolation, QuotaExceeded
 from argosy_core.job.spec import spec_hash
 from argosy_runtime.metrics import METRICS
 from argosy_runtime.validation import check_request
@@ -20,6 +20,7 @@ from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.specs import ReadSpec, SpecCache
 from argosy_server.api.submit_gather import SubmitGather
 from argosy_server.api.submit_items import keeps_rules, read_items
+from argosy_store.queue_limits import counts_by_queue
 
 __all__ = ["Submission"]
 
@@ -64,17 +65,15 @@ class Submission:
         specs = await self._read_specs(request)
         queues = await self._queues.find(set(items.queues))
         jobs = admit(items, queues, specs, max_job_count=self._max_job_count)
-        if traceparent:
-            jobs = replace(jobs, traceparent=traceparent)
         if request.validate_only:
             return job_pb2.SubmitJobsResponse()
-        by_id = {queue.queue_id: queue for queue in queues.values()}
-        for queue_id, count in jobs.count_by_queue().items():
-            self._queues.take_room(by_id[queue_id], count)
+        limits = self._queues.expect(queues.values(), counts_by_queue(jobs.queue_ids))
+        jobs = replace(jobs, traceparent=traceparent, limits=limits)
         result = await self._gather.submit(jobs)
         if result.error is not None:
-            for name in queues:
-                self._queues.forget(name)
+            if not isinstance(result.error, QuotaExceeded):  # what is remembered of the queues is wrong
+                for name in queues:
+                    self._queues.forget(name)
             raise result.error
         if result.conflicts:
             raise _conflict(jobs, result.conflicts)

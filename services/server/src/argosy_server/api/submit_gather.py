@@ -104,6 +104,7 @@ def build_requests(store: SubmitStore, batch: Sequence[AdmittedJobs], *, now_us:
                 payload_hashes=jobs.payload_hashes,
                 traceparent=jobs.traceparent,
                 generation=generation,
+                limits=jobs.limits,
             )
         )
     return requests
