@@ -1,5 +1,7 @@
 """The client against a server in the test's process."""
 
+import time
+
 import grpc
 import pytest
 
@@ -149,6 +151,30 @@ async def test_refusals_are_not_repeated_and_carry_their_violations(
 
     assert [(v.field, v.description) for v in caught.value.violations] == api.violations
     assert len(api.requests["SubmitJobs"]) == 1
+
+
+async def test_busy_server_is_asked_again_after_the_time_it_said(api: FakeApi, client: ArgosyClient) -> None:
+    """A server that is busy says how long to wait, and the client waits that long before it repeats the call."""
+    api.retry_delay_s = 0.05
+    api.failures["SubmitJobs"].append(grpc.StatusCode.RESOURCE_EXHAUSTED)
+    started_s = time.monotonic()
+
+    assert len(await client.submit([draft()])) == 1
+
+    assert time.monotonic() - started_s >= 0.05
+    assert client.retry_count == 1
+
+
+async def test_wait_longer_than_the_retries_last_is_an_error_at_once(api: FakeApi, client: ArgosyClient) -> None:
+    """Whoever would wait in vain is told at once, and how long the server wants to be left alone."""
+    api.retry_delay_s = 3600.0
+    api.failures["GetQueue"].append(UNAVAILABLE)
+
+    with pytest.raises(BackendUnavailable) as caught:
+        await client.get_queue("science")
+
+    assert caught.value.retry_delay_s == 3600.0
+    assert client.retry_count == 0
 
 
 async def test_repetition_ends_when_its_time_is_over(api: FakeApi) -> None:

@@ -1,9 +1,9 @@
 """The client: every RPC of argosy.api.v1 as a coroutine that takes and answers values.
 
-Every call is repeated while the server cannot be reached or does not answer in time. That is safe because every
-mutation is idempotent: submits carry client ids (made here if the user gave none), wishes set what is set already, an
-equal queue is success. The two that are not quite so (deleting a queue, updating one at a stated version) say below
-what a repetition does.
+Every call is repeated while the server cannot be reached, does not answer in time, or says how long to wait. That is
+safe because every mutation is idempotent: submits carry client ids (made here if the user gave none), wishes set what
+is set already, an equal queue is success. The two that are not quite so (deleting a queue, updating one at a stated
+version) say below what a repetition does.
 
 Source: design section 2 ("client"), section 3, section 5 ("Submit", "Change requests").
 """
@@ -35,7 +35,7 @@ from argosy.api.v1 import (
 from argosy_client import codec
 from argosy_client.backoff import RetryPolicy
 from argosy_client.propagation import trace_metadata
-from argosy_client.rpc_errors import RETRIED_CODES, to_error
+from argosy_client.rpc_errors import is_repeatable, to_error
 from argosy_client.values import (
     Cluster,
     EventBatch,
@@ -50,7 +50,7 @@ from argosy_client.values import (
     WishAnswer,
 )
 from argosy_client.watching import EventStream, watch_job_set
-from argosy_core.errors import NotFound
+from argosy_core.errors import ArgosyError, NotFound
 
 __all__ = ["ArgosyClient"]
 
@@ -429,16 +429,19 @@ class ArgosyClient:
             try:
                 return await method(request, timeout=self._timeout_s, metadata=metadata)
             except grpc.RpcError as error:
-                if not repeat or error.code() not in RETRIED_CODES:
-                    raise to_error(error) from None
+                failure = to_error(error)
+                if not repeat or not is_repeatable(error):
+                    raise failure from None
                 failed_count += 1
-                if not await self._pause(failed_count, time.monotonic() - started_s):
-                    raise to_error(error) from None
+                if not await self._pause(failed_count, time.monotonic() - started_s, failure):
+                    raise failure from None
 
-    async def _pause(self, failed_count: int, elapsed_s: float) -> bool:
-        """Wait before the next attempt; return False if there shall be none."""
-        if elapsed_s >= self._retries.total_s:
+    async def _pause(self, failed_count: int, elapsed_s: float, failure: ArgosyError | None) -> bool:
+        """Wait before the next attempt, at least as long as the server asked; return False if there shall be none."""
+        delay_s = self._retries.delay_s(failed_count, self._random)
+        asked_s = (failure.retry_delay_s if failure is not None else None) or 0.0
+        if elapsed_s >= self._retries.total_s or elapsed_s + asked_s > self._retries.total_s:
             return False
         self.retry_count += 1
-        await asyncio.sleep(self._retries.delay_s(failed_count, self._random))
+        await asyncio.sleep(max(delay_s, asked_s))
         return True

@@ -30,8 +30,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
-from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, QuotaExceeded
-from argosy_runtime.errors import DETAILS_KEY, code_of, details_of, from_rpc_error, message_of
+from argosy.error_details import DETAILS_KEY
+from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, QuotaExceeded, Resource
+from argosy_runtime.errors import code_of, details_of, from_rpc_error, message_of
 from argosy_runtime.logs import Logger, get_logger
 from argosy_runtime.metrics import METRICS
 
@@ -40,6 +41,7 @@ __all__ = ["MALFORMED_TEXT", "EdgeInterceptor", "GrpcServer", "GrpcSettings", "i
 MALFORMED_TEXT: Final = "the request's bytes are not a message of the method's request type"
 """Fixed answer to bytes that cannot be decoded."""
 _STREAMING_SERVICES: Final = 5  # of all packages together: events, jobs (logs), debug, executor, sampler
+_BUSY_RETRY_S: Final = 1.0
 _EXEMPT: Final = ("/grpc.health.v1.", "/grpc.reflection.")
 
 
@@ -245,10 +247,17 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
 
     def _check_load(self, count: int, limit: int, *, refused: bool) -> None:
         if self._draining:
-            raise BackendUnavailable("the server is shutting down; try again at another replica")
+            raise BackendUnavailable(
+                "the server is shutting down; try again at another replica", reason="SHUTTING_DOWN", retry_delay_s=0.0
+            )
         if refused or count > limit:
             METRICS.grpc_refused.inc()
-            raise QuotaExceeded("the server is busy with as many calls as it may serve at once; wait and try again")
+            raise QuotaExceeded(
+                "the server is busy with as many calls as it may serve at once; wait and try again",
+                reason="SERVER_BUSY",
+                resource=Resource(kind="Server", name=""),
+                retry_delay_s=_BUSY_RETRY_S,
+            )
 
     def _answer(self, error: Exception, context: Any, method: str) -> _Answer:  # noqa: ANN401 - see above
         if isinstance(error, grpc.aio.AbortError):  # the handler aborted by itself

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from argosy_core.errors import NotFound
+from argosy_core.errors import NotFound, Resource
 from argosy_store.pool import Connections
 from argosy_store.rows import CLUSTER_COLUMNS, ClusterRow
 
@@ -60,7 +60,7 @@ class ClusterCalls:
         with self._connections.read() as connection:
             row = connection.execute(statement, [name]).fetchone()
         if row is None:
-            raise NotFound(f"there is no cluster {name}")
+            raise NotFound(f"there is no cluster {name}", resource=Resource(kind="Cluster", name=name))
         return ClusterRow.of(row)
 
     def set_cluster_cordon(self, name: str, *, cordoned: bool, reason: str, encode: EncodeClusters) -> ClusterRow:
@@ -100,7 +100,7 @@ class ClusterCalls:
         with self._connections.read() as connection, connection.transaction_block():
             row = connection.execute(statement, [*values, name]).fetchone()
             if row is None:
-                raise NotFound(f"there is no cluster {name}")
+                raise NotFound(f"there is no cluster {name}", resource=Resource(kind="Cluster", name=name))
             cluster = ClusterRow.of(row)
             connection.execute(
                 "INSERT INTO changes (pool, payload) VALUES (%s, %s)", [cluster.pool, encode([cluster.name])]

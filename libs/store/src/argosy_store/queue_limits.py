@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.errors import QuotaExceeded
+from argosy_core.errors import QuotaExceeded, Resource
 from argosy_store.connection import StoreConnection
 
 __all__ = ["QueueLimit", "QueueRoom", "counts_by_queue", "read_waiting"]
@@ -97,7 +97,9 @@ class QueueRoom:
                 return QuotaExceeded(
                     f"queue {limit.name!r} has {self._waiting[queue_id]} jobs waiting and may have "
                     f"{limit.max_queued_count}; {count} more do not fit: wait until some have started, or ask for a "
-                    "higher limit"
+                    "higher limit",
+                    reason="QUEUE_FULL",
+                    resource=Resource(kind="Queue", name=limit.name),
                 )
         for queue_id, count in counts.items():
             if queue_id in self._waiting:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from argosy_core.errors import AlreadyExists, NotAllowedNow, NotFound, StateConflict
+from argosy_core.errors import AlreadyExists, NotAllowedNow, NotFound, Resource, StateConflict
 from argosy_store.connection import StoreConnection
 from argosy_store.partitions import exclusively
 from argosy_store.pool import Connections
@@ -66,7 +66,7 @@ class QueueCalls:
             present = _find(connection, name)
         wanted = (weight, pool, tuple(namespaces), max_queued_count)
         if (present.weight, present.pool, present.namespaces, present.max_queued_count) != wanted:
-            raise AlreadyExists(f"queue {name} exists with other settings; update it instead")
+            raise AlreadyExists(f"queue {name} exists with other settings; update it instead", resource=_resource(name))
         return present
 
     def get_queue(self, name: str) -> QueueRow:
@@ -146,9 +146,15 @@ class QueueCalls:
         def change() -> QueueRow:
             present = _find(connection, name, lock=True)
             if expected_version not in {0, present.version}:
-                raise StateConflict(f"queue {name} is at version {present.version}, not {expected_version}")
+                raise StateConflict(
+                    f"queue {name} is at version {present.version}, not {expected_version}", resource=_resource(name)
+                )
             if pool != present.pool and (not moves or _has_open_jobs(connection, present.queue_id)):
-                raise NotAllowedNow(f"queue {name} has open jobs, so it cannot move to another pool")
+                raise NotAllowedNow(
+                    f"queue {name} has open jobs, so it cannot move to another pool",
+                    reason="QUEUE_HAS_OPEN_JOBS",
+                    resource=_resource(name),
+                )
             row = connection.execute(
                 "UPDATE queues SET weight = %s, pool = %s, namespaces = %s, max_queued_count = %s,"
                 f" version = version + 1 WHERE queue_id = %s RETURNING {QUEUE_COLUMNS}",
@@ -180,7 +186,7 @@ class QueueCalls:
                 [cordoned, reason if cordoned else "", name],
             ).fetchone()
             if row is None:
-                raise NotFound(f"there is no queue {name}")
+                raise NotFound(f"there is no queue {name}", resource=_resource(name))
             changed = QueueRow.of(row)
             _tell(connection, changed.pool, encode([changed.queue_id]))
             return changed
@@ -214,7 +220,11 @@ class QueueCalls:
     def _refuse_open(connection: StoreConnection, queue: QueueRow) -> None:
         """Raise if a queue has open jobs."""
         if _has_open_jobs(connection, queue.queue_id):
-            raise NotAllowedNow(f"queue {queue.name} has open jobs; cancel them or wait for them")
+            raise NotAllowedNow(
+                f"queue {queue.name} has open jobs; cancel them or wait for them",
+                reason="QUEUE_HAS_OPEN_JOBS",
+                resource=_resource(queue.name),
+            )
 
 
 def _find(connection: StoreConnection, name: str, *, lock: bool = False) -> QueueRow:
@@ -222,7 +232,7 @@ def _find(connection: StoreConnection, name: str, *, lock: bool = False) -> Queu
     statement = f"SELECT {QUEUE_COLUMNS} FROM queues WHERE name = %s AND NOT deleted{' FOR UPDATE' if lock else ''}"
     row = connection.execute(statement, [name]).fetchone()
     if row is None:
-        raise NotFound(f"there is no queue {name}")
+        raise NotFound(f"there is no queue {name}", resource=_resource(name))
     return QueueRow.of(row)
 
 
@@ -235,3 +245,8 @@ def _has_open_jobs(connection: StoreConnection, queue_id: int) -> bool:
 def _tell(connection: StoreConnection, pool: str, payload: bytes) -> None:
     """Append to a pool's changes."""
     connection.execute("INSERT INTO changes (pool, payload) VALUES (%s, %s)", [pool, payload])
+
+
+def _resource(name: str) -> Resource:
+    """Return what errors about a queue name."""
+    return Resource(kind="Queue", name=name)

@@ -50,6 +50,8 @@ class FakeApi:
         """The same, after everything was done: only the answer is lost."""
         self.violations: list[tuple[str, str]] = []
         """(field, description) pairs that failures carry."""
+        self.retry_delay_s: float | None = None
+        """How long failures ask to wait."""
         self.events: list[event_pb2.JobEvent] = []
         """Events of the one job set."""
         self.watch_breaks_after: deque[int | None] = deque()
@@ -80,6 +82,10 @@ class FakeApi:
             for field, description in self.violations:
                 request.field_violations.add(field=field, description=description)
             status.details.add().Pack(request)
+        if self.retry_delay_s is not None:
+            retry = error_details_pb2.RetryInfo()
+            retry.retry_delay.FromNanoseconds(int(self.retry_delay_s * 1e9))
+            status.details.add().Pack(retry)
         await context.abort(code, text, (("grpc-status-details-bin", status.SerializeToString()),))
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import grpc
 
 from argosy.api.v1 import cluster_pb2, cluster_pb2_grpc
-from argosy_core.errors import BackendUnavailable, FieldViolation, InvalidRequest, NotAllowedNow
+from argosy_core.errors import BackendUnavailable, FieldViolation, InvalidRequest, NotAllowedNow, Resource
 from argosy_core.job.findings import is_dns_name
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
@@ -140,7 +140,9 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
         if figures is not None and (figures.executor_connected or figures.sampler_connected):
             raise NotAllowedNow(
                 f"cluster {row.name!r} is connected; stop its executor and sampler first, so that its pods cannot "
-                "go on while their jobs run elsewhere"
+                "go on while their jobs run elsewhere",
+                reason="CLUSTER_CONNECTED",
+                resource=Resource(kind="Cluster", name=row.name),
             )
         await self._threads.run(self._store.forget_cluster, row.name, encode=encode_cluster_changes)
         return cluster_pb2.ForgetClusterResponse(lost_run_count=figures.run_count if figures is not None else 0)

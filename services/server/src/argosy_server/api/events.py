@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from argosy.api.v1 import event_pb2, event_pb2_grpc
-from argosy_core.errors import FieldViolation, InvalidRequest, NotFound, OutOfRange
+from argosy_core.errors import FieldViolation, InvalidRequest, NotFound, OutOfRange, Resource
 from argosy_core.job.states import JobState
 from argosy_runtime.metrics import METRICS
 from argosy_runtime.validation import check_request
@@ -86,7 +86,8 @@ class EventService(event_pb2_grpc.EventServiceServicer):
         if job_set_id is None:
             raise NotFound(
                 f"queue {queue!r} has no job set {job_set!r}; a job set exists from its first job on, "
-                "so check both names or submit first"
+                "so check both names or submit first",
+                resource=Resource(kind="JobSet", name=job_set),
             )
         return job_set_id
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
 from argosy.api.v1 import job_pb2, job_pb2_grpc
-from argosy_core.errors import ArgosyError, NotFound
+from argosy_core.errors import ArgosyError, NotFound, Resource
 from argosy_core.job.identity import parse_id
 from argosy_core.job.states import JobState
 from argosy_runtime.traces import active
@@ -58,7 +58,10 @@ class JobExplanations:
         _, handle = parse_id(job_id)
         record = await self._threads.run(self._store.get_job, handle)
         if record is None or record.job_id != job_id.lower():
-            raise NotFound(f"no job has the id {job_id}; jobs are forgotten some days after their end")
+            raise NotFound(
+                f"no job has the id {job_id}; jobs are forgotten some days after their end",
+                resource=Resource(kind="Job", name=job_id),
+            )
         return record
 
     async def explain(self, request: job_pb2.ExplainJobRequest, context: Context) -> job_pb2.ExplainJobResponse:
