@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import grpc
@@ -42,8 +43,23 @@ async def test_submit_answers_ids_that_can_be_read_back_at_once(api: Any) -> Non
     assert (dict(job.labels), dict(job.annotations)) == ({"team": "a"}, {"why": "x y"})
     assert job.state == job_pb2.JOB_STATE_QUEUED
     assert job.create_time.seconds > 1_700_000_000
-    from_test = job_pb2.JobSpec(manifests=list(job.spec.manifests))
-    assert b'"image": "busybox"' in from_test.manifests[0]
+    assert '"image": "busybox"' in job.spec.manifests[0]
+
+
+async def test_submit_takes_manifests_as_yaml(api: Any) -> None:
+    """A manifest may be YAML; it is answered as JSON, and the same text is the same spec."""
+    text = (
+        "# a pod\napiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: main\n    image: busybox\n"
+        "    resources: {requests: {cpu: 1, memory: 1Gi}}\n"
+    )
+    request = job_pb2.SubmitJobsRequest(
+        specs=[job_pb2.JobSpec(manifests=[text])],
+        items=[job_pb2.JobItem(queue="red", job_set="one", client_id="yaml")],
+    )
+    ids = (await api.jobs.SubmitJobs(request)).job_ids
+    assert (await api.jobs.SubmitJobs(request)).job_ids == ids
+    job = (await api.jobs.GetJob(job_pb2.GetJobRequest(id=ids[0]))).job
+    assert json.loads(job.spec.manifests[0])["spec"]["containers"][0]["image"] == "busybox"
 
 
 async def test_submit_tells_leader_exactly_what_was_accepted(api: Any, leader_store: Any) -> None:

@@ -19,11 +19,11 @@ from argosy_core.errors import (
 from argosy_runtime.errors import ERROR_CODES
 from argosy_testkit.fake_api import FakeApi, start_fake
 
-POD = b'{"apiVersion":"v1","kind":"Pod"}'
+POD = '{"apiVersion":"v1","kind":"Pod"}'
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
-def draft(*, queue: str = "science", count: int = 1, client_id: str = "", manifest: bytes = POD) -> JobDraft:
+def draft(*, queue: str = "science", count: int = 1, client_id: str = "", manifest: str = POD) -> JobDraft:
     """Return a draft."""
     return JobDraft(queue=queue, job_set="first", manifests=(manifest,), count=count, client_id=client_id)
 
@@ -40,7 +40,7 @@ async def test_queue_comes_back_as_stored(client: ArgosyClient) -> None:
     stored = await client.create_queue(wanted)
 
     assert (stored.name, stored.weight, stored.pool) == ("science", 2.5, "p")
-    assert (stored.max_queued_count, stored.namespaces, stored.version) == (7, ("a", "b"), 1)
+    assert (stored.max_queued_count, stored.namespaces, stored.etag) == (7, ("a", "b"), "1")
     assert stored.create_time is not None
     assert stored.create_time.year == 2023
     assert await client.get_queue("science") == stored
@@ -64,15 +64,16 @@ async def test_lists_give_every_page_in_order(api: FakeApi, client: ArgosyClient
     assert len(api.requests["ListQueues"]) == 3
 
 
-async def test_queue_update_with_version_is_not_repeated(api: FakeApi, client: ArgosyClient) -> None:
-    """A version moves with the first update that arrives, so repeating one would say conflict for success."""
+async def test_queue_update_names_its_fields_and_is_not_repeated(api: FakeApi, client: ArgosyClient) -> None:
+    """An etag moves with the first update that arrives, so repeating one would say conflict for success."""
     stored = await client.create_queue(Queue(name="science"))
     api.failures["UpdateQueue"].append(UNAVAILABLE)
 
     with pytest.raises(BackendUnavailable):
-        await client.update_queue(stored)
+        await client.update_queue(stored, ["weight"])
 
-    assert len(api.requests["UpdateQueue"]) == 1
+    (request,) = api.requests["UpdateQueue"]
+    assert (request.queue.etag, list(request.update_mask.paths)) == ("1", ["weight"])
 
 
 async def test_queue_delete_is_success_when_only_the_answer_was_lost(api: FakeApi, client: ArgosyClient) -> None:
@@ -121,7 +122,7 @@ async def test_submit_without_repetition_makes_no_ids(api: FakeApi, client: Argo
 
 async def test_submit_sends_equal_specs_once(api: FakeApi, client: ArgosyClient) -> None:
     """A spec travels once, however many drafts have it."""
-    other = POD.replace(b"v1", b"v2")
+    other = POD.replace("v1", "v2")
 
     await client.submit([draft(), draft(manifest=other), draft()])
 
@@ -235,8 +236,17 @@ async def test_reads_give_values(client: ArgosyClient) -> None:
     assert clusters[0].free == {"cpu": 32_000, "memory": 64 << 30}
     assert [node.name for node in nodes] == ["n0", "n1", "n2"]
     assert (await client.get_job(job_id)).manifests == (POD,)
-    assert (await client.cordon_cluster("c1", cordoned=True, reason="repair")).cordon_reason == "repair"
-    assert (await client.cordon_node("c1", "n1", cordoned=True)).cordoned_nodes == ("n1",)
+    cordoned = await client.cordon_cluster("c1", "repair")
+    assert (cordoned.cordoned, cordoned.cordon_reason) == (True, "repair")
+    assert not (await client.uncordon_cluster("c1")).cordoned
+    assert (await client.cordon_node("c1", "n1", "disk")).cordoned_nodes == {"n1": "disk"}
+    assert (await client.uncordon_node("c1", "n1")).cordoned_nodes == {}
+    (job,), unknown = await client.get_jobs([job_id, "01890000-0000-7000-8000-00000000ffff"])
+    assert (job.id, unknown) == (job_id, ("01890000-0000-7000-8000-00000000ffff",))
+    job_sets = [job_set async for job_set in client.list_job_sets("science", count_states=True)]
+    assert [(job_set.name, job_set.state_counts) for job_set in job_sets] == [("first", {"queued": 1})]
+    info = await client.server_info()
+    assert (info.version, info.limits["max_jobs_per_request"], info.features) == ("1.2.3", 100_000, ("yaml_manifests",))
     assert await client.forget_cluster("c1") == 7
     assert "".join([chunk async for chunk in client.dump_state()]) == '{"round": 5}'
     assert b"".join([piece async for piece in client.read_log("j", tail_line_count=2)]) == b"first line\nsecond line\n"

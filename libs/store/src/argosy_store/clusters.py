@@ -74,7 +74,9 @@ class ClusterCalls:
             name, "cordoned = %s, cordon_reason = %s", [cordoned, reason if cordoned else ""], encode=encode
         )
 
-    def set_node_cordon(self, name: str, node: str, *, cordoned: bool, encode: EncodeClusters) -> ClusterRow:
+    def set_node_cordon(
+        self, name: str, node: str, *, cordoned: bool, encode: EncodeClusters, reason: str = ""
+    ) -> ClusterRow:
         """Cordon or uncordon a node of a cluster.
 
         Raises:
@@ -83,7 +85,12 @@ class ClusterCalls:
         """
         without = "array_remove(cordoned_nodes, %s)"
         change = f"cordoned_nodes = {f'array_append({without}, %s)' if cordoned else without}"
-        return self._change(name, change, [node, node] if cordoned else [node], encode=encode)
+        change += ", node_cordon_reasons = node_cordon_reasons - %s"
+        values = [node, node, node] if cordoned else [node, node]
+        if cordoned and reason:
+            change += " || jsonb_build_object(%s::text, %s::text)"
+            values += [node, reason]
+        return self._change(name, change, values, encode=encode)
 
     def forget_cluster(self, name: str, *, encode: EncodeClusters) -> ClusterRow:
         """Declare a cluster gone for good; the leader then takes its runs for lost.

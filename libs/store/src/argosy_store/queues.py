@@ -5,7 +5,7 @@ Source: design section 3, QueueService; section 4, table queues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,7 @@ __all__ = ["EncodeQueues", "QueueCalls"]
 EncodeQueues = Callable[[Sequence[int]], bytes]
 """Makes the payload of a `changes` row out of the ids of queues that changed."""
 
+_CHANGEABLE: Final = frozenset({"weight", "pool", "namespaces", "max_queued_count"})
 _INSERT: Final = (
     "INSERT INTO queues (name, weight, pool, namespaces, max_queued_count, create_time_us)"
     " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (name) WHERE NOT deleted DO NOTHING"
@@ -118,47 +119,45 @@ class QueueCalls:
         self,
         name: str,
         *,
-        expected_version: int,
-        weight: float,
-        pool: str,
+        etag: str,
+        changes: Mapping[str, float | str | list[str] | int],
         encode: EncodeQueues,
-        namespaces: Sequence[str] = (),
-        max_queued_count: int = 0,
     ) -> QueueRow:
         """Change a queue.
 
         Args:
             name: Which queue.
-            expected_version: Version the caller read; 0 for whatever is there.
-            weight: Weight of the fair share.
-            pool: Pool; it can only change while the queue has no open jobs.
+            etag: That of the queue as the caller read it.
+            changes: New values of weight, pool, namespaces and max_queued_count, as far as they change. The pool can
+                only change while the queue has no open jobs.
             encode: Makes the leader's news.
-            namespaces: Namespaces its jobs may use.
-            max_queued_count: Most jobs that may wait.
 
         Raises:
             NotFound: There is none by that name.
-            StateConflict: The version is another one.
+            StateConflict: The queue was changed, or made anew, since the caller read it.
             NotAllowedNow: The pool would change under open jobs.
             BackendUnavailable: Postgres cannot be reached.
         """
 
         def change() -> QueueRow:
             present = _find(connection, name, lock=True)
-            if expected_version not in {0, present.version}:
+            if etag != present.etag:
                 raise StateConflict(
-                    f"queue {name} is at version {present.version}, not {expected_version}", resource=_resource(name)
+                    f"queue {name} was changed since etag {etag!r} was read; read it again, then decide",
+                    resource=_resource(name),
                 )
+            pool = str(changes.get("pool", present.pool))
             if pool != present.pool and (not moves or _has_open_jobs(connection, present.queue_id)):
                 raise NotAllowedNow(
                     f"queue {name} has open jobs, so it cannot move to another pool",
                     reason="QUEUE_HAS_OPEN_JOBS",
                     resource=_resource(name),
                 )
+            assert changes.keys() <= _CHANGEABLE, changes
+            assignments = "".join(f"{column} = %s, " for column in changes)
             row = connection.execute(
-                "UPDATE queues SET weight = %s, pool = %s, namespaces = %s, max_queued_count = %s,"
-                f" version = version + 1 WHERE queue_id = %s RETURNING {QUEUE_COLUMNS}",
-                [weight, pool, list(namespaces), max_queued_count, present.queue_id],
+                f"UPDATE queues SET {assignments}version = version + 1 WHERE queue_id = %s RETURNING {QUEUE_COLUMNS}",
+                [*changes.values(), present.queue_id],
             ).fetchone()
             assert row is not None
             for told in sorted({present.pool, pool}):
@@ -166,7 +165,7 @@ class QueueCalls:
             return QueueRow.of(row)
 
         with self._connections.read() as connection:
-            moves = _find(connection, name).pool != pool
+            moves = "pool" in changes and _find(connection, name).pool != changes["pool"]
             if moves:
                 return exclusively(connection, change)
             with connection.transaction_block():

@@ -229,6 +229,7 @@ clusters: Final = sa.Table(
     sa.Column("cordon_reason", sa.Text, nullable=False, server_default=_EMPTY),
     sa.Column("cordoned_nodes", ARRAY(sa.Text), nullable=False, server_default=sa.text("'{}'")),
     sa.Column("forgotten", sa.Boolean, nullable=False, server_default=_FALSE),
+    sa.Column("node_cordon_reasons", JSONB, nullable=False, server_default=sa.text("'{}'")),
 )
 """A cluster, the uid its name is bound to, and the highest incarnations seen."""
 
