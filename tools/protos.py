@@ -27,7 +27,8 @@ BASELINE = SOURCES / "baseline.binpb"
 OUTPUT = ROOT / "libs" / "proto" / "src"
 GENERATED_PACKAGES = ("argosy", "buf")
 IMAGE_IN_PACKAGE = Path("argosy") / "argosy.binpb"
-HAND_WRITTEN = (Path("argosy") / "descriptors.py",)  # stands among the generated modules and is left as it is
+# Stand among the generated modules and are left as they are.
+HAND_WRITTEN = (Path("argosy") / "descriptors.py", Path("argosy") / "error_details.py")
 VALIDATE_PROTO = "buf/validate/validate.proto"
 WIRE_TYPES = '''"""Generated wire types of Argosy; see `make proto`.
 

@@ -49,7 +49,7 @@ POD = json.dumps(
             ]
         },
     }
-).encode()
+)
 
 
 @pytest.fixture(scope="module")
@@ -201,11 +201,11 @@ async def test_leases_whose_pods_do_not_exist_yet_keep_their_room_when_the_sampl
 async def _only_first_cluster(mesh: Mesh) -> AsyncIterator[ArgosyClient]:
     """Give a client, and let nothing new be placed on the second cluster meanwhile."""
     async with ArgosyClient(mesh.server, retries=PATIENT) as client:
-        await client.cordon_cluster("c2", cordoned=True)
+        await client.cordon_cluster("c2")
         try:
             yield client
         finally:
-            await client.cordon_cluster("c2", cordoned=False)
+            await client.uncordon_cluster("c2")
 
 
 @asynccontextmanager
@@ -251,7 +251,7 @@ async def test_a_running_job_has_begun_when_it_began_though_its_leader_is_killed
     await asyncio.to_thread(mesh.await_ready)
     _, epoch = _pool(mesh)
     # Its end is seen by the next leader; a deletion would only be believed 45 s after a test that restarts executors.
-    long = POD.replace(b"0.3s-1.2s", b"8s")
+    long = POD.replace("0.3s-1.2s", "8s")
     async with ArgosyClient(mesh.server, retries=PATIENT) as client:
         await client.create_queue(Queue(name="started"))
         (job_id,) = await client.submit([JobDraft(queue="started", job_set="all", manifests=(long,))])

@@ -28,7 +28,7 @@ MANIFEST = json.dumps(
             ],
         },
     }
-).encode()
+)
 TRACED, UNTRACED = 3, 40
 
 

@@ -84,7 +84,6 @@ grpc::Status Repeat(Call call) {
 void CreateQueue(api::QueueService::Stub& queues, const std::string& name) {
   api::CreateQueueRequest request;
   request.mutable_queue()->set_name(name);
-  request.mutable_queue()->set_weight(1);
   api::CreateQueueResponse response;
   const auto status = Repeat([&](auto* context) { return queues.CreateQueue(context, request, &response); });
   // ALREADY_EXISTS is a queue with other settings: use it.
@@ -109,10 +108,15 @@ void SubmitJobs(api::JobService::Stub& jobs, const std::string& queue, const std
   std::cout << "submitted " << response.job_ids_size() << " jobs to job set " << job_set << std::endl;
 }
 
+// The name of an enum's value without its prefix, in lower case.
+std::string LowerName(std::string name, std::string_view prefix) {
+  name.erase(0, prefix.size());
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name;
+}
+
 void Print(const api::JobEvent& event) {
-  std::string kind = api::JobEventKind_Name(event.kind());
-  kind.erase(0, std::string_view("JOB_EVENT_KIND_").size());
-  std::transform(kind.begin(), kind.end(), kind.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string kind = LowerName(api::JobEventKind_Name(event.kind()), "JOB_EVENT_KIND_");
   std::cout << std::setw(4) << event.number() << ' ' << event.job_id() << ' ' << kind << ' ' << event.node() << std::endl;
 }
 
@@ -138,7 +142,10 @@ Counts WatchJobSet(api::EventService::Stub& events, const std::string& queue, co
     for (api::WatchJobSetResponse batch; stream->Read(&batch);) {
       for (const auto& event : batch.events()) Print(event);
       request.set_cursor(batch.cursor());
-      counts = {batch.state_counts().begin(), batch.state_counts().end()};
+      counts.clear();
+      for (const auto& count : batch.state_counts()) {
+        counts[LowerName(api::JobState_Name(count.state()), "JOB_STATE_")] = count.job_count();
+      }
       failures = 0;
     }
     const auto status = stream->Finish();

@@ -2,7 +2,6 @@
 //
 // Exits with 0 if all succeeded, with 1 if some did not, and with 2 if the server could not be used.
 using Argosy.Api.V1;
-using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Net.Client;
 
@@ -47,7 +46,7 @@ catch (RpcException error)
 // Makes the queue unless there is one by its name.
 static async Task CreateQueueAsync(QueueService.QueueServiceClient queues, string name)
 {
-    var request = new CreateQueueRequest { Queue = new Queue { Name = name, Weight = 1 } };
+    var request = new CreateQueueRequest { Queue = new Queue { Name = name } };
     try
     {
         await RepeatAsync(() => queues.CreateQueueAsync(request, deadline: Deadline()).ResponseAsync);
@@ -64,7 +63,7 @@ static async Task SubmitJobsAsync(JobService.JobServiceClient jobs, string queue
 {
     var request = new SubmitJobsRequest
     {
-        Specs = { new JobSpec { Manifests = { ByteString.CopyFromUtf8(Manifest) } } },
+        Specs = { new JobSpec { Manifests = { Manifest } } },
         Items =
         {
             Enumerable.Range(0, JobCount).Select(index => new JobItem
@@ -100,7 +99,7 @@ static async Task<IReadOnlyDictionary<string, long>> WatchJobSetAsync(
                     Console.WriteLine($"{item.Number,4} {item.JobId} {item.Kind.ToString().ToLowerInvariant()} {item.Node}");
                 }
                 request.Cursor = batch.Cursor;
-                counts = new Dictionary<string, long>(batch.StateCounts);
+                counts = batch.StateCounts.ToDictionary(count => count.State.ToString().ToLowerInvariant(), count => count.JobCount);
                 failures = 0;
             }
             if (IsFinished(counts))

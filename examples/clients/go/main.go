@@ -79,7 +79,7 @@ func run(ctx context.Context, server, queue, jobSet string) (succeeded bool, err
 
 // createQueue makes the queue unless there is one by its name.
 func createQueue(ctx context.Context, queues apiv1.QueueServiceClient, name string) error {
-	_, err := repeat(ctx, queues.CreateQueue, &apiv1.CreateQueueRequest{Queue: &apiv1.Queue{Name: name, Weight: 1}})
+	_, err := repeat(ctx, queues.CreateQueue, &apiv1.CreateQueueRequest{Queue: &apiv1.Queue{Name: name}})
 	if err != nil && status.Code(err) != codes.AlreadyExists { // that is a queue with other settings: use it
 		return fmt.Errorf("create queue %s: %w", name, err)
 	}
@@ -89,7 +89,7 @@ func createQueue(ctx context.Context, queues apiv1.QueueServiceClient, name stri
 
 // submitJobs submits ten jobs of one spec. Their client ids make it safe to send the request again.
 func submitJobs(ctx context.Context, jobs apiv1.JobServiceClient, queue, jobSet string) error {
-	request := &apiv1.SubmitJobsRequest{Specs: []*apiv1.JobSpec{{Manifests: [][]byte{[]byte(manifestText)}}}}
+	request := &apiv1.SubmitJobsRequest{Specs: []*apiv1.JobSpec{{Manifests: []string{manifestText}}}}
 	for i := range jobCount {
 		request.Items = append(request.Items, &apiv1.JobItem{
 			Spec:     0,
@@ -119,7 +119,11 @@ func watchJobSet(
 				fmt.Printf("%4d %s %s %s\n", event.GetNumber(), event.GetJobId(), kind, event.GetNode())
 			}
 			request.Cursor = batch.GetCursor()
-			counts = batch.GetStateCounts()
+			counts = map[string]int64{}
+			for _, count := range batch.GetStateCounts() {
+				state := strings.ToLower(strings.TrimPrefix(count.GetState().String(), "JOB_STATE_"))
+				counts[state] = count.GetJobCount()
+			}
 			failures = 0
 		})
 		if err == nil && isFinished(counts) {

@@ -39,7 +39,7 @@ async def run(server: str, queue: str, job_set: str) -> bool:
             await client.create_queue(Queue(name=queue))
         print(f"queue {queue}")
 
-        manifests = (json.dumps(MANIFEST).encode(),)
+        manifests = (json.dumps(MANIFEST),)
         job_ids = await client.submit(
             [
                 JobDraft(queue=queue, job_set=job_set, manifests=manifests, client_id=f"{job_set}-{index}")

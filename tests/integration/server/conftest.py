@@ -20,7 +20,9 @@ from argosy.api.v1 import (
     queue_pb2,
     queue_pb2_grpc,
     scheduling_pb2_grpc,
+    server_pb2_grpc,
 )
+from argosy.debug.v1 import debug_pb2_grpc
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_server.app import ServerApp
@@ -42,6 +44,8 @@ class Api:
     events: Any
     clusters: Any
     scheduling: Any
+    server: Any
+    debug: Any
 
     async def make_queue(self, name: str = "red", **fields: Any) -> None:
         """Make a queue."""
@@ -53,12 +57,12 @@ class Api:
         return list(answer.job_ids)
 
 
-def manifest(number: int = 0, **metadata: Any) -> bytes:
+def manifest(number: int = 0, **metadata: Any) -> str:
     """Return a pod as JSON; numbers make different ones."""
     resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
     container = {"name": "main", "image": "busybox", "args": [str(number)], "resources": resources}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
-    return json.dumps(pod).encode()
+    return json.dumps(pod)
 
 
 def make_submit(*items: dict[str, Any], specs: int = 1, **fields: Any) -> job_pb2.SubmitJobsRequest:
@@ -108,6 +112,8 @@ async def serve(url: str, *, leader: Any = None, **changes: Any) -> AsyncIterato
             events=event_pb2_grpc.EventServiceStub(channel),
             clusters=cluster_pb2_grpc.ClusterServiceStub(channel),
             scheduling=scheduling_pb2_grpc.SchedulingServiceStub(channel),
+            server=server_pb2_grpc.ServerServiceStub(channel),
+            debug=debug_pb2_grpc.DebugServiceStub(channel),
         )
     finally:
         await channel.close()

@@ -10,6 +10,7 @@ import grpc
 import numpy as np
 
 from argosy.api.v1 import cluster_pb2, job_pb2, scheduling_pb2
+from argosy.debug.v1 import debug_pb2
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 
@@ -158,5 +159,5 @@ async def test_one_process_with_both_roles_serves_a_job_to_its_end(database_url:
 
 async def dumped_seed(api: Any) -> int:
     """Return the seed that the leader's state says."""
-    chunks = [part.chunk async for part in api.scheduling.DumpState(scheduling_pb2.DumpStateRequest())]
+    chunks = [part.chunk async for part in api.debug.DumpState(debug_pb2.DumpStateRequest())]
     return int(json.loads("".join(chunks))["seed"])

@@ -12,8 +12,10 @@ from typing import Any
 import grpc
 import pytest
 import pytest_asyncio
+from google.protobuf.field_mask_pb2 import FieldMask
 
-from argosy.api.v1 import cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2
+from argosy.api.v1 import cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2, server_pb2
+from argosy.debug.v1 import debug_pb2
 from argosy_runtime.errors import from_rpc_error
 from argosy_store import create_database, drop_database
 
@@ -24,6 +26,9 @@ MISSING = grpc.StatusCode.NOT_FOUND
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 FOREIGN_ID = str(uuid.UUID(int=5))
 UNKNOWN_ID = "01a1fed6-54aa-7a51-8051-2a00000fffff"
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
+)
 INJECTION = "'; DROP TABLE jobs; --"
 
 
@@ -37,15 +42,15 @@ async def one_api(postgres_server: Any, serve: Any) -> AsyncIterator[Any]:
     drop_database(postgres_server.url, "hostile")
 
 
-def pod(**spec: Any) -> bytes:
+def pod(**spec: Any) -> str:
     """Return a good pod with changes to its spec."""
     resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
     container = {"name": "main", "image": "busybox", "resources": spec.pop("resources", resources)}
     container.update(spec.pop("container", {}))
-    return json.dumps({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container], **spec}}).encode()
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container], **spec}})
 
 
-def submit(manifest: bytes | None = None, *, specs: int = 1, items: int = 1, **item: Any) -> job_pb2.SubmitJobsRequest:
+def submit(manifest: str | None = None, *, specs: int = 1, items: int = 1, **item: Any) -> job_pb2.SubmitJobsRequest:
     """Return a submit with changes to its items or its manifest."""
     return job_pb2.SubmitJobsRequest(
         specs=[job_pb2.JobSpec(manifests=[manifest or pod()])] * specs,
@@ -56,6 +61,11 @@ def submit(manifest: bytes | None = None, *, specs: int = 1, items: int = 1, **i
 def selector(**fields: Any) -> job_pb2.JobSelector:
     """Return a selector over queue red."""
     return job_pb2.JobSelector(**{"queue": "red", **fields})
+
+
+def update(**fields: Any) -> queue_pb2.UpdateQueueRequest:
+    """Return a change of a queue's weight."""
+    return queue_pb2.UpdateQueueRequest(queue=queue_pb2.Queue(**fields), update_mask=FieldMask(paths=["weight"]))
 
 
 SUBMITS = {
@@ -84,14 +94,17 @@ SUBMITS = {
     "reserved label": (submit(labels={"argosy.dev/job": "x"}), INVALID, "reserved"),
     "label value with newline": (submit(labels={"a": "b\n"}), INVALID, "items[0].labels['a']"),
     "annotation of 1 MiB": (submit(annotations={"a": "x" * (1 << 20)}), INVALID, "items[0].annotations"),
-    "manifest of no JSON": (submit(b"{nope"), INVALID, "specs[0].manifests[0]"),
-    "manifest with NaN": (submit(b'{"a": NaN}'), INVALID, "specs[0].manifests[0]"),
-    "manifest with a key twice": (submit(b'{"kind": "Pod", "kind": "Pod"}'), INVALID, "specs[0].manifests[0]"),
-    "manifest nested deeply": (submit(b"[" * 20_000 + b"]" * 20_000), INVALID, "specs[0].manifests[0]"),
-    "manifest of bad UTF-8": (submit(b'{"a": "\xff"}'), INVALID, "specs[0].manifests[0]"),
-    "manifest above 256 KiB": (submit(b'"' + b"a" * 262_144 + b'"'), INVALID, "specs[0].manifests[0]"),
+    "manifest of no JSON": (submit("{nope"), INVALID, "specs[0].manifests[0]"),
+    "manifest with NaN": (submit('{"a": NaN}'), INVALID, "specs[0].manifests[0]"),
+    "manifest with a key twice": (submit('{"kind": "Pod", "kind": "Pod"}'), INVALID, "specs[0].manifests[0]"),
+    "manifest nested deeply": (submit("[" * 20_000 + "]" * 20_000), INVALID, "specs[0].manifests[0]"),
+    "manifest of no YAML": (submit("kind: [Pod"), INVALID, "not YAML"),
+    "manifest of two documents": (submit("kind: Pod\n---\nkind: Pod\n"), INVALID, "holds 2 YAML documents"),
+    "manifest of bombs": (submit(BOMB), INVALID, "values once its aliases are followed"),
+    "manifest of a tag": (submit("kind: !!python/name:os.system Pod"), INVALID, "the tag"),
+    "manifest above 256 KiB": (submit('"' + "a" * 262_144 + '"'), INVALID, "specs[0].manifests[0]"),
     "pod of 65,536 bytes": (submit(pod(container={"args": ["a" * 65_536]})), INVALID, "a pod at most 65535"),
-    "kind unknown": (submit(b'{"apiVersion": "v1", "kind": "Node"}'), INVALID, "manifests[0].kind"),
+    "kind unknown": (submit('{"apiVersion": "v1", "kind": "Node"}'), INVALID, "manifests[0].kind"),
     "host path": (submit(pod(volumes=[{"name": "v", "hostPath": {"path": "/"}}])), INVALID, "hostPath"),
     "host network": (submit(pod(hostNetwork=True)), INVALID, "hostNetwork"),
     "privileged": (submit(pod(container={"securityContext": {"privileged": True}})), INVALID, "privileged"),
@@ -106,7 +119,7 @@ SUBMITS = {
         "cpu",
     ),
     "foreign namespace": (
-        submit(pod().replace(b'"kind"', b'"metadata": {"namespace": "kube-system"}, "kind"')),
+        submit(pod().replace('"kind"', '"metadata": {"namespace": "kube-system"}, "kind"')),
         grpc.StatusCode.PERMISSION_DENIED,
         "kube-system",
     ),
@@ -168,11 +181,10 @@ CALLS: dict[str, tuple[str, str, Any, Any, str]] = {
         INVALID, "page_token",
     ),
     "update queue: unknown": (
-        "queues", "UpdateQueue", queue_pb2.UpdateQueueRequest(queue=queue_pb2.Queue(name="blue")), MISSING, "blue",
+        "queues", "UpdateQueue", update(name="blue", etag="1-1"), MISSING, "blue",
     ),
-    "update queue: stale version": (
-        "queues", "UpdateQueue", queue_pb2.UpdateQueueRequest(queue=queue_pb2.Queue(name="red", version=99)),
-        grpc.StatusCode.ABORTED, "version",
+    "update queue: stale etag": (
+        "queues", "UpdateQueue", update(name="red", etag="99"), grpc.StatusCode.ABORTED, "etag",
     ),
     "update queue: no queue": ("queues", "UpdateQueue", queue_pb2.UpdateQueueRequest(), INVALID, "queue"),
     "update queue: weight that is no number": (
@@ -259,13 +271,24 @@ CALLS: dict[str, tuple[str, str, Any, Any, str]] = {
         INVALID, "label_selector",
     ),
     "cordon cluster: unknown": (
-        "clusters", "CordonCluster", cluster_pb2.CordonClusterRequest(name="x", cordoned=True), MISSING, "x",
+        "clusters", "CordonCluster", cluster_pb2.CordonClusterRequest(name="x", reason="r"), MISSING, "x",
     ),
     "cordon node: odd name": (
         "clusters", "CordonNode", cluster_pb2.CordonNodeRequest(cluster="x", node="../n"), INVALID, "node",
     ),
     "cordon node: unknown cluster": (
         "clusters", "CordonNode", cluster_pb2.CordonNodeRequest(cluster="x", node="n"), MISSING, "x",
+    ),
+    "uncordon node: unknown cluster": (
+        "clusters", "UncordonNode", cluster_pb2.UncordonNodeRequest(cluster="x", node="n"), MISSING, "x",
+    ),
+    "list jobs: unknown order": (
+        "jobs", "ListJobs", job_pb2.ListJobsRequest(selector=selector(), order=9), INVALID, "order",  # type: ignore[arg-type]
+    ),
+    "batch get: nothing": ("jobs", "BatchGetJobs", job_pb2.BatchGetJobsRequest(), INVALID, "ids"),
+    "batch get: foreign id": ("jobs", "BatchGetJobs", job_pb2.BatchGetJobsRequest(ids=[FOREIGN_ID]), INVALID, "ids[0]"),
+    "list job sets: unknown queue": (
+        "jobs", "ListJobSets", job_pb2.ListJobSetsRequest(queue="blue"), MISSING, "blue",
     ),
     "forget cluster: unknown": ("clusters", "ForgetCluster", cluster_pb2.ForgetClusterRequest(name="x"), MISSING, "x"),
     "shares: long pool": (
@@ -301,6 +324,12 @@ STREAMS = {
     "odd job set": (event_pb2.WatchJobSetRequest(queue="red", job_set="a\x00"), INVALID, "job_set"),
     "cursor of no base64": (event_pb2.WatchJobSetRequest(queue="red", job_set="one", cursor="!"), INVALID, "cursor"),
     "cursor made up": (event_pb2.WatchJobSetRequest(queue="red", job_set="one", cursor="A" * 103), INVALID, "cursor"),
+    "foreign job id": (
+        event_pb2.WatchJobSetRequest(queue="red", job_set="one", job_ids=[FOREIGN_ID]),
+        INVALID,
+        "job_ids[0]",
+    ),
+    "odd labels": (event_pb2.WatchJobSetRequest(queue="red", job_set="one", label_selector=",,"), INVALID, "label"),
     "cursor of 257": (event_pb2.WatchJobSetRequest(queue="red", job_set="one", cursor="A" * 257), INVALID, "cursor"),
 }
 
@@ -338,21 +367,21 @@ async def test_log_refuses_hostile_request(api: Any, request_: Any, code: Any, t
 async def test_dump_refuses_an_odd_pool(api: Any) -> None:
     """A stream checks its request as every other call does."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await api.scheduling.DumpState(scheduling_pb2.DumpStateRequest(pool="x" * 64)).read()
+        await api.debug.DumpState(debug_pb2.DumpStateRequest(pool="x" * 64)).read()
     assert (caught.value.code(), "pool" in str(caught.value.details())) == (INVALID, True)
 
 
 async def test_dump_says_that_there_is_no_leader(api: Any) -> None:
     """A stream that needs a leader says so when there is none."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await api.scheduling.DumpState(scheduling_pb2.DumpStateRequest()).read()
+        await api.debug.DumpState(debug_pb2.DumpStateRequest()).read()
     assert (caught.value.code(), "has no leader" in str(caught.value.details())) == (UNAVAILABLE, True)
 
 
 @pytest.mark.parametrize("data", [b"\xff\xff", b"\x0a\x05ab", b"\x0b" * 20_000], ids=["garbage", "truncated", "nested"])
 async def test_every_method_refuses_bytes_that_are_no_message(api: Any, data: bytes) -> None:
     """Every method of every service answers malformed bytes with INVALID_ARGUMENT."""
-    for module in (job_pb2, queue_pb2, cluster_pb2, scheduling_pb2, event_pb2):
+    for module in (job_pb2, queue_pb2, cluster_pb2, scheduling_pb2, event_pb2, server_pb2, debug_pb2):
         for service in module.DESCRIPTOR.services_by_name.values():
             for method in service.methods:
                 path = f"/{service.full_name}/{method.name}"
@@ -365,7 +394,7 @@ async def test_every_method_refuses_bytes_that_are_no_message(api: Any, data: by
 async def test_submit_lists_every_bad_item(api: Any) -> None:
     """A request with many faults gets all of them in one answer."""
     request = job_pb2.SubmitJobsRequest(
-        specs=[job_pb2.JobSpec(manifests=[pod(hostNetwork=True)]), job_pb2.JobSpec(manifests=[b"[]"])],
+        specs=[job_pb2.JobSpec(manifests=[pod(hostNetwork=True)]), job_pb2.JobSpec(manifests=["[]"])],
         items=[
             job_pb2.JobItem(spec=9, queue="blue", job_set="a b"),
             job_pb2.JobItem(queue="Blue!", job_set="ok", client_id="\x07"),

@@ -8,7 +8,7 @@ import grpc
 import numpy as np
 import pytest
 
-from argosy.api.v1 import job_pb2
+from argosy.api.v1 import job_pb2, server_pb2
 from argosy.lease.v1 import lease_pb2
 from argosy_core.job.identity import parse_id
 from argosy_core.job.states import JobState, ObjectState, RunState
@@ -59,9 +59,10 @@ async def test_get_job_shows_runs_and_why_they_ended(api: Any, leader_store: Any
     job = (await api.jobs.GetJob(job_pb2.GetJobRequest(id=ids[0].upper()))).job
     assert job.state == job_pb2.JOB_STATE_RUNNING
     assert [(run.attempt, run.state, run.cluster, run.node, run.reason) for run in job.runs] == [
-        (1, "lost", "east", "node-1", "node gone"),
-        (2, "running", "east", "node-1", ""),
+        (1, job_pb2.RUN_STATE_LOST, "east", "node-1", "node gone"),
+        (2, job_pb2.RUN_STATE_RUNNING, "east", "node-1", ""),
     ]
+    assert not job.runs[1].HasField("exit_code")
     assert job.runs[0].end_time.seconds == 1_700_000_003
 
 
@@ -94,6 +95,59 @@ async def test_list_jobs_pages_in_submit_order_by_selector(api: Any, leader_stor
     assert await list_ids(api, label_selector="!team") == ids[2:5]
     assert await list_ids(api, states=[job_pb2.JOB_STATE_QUEUED]) == ids[2:5]
     assert await list_ids(api, states=[job_pb2.JOB_STATE_LEASED, job_pb2.JOB_STATE_FAILED]) == ids[:2]
+
+
+async def test_list_jobs_gives_the_newest_first_and_within_a_time(api: Any) -> None:
+    """Lists go backwards page by page, and may be bound to a time of submit."""
+    first, second = await api.submit({}), await api.submit({"count": 2})
+    selector = job_pb2.JobSelector(queue="red")
+    newest = job_pb2.JOB_ORDER_NEWEST_FIRST
+    page = await api.jobs.ListJobs(job_pb2.ListJobsRequest(selector=selector, page_size=2, order=newest))
+    assert [job.id for job in page.jobs] == second[::-1]
+    rest = await api.jobs.ListJobs(
+        job_pb2.ListJobsRequest(selector=selector, page_size=2, order=newest, page_token=page.next_page_token)
+    )
+    assert ([job.id for job in rest.jobs], rest.next_page_token) == (first, "")
+    at = page.jobs[0].create_time
+    after = await api.jobs.ListJobs(job_pb2.ListJobsRequest(selector=selector, create_time_from=at))
+    before = await api.jobs.ListJobs(job_pb2.ListJobsRequest(selector=selector, create_time_before=at))
+    assert ([job.id for job in after.jobs], [job.id for job in before.jobs]) == (second, first)
+
+
+async def test_batch_get_answers_each_job_once_and_names_what_is_unknown(api: Any) -> None:
+    """Jobs come in the order asked for, without their specs; ids that name none are told."""
+    ids = await api.submit({"count": 3})
+    unknown = ids[0][:-2] + "ff"
+    answer = await api.jobs.BatchGetJobs(job_pb2.BatchGetJobsRequest(ids=[ids[2], ids[0].upper(), unknown, ids[2]]))
+    assert ([job.id for job in answer.jobs], list(answer.unknown_ids)) == ([ids[2], ids[0]], [unknown])
+    assert not answer.jobs[0].HasField("spec")
+
+
+async def test_list_job_sets_pages_by_name_and_counts_if_asked(api: Any, leader_store: Any) -> None:
+    """A queue's job sets come by name; their jobs are counted by state only for who asks."""
+    ids = await api.submit({"job_set": "b", "count": 2}, {"job_set": "a"}, {"job_set": "c"})
+    lead(leader_store, Effects(job_updates=make_job_ends(handles_of(ids[:1]))))
+    request = job_pb2.ListJobSetsRequest(queue="red", page_size=2)
+    page = await api.jobs.ListJobSets(request)
+    assert [(one.queue, one.name, len(one.state_counts)) for one in page.job_sets] == [("red", "a", 0), ("red", "b", 0)]
+    request.page_token = page.next_page_token
+    assert [one.name for one in (await api.jobs.ListJobSets(request)).job_sets] == ["c"]
+    counted = await api.jobs.ListJobSets(job_pb2.ListJobSetsRequest(queue="red", count_states=True))
+    counts = {one.name: [(count.state, count.job_count) for count in one.state_counts] for one in counted.job_sets}
+    succeeded, queued = job_pb2.JOB_STATE_SUCCEEDED, job_pb2.JOB_STATE_QUEUED
+    assert counts == {"a": [(queued, 1)], "b": [(queued, 1), (succeeded, 1)], "c": [(queued, 1)]}
+
+
+async def test_server_tells_version_limits_and_features(api: Any) -> None:
+    """A client need not guess what a server takes."""
+    info = await api.server.GetServerInfo(server_pb2.GetServerInfoRequest())
+    assert info.version
+    assert (info.default_pool, info.limits.max_jobs_per_request, info.limits.max_page_size) == (
+        "default",
+        100_000,
+        1000,
+    )
+    assert server_pb2.FEATURE_YAML_MANIFESTS in info.features
 
 
 async def test_list_jobs_refuses_token_of_another_selector(api: Any) -> None:

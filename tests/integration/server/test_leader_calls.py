@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from argosy.api.v1 import cluster_pb2, job_pb2, scheduling_pb2
+from argosy.debug.v1 import debug_pb2
 from argosy.lease.v1 import lease_pb2
 from argosy_core.job.identity import parse_id
 from argosy_server.api.leader_view import (
@@ -132,8 +133,8 @@ async def test_shares_round_and_dump_come_from_leader(either: Any) -> None:
     }
     last = await either.scheduling.GetLastRound(scheduling_pb2.GetLastRoundRequest(pool="default"))
     assert (last.round, last.epoch, last.class_count, dict(last.totals)) == (9, 4, 5, {"leases": 7})
-    assert [(phase.phase, phase.duration_ms) for phase in last.phases] == [("sample", 1.5)]
-    dump = [part.chunk async for part in either.scheduling.DumpState(scheduling_pb2.DumpStateRequest())]
+    assert [(phase.phase, phase.duration.ToNanoseconds()) for phase in last.phases] == [("sample", 1_500_000)]
+    dump = [part.chunk async for part in either.debug.DumpState(debug_pb2.DumpStateRequest())]
     assert "".join(dump) == '{"jobs": []}'
 
 
@@ -178,16 +179,21 @@ async def test_clusters_join_rows_with_live_figures(either: Any) -> None:
 
 async def test_cordons_are_stored_and_told_to_leader(either: Any, leader_store: Any) -> None:
     """Cordons of clusters and nodes are rows and news."""
-    cordon = cluster_pb2.CordonClusterRequest(name="east", cordoned=True, reason="audit")
+    cordon = cluster_pb2.CordonClusterRequest(name="east", reason="audit")
     answer = (await either.clusters.CordonCluster(cordon)).cluster
-    assert (answer.cordoned, answer.cordon_reason, answer.node_count) == (True, "audit", 2)
-    cordon_node = cluster_pb2.CordonNodeRequest(cluster="west", node="n1", cordoned=True)
+    assert (answer.cordon.reason, answer.node_count) == ("audit", 2)
+    cordon_node = cluster_pb2.CordonNodeRequest(cluster="west", node="n1", reason="disk \x1b[31m")
     answer = (await either.clusters.CordonNode(cordon_node)).cluster
-    assert (answer.name, list(answer.cordoned_nodes), answer.run_count) == ("west", ["n1"], 4)
+    assert (answer.name, answer.run_count) == ("west", 4)
     row = (await either.clusters.GetCluster(cluster_pb2.GetClusterRequest(name="west"))).cluster
-    assert list(row.cordoned_nodes) == ["n1"]
+    assert [(node.name, node.cordon.reason) for node in row.cordoned_nodes] == [("n1", "disk  [31m")]
+    freed = await either.clusters.UncordonNode(cluster_pb2.UncordonNodeRequest(cluster="west", node="n1"))
+    assert list(freed.cluster.cordoned_nodes) == []
+    freed = await either.clusters.UncordonCluster(cluster_pb2.UncordonClusterRequest(name="east"))
+    assert not freed.cluster.HasField("cordon")
     news = [lease_pb2.Changes.FromString(payload) for _, payload in leader_store.read_changes(100)]
-    assert [list(change.changed_clusters) for change in news if change.changed_clusters] == [["east"], ["west"]]
+    told = [list(change.changed_clusters) for change in news if change.changed_clusters]
+    assert told == [["east"], ["west"], ["west"], ["east"]]
 
 
 async def test_forget_cluster_only_when_it_is_not_connected(either: Any) -> None:

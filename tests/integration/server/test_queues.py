@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
 
 from argosy.api.v1 import job_pb2, queue_pb2
 from argosy.lease.v1 import lease_pb2
@@ -21,25 +22,63 @@ async def create(api: Any, queue: Queue) -> Queue:
 async def test_create_queue_fills_defaults_and_accepts_equal_one_again(api: Any) -> None:
     """Weight 1 and the default pool are filled in; making the same queue again is success."""
     made = await create(api, Queue(name="blue", namespaces=["b", "a", "b"]))
-    assert (made.weight, made.pool, list(made.namespaces), made.version) == (1.0, "default", ["a", "b"], 1)
+    assert (made.weight, made.pool, list(made.namespaces)) == (1.0, "default", ["a", "b"])
     assert made.create_time.seconds > 1_700_000_000
     assert await create(api, Queue(name="blue", namespaces=["a", "b"])) == made
 
 
-async def test_update_queue_keeps_version_and_tells_leader(api: Any, leader_store: Any) -> None:
-    """An update moves the version, and each change is news for the leader."""
+async def test_queue_of_weight_zero_is_not_one_without_weight(api: Any) -> None:
+    """A weight that is given counts, also 0; only one that is not given is 1."""
+    assert (await create(api, Queue(name="idle", weight=0.0))).weight == 0.0
+    assert (await api.queues.GetQueue(queue_pb2.GetQueueRequest(name="idle"))).queue.weight == 0.0
+
+
+async def update(api: Any, queue: Queue, *paths: str) -> Queue:
+    """Change fields of a queue and return it as stored."""
+    mask = FieldMask(paths=paths)
+    return (await api.queues.UpdateQueue(queue_pb2.UpdateQueueRequest(queue=queue, update_mask=mask))).queue
+
+
+async def test_update_queue_changes_what_the_mask_names_and_nothing_else(api: Any) -> None:
+    """Fields that the mask does not name stay; one that is named and not set gets its default."""
+    made = await create(api, Queue(name="blue", weight=3.0, namespaces=["a"], max_queued_count=7))
+    changed = await update(api, Queue(name="blue", etag=made.etag, max_queued_count=9, weight=5.0), "max_queued_count")
+    assert (changed.weight, list(changed.namespaces), changed.max_queued_count) == (3.0, ["a"], 9)
+    reset = await update(api, Queue(name="blue", etag=changed.etag, namespaces=["b"]), "*")
+    assert (reset.weight, list(reset.namespaces), reset.max_queued_count) == (1.0, ["b"], 0)
+
+
+@pytest.mark.parametrize(
+    ("etag", "paths", "code", "text"),
+    [
+        ("", ["weight"], grpc.StatusCode.INVALID_ARGUMENT, "needs the etag that GetQueue answered"),
+        ("7-7", ["weight"], grpc.StatusCode.ABORTED, "read it again"),
+        ("right", [], grpc.StatusCode.INVALID_ARGUMENT, "update_mask"),
+        ("right", ["weight", "cordon"], grpc.StatusCode.INVALID_ARGUMENT, "'cordon', which cannot be changed"),
+    ],
+)
+async def test_update_queue_needs_an_etag_and_known_fields(
+    *, api: Any, etag: str, paths: list[str], code: grpc.StatusCode, text: str
+) -> None:
+    """Nobody overwrites what somebody else changed meanwhile, and a mask names what can be changed."""
+    row = (await api.queues.GetQueue(queue_pb2.GetQueueRequest(name="red"))).queue
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await update(api, Queue(name="red", etag=row.etag if etag == "right" else etag), *paths)
+    assert caught.value.code() == code
+    assert text in str(caught.value.details())
+
+
+async def test_update_queue_moves_the_etag_and_tells_leader(api: Any, leader_store: Any) -> None:
+    """An update moves the etag, and each change is news for the leader."""
     row = (await api.queues.GetQueue(queue_pb2.GetQueueRequest(name="red"))).queue
     news = len(leader_store.read_changes(100))
-    updated = (
-        await api.queues.UpdateQueue(
-            queue_pb2.UpdateQueueRequest(queue=Queue(name="red", weight=2.5, version=row.version))
-        )
-    ).queue
-    assert (updated.weight, updated.version) == (2.5, row.version + 1)
+    updated = await update(api, Queue(name="red", weight=2.5, etag=row.etag), "weight")
+    assert updated.weight == 2.5
+    assert updated.etag != row.etag
     cordoned = (await api.queues.CordonQueue(queue_pb2.CordonQueueRequest(name="red", reason="audit"))).queue
-    assert (cordoned.cordoned, cordoned.cordon_reason) == (True, "audit")
+    assert cordoned.cordon.reason == "audit"
     freed = (await api.queues.UncordonQueue(queue_pb2.UncordonQueueRequest(name="red"))).queue
-    assert (freed.cordoned, freed.cordon_reason) == (False, "")
+    assert not freed.HasField("cordon")
     changes = [lease_pb2.Changes.FromString(payload) for _, payload in leader_store.read_changes(100)][news:]
     assert [list(change.changed_queue_ids) for change in changes] == [[1], [1], [1]]
 

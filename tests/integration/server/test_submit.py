@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import grpc
+import psycopg
 import pytest
 
 from argosy.api.v1 import job_pb2, queue_pb2
@@ -41,8 +43,23 @@ async def test_submit_answers_ids_that_can_be_read_back_at_once(api: Any) -> Non
     assert (dict(job.labels), dict(job.annotations)) == ({"team": "a"}, {"why": "x y"})
     assert job.state == job_pb2.JOB_STATE_QUEUED
     assert job.create_time.seconds > 1_700_000_000
-    from_test = job_pb2.JobSpec(manifests=list(job.spec.manifests))
-    assert b'"image": "busybox"' in from_test.manifests[0]
+    assert '"image": "busybox"' in job.spec.manifests[0]
+
+
+async def test_submit_takes_manifests_as_yaml(api: Any) -> None:
+    """A manifest may be YAML; it is answered as JSON, and the same text is the same spec."""
+    text = (
+        "# a pod\napiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: main\n    image: busybox\n"
+        "    resources: {requests: {cpu: 1, memory: 1Gi}}\n"
+    )
+    request = job_pb2.SubmitJobsRequest(
+        specs=[job_pb2.JobSpec(manifests=[text])],
+        items=[job_pb2.JobItem(queue="red", job_set="one", client_id="yaml")],
+    )
+    ids = (await api.jobs.SubmitJobs(request)).job_ids
+    assert (await api.jobs.SubmitJobs(request)).job_ids == ids
+    job = (await api.jobs.GetJob(job_pb2.GetJobRequest(id=ids[0]))).job
+    assert json.loads(job.spec.manifests[0])["spec"]["containers"][0]["image"] == "busybox"
 
 
 async def test_submit_tells_leader_exactly_what_was_accepted(api: Any, leader_store: Any) -> None:
@@ -139,6 +156,42 @@ async def test_submit_refuses_more_than_queue_may_hold(api: Any) -> None:
         await api.submit({"queue": "small", "count": 3})
     assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "'small' has 3 jobs waiting and may have 5" in str(caught.value.details())
+
+
+async def test_submit_repeats_its_answer_though_the_queue_is_full(api: Any) -> None:
+    """A retry of an accepted submit makes no job, so it needs no room; a new job does."""
+    await api.make_queue("small", max_queued_count=3)
+    request = {"queue": "small", "client_id": "c", "count": 3}
+    ids = await api.submit(request)
+    assert await api.submit(request) == ids
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await api.submit({"queue": "small", "client_id": "d"})
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_submit_keeps_limits_at_all_replicas_while_nobody_leads(api: Any, serve: Any) -> None:
+    """Without a leader that counts, replicas together accept no more than the queue may hold."""
+    await api.make_queue("small", max_queued_count=50)
+    async with serve(api.url, api={"queue_cache_s": 0.0}) as other:
+        calls = [each.submit({"queue": "small", "count": 3}) for _ in range(20) for each in (api, other)]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+    accepted = [answer for answer in answers if isinstance(answer, list)]
+    assert len(accepted) == 16
+    refused = {answer.code() for answer in answers if isinstance(answer, grpc.aio.AioRpcError)}
+    assert refused == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+
+
+async def test_submit_goes_on_while_lists_hang(database_url: str, serve: Any) -> None:
+    """Questions that take every reader and every connection of theirs hold up no submit."""
+    async with serve(database_url, api={"reader_count": 2}) as api:
+        await api.make_queue("red")
+        with psycopg.connect(database_url) as blocker:
+            blocker.execute("LOCK TABLE runs IN ACCESS EXCLUSIVE MODE")
+            request = job_pb2.ListJobsRequest(selector=job_pb2.JobSelector(queue="red"))
+            lists = [asyncio.ensure_future(api.jobs.ListJobs(request)) for _ in range(4)]
+            assert len(await asyncio.wait_for(api.submit({"count": 2}), 5)) == 2
+            assert not any(task.done() for task in lists)
+        await asyncio.gather(*lists)
 
 
 async def test_submit_notices_deleted_queue_though_it_is_remembered(api: Any, serve: Any) -> None:

@@ -77,6 +77,12 @@ def watch(api: Any, **fields: Any) -> Any:
     return api.events.WatchJobSet(event_pb2.WatchJobSetRequest(queue="red", job_set="one", **fields), timeout=10)
 
 
+def counts_of(message: Any) -> dict[str, int]:
+    """Return the jobs of a set by state."""
+    names = {number: name.removeprefix("JOB_STATE_").lower() for name, number in job_pb2.JobState.items()}
+    return {names[count.state]: count.job_count for count in message.state_counts}
+
+
 async def collect(call: Any) -> list[Any]:
     """Return all messages of a watch that ends."""
     messages = []
@@ -93,7 +99,7 @@ async def test_watch_sends_events_numbered_with_counts_and_ends_when_finished(ap
     first = await call.read()
     assert [event.number for event in first.events] == [1, 2, 3]
     assert [event.job_id for event in first.events] == [ids[0], ids[1], ids[0]]
-    assert dict(first.state_counts) == {"queued": 1, "leased": 1}
+    assert counts_of(first) == {"queued": 1, "leased": 1}
     event = first.events[2]
     assert (event.kind, event.attempt, event.cluster, event.node, event.reason) == (2, 1, "east", "node-1", "")
     assert (event.event_time.seconds, event.event_time.nanos) == (1_700_000_000, 123_456_000)
@@ -101,7 +107,7 @@ async def test_watch_sends_events_numbered_with_counts_and_ends_when_finished(ap
     leader.tell((ids[1], RUNNING), (ids[1], SUCCEEDED), ended=ids[1:])
     rest = await collect(call)
     assert [event.number for message in rest for event in message.events] == [4, 5, 6, 7, 8]
-    assert dict(rest[-1].state_counts) == {"succeeded": 2}
+    assert counts_of(rest[-1]) == {"succeeded": 2}
 
 
 async def test_watch_goes_on_from_any_cursor_at_any_replica(api: Any, leader: Leader, serve: Any) -> None:
@@ -120,8 +126,8 @@ async def test_watch_goes_on_from_any_cursor_at_any_replica(api: Any, leader: Le
     numbers = [event.number for message in messages for event in message.events]
     assert numbers == list(range(1, 9))
     assert [len(message.events) for message in messages] == [3, 1, 3, 1]
-    assert dict(messages[-1].state_counts) == {"leased": 4}
-    assert dict(messages[2].state_counts) == {"queued": 1, "leased": 3}
+    assert counts_of(messages[-1]) == {"leased": 4}
+    assert counts_of(messages[2]) == {"queued": 1, "leased": 3}
 
 
 async def test_watch_waits_for_events_of_jobs_cancelled_before_leader_knew_them(api: Any, leader: Leader) -> None:
@@ -130,10 +136,37 @@ async def test_watch_waits_for_events_of_jobs_cancelled_before_leader_knew_them(
     await api.jobs.CancelJobs(job_pb2.CancelJobsRequest(jobs=job_pb2.JobIds(ids=ids)))
     call = watch(api, until_finished=True)
     leader.tell((ids[0], SUBMITTED), (ids[0], CANCELLED))
-    assert dict((await call.read()).state_counts) == {"cancelled": 1}
+    assert counts_of(await call.read()) == {"cancelled": 1}
     leader.tell((ids[1], SUBMITTED), (ids[1], CANCELLED))
-    assert dict((await call.read()).state_counts) == {"cancelled": 2}
+    assert counts_of(await call.read()) == {"cancelled": 2}
     assert await call.read() is grpc.aio.EOF
+
+
+async def test_watch_of_some_jobs_sends_their_events_and_ends_with_them(api: Any, leader: Leader) -> None:
+    """A watch by ids or labels leaves out the others' events, and ends when its own jobs have ended."""
+    ids = await api.submit({"labels": {"team": "a"}}, {"labels": {"team": "b"}})
+    calls = [watch(api, until_finished=True, job_ids=ids[:1]), watch(api, until_finished=True, label_selector="team=a")]
+    leader.tell((ids[0], SUBMITTED), (ids[1], SUBMITTED), (ids[0], LEASED))
+    leader.tell((ids[1], LEASED), (ids[0], RUNNING), (ids[0], SUCCEEDED), ended=ids[:1])
+    for call in calls:
+        messages = await collect(call)
+        numbers = [event.number for message in messages for event in message.events]
+        assert numbers == [1, 3, 5, 6]
+        assert {event.job_id for message in messages for event in message.events} == {ids[0]}
+        assert counts_of(messages[-1]) == {"leased": 1, "succeeded": 1}
+
+
+async def test_watch_may_begin_before_the_first_job(api: Any, leader: Leader) -> None:
+    """A watch that allows it waits for the first job of its set; others are told that there is none."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await watch(api).read()
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+    call = watch(api, allow_missing=True, until_finished=True)
+    for _ in range(3):
+        await api.app.hub.next_poll()
+    ids = await api.submit({})
+    leader.tell((ids[0], SUBMITTED), (ids[0], CANCELLED), ended=ids)
+    assert [event.number for message in await collect(call) for event in message.events] == [1, 2]
 
 
 async def test_watch_answers_out_of_range_for_cursor_older_than_retention(api: Any, leader: Leader) -> None:
@@ -152,9 +185,9 @@ async def test_watch_answers_out_of_range_for_cursor_older_than_retention(api: A
     call = watch(api, until_finished=True)
     message = await call.read()
     assert [event.number for event in message.events] == [3]
-    assert dict(message.state_counts) == {"running": 1}
+    assert counts_of(message) == {"running": 1}
     leader.tell((ids[0], SUCCEEDED), ended=ids)
-    assert dict((await collect(call))[-1].state_counts) == {"succeeded": 1}
+    assert counts_of((await collect(call))[-1]) == {"succeeded": 1}
 
 
 async def test_watch_refuses_cursor_of_another_job_set(api: Any, leader: Leader) -> None:

@@ -217,7 +217,7 @@ def test_apply_writes_every_part(world: StoreWorld) -> None:
     assert world.api.read_events(world.job_set_id, 0) == [(1, 3, b"1")]
     assert world.leader.read_changes(10) == []
     assert world.api.get_cluster("east").contact_time_us == NOW_US
-    assert world.api.count_queued(world.queue.queue_id) == 5
+    assert world.api.find_queues(["team"])["team"][1] == 5
     assert [row[1:3] for row in world.api.list_quarantined("default")] == [(1, "why ")]
     loaded = world.leader.load()
     assert (loaded.log_position, loaded.round_state) == (1, b"round")

@@ -48,28 +48,26 @@ def test_list_queues_pages_by_name(world: StoreWorld) -> None:
     assert [queue.name for queue in first + rest] == ["a", "b", "c", "team"]
 
 
-def test_update_queue_checks_the_version(world: StoreWorld) -> None:
-    """A version that is not the current one is a conflict; 0 takes whatever is there."""
-    make(world)
-    options = {"pool": "default", "encode": encode}
-    changed = world.api.update_queue("new", expected_version=1, weight=5.0, namespaces=["n"], **options)  # type: ignore[arg-type]
-    assert (changed.version, changed.weight, changed.namespaces) == (2, 5.0, ("n",))
+def test_update_queue_checks_the_etag(world: StoreWorld) -> None:
+    """An etag that is not the current one is a conflict; fields that are not named stay."""
+    made = make(world)
+    changed = world.api.update_queue("new", etag=made.etag, changes={"weight": 5.0, "namespaces": ["n"]}, encode=encode)
+    assert (changed.version, changed.weight, changed.namespaces, changed.pool) == (2, 5.0, ("n",), made.pool)
     with pytest.raises(StateConflict):
-        world.api.update_queue("new", expected_version=1, weight=6.0, **options)  # type: ignore[arg-type]
-    assert world.api.update_queue("new", expected_version=0, weight=7.0, **options).version == 3  # type: ignore[arg-type]
+        world.api.update_queue("new", etag=made.etag, changes={"weight": 6.0}, encode=encode)
     with pytest.raises(NotFound):
-        world.api.update_queue("none", expected_version=0, weight=7.0, **options)  # type: ignore[arg-type]
-    assert len(news(world)) == 3
+        world.api.update_queue("none", etag=made.etag, changes={"weight": 7.0}, encode=encode)
+    assert len(news(world)) == 2
 
 
 def test_a_queue_changes_its_pool_only_without_open_jobs(world: StoreWorld) -> None:
     """Both leaders hear of a move, and none takes place under open jobs."""
     handles = world.submit_jobs(1)
-    options = {"expected_version": 0, "weight": 1.0, "pool": "gpu", "encode": encode}
+    etag = world.queue.etag
     with pytest.raises(NotAllowedNow):
-        world.api.update_queue("team", **options)  # type: ignore[arg-type]
+        world.api.update_queue("team", etag=etag, changes={"pool": "gpu"}, encode=encode)
     world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(handles)))
-    assert world.api.update_queue("team", **options).pool == "gpu"  # type: ignore[arg-type]
+    assert world.api.update_queue("team", etag=etag, changes={"pool": "gpu"}, encode=encode).pool == "gpu"
     told = b"changed %d" % world.queue.queue_id
     assert news(world)[-1] == told
     assert news(world, "gpu") == [told]
@@ -114,10 +112,11 @@ def test_clusters_are_cordoned_node_by_node_and_forgotten(world: StoreWorld) -> 
     cluster = world.api.set_cluster_cordon("east", cordoned=True, reason="broken", encode=encode)
     assert (cluster.cordoned, cluster.cordon_reason) == (True, "broken")
     for node in ("n2", "n1", "n2"):
-        cluster = world.api.set_node_cordon("east", node, cordoned=True, encode=encode)
+        cluster = world.api.set_node_cordon("east", node, cordoned=True, reason=f"{node} is old", encode=encode)
     assert sorted(cluster.cordoned_nodes) == ["n1", "n2"]
+    assert cluster.node_cordon_reasons == {"n1": "n1 is old", "n2": "n2 is old"}
     cluster = world.api.set_node_cordon("east", "n2", cordoned=False, encode=encode)
-    assert cluster.cordoned_nodes == ("n1",)
+    assert (cluster.cordoned_nodes, cluster.node_cordon_reasons) == (("n1",), {"n1": "n1 is old"})
     world.api.forget_cluster("east", encode=encode)
     with pytest.raises(NotFound):
         world.api.get_cluster("east")

@@ -8,8 +8,16 @@ import numpy as np
 import psycopg
 import pytest
 
-from argosy_core.errors import BackendUnavailable, InvalidRequest, NotAllowedNow, NotFound, StateConflict
-from argosy_store import ApiStore, JobFilter, retain
+from argosy_core.errors import (
+    BackendUnavailable,
+    InvalidRequest,
+    NotAllowedNow,
+    NotFound,
+    QuotaExceeded,
+    StateConflict,
+)
+from argosy_store import ApiStore, Effects, JobFilter, retain
+from argosy_store.queue_limits import QueueLimit
 from argosy_testkit.postgres import set_database_time
 from argosy_testkit.store_world import StoreWorld, encode_parts
 from argosy_testkit.submissions import make_spec
@@ -273,6 +281,29 @@ def test_class_and_job_set_ids_are_the_same_for_every_replica(database_url: str)
     assert len(set(sets[0])) == 3
     for store in stores:
         store.close()
+
+
+def test_refused_request_leaves_its_client_ids_to_others(world: StoreWorld) -> None:
+    """What a full queue refuses stores nothing, its client ids neither; who repeats them in one transaction is new."""
+    limits = {world.queue.queue_id: QueueLimit(name="team", max_queued_count=2, known_count=0)}
+    large = world.request(3, client_ids=["a", "b", "c"], limits=limits)
+    small = world.request(2, client_ids=["a", "x"], limits=limits)
+    refused, accepted = world.submit(large, small)
+    assert isinstance(refused.error, QuotaExceeded)
+    assert "'team' has 0 jobs waiting and may have 2; 3 more do not fit" in refused.error.message
+    assert accepted.handles.tolist() == small.handles.tolist() == stored(world)
+    assert client_ids(world).keys() == {"a", "x"}
+
+
+def test_queue_has_the_jobs_waiting_that_no_leader_has_taken(world: StoreWorld) -> None:
+    """Jobs count as waiting from their acceptance on; once their news is taken, the leader's count stands for them."""
+    world.submit_jobs(3)
+    world.submit_jobs(2)
+    assert world.api.find_queues(["team"])["team"][1] == 5
+    ids = np.array([change for change, _ in world.leader.read_changes(1000)], dtype=np.int64)
+    effects = Effects(deleted_change_ids=ids, queued_counts={world.queue.queue_id: 4}, queued_count_time_us=1)
+    world.leader.apply(world.epoch, effects)
+    assert world.api.find_queues(["team"])["team"][1] == 4
 
 
 # --- another database -------------------------------------------------------------------------------------------------

@@ -58,9 +58,9 @@ _FULL_S = 12.0
 _END_S = 90.0
 _JOBS_PER_CALL = 5
 _POD = (
-    b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"main",'
-    b'"annotations":{"argosy.dev/simulated-run-time":"0.1s-0.3s"}},"spec":{"containers":[{"name":"main",'
-    b'"image":"busybox","resources":{"requests":{"cpu":"1","memory":"64Mi"}}}]}}'
+    '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"main",'
+    '"annotations":{"argosy.dev/simulated-run-time":"0.1s-0.3s"}},"spec":{"containers":[{"name":"main",'
+    '"image":"busybox","resources":{"requests":{"cpu":"1","memory":"64Mi"}}}]}}'
 )
 
 

@@ -44,11 +44,11 @@ MOST_GROWTH_BYTES = 64 << 20
 QUEUE = "away"
 
 
-def _pod(run_time: str) -> bytes:
+def _pod(run_time: str) -> str:
     container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1", "memory": "64Mi"}}}
     metadata = {"name": "main", "annotations": {"argosy.dev/simulated-run-time": run_time}}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
-    return json.dumps(pod).encode()
+    return json.dumps(pod)
 
 
 def _drafts(job_set: str, run_time: str, count: int) -> list[JobDraft]:

@@ -57,7 +57,7 @@ POD = json.dumps(
             ]
         },
     }
-).encode()
+)
 
 
 @pytest.fixture(scope="module")

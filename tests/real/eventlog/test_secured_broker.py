@@ -33,9 +33,9 @@ from testbed.pulsar import Broker
 POOL = "default"
 JOB_COUNT = 10
 POD = (
-    b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"main",'
-    b'"annotations":{"argosy.dev/simulated-run-time":"0.1s"}},"spec":{"containers":[{"name":"main","image":"busybox",'
-    b'"resources":{"requests":{"cpu":"1","memory":"64Mi"}}}]}}'
+    '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"main",'
+    '"annotations":{"argosy.dev/simulated-run-time":"0.1s"}},"spec":{"containers":[{"name":"main","image":"busybox",'
+    '"resources":{"requests":{"cpu":"1","memory":"64Mi"}}}]}}'
 )
 
 

@@ -105,13 +105,13 @@ class Bed:
         return [(item["spec"].get("nodeName", ""), item["status"].get("phase", "")) for item in items]
 
 
-def pod_document(*, run_time: str, labels: dict[str, str]) -> bytes:
+def pod_document(*, run_time: str, labels: dict[str, str]) -> str:
     """Return a pod of one core on nodes of some labels."""
     container = {"name": "main", "image": "app:1", "resources": {"requests": {"cpu": "1", "memory": "64Mi"}}}
     metadata = {"name": "work", "annotations": {"argosy.dev/simulated-run-time": run_time}}
     spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "nodeSelector": labels}
     manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, "containers": [container]}}
-    return json.dumps(manifest).encode()
+    return json.dumps(manifest)
 
 
 async def until(condition: Callable[[], Awaitable[bool]], tell: Callable[[], object] = str) -> None:

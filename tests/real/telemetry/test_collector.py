@@ -42,7 +42,7 @@ MANIFEST = json.dumps(
             ],
         },
     }
-).encode()
+)
 COUNT = 3
 ARRIVAL_S = 30.0
 """Batches are closed every 0.2 s by the collector, and sent every 0.1 s by the services."""

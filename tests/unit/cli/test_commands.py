@@ -39,7 +39,7 @@ def test_queue_commands_make_show_change_and_delete(api: FakeApi, argosy: Any) -
 
     assert (made.code, changed.code, listed.code, deleted.code) == (0, 0, 0, 0)
     assert made.out.splitlines()[:2] == ["name:     science", "weight:   2"]
-    assert (api.requests["UpdateQueue"][0].queue.weight, api.requests["UpdateQueue"][0].queue.version) == (2, 1)
+    assert (api.requests["UpdateQueue"][0].queue.weight, api.requests["UpdateQueue"][0].queue.etag) == (2, "1")
     assert listed.out.splitlines()[0].split() == ["NAME", "WEIGHT", "CORDONED", "AGE"]
     assert listed.out.splitlines()[1].split()[:4] == ["science", "2", "yes", "(repair)"]
     assert api.queues == {}

@@ -11,7 +11,7 @@ def drafts(count: int, *, copies: int = 1, spec_bytes: int = 10, distinct: bool 
         JobDraft(
             queue="q",
             job_set="s",
-            manifests=((b"%0*d" % (spec_bytes, number if distinct else 0)),),
+            manifests=(str(number if distinct else 0).zfill(spec_bytes),),
             count=copies,
             client_id=str(number),
         )

@@ -1,5 +1,7 @@
 """The client against a server in the test's process."""
 
+import time
+
 import grpc
 import pytest
 
@@ -17,11 +19,11 @@ from argosy_core.errors import (
 from argosy_runtime.errors import ERROR_CODES
 from argosy_testkit.fake_api import FakeApi, start_fake
 
-POD = b'{"apiVersion":"v1","kind":"Pod"}'
+POD = '{"apiVersion":"v1","kind":"Pod"}'
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
-def draft(*, queue: str = "science", count: int = 1, client_id: str = "", manifest: bytes = POD) -> JobDraft:
+def draft(*, queue: str = "science", count: int = 1, client_id: str = "", manifest: str = POD) -> JobDraft:
     """Return a draft."""
     return JobDraft(queue=queue, job_set="first", manifests=(manifest,), count=count, client_id=client_id)
 
@@ -38,7 +40,7 @@ async def test_queue_comes_back_as_stored(client: ArgosyClient) -> None:
     stored = await client.create_queue(wanted)
 
     assert (stored.name, stored.weight, stored.pool) == ("science", 2.5, "p")
-    assert (stored.max_queued_count, stored.namespaces, stored.version) == (7, ("a", "b"), 1)
+    assert (stored.max_queued_count, stored.namespaces, stored.etag) == (7, ("a", "b"), "1")
     assert stored.create_time is not None
     assert stored.create_time.year == 2023
     assert await client.get_queue("science") == stored
@@ -62,15 +64,16 @@ async def test_lists_give_every_page_in_order(api: FakeApi, client: ArgosyClient
     assert len(api.requests["ListQueues"]) == 3
 
 
-async def test_queue_update_with_version_is_not_repeated(api: FakeApi, client: ArgosyClient) -> None:
-    """A version moves with the first update that arrives, so repeating one would say conflict for success."""
+async def test_queue_update_names_its_fields_and_is_not_repeated(api: FakeApi, client: ArgosyClient) -> None:
+    """An etag moves with the first update that arrives, so repeating one would say conflict for success."""
     stored = await client.create_queue(Queue(name="science"))
     api.failures["UpdateQueue"].append(UNAVAILABLE)
 
     with pytest.raises(BackendUnavailable):
-        await client.update_queue(stored)
+        await client.update_queue(stored, ["weight"])
 
-    assert len(api.requests["UpdateQueue"]) == 1
+    (request,) = api.requests["UpdateQueue"]
+    assert (request.queue.etag, list(request.update_mask.paths)) == ("1", ["weight"])
 
 
 async def test_queue_delete_is_success_when_only_the_answer_was_lost(api: FakeApi, client: ArgosyClient) -> None:
@@ -119,7 +122,7 @@ async def test_submit_without_repetition_makes_no_ids(api: FakeApi, client: Argo
 
 async def test_submit_sends_equal_specs_once(api: FakeApi, client: ArgosyClient) -> None:
     """A spec travels once, however many drafts have it."""
-    other = POD.replace(b"v1", b"v2")
+    other = POD.replace("v1", "v2")
 
     await client.submit([draft(), draft(manifest=other), draft()])
 
@@ -149,6 +152,30 @@ async def test_refusals_are_not_repeated_and_carry_their_violations(
 
     assert [(v.field, v.description) for v in caught.value.violations] == api.violations
     assert len(api.requests["SubmitJobs"]) == 1
+
+
+async def test_busy_server_is_asked_again_after_the_time_it_said(api: FakeApi, client: ArgosyClient) -> None:
+    """A server that is busy says how long to wait, and the client waits that long before it repeats the call."""
+    api.retry_delay_s = 0.05
+    api.failures["SubmitJobs"].append(grpc.StatusCode.RESOURCE_EXHAUSTED)
+    started_s = time.monotonic()
+
+    assert len(await client.submit([draft()])) == 1
+
+    assert time.monotonic() - started_s >= 0.05
+    assert client.retry_count == 1
+
+
+async def test_wait_longer_than_the_retries_last_is_an_error_at_once(api: FakeApi, client: ArgosyClient) -> None:
+    """Whoever would wait in vain is told at once, and how long the server wants to be left alone."""
+    api.retry_delay_s = 3600.0
+    api.failures["GetQueue"].append(UNAVAILABLE)
+
+    with pytest.raises(BackendUnavailable) as caught:
+        await client.get_queue("science")
+
+    assert caught.value.retry_delay_s == 3600.0
+    assert client.retry_count == 0
 
 
 async def test_repetition_ends_when_its_time_is_over(api: FakeApi) -> None:
@@ -209,8 +236,17 @@ async def test_reads_give_values(client: ArgosyClient) -> None:
     assert clusters[0].free == {"cpu": 32_000, "memory": 64 << 30}
     assert [node.name for node in nodes] == ["n0", "n1", "n2"]
     assert (await client.get_job(job_id)).manifests == (POD,)
-    assert (await client.cordon_cluster("c1", cordoned=True, reason="repair")).cordon_reason == "repair"
-    assert (await client.cordon_node("c1", "n1", cordoned=True)).cordoned_nodes == ("n1",)
+    cordoned = await client.cordon_cluster("c1", "repair")
+    assert (cordoned.cordoned, cordoned.cordon_reason) == (True, "repair")
+    assert not (await client.uncordon_cluster("c1")).cordoned
+    assert (await client.cordon_node("c1", "n1", "disk")).cordoned_nodes == {"n1": "disk"}
+    assert (await client.uncordon_node("c1", "n1")).cordoned_nodes == {}
+    (job,), unknown = await client.get_jobs([job_id, "01890000-0000-7000-8000-00000000ffff"])
+    assert (job.id, unknown) == (job_id, ("01890000-0000-7000-8000-00000000ffff",))
+    job_sets = [job_set async for job_set in client.list_job_sets("science", count_states=True)]
+    assert [(job_set.name, job_set.state_counts) for job_set in job_sets] == [("first", {"queued": 1})]
+    info = await client.server_info()
+    assert (info.version, info.limits["max_jobs_per_request"], info.features) == ("1.2.3", 100_000, ("yaml_manifests",))
     assert await client.forget_cluster("c1") == 7
     assert "".join([chunk async for chunk in client.dump_state()]) == '{"round": 5}'
     assert b"".join([piece async for piece in client.read_log("j", tail_line_count=2)]) == b"first line\nsecond line\n"

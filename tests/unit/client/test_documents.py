@@ -45,7 +45,7 @@ def test_example_of_the_readme_is_read() -> None:
 def test_example_with_a_custom_resource_is_accepted_and_its_names_follow() -> None:
     """What the example declares is true, and no place of it keeps the name of the manifest."""
     (draft,) = read_documents([str(CUSTOM_EXAMPLE)], DEFAULTS)
-    bag = read_bag(draft.manifests, SpecLimits())
+    bag = read_bag([manifest.encode() for manifest in draft.manifests], SpecLimits())
     assert bag.violations == ()
     template = BagTemplate(bag.body)
     run = RunIdentity(installation="i", handle=5, attempt=1, id_high=1, queue="science", job_set="first")
@@ -64,7 +64,7 @@ def test_document_names_win_over_defaults() -> None:
 
     assert (draft.queue, draft.job_set, draft.priority, draft.count) == ("tides", "march", -3, 4)
     assert (draft.client_id, draft.labels, draft.annotations) == ("tides-1", {"team": "tides"}, {"note": "yes"})
-    assert draft.manifests == (b'{"kind":"Pod","apiVersion":"v1"}',)
+    assert draft.manifests == ('{"kind":"Pod","apiVersion":"v1"}',)
 
 
 def test_many_documents_and_snake_case_and_bare_pods_are_read() -> None:
@@ -90,7 +90,7 @@ def test_json_holds_documents_one_after_another_or_in_an_array(text: str) -> Non
     """JSON files hold many documents, too."""
     drafts = parse_documents(text, source="f.json", defaults=DEFAULTS)
 
-    assert [draft.manifests for draft in drafts] == [(b'{"kind":"Pod"}',)] * 2
+    assert [draft.manifests for draft in drafts] == [('{"kind":"Pod"}',)] * 2
 
 
 def test_yaml_says_what_json_can_say() -> None:

@@ -34,7 +34,7 @@ def test_request_is_what_the_submission_says() -> None:
 
     request = job_pb2.SubmitJobsRequest.FromString(request_bytes(submission))
 
-    assert [spec.manifests[0] for spec in request.specs] == list(submission.specs)
+    assert [spec.manifests[0].encode() for spec in request.specs] == list(submission.specs)
     assert [item.client_id for item in request.items] == [f"p-{number}" for number in range(10)]
     assert [item.spec for item in request.items] == list(submission.spec)
 

@@ -238,4 +238,4 @@ async def test_replay_on_clusters_of_another_speed_scales_run_times() -> None:
 
     await Replay(client, plan(workload("a")), run_id="r", cluster_speed=1.0).run()
 
-    assert b'"argosy.dev/simulated-run-time":"0.1s"' in client.calls[0][0].manifests[0]
+    assert '"argosy.dev/simulated-run-time":"0.1s"' in client.calls[0][0].manifests[0]

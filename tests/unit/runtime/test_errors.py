@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import grpc
 import pytest
-from google.rpc import status_pb2
+from google.rpc import error_details_pb2, status_pb2
 
 from argosy_core import errors as core_errors
-from argosy_core.errors import ArgosyError, FieldViolation, InvalidRequest, StateConflict
+from argosy_core.errors import ArgosyError, FieldViolation, InvalidRequest, QuotaExceeded, Resource, StateConflict
 from argosy_runtime.errors import ERROR_CODES, code_of, compact_violations, details_of, from_rpc_error, message_of
 
 
@@ -23,7 +23,7 @@ def make_rpc_error(code: grpc.StatusCode, text: str, details: bytes = b"") -> gr
 
 def test_error_table_has_every_error_once_and_every_code_once() -> None:
     """The table is a bijection over the whole tree."""
-    tree = {getattr(core_errors, name) for name in core_errors.__all__} - {ArgosyError, FieldViolation}
+    tree = {getattr(core_errors, name) for name in core_errors.__all__} - {ArgosyError, FieldViolation, Resource}
     assert set(ERROR_CODES) == tree
     assert len(set(ERROR_CODES.values())) == len(ERROR_CODES)
 
@@ -36,12 +36,14 @@ def test_code_of_subclass_is_its_base_code() -> None:
 
 @pytest.mark.parametrize("error_type", ERROR_CODES, ids=lambda error: error.__name__)
 def test_from_rpc_error_gives_back_what_was_sent(error_type: type[ArgosyError]) -> None:
-    """Type, text and violations make the round trip."""
+    """Type, text and all details make the round trip."""
     violations = (FieldViolation(field="items[2].queue", description="is odd"),)
-    error = error_type("odd", violations=violations)
+    resource = Resource(kind="Queue", name="red")
+    error = error_type("odd", violations=violations, reason="ODD_QUEUE", resource=resource, retry_delay_s=1.5)
     back = from_rpc_error(make_rpc_error(code_of(error), message_of(error), details_of(error)))
     assert type(back) is error_type
     assert back.violations == violations
+    assert (back.reason, back.resource, back.retry_delay_s) == ("ODD_QUEUE", resource, 1.5)
 
 
 @pytest.mark.parametrize(
@@ -104,4 +106,24 @@ def test_details_are_a_google_rpc_status_with_our_reason() -> None:
     """Clients of any language find code and reason where Google's libraries look."""
     status = status_pb2.Status.FromString(details_of(InvalidRequest("odd")))
     assert (status.code, status.message) == (3, "odd")
-    assert status.details[0].type_url.endswith("google.rpc.ErrorInfo")
+    info = error_details_pb2.ErrorInfo()
+    assert status.details[0].Unpack(info)
+    assert (info.reason, info.domain) == ("INVALID_REQUEST", "argosy.dev")
+
+
+def test_details_say_which_limit_was_reached_and_when_to_try_again() -> None:
+    """A full queue is a QuotaFailure, what does not exist a ResourceInfo, and RetryInfo comes with either."""
+    queue = Resource(kind="Queue", name="red")
+    full = status_pb2.Status.FromString(details_of(QuotaExceeded("red is full", resource=queue, retry_delay_s=0.25)))
+    retry, quota, resource = (
+        error_details_pb2.RetryInfo(),
+        error_details_pb2.QuotaFailure(),
+        error_details_pb2.ResourceInfo(),
+    )
+    assert full.details[1].Unpack(retry)
+    assert retry.retry_delay.ToMilliseconds() == 250
+    assert full.details[2].Unpack(quota)
+    assert (quota.violations[0].subject, quota.violations[0].description) == ("argosy.dev/Queue:red", "red is full")
+    missing = status_pb2.Status.FromString(details_of(core_errors.NotFound("no queue", resource=queue)))
+    assert missing.details[1].Unpack(resource)
+    assert (resource.resource_type, resource.resource_name) == ("argosy.dev/Queue", "red")

@@ -250,6 +250,26 @@ async def test_server_refuses_streams_above_their_own_limit() -> None:
         assert server.edge.stream_count == 0
 
 
+async def test_watches_at_their_limit_leave_room_for_streams_of_other_services() -> None:
+    """However many watches there are, an executor and a sampler get their streams."""
+    release = asyncio.Event()
+    async with serving(events=Events(release), max_stream_count=20) as (server, channel):
+        stub = event_pb2_grpc.EventServiceStub(channel)
+        watches = [stub.WatchJobSet(event_pb2.WatchJobSetRequest()) for _ in range(20)]
+        for watch in watches:
+            assert (await watch.read()).cursor == "one"
+        executor = executor_pb2_grpc.ExecutorServiceStub(channel).Sync()
+        await executor.write(executor_pb2.SyncRequest())
+        assert await executor.read() == executor_pb2.SyncResponse()
+        sampler = sampler_pb2_grpc.SamplerServiceStub(channel).Session()
+        await sampler.write(sampler_pb2.SessionRequest())
+        assert await sampler.read() == sampler_pb2.SessionResponse()
+        assert server.edge.stream_count == 22
+        release.set()
+        await sampler.done_writing()
+        assert await sampler.read() is grpc.aio.EOF
+
+
 async def test_server_maps_errors_of_streams() -> None:
     """An error in the middle of a stream ends it with its code."""
     release = asyncio.Event()

@@ -139,11 +139,11 @@ def test_label_selector_that_cannot_be_read_is_refused(selector: str) -> None:
 
 @pytest.mark.parametrize(
     "manifests",
-    [[b"{}"], [b'{"a": [1, "],["]}', b' {"b":2} '], [b'{"\\u00e9": "\xc3\xa9"}', b'{"c": {"d": []}}', b"{}"]],
+    [["{}"], ['{"a": [1, "],["]}', ' {"b":2} '], ['{"\\u00e9": "\u00e9"}', '{"c": {"d": []}}', "{}"]],
 )
-def test_split_body_gives_manifests_byte_for_byte(manifests: list[bytes]) -> None:
+def test_split_body_gives_manifests_as_they_were(manifests: list[str]) -> None:
     """The body of a spec is its manifests joined; splitting gives them back as they were."""
-    assert list(split_body(b"[" + b",".join(manifests) + b"]")) == manifests
+    assert list(split_body(f"[{','.join(manifests)}]".encode())) == manifests
 
 
 EVENT = st.tuples(
@@ -183,7 +183,7 @@ def test_watch_responses_equal_messages_built_one_by_one(
 ) -> None:
     """Events written as bytes are the events that were stored, whatever the size of messages."""
     texts = ["east", "r\u00e9ason " * 40, ""]
-    batch = StoredBatch(first_number=before + 1, payload=make_batch(events, texts))
+    batch = StoredBatch.read(before + 1, make_batch(events, texts))
     cursor = WatchCursor(job_set_id=1, number=before, counts=(0,) * STATE_COUNT)
     responses = list(watch_responses(cursor, batch, max_count=max_count))
     got = [event for response, _ in responses for event in response.events]
@@ -206,18 +206,29 @@ def test_watch_responses_equal_messages_built_one_by_one(
 def test_watch_responses_skip_what_the_cursor_has() -> None:
     """A watcher inside a row gets the rest of it only, with the counts it would have had."""
     events = [(1, 1, 0, 5, -1, -1, 0, 1), (2, 1, 0, 5, -1, -1, 0, 1), (1, 2, 1, 6, -1, -1, 1, 2)]
-    batch = StoredBatch(first_number=10, payload=make_batch(events, []))
+    batch = StoredBatch.read(10, make_batch(events, []))
     cursor = WatchCursor(job_set_id=1, number=10, counts=(0, 1, 0, 0, 0, 0, 0))
     ((response, after),) = watch_responses(cursor, batch, max_count=100)
     assert [event.number for event in response.events] == [11, 12]
-    assert dict(response.state_counts) == {"queued": 1, "leased": 1}
+    assert [(count.state, count.job_count) for count in response.state_counts] == [(1, 1), (2, 1)]
     assert after.number == 12
 
 
-def test_watch_responses_name_row_that_cannot_be_read() -> None:
+def test_watch_responses_leave_out_jobs_that_are_not_watched() -> None:
+    """A narrowed watch gets the numbers of its own events, and the counts and the cursor of all."""
+    events = [(1, 1, 0, 5, -1, -1, 0, 1), (2, 1, 0, 5, -1, -1, 0, 1), (1, 2, 1, 6, -1, -1, 1, 2)]
+    batch = StoredBatch.read(10, make_batch(events, []))
+    chosen = batch.handles == 1
+    ((response, after),) = watch_responses(WatchCursor(job_set_id=1, number=9), batch, max_count=100, chosen=chosen)
+    assert [event.number for event in response.events] == [10, 12]
+    assert [(count.state, count.job_count) for count in response.state_counts] == [(1, 1), (2, 1)]
+    assert after.number == 12
+
+
+def test_stored_batch_names_row_that_cannot_be_read() -> None:
     """A broken row is a fault of ours that says where it is."""
     with pytest.raises(InvariantViolation, match="number 4"):
-        list(watch_responses(WatchCursor(job_set_id=1), StoredBatch(first_number=4, payload=b"\xff"), max_count=1))
+        StoredBatch.read(4, b"\xff")
 
 
 def test_encode_submitted_names_each_spec_and_metadata_once() -> None:

@@ -21,6 +21,7 @@ from argosy_server.api.specs import ReadSpec
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.submit_gather import SubmitGather, build_requests
 from argosy_server.config import ServerConfig
+from argosy_store.queue_limits import QueueLimit
 from argosy_store.rows import QueueRow
 from argosy_store.submission import SpecRow, SubmitRequest, SubmitResult
 
@@ -245,18 +246,28 @@ async def test_queue_cache_reads_again_after_its_time_and_when_told() -> None:
     threads.close()
 
 
-async def test_queue_cache_counts_what_is_accepted_between_reads() -> None:
-    """Room is what the queue had when it was read, less what was accepted since."""
+async def test_queue_cache_tells_limits_with_what_is_known_to_wait() -> None:
+    """A limit comes with the jobs that waited when the queue was read and those expected since; all if unknown."""
     queues = MemoryQueues()
-    queues.queued = 6
+    queues.queued = 3
     threads = StoreThreads(reader_count=1, submit_count=1)
     cache = QueueCache(queues, threads, keep_s=1.0, default_limit=7, clock_s=lambda: 0.0)
     red = (await cache.find(["red"]))["red"]
-    cache.take_room(red, 3)
-    with pytest.raises(QuotaExceeded, match="'red' has 9 jobs waiting and may have 10; 2 more do not fit"):
-        cache.take_room(red, 2)
-    cache.take_room(red, 1)
+    for known in (3, 5):
+        limit = QueueLimit(name="red", max_queued_count=10, known_count=known)
+        assert cache.expect([red], {red.queue_id: 2}) == {red.queue_id: limit}
+    cache.forget("red")
+    assert cache.expect([red], {red.queue_id: 2})[red.queue_id].known_count == 10
     threads.close()
+
+
+@pytest.mark.parametrize(
+    ("limit", "known", "count", "expected"),
+    [(20_000, 0, 1, True), (100_000, 0, 40_000, False), (100_000, 0, 40_001, True), (100_000, 39_999, 1, False)],
+)
+def test_limit_is_looked_at_once_half_of_it_may_be_used(limit: int, known: int, count: int, expected: bool) -> None:  # noqa: FBT001
+    """What others accept meanwhile is unknown, so the database is asked from about the half on."""
+    assert QueueLimit(name="red", max_queued_count=limit, known_count=known).is_near(count) is expected
 
 
 def test_main_answers_wrong_flags_with_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:

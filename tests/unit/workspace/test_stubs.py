@@ -166,6 +166,23 @@ def test_descriptor_set_holds_every_file_that_clients_import() -> None:
     assert {"argosy/lease/v1/lease.proto", "buf/validate/validate.proto"} <= seen
 
 
+def test_public_files_say_their_packages_in_other_languages() -> None:
+    """Whoever generates without our template gets the packages that the quick starts import, and finds the imports."""
+    public = [
+        file for file in descriptors.descriptor_set().file if file.package in {"argosy.api.v1", "argosy.debug.v1"}
+    ]
+
+    assert len(public) > 6
+    for file in public:
+        area = file.package.split(".")[1]
+        assert file.options.go_package == f"argosy.dev/stubs/argosy/{area}/v1;{area}v1"
+        assert file.options.java_package == f"dev.{file.package}"
+        assert file.options.java_multiple_files
+        assert file.options.csharp_namespace == f"Argosy.{area.capitalize()}.V1"
+    modules = yaml.safe_load((stubs.ROOT / "buf.yaml").read_text())
+    assert (modules["modules"], modules["deps"]) == ([{"path": "proto"}], ["buf.build/bufbuild/protovalidate"])
+
+
 def test_descriptor_set_ships_in_the_wheel(tmp_path: Path) -> None:
     """Who installs the distribution has the set without a clone."""
     subprocess.run(

@@ -15,7 +15,8 @@ use api::event_service_client::EventServiceClient;
 use api::job_service_client::JobServiceClient;
 use api::queue_service_client::QueueServiceClient;
 use api::{
-    CreateQueueRequest, JobEvent, JobItem, JobSpec, Queue, SubmitJobsRequest, WatchJobSetRequest,
+    CreateQueueRequest, JobEvent, JobItem, JobSpec, JobStateCount, Queue, SubmitJobsRequest,
+    WatchJobSetRequest,
 };
 
 /// What `make stubs-rust` made.
@@ -78,7 +79,6 @@ async fn run() -> Result<bool, Box<dyn std::error::Error>> {
 async fn create_queue(queues: QueueServiceClient<Channel>, name: &str) -> Result<(), Status> {
     let queue = Queue {
         name: name.to_owned(),
-        weight: 1.0,
         ..Default::default()
     };
     let answer = repeat(|| {
@@ -105,7 +105,7 @@ async fn submit_jobs(
 ) -> Result<(), Status> {
     let request = SubmitJobsRequest {
         specs: vec![JobSpec {
-            manifests: vec![MANIFEST.as_bytes().to_vec()],
+            manifests: vec![MANIFEST.to_owned()],
         }],
         items: (0..JOB_COUNT)
             .map(|index| JobItem {
@@ -140,8 +140,8 @@ async fn watch_job_set(
     let mut request = WatchJobSetRequest {
         queue: queue.to_owned(),
         job_set: job_set.to_owned(),
-        cursor: String::new(),
         until_finished: true,
+        ..Default::default()
     };
     let mut counts = Counts::new();
     let mut failures = 0;
@@ -155,7 +155,11 @@ async fn watch_job_set(
                         Ok(Some(batch)) => {
                             batch.events.iter().for_each(print);
                             request.cursor = batch.cursor;
-                            counts = batch.state_counts;
+                            counts = batch
+                                .state_counts
+                                .iter()
+                                .map(|count| (state_name(count), count.job_count))
+                                .collect();
                             failures = 0;
                         }
                         Ok(None) => break Ok(()),
@@ -179,16 +183,20 @@ async fn watch_job_set(
     }
 }
 
+fn state_name(count: &JobStateCount) -> String {
+    let name = count.state().as_str_name();
+    name.strip_prefix("JOB_STATE_")
+        .unwrap_or(name)
+        .to_lowercase()
+}
+
 fn print(event: &JobEvent) {
     let name = event.kind().as_str_name();
     let kind = name
         .strip_prefix("JOB_EVENT_KIND_")
         .unwrap_or(name)
         .to_lowercase();
-    println!(
-        "{:4} {} {kind} {}",
-        event.number, event.job_id, event.node
-    );
+    println!("{:4} {} {kind} {}", event.number, event.job_id, event.node);
 }
 
 fn timed<T>(message: T) -> Request<T> {

@@ -7,7 +7,7 @@ import { Code, ConnectError, createClient, type Client } from "@connectrpc/conne
 import { createGrpcTransport } from "@connectrpc/connect-node";
 
 import { EventService, JobEventKind, type JobEvent } from "./gen/argosy/api/v1/event_pb.js";
-import { JobService } from "./gen/argosy/api/v1/job_pb.js";
+import { JobService, JobState } from "./gen/argosy/api/v1/job_pb.js";
 import { QueueService } from "./gen/argosy/api/v1/queue_pb.js";
 
 const JOB_COUNT = 10;
@@ -37,7 +37,7 @@ type Counts = Record<string, bigint>;
 /** Makes the queue unless there is one by its name. */
 async function createQueue(queues: Client<typeof QueueService>, name: string): Promise<void> {
   try {
-    await repeat(() => queues.createQueue({ queue: { name, weight: 1 } }, CALL));
+    await repeat(() => queues.createQueue({ queue: { name } }, CALL));
   } catch (error) {
     // That is a queue with other settings: use it.
     if (ConnectError.from(error).code !== Code.AlreadyExists) throw error;
@@ -47,7 +47,7 @@ async function createQueue(queues: Client<typeof QueueService>, name: string): P
 
 /** Submits ten jobs of one spec. Their client ids make it safe to send the request again. */
 async function submitJobs(jobs: Client<typeof JobService>, queue: string, jobSet: string): Promise<void> {
-  const manifest = new TextEncoder().encode(JSON.stringify(MANIFEST));
+  const manifest = JSON.stringify(MANIFEST);
   const items = Array.from({ length: JOB_COUNT }, (_, index) => ({
     spec: 0,
     queue,
@@ -71,7 +71,9 @@ async function watchJobSet(events: Client<typeof EventService>, queue: string, j
       for await (const batch of events.watchJobSet({ queue, jobSet, cursor, untilFinished: true })) {
         batch.events.forEach(print);
         cursor = batch.cursor;
-        counts = batch.stateCounts;
+        counts = Object.fromEntries(
+          batch.stateCounts.map(({ state, jobCount }) => [JobState[state]?.toLowerCase() ?? `state ${state}`, jobCount]),
+        );
         failures = 0;
       }
       if (isFinished(counts)) return counts;

@@ -102,21 +102,26 @@ def print_value(settings: Settings, value: object) -> None:
 def to_plain(value: object) -> Any:  # noqa: ANN401 - a JSON value
     """Return a value as JSON can say it: dataclasses as objects, times as RFC 3339, manifests as what they hold."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        plain = {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        if "manifests" in plain:
+            plain["manifests"] = [_parsed(manifest) for manifest in plain["manifests"]]
+        return plain
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [to_plain(item) for item in value]
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    if isinstance(value, bytes):
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value.decode(errors="replace")
     if hasattr(value, "tolist"):  # NumPy arrays and scalars
         return value.tolist()
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def _parsed(manifest: str) -> Any:  # noqa: ANN401 - a JSON value
+    try:
+        return json.loads(manifest)
+    except ValueError:
+        return manifest
 
 
 def state_text(state: str) -> str:

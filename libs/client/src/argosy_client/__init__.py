@@ -1,7 +1,7 @@
 """Python client library of Argosy.
 
     async with ArgosyClient("127.0.0.1:50051") as client:
-        ids = await client.submit([JobDraft(queue="science", job_set="first", manifests=(pod_json,))])
+        ids = await client.submit([JobDraft(queue="science", job_set="first", manifests=(pod_yaml,))])
         async for batch in client.watch("science", "first", until_finished=True):
             print(batch.state_counts)
 
@@ -26,11 +26,13 @@ from argosy_client.values import (
     JobDraft,
     JobEvent,
     JobSelector,
+    JobSet,
     LastRound,
     Node,
     Queue,
     QueueShare,
     Run,
+    ServerInfo,
     Shares,
     StageLatency,
     WishAnswer,
@@ -48,12 +50,14 @@ __all__ = [
     "JobDraft",
     "JobEvent",
     "JobSelector",
+    "JobSet",
     "LastRound",
     "Node",
     "Queue",
     "QueueShare",
     "RetryPolicy",
     "Run",
+    "ServerInfo",
     "Shares",
     "StageLatency",
     "WishAnswer",

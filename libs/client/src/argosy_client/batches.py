@@ -27,10 +27,10 @@ def split_drafts(drafts: Iterable[JobDraft]) -> Iterator[Sequence[JobDraft]]:
     A draft that is too large by itself is a part of its own, for the server to refuse with its reason.
     """
     part: list[JobDraft] = []
-    specs: set[tuple[bytes, ...]] = set()
+    specs: set[tuple[str, ...]] = set()
     size_bytes = job_count = 0
     for draft in drafts:
-        item_bytes = _size_of(draft) + (0 if draft.manifests in specs else sum(map(len, draft.manifests)))
+        item_bytes = _size_of(draft) + (0 if draft.manifests in specs else sum(map(_bytes_of, draft.manifests)))
         if part and (
             len(part) == MAX_ITEM_COUNT
             or job_count + draft.count > MAX_JOB_COUNT
@@ -39,7 +39,7 @@ def split_drafts(drafts: Iterable[JobDraft]) -> Iterator[Sequence[JobDraft]]:
             yield part
             part, size_bytes, job_count = [], 0, 0
             specs = set()
-            item_bytes = _size_of(draft) + sum(map(len, draft.manifests))
+            item_bytes = _size_of(draft) + sum(map(_bytes_of, draft.manifests))
         part.append(draft)
         specs.add(draft.manifests)
         size_bytes += item_bytes
@@ -51,3 +51,7 @@ def split_drafts(drafts: Iterable[JobDraft]) -> Iterator[Sequence[JobDraft]]:
 def _size_of(draft: JobDraft) -> int:
     texts = (draft.queue, draft.job_set, draft.client_id, *draft.labels.keys(), *draft.labels.values())
     return _ITEM_BYTES + sum(map(len, texts)) + sum(map(len, draft.annotations.values()))
+
+
+def _bytes_of(manifest: str) -> int:
+    return len(manifest) if manifest.isascii() else len(manifest.encode())

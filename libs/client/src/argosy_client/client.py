@@ -1,9 +1,9 @@
 """The client: every RPC of argosy.api.v1 as a coroutine that takes and answers values.
 
-Every call is repeated while the server cannot be reached or does not answer in time. That is safe because every
-mutation is idempotent: submits carry client ids (made here if the user gave none), wishes set what is set already, an
-equal queue is success. The two that are not quite so (deleting a queue, updating one at a stated version) say below
-what a repetition does.
+Every call is repeated while the server cannot be reached, does not answer in time, or says how long to wait. That is
+safe because every mutation is idempotent: submits carry client ids (made here if the user gave none), wishes set what
+is set already, an equal queue is success. The two that are not quite so (deleting a queue, updating one at a stated
+version) say below what a repetition does.
 
 Source: design section 2 ("client"), section 3, section 5 ("Submit", "Change requests").
 """
@@ -14,11 +14,13 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
+from datetime import datetime
 from random import Random
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
 import grpc
+from google.protobuf.field_mask_pb2 import FieldMask
 
 from argosy.api.v1 import (
     cluster_pb2,
@@ -31,11 +33,14 @@ from argosy.api.v1 import (
     queue_pb2_grpc,
     scheduling_pb2,
     scheduling_pb2_grpc,
+    server_pb2,
+    server_pb2_grpc,
 )
+from argosy.debug.v1 import debug_pb2, debug_pb2_grpc
 from argosy_client import codec
 from argosy_client.backoff import RetryPolicy
 from argosy_client.propagation import trace_metadata
-from argosy_client.rpc_errors import RETRIED_CODES, to_error
+from argosy_client.rpc_errors import is_repeatable, to_error
 from argosy_client.values import (
     Cluster,
     EventBatch,
@@ -43,14 +48,16 @@ from argosy_client.values import (
     Job,
     JobDraft,
     JobSelector,
+    JobSet,
     LastRound,
     Node,
     Queue,
+    ServerInfo,
     Shares,
     WishAnswer,
 )
 from argosy_client.watching import EventStream, watch_job_set
-from argosy_core.errors import NotFound
+from argosy_core.errors import ArgosyError, NotFound
 
 __all__ = ["ArgosyClient"]
 
@@ -109,6 +116,8 @@ class ArgosyClient:
         self._events = event_pb2_grpc.EventServiceStub(self._channel)
         self._clusters = cluster_pb2_grpc.ClusterServiceStub(self._channel)
         self._scheduling = scheduling_pb2_grpc.SchedulingServiceStub(self._channel)
+        self._server = server_pb2_grpc.ServerServiceStub(self._channel)
+        self._debug = debug_pb2_grpc.DebugServiceStub(self._channel)
         self.retry_count = 0
         """Attempts repeated since the client was made."""
 
@@ -155,15 +164,18 @@ class ArgosyClient:
             if not token:
                 return
 
-    async def update_queue(self, queue: Queue) -> Queue:
-        """Make a queue as given; not repeated if it names a version, since that has moved if the first one arrived.
+    async def update_queue(self, queue: Queue, fields: Sequence[str] = ("*",)) -> Queue:
+        """Change a queue; not repeated, since its etag has moved if the first call arrived.
+
+        Args:
+            queue: The queue as it was read, with its etag, and with new values.
+            fields: Which of weight, pool, namespaces and max_queued_count are changed; `*` for all.
 
         Raises:
-            StateConflict: The version is not the current one.
+            StateConflict: Somebody changed the queue since it was read.
         """
-        request = queue_pb2.UpdateQueueRequest(queue=codec.queue_message(queue))
-        response = await self._call(self._queues.UpdateQueue, request, repeat=queue.version == 0)
-        return codec.queue_of(response.queue)
+        request = queue_pb2.UpdateQueueRequest(queue=codec.queue_message(queue), update_mask=FieldMask(paths=fields))
+        return codec.queue_of((await self._call(self._queues.UpdateQueue, request, repeat=False)).queue)
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue without open jobs; that it is gone when a repeated call arrives is success.
@@ -223,12 +235,62 @@ class ArgosyClient:
         """
         return codec.job_of((await self._call(self._jobs.GetJob, job_pb2.GetJobRequest(id=job_id))).job)
 
-    async def list_jobs(self, selector: JobSelector, *, page_size: int = 1000) -> AsyncIterator[Job]:
-        """Give the selected jobs in submit order, page by page."""
-        message = codec.selector_message(selector)
+    async def get_jobs(self, job_ids: Sequence[str]) -> tuple[tuple[Job, ...], tuple[str, ...]]:
+        """Return jobs by their ids, without specs, and the ids that name none; at most 1,000."""
+        response = await self._call(self._jobs.BatchGetJobs, job_pb2.BatchGetJobsRequest(ids=job_ids))
+        return tuple(codec.job_of(job) for job in response.jobs), tuple(response.unknown_ids)
+
+    async def list_job_sets(
+        self, queue: str, *, count_states: bool = False, page_size: int = 100
+    ) -> AsyncIterator[JobSet]:
+        """Give a queue's job sets in order of their names, page by page.
+
+        Args:
+            queue: Queue.
+            count_states: Count the jobs of each by state, which takes a look at every job.
+            page_size: Most job sets of a page.
+        """
         token = ""
         while True:
-            request = job_pb2.ListJobsRequest(selector=message, page_size=page_size, page_token=token)
+            request = job_pb2.ListJobSetsRequest(
+                queue=queue, count_states=count_states, page_size=page_size, page_token=token
+            )
+            response = await self._call(self._jobs.ListJobSets, request)
+            for job_set in response.job_sets:
+                yield codec.job_set_of(job_set)
+            token = response.next_page_token
+            if not token:
+                return
+
+    async def list_jobs(
+        self,
+        selector: JobSelector,
+        *,
+        page_size: int = 1000,
+        newest_first: bool = False,
+        created_from: datetime | None = None,
+        created_before: datetime | None = None,
+    ) -> AsyncIterator[Job]:
+        """Give the selected jobs, page by page.
+
+        Args:
+            selector: Which jobs.
+            page_size: Most jobs of a page.
+            newest_first: The newest first, instead of in order of submit.
+            created_from: Only those accepted then or later; an aware time.
+            created_before: Only those accepted before then; an aware time.
+        """
+        order = job_pb2.JOB_ORDER_NEWEST_FIRST if newest_first else job_pb2.JOB_ORDER_OLDEST_FIRST
+        request = job_pb2.ListJobsRequest(
+            selector=codec.selector_message(selector),
+            page_size=page_size,
+            order=order,
+            create_time_from=created_from,
+            create_time_before=created_before,
+        )
+        token = ""
+        while True:
+            request.page_token = token
             response = await self._call(self._jobs.ListJobs, request)
             for job in response.jobs:
                 yield codec.job_of(job)
@@ -313,7 +375,15 @@ class ArgosyClient:
             stream.cancel()
 
     def watch(
-        self, queue: str, job_set: str, *, cursor: str = "", until_finished: bool = False
+        self,
+        queue: str,
+        job_set: str,
+        *,
+        cursor: str = "",
+        until_finished: bool = False,
+        job_ids: Sequence[str] = (),
+        label_selector: str = "",
+        allow_missing: bool = False,
     ) -> AsyncIterator[EventBatch]:
         """Give a job set's events from a cursor on; goes on from the last one when the connection breaks.
 
@@ -321,7 +391,10 @@ class ArgosyClient:
             queue: Queue.
             job_set: Job set.
             cursor: That of the last batch received; empty for the beginning.
-            until_finished: End once all jobs of the set are terminal and all events were given.
+            until_finished: End once all watched jobs are terminal and all their events were given.
+            job_ids: Only events of these jobs; none for all of the set.
+            label_selector: Only events of jobs with such labels.
+            allow_missing: Wait for the first job of a set that has none yet.
 
         Raises:
             NotFound: There is no such queue or job set.
@@ -331,7 +404,15 @@ class ArgosyClient:
 
         def open_stream(at: str) -> EventStream:
             return self._events.WatchJobSet(
-                event_pb2.WatchJobSetRequest(queue=queue, job_set=job_set, cursor=at, until_finished=until_finished)
+                event_pb2.WatchJobSetRequest(
+                    queue=queue,
+                    job_set=job_set,
+                    cursor=at,
+                    until_finished=until_finished,
+                    job_ids=job_ids,
+                    label_selector=label_selector,
+                    allow_missing=allow_missing,
+                )
             )
 
         return watch_job_set(
@@ -378,15 +459,25 @@ class ArgosyClient:
             if not token:
                 return
 
-    async def cordon_cluster(self, name: str, *, cordoned: bool, reason: str = "") -> Cluster:
-        """Stop or resume placing on a cluster."""
-        request = cluster_pb2.CordonClusterRequest(name=name, cordoned=cordoned, reason=reason)
+    async def cordon_cluster(self, name: str, reason: str = "") -> Cluster:
+        """Stop placing on a cluster."""
+        request = cluster_pb2.CordonClusterRequest(name=name, reason=reason)
         return codec.cluster_of((await self._call(self._clusters.CordonCluster, request)).cluster)
 
-    async def cordon_node(self, cluster: str, node: str, *, cordoned: bool) -> Cluster:
-        """Stop or resume placing on a node."""
-        request = cluster_pb2.CordonNodeRequest(cluster=cluster, node=node, cordoned=cordoned)
+    async def uncordon_cluster(self, name: str) -> Cluster:
+        """Let a cluster be placed on again."""
+        request = cluster_pb2.UncordonClusterRequest(name=name)
+        return codec.cluster_of((await self._call(self._clusters.UncordonCluster, request)).cluster)
+
+    async def cordon_node(self, cluster: str, node: str, reason: str = "") -> Cluster:
+        """Stop placing on a node."""
+        request = cluster_pb2.CordonNodeRequest(cluster=cluster, node=node, reason=reason)
         return codec.cluster_of((await self._call(self._clusters.CordonNode, request)).cluster)
+
+    async def uncordon_node(self, cluster: str, node: str) -> Cluster:
+        """Let a node be placed on again."""
+        request = cluster_pb2.UncordonNodeRequest(cluster=cluster, node=node)
+        return codec.cluster_of((await self._call(self._clusters.UncordonNode, request)).cluster)
 
     async def forget_cluster(self, name: str) -> int:
         """Declare a cluster gone for good; return how many runs were lost with it.
@@ -396,6 +487,12 @@ class ArgosyClient:
         """
         request = cluster_pb2.ForgetClusterRequest(name=name)
         return (await self._call(self._clusters.ForgetCluster, request)).lost_run_count
+
+    # --- the server -----------------------------------------------------------------------------------------------
+
+    async def server_info(self) -> ServerInfo:
+        """Return the server's version, limits and features."""
+        return codec.server_info_of(await self._call(self._server.GetServerInfo, server_pb2.GetServerInfoRequest()))
 
     # --- scheduling -----------------------------------------------------------------------------------------------
 
@@ -412,7 +509,7 @@ class ArgosyClient:
     async def dump_state(self, pool: str = "") -> AsyncIterator[str]:
         """Give the leader's state as pieces of JSON text, to be joined; not repeated, since the state moves on."""
         try:
-            async for response in self._scheduling.DumpState(scheduling_pb2.DumpStateRequest(pool=pool)):
+            async for response in self._debug.DumpState(debug_pb2.DumpStateRequest(pool=pool)):
                 yield response.chunk
         except grpc.RpcError as error:
             raise to_error(error) from None
@@ -429,16 +526,19 @@ class ArgosyClient:
             try:
                 return await method(request, timeout=self._timeout_s, metadata=metadata)
             except grpc.RpcError as error:
-                if not repeat or error.code() not in RETRIED_CODES:
-                    raise to_error(error) from None
+                failure = to_error(error)
+                if not repeat or not is_repeatable(error):
+                    raise failure from None
                 failed_count += 1
-                if not await self._pause(failed_count, time.monotonic() - started_s):
-                    raise to_error(error) from None
+                if not await self._pause(failed_count, time.monotonic() - started_s, failure):
+                    raise failure from None
 
-    async def _pause(self, failed_count: int, elapsed_s: float) -> bool:
-        """Wait before the next attempt; return False if there shall be none."""
-        if elapsed_s >= self._retries.total_s:
+    async def _pause(self, failed_count: int, elapsed_s: float, failure: ArgosyError | None) -> bool:
+        """Wait before the next attempt, at least as long as the server asked; return False if there shall be none."""
+        delay_s = self._retries.delay_s(failed_count, self._random)
+        asked_s = (failure.retry_delay_s if failure is not None else None) or 0.0
+        if elapsed_s >= self._retries.total_s or elapsed_s + asked_s > self._retries.total_s:
             return False
         self.retry_count += 1
-        await asyncio.sleep(self._retries.delay_s(failed_count, self._random))
+        await asyncio.sleep(max(delay_s, asked_s))
         return True

@@ -5,14 +5,15 @@ Source: CONTRIBUTING.md, "protobuf objects go no further".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from argosy.api.v1 import cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2
+from argosy.api.v1 import cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2, server_pb2
 from argosy_client.values import (
     Cluster,
     EventBatch,
@@ -22,11 +23,13 @@ from argosy_client.values import (
     JobDraft,
     JobEvent,
     JobSelector,
+    JobSet,
     LastRound,
     Node,
     Queue,
     QueueShare,
     Run,
+    ServerInfo,
     Shares,
     StageLatency,
     WishAnswer,
@@ -38,23 +41,30 @@ __all__ = [
     "event_batch_of",
     "explanation_of",
     "job_of",
+    "job_set_of",
     "last_round_of",
     "node_of",
     "queue_message",
     "queue_of",
     "selector_message",
+    "server_info_of",
     "shares_of",
     "submit_message",
     "wish_answer_of",
 ]
 
-_JOB_STATE_PREFIX: Final = "JOB_STATE_"
-_STATE_NAMES: Final = {
-    number: name.removeprefix(_JOB_STATE_PREFIX).lower() for name, number in job_pb2.JobState.items()
-}
-_EVENT_NAMES: Final = {
-    number: name.removeprefix("JOB_EVENT_KIND_").lower() for name, number in event_pb2.JobEventKind.items()
-}
+
+def _names(enum: Any, prefix: str) -> dict[int, str]:  # noqa: ANN401 - generated types have no common base
+    """Return the names of an enum's values without their prefix, in lower case."""
+    return {number: name.removeprefix(prefix).lower() for name, number in enum.items()}
+
+
+_STATE_NAMES: Final = _names(job_pb2.JobState, "JOB_STATE_")
+_RUN_STATE_NAMES: Final = _names(job_pb2.RunState, "RUN_STATE_")
+_FAILURE_NAMES: Final = {**_names(job_pb2.FailureKind, "FAILURE_KIND_"), 0: ""}
+_EVENT_NAMES: Final = _names(event_pb2.JobEventKind, "JOB_EVENT_KIND_")
+_STAGE_NAMES: Final = _names(scheduling_pb2.LatencyStage, "LATENCY_STAGE_")
+_FEATURE_NAMES: Final = _names(server_pb2.Feature, "FEATURE_")
 
 
 def queue_message(queue: Queue) -> queue_pb2.Queue:
@@ -65,7 +75,7 @@ def queue_message(queue: Queue) -> queue_pb2.Queue:
         pool=queue.pool,
         namespaces=queue.namespaces,
         max_queued_count=queue.max_queued_count,
-        version=queue.version,
+        etag=queue.etag,
     )
 
 
@@ -77,9 +87,9 @@ def queue_of(message: queue_pb2.Queue) -> Queue:
         pool=message.pool,
         max_queued_count=message.max_queued_count,
         namespaces=tuple(message.namespaces),
-        cordoned=message.cordoned,
-        cordon_reason=message.cordon_reason,
-        version=message.version,
+        cordoned=message.HasField("cordon"),
+        cordon_reason=message.cordon.reason,
+        etag=message.etag,
         create_time=_time_of(message, "create_time"),
     )
 
@@ -92,7 +102,7 @@ def submit_message(
     Complexity: O(drafts + bytes of their distinct specs).
     """
     request = job_pb2.SubmitJobsRequest(validate_only=validate_only)
-    index_by_spec: dict[tuple[bytes, ...], int] = {}
+    index_by_spec: dict[tuple[str, ...], int] = {}
     for draft, client_id in zip(drafts, client_ids, strict=True):
         spec = index_by_spec.get(draft.manifests)
         if spec is None:
@@ -153,6 +163,26 @@ def job_of(message: job_pb2.Job) -> Job:
     )
 
 
+def job_set_of(message: job_pb2.JobSet) -> JobSet:
+    """Return the job set of a message."""
+    return JobSet(
+        queue=message.queue,
+        name=message.name,
+        last_event_number=message.last_event_number,
+        state_counts=_state_counts_of(message.state_counts),
+    )
+
+
+def server_info_of(message: server_pb2.GetServerInfoResponse) -> ServerInfo:
+    """Return what a server says of itself; features that this client does not know are left out."""
+    return ServerInfo(
+        version=message.version,
+        default_pool=message.default_pool,
+        limits={field.name: int(getattr(message.limits, field.name)) for field in message.limits.DESCRIPTOR.fields},
+        features=tuple(_FEATURE_NAMES[feature] for feature in message.features if feature in _FEATURE_NAMES),
+    )
+
+
 def wish_answer_of(message: job_pb2.CancelJobsResponse | job_pb2.ReprioritizeJobsResponse) -> WishAnswer:
     """Return what a wish did or would do."""
     return WishAnswer(
@@ -186,14 +216,14 @@ def cluster_of(message: cluster_pb2.Cluster) -> Cluster:
         uid=message.uid,
         sampler_connected=message.sampler_connected,
         executor_connected=message.executor_connected,
-        cordoned=message.cordoned,
-        cordon_reason=message.cordon_reason,
+        cordoned=message.HasField("cordon"),
+        cordon_reason=message.cordon.reason,
         node_count=message.node_count,
         run_count=message.run_count,
         total=dict(message.total.amounts),
         free=dict(message.free.amounts),
         contact_time=_time_of(message, "contact_time"),
-        cordoned_nodes=tuple(message.cordoned_nodes),
+        cordoned_nodes={node.name: node.cordon.reason for node in message.cordoned_nodes},
     )
 
 
@@ -202,7 +232,8 @@ def node_of(message: cluster_pb2.Node) -> Node:
     return Node(
         name=message.name,
         ready=message.ready,
-        cordoned=message.cordoned,
+        cordoned=message.HasField("cordon"),
+        cordon_reason=message.cordon.reason,
         allocatable=dict(message.allocatable.amounts),
         free=dict(message.free.amounts),
         labels=dict(message.labels),
@@ -241,19 +272,19 @@ def last_round_of(message: scheduling_pb2.GetLastRoundResponse) -> LastRound:
         leased_count=message.leased_count,
         conflict_count=message.conflict_count,
         class_count=message.class_count,
-        phases_ms={phase.phase: phase.duration_ms for phase in message.phases},
+        phases_ms={phase.phase: _ms_of(phase.duration) for phase in message.phases},
         totals=dict(message.totals),
         latencies={
-            latency.stage: StageLatency(
-                stage=latency.stage,
+            stage: StageLatency(
+                stage=stage,
                 job_count=latency.job_count,
-                p50_ms=latency.p50_ms,
-                p90_ms=latency.p90_ms,
-                p99_ms=latency.p99_ms,
-                bounds_ms=tuple(latency.bound_ms),
-                bucket_counts=tuple(latency.bucket_count),
+                p50_ms=_ms_of(latency.p50),
+                p90_ms=_ms_of(latency.p90),
+                p99_ms=_ms_of(latency.p99),
+                bounds_ms=tuple(_ms_of(bound) for bound in latency.bucket_bounds),
+                bucket_counts=tuple(latency.bucket_counts),
             )
-            for latency in message.latencies
+            for stage, latency in ((_STAGE_NAMES.get(one.stage, "unspecified"), one) for one in message.latencies)
         },
     )
 
@@ -276,22 +307,31 @@ def event_batch_of(message: event_pb2.WatchJobSetResponse, *, after_number: int)
             if event.number > after_number
         ),
         cursor=message.cursor,
-        state_counts=dict(message.state_counts),
+        state_counts=_state_counts_of(message.state_counts),
     )
 
 
 def _run_of(message: job_pb2.Run) -> Run:
     return Run(
         attempt=message.attempt,
-        state=message.state,
+        state=_RUN_STATE_NAMES.get(message.state, "unspecified"),
         cluster=message.cluster,
         node=message.node,
         lease_time=_time_of(message, "lease_time"),
         start_time=_time_of(message, "start_time"),
         end_time=_time_of(message, "end_time"),
-        exit_code=message.exit_code,
+        exit_code=message.exit_code if message.HasField("exit_code") else None,
         reason=message.reason,
+        failure=_FAILURE_NAMES.get(message.failure, "unspecified"),
     )
+
+
+def _state_counts_of(counts: Iterable[job_pb2.JobStateCount]) -> dict[str, int]:
+    return {_STATE_NAMES.get(count.state, "unspecified"): count.job_count for count in counts}
+
+
+def _ms_of(duration: Duration) -> float:
+    return duration.ToNanoseconds() / 1e6
 
 
 def _time_of(message: Message, field: str) -> datetime | None:

@@ -116,7 +116,7 @@ def name_places(error: ArgosyError, drafts: Sequence[JobDraft]) -> ArgosyError:
         error: The server's answer, with its violations.
         drafts: What was submitted, in order; equal specs travelled once, so a fault of a spec names its first document.
     """
-    by_spec: dict[tuple[bytes, ...], str] = {}
+    by_spec: dict[tuple[str, ...], str] = {}
     for draft in drafts:
         by_spec.setdefault(draft.manifests, draft.place)
     places = {"items": [draft.place for draft in drafts], "specs": list(by_spec.values())}
@@ -161,7 +161,7 @@ class _Reading:
                     f"a manifest by itself must be a Pod, not {value.get('kind')!r}; put other objects beside "
                     "their pod in spec.manifests",
                 )
-            return self._make({}, (_manifest_bytes(value),))
+            return self._make({}, (_manifest_text(value),))
         fields = self._fields_of(value)
         return self._make(fields, self._manifests_of(fields.get("spec")))
 
@@ -179,7 +179,7 @@ class _Reading:
                 fields[name] = inner
         return fields
 
-    def _manifests_of(self, spec: Value) -> tuple[bytes, ...]:
+    def _manifests_of(self, spec: Value) -> tuple[str, ...]:
         if not isinstance(spec, dict) or not isinstance(spec.get("manifests"), list):
             self._fault("spec", "must hold manifests: a list of Kubernetes objects, at least one of them a Pod")
             return ()
@@ -198,9 +198,9 @@ class _Reading:
                 kinds.append(manifest["kind"])
         if len(kinds) == len(manifests) and "Pod" not in kinds:
             self._fault("spec.manifests", "hold no Pod")
-        return tuple(_manifest_bytes(manifest) for manifest in manifests)
+        return tuple(_manifest_text(manifest) for manifest in manifests)
 
-    def _make(self, fields: Mapping[str, Value], manifests: tuple[bytes, ...]) -> JobDraft:
+    def _make(self, fields: Mapping[str, Value], manifests: tuple[str, ...]) -> JobDraft:
         queue = self._text(fields, "queue") or self._defaults.queue
         job_set = self._text(fields, "job_set") or self._defaults.job_set
         if not queue and "queue" not in fields:
@@ -280,8 +280,9 @@ def _read_text(path: str) -> str:
         raise InvalidRequest(f"{path}:{line}: is not UTF-8 text") from cause
 
 
-def _manifest_bytes(manifest: Value) -> bytes:
-    return json.dumps(manifest, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
+def _manifest_text(manifest: Value) -> str:
+    text = json.dumps(manifest, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair is no text
 
 
 def _spelling(name: str) -> str:

@@ -8,12 +8,11 @@ Source: design section 9, "Errors", "google.rpc details on the wire".
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import grpc
-from google.protobuf.message import DecodeError
-from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
+from argosy.error_details import read_details
 from argosy_core.errors import (
     AlreadyExists,
     ArgosyError,
@@ -27,10 +26,11 @@ from argosy_core.errors import (
     NotPermitted,
     OutOfRange,
     QuotaExceeded,
+    Resource,
     StateConflict,
 )
 
-__all__ = ["ERRORS", "RETRIED_CODES", "to_error"]
+__all__ = ["ERRORS", "is_repeatable", "to_error"]
 
 ERRORS: Final[dict[grpc.StatusCode, type[ArgosyError]]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidRequest,
@@ -49,34 +49,32 @@ ERRORS: Final[dict[grpc.StatusCode, type[ArgosyError]]] = {
 }
 """What each code stands for; the last two have no error of their own on the server's side."""
 
-RETRIED_CODES: Final = frozenset(
+_UNSURE_CODES: Final = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 )
 """Codes that say nothing about whether the call was applied; CANCELLED is a server that went away mid-call (a cancelled
 caller gets CancelledError instead)."""
 
-_DETAILS_KEY: Final = "grpc-status-details-bin"
-
 
 def to_error(error: grpc.RpcError) -> ArgosyError:
-    """Return the Argosy error that a failed call stands for, with the violations of its details."""
+    """Return the Argosy error that a failed call stands for, with all that its details say."""
     code = error.code()
+    details = read_details(error)
     return ERRORS.get(code, InvariantViolation)(
-        error.details() or f"the server answered {code.name} without a message", violations=_violations(error)
+        error.details() or f"the server answered {code.name} without a message",
+        violations=tuple(FieldViolation(field=field, description=text) for field, text in details.violations),
+        reason=details.reason,
+        resource=Resource(kind=details.resource[0], name=details.resource[1]) if details.resource else None,
+        retry_delay_s=details.retry_delay_s,
     )
 
 
-def _violations(error: grpc.RpcError) -> tuple[FieldViolation, ...]:
-    metadata: Any = error.trailing_metadata() if hasattr(error, "trailing_metadata") else None
-    raw = next((value for key, value in metadata or () if key == _DETAILS_KEY), None)
-    if not isinstance(raw, bytes):
-        return ()
-    try:
-        status = status_pb2.Status.FromString(raw)
-    except DecodeError:  # a foreign server's details are no reason to lose its error
-        return ()
-    request = error_details_pb2.BadRequest()
-    for detail in status.details:
-        if detail.Is(request.DESCRIPTOR) and detail.Unpack(request):
-            return tuple(FieldViolation(field=v.field, description=v.description) for v in request.field_violations)
-    return ()
+def is_repeatable(error: grpc.RpcError) -> bool:
+    """Return whether the same call is worth another attempt.
+
+    It is if nothing is known of what became of the call, and if a server that is busy said how long to wait.
+    """
+    code = error.code()
+    if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return read_details(error).retry_delay_s is not None
+    return code in _UNSURE_CODES

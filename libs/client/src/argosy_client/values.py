@@ -24,11 +24,13 @@ __all__ = [
     "JobDraft",
     "JobEvent",
     "JobSelector",
+    "JobSet",
     "LastRound",
     "Node",
     "Queue",
     "QueueShare",
     "Run",
+    "ServerInfo",
     "Shares",
     "StageLatency",
     "WishAnswer",
@@ -58,8 +60,8 @@ class Queue:
     """No job of the queue becomes pending."""
     cordon_reason: str = ""
     """Why."""
-    version: int = 0
-    """Version of the row; an update with 0 replaces whatever is there."""
+    etag: str = ""
+    """Stands for the queue as it was read; an update needs it."""
     create_time: datetime | None = None
     """When it was made."""
 
@@ -72,8 +74,8 @@ class JobDraft:
     """Queue."""
     job_set: str
     """Job set."""
-    manifests: tuple[bytes, ...]
-    """Kubernetes manifests as JSON objects; equal tuples travel once."""
+    manifests: tuple[str, ...]
+    """Kubernetes manifests as JSON or YAML text; equal tuples travel once."""
     priority: int = 0
     """Higher first."""
     count: int = 1
@@ -120,10 +122,12 @@ class Run:
     """When its pod was first seen running."""
     end_time: datetime | None
     """When it ended."""
-    exit_code: int
-    """Exit code of the first failed container."""
+    exit_code: int | None
+    """Exit code of the first failed container, 0 after success; None if no container ended."""
     reason: str
     """Why it ended, if not with success."""
+    failure: str
+    """Kind of its failure: exit_code, out_of_memory, evicted, image, infrastructure or rejected; empty if none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +160,36 @@ class Job:
     """Annotations."""
     runs: tuple[Run, ...]
     """Its runs by attempt."""
-    manifests: tuple[bytes, ...]
+    manifests: tuple[str, ...]
     """Its spec as JSON manifests; empty in lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSet:
+    """A job set."""
+
+    queue: str
+    """Queue."""
+    name: str
+    """Name, unique in the queue."""
+    last_event_number: int
+    """Number of its last event."""
+    state_counts: Mapping[str, int]
+    """Its jobs by state, if they were asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo:
+    """What a server is and takes."""
+
+    version: str
+    """Version."""
+    default_pool: str
+    """Pool of queues that name none."""
+    limits: Mapping[str, int]
+    """Bounds by the name of the field of `ServerLimits`, as `max_jobs_per_request`."""
+    features: tuple[str, ...]
+    """What it offers beyond what every server does, as `yaml_manifests`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,8 +270,8 @@ class Cluster:
     """Free on usable nodes, base units by resource."""
     contact_time: datetime | None
     """Last contact with its executor."""
-    cordoned_nodes: tuple[str, ...]
-    """Names of cordoned nodes."""
+    cordoned_nodes: Mapping[str, str]
+    """Cordoned nodes with the reasons given, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +284,8 @@ class Node:
     """The node is ready."""
     cordoned: bool
     """Nothing is placed on it."""
+    cordon_reason: str
+    """Why."""
     allocatable: Mapping[str, int]
     """Base units by resource."""
     free: Mapping[str, int]

@@ -13,8 +13,9 @@ import grpc
 
 from argosy.api.v1 import event_pb2
 from argosy_client.codec import event_batch_of
-from argosy_client.rpc_errors import RETRIED_CODES, to_error
+from argosy_client.rpc_errors import is_repeatable, to_error
 from argosy_client.values import OPEN_STATES, EventBatch
+from argosy_core.errors import ArgosyError
 
 __all__ = ["EventStream", "watch_job_set"]
 
@@ -36,7 +37,7 @@ async def watch_job_set(
     *,
     cursor: str,
     until_finished: bool,
-    pause: Callable[[int, float], Awaitable[bool]],
+    pause: Callable[[int, float, ArgosyError | None], Awaitable[bool]],
 ) -> AsyncIterator[EventBatch]:
     """Give batches of events; every event once, whatever happens to the connection.
 
@@ -47,15 +48,15 @@ async def watch_job_set(
         open_stream: Opens a stream at a cursor.
         cursor: Where to begin.
         until_finished: The streams end once all jobs are terminal.
-        pause: Given the failed attempts in a row and the seconds since the last success, waits and returns whether
-            to try again.
+        pause: Given the failed attempts in a row, the seconds since the last success and the last error if there is
+            one, waits and returns whether to try again.
     """
     last_number = 0
     failed_count = 0
     silent_end_count = 0
     success_s = time.monotonic()
     while True:
-        error: grpc.RpcError | None = None
+        error: ArgosyError | None = None
         heard = finished = False
         stream = open_stream(cursor)
         try:
@@ -68,9 +69,9 @@ async def watch_job_set(
                 finished = not any(batch.state_counts.get(state, 0) for state in OPEN_STATES)
                 yield batch
         except grpc.RpcError as caught:
-            if caught.code() not in RETRIED_CODES:
-                raise to_error(caught) from None
-            error = caught
+            error = to_error(caught)
+            if not is_repeatable(caught):
+                raise error from None
         finally:
             stream.cancel()  # also when the reader stops in between; nothing happens to a stream that has ended
         if error is None and until_finished:
@@ -78,7 +79,7 @@ async def watch_job_set(
             if finished or silent_end_count > 1:
                 return
         failed_count += 1
-        if not await pause(failed_count, time.monotonic() - success_s):
+        if not await pause(failed_count, time.monotonic() - success_s, error):
             if error is None:
                 return
-            raise to_error(error) from None
+            raise error

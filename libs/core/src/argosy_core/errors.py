@@ -20,6 +20,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "NotPermitted",
     "OutOfRange",
     "QuotaExceeded",
+    "Resource",
     "StateConflict",
 ]
 
@@ -49,19 +51,44 @@ class FieldViolation:
     """What is wrong and what would be right."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """What an error is about."""
+
+    kind: str
+    """Kind, as `Queue`, `JobSet`, `Job`, `Cluster`, `Pool` or `Server`."""
+    name: str
+    """Name or id; empty for the server that answers."""
+
+
 class ArgosyError(Exception):
     """Base of all errors that Argosy raises on purpose.
 
     Args:
         message: What was wrong, where, and what to do; safe to show to callers.
         violations: Every item that was wrong, where the request had several.
+        reason: Constant in UPPER_SNAKE that programs may act on; by default the name of the error.
+        resource: What does not exist, is in the way, or is full.
+        retry_delay_s: How long to wait before the same call is worth another try, seconds; None if waiting by itself
+            does not help.
     """
 
-    def __init__(self, message: str, *, violations: tuple[FieldViolation, ...] = ()) -> None:
-        """Keep the message and the violations."""
+    def __init__(
+        self,
+        message: str,
+        *,
+        violations: tuple[FieldViolation, ...] = (),
+        reason: str = "",
+        resource: Resource | None = None,
+        retry_delay_s: float | None = None,
+    ) -> None:
+        """Keep the message and what belongs to it."""
         super().__init__(message)
         self.message = message
         self.violations = violations
+        self.reason = reason or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(self).__name__).upper()
+        self.resource = resource
+        self.retry_delay_s = retry_delay_s
 
 
 class InvalidRequest(ArgosyError):

@@ -65,7 +65,7 @@ def request_bytes(submission: Submission) -> bytes:
     """
     request = job_pb2.SubmitJobsRequest()
     for manifest in submission.specs:
-        request.specs.add(manifests=(manifest,))
+        request.specs.add(manifests=(manifest.decode(),))
     add = request.items.add
     for spec, queue, job_set, client_id in zip(
         submission.spec, submission.queue, submission.job_set, submission.client_id, strict=True

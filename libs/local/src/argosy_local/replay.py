@@ -315,13 +315,14 @@ class Replay:
         )
 
 
-def _manifests(workload: Workload, run_factor: float) -> list[bytes]:
+def _manifests(workload: Workload, run_factor: float) -> list[str]:
     """Return the pod manifest of each job, run times multiplied by a factor; jobs alike share one object."""
     submitter = Submitter(workload if run_factor == 1 else replace(workload, run_s=workload.run_s * run_factor))
-    manifests: list[bytes] = []
+    manifests: list[str] = []
     for first in range(0, len(workload), MAX_BATCH_SIZE):
         part = submitter.submission(first, min(first + MAX_BATCH_SIZE, len(workload)))
-        manifests += [part.specs[spec] for spec in part.spec]
+        texts = [spec.decode() for spec in part.specs]
+        manifests += [texts[spec] for spec in part.spec]
     return manifests
 
 

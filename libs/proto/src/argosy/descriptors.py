@@ -1,6 +1,6 @@
 """All messages and services of Argosy as descriptors: for dynamic clients, and as input to other languages' generators.
 
-This is the one module of the package that is written by hand.
+This module and `error_details` are written by hand, the others generated.
 """
 
 from importlib.resources import files

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import grpc
-from google.protobuf.message import DecodeError
 from google.rpc import code_pb2, error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
+from argosy.error_details import DOMAIN, read_details
 from argosy_core.errors import (
     AlreadyExists,
     ArgosyError,
@@ -29,12 +29,11 @@ from argosy_core.errors import (
     NotPermitted,
     OutOfRange,
     QuotaExceeded,
+    Resource,
     StateConflict,
 )
 
 __all__ = [
-    "DETAILS_KEY",
-    "DOMAIN",
     "ERROR_CODES",
     "code_of",
     "compact_violations",
@@ -42,11 +41,6 @@ __all__ = [
     "from_rpc_error",
     "message_of",
 ]
-
-DOMAIN: Final = "argosy.dev"
-"""Domain of the ErrorInfo reasons."""
-DETAILS_KEY: Final = "grpc-status-details-bin"
-"""Trailing metadata key of google.rpc.Status."""
 
 ERROR_CODES: Final[dict[type[ArgosyError], grpc.StatusCode]] = {
     InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
@@ -64,7 +58,6 @@ ERROR_CODES: Final[dict[type[ArgosyError], grpc.StatusCode]] = {
 """The one table; it is a bijection."""
 
 _ERRORS: Final = {code: error for error, code in ERROR_CODES.items()}
-_BY_REASON: Final = {error.__name__: error for error in ERROR_CODES}
 _CODE_NUMBERS: Final = {code: code_pb2.Code.Value(code.name) for code in grpc.StatusCode}
 
 # Clients drop headers above 8 KiB (default of grpc.max_metadata_size), base64 makes 4 bytes of 3, and the message
@@ -96,17 +89,23 @@ def message_of(error: ArgosyError) -> str:
 
 
 def details_of(error: ArgosyError) -> bytes:
-    """Return google.rpc.Status as bytes: ErrorInfo with the error's name as reason, BadRequest with the violations.
+    """Return google.rpc.Status as bytes.
+
+    It holds ErrorInfo with the error's reason; BadRequest with the violations; RetryInfo if waiting helps; and what the
+    error is about, as QuotaFailure where a limit was reached, else as ResourceInfo.
 
     Violations that differ only in their index are joined (`items[0-7,9].queue`) when they would not fit a header; what
     does not fit even then is counted in a last violation.
     """
     code = code_of(error)
-    info = error_details_pb2.ErrorInfo(reason=_reason_of(error), domain=DOMAIN)
     status = status_pb2.Status(code=_CODE_NUMBERS[code], message=error.message[:_MAX_MESSAGE_CHARACTERS])
-    status.details.add().Pack(info)
+    status.details.add().Pack(error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN))
     if error.violations:
         status.details.add().Pack(_bad_request(error.violations))
+    if error.retry_delay_s is not None:
+        status.details.add().Pack(_retry_info(error.retry_delay_s))
+    if error.resource is not None:
+        status.details.add().Pack(_subject(error, error.resource))
     return bytes(status.SerializeToString())
 
 
@@ -131,27 +130,39 @@ def compact_violations(violations: Sequence[FieldViolation]) -> tuple[FieldViola
 
 
 def from_rpc_error(error: grpc.RpcError) -> ArgosyError:
-    """Return the Argosy error that a failed call stands for, with its violations.
+    """Return the Argosy error that a failed call stands for, with all that its details say.
 
     Codes outside the table (UNKNOWN, DEADLINE_EXCEEDED, CANCELLED, DATA_LOSS, UNIMPLEMENTED) become
     `BackendUnavailable` for a passed deadline or a cancelled call and `InvariantViolation` otherwise.
     """
     code = error.code()
     message = error.details() or "no message"
-    info, violations = _read_details(error)
-    kind = _BY_REASON.get(info) if info else None
-    if kind is None:
-        kind = _ERRORS.get(code)
+    kind = _ERRORS.get(code)
     if kind is None and code in {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}:
         kind = BackendUnavailable
-    return (kind or InvariantViolation)(message, violations=violations)
+    details = read_details(error)
+    return (kind or InvariantViolation)(
+        message,
+        violations=tuple(FieldViolation(field=field, description=text) for field, text in details.violations),
+        reason=details.reason,
+        resource=Resource(kind=details.resource[0], name=details.resource[1]) if details.resource else None,
+        retry_delay_s=details.retry_delay_s,
+    )
 
 
-def _reason_of(error: ArgosyError) -> str:
-    for base in type(error).__mro__:
-        if base in ERROR_CODES:
-            return base.__name__
-    return InvariantViolation.__name__
+def _retry_info(delay_s: float) -> error_details_pb2.RetryInfo:
+    info = error_details_pb2.RetryInfo()
+    info.retry_delay.FromNanoseconds(int(delay_s * 1e9))
+    return info
+
+
+def _subject(error: ArgosyError, resource: Resource) -> Any:  # noqa: ANN401 - one of two messages
+    kind = f"{DOMAIN}/{resource.kind}"
+    if isinstance(error, QuotaExceeded):
+        failure = error_details_pb2.QuotaFailure()
+        failure.violations.add(subject=f"{kind}:{resource.name}", description=error.message[:512])
+        return failure
+    return error_details_pb2.ResourceInfo(resource_type=kind, resource_name=resource.name)
 
 
 def _bad_request(violations: Sequence[FieldViolation]) -> error_details_pb2.BadRequest:
@@ -186,25 +197,3 @@ def _ranges(indices: Iterable[int]) -> str:
         start = previous = index
     text = ",".join(parts)
     return text if len(text) <= _MAX_INDEX_CHARACTERS else text[:_MAX_INDEX_CHARACTERS] + ",..."
-
-
-def _read_details(error: grpc.RpcError) -> tuple[str, tuple[FieldViolation, ...]]:
-    metadata: Any = error.trailing_metadata() if hasattr(error, "trailing_metadata") else None
-    raw = next((value for key, value in metadata or () if key == DETAILS_KEY), None)
-    if not isinstance(raw, bytes):
-        return "", ()
-    reason = ""
-    violations: tuple[FieldViolation, ...] = ()
-    try:
-        status = status_pb2.Status.FromString(raw)
-        for detail in status.details:
-            info, request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
-            if detail.Is(info.DESCRIPTOR) and detail.Unpack(info) and info.domain == DOMAIN:
-                reason = info.reason
-            elif detail.Is(request.DESCRIPTOR) and detail.Unpack(request):
-                violations = tuple(
-                    FieldViolation(field=v.field, description=v.description) for v in request.field_violations
-                )
-    except (DecodeError, ValueError):  # another server's details are no reason to lose its error
-        return "", ()
-    return reason, violations

@@ -6,7 +6,8 @@ One interceptor stands outermost and holds what must be true of every method:
 - Every error leaves with its code, a text safe to show and google.rpc details; what is not ours is INTERNAL with a
   request id and nothing else, and goes to the log.
 - Calls above the limits are refused with RESOURCE_EXHAUSTED before their body is read, rather than queued. Streams live
-  long, so they have a limit of their own; health and reflection are exempt, so a loaded server still looks alive.
+  long, so they have a limit of their own, each service by itself; health and reflection are exempt, so a loaded server
+  still looks alive.
 
 Source: design section 7, invariant 11; section 9.
 """
@@ -18,6 +19,7 @@ import inspect
 import ipaddress
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -28,8 +30,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
-from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, QuotaExceeded
-from argosy_runtime.errors import DETAILS_KEY, code_of, details_of, from_rpc_error, message_of
+from argosy.error_details import DETAILS_KEY
+from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, QuotaExceeded, Resource
+from argosy_runtime.errors import code_of, details_of, from_rpc_error, message_of
 from argosy_runtime.logs import Logger, get_logger
 from argosy_runtime.metrics import METRICS
 
@@ -37,6 +40,8 @@ __all__ = ["MALFORMED_TEXT", "EdgeInterceptor", "GrpcServer", "GrpcSettings", "i
 
 MALFORMED_TEXT: Final = "the request's bytes are not a message of the method's request type"
 """Fixed answer to bytes that cannot be decoded."""
+_STREAMING_SERVICES: Final = 5  # of all packages together: events, jobs (logs), debug, executor, sampler
+_BUSY_RETRY_S: Final = 1.0
 _EXEMPT: Final = ("/grpc.health.v1.", "/grpc.reflection.")
 
 
@@ -55,7 +60,8 @@ class GrpcSettings:
     max_call_count: int = 512
     """Unary calls served at once; more are refused with RESOURCE_EXHAUSTED rather than queued."""
     max_stream_count: int = 2000
-    """Streams served at once; more are refused with RESOURCE_EXHAUSTED."""
+    """Streams of each service served at once; more are refused with RESOURCE_EXHAUSTED. Watches of users never take
+    the places of executors' and samplers' streams."""
     keepalive_s: float = 30.0
     """Silence after which a connection is probed; a dead peer's streams end one probe time-out later."""
     keepalive_timeout_s: float = 15.0
@@ -118,7 +124,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
 
     Args:
         max_call_count: Unary calls served at once.
-        max_stream_count: Streams served at once.
+        max_stream_count: Streams of each service served at once.
         log: Where faults of ours go.
     """
 
@@ -130,8 +136,12 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         self._draining = False
         self.call_count = 0
         """Unary calls under way."""
-        self.stream_count = 0
-        """Streams under way."""
+        self._stream_counts: Counter[str] = Counter()
+
+    @property
+    def stream_count(self) -> int:
+        """Streams under way, of all services."""
+        return self._stream_counts.total()
 
     def refuse_new(self) -> None:
         """Refuse every call that comes from now on with UNAVAILABLE; those under way go on."""
@@ -184,7 +194,8 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         )
 
     def _stream_handler(self, handler: Any, method: str) -> Any:  # noqa: ANN401 - grpc has no type for it
-        full = self._draining or self.stream_count >= self._max_stream_count
+        service = method.rpartition("/")[0]
+        full = self._draining or self._stream_counts[service] >= self._max_stream_count
         inner = (
             handler.stream_stream if handler.request_streaming and handler.response_streaming else handler.unary_stream
         )
@@ -194,10 +205,10 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         @asynccontextmanager
         async def guarded(request: object, context: Any) -> AsyncIterator[None]:  # noqa: ANN401 - see above
             code = grpc.StatusCode.OK
-            self.stream_count += 1
+            self._stream_counts[service] += 1
             METRICS.grpc_streams.labels(method).inc()
             try:
-                self._check_load(self.stream_count, self._max_stream_count, refused=full)
+                self._check_load(self._stream_counts[service], self._max_stream_count, refused=full)
                 if request is _MALFORMED:
                     raise InvalidRequest(MALFORMED_TEXT)
                 yield
@@ -210,7 +221,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
                 await answer.abort(context)
                 raise
             finally:
-                self.stream_count -= 1
+                self._stream_counts[service] -= 1
                 METRICS.grpc_streams.labels(method).dec()
                 METRICS.grpc_calls.labels(method, code.name).inc()
 
@@ -236,10 +247,17 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
 
     def _check_load(self, count: int, limit: int, *, refused: bool) -> None:
         if self._draining:
-            raise BackendUnavailable("the server is shutting down; try again at another replica")
+            raise BackendUnavailable(
+                "the server is shutting down; try again at another replica", reason="SHUTTING_DOWN", retry_delay_s=0.0
+            )
         if refused or count > limit:
             METRICS.grpc_refused.inc()
-            raise QuotaExceeded("the server is busy with as many calls as it may serve at once; wait and try again")
+            raise QuotaExceeded(
+                "the server is busy with as many calls as it may serve at once; wait and try again",
+                reason="SERVER_BUSY",
+                resource=Resource(kind="Server", name=""),
+                retry_delay_s=_BUSY_RETRY_S,
+            )
 
     def _answer(self, error: Exception, context: Any, method: str) -> _Answer:  # noqa: ANN401 - see above
         if isinstance(error, grpc.aio.AbortError):  # the handler aborted by itself
@@ -315,7 +333,7 @@ class GrpcServer:
             interceptors=[self._edge],
             options=settings.options(),
             # The edge refuses first; this backstop only bounds what not even an interceptor has seen yet.
-            maximum_concurrent_rpcs=settings.max_call_count + settings.max_stream_count + 256,
+            maximum_concurrent_rpcs=settings.max_call_count + _STREAMING_SERVICES * settings.max_stream_count + 256,
         )
         self._health = health_aio.HealthServicer()
         self._names: list[str] = [health_pb2.DESCRIPTOR.services_by_name["Health"].full_name]

@@ -47,12 +47,13 @@ class ApiStore(QueueCalls, JobCalls, WishCalls, ClusterCalls):
 
     Args:
         url: Database, migrated, with partitions.
-        max_connections: Most connections of each of two kinds.
+        max_connections: Most connections for questions, and for bulk statements other than submits.
+        max_submits: Most connections for submits and what they look up; nothing else takes them.
     """
 
-    def __init__(self, url: str, *, max_connections: int = 8) -> None:
+    def __init__(self, url: str, *, max_connections: int = 8, max_submits: int = 4) -> None:
         """Open no connection yet."""
-        super().__init__(Connections(url, max_size=max_connections))
+        super().__init__(Connections(url, max_size=max_connections, max_submits=max_submits))
         self._number_lock = threading.Lock()
         self._next_number = 0
         self._end_number = 0
@@ -78,7 +79,7 @@ class ApiStore(QueueCalls, JobCalls, WishCalls, ClusterCalls):
         with self._number_lock:
             if self._end_number - self._next_number < count:
                 size = max(count, _NUMBER_BLOCK)
-                with self._connections.read() as connection:
+                with self._connections.submits() as connection:
                     row = connection.execute(_RESERVE, [size, _SKIPPED_NUMBERS]).fetchone()
                 assert row is not None
                 self._meet(row[1])
@@ -102,7 +103,7 @@ class ApiStore(QueueCalls, JobCalls, WishCalls, ClusterCalls):
             hashes = {hashlib.blake2b(value, digest_size=16).digest(): value for value in missing}
             ordered = sorted(hashes)
             packed = array(UUID, uuid_column(b"".join(ordered)))
-            with self._connections.read() as connection:
+            with self._connections.submits() as connection:
                 connection.bulk(_ADD_CLASSES, packed, bytes_array(hashes[value] for value in ordered))
                 rows = connection.execute(
                     "SELECT class_id, hash, argosy_timeline() FROM scheduling_classes WHERE hash = ANY (%s::uuid[])",
@@ -128,7 +129,7 @@ class ApiStore(QueueCalls, JobCalls, WishCalls, ClusterCalls):
         missing = sorted(pair for pair, value in known.items() if value is None)
         if missing:
             queue_ids, names = [pair[0] for pair in missing], [pair[1] for pair in missing]
-            with self._connections.read() as connection:
+            with self._connections.submits() as connection:
                 connection.bulk(
                     _ADD_JOB_SETS, array(INT4, queue_ids), text_array(fields([name.encode() for name in names]))
                 )
@@ -188,7 +189,7 @@ class ApiStore(QueueCalls, JobCalls, WishCalls, ClusterCalls):
         if any(request.generation not in {None, self.generation} for request in requests):
             raise BackendUnavailable(_REPLACED)
         for attempt in range(1, _ATTEMPTS + 1):
-            with self._connections.bulk() as connection:
+            with self._connections.submits() as connection:
                 try:
                     return submit_requests(
                         connection, requests, encode_changes, known_specs=self._specs, timeline=timeline

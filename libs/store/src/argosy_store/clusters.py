@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from argosy_core.errors import NotFound
+from argosy_core.errors import NotFound, Resource
 from argosy_store.pool import Connections
 from argosy_store.rows import CLUSTER_COLUMNS, ClusterRow
 
@@ -60,7 +60,7 @@ class ClusterCalls:
         with self._connections.read() as connection:
             row = connection.execute(statement, [name]).fetchone()
         if row is None:
-            raise NotFound(f"there is no cluster {name}")
+            raise NotFound(f"there is no cluster {name}", resource=Resource(kind="Cluster", name=name))
         return ClusterRow.of(row)
 
     def set_cluster_cordon(self, name: str, *, cordoned: bool, reason: str, encode: EncodeClusters) -> ClusterRow:
@@ -74,7 +74,9 @@ class ClusterCalls:
             name, "cordoned = %s, cordon_reason = %s", [cordoned, reason if cordoned else ""], encode=encode
         )
 
-    def set_node_cordon(self, name: str, node: str, *, cordoned: bool, encode: EncodeClusters) -> ClusterRow:
+    def set_node_cordon(
+        self, name: str, node: str, *, cordoned: bool, encode: EncodeClusters, reason: str = ""
+    ) -> ClusterRow:
         """Cordon or uncordon a node of a cluster.
 
         Raises:
@@ -83,7 +85,12 @@ class ClusterCalls:
         """
         without = "array_remove(cordoned_nodes, %s)"
         change = f"cordoned_nodes = {f'array_append({without}, %s)' if cordoned else without}"
-        return self._change(name, change, [node, node] if cordoned else [node], encode=encode)
+        change += ", node_cordon_reasons = node_cordon_reasons - %s"
+        values = [node, node, node] if cordoned else [node, node]
+        if cordoned and reason:
+            change += " || jsonb_build_object(%s::text, %s::text)"
+            values += [node, reason]
+        return self._change(name, change, values, encode=encode)
 
     def forget_cluster(self, name: str, *, encode: EncodeClusters) -> ClusterRow:
         """Declare a cluster gone for good; the leader then takes its runs for lost.
@@ -100,7 +107,7 @@ class ClusterCalls:
         with self._connections.read() as connection, connection.transaction_block():
             row = connection.execute(statement, [*values, name]).fetchone()
             if row is None:
-                raise NotFound(f"there is no cluster {name}")
+                raise NotFound(f"there is no cluster {name}", resource=Resource(kind="Cluster", name=name))
             cluster = ClusterRow.of(row)
             connection.execute(
                 "INSERT INTO changes (pool, payload) VALUES (%s, %s)", [cluster.pool, encode([cluster.name])]

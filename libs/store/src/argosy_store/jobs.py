@@ -20,7 +20,7 @@ from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.job.states import JobState
 from argosy_store.connection import StoreConnection
 from argosy_store.pool import Connections
-from argosy_store.rows import JobRecord, RunRecord
+from argosy_store.rows import JobRecord, JobSetRow, RunRecord
 from argosy_store.tables import job_sets, jobs, objects, queues, runs
 
 __all__ = ["JobCalls", "JobFilter", "LabelRequirement", "filter_conditions", "state_expression"]
@@ -31,6 +31,7 @@ _READ_EVENTS: Final = (
     " WHERE job_set_id = %(set)s AND first_number <= %(next)s), 0)"
     " AND last_number >= %(next)s ORDER BY first_number LIMIT %(limit)s"
 )
+_DAY_US: Final = 86_400_000_000
 _OPEN_STATES: Final = frozenset({JobState.QUEUED, JobState.LEASED, JobState.RUNNING})
 
 
@@ -58,6 +59,12 @@ class JobFilter:
     """JobStates; none means all."""
     labels: tuple[LabelRequirement, ...] = ()
     """Requirements on labels."""
+    handles: tuple[int, ...] = ()
+    """Handles; none means all."""
+    from_time_us: int | None = None
+    """Accepted at this time or later, microseconds since the Unix epoch."""
+    before_time_us: int | None = None
+    """Accepted before this time."""
 
 
 class JobCalls:
@@ -86,38 +93,75 @@ class JobCalls:
         with self._connections.read() as connection:
             return _read_jobs(connection, [jobs.c.handle == sa.any_(_array(handles))], limit=len(handles))
 
-    def list_jobs(self, job_filter: JobFilter, after_handle: int = 0, limit: int = 100) -> list[JobRecord]:
-        """Return jobs in submit order with their runs, those after a handle.
+    def list_jobs(
+        self, job_filter: JobFilter, after_handle: int = 0, limit: int = 100, *, newest_first: bool = False
+    ) -> list[JobRecord]:
+        """Return jobs with their runs in submit order or against it, those that follow a handle; 0 for the first.
 
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
-        conditions = [*filter_conditions(job_filter), jobs.c.handle > after_handle]
+        conditions = filter_conditions(job_filter)
+        if after_handle:
+            conditions.append(jobs.c.handle < after_handle if newest_first else jobs.c.handle > after_handle)
         with self._connections.read() as connection:
-            return _read_jobs(connection, conditions, limit=limit)
+            return _read_jobs(connection, conditions, limit=limit, newest_first=newest_first)
 
-    def count_states(self, job_set_id: int) -> dict[int, int]:
-        """Return the number of jobs of a job set by JobState.
+    def count_states(self, job_set_id: int, job_filter: JobFilter | None = None) -> dict[int, int]:
+        """Return the number of jobs of a job set, those that a filter means, by JobState.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        return self.count_states_by_set([job_set_id], job_filter).get(job_set_id, {})
+
+    def count_states_by_set(
+        self, job_set_ids: Sequence[int], job_filter: JobFilter | None = None
+    ) -> dict[int, dict[int, int]]:
+        """Return the number of jobs by JobState, by job set; sets without jobs are left out.
 
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
         state = state_expression()
-        statement = sa.select(state, sa.func.count()).where(jobs.c.job_set_id == job_set_id).group_by(state)
+        statement = (
+            sa.select(jobs.c.job_set_id, state, sa.func.count())
+            .where(jobs.c.job_set_id == sa.any_(_array(job_set_ids)), *filter_conditions(job_filter or JobFilter()))
+            .group_by(jobs.c.job_set_id, state)
+        )
+        found: dict[int, dict[int, int]] = defaultdict(dict)
         with self._connections.read() as connection:
-            return {int(row[0]): int(row[1]) for row in connection.select(statement)}
+            for job_set_id, value, count in connection.select(statement):
+                found[job_set_id][int(value)] = int(count)
+        return dict(found)
 
-    def count_queued(self, queue_id: int) -> int:
-        """Return how many jobs of a queue wait, as its leader last wrote it; 0 before it ever did.
+    def select_handles(self, handles: Sequence[int], job_filter: JobFilter) -> list[int]:
+        """Return those of some handles that a filter means, ascending.
 
-        Costs one look-up, so it may be asked at every submit. It lags by the interval at which the leader writes.
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        statement = (
+            sa.select(jobs.c.handle)
+            .where(jobs.c.handle == sa.any_(_array(handles)), *filter_conditions(job_filter))
+            .order_by(jobs.c.handle)
+        )
+        with self._connections.read() as connection:
+            return [int(row[0]) for row in connection.select(statement)]
+
+    def list_job_sets(self, queue_id: int, after_name: str = "", limit: int = 100) -> list[JobSetRow]:
+        """Return job sets of a queue in order of their names, those after a name.
 
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._connections.read() as connection:
-            row = connection.execute("SELECT queued_count FROM queue_counts WHERE queue_id = %s", [queue_id]).fetchone()
-        return int(row[0]) if row else 0
+            cursor = connection.execute(
+                "SELECT job_set_id, name, last_event_number FROM job_sets WHERE queue_id = %s AND name > %s"
+                " ORDER BY name LIMIT %s",
+                [queue_id, after_name, limit],
+            )
+            return [JobSetRow(*row) for row in cursor]
 
     def find_job_set(self, queue_id: int, name: str) -> int | None:
         """Return the id of a job set, None if nothing was ever submitted to it.
@@ -226,6 +270,15 @@ def filter_conditions(job_filter: JobFilter) -> list[sa.ColumnElement[bool]]:
         conditions.append(jobs.c.job_set_id.in_(sets))
     if job_filter.states:
         conditions.append(_state_condition(job_filter.states))
+    if job_filter.handles:
+        conditions.append(jobs.c.handle == sa.any_(_array(job_filter.handles)))
+    # Handles begin with the day of the submit, so whole days need not be looked at.
+    if job_filter.from_time_us is not None:
+        conditions.append(jobs.c.handle >= job_filter.from_time_us // _DAY_US << DAY_SHIFT)
+        conditions.append(jobs.c.submit_time_us >= job_filter.from_time_us)
+    if job_filter.before_time_us is not None:
+        conditions.append(jobs.c.handle < (job_filter.before_time_us // _DAY_US + 1) << DAY_SHIFT)
+        conditions.append(jobs.c.submit_time_us < job_filter.before_time_us)
     conditions += [_label_condition(requirement) for requirement in job_filter.labels]
     return conditions
 
@@ -259,9 +312,14 @@ def _label_condition(requirement: LabelRequirement) -> sa.ColumnElement[bool]:
 
 
 def _read_jobs(
-    connection: StoreConnection, conditions: Sequence[sa.ColumnElement[bool]], *, limit: int, with_spec: bool = False
+    connection: StoreConnection,
+    conditions: Sequence[sa.ColumnElement[bool]],
+    *,
+    limit: int,
+    with_spec: bool = False,
+    newest_first: bool = False,
 ) -> list[JobRecord]:
-    """Return jobs in handle order with their runs."""
+    """Return jobs in handle order, or against it, with their runs."""
     statement = (
         sa.select(
             jobs,
@@ -272,7 +330,7 @@ def _read_jobs(
         .join(queues, queues.c.queue_id == jobs.c.queue_id)
         .join(job_sets, job_sets.c.job_set_id == jobs.c.job_set_id)
         .where(*conditions)
-        .order_by(jobs.c.handle)
+        .order_by(jobs.c.handle.desc() if newest_first else jobs.c.handle)
         .limit(limit)
     )
     cursor = connection.select(statement)

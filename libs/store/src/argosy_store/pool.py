@@ -1,4 +1,4 @@
-"""Connections of an API replica: a pool for bulk transactions and one for questions.
+"""Connections of an API replica: pools for submits, for other bulk transactions, and for questions.
 
 Source: design section 5, "Submit".
 """
@@ -61,20 +61,33 @@ class _Failure:
 
 
 class Connections:
-    """Two pools of connections, opened as needed. Thread-safe.
+    """Three pools of connections, opened as needed: none of them can use up what another needs. Thread-safe.
 
     Args:
         url: Database.
-        max_size: Most connections of each kind.
+        max_size: Most connections for bulk statements and for questions, each.
+        max_submits: Most connections for submits.
         wait_s: How long a caller waits for one.
     """
 
-    def __init__(self, url: str, *, max_size: int = 8, wait_s: float = 10.0) -> None:
+    def __init__(self, url: str, *, max_size: int = 8, max_submits: int = 4, wait_s: float = 10.0) -> None:
         """Open no connection yet."""
         self._failure = _Failure()
         kind = self._failure.connection_class()
         self._bulk = _pool(connection_options(url, BULK_SETTINGS), kind, max_size, wait_s)
+        self._submits = _pool(connection_options(url, BULK_SETTINGS), kind, max_submits, wait_s)
         self._read = _pool(connection_options(url, QUESTION_SETTINGS), kind, max_size, wait_s)
+        self._pools = (self._submits, self._bulk, self._read)
+
+    @contextmanager
+    def submits(self) -> Iterator[StoreConnection]:
+        """Lend a connection for a submit, or for what it must look up; set as those for bulk statements are.
+
+        Raises:
+            BackendUnavailable: None could be had, or it broke.
+        """
+        with translating(), self._lend(self._submits) as connection:
+            yield connection
 
     @contextmanager
     def bulk(self) -> Iterator[StoreConnection]:
@@ -103,14 +116,14 @@ class Connections:
             with self._failure.telling(), pool.connection() as connection, leaving_standby(connection):
                 yield connection
         except psycopg.errors.ReadOnlySqlTransaction:
-            self._bulk.drain()
-            self._read.drain()
+            for each in self._pools:
+                each.drain()
             raise
 
     def close(self) -> None:
         """Close all connections."""
-        self._bulk.close()
-        self._read.close()
+        for each in self._pools:
+            each.close()
 
 
 def _pool(options: str, kind: type[StoreConnection], max_size: int, wait_s: float) -> ConnectionPool[StoreConnection]:

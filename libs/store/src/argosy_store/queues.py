@@ -5,14 +5,15 @@ Source: design section 3, QueueService; section 4, table queues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from argosy_core.errors import AlreadyExists, NotAllowedNow, NotFound, StateConflict
+from argosy_core.errors import AlreadyExists, NotAllowedNow, NotFound, Resource, StateConflict
 from argosy_store.connection import StoreConnection
 from argosy_store.partitions import exclusively
 from argosy_store.pool import Connections
+from argosy_store.queue_limits import read_waiting
 from argosy_store.rows import QUEUE_COLUMNS, QueueRow
 
 __all__ = ["EncodeQueues", "QueueCalls"]
@@ -20,6 +21,7 @@ __all__ = ["EncodeQueues", "QueueCalls"]
 EncodeQueues = Callable[[Sequence[int]], bytes]
 """Makes the payload of a `changes` row out of the ids of queues that changed."""
 
+_CHANGEABLE: Final = frozenset({"weight", "pool", "namespaces", "max_queued_count"})
 _INSERT: Final = (
     "INSERT INTO queues (name, weight, pool, namespaces, max_queued_count, create_time_us)"
     " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (name) WHERE NOT deleted DO NOTHING"
@@ -65,7 +67,7 @@ class QueueCalls:
             present = _find(connection, name)
         wanted = (weight, pool, tuple(namespaces), max_queued_count)
         if (present.weight, present.pool, present.namespaces, present.max_queued_count) != wanted:
-            raise AlreadyExists(f"queue {name} exists with other settings; update it instead")
+            raise AlreadyExists(f"queue {name} exists with other settings; update it instead", resource=_resource(name))
         return present
 
     def get_queue(self, name: str) -> QueueRow:
@@ -79,21 +81,18 @@ class QueueCalls:
             return _find(connection, name)
 
     def find_queues(self, names: Sequence[str]) -> dict[str, tuple[QueueRow, int]]:
-        """Return those of some queues that exist, by name, each with about how many of its jobs wait.
+        """Return those of some queues that exist, by name, each with how many of its jobs wait.
 
-        One statement for all, because a replica asks again and again for every queue that it takes submits for.
+        Asked for all of them at once, because a replica asks again and again for every queue that it takes submits for.
 
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
-        columns = ", ".join(f"q.{column.strip()}" for column in QUEUE_COLUMNS.split(","))
-        statement = (
-            f"SELECT {columns}, coalesce(c.queued_count, 0) FROM queues q LEFT JOIN queue_counts c USING (queue_id)"
-            " WHERE q.name = ANY (%s) AND NOT q.deleted"
-        )
-        with self._connections.read() as connection:
-            rows = [(QueueRow.of(row[:-1]), int(row[-1])) for row in connection.execute(statement, [list(names)])]
-        return {row.name: (row, count) for row, count in rows}
+        statement = f"SELECT {QUEUE_COLUMNS} FROM queues WHERE name = ANY (%s) AND NOT deleted"
+        with self._connections.submits() as connection:
+            rows = [QueueRow.of(row) for row in connection.execute(statement, [list(names)])]
+            waiting = read_waiting(connection, {row.pool for row in rows}, [row.queue_id for row in rows])
+        return {row.name: (row, waiting[row.queue_id]) for row in rows}
 
     def list_queues(self, after_name: str = "", limit: int = 100) -> list[QueueRow]:
         """Return queues in order of their names, those after a name.
@@ -120,41 +119,45 @@ class QueueCalls:
         self,
         name: str,
         *,
-        expected_version: int,
-        weight: float,
-        pool: str,
+        etag: str,
+        changes: Mapping[str, float | str | list[str] | int],
         encode: EncodeQueues,
-        namespaces: Sequence[str] = (),
-        max_queued_count: int = 0,
     ) -> QueueRow:
         """Change a queue.
 
         Args:
             name: Which queue.
-            expected_version: Version the caller read; 0 for whatever is there.
-            weight: Weight of the fair share.
-            pool: Pool; it can only change while the queue has no open jobs.
+            etag: That of the queue as the caller read it.
+            changes: New values of weight, pool, namespaces and max_queued_count, as far as they change. The pool can
+                only change while the queue has no open jobs.
             encode: Makes the leader's news.
-            namespaces: Namespaces its jobs may use.
-            max_queued_count: Most jobs that may wait.
 
         Raises:
             NotFound: There is none by that name.
-            StateConflict: The version is another one.
+            StateConflict: The queue was changed, or made anew, since the caller read it.
             NotAllowedNow: The pool would change under open jobs.
             BackendUnavailable: Postgres cannot be reached.
         """
 
         def change() -> QueueRow:
             present = _find(connection, name, lock=True)
-            if expected_version not in {0, present.version}:
-                raise StateConflict(f"queue {name} is at version {present.version}, not {expected_version}")
+            if etag != present.etag:
+                raise StateConflict(
+                    f"queue {name} was changed since etag {etag!r} was read; read it again, then decide",
+                    resource=_resource(name),
+                )
+            pool = str(changes.get("pool", present.pool))
             if pool != present.pool and (not moves or _has_open_jobs(connection, present.queue_id)):
-                raise NotAllowedNow(f"queue {name} has open jobs, so it cannot move to another pool")
+                raise NotAllowedNow(
+                    f"queue {name} has open jobs, so it cannot move to another pool",
+                    reason="QUEUE_HAS_OPEN_JOBS",
+                    resource=_resource(name),
+                )
+            assert changes.keys() <= _CHANGEABLE, changes
+            assignments = "".join(f"{column} = %s, " for column in changes)
             row = connection.execute(
-                "UPDATE queues SET weight = %s, pool = %s, namespaces = %s, max_queued_count = %s,"
-                f" version = version + 1 WHERE queue_id = %s RETURNING {QUEUE_COLUMNS}",
-                [weight, pool, list(namespaces), max_queued_count, present.queue_id],
+                f"UPDATE queues SET {assignments}version = version + 1 WHERE queue_id = %s RETURNING {QUEUE_COLUMNS}",
+                [*changes.values(), present.queue_id],
             ).fetchone()
             assert row is not None
             for told in sorted({present.pool, pool}):
@@ -162,7 +165,7 @@ class QueueCalls:
             return QueueRow.of(row)
 
         with self._connections.read() as connection:
-            moves = _find(connection, name).pool != pool
+            moves = "pool" in changes and _find(connection, name).pool != changes["pool"]
             if moves:
                 return exclusively(connection, change)
             with connection.transaction_block():
@@ -182,7 +185,7 @@ class QueueCalls:
                 [cordoned, reason if cordoned else "", name],
             ).fetchone()
             if row is None:
-                raise NotFound(f"there is no queue {name}")
+                raise NotFound(f"there is no queue {name}", resource=_resource(name))
             changed = QueueRow.of(row)
             _tell(connection, changed.pool, encode([changed.queue_id]))
             return changed
@@ -216,7 +219,11 @@ class QueueCalls:
     def _refuse_open(connection: StoreConnection, queue: QueueRow) -> None:
         """Raise if a queue has open jobs."""
         if _has_open_jobs(connection, queue.queue_id):
-            raise NotAllowedNow(f"queue {queue.name} has open jobs; cancel them or wait for them")
+            raise NotAllowedNow(
+                f"queue {queue.name} has open jobs; cancel them or wait for them",
+                reason="QUEUE_HAS_OPEN_JOBS",
+                resource=_resource(queue.name),
+            )
 
 
 def _find(connection: StoreConnection, name: str, *, lock: bool = False) -> QueueRow:
@@ -224,7 +231,7 @@ def _find(connection: StoreConnection, name: str, *, lock: bool = False) -> Queu
     statement = f"SELECT {QUEUE_COLUMNS} FROM queues WHERE name = %s AND NOT deleted{' FOR UPDATE' if lock else ''}"
     row = connection.execute(statement, [name]).fetchone()
     if row is None:
-        raise NotFound(f"there is no queue {name}")
+        raise NotFound(f"there is no queue {name}", resource=_resource(name))
     return QueueRow.of(row)
 
 
@@ -237,3 +244,8 @@ def _has_open_jobs(connection: StoreConnection, queue_id: int) -> bool:
 def _tell(connection: StoreConnection, pool: str, payload: bytes) -> None:
     """Append to a pool's changes."""
     connection.execute("INSERT INTO changes (pool, payload) VALUES (%s, %s)", [pool, payload])
+
+
+def _resource(name: str) -> Resource:
+    """Return what errors about a queue name."""
+    return Resource(kind="Queue", name=name)

@@ -46,7 +46,7 @@ _EVERYTHING: Final = "*"
 _API: Final[Mapping[str, Sequence[str]]] = {
     "alembic_version": ("SELECT",),
     "changes": ("SELECT", "INSERT"),
-    "clusters": ("SELECT", "UPDATE (cordoned, cordon_reason, cordoned_nodes, forgotten)"),
+    "clusters": ("SELECT", "UPDATE (cordoned, cordon_reason, cordoned_nodes, node_cordon_reasons, forgotten)"),
     "deduplication": ("SELECT", "INSERT", "DELETE"),
     "job_set_events": ("SELECT",),
     "job_sets": ("SELECT", "INSERT"),

@@ -5,11 +5,20 @@ Source: design section 4, the table of tables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["CLUSTER_COLUMNS", "QUEUE_COLUMNS", "ClusterRow", "JobRecord", "QueueRow", "RunRecord", "WishResult"]
+__all__ = [
+    "CLUSTER_COLUMNS",
+    "QUEUE_COLUMNS",
+    "ClusterRow",
+    "JobRecord",
+    "JobSetRow",
+    "QueueRow",
+    "RunRecord",
+    "WishResult",
+]
 
 _QUEUE_SETTINGS: Final = "namespaces, max_queued_count, deleted"
 QUEUE_COLUMNS: Final = (
@@ -18,7 +27,7 @@ QUEUE_COLUMNS: Final = (
 """Columns of a queue in the order of `QueueRow`."""
 CLUSTER_COLUMNS: Final = (
     "name, pool, uid, executor_incarnation, sampler_incarnation, contact_time_us, cordoned, cordon_reason,"
-    " cordoned_nodes, forgotten"
+    " cordoned_nodes, forgotten, node_cordon_reasons"
 )
 """Columns of a cluster in the order of `ClusterRow`."""
 
@@ -49,6 +58,11 @@ class QueueRow:
     """Most jobs that may wait; 0 for the installation's limit."""
     deleted: bool
     """Whether it takes no jobs any more."""
+
+    @property
+    def etag(self) -> str:
+        """What stands for the row as it is; another queue of the name has another one."""
+        return f"{self.queue_id:x}-{self.version:x}"
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> QueueRow:
@@ -81,12 +95,26 @@ class ClusterRow:
     """Nodes on which nothing is placed."""
     forgotten: bool
     """Whether it was declared gone for good."""
+    node_cordon_reasons: Mapping[str, str]
+    """Why nodes are cordoned, by name, for those where somebody said so."""
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> ClusterRow:
         """Return the value of a row in the order of `CLUSTER_COLUMNS`."""
         values = [*row[:8], tuple(row[8]), *row[9:]]
         return cls(*values)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSetRow:
+    """A job set."""
+
+    job_set_id: int
+    """Id."""
+    name: str
+    """Name, unique in its queue."""
+    last_event_number: int
+    """Number of its last event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ Source: design section 5, "Submit".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ from argosy_store.binary import (
 )
 from argosy_store.connection import StoreConnection
 from argosy_store.partitions import learn_state, partition, prologue, split_days
+from argosy_store.queue_limits import QueueLimit, QueueRoom, counts_by_queue
 
 __all__ = ["EncodeChanges", "SpecRow", "SubmitRequest", "SubmitResult", "TimelineChanged", "submit_requests"]
 
@@ -93,6 +94,8 @@ class SubmitRequest:
     """W3C trace context for the leader, if the submitter traces these jobs; not stored with them."""
     generation: int | None = None
     """`ApiStore.generation` before the ids were asked for; None if they are surely of the present database."""
+    limits: Mapping[int, QueueLimit] = field(default_factory=dict)
+    """By queue id: how many jobs may wait; queues without are not bounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +140,10 @@ _UNCLAIM: Final = (
     "DELETE FROM deduplication d USING unnest(%s::integer[], %s::text[]) AS n (queue_id, client_id)"
     " WHERE d.queue_id = n.queue_id AND d.client_id = n.client_id"
 )
-_INSERT_CHANGES: Final = "INSERT INTO changes (pool, payload) VALUES ($1::text, $2::bytea)"
+_INSERT_CHANGES: Final = (
+    "INSERT INTO changes (pool, payload, queue_ids, job_counts)"
+    " VALUES ($1::text, $2::bytea, $3::integer[], $4::bigint[])"
+)
 
 _Key = tuple[int, str]
 
@@ -157,6 +163,12 @@ class _Part:
     def live(self) -> bool:
         """Whether anything of it may still be inserted."""
         return not self.conflicts and self.error is None
+
+    def begin_again(self) -> None:
+        """Forget what was found out about its client ids."""
+        self.keep = np.ones(len(self.request.handles), dtype=np.bool_)
+        self.handles, self.id_highs = self.request.handles, self.request.id_highs
+        self.conflicts = []
 
     def result(self) -> SubmitResult:
         """Return what to answer."""
@@ -200,14 +212,12 @@ def submit_requests(
         for request in requests
     ]
     stored: list[tuple[int, bytes]] = []
-    keyed = any(request.client_ids for request in requests)
     with connection.transaction_block(prologue()) as state:
         learn_state(connection, state)
         if timeline not in {"", connection.timeline}:
             raise TimelineChanged(connection.timeline)
         _refuse_late(connection, parts)
-        if keyed:
-            _deduplicate(connection, parts)
+        _claim_within_limits(connection, parts)
         pools: dict[str, list[_Part]] = {}
         for part in parts:
             if part.live and part.keep.any():
@@ -218,7 +228,14 @@ def submit_requests(
             _insert_jobs(connection, inserted)
         for pool in sorted(pools):
             payload = encode_changes([(part.request, part.keep) for part in pools[pool]])
-            connection.bulk(_INSERT_CHANGES, scalar(TEXT, pool), scalar(BYTEA, payload))
+            queues = counts_by_queue(np.concatenate([part.request.queue_ids[part.keep] for part in pools[pool]]))
+            connection.bulk(
+                _INSERT_CHANGES,
+                scalar(TEXT, pool),
+                scalar(BYTEA, payload),
+                array(INT4, list(queues)),
+                array(INT8, list(queues.values())),
+            )
     known_specs.update(stored)
     return [part.result() for part in parts]
 
@@ -240,6 +257,39 @@ def _refuse_late(connection: StoreConnection, parts: Sequence[_Part]) -> None:
         hit = np.isin(part.request.queue_ids, gone)
         if hit.any():
             part.error = NotFound(f"the queue of item {int(np.argmax(hit))} was deleted")
+
+
+def _claim_within_limits(connection: StoreConnection, parts: Sequence[_Part]) -> None:
+    """Claim client ids, and refuse requests whose jobs, repeats left out, are more than a queue may have waiting.
+
+    A request that is refused leaves its client ids to others, so the rest is judged anew, each time without it.
+    """
+    live = [part.request for part in parts if part.live]
+    counts = counts_by_queue(np.concatenate([request.queue_ids for request in live])) if live else {}
+    limits = {
+        queue_id: limit
+        for request in live
+        for queue_id, limit in request.limits.items()
+        if limit.is_near(counts.get(queue_id, 0))
+    }
+    if not limits:
+        _deduplicate(connection, parts)
+        return
+    connection.run("SAVEPOINT limits")
+    while True:
+        _deduplicate(connection, parts)
+        room = QueueRoom(connection, {part.request.pool for part in parts}, limits)
+        refused = False
+        for part in parts:
+            if part.live and part.keep.any():
+                part.error = room.take(part.request.queue_ids[part.keep])
+                refused |= part.error is not None
+        if not refused:
+            return
+        connection.run("ROLLBACK TO SAVEPOINT limits")
+        for part in parts:
+            if part.error is None:
+                part.begin_again()
 
 
 def _deduplicate(connection: StoreConnection, parts: Sequence[_Part]) -> None:

@@ -171,8 +171,10 @@ changes: Final = sa.Table(
     sa.Column("pool", sa.Text, primary_key=True),
     sa.Column("id", sa.BigInteger, sa.Identity(), primary_key=True),
     sa.Column("payload", BYTEA, nullable=False),
+    sa.Column("queue_ids", ARRAY(sa.Integer)),
+    sa.Column("job_counts", ARRAY(sa.BigInteger)),
 )
-"""One transaction's news for a pool's leader, who takes and deletes it."""
+"""One transaction's news for a pool's leader, who takes and deletes it; how many jobs of which queues it brings."""
 
 event_outbox: Final = sa.Table(
     "event_outbox",
@@ -227,6 +229,7 @@ clusters: Final = sa.Table(
     sa.Column("cordon_reason", sa.Text, nullable=False, server_default=_EMPTY),
     sa.Column("cordoned_nodes", ARRAY(sa.Text), nullable=False, server_default=sa.text("'{}'")),
     sa.Column("forgotten", sa.Boolean, nullable=False, server_default=_FALSE),
+    sa.Column("node_cordon_reasons", JSONB, nullable=False, server_default=sa.text("'{}'")),
 )
 """A cluster, the uid its name is bound to, and the highest incarnations seen."""
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
+from google.protobuf.duration_pb2 import Duration
 from google.rpc import code_pb2, error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
 from argosy.api.v1 import (
@@ -26,7 +27,10 @@ from argosy.api.v1 import (
     queue_pb2_grpc,
     scheduling_pb2,
     scheduling_pb2_grpc,
+    server_pb2,
+    server_pb2_grpc,
 )
+from argosy.debug.v1 import debug_pb2, debug_pb2_grpc
 
 __all__ = ["FakeApi", "start_fake"]
 
@@ -50,6 +54,8 @@ class FakeApi:
         """The same, after everything was done: only the answer is lost."""
         self.violations: list[tuple[str, str]] = []
         """(field, description) pairs that failures carry."""
+        self.retry_delay_s: float | None = None
+        """How long failures ask to wait."""
         self.events: list[event_pb2.JobEvent] = []
         """Events of the one job set."""
         self.watch_breaks_after: deque[int | None] = deque()
@@ -80,6 +86,10 @@ class FakeApi:
             for field, description in self.violations:
                 request.field_violations.add(field=field, description=description)
             status.details.add().Pack(request)
+        if self.retry_delay_s is not None:
+            retry = error_details_pb2.RetryInfo()
+            retry.retry_delay.FromNanoseconds(int(self.retry_delay_s * 1e9))
+            status.details.add().Pack(retry)
         await context.abort(code, text, (("grpc-status-details-bin", status.SerializeToString()),))
 
 
@@ -96,7 +106,7 @@ class _Queues(queue_pb2_grpc.QueueServiceServicer):
             await self.api.abort(context, grpc.StatusCode.ALREADY_EXISTS, "there is another queue by that name")
         stored = self.api.queues.setdefault(request.queue.name, queue_pb2.Queue())
         stored.CopyFrom(request.queue)
-        stored.version = 1
+        stored.etag = "1"
         stored.create_time.FromSeconds(1_700_000_000)
         await self.api.leave("CreateQueue", context)
         return queue_pb2.CreateQueueResponse(queue=stored)
@@ -117,11 +127,10 @@ class _Queues(queue_pb2_grpc.QueueServiceServicer):
     async def UpdateQueue(self, request: Any, context: Any) -> Any:
         await self.api.enter("UpdateQueue", request, context)
         stored = self.api.queues[request.queue.name]
-        if request.queue.version not in {0, stored.version}:
+        if request.queue.etag != stored.etag:
             await self.api.abort(context, grpc.StatusCode.ABORTED, "the queue was changed meanwhile")
-        version = stored.version + 1
         stored.CopyFrom(request.queue)
-        stored.version = version
+        stored.etag += "1"
         return queue_pb2.UpdateQueueResponse(queue=stored)
 
     async def DeleteQueue(self, request: Any, context: Any) -> Any:
@@ -134,13 +143,14 @@ class _Queues(queue_pb2_grpc.QueueServiceServicer):
     async def CordonQueue(self, request: Any, context: Any) -> Any:
         await self.api.enter("CordonQueue", request, context)
         stored = self.api.queues[request.name]
-        stored.cordoned, stored.cordon_reason = True, request.reason
+        stored.cordon.reason = request.reason
+        stored.cordon.SetInParent()
         return queue_pb2.CordonQueueResponse(queue=stored)
 
     async def UncordonQueue(self, request: Any, context: Any) -> Any:
         await self.api.enter("UncordonQueue", request, context)
         stored = self.api.queues[request.name]
-        stored.cordoned, stored.cordon_reason = False, ""
+        stored.ClearField("cordon")
         return queue_pb2.UncordonQueueResponse(queue=stored)
 
 
@@ -179,6 +189,32 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
         if request.id not in self.api.jobs:
             await self.api.abort(context, grpc.StatusCode.NOT_FOUND, f"there is no job {request.id}")
         return job_pb2.GetJobResponse(job=self.api.jobs[request.id])
+
+    async def BatchGetJobs(self, request: Any, context: Any) -> Any:
+        await self.api.enter("BatchGetJobs", request, context)
+        return job_pb2.BatchGetJobsResponse(
+            jobs=[self.api.jobs[one] for one in request.ids if one in self.api.jobs],
+            unknown_ids=[one for one in request.ids if one not in self.api.jobs],
+        )
+
+    async def ListJobSets(self, request: Any, context: Any) -> Any:
+        await self.api.enter("ListJobSets", request, context)
+        names = sorted({job.job_set for job in self.api.jobs.values() if job.queue == request.queue})
+        return job_pb2.ListJobSetsResponse(
+            job_sets=[
+                job_pb2.JobSet(
+                    queue=request.queue,
+                    name=name,
+                    state_counts=[
+                        job_pb2.JobStateCount(
+                            state=job_pb2.JOB_STATE_QUEUED,
+                            job_count=sum(job.job_set == name for job in self.api.jobs.values()),
+                        )
+                    ],
+                )
+                for name in names
+            ]
+        )
 
     async def ListJobs(self, request: Any, context: Any) -> Any:
         await self.api.enter("ListJobs", request, context)
@@ -254,9 +290,14 @@ class _Events(event_pb2_grpc.EventServiceServicer):
                 if sent == ends_after:
                     return
                 is_last = event is self.api.events[-1]
-                counts = {"succeeded": 1} if is_last else {"running": 1}
+                counts = self.api.state_counts or ({"SUCCEEDED": 1} if is_last else {"RUNNING": 1})
                 yield event_pb2.WatchJobSetResponse(
-                    events=[event], cursor=str(event.number), state_counts=self.api.state_counts or counts
+                    events=[event],
+                    cursor=str(event.number),
+                    state_counts=[
+                        job_pb2.JobStateCount(state=f"JOB_STATE_{name.upper()}", job_count=count)
+                        for name, count in counts.items()
+                    ],
                 )
             if not request.until_finished:
                 await asyncio.Event().wait()
@@ -296,13 +337,24 @@ class _Clusters(cluster_pb2_grpc.ClusterServiceServicer):
 
     async def CordonCluster(self, request: Any, context: Any) -> Any:
         await self.api.enter("CordonCluster", request, context)
-        self.cluster.cordoned, self.cluster.cordon_reason = request.cordoned, request.reason
+        self.cluster.cordon.CopyFrom(queue_pb2.Cordon(reason=request.reason))
         return cluster_pb2.CordonClusterResponse(cluster=self.cluster)
+
+    async def UncordonCluster(self, request: Any, context: Any) -> Any:
+        await self.api.enter("UncordonCluster", request, context)
+        self.cluster.ClearField("cordon")
+        return cluster_pb2.UncordonClusterResponse(cluster=self.cluster)
 
     async def CordonNode(self, request: Any, context: Any) -> Any:
         await self.api.enter("CordonNode", request, context)
-        self.cluster.cordoned_nodes[:] = [request.node] if request.cordoned else []
+        cordon = queue_pb2.Cordon(reason=request.reason)
+        self.cluster.cordoned_nodes.add(name=request.node, cordon=cordon)
         return cluster_pb2.CordonNodeResponse(cluster=self.cluster)
+
+    async def UncordonNode(self, request: Any, context: Any) -> Any:
+        await self.api.enter("UncordonNode", request, context)
+        del self.cluster.cordoned_nodes[:]
+        return cluster_pb2.UncordonNodeResponse(cluster=self.cluster)
 
     async def ForgetCluster(self, request: Any, context: Any) -> Any:
         await self.api.enter("ForgetCluster", request, context)
@@ -325,17 +377,51 @@ class _Scheduling(scheduling_pb2_grpc.SchedulingServiceServicer):
         return scheduling_pb2.GetLastRoundResponse(
             round=5,
             epoch=2,
-            phases=[scheduling_pb2.PhaseDuration(phase="sample", duration_ms=1.5)],
+            phases=[scheduling_pb2.PhaseDuration(phase="sample", duration=_ms(1.5))],
             totals={"conflicts": 3},
             latencies=[
-                scheduling_pb2.StageLatency(stage="leased", job_count=4, bound_ms=[1.0, 2.0], bucket_count=[1, 3])
+                scheduling_pb2.StageLatency(
+                    stage=scheduling_pb2.LATENCY_STAGE_LEASED,
+                    job_count=4,
+                    bucket_bounds=[_ms(1.0), _ms(2.0)],
+                    bucket_counts=[1, 3],
+                )
             ],
         )
+
+
+class _Debug(debug_pb2_grpc.DebugServiceServicer):
+    """A dump in two pieces."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
 
     async def DumpState(self, request: Any, context: Any) -> AsyncIterator[Any]:
         await self.api.enter("DumpState", request, context)
         for chunk in ('{"round"', ": 5}"):
-            yield scheduling_pb2.DumpStateResponse(chunk=chunk)
+            yield debug_pb2.DumpStateResponse(chunk=chunk)
+
+
+class _Server(server_pb2_grpc.ServerServiceServicer):
+    """A server of one limit and one feature."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
+
+    async def GetServerInfo(self, request: Any, context: Any) -> Any:
+        await self.api.enter("GetServerInfo", request, context)
+        return server_pb2.GetServerInfoResponse(
+            version="1.2.3",
+            default_pool="default",
+            limits=server_pb2.ServerLimits(max_jobs_per_request=100_000),
+            features=[server_pb2.FEATURE_YAML_MANIFESTS],
+        )
+
+
+def _ms(value_ms: float) -> Duration:
+    duration = Duration()
+    duration.FromNanoseconds(int(value_ms * 1e6))
+    return duration
 
 
 async def start_fake(api: FakeApi) -> tuple[grpc.aio.Server, str]:
@@ -346,6 +432,8 @@ async def start_fake(api: FakeApi) -> tuple[grpc.aio.Server, str]:
     event_pb2_grpc.add_EventServiceServicer_to_server(_Events(api), server)
     cluster_pb2_grpc.add_ClusterServiceServicer_to_server(_Clusters(api), server)
     scheduling_pb2_grpc.add_SchedulingServiceServicer_to_server(_Scheduling(api), server)
+    server_pb2_grpc.add_ServerServiceServicer_to_server(_Server(api), server)
+    debug_pb2_grpc.add_DebugServiceServicer_to_server(_Debug(api), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     return server, f"127.0.0.1:{port}"

@@ -6,7 +6,7 @@ Every builder has defaults for all that a test does not care about.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from argosy_store import (
     SpecRow,
     SubmitRequest,
 )
+from argosy_store.queue_limits import QueueLimit
 
 __all__ = ["make_job_ends", "make_leases", "make_objects", "make_reports", "make_request", "make_run_ends", "make_spec"]
 
@@ -46,6 +47,7 @@ def make_request(  # noqa: PLR0913 - one argument per thing that a test may care
     payloads: Sequence[bytes] = (),
     metadata: tuple[bytes, ...] = (),
     submit_time_us: int = 1_700_000_000_000_000,
+    limits: Mapping[int, QueueLimit] | None = None,
 ) -> SubmitRequest:
     """Return a request for `count` jobs with the numbers from `first` on.
 
@@ -63,6 +65,7 @@ def make_request(  # noqa: PLR0913 - one argument per thing that a test may care
         payloads: What is hashed per job; the same for all if none are given.
         metadata: Used in turn.
         submit_time_us: Acceptance of all jobs.
+        limits: Limits of queues by id; none are kept if none are given.
     """
     handles = np.arange(first, first + count, dtype=np.int64) + (day << DAY_SHIFT)
     given = specs or (make_spec(),)
@@ -82,6 +85,7 @@ def make_request(  # noqa: PLR0913 - one argument per thing that a test may care
         metadata=metadata,
         client_ids=tuple(client_ids),
         payload_hashes=b"".join(hashlib.blake2b(value, digest_size=16).digest() for value in per_job),
+        limits=limits or {},
     )
 
 

@@ -16,7 +16,9 @@ from argosy.api.v1 import (
     job_pb2_grpc,
     queue_pb2_grpc,
     scheduling_pb2_grpc,
+    server_pb2_grpc,
 )
+from argosy.debug.v1 import debug_pb2_grpc
 from argosy_core.job.spec import SpecLimits
 from argosy_eventlog.pulsar.settings import require_client
 from argosy_runtime.grpc_server import GrpcServer
@@ -24,6 +26,7 @@ from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import MetricsServer
 from argosy_server.api.clusters import ClusterService
+from argosy_server.api.debug import DebugService
 from argosy_server.api.events import EventService
 from argosy_server.api.jobs import JobExplanations, JobService, LeaderJobService
 from argosy_server.api.leader_view import LeaderRoleLike, Servicer
@@ -31,6 +34,7 @@ from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.queues import QueueService
 from argosy_server.api.routing import LeaderRouter
 from argosy_server.api.scheduling import SchedulingService
+from argosy_server.api.server_info import ServerService
 from argosy_server.api.specs import SpecCache
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.submit import Submission
@@ -60,7 +64,11 @@ class ServerApp:
         self._config = config
         api = config.api
         self._log = get_logger()
-        self.store = ApiStore(config.database_url, max_connections=api.reader_count)
+        self.store = ApiStore(
+            config.database_url,
+            max_connections=api.reader_count,
+            max_submits=api.submit_transaction_count + 1,  # one for what submits look up
+        )
         """The database."""
         self.threads = StoreThreads(reader_count=api.reader_count, submit_count=api.submit_transaction_count)
         """Where blocking calls run."""
@@ -100,6 +108,11 @@ class ServerApp:
                 SchedulingService(self.router, default_pool=config.pool),
                 "argosy.api.v1.SchedulingService",
             ),
+            (
+                debug_pb2_grpc.add_DebugServiceServicer_to_server,
+                DebugService(self.router, default_pool=config.pool),
+                "argosy.debug.v1.DebugService",
+            ),
         ]
         if self.leader is not None:
             shared.extend(self.leader.servicers())
@@ -112,7 +125,8 @@ class ServerApp:
         cache = QueueCache(
             self.store, self.threads, keep_s=config.api.queue_cache_s, default_limit=config.api.max_queued_count
         )
-        specs = SpecCache(SpecLimits(), max_count=config.api.spec_cache_count)
+        limits = SpecLimits()
+        specs = SpecCache(limits, max_count=config.api.spec_cache_count)
         submission = Submission(cache, specs, self.gather, max_job_count=config.api.max_jobs_per_request)
         jobs = JobService(self.store, self.threads, submission=submission, explanations=explanations)
         queues = QueueService(self.store, self.threads, cache, default_pool=config.pool)
@@ -122,6 +136,11 @@ class ServerApp:
             (job_pb2_grpc.add_JobServiceServicer_to_server, jobs, "argosy.api.v1.JobService"),
             (queue_pb2_grpc.add_QueueServiceServicer_to_server, queues, "argosy.api.v1.QueueService"),
             (event_pb2_grpc.add_EventServiceServicer_to_server, events, "argosy.api.v1.EventService"),
+            (
+                server_pb2_grpc.add_ServerServiceServicer_to_server,
+                ServerService(config, limits),
+                "argosy.api.v1.ServerService",
+            ),
         ]
 
     async def start(self, life: Lifecycle) -> None:

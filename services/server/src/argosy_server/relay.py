@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+import numpy as np
 import structlog
 from google.protobuf.message import DecodeError
 
@@ -60,16 +61,16 @@ def event_messages(pool: str, events: RelayedEvents) -> Iterator[KeyedMessage]:
     count = len(columns["handle_column"])
     for start in range(0, count, _EVENTS_PER_MESSAGE):
         part = slice(start, min(start + _EVENTS_PER_MESSAGE, count))
-        first = events.first_number + part.start
+        numbers = events.first_number + np.arange(part.start, part.stop, dtype=np.int64)
         yield KeyedMessage(
             key=f"{events.queue}/{events.job_set}",
-            payload=encode_events(columns, part, texts, first_number=first),
+            payload=encode_events({name: values[part] for name, values in columns.items()}, texts, numbers),
             properties={
                 "pool": pool,
                 "queue": events.queue,
                 "job_set": events.job_set,
-                "first_number": str(first),
-                "last_number": str(first + part.stop - part.start - 1),
+                "first_number": str(numbers[0]),
+                "last_number": str(numbers[-1]),
             },
         )
 

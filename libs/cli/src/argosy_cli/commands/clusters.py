@@ -71,7 +71,7 @@ def get_cluster(context: click.Context, *, name: str) -> None:
 def cordon_cluster(context: click.Context, *, name: str, reason: str) -> None:
     """Place nothing more on a cluster; what runs goes on."""
     settings = settings_of(context)
-    _print(settings, call(settings, lambda client: client.cordon_cluster(name, cordoned=True, reason=reason)))
+    _print(settings, call(settings, lambda client: client.cordon_cluster(name, reason)))
 
 
 @cluster.command("uncordon")
@@ -81,7 +81,7 @@ def cordon_cluster(context: click.Context, *, name: str, reason: str) -> None:
 def uncordon_cluster(context: click.Context, *, name: str) -> None:
     """Place on a cluster again."""
     settings = settings_of(context)
-    _print(settings, call(settings, lambda client: client.cordon_cluster(name, cordoned=False)))
+    _print(settings, call(settings, lambda client: client.uncordon_cluster(name)))
 
 
 @cluster.command("forget")
@@ -121,7 +121,7 @@ def list_nodes(context: click.Context, *, cluster_name: str, selector: str) -> N
     columns: list[Column[Node]] = [
         Column("NAME", lambda n: n.name),
         Column("READY", lambda n: "yes" if n.ready else "no"),
-        Column("CORDONED", lambda n: "yes" if n.cordoned else "no"),
+        Column("CORDONED", lambda n: (n.cordon_reason or "yes") if n.cordoned else "no"),
         Column("FREE CPU", lambda n: _node_part_text(n, "cpu"), right=True),
         Column("FREE MEMORY", lambda n: _node_part_text(n, "memory"), right=True),
         Column("FREE", lambda n: _amounts_text(n.free), wide=True),
@@ -133,15 +133,16 @@ def list_nodes(context: click.Context, *, cluster_name: str, selector: str) -> N
 @node.command("cordon")
 @click.argument("cluster_name", metavar="CLUSTER")
 @click.argument("name", metavar="NODE")
+@click.option("--reason", default="", help="Shown by `argosy cluster get` and `argosy node list`.")
 @common_options
 @click.pass_context
-def cordon_node(context: click.Context, *, cluster_name: str, name: str) -> None:
+def cordon_node(context: click.Context, *, cluster_name: str, name: str, reason: str) -> None:
     """Place nothing more on NODE of CLUSTER; what runs goes on.
 
     A node that is not there yet, or not any more, is cordoned once it comes.
     """
     settings = settings_of(context)
-    _print(settings, call(settings, lambda client: client.cordon_node(cluster_name, name, cordoned=True)))
+    _print(settings, call(settings, lambda client: client.cordon_node(cluster_name, name, reason)))
 
 
 @node.command("uncordon")
@@ -152,7 +153,7 @@ def cordon_node(context: click.Context, *, cluster_name: str, name: str) -> None
 def uncordon_node(context: click.Context, *, cluster_name: str, name: str) -> None:
     """Place on NODE of CLUSTER again."""
     settings = settings_of(context)
-    _print(settings, call(settings, lambda client: client.cordon_node(cluster_name, name, cordoned=False)))
+    _print(settings, call(settings, lambda client: client.uncordon_node(cluster_name, name)))
 
 
 def _connection_text(value: Cluster) -> str:
@@ -189,6 +190,6 @@ def _print(settings: Settings, value: Cluster) -> None:
         ("total", _amounts_text(value.total)),
         ("free", _amounts_text(value.free)),
         ("last contact", age_text(value.contact_time)),
-        ("cordoned nodes", ", ".join(value.cordoned_nodes)),
+        ("cordoned nodes", ", ".join(f"{n} ({why})" if why else n for n, why in value.cordoned_nodes.items())),
     ]
     print_one(settings, value, lines)

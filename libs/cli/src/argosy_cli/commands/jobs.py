@@ -104,7 +104,7 @@ def _print(settings: Settings, job: Job) -> None:
     print_one(settings, job, lines)
 
 
-def _manifest_text(manifest: bytes) -> str:
+def _manifest_text(manifest: str) -> str:
     """Return a manifest as people write it; as it is if it cannot be read."""
     import json
 
@@ -113,4 +113,4 @@ def _manifest_text(manifest: bytes) -> str:
     try:
         return str(yaml.safe_dump(json.loads(manifest), sort_keys=False, allow_unicode=True))
     except ValueError:
-        return manifest.decode(errors="replace") + "\n"
+        return manifest + "\n"

@@ -98,7 +98,7 @@ def update(
 
     async def change(client: ArgosyClient) -> Queue:
         current = await client.get_queue(name)
-        return await client.update_queue(dataclasses.replace(current, **changes))  # type: ignore[arg-type]
+        return await client.update_queue(dataclasses.replace(current, **changes), tuple(changes))  # type: ignore[arg-type]
 
     settings = settings_of(context)
     _print(settings, call(settings, change))
@@ -148,6 +148,5 @@ def _print(settings: Settings, value: Queue) -> None:
         ("cordoned", _cordon_text(value)),
         ("namespaces", ", ".join(value.namespaces)),
         ("most queued jobs", str(value.max_queued_count or "")),
-        ("version", str(value.version)),
     ]
     print_one(settings, value, lines)

@@ -21,6 +21,7 @@ from argosy_core.errors import AlreadyExists, FieldViolation, InvalidRequest, No
 from argosy_server.api.names import NAME_RULE, QUEUE_NAME_RULE, is_name, is_queue_name, metadata_faults
 from argosy_server.api.specs import ReadSpec
 from argosy_server.api.submit_items import ItemColumns, Metadata
+from argosy_store.queue_limits import QueueLimit
 
 __all__ = ["AdmittedJobs", "KnownQueue", "admit"]
 
@@ -80,11 +81,8 @@ class AdmittedJobs:
     """Index of the request's item, for errors."""
     traceparent: str = ""
     """W3C context of the submit, if the submitter traces its jobs."""
-
-    def count_by_queue(self) -> dict[int, int]:
-        """Return the number of jobs by queue id."""
-        ids, counts = np.unique(self.queue_ids, return_counts=True)
-        return dict(zip(ids.tolist(), counts.tolist(), strict=True))
+    limits: Mapping[int, QueueLimit] = field(default_factory=dict)
+    """By queue id: how many jobs may wait."""
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ from typing import Final
 
 import grpc
 
-from argosy.api.v1 import cluster_pb2, cluster_pb2_grpc
-from argosy_core.errors import BackendUnavailable, FieldViolation, InvalidRequest, NotAllowedNow
+from argosy.api.v1 import cluster_pb2, cluster_pb2_grpc, queue_pb2
+from argosy_core.errors import BackendUnavailable, FieldViolation, InvalidRequest, NotAllowedNow, Resource
 from argosy_core.job.findings import is_dns_name
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
@@ -19,6 +19,7 @@ from argosy_server.api.changes_codec import encode_cluster_changes
 from argosy_server.api.cursors import read_name_token, write_name_token
 from argosy_server.api.job_codec import timestamp
 from argosy_server.api.leader_view import ClusterFigures, LeaderView, NodeFigures
+from argosy_server.api.names import printable
 from argosy_server.api.routing import LeaderRouter
 from argosy_server.api.selectors import has_labels, parse_label_selector
 from argosy_server.api.store_threads import StoreThreads
@@ -87,40 +88,71 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
             node for node in view.nodes(request.cluster) if node.name > after and has_labels(requirements, node.labels)
         ]
         return cluster_pb2.ListNodesResponse(
-            nodes=[_node_message(node) for node in found[:size]],
+            nodes=[_node_message(row, node) for node in found[:size]],
             next_page_token=write_name_token(found[size - 1].name) if len(found) > size else "",
         )
 
     async def CordonCluster(  # noqa: N802 - the protocol's name
         self, request: cluster_pb2.CordonClusterRequest, context: Context
     ) -> cluster_pb2.CordonClusterResponse:
-        """Stop or resume placing on a cluster."""
+        """Stop placing on a cluster."""
         check_request(request)
-        row = await self._threads.run(
-            self._store.set_cluster_cordon,
-            request.name,
-            cordoned=request.cordoned,
-            reason="".join(character if character.isprintable() else " " for character in request.reason),
-            encode=encode_cluster_changes,
+        cluster = await self._cordon_cluster(request.name, context, cordoned=True, reason=request.reason)
+        return cluster_pb2.CordonClusterResponse(cluster=cluster)
+
+    async def UncordonCluster(  # noqa: N802 - the protocol's name
+        self, request: cluster_pb2.UncordonClusterRequest, context: Context
+    ) -> cluster_pb2.UncordonClusterResponse:
+        """Let a cluster be placed on again."""
+        check_request(request)
+        return cluster_pb2.UncordonClusterResponse(
+            cluster=await self._cordon_cluster(request.name, context, cordoned=False)
         )
-        return cluster_pb2.CordonClusterResponse(cluster=(await self._with_figures([row], context))[0])
 
     async def CordonNode(  # noqa: N802 - the protocol's name
         self, request: cluster_pb2.CordonNodeRequest, context: Context
     ) -> cluster_pb2.CordonNodeResponse:
-        """Stop or resume placing on a node; the cordon outlives the node's absence."""
+        """Stop placing on a node; the cordon outlives the node's absence."""
         check_request(request)
-        if not is_dns_name(request.node):
+        cluster = await self._cordon_node(request.cluster, request.node, context, cordoned=True, reason=request.reason)
+        return cluster_pb2.CordonNodeResponse(cluster=cluster)
+
+    async def UncordonNode(  # noqa: N802 - the protocol's name
+        self, request: cluster_pb2.UncordonNodeRequest, context: Context
+    ) -> cluster_pb2.UncordonNodeResponse:
+        """Let a node be placed on again."""
+        check_request(request)
+        return cluster_pb2.UncordonNodeResponse(
+            cluster=await self._cordon_node(request.cluster, request.node, context, cordoned=False)
+        )
+
+    async def _cordon_cluster(
+        self, name: str, context: Context, *, cordoned: bool, reason: str = ""
+    ) -> cluster_pb2.Cluster:
+        row = await self._threads.run(
+            self._store.set_cluster_cordon,
+            name,
+            cordoned=cordoned,
+            reason=printable(reason),
+            encode=encode_cluster_changes,
+        )
+        return (await self._with_figures([row], context))[0]
+
+    async def _cordon_node(
+        self, cluster: str, node: str, context: Context, *, cordoned: bool, reason: str = ""
+    ) -> cluster_pb2.Cluster:
+        if not is_dns_name(node):
             violation = FieldViolation(field="node", description="must be a node's name: a lower-case DNS name")
             raise InvalidRequest("one field is wrong in the request", violations=(violation,))
         row = await self._threads.run(
             self._store.set_node_cordon,
-            request.cluster,
-            request.node,
-            cordoned=request.cordoned,
+            cluster,
+            node,
+            cordoned=cordoned,
+            reason=printable(reason),
             encode=encode_cluster_changes,
         )
-        return cluster_pb2.CordonNodeResponse(cluster=(await self._with_figures([row], context))[0])
+        return (await self._with_figures([row], context))[0]
 
     async def ForgetCluster(  # noqa: N802 - the protocol's name
         self, request: cluster_pb2.ForgetClusterRequest, context: Context
@@ -140,7 +172,9 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
         if figures is not None and (figures.executor_connected or figures.sampler_connected):
             raise NotAllowedNow(
                 f"cluster {row.name!r} is connected; stop its executor and sampler first, so that its pods cannot "
-                "go on while their jobs run elsewhere"
+                "go on while their jobs run elsewhere",
+                reason="CLUSTER_CONNECTED",
+                resource=Resource(kind="Cluster", name=row.name),
             )
         await self._threads.run(self._store.forget_cluster, row.name, encode=encode_cluster_changes)
         return cluster_pb2.ForgetClusterResponse(lost_run_count=figures.run_count if figures is not None else 0)
@@ -194,10 +228,11 @@ def _cluster_message(
     message = cluster_pb2.Cluster(
         name=row.name,
         uid=row.uid,
-        cordoned=row.cordoned,
-        cordon_reason=row.cordon_reason,
+        cordon=queue_pb2.Cordon(reason=row.cordon_reason) if row.cordoned else None,
         contact_time=timestamp(row.contact_time_us),
-        cordoned_nodes=row.cordoned_nodes,
+        cordoned_nodes=[
+            cluster_pb2.CordonedNode(name=name, cordon=_node_cordon(row, name)) for name in sorted(row.cordoned_nodes)
+        ],
     )
     live = figures or remote
     if live is not None:
@@ -214,12 +249,16 @@ def _cluster_message(
     return message
 
 
-def _node_message(node: NodeFigures) -> cluster_pb2.Node:
+def _node_cordon(row: ClusterRow, name: str) -> queue_pb2.Cordon:
+    return queue_pb2.Cordon(reason=row.node_cordon_reasons.get(name, ""))
+
+
+def _node_message(row: ClusterRow, node: NodeFigures) -> cluster_pb2.Node:
     return cluster_pb2.Node(
         name=node.name,
         allocatable=cluster_pb2.ResourceAmounts(amounts=node.allocatable),
         free=cluster_pb2.ResourceAmounts(amounts=node.free),
         ready=node.ready,
-        cordoned=node.cordoned,
+        cordon=_node_cordon(row, node.name) if node.cordoned else None,
         labels=node.labels,
     )

@@ -5,9 +5,9 @@ Source: `proto/argosy/lease/v1/lease.proto`, "EventBatch"; `proto/argosy/api/v1/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -44,16 +44,42 @@ EVENT_COLUMNS: Final[dict[str, ColumnType]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBatch:
-    """One row of job_set_events."""
+    """One row of job_set_events, read."""
 
     first_number: int
     """Number of its first event."""
-    payload: bytes
-    """EventBatch."""
+    columns: Mapping[str, npt.NDArray[Any]]
+    """Columns of the EventBatch by field name."""
+    texts: list[str]
+    """What the columns of texts point into; the last one is empty, for -1."""
+
+    @staticmethod
+    def read(first_number: int, payload: bytes) -> StoredBatch:
+        """Return a row that was read.
+
+        Args:
+            first_number: Number of its first event.
+            payload: EventBatch.
+
+        Raises:
+            InvariantViolation: The row cannot be read.
+        """
+        message = lease_pb2.EventBatch()
+        try:
+            message.ParseFromString(payload)
+        except DecodeError as cause:
+            raise InvariantViolation(f"events from number {first_number} on cannot be read") from cause
+        columns = read_columns(message, EVENT_COLUMNS, where="EventBatch")
+        return StoredBatch(first_number=first_number, columns=columns, texts=[*message.texts, ""])
+
+    @property
+    def handles(self) -> npt.NDArray[np.int64]:
+        """(n,) handles of the events' jobs."""
+        return self.columns["handle_column"]
 
 
 def watch_responses(
-    cursor: WatchCursor, batch: StoredBatch, *, max_count: int
+    cursor: WatchCursor, batch: StoredBatch, *, max_count: int, chosen: npt.NDArray[np.bool_] | None = None
 ) -> Iterator[tuple[event_pb2.WatchJobSetResponse, WatchCursor]]:
     """Yield the messages of a batch's events after a cursor, each with the cursor after it.
 
@@ -61,39 +87,39 @@ def watch_responses(
         cursor: Where the watcher stands: anywhere from right before the batch to right before its last event.
         batch: The stored row.
         max_count: Most events of one message.
-
-    Raises:
-        InvariantViolation: The row cannot be read.
+        chosen: (n,) which events are sent; None for all. Cursors and counts are those of all.
 
     Complexity: O(events); measured 1 us each.
     """
-    message = lease_pb2.EventBatch()
-    try:
-        message.ParseFromString(batch.payload)
-    except DecodeError as cause:
-        raise InvariantViolation(f"events from number {batch.first_number} on cannot be read") from cause
-    columns = read_columns(message, EVENT_COLUMNS, where="EventBatch")
-    texts = [*message.texts, ""]  # -1 stands for none and so takes the last
-    count = len(columns["handle_column"])
+    columns = batch.columns
+    count = len(batch.handles)
     start = cursor.number + 1 - batch.first_number
     while start < count:
         part = slice(start, min(start + max_count, count))
         counts = _fold(cursor.counts, columns["from_state_column"][part], columns["to_state_column"][part])
         last = batch.first_number + part.stop - 1
         cursor = replace(cursor, number=last, counts=counts)
+        places = np.arange(part.start, part.stop, dtype=np.int64)
+        if chosen is not None:
+            places = places[chosen[part]]
+        sent = {name: values[places] for name, values in columns.items()}
         # Parsing bytes in C and adding to the message costs less than an object per event in Python.
         response = event_pb2.WatchJobSetResponse.FromString(
-            encode_events(columns, part, texts, first_number=batch.first_number + part.start)
+            encode_events(sent, batch.texts, places + batch.first_number)
         )
         response.cursor = cursor.text()
-        response.state_counts.update(state_counts(counts))
+        response.state_counts.extend(state_counts(dict(enumerate(counts))))
         yield response, cursor
         start = part.stop
 
 
-def state_counts(counts: tuple[int, ...]) -> dict[str, int]:
-    """Return counts by state name, those above zero only."""
-    return {STATE_NAMES[state]: count for state, count in enumerate(counts) if count and state}
+def state_counts(counts: Mapping[int, int]) -> list[job_pb2.JobStateCount]:
+    """Return numbers of jobs by JobState as messages, those above zero only, in order of the states."""
+    return [
+        job_pb2.JobStateCount(state=job_pb2.JobState.Name(state), job_count=count)
+        for state, count in sorted(counts.items())
+        if count and state
+    ]
 
 
 def _fold(

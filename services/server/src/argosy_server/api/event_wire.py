@@ -26,23 +26,21 @@ _HEAD_BYTES: Final = 64
 _NUMBER_AT, _ID_AT, _KIND_AT, _SECONDS_AT, _NANOS_AT, _ATTEMPT_AT = 1, 9, 46, 50, 56, 62
 
 
-def encode_events(columns: dict[str, npt.NDArray[Any]], part: slice, texts: list[str], *, first_number: int) -> bytes:
+def encode_events(columns: dict[str, npt.NDArray[Any]], texts: list[str], numbers: npt.NDArray[np.int64]) -> bytes:
     """Return the field `events` of a WatchJobSetResponse as bytes.
 
     Args:
-        columns: Columns of an EventBatch by field name.
-        part: Which of its events.
+        columns: (n,) columns of events by field name of an EventBatch.
         texts: Its texts, with an empty one at the end for -1.
-        first_number: Number of the part's first event, below 2^42.
+        numbers: (n,) numbers of the events, below 2^42.
 
     Complexity: O(n); measured 0.6 us an event.
     """
-    count = part.stop - part.start
-    heads = _heads({name: values[part] for name, values in columns.items()}, count, first_number).tobytes()
+    heads = _heads(columns, numbers).tobytes()
     combinations = zip(
-        columns["cluster_column"][part].tolist(),
-        columns["node_column"][part].tolist(),
-        columns["reason_column"][part].tolist(),
+        columns["cluster_column"].tolist(),
+        columns["node_column"].tolist(),
+        columns["reason_column"].tolist(),
         strict=True,
     )
     frames: dict[tuple[int, int, int], tuple[bytes, bytes]] = {}
@@ -57,10 +55,10 @@ def encode_events(columns: dict[str, npt.NDArray[Any]], part: slice, texts: list
     return b"".join(pieces)
 
 
-def _heads(columns: dict[str, npt.NDArray[Any]], count: int, first_number: int) -> npt.NDArray[np.uint8]:
-    heads = np.empty((count, _HEAD_BYTES), dtype=np.uint8)
+def _heads(columns: dict[str, npt.NDArray[Any]], numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    heads = np.empty((len(numbers), _HEAD_BYTES), dtype=np.uint8)
     heads[:, 0] = _NUMBER
-    _put_varint(heads, _NUMBER_AT, first_number + np.arange(count, dtype=np.int64), width=6)
+    _put_varint(heads, _NUMBER_AT, numbers, width=6)
     heads[:, 7], heads[:, 8] = _JOB_ID, 36
     heads[:, _ID_AT : _ID_AT + 36] = id_characters(columns["id_high_column"], columns["handle_column"])
     heads[:, 45], heads[:, _KIND_AT] = _KIND, columns["kind_column"]

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from argosy.api.v1 import event_pb2, event_pb2_grpc
-from argosy_core.errors import FieldViolation, InvalidRequest, NotFound, OutOfRange
+from argosy_core.errors import FieldViolation, InvalidRequest, NotFound, OutOfRange, Resource
 from argosy_core.job.states import JobState
 from argosy_runtime.metrics import METRICS
 from argosy_runtime.validation import check_request
@@ -17,9 +20,12 @@ from argosy_server.api.calls import Context
 from argosy_server.api.cursors import WatchCursor
 from argosy_server.api.event_codec import StoredBatch, watch_responses
 from argosy_server.api.names import NAME_RULE, is_name
+from argosy_server.api.selectors import parse_label_selector
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.watch import WatchHub
+from argosy_server.api.wishes import read_ids
 from argosy_store.api import ApiStore
+from argosy_store.jobs import JobFilter
 
 __all__ = ["EventService"]
 
@@ -49,7 +55,8 @@ class EventService(event_pb2_grpc.EventServiceServicer):
         """Stream events; ends by itself only with `until_finished`."""
         del context
         check_request(request)
-        job_set_id = await self._find(request.queue, request.job_set)
+        selection = _read_selection(request)
+        job_set_id = await self._find(request.queue, request.job_set, wait=request.allow_missing)
         cursor = WatchCursor.parse(request.cursor, job_set_id=job_set_id)
         cursor = await self._check_kept(cursor)
         METRICS.watched_job_sets.inc()
@@ -60,35 +67,56 @@ class EventService(event_pb2_grpc.EventServiceServicer):
                 for first_number, _, payload in rows:
                     if first_number > cursor.number + 1:
                         raise _too_old(cursor.number)
-                    batch = StoredBatch(first_number=first_number, payload=payload)
-                    for response, after in watch_responses(cursor, batch, max_count=self._max_batch_count):
+                    batch = StoredBatch.read(first_number, payload)
+                    chosen = await self._choose(batch, selection)
+                    for response, after in watch_responses(
+                        cursor, batch, max_count=self._max_batch_count, chosen=chosen
+                    ):
                         yield response
                         cursor = after
                 if rows:
                     idle_count = 0
                     rows = await self._hub.read_now(job_set_id, cursor.number)
                     continue
-                if request.until_finished and idle_count % _IDLE_POLLS == 0 and await self._is_finished(cursor):
-                    return
+                look = request.until_finished and idle_count % _IDLE_POLLS == 0
+                if look and await self._is_finished(cursor, selection):
+                    # What ended the last job may have been stored after the look for events.
+                    rows = await self._hub.read_now(job_set_id, cursor.number)
+                    if not rows:
+                        return
+                    continue
                 idle_count += 1
                 rows = await self._hub.read_next(job_set_id, cursor.number)
         finally:
             METRICS.watched_job_sets.dec()
 
-    async def _find(self, queue: str, job_set: str) -> int:
+    async def _choose(self, batch: StoredBatch, selection: JobFilter | None) -> npt.NDArray[np.bool_] | None:
+        """Return which events of a batch are about selected jobs; None for all."""
+        if selection is None:
+            return None
+        if not selection.labels:
+            return np.isin(batch.handles, selection.handles)
+        handles = np.unique(batch.handles).tolist()
+        return np.isin(batch.handles, await self._threads.run(self._store.select_handles, handles, selection))
+
+    async def _find(self, queue: str, job_set: str, *, wait: bool) -> int:
         if not is_name(job_set):
             raise InvalidRequest(
                 "one field is wrong in the request",
                 violations=(FieldViolation(field="job_set", description=NAME_RULE),),
             )
         row = await self._threads.run(self._store.get_queue, queue)
-        job_set_id = await self._threads.run(self._store.find_job_set, row.queue_id, job_set)
-        if job_set_id is None:
-            raise NotFound(
-                f"queue {queue!r} has no job set {job_set!r}; a job set exists from its first job on, "
-                "so check both names or submit first"
-            )
-        return job_set_id
+        while True:
+            job_set_id = await self._threads.run(self._store.find_job_set, row.queue_id, job_set)
+            if job_set_id is not None:
+                return job_set_id
+            if not wait:
+                raise NotFound(
+                    f"queue {queue!r} has no job set {job_set!r}; a job set exists from its first job on, "
+                    "so check both names, submit first, or set allow_missing",
+                    resource=Resource(kind="JobSet", name=job_set),
+                )
+            await self._hub.next_poll()
 
     async def _check_kept(self, cursor: WatchCursor) -> WatchCursor:
         """Return where to begin.
@@ -105,18 +133,33 @@ class EventService(event_pb2_grpc.EventServiceServicer):
             raise _too_old(cursor.number)
         return WatchCursor(job_set_id=cursor.job_set_id, number=oldest - 1, is_complete=False)
 
-    async def _is_finished(self, cursor: WatchCursor) -> bool:
-        """Return whether all jobs have ended and all their events were sent.
+    async def _is_finished(self, cursor: WatchCursor, selection: JobFilter | None) -> bool:
+        """Return whether all selected jobs have ended and all their events up to now were sent.
 
         A job that was cancelled before the leader heard of it has ended without any event yet, so the number of jobs
         that events told of is compared with the number there are.
         """
-        if sum(cursor.counts[JobState.QUEUED : JobState.SUCCEEDED]):
+        if selection is None and sum(cursor.counts[JobState.QUEUED : JobState.SUCCEEDED]) > 0:
             return False
-        counts = await self._threads.run(self._store.count_states, cursor.job_set_id)
+        everything = await self._threads.run(self._store.count_states, cursor.job_set_id)
+        counts = everything
+        if selection is not None:
+            counts = await self._threads.run(self._store.count_states, cursor.job_set_id, selection)
         if any(counts.get(state) for state in (JobState.QUEUED, JobState.LEASED, JobState.RUNNING)):
             return False
-        return not cursor.is_complete or sum(cursor.counts) >= sum(counts.values())
+        return not cursor.is_complete or sum(cursor.counts) >= sum(everything.values())
+
+
+def _read_selection(request: event_pb2.WatchJobSetRequest) -> JobFilter | None:
+    """Return which jobs' events are sent; None for all.
+
+    Raises:
+        InvalidRequest: An id or the label selector is wrong.
+    """
+    labels = parse_label_selector(request.label_selector, field="label_selector")
+    if not labels and not request.job_ids:
+        return None
+    return JobFilter(handles=tuple(read_ids(request.job_ids, field="job_ids").values()), labels=labels)
 
 
 def _too_old(number: int) -> OutOfRange:

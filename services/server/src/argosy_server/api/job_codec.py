@@ -14,7 +14,6 @@ import numpy.typing as npt
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from argosy.api.v1 import job_pb2
-from argosy_core.job.states import RunState
 from argosy_server.api.leader_view import Explanation
 from argosy_store.rows import JobRecord, RunRecord
 
@@ -72,26 +71,27 @@ def job_message(record: JobRecord) -> job_pb2.Job:
         labels=metadata.get("labels") or {},
         annotations=metadata.get("annotations") or {},
         runs=[_run_message(run) for run in record.runs],
-        spec=job_pb2.JobSpec(manifests=list(split_body(record.spec_body))) if record.spec_body is not None else None,
+        spec=job_pb2.JobSpec(manifests=split_body(record.spec_body)) if record.spec_body is not None else None,
     )
 
 
 def _run_message(run: RunRecord) -> job_pb2.Run:
     return job_pb2.Run(
         attempt=run.attempt,
-        state=RunState(run.state).name.lower(),
+        state=job_pb2.RunState.Name(run.state),
         cluster=run.cluster,
         node=run.node,
         lease_time=timestamp(run.lease_time_us),
         start_time=timestamp(run.start_time_us),
         end_time=timestamp(run.end_time_us),
-        exit_code=run.exit_code or 0,
+        exit_code=run.exit_code,
         reason=run.reason or "",
+        failure=job_pb2.FailureKind.Name(run.failure or 0),
     )
 
 
-def split_body(body: bytes) -> Iterator[bytes]:
-    """Yield the elements of a JSON array, each byte for byte as it stands there.
+def split_body(body: bytes) -> Iterator[str]:
+    """Yield the elements of a JSON array, each as it stands there.
 
     Args:
         body: The array without space around its commas, as `argosy_core.job.spec.read_bag` makes it.
@@ -104,7 +104,7 @@ def split_body(body: bytes) -> Iterator[bytes]:
         _, end = decoder.raw_decode(text, start)
         # Spaces after a manifest belong to it: they were received and hashed.
         comma = text.find(",", end) if text[end:].lstrip().startswith(",") else len(text) - 1
-        yield text[position:comma].encode()
+        yield text[position:comma]
         position = comma + 1
 
 

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import replace
 from typing import Final
 
 from argosy.api.v1 import job_pb2, job_pb2_grpc
-from argosy_core.errors import ArgosyError, NotFound
+from argosy_core.errors import ArgosyError, NotFound, Resource
 from argosy_core.job.identity import parse_id
 from argosy_core.job.states import JobState
 from argosy_runtime.traces import active
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
-from argosy_server.api.cursors import read_handle_token, write_handle_token
-from argosy_server.api.event_codec import STATE_NAMES
+from argosy_server.api.cursors import read_handle_token, read_name_token, write_handle_token, write_name_token
+from argosy_server.api.event_codec import STATE_NAMES, state_counts
 from argosy_server.api.job_codec import explain_response, job_message
 from argosy_server.api.job_logs import read_log
 from argosy_server.api.leader_view import Explanation
+from argosy_server.api.names import printable
 from argosy_server.api.routing import LeaderRouter
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.submit import Submission
-from argosy_server.api.wishes import Wish, WishOutcome, make_wish, read_filter
+from argosy_server.api.wishes import Wish, WishOutcome, make_wish, read_filter, read_ids
 from argosy_store.api import ApiStore
 from argosy_store.rows import JobRecord
 
@@ -58,7 +60,10 @@ class JobExplanations:
         _, handle = parse_id(job_id)
         record = await self._threads.run(self._store.get_job, handle)
         if record is None or record.job_id != job_id.lower():
-            raise NotFound(f"no job has the id {job_id}; jobs are forgotten some days after their end")
+            raise NotFound(
+                f"no job has the id {job_id}; jobs are forgotten some days after their end",
+                resource=Resource(kind="Job", name=job_id),
+            )
         return record
 
     async def explain(self, request: job_pb2.ExplainJobRequest, context: Context) -> job_pb2.ExplainJobResponse:
@@ -180,17 +185,63 @@ class JobService(LeaderJobService):
         check_request(request)
         return job_pb2.GetJobResponse(job=job_message(await self._explanations.read_job(request.id)))
 
-    async def ListJobs(self, request: job_pb2.ListJobsRequest, context: Context) -> job_pb2.ListJobsResponse:  # noqa: N802 - the protocol's name
-        """Answer jobs by selector, in submit order."""
+    async def BatchGetJobs(  # noqa: N802 - the protocol's name
+        self, request: job_pb2.BatchGetJobsRequest, context: Context
+    ) -> job_pb2.BatchGetJobsResponse:
+        """Answer jobs by their ids, each once."""
         del context
         check_request(request)
-        question = request.selector.SerializeToString(deterministic=True)
+        handles = read_ids(request.ids, field="ids")
+        records = await self._threads.run(self._store.get_jobs, list(handles.values()))
+        by_id = {record.job_id: record for record in records}
+        return job_pb2.BatchGetJobsResponse(
+            jobs=[job_message(by_id[job_id]) for job_id in handles if job_id in by_id],
+            unknown_ids=[job_id for job_id in handles if job_id not in by_id],
+        )
+
+    async def ListJobSets(  # noqa: N802 - the protocol's name
+        self, request: job_pb2.ListJobSetsRequest, context: Context
+    ) -> job_pb2.ListJobSetsResponse:
+        """Answer the job sets of a queue by name, with their jobs by state if that is asked for."""
+        del context
+        check_request(request)
+        after = read_name_token(request.page_token)
+        size = request.page_size or _PAGE_SIZE
+        queue = await self._threads.run(self._store.get_queue, request.queue)
+        rows = await self._threads.run(self._store.list_job_sets, queue.queue_id, after, size + 1)
+        page = rows[:size]
+        counts = {}
+        if request.count_states and page:
+            counts = await self._threads.run(self._store.count_states_by_set, [row.job_set_id for row in page])
+        return job_pb2.ListJobSetsResponse(
+            job_sets=[
+                job_pb2.JobSet(
+                    queue=queue.name,
+                    name=row.name,
+                    last_event_number=row.last_event_number,
+                    state_counts=state_counts(counts.get(row.job_set_id, {})),
+                )
+                for row in page
+            ],
+            next_page_token=write_name_token(page[-1].name) if len(rows) > size else "",
+        )
+
+    async def ListJobs(self, request: job_pb2.ListJobsRequest, context: Context) -> job_pb2.ListJobsResponse:  # noqa: N802 - the protocol's name
+        """Answer jobs by selector."""
+        del context
+        check_request(request)
+        question = _question(request)
         after = read_handle_token(request.page_token, question)
         size = request.page_size or _PAGE_SIZE
 
         def read() -> list[JobRecord]:
-            job_filter = read_filter(self._store, request.selector)
-            return self._store.list_jobs(job_filter, after_handle=after, limit=size + 1)
+            job_filter = replace(
+                read_filter(self._store, request.selector),
+                from_time_us=_time_us(request, "create_time_from"),
+                before_time_us=_time_us(request, "create_time_before"),
+            )
+            newest_first = request.order == job_pb2.JOB_ORDER_NEWEST_FIRST
+            return self._store.list_jobs(job_filter, after, size + 1, newest_first=newest_first)
 
         records = await self._threads.run(read)
         more = len(records) > size
@@ -209,7 +260,7 @@ class JobService(LeaderJobService):
             job_ids=tuple(request.jobs.ids) if request.HasField("jobs") else None,
             selector=request.selector if request.HasField("selector") else None,
             is_preview=request.validate_only,
-            reason=_printable(request.reason),
+            reason=printable(request.reason),
         )
         outcome = await self._wish(wish)
         return job_pb2.CancelJobsResponse(
@@ -242,6 +293,15 @@ class JobService(LeaderJobService):
         return await self._threads.run(make_wish, self._store, wish)
 
 
-def _printable(text: str) -> str:
-    """Return a text for logs and terminals, with control and direction characters taken out."""
-    return "".join(character if character.isprintable() else " " for character in text)
+def _question(request: job_pb2.ListJobsRequest) -> bytes:
+    """Return all of a request but its page, so that a token goes on with the same question only."""
+    question = job_pb2.ListJobsRequest()
+    question.CopyFrom(request)
+    question.ClearField("page_size")
+    question.ClearField("page_token")
+    return question.SerializeToString(deterministic=True)
+
+
+def _time_us(request: job_pb2.ListJobsRequest, field: str) -> int | None:
+    """Return a bound of the time, rounded up to microseconds; None if it is not set."""
+    return -(-int(getattr(request, field).ToNanoseconds()) // 1000) if request.HasField(field) else None

@@ -17,10 +17,10 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from argosy_core.errors import QuotaExceeded
 from argosy_server.api.admission import KnownQueue
 from argosy_server.api.names import is_queue_name
 from argosy_server.api.store_threads import StoreThreads
+from argosy_store.queue_limits import QueueLimit
 from argosy_store.rows import QueueRow
 
 __all__ = ["QueueCache", "QueueStore"]
@@ -33,7 +33,7 @@ class QueueStore(Protocol):
     """What the cache needs of the store; the call blocks."""
 
     def find_queues(self, names: Sequence[str]) -> Mapping[str, tuple[QueueRow, int]]:
-        """Return those of some queues that exist, by name, each with about how many of its jobs wait."""
+        """Return those of some queues that exist, by name, each with how many of its jobs wait."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class _Entry:
     expire_s: float
     """Monotonic."""
     queued_count: int
-    """Jobs that waited when the queue was read, and those accepted here since."""
+    """Jobs that waited when the queue was read, and those expected here since."""
     used: bool = True
     """Somebody asked for it since it was read."""
 
@@ -92,7 +92,7 @@ class QueueCache:
             elif is_queue_name(name):
                 missing.append(name)
         if missing:
-            read = await self._threads.run(self._read, self._due_soon(missing, now_s), missing)
+            read = await self._threads.look_up(self._read, self._due_soon(missing, now_s), missing)
             if len(self._entries) + len(read) > _MAX_REMEMBERED:
                 self._entries.clear()
             # One that was forgotten while it was read along was changed here and must be read again.
@@ -118,21 +118,24 @@ class QueueCache:
         """Read a queue again at its next use, because it was changed here."""
         self._entries.pop(name, None)
 
-    def take_room(self, queue: KnownQueue, job_count: int) -> None:
-        """Count jobs that are about to be accepted.
+    def expect(self, queues: Iterable[KnownQueue], job_counts: Mapping[int, int]) -> dict[int, QueueLimit]:
+        """Count jobs that are about to be stored, and return the limits of their queues by queue id.
 
-        Raises:
-            QuotaExceeded: The queue would have more waiting jobs than it may; nothing was counted.
+        Args:
+            queues: The queues.
+            job_counts: Jobs by queue id, repeats of earlier ones included.
         """
-        entry = self._entries.get(queue.name)
-        if entry is None:
-            return
-        if entry.queued_count + job_count > queue.max_queued_count:
-            raise QuotaExceeded(
-                f"queue {queue.name!r} has {entry.queued_count} jobs waiting and may have {queue.max_queued_count}; "
-                f"{job_count} more do not fit: wait until some have started, or ask for a higher limit"
+        limits: dict[int, QueueLimit] = {}
+        for queue in queues:
+            entry = self._entries.get(queue.name)
+            limits[queue.queue_id] = QueueLimit(
+                name=queue.name,
+                max_queued_count=queue.max_queued_count,
+                known_count=queue.max_queued_count if entry is None else entry.queued_count,
             )
-        entry.queued_count += job_count
+            if entry is not None:
+                entry.queued_count += job_counts.get(queue.queue_id, 0)
+        return limits
 
     def _read(self, names: list[str], asked: Container[str]) -> dict[str, _Entry]:
         expire_s = self._clock_s() + self._keep_s

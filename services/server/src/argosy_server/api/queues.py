@@ -6,7 +6,7 @@ Source: design section 3; `proto/argosy/api/v1/queue.proto`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from argosy.api.v1 import queue_pb2, queue_pb2_grpc
@@ -16,7 +16,7 @@ from argosy_server.api.calls import Context
 from argosy_server.api.changes_codec import encode_queue_changes
 from argosy_server.api.cursors import read_name_token, write_name_token
 from argosy_server.api.job_codec import timestamp
-from argosy_server.api.names import is_queue_name
+from argosy_server.api.names import is_queue_name, printable
 from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.store_threads import StoreThreads
 from argosy_store.api import ApiStore
@@ -66,7 +66,7 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
         row = await self._threads.run(
             self._store.create_queue,
             queue.name,
-            weight=queue.weight or _DEFAULT_WEIGHT,
+            weight=queue.weight if queue.HasField("weight") else _DEFAULT_WEIGHT,
             pool=queue.pool or self._default_pool,
             create_time_us=self._clock_us(),
             encode=encode_queue_changes,
@@ -97,20 +97,24 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
     async def UpdateQueue(  # noqa: N802 - the protocol's name
         self, request: queue_pb2.UpdateQueueRequest, context: Context
     ) -> queue_pb2.UpdateQueueResponse:
-        """Change a queue; the cordon and what is output only stay as they are."""
+        """Change the fields of a queue that the mask names."""
         del context
         check_request(request)
         queue = request.queue
         _check_pool(queue.pool)
+        values: dict[str, float | str | list[str] | int] = {
+            "weight": queue.weight if queue.HasField("weight") else _DEFAULT_WEIGHT,
+            "pool": queue.pool or self._default_pool,
+            "namespaces": list(_distinct(queue.namespaces)),
+            "max_queued_count": queue.max_queued_count,
+        }
+        paths = _read_mask(request.update_mask.paths, values.keys())
         row = await self._threads.run(
             self._store.update_queue,
             queue.name,
-            expected_version=queue.version,
-            weight=queue.weight or _DEFAULT_WEIGHT,
-            pool=queue.pool or self._default_pool,
+            etag=queue.etag,
+            changes={path: values[path] for path in paths},
             encode=encode_queue_changes,
-            namespaces=_distinct(queue.namespaces),
-            max_queued_count=queue.max_queued_count,
         )
         self._cache.forget(row.name)
         return queue_pb2.UpdateQueueResponse(queue=_message(row))
@@ -148,7 +152,7 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
             self._store.set_queue_cordon,
             name,
             cordoned=cordoned,
-            reason="".join(character if character.isprintable() else " " for character in reason),
+            reason=printable(reason),
             encode=encode_queue_changes,
         )
         return _message(row)
@@ -158,6 +162,24 @@ def _check_pool(pool: str) -> None:
     if pool and not is_queue_name(pool):
         violation = FieldViolation(field="queue.pool", description="must be a lower-case DNS label, or empty")
         raise InvalidRequest("one field is wrong in the request", violations=(violation,))
+
+
+def _read_mask(paths: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
+    """Return the fields that a mask names; `*` names all.
+
+    Raises:
+        InvalidRequest: It names none, or one that cannot be changed.
+    """
+    if list(paths) == ["*"]:
+        return tuple(known)
+    odd = [path for path in paths if path not in known]
+    if odd or not paths:
+        what = f"has {odd[0][:80]!r}, which cannot be changed" if odd else "names nothing to change"
+        violation = FieldViolation(
+            field="update_mask", description=f"{what}; there are {', '.join(known)}, or * for all"
+        )
+        raise InvalidRequest("one field is wrong in the request", violations=(violation,))
+    return tuple(dict.fromkeys(paths))
 
 
 def _distinct(names: Sequence[str]) -> tuple[str, ...]:
@@ -170,9 +192,8 @@ def _message(row: QueueRow) -> queue_pb2.Queue:
         name=row.name,
         weight=row.weight,
         pool=row.pool,
-        cordoned=row.cordoned,
-        cordon_reason=row.cordon_reason,
-        version=row.version,
+        cordon=queue_pb2.Cordon(reason=row.cordon_reason) if row.cordoned else None,
+        etag=row.etag,
         create_time=timestamp(row.create_time_us),
         namespaces=row.namespaces,
         max_queued_count=row.max_queued_count,

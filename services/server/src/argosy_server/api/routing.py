@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypedDict, TypeVar
 
 import grpc
 
-from argosy_core.errors import BackendUnavailable
+from argosy_core.errors import BackendUnavailable, Resource
 from argosy_runtime.channel import open_channel
 from argosy_server.api.calls import Context
 from argosy_server.api.leader_view import LeaderRoleLike, LeaderView
@@ -26,6 +26,7 @@ Answer = TypeVar("Answer")
 FORWARDED_KEY: Final = "argosy-forwarded"
 """Metadata key of a call that came from another replica, and so goes no further."""
 _KEEP_S: Final = 1.0
+_RETRY_S: Final = 1.0  # a leader that resigns is followed within a second, one that dies within seconds
 
 
 class PoolStore(Protocol):
@@ -33,6 +34,12 @@ class PoolStore(Protocol):
 
     def pool_leader(self, pool: str) -> tuple[str, int] | None:
         """Return (address, epoch) of a pool's leader, None if it has none."""
+
+
+class _Details(TypedDict):
+    reason: str
+    resource: Resource
+    retry_delay_s: float
 
 
 @dataclass(slots=True)
@@ -109,12 +116,16 @@ class LeaderRouter:
             BackendUnavailable: There is no leader now, or the call was forwarded already.
         """
         if any(key == FORWARDED_KEY for key, _ in context.invocation_metadata() or ()):
-            raise BackendUnavailable(f"the leader of pool {pool!r} is changing; try again in a few seconds")
+            raise BackendUnavailable(
+                f"the leader of pool {pool!r} is changing; try again in a few seconds", **_no_leader(pool)
+            )
         route = self._routes.get(pool)
         if route is None or route.expire_s <= self._clock_s():
             leader = await self._threads.run(self._store.pool_leader, pool)
             if leader is None or not leader[0]:
-                raise BackendUnavailable(f"pool {pool!r} has no leader now; try again in a few seconds")
+                raise BackendUnavailable(
+                    f"pool {pool!r} has no leader now; try again in a few seconds", **_no_leader(pool)
+                )
             route = self._routes[pool] = _Route(leader[0], self._clock_s() + _KEEP_S)
         channel = self._channels.get(route.address)
         if channel is None:
@@ -131,3 +142,7 @@ class LeaderRouter:
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()
+
+
+def _no_leader(pool: str) -> _Details:
+    return {"reason": "NO_LEADER", "resource": Resource(kind="Pool", name=pool), "retry_delay_s": _RETRY_S}

@@ -5,16 +5,15 @@ Source: design section 3; `proto/argosy/api/v1/scheduling.proto`.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
+import math
 
-import grpc
+from google.protobuf.duration_pb2 import Duration
 
 from argosy.api.v1 import scheduling_pb2, scheduling_pb2_grpc
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
 from argosy_server.api.leader_view import PoolShares, RoundFigures
-from argosy_server.api.routing import FORWARDED_KEY, LeaderRouter
+from argosy_server.api.routing import LeaderRouter
 
 __all__ = ["SchedulingService"]
 
@@ -61,28 +60,6 @@ class SchedulingService(scheduling_pb2_grpc.SchedulingServiceServicer):
             context=context,
         )
 
-    async def DumpState(  # noqa: N802 - the protocol's name
-        self, request: scheduling_pb2.DumpStateRequest, context: Context
-    ) -> AsyncIterator[scheduling_pb2.DumpStateResponse]:
-        """Answer the leader's state in chunks of JSON."""
-        check_request(request)
-        pool = request.pool or self._default_pool
-        view = self._router.view(pool)
-        if view is not None:
-            for chunk in view.dump():
-                yield scheduling_pb2.DumpStateResponse(chunk=chunk)
-                await asyncio.sleep(0)  # a round must not wait for a dump
-            return
-        channel = await self._router.channel(pool, context)
-        try:
-            async for response in scheduling_pb2_grpc.SchedulingServiceStub(channel).DumpState(
-                request, timeout=60.0, metadata=((FORWARDED_KEY, "1"),)
-            ):
-                yield response
-        except grpc.aio.AioRpcError as error:
-            self._router.lost(pool, error)
-            raise
-
 
 def _shares_message(shares: PoolShares) -> scheduling_pb2.GetSharesResponse:
     return scheduling_pb2.GetSharesResponse(
@@ -114,18 +91,29 @@ def _round_message(figures: RoundFigures) -> scheduling_pb2.GetLastRoundResponse
         leased_count=figures.leased_count,
         conflict_count=figures.conflict_count,
         class_count=figures.class_count,
-        phases=[scheduling_pb2.PhaseDuration(phase=phase, duration_ms=value) for phase, value in figures.phases],
+        phases=[
+            scheduling_pb2.PhaseDuration(phase=phase, duration=_duration(value)) for phase, value in figures.phases
+        ],
         totals=dict(figures.totals),
         latencies=[
             scheduling_pb2.StageLatency(
-                stage=latency.stage,
+                stage=f"LATENCY_STAGE_{latency.stage.upper()}",
                 job_count=latency.job_count,
-                p50_ms=latency.p50_ms,
-                p90_ms=latency.p90_ms,
-                p99_ms=latency.p99_ms,
-                bound_ms=latency.bound_ms,
-                bucket_count=latency.bucket_count,
+                p50=_duration(latency.p50_ms),
+                p90=_duration(latency.p90_ms),
+                p99=_duration(latency.p99_ms),
+                bucket_bounds=[_duration(bound) or Duration() for bound in latency.bound_ms],
+                bucket_counts=latency.bucket_count,
             )
             for latency in figures.latencies
         ],
     )
+
+
+def _duration(value_ms: float) -> Duration | None:
+    """Return milliseconds as a Duration; None for what is no number."""
+    if not math.isfinite(value_ms):
+        return None
+    duration = Duration()
+    duration.FromNanoseconds(round(value_ms * 1e6))
+    return duration

@@ -15,7 +15,7 @@ from argosy_core.job.spec import SpecLimits, spec_hash
 from argosy_core.job.spec_reader import SpecReader
 from argosy_store.submission import SpecRow
 
-__all__ = ["ReadSpec", "SpecCache"]
+__all__ = ["ReadSpec", "SpecCache", "unreadable"]
 
 _ENTRY_BYTES: Final = 1500  # Python objects around a body, measured
 
@@ -32,6 +32,17 @@ class ReadSpec:
     """Namespaces its objects are made in."""
     violations: tuple[FieldViolation, ...] = ()
     """What is wrong with it; then nothing else may be used."""
+
+
+def unreadable(key: bytes, violations: tuple[FieldViolation, ...]) -> ReadSpec:
+    """Return a spec of which nothing can be read.
+
+    Args:
+        key: Its `spec_hash`.
+        violations: What is wrong with it.
+    """
+    row = SpecRow(hash=key, body=b"[]", layout=b"[]")
+    return ReadSpec(row=row, definition=b"", namespaces=(), violations=violations)
 
 
 class SpecCache:
@@ -72,18 +83,18 @@ class SpecCache:
         """Return a spec after reading it; remembered unless something is wrong with it.
 
         Args:
-            manifests: The spec.
-            key: Its `spec_hash`, if it is known.
+            manifests: The spec, JSON.
+            key: `spec_hash` of the manifests as received, if it is known.
         """
         bag = self._reader.read(manifests, key)
         spec = ReadSpec(
-            row=SpecRow(hash=bag.hash, body=bag.body, layout=bag.layout_definition()),
+            row=SpecRow(hash=key or bag.hash, body=bag.body, layout=bag.layout_definition()),
             definition=bag.class_definition,
             namespaces=bag.namespaces,
             violations=bag.violations,
         )
-        if not bag.violations and bag.hash not in self._read:
-            self._read[bag.hash] = spec
+        if not bag.violations and spec.row.hash not in self._read:
+            self._read[spec.row.hash] = spec
             self._bytes += len(bag.body) + _ENTRY_BYTES
             while len(self._read) > self._max_count or (self._bytes > self._max_bytes and len(self._read) > 1):
                 _, forgotten = self._read.popitem(last=False)

@@ -18,7 +18,7 @@ Answer = TypeVar("Answer")
 
 
 class StoreThreads:
-    """Two bounded sets of threads.
+    """Three bounded sets of threads: for questions and wishes, for submits, and for what submits look up before.
 
     Waiting calls are bounded by the number of gRPC calls that may be under way.
 
@@ -32,13 +32,20 @@ class StoreThreads:
         self._readers = ThreadPoolExecutor(reader_count, thread_name_prefix="store-read")
         self.submits = ThreadPoolExecutor(submit_count, thread_name_prefix="store-submit")
         """Where submit transactions run."""
+        self._look_ups = ThreadPoolExecutor(1, thread_name_prefix="store-look-up")
 
     async def run(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
         """Return what a blocking call returns, called in a thread for questions."""
         call = partial(function, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._readers, call)
 
+    async def look_up(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
+        """Return what a short blocking call returns that submits wait for; slow questions do not hold it up."""
+        call = partial(function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._look_ups, call)
+
     def close(self) -> None:
         """Let the threads end once their present calls are over."""
         self._readers.shutdown(wait=False, cancel_futures=True)
+        self._look_ups.shutdown(wait=False, cancel_futures=True)
         self.submits.shutdown(wait=False, cancel_futures=True)

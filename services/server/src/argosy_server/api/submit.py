@@ -6,20 +6,23 @@ Source: design section 5, "Submit".
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from argosy.api.v1 import job_pb2
-from argosy_core.errors import AlreadyExists, FieldViolation
+from argosy_core.errors import AlreadyExists, FieldViolation, QuotaExceeded
 from argosy_core.job.spec import spec_hash
 from argosy_runtime.metrics import METRICS
 from argosy_runtime.validation import check_request
 from argosy_server.api.admission import AdmittedJobs, admit
 from argosy_server.api.job_codec import job_ids
+from argosy_server.api.manifests import is_json, to_json
 from argosy_server.api.queue_cache import QueueCache
-from argosy_server.api.specs import ReadSpec, SpecCache
+from argosy_server.api.specs import ReadSpec, SpecCache, unreadable
 from argosy_server.api.submit_gather import SubmitGather
 from argosy_server.api.submit_items import keeps_rules, read_items
+from argosy_store.queue_limits import counts_by_queue
 
 __all__ = ["Submission"]
 
@@ -59,37 +62,39 @@ class Submission:
             BackendUnavailable: The database cannot be reached; repeat with the same client ids.
         """
         items = read_items(list(request.items))
-        if not keeps_rules(request, items):
+        texts = [[manifest.encode() for manifest in spec.manifests] for spec in request.specs]
+        if not keeps_rules(texts, items):
             check_request(request)
-        specs = await self._read_specs(request)
+        specs = await self._read_specs(texts)
         queues = await self._queues.find(set(items.queues))
         jobs = admit(items, queues, specs, max_job_count=self._max_job_count)
-        if traceparent:
-            jobs = replace(jobs, traceparent=traceparent)
         if request.validate_only:
             return job_pb2.SubmitJobsResponse()
-        by_id = {queue.queue_id: queue for queue in queues.values()}
-        for queue_id, count in jobs.count_by_queue().items():
-            self._queues.take_room(by_id[queue_id], count)
+        limits = self._queues.expect(queues.values(), counts_by_queue(jobs.queue_ids))
+        jobs = replace(jobs, traceparent=traceparent, limits=limits)
         result = await self._gather.submit(jobs)
         if result.error is not None:
-            for name in queues:
-                self._queues.forget(name)
+            if not isinstance(result.error, QuotaExceeded):  # what is remembered of the queues is wrong
+                for name in queues:
+                    self._queues.forget(name)
             raise result.error
         if result.conflicts:
             raise _conflict(jobs, result.conflicts)
         METRICS.submitted_jobs.inc(jobs.count)
         return job_pb2.SubmitJobsResponse(job_ids=job_ids(result.id_highs, result.handles))
 
-    async def _read_specs(self, request: job_pb2.SubmitJobsRequest) -> list[ReadSpec]:
+    async def _read_specs(self, texts: Sequence[Sequence[bytes]]) -> list[ReadSpec]:
         specs: list[ReadSpec] = []
         reads = 0
-        for message in request.specs:
-            manifests = list(message.manifests)
+        for manifests in texts:
             key = spec_hash(manifests)
             spec = self._specs.find(manifests, key)
             if spec is None:
-                spec = self._specs.read(manifests, key)
+                if all(map(is_json, manifests)):
+                    spec = self._specs.read(manifests, key)
+                else:  # reading YAML takes a hundred times as long
+                    converted, violations = await asyncio.to_thread(to_json, manifests)
+                    spec = unreadable(key, violations) if violations else self._specs.read(converted, key)
                 reads += 1
                 if reads % _READS_PER_TURN == 0:
                     await asyncio.sleep(0)

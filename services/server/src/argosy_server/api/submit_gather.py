@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from argosy_core.errors import BackendUnavailable, QuotaExceeded
+from argosy_core.errors import BackendUnavailable, QuotaExceeded, Resource
 from argosy_core.job.identity import DAY_SHIFT, id_high
 from argosy_runtime.metrics import METRICS
 from argosy_server.api.admission import AdmittedJobs
@@ -30,6 +30,7 @@ from argosy_store.submission import EncodeChanges, SubmitRequest, SubmitResult
 
 __all__ = ["SubmitGather", "SubmitStore", "build_requests"]
 
+_RETRY_S: Final = 1.0  # what waits then is stored within a second or two
 _DAY_US: Final = 86_400_000_000
 
 
@@ -104,6 +105,7 @@ def build_requests(store: SubmitStore, batch: Sequence[AdmittedJobs], *, now_us:
                 payload_hashes=jobs.payload_hashes,
                 traceparent=jobs.traceparent,
                 generation=generation,
+                limits=jobs.limits,
             )
         )
     return requests
@@ -160,7 +162,10 @@ class SubmitGather:
         """
         if self.waiting_jobs and self.waiting_jobs + jobs.count > self._max_waiting_jobs:
             raise QuotaExceeded(
-                f"{self.waiting_jobs} jobs wait to be stored, at most {self._max_waiting_jobs} may; wait and try again"
+                f"{self.waiting_jobs} jobs wait to be stored, at most {self._max_waiting_jobs} may; wait and try again",
+                reason="TOO_MANY_SUBMITS",
+                resource=Resource(kind="Server", name=""),
+                retry_delay_s=_RETRY_S,
             )
         entry = _Waiting(jobs)
         self._waiting.append(entry)

@@ -12,13 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from argosy.api.v1 import job_pb2
+__all__ = ["MAX_ITEM_COUNT", "ItemColumns", "Metadata", "keeps_rules", "read_items"]
 
-__all__ = ["ItemColumns", "Metadata", "keeps_rules", "read_items"]
-
+MAX_ITEM_COUNT: Final = 1000
+"""Most items, and most specs, of a request."""
 # The rules of SubmitJobsRequest, JobSpec and JobItem; a test holds them against protovalidate.
-_MAX_SPECS: Final = 1000
-_MAX_ITEMS: Final = 1000
 _MAX_MANIFESTS: Final = 32
 _MIN_MANIFEST_BYTES: Final = 2
 _MAX_MANIFEST_BYTES: Final = 262_144
@@ -81,12 +79,17 @@ def read_items(items: Sequence[Any]) -> ItemColumns:
     )
 
 
-def keeps_rules(request: job_pb2.SubmitJobsRequest, items: ItemColumns) -> bool:
-    """Return True only if the request surely keeps the rules of its .proto file."""
-    if not (0 < len(request.specs) <= _MAX_SPECS and 0 < len(items.specs) <= _MAX_ITEMS):
+def keeps_rules(specs: Sequence[Sequence[bytes]], items: ItemColumns) -> bool:
+    """Return True only if a request surely keeps the rules of its .proto file.
+
+    Args:
+        specs: Manifests of its specs, UTF-8.
+        items: Its items.
+    """
+    if not (0 < len(specs) <= MAX_ITEM_COUNT and 0 < len(items.specs) <= MAX_ITEM_COUNT):
         return False
-    for spec in request.specs:
-        sizes = [len(manifest) for manifest in spec.manifests]
+    for manifests in specs:
+        sizes = [len(manifest) for manifest in manifests]
         if not 0 < len(sizes) <= _MAX_MANIFESTS:
             return False
         if min(sizes) < _MIN_MANIFEST_BYTES or max(sizes) > _MAX_MANIFEST_BYTES:

@@ -18,6 +18,7 @@ from argosy_server.api.store_threads import StoreThreads
 
 __all__ = ["EventStore", "WatchHub"]
 
+_NO_SET: Final = 0  # ids begin with 1
 _ROWS: Final = 64  # of job_set_events read at once for one watcher
 
 EventRows = list[tuple[int, int, bytes]]
@@ -75,6 +76,14 @@ class WatchHub:
         self._asked.set()
         return await question.answer
 
+    async def next_poll(self) -> None:
+        """Wait for the next poll.
+
+        Raises:
+            BackendUnavailable: The server shuts down.
+        """
+        await self.read_next(_NO_SET, 0)
+
     async def poll(self) -> None:
         """Answer questions for ever, one poll after the other."""
         while True:
@@ -107,7 +116,10 @@ class WatchHub:
     def _read_all(
         self, positions: Sequence[tuple[int, int]] | set[tuple[int, int]]
     ) -> dict[tuple[int, int], EventRows]:
-        return {position: self._store.read_events(*position, _ROWS) for position in positions}
+        return {
+            (job_set_id, number): self._store.read_events(job_set_id, number, _ROWS) if job_set_id != _NO_SET else []
+            for job_set_id, number in positions
+        }
 
 
 def _closing() -> BackendUnavailable:

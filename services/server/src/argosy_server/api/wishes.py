@@ -28,7 +28,7 @@ from argosy_store.jobs import JobFilter
 from argosy_store.rows import JobRecord
 from argosy_store.wishes import BoundedFilter
 
-__all__ = ["Wish", "WishOutcome", "make_wish", "read_filter"]
+__all__ = ["Wish", "WishOutcome", "make_wish", "read_filter", "read_ids"]
 
 _SAMPLE_COUNT: Final = 20
 _LOOK_UP_COUNT: Final = 1000
@@ -102,7 +102,7 @@ def make_wish(store: ApiStore, wish: Wish) -> WishOutcome:
 
 
 def _wish_by_ids(store: ApiStore, wish: Wish) -> WishOutcome:
-    handles = _read_ids(wish.job_ids or ())
+    handles = read_ids(wish.job_ids or (), field="jobs.ids")
     meant: list[int] = []
     unknown: list[str] = []
     sample: list[JobRecord] = []
@@ -152,8 +152,12 @@ def _set(store: ApiStore, wish: Wish, target: Sequence[int] | BoundedFilter) -> 
     return result.job_count
 
 
-def _read_ids(job_ids: Sequence[str]) -> dict[str, int]:
+def read_ids(job_ids: Sequence[str], *, field: str) -> dict[str, int]:
     """Return handles by id in canonical form; each job once however often it is named.
+
+    Args:
+        job_ids: The ids.
+        field: Path of their field, for the error.
 
     Raises:
         InvalidRequest: Some are no ids of this system; all of them are listed.
@@ -164,7 +168,7 @@ def _read_ids(job_ids: Sequence[str]) -> dict[str, int]:
         try:
             _, handle = parse_id(job_id)
         except InvalidRequest as error:
-            violations.append(FieldViolation(field=f"jobs.ids[{index}]", description=error.message))
+            violations.append(FieldViolation(field=f"{field}[{index}]", description=error.message))
             continue
         handles[job_id.lower()] = handle
     if violations:

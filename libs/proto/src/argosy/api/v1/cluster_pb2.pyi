@@ -1,5 +1,6 @@
 import datetime
 
+from argosy.api.v1 import queue_pb2 as _queue_pb2
 from buf.validate import validate_pb2 as _validate_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -24,13 +25,12 @@ class ResourceAmounts(_message.Message):
     def __init__(self, amounts: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Cluster(_message.Message):
-    __slots__ = ("name", "uid", "sampler_connected", "executor_connected", "cordoned", "cordon_reason", "node_count", "run_count", "total", "free", "contact_time", "cordoned_nodes")
+    __slots__ = ("name", "uid", "sampler_connected", "executor_connected", "cordon", "node_count", "run_count", "total", "free", "contact_time", "cordoned_nodes")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     SAMPLER_CONNECTED_FIELD_NUMBER: _ClassVar[int]
     EXECUTOR_CONNECTED_FIELD_NUMBER: _ClassVar[int]
-    CORDONED_FIELD_NUMBER: _ClassVar[int]
-    CORDON_REASON_FIELD_NUMBER: _ClassVar[int]
+    CORDON_FIELD_NUMBER: _ClassVar[int]
     NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
     RUN_COUNT_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
@@ -41,18 +41,25 @@ class Cluster(_message.Message):
     uid: str
     sampler_connected: bool
     executor_connected: bool
-    cordoned: bool
-    cordon_reason: str
+    cordon: _queue_pb2.Cordon
     node_count: int
     run_count: int
     total: ResourceAmounts
     free: ResourceAmounts
     contact_time: _timestamp_pb2.Timestamp
-    cordoned_nodes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., sampler_connected: bool = ..., executor_connected: bool = ..., cordoned: bool = ..., cordon_reason: _Optional[str] = ..., node_count: _Optional[int] = ..., run_count: _Optional[int] = ..., total: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., free: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., contact_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cordoned_nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+    cordoned_nodes: _containers.RepeatedCompositeFieldContainer[CordonedNode]
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., sampler_connected: bool = ..., executor_connected: bool = ..., cordon: _Optional[_Union[_queue_pb2.Cordon, _Mapping]] = ..., node_count: _Optional[int] = ..., run_count: _Optional[int] = ..., total: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., free: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., contact_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cordoned_nodes: _Optional[_Iterable[_Union[CordonedNode, _Mapping]]] = ...) -> None: ...
+
+class CordonedNode(_message.Message):
+    __slots__ = ("name", "cordon")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CORDON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    cordon: _queue_pb2.Cordon
+    def __init__(self, name: _Optional[str] = ..., cordon: _Optional[_Union[_queue_pb2.Cordon, _Mapping]] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("name", "allocatable", "free", "ready", "cordoned", "labels")
+    __slots__ = ("name", "allocatable", "free", "ready", "cordon", "labels")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -64,15 +71,15 @@ class Node(_message.Message):
     ALLOCATABLE_FIELD_NUMBER: _ClassVar[int]
     FREE_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
-    CORDONED_FIELD_NUMBER: _ClassVar[int]
+    CORDON_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     name: str
     allocatable: ResourceAmounts
     free: ResourceAmounts
     ready: bool
-    cordoned: bool
+    cordon: _queue_pb2.Cordon
     labels: _containers.ScalarMap[str, str]
-    def __init__(self, name: _Optional[str] = ..., allocatable: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., free: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., ready: bool = ..., cordoned: bool = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., allocatable: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., free: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., ready: bool = ..., cordon: _Optional[_Union[_queue_pb2.Cordon, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ListClustersRequest(_message.Message):
     __slots__ = ("page_size", "page_token")
@@ -123,14 +130,12 @@ class ListNodesResponse(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class CordonClusterRequest(_message.Message):
-    __slots__ = ("name", "cordoned", "reason")
+    __slots__ = ("name", "reason")
     NAME_FIELD_NUMBER: _ClassVar[int]
-    CORDONED_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     name: str
-    cordoned: bool
     reason: str
-    def __init__(self, name: _Optional[str] = ..., cordoned: bool = ..., reason: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class CordonClusterResponse(_message.Message):
     __slots__ = ("cluster",)
@@ -138,17 +143,43 @@ class CordonClusterResponse(_message.Message):
     cluster: Cluster
     def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ...) -> None: ...
 
+class UncordonClusterRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class UncordonClusterResponse(_message.Message):
+    __slots__ = ("cluster",)
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    cluster: Cluster
+    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ...) -> None: ...
+
 class CordonNodeRequest(_message.Message):
-    __slots__ = ("cluster", "node", "cordoned")
+    __slots__ = ("cluster", "node", "reason")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
-    CORDONED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     node: str
-    cordoned: bool
-    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., cordoned: bool = ...) -> None: ...
+    reason: str
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class CordonNodeResponse(_message.Message):
+    __slots__ = ("cluster",)
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    cluster: Cluster
+    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ...) -> None: ...
+
+class UncordonNodeRequest(_message.Message):
+    __slots__ = ("cluster", "node")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    node: str
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
+
+class UncordonNodeResponse(_message.Message):
     __slots__ = ("cluster",)
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     cluster: Cluster

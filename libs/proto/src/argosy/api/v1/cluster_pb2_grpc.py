@@ -55,10 +55,20 @@ class ClusterServiceStub(object):
                 request_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.CordonClusterRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.CordonClusterResponse.FromString,
                 _registered_method=True)
+        self.UncordonCluster = channel.unary_unary(
+                '/argosy.api.v1.ClusterService/UncordonCluster',
+                request_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonClusterRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonClusterResponse.FromString,
+                _registered_method=True)
         self.CordonNode = channel.unary_unary(
                 '/argosy.api.v1.ClusterService/CordonNode',
                 request_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.CordonNodeRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.CordonNodeResponse.FromString,
+                _registered_method=True)
+        self.UncordonNode = channel.unary_unary(
+                '/argosy.api.v1.ClusterService/UncordonNode',
+                request_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonNodeRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonNodeResponse.FromString,
                 _registered_method=True)
         self.ForgetCluster = channel.unary_unary(
                 '/argosy.api.v1.ClusterService/ForgetCluster',
@@ -93,14 +103,28 @@ class ClusterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CordonCluster(self, request, context):
-        """Stops or resumes placing on a cluster.
+        """Stops placing on a cluster; what runs there goes on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UncordonCluster(self, request, context):
+        """Lets a cluster be placed on again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CordonNode(self, request, context):
-        """Stops or resumes placing on a node.
+        """Stops placing on a node; what runs there goes on. The cordon outlives the node's absence.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UncordonNode(self, request, context):
+        """Lets a node be placed on again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -136,10 +160,20 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     request_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.CordonClusterRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.CordonClusterResponse.SerializeToString,
             ),
+            'UncordonCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.UncordonCluster,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonClusterRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonClusterResponse.SerializeToString,
+            ),
             'CordonNode': grpc.unary_unary_rpc_method_handler(
                     servicer.CordonNode,
                     request_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.CordonNodeRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.CordonNodeResponse.SerializeToString,
+            ),
+            'UncordonNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.UncordonNode,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonNodeRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonNodeResponse.SerializeToString,
             ),
             'ForgetCluster': grpc.unary_unary_rpc_method_handler(
                     servicer.ForgetCluster,
@@ -267,6 +301,33 @@ class ClusterService(object):
             _registered_method=True)
 
     @staticmethod
+    def UncordonCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.ClusterService/UncordonCluster',
+            argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonClusterRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def CordonNode(request,
             target,
             options=(),
@@ -283,6 +344,33 @@ class ClusterService(object):
             '/argosy.api.v1.ClusterService/CordonNode',
             argosy_dot_api_dot_v1_dot_cluster__pb2.CordonNodeRequest.SerializeToString,
             argosy_dot_api_dot_v1_dot_cluster__pb2.CordonNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UncordonNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.ClusterService/UncordonNode',
+            argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonNodeRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -40,9 +40,13 @@ class ClusterServiceStub:
     ListNodes: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.ListNodesRequest, _cluster_pb2.ListNodesResponse]
     """Answers the nodes of one cluster."""
     CordonCluster: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.CordonClusterRequest, _cluster_pb2.CordonClusterResponse]
-    """Stops or resumes placing on a cluster."""
+    """Stops placing on a cluster; what runs there goes on."""
+    UncordonCluster: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.UncordonClusterRequest, _cluster_pb2.UncordonClusterResponse]
+    """Lets a cluster be placed on again."""
     CordonNode: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.CordonNodeRequest, _cluster_pb2.CordonNodeResponse]
-    """Stops or resumes placing on a node."""
+    """Stops placing on a node; what runs there goes on. The cordon outlives the node's absence."""
+    UncordonNode: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.UncordonNodeRequest, _cluster_pb2.UncordonNodeResponse]
+    """Lets a node be placed on again."""
     ForgetCluster: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.ForgetClusterRequest, _cluster_pb2.ForgetClusterResponse]
     """Declares a cluster gone for good: its runs are lost and their jobs queued again. Only for clusters not connected."""
 
@@ -58,9 +62,13 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     ListNodes: _aio.UnaryUnaryMultiCallable[_cluster_pb2.ListNodesRequest, _cluster_pb2.ListNodesResponse]  # type: ignore[assignment]
     """Answers the nodes of one cluster."""
     CordonCluster: _aio.UnaryUnaryMultiCallable[_cluster_pb2.CordonClusterRequest, _cluster_pb2.CordonClusterResponse]  # type: ignore[assignment]
-    """Stops or resumes placing on a cluster."""
+    """Stops placing on a cluster; what runs there goes on."""
+    UncordonCluster: _aio.UnaryUnaryMultiCallable[_cluster_pb2.UncordonClusterRequest, _cluster_pb2.UncordonClusterResponse]  # type: ignore[assignment]
+    """Lets a cluster be placed on again."""
     CordonNode: _aio.UnaryUnaryMultiCallable[_cluster_pb2.CordonNodeRequest, _cluster_pb2.CordonNodeResponse]  # type: ignore[assignment]
-    """Stops or resumes placing on a node."""
+    """Stops placing on a node; what runs there goes on. The cordon outlives the node's absence."""
+    UncordonNode: _aio.UnaryUnaryMultiCallable[_cluster_pb2.UncordonNodeRequest, _cluster_pb2.UncordonNodeResponse]  # type: ignore[assignment]
+    """Lets a node be placed on again."""
     ForgetCluster: _aio.UnaryUnaryMultiCallable[_cluster_pb2.ForgetClusterRequest, _cluster_pb2.ForgetClusterResponse]  # type: ignore[assignment]
     """Declares a cluster gone for good: its runs are lost and their jobs queued again. Only for clusters not connected."""
 
@@ -97,7 +105,15 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_pb2.CordonClusterRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.CordonClusterResponse, _abc.Awaitable[_cluster_pb2.CordonClusterResponse]]:
-        """Stops or resumes placing on a cluster."""
+        """Stops placing on a cluster; what runs there goes on."""
+
+    @_abc_1.abstractmethod
+    def UncordonCluster(
+        self,
+        request: _cluster_pb2.UncordonClusterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.UncordonClusterResponse, _abc.Awaitable[_cluster_pb2.UncordonClusterResponse]]:
+        """Lets a cluster be placed on again."""
 
     @_abc_1.abstractmethod
     def CordonNode(
@@ -105,7 +121,15 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_pb2.CordonNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.CordonNodeResponse, _abc.Awaitable[_cluster_pb2.CordonNodeResponse]]:
-        """Stops or resumes placing on a node."""
+        """Stops placing on a node; what runs there goes on. The cordon outlives the node's absence."""
+
+    @_abc_1.abstractmethod
+    def UncordonNode(
+        self,
+        request: _cluster_pb2.UncordonNodeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.UncordonNodeResponse, _abc.Awaitable[_cluster_pb2.UncordonNodeResponse]]:
+        """Lets a node be placed on again."""
 
     @_abc_1.abstractmethod
     def ForgetCluster(

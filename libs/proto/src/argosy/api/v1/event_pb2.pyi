@@ -1,5 +1,6 @@
 import datetime
 
+from argosy.api.v1 import job_pb2 as _job_pb2
 from buf.validate import validate_pb2 as _validate_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -59,30 +60,29 @@ class JobEvent(_message.Message):
     def __init__(self, number: _Optional[int] = ..., job_id: _Optional[str] = ..., kind: _Optional[_Union[JobEventKind, str]] = ..., event_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt: _Optional[int] = ..., cluster: _Optional[str] = ..., node: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class WatchJobSetRequest(_message.Message):
-    __slots__ = ("queue", "job_set", "cursor", "until_finished")
+    __slots__ = ("queue", "job_set", "cursor", "until_finished", "job_ids", "label_selector", "allow_missing")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     JOB_SET_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FINISHED_FIELD_NUMBER: _ClassVar[int]
+    JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    LABEL_SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_MISSING_FIELD_NUMBER: _ClassVar[int]
     queue: str
     job_set: str
     cursor: str
     until_finished: bool
-    def __init__(self, queue: _Optional[str] = ..., job_set: _Optional[str] = ..., cursor: _Optional[str] = ..., until_finished: bool = ...) -> None: ...
+    job_ids: _containers.RepeatedScalarFieldContainer[str]
+    label_selector: str
+    allow_missing: bool
+    def __init__(self, queue: _Optional[str] = ..., job_set: _Optional[str] = ..., cursor: _Optional[str] = ..., until_finished: bool = ..., job_ids: _Optional[_Iterable[str]] = ..., label_selector: _Optional[str] = ..., allow_missing: bool = ...) -> None: ...
 
 class WatchJobSetResponse(_message.Message):
     __slots__ = ("events", "cursor", "state_counts")
-    class StateCountsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: int
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     STATE_COUNTS_FIELD_NUMBER: _ClassVar[int]
     events: _containers.RepeatedCompositeFieldContainer[JobEvent]
     cursor: str
-    state_counts: _containers.ScalarMap[str, int]
-    def __init__(self, events: _Optional[_Iterable[_Union[JobEvent, _Mapping]]] = ..., cursor: _Optional[str] = ..., state_counts: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    state_counts: _containers.RepeatedCompositeFieldContainer[_job_pb2.JobStateCount]
+    def __init__(self, events: _Optional[_Iterable[_Union[JobEvent, _Mapping]]] = ..., cursor: _Optional[str] = ..., state_counts: _Optional[_Iterable[_Union[_job_pb2.JobStateCount, _Mapping]]] = ...) -> None: ...

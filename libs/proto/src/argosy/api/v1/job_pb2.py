@@ -26,15 +26,16 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x61rgosy/api/v1/job.proto\x12\rargosy.api.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"8\n\x07JobSpec\x12\'\n\tmanifests\x18\x01 \x03(\x0c\x42\x14\xbaH\x11\x92\x01\x0e\x08\x01\x10 \"\x08z\x06\x10\x02\x18\x80\x80\x10J\x04\x08\x02\x10\x10\"\x90\x03\n\x07JobItem\x12\x15\n\x04spec\x18\x01 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x18\n\x05queue\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\x12\x1b\n\x07job_set\x18\x03 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x07\x12\x10\n\x08priority\x18\x04 \x01(\x05\x12\x1a\n\tclient_id\x18\x05 \x01(\tB\x07\xbaH\x04r\x02\x18\x64\x12\x1a\n\x05\x63ount\x18\x06 \x01(\x05\x42\x0b\xbaH\x08\x1a\x06\x18\xa0\x8d\x06(\x00\x12<\n\x06labels\x18\x07 \x03(\x0b\x32\".argosy.api.v1.JobItem.LabelsEntryB\x08\xbaH\x05\x9a\x01\x02\x10@\x12\x46\n\x0b\x61nnotations\x18\x08 \x03(\x0b\x32\'.argosy.api.v1.JobItem.AnnotationsEntryB\x08\xbaH\x05\x9a\x01\x02\x10@\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\t\x10\x10\"\x92\x01\n\x11SubmitJobsRequest\x12\x32\n\x05specs\x18\x01 \x03(\x0b\x32\x16.argosy.api.v1.JobSpecB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\x12\x32\n\x05items\x18\x02 \x03(\x0b\x32\x16.argosy.api.v1.JobItemB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"%\n\x12SubmitJobsResponse\x12\x0f\n\x07job_ids\x18\x01 \x03(\t\"\xf5\x01\n\x03Run\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x05\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0f\n\x07\x63luster\x18\x03 \x01(\t\x12\x0c\n\x04node\x18\x04 \x01(\t\x12.\n\nlease_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\texit_code\x18\x08 \x01(\x05\x12\x0e\n\x06reason\x18\t \x01(\t\"\x9c\x04\n\x03Job\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\x0f\n\x07job_set\x18\x03 \x01(\t\x12&\n\x05state\x18\x04 \x01(\x0e\x32\x17.argosy.api.v1.JobState\x12\x10\n\x08priority\x18\x05 \x01(\x05\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x18\n\x10\x63\x61ncel_requested\x18\t \x01(\x08\x12\x11\n\tclient_id\x18\n \x01(\t\x12.\n\x06labels\x18\x0b \x03(\x0b\x32\x1e.argosy.api.v1.Job.LabelsEntry\x12\x38\n\x0b\x61nnotations\x18\x0c \x03(\x0b\x32#.argosy.api.v1.Job.AnnotationsEntry\x12 \n\x04runs\x18\r \x03(\x0b\x32\x12.argosy.api.v1.Run\x12$\n\x04spec\x18\x0e \x01(\x0b\x32\x16.argosy.api.v1.JobSpec\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x9c\x01\n\x0bJobSelector\x12\x16\n\x05queue\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12\x19\n\x07job_set\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\xff\x07\x12\x38\n\x06states\x18\x03 \x03(\x0e\x32\x17.argosy.api.v1.JobStateB\x0f\xbaH\x0c\x92\x01\t\x10\x06\"\x05\x82\x01\x02\x10\x01\x12 \n\x0elabel_selector\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"%\n\rGetJobRequest\x12\x14\n\x02id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"1\n\x0eGetJobResponse\x12\x1f\n\x03job\x18\x01 \x01(\x0b\x32\x12.argosy.api.v1.Job\"|\n\x0fListJobsRequest\x12,\n\x08selector\x18\x01 \x01(\x0b\x32\x1a.argosy.api.v1.JobSelector\x12\x1d\n\tpage_size\x18\x02 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\"M\n\x10ListJobsResponse\x12 \n\x04jobs\x18\x01 \x03(\x0b\x32\x12.argosy.api.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\")\n\x06JobIds\x12\x1f\n\x03ids\x18\x01 \x03(\tB\x12\xbaH\x0f\x92\x01\x0c\x08\x01\x10\x90N\"\x05r\x03\xb0\x01\x01\"\xac\x01\n\x11\x43\x61ncelJobsRequest\x12%\n\x04jobs\x18\x01 \x01(\x0b\x32\x15.argosy.api.v1.JobIdsH\x00\x12.\n\x08selector\x18\x02 \x01(\x0b\x32\x1a.argosy.api.v1.JobSelectorH\x00\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12\x18\n\x06reason\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x42\x0f\n\x06target\x12\x05\xbaH\x02\x08\x01\"`\n\x12\x43\x61ncelJobsResponse\x12\x11\n\tjob_count\x18\x01 \x01(\x03\x12\x13\n\x0bunknown_ids\x18\x02 \x03(\t\x12\"\n\x06sample\x18\x03 \x03(\x0b\x32\x12.argosy.api.v1.Job\"\xaa\x01\n\x17ReprioritizeJobsRequest\x12%\n\x04jobs\x18\x01 \x01(\x0b\x32\x15.argosy.api.v1.JobIdsH\x00\x12.\n\x08selector\x18\x02 \x01(\x0b\x32\x1a.argosy.api.v1.JobSelectorH\x00\x12\x10\n\x08priority\x18\x03 \x01(\x05\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\x42\x0f\n\x06target\x12\x05\xbaH\x02\x08\x01\"f\n\x18ReprioritizeJobsResponse\x12\x11\n\tjob_count\x18\x01 \x01(\x03\x12\x13\n\x0bunknown_ids\x18\x02 \x03(\t\x12\"\n\x06sample\x18\x03 \x03(\x0b\x32\x12.argosy.api.v1.Job\")\n\x11\x45xplainJobRequest\x12\x14\n\x02id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"?\n\x0b\x46ilterCount\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x12\n\nnode_count\x18\x02 \x01(\x03\x12\x0c\n\x04text\x18\x03 \x01(\t\"\xc3\x02\n\x12\x45xplainJobResponse\x12\x1f\n\x03job\x18\x01 \x01(\x0b\x32\x12.argosy.api.v1.Job\x12\r\n\x05stage\x18\x02 \x01(\t\x12\x0f\n\x07summary\x18\x03 \x01(\t\x12\x16\n\x0equeue_position\x18\x04 \x01(\x03\x12\x18\n\x10pending_position\x18\x05 \x01(\x03\x12+\n\x07\x66ilters\x18\x06 \x03(\x0b\x32\x1a.argosy.api.v1.FilterCount\x12\x1b\n\x13\x65xamined_node_count\x18\x07 \x01(\x03\x12\x14\n\x0cnearest_miss\x18\x08 \x01(\t\x12\x1c\n\x14\x66\x61iled_attempt_count\x18\t \x01(\x05\x12\x1d\n\x15queue_flow_per_weight\x18\n \x01(\x01\x12\x1d\n\x15least_flow_per_weight\x18\x0b \x01(\x01\"\xc8\x01\n\x10GetJobLogRequest\x12\x14\n\x02id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x1b\n\x07\x61ttempt\x18\x02 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xff\x01(\x00\x12\x16\n\x03pod\x18\x03 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x1f(\x00\x12\x1a\n\tcontainer\x18\x04 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12\x0e\n\x06\x66ollow\x18\x05 \x01(\x08\x12)\n\x0ftail_line_count\x18\x06 \x01(\x03\x42\x0b\xbaH\x08\"\x06\x18\xc0\x84=(\x00H\x00\x88\x01\x01\x42\x12\n\x10_tail_line_count\"!\n\x11GetJobLogResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c*\xb0\x01\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10JOB_STATE_QUEUED\x10\x01\x12\x14\n\x10JOB_STATE_LEASED\x10\x02\x12\x15\n\x11JOB_STATE_RUNNING\x10\x03\x12\x17\n\x13JOB_STATE_SUCCEEDED\x10\x04\x12\x14\n\x10JOB_STATE_FAILED\x10\x05\x12\x17\n\x13JOB_STATE_CANCELLED\x10\x06\x32\xd0\x04\n\nJobService\x12Q\n\nSubmitJobs\x12 .argosy.api.v1.SubmitJobsRequest\x1a!.argosy.api.v1.SubmitJobsResponse\x12\x45\n\x06GetJob\x12\x1c.argosy.api.v1.GetJobRequest\x1a\x1d.argosy.api.v1.GetJobResponse\x12K\n\x08ListJobs\x12\x1e.argosy.api.v1.ListJobsRequest\x1a\x1f.argosy.api.v1.ListJobsResponse\x12Q\n\nCancelJobs\x12 .argosy.api.v1.CancelJobsRequest\x1a!.argosy.api.v1.CancelJobsResponse\x12\x63\n\x10ReprioritizeJobs\x12&.argosy.api.v1.ReprioritizeJobsRequest\x1a\'.argosy.api.v1.ReprioritizeJobsResponse\x12Q\n\nExplainJob\x12 .argosy.api.v1.ExplainJobRequest\x1a!.argosy.api.v1.ExplainJobResponse\x12P\n\tGetJobLog\x12\x1f.argosy.api.v1.GetJobLogRequest\x1a .argosy.api.v1.GetJobLogResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x61rgosy/api/v1/job.proto\x12\rargosy.api.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"8\n\x07JobSpec\x12\'\n\tmanifests\x18\x01 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\x08\x01\x10 \"\x08r\x06 \x02(\x80\x80\x10J\x04\x08\x02\x10\x10\"\x90\x03\n\x07JobItem\x12\x15\n\x04spec\x18\x01 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x18\n\x05queue\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\x12\x1b\n\x07job_set\x18\x03 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x07\x12\x10\n\x08priority\x18\x04 \x01(\x05\x12\x1a\n\tclient_id\x18\x05 \x01(\tB\x07\xbaH\x04r\x02\x18\x64\x12\x1a\n\x05\x63ount\x18\x06 \x01(\x05\x42\x0b\xbaH\x08\x1a\x06\x18\xa0\x8d\x06(\x00\x12<\n\x06labels\x18\x07 \x03(\x0b\x32\".argosy.api.v1.JobItem.LabelsEntryB\x08\xbaH\x05\x9a\x01\x02\x10@\x12\x46\n\x0b\x61nnotations\x18\x08 \x03(\x0b\x32\'.argosy.api.v1.JobItem.AnnotationsEntryB\x08\xbaH\x05\x9a\x01\x02\x10@\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\t\x10\x10\"\x92\x01\n\x11SubmitJobsRequest\x12\x32\n\x05specs\x18\x01 \x03(\x0b\x32\x16.argosy.api.v1.JobSpecB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\x12\x32\n\x05items\x18\x02 \x03(\x0b\x32\x16.argosy.api.v1.JobItemB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"%\n\x12SubmitJobsResponse\x12\x0f\n\x07job_ids\x18\x01 \x03(\t\"\xce\x02\n\x03Run\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x05\x12&\n\x05state\x18\x02 \x01(\x0e\x32\x17.argosy.api.v1.RunState\x12\x0f\n\x07\x63luster\x18\x03 \x01(\t\x12\x0c\n\x04node\x18\x04 \x01(\t\x12.\n\nlease_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\texit_code\x18\x08 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\t \x01(\t\x12+\n\x07\x66\x61ilure\x18\n \x01(\x0e\x32\x1a.argosy.api.v1.FailureKindB\x0c\n\n_exit_code\"\x9c\x04\n\x03Job\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\x0f\n\x07job_set\x18\x03 \x01(\t\x12&\n\x05state\x18\x04 \x01(\x0e\x32\x17.argosy.api.v1.JobState\x12\x10\n\x08priority\x18\x05 \x01(\x05\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x18\n\x10\x63\x61ncel_requested\x18\t \x01(\x08\x12\x11\n\tclient_id\x18\n \x01(\t\x12.\n\x06labels\x18\x0b \x03(\x0b\x32\x1e.argosy.api.v1.Job.LabelsEntry\x12\x38\n\x0b\x61nnotations\x18\x0c \x03(\x0b\x32#.argosy.api.v1.Job.AnnotationsEntry\x12 \n\x04runs\x18\r \x03(\x0b\x32\x12.argosy.api.v1.Run\x12$\n\x04spec\x18\x0e \x01(\x0b\x32\x16.argosy.api.v1.JobSpec\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"J\n\rJobStateCount\x12&\n\x05state\x18\x01 \x01(\x0e\x32\x17.argosy.api.v1.JobState\x12\x11\n\tjob_count\x18\x02 \x01(\x03\"t\n\x06JobSet\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x19\n\x11last_event_number\x18\x03 \x01(\x03\x12\x32\n\x0cstate_counts\x18\x04 \x03(\x0b\x32\x1c.argosy.api.v1.JobStateCount\"\x9c\x01\n\x0bJobSelector\x12\x16\n\x05queue\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12\x19\n\x07job_set\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\xff\x07\x12\x38\n\x06states\x18\x03 \x03(\x0e\x32\x17.argosy.api.v1.JobStateB\x0f\xbaH\x0c\x92\x01\t\x10\x06\"\x05\x82\x01\x02\x10\x01\x12 \n\x0elabel_selector\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"%\n\rGetJobRequest\x12\x14\n\x02id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"1\n\x0eGetJobResponse\x12\x1f\n\x03job\x18\x01 \x01(\x0b\x32\x12.argosy.api.v1.Job\"6\n\x13\x42\x61tchGetJobsRequest\x12\x1f\n\x03ids\x18\x01 \x03(\tB\x12\xbaH\x0f\x92\x01\x0c\x08\x01\x10\xe8\x07\"\x05r\x03\xb0\x01\x01\"M\n\x14\x42\x61tchGetJobsResponse\x12 \n\x04jobs\x18\x01 \x03(\x0b\x32\x12.argosy.api.v1.Job\x12\x13\n\x0bunknown_ids\x18\x02 \x03(\t\"\x81\x01\n\x12ListJobSetsRequest\x12\x18\n\x05queue\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\x12\x1d\n\tpage_size\x18\x02 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x10\x12\x14\n\x0c\x63ount_states\x18\x04 \x01(\x08\"W\n\x13ListJobSetsResponse\x12\'\n\x08job_sets\x18\x01 \x03(\x0b\x32\x15.argosy.api.v1.JobSet\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x9c\x02\n\x0fListJobsRequest\x12,\n\x08selector\x18\x01 \x01(\x0b\x32\x1a.argosy.api.v1.JobSelector\x12\x1d\n\tpage_size\x18\x02 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x12\x30\n\x05order\x18\x04 \x01(\x0e\x32\x17.argosy.api.v1.JobOrderB\x08\xbaH\x05\x82\x01\x02\x10\x01\x12\x34\n\x10\x63reate_time_from\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x12\x63reate_time_before\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"M\n\x10ListJobsResponse\x12 \n\x04jobs\x18\x01 \x03(\x0b\x32\x12.argosy.api.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\")\n\x06JobIds\x12\x1f\n\x03ids\x18\x01 \x03(\tB\x12\xbaH\x0f\x92\x01\x0c\x08\x01\x10\x90N\"\x05r\x03\xb0\x01\x01\"\xac\x01\n\x11\x43\x61ncelJobsRequest\x12%\n\x04jobs\x18\x01 \x01(\x0b\x32\x15.argosy.api.v1.JobIdsH\x00\x12.\n\x08selector\x18\x02 \x01(\x0b\x32\x1a.argosy.api.v1.JobSelectorH\x00\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12\x18\n\x06reason\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x42\x0f\n\x06target\x12\x05\xbaH\x02\x08\x01\"`\n\x12\x43\x61ncelJobsResponse\x12\x11\n\tjob_count\x18\x01 \x01(\x03\x12\x13\n\x0bunknown_ids\x18\x02 \x03(\t\x12\"\n\x06sample\x18\x03 \x03(\x0b\x32\x12.argosy.api.v1.Job\"\xaa\x01\n\x17ReprioritizeJobsRequest\x12%\n\x04jobs\x18\x01 \x01(\x0b\x32\x15.argosy.api.v1.JobIdsH\x00\x12.\n\x08selector\x18\x02 \x01(\x0b\x32\x1a.argosy.api.v1.JobSelectorH\x00\x12\x10\n\x08priority\x18\x03 \x01(\x05\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\x42\x0f\n\x06target\x12\x05\xbaH\x02\x08\x01\"f\n\x18ReprioritizeJobsResponse\x12\x11\n\tjob_count\x18\x01 \x01(\x03\x12\x13\n\x0bunknown_ids\x18\x02 \x03(\t\x12\"\n\x06sample\x18\x03 \x03(\x0b\x32\x12.argosy.api.v1.Job\")\n\x11\x45xplainJobRequest\x12\x14\n\x02id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"?\n\x0b\x46ilterCount\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x12\n\nnode_count\x18\x02 \x01(\x03\x12\x0c\n\x04text\x18\x03 \x01(\t\"\xc3\x02\n\x12\x45xplainJobResponse\x12\x1f\n\x03job\x18\x01 \x01(\x0b\x32\x12.argosy.api.v1.Job\x12\r\n\x05stage\x18\x02 \x01(\t\x12\x0f\n\x07summary\x18\x03 \x01(\t\x12\x16\n\x0equeue_position\x18\x04 \x01(\x03\x12\x18\n\x10pending_position\x18\x05 \x01(\x03\x12+\n\x07\x66ilters\x18\x06 \x03(\x0b\x32\x1a.argosy.api.v1.FilterCount\x12\x1b\n\x13\x65xamined_node_count\x18\x07 \x01(\x03\x12\x14\n\x0cnearest_miss\x18\x08 \x01(\t\x12\x1c\n\x14\x66\x61iled_attempt_count\x18\t \x01(\x05\x12\x1d\n\x15queue_flow_per_weight\x18\n \x01(\x01\x12\x1d\n\x15least_flow_per_weight\x18\x0b \x01(\x01\"\xc8\x01\n\x10GetJobLogRequest\x12\x14\n\x02id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x1b\n\x07\x61ttempt\x18\x02 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xff\x01(\x00\x12\x16\n\x03pod\x18\x03 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x1f(\x00\x12\x1a\n\tcontainer\x18\x04 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12\x0e\n\x06\x66ollow\x18\x05 \x01(\x08\x12)\n\x0ftail_line_count\x18\x06 \x01(\x03\x42\x0b\xbaH\x08\"\x06\x18\xc0\x84=(\x00H\x00\x88\x01\x01\x42\x12\n\x10_tail_line_count\"!\n\x11GetJobLogResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c*\xb0\x01\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10JOB_STATE_QUEUED\x10\x01\x12\x14\n\x10JOB_STATE_LEASED\x10\x02\x12\x15\n\x11JOB_STATE_RUNNING\x10\x03\x12\x17\n\x13JOB_STATE_SUCCEEDED\x10\x04\x12\x14\n\x10JOB_STATE_FAILED\x10\x05\x12\x17\n\x13JOB_STATE_CANCELLED\x10\x06*\x8d\x02\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10RUN_STATE_LEASED\x10\x01\x12\x15\n\x11RUN_STATE_CREATED\x10\x02\x12\x15\n\x11RUN_STATE_RUNNING\x10\x03\x12\x17\n\x13RUN_STATE_SUCCEEDED\x10\x04\x12\x14\n\x10RUN_STATE_FAILED\x10\x05\x12\x17\n\x13RUN_STATE_CANCELLED\x10\x06\x12\x12\n\x0eRUN_STATE_LOST\x10\x07\x12\x15\n\x11RUN_STATE_UNKNOWN\x10\x08\x12\x16\n\x12RUN_STATE_RETURNED\x10\t\x12\x17\n\x13RUN_STATE_PREEMPTED\x10\n*\xd5\x01\n\x0b\x46\x61ilureKind\x12\x1c\n\x18\x46\x41ILURE_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x46\x41ILURE_KIND_EXIT_CODE\x10\x01\x12\x1e\n\x1a\x46\x41ILURE_KIND_OUT_OF_MEMORY\x10\x02\x12\x18\n\x14\x46\x41ILURE_KIND_EVICTED\x10\x03\x12\x16\n\x12\x46\x41ILURE_KIND_IMAGE\x10\x04\x12\x1f\n\x1b\x46\x41ILURE_KIND_INFRASTRUCTURE\x10\x05\x12\x19\n\x15\x46\x41ILURE_KIND_REJECTED\x10\x06*]\n\x08JobOrder\x12\x19\n\x15JOB_ORDER_UNSPECIFIED\x10\x00\x12\x1a\n\x16JOB_ORDER_OLDEST_FIRST\x10\x01\x12\x1a\n\x16JOB_ORDER_NEWEST_FIRST\x10\x02\x32\xff\x05\n\nJobService\x12Q\n\nSubmitJobs\x12 .argosy.api.v1.SubmitJobsRequest\x1a!.argosy.api.v1.SubmitJobsResponse\x12\x45\n\x06GetJob\x12\x1c.argosy.api.v1.GetJobRequest\x1a\x1d.argosy.api.v1.GetJobResponse\x12W\n\x0c\x42\x61tchGetJobs\x12\".argosy.api.v1.BatchGetJobsRequest\x1a#.argosy.api.v1.BatchGetJobsResponse\x12K\n\x08ListJobs\x12\x1e.argosy.api.v1.ListJobsRequest\x1a\x1f.argosy.api.v1.ListJobsResponse\x12T\n\x0bListJobSets\x12!.argosy.api.v1.ListJobSetsRequest\x1a\".argosy.api.v1.ListJobSetsResponse\x12Q\n\nCancelJobs\x12 .argosy.api.v1.CancelJobsRequest\x1a!.argosy.api.v1.CancelJobsResponse\x12\x63\n\x10ReprioritizeJobs\x12&.argosy.api.v1.ReprioritizeJobsRequest\x1a\'.argosy.api.v1.ReprioritizeJobsResponse\x12Q\n\nExplainJob\x12 .argosy.api.v1.ExplainJobRequest\x1a!.argosy.api.v1.ExplainJobResponse\x12P\n\tGetJobLog\x12\x1f.argosy.api.v1.GetJobLogRequest\x1a .argosy.api.v1.GetJobLogResponse0\x01\x42U\n\x11\x64\x65v.argosy.api.v1B\x08JobProtoP\x01Z$argosy.dev/stubs/argosy/api/v1;apiv1\xaa\x02\rArgosy.Api.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'argosy.api.v1.job_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\021dev.argosy.api.v1B\010JobProtoP\001Z$argosy.dev/stubs/argosy/api/v1;apiv1\252\002\rArgosy.Api.V1'
   _globals['_JOBSPEC'].fields_by_name['manifests']._loaded_options = None
-  _globals['_JOBSPEC'].fields_by_name['manifests']._serialized_options = b'\272H\021\222\001\016\010\001\020 \"\010z\006\020\002\030\200\200\020'
+  _globals['_JOBSPEC'].fields_by_name['manifests']._serialized_options = b'\272H\021\222\001\016\010\001\020 \"\010r\006 \002(\200\200\020'
   _globals['_JOBITEM_LABELSENTRY']._loaded_options = None
   _globals['_JOBITEM_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_JOBITEM_ANNOTATIONSENTRY']._loaded_options = None
@@ -71,10 +72,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_JOBSELECTOR'].fields_by_name['label_selector']._serialized_options = b'\272H\005r\003\030\200\010'
   _globals['_GETJOBREQUEST'].fields_by_name['id']._loaded_options = None
   _globals['_GETJOBREQUEST'].fields_by_name['id']._serialized_options = b'\272H\005r\003\260\001\001'
+  _globals['_BATCHGETJOBSREQUEST'].fields_by_name['ids']._loaded_options = None
+  _globals['_BATCHGETJOBSREQUEST'].fields_by_name['ids']._serialized_options = b'\272H\017\222\001\014\010\001\020\350\007\"\005r\003\260\001\001'
+  _globals['_LISTJOBSETSREQUEST'].fields_by_name['queue']._loaded_options = None
+  _globals['_LISTJOBSETSREQUEST'].fields_by_name['queue']._serialized_options = b'\272H\006r\004\020\001\030?'
+  _globals['_LISTJOBSETSREQUEST'].fields_by_name['page_size']._loaded_options = None
+  _globals['_LISTJOBSETSREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\007\032\005\030\350\007(\000'
+  _globals['_LISTJOBSETSREQUEST'].fields_by_name['page_token']._loaded_options = None
+  _globals['_LISTJOBSETSREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\005r\003\030\200\020'
   _globals['_LISTJOBSREQUEST'].fields_by_name['page_size']._loaded_options = None
   _globals['_LISTJOBSREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\007\032\005\030\350\007(\000'
   _globals['_LISTJOBSREQUEST'].fields_by_name['page_token']._loaded_options = None
   _globals['_LISTJOBSREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\005r\003\030\200\002'
+  _globals['_LISTJOBSREQUEST'].fields_by_name['order']._loaded_options = None
+  _globals['_LISTJOBSREQUEST'].fields_by_name['order']._serialized_options = b'\272H\005\202\001\002\020\001'
   _globals['_JOBIDS'].fields_by_name['ids']._loaded_options = None
   _globals['_JOBIDS'].fields_by_name['ids']._serialized_options = b'\272H\017\222\001\014\010\001\020\220N\"\005r\003\260\001\001'
   _globals['_CANCELJOBSREQUEST'].oneofs_by_name['target']._loaded_options = None
@@ -95,8 +106,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETJOBLOGREQUEST'].fields_by_name['container']._serialized_options = b'\272H\004r\002\030?'
   _globals['_GETJOBLOGREQUEST'].fields_by_name['tail_line_count']._loaded_options = None
   _globals['_GETJOBLOGREQUEST'].fields_by_name['tail_line_count']._serialized_options = b'\272H\010\"\006\030\300\204=(\000'
-  _globals['_JOBSTATE']._serialized_start=3264
-  _globals['_JOBSTATE']._serialized_end=3440
+  _globals['_JOBSTATE']._serialized_start=4064
+  _globals['_JOBSTATE']._serialized_end=4240
+  _globals['_RUNSTATE']._serialized_start=4243
+  _globals['_RUNSTATE']._serialized_end=4512
+  _globals['_FAILUREKIND']._serialized_start=4515
+  _globals['_FAILUREKIND']._serialized_end=4728
+  _globals['_JOBORDER']._serialized_start=4730
+  _globals['_JOBORDER']._serialized_end=4823
   _globals['_JOBSPEC']._serialized_start=104
   _globals['_JOBSPEC']._serialized_end=160
   _globals['_JOBITEM']._serialized_start=163
@@ -110,43 +127,55 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SUBMITJOBSRESPONSE']._serialized_start=714
   _globals['_SUBMITJOBSRESPONSE']._serialized_end=751
   _globals['_RUN']._serialized_start=754
-  _globals['_RUN']._serialized_end=999
-  _globals['_JOB']._serialized_start=1002
-  _globals['_JOB']._serialized_end=1542
+  _globals['_RUN']._serialized_end=1088
+  _globals['_JOB']._serialized_start=1091
+  _globals['_JOB']._serialized_end=1631
   _globals['_JOB_LABELSENTRY']._serialized_start=460
   _globals['_JOB_LABELSENTRY']._serialized_end=505
   _globals['_JOB_ANNOTATIONSENTRY']._serialized_start=507
   _globals['_JOB_ANNOTATIONSENTRY']._serialized_end=557
-  _globals['_JOBSELECTOR']._serialized_start=1545
-  _globals['_JOBSELECTOR']._serialized_end=1701
-  _globals['_GETJOBREQUEST']._serialized_start=1703
-  _globals['_GETJOBREQUEST']._serialized_end=1740
-  _globals['_GETJOBRESPONSE']._serialized_start=1742
-  _globals['_GETJOBRESPONSE']._serialized_end=1791
-  _globals['_LISTJOBSREQUEST']._serialized_start=1793
-  _globals['_LISTJOBSREQUEST']._serialized_end=1917
-  _globals['_LISTJOBSRESPONSE']._serialized_start=1919
-  _globals['_LISTJOBSRESPONSE']._serialized_end=1996
-  _globals['_JOBIDS']._serialized_start=1998
-  _globals['_JOBIDS']._serialized_end=2039
-  _globals['_CANCELJOBSREQUEST']._serialized_start=2042
-  _globals['_CANCELJOBSREQUEST']._serialized_end=2214
-  _globals['_CANCELJOBSRESPONSE']._serialized_start=2216
-  _globals['_CANCELJOBSRESPONSE']._serialized_end=2312
-  _globals['_REPRIORITIZEJOBSREQUEST']._serialized_start=2315
-  _globals['_REPRIORITIZEJOBSREQUEST']._serialized_end=2485
-  _globals['_REPRIORITIZEJOBSRESPONSE']._serialized_start=2487
-  _globals['_REPRIORITIZEJOBSRESPONSE']._serialized_end=2589
-  _globals['_EXPLAINJOBREQUEST']._serialized_start=2591
-  _globals['_EXPLAINJOBREQUEST']._serialized_end=2632
-  _globals['_FILTERCOUNT']._serialized_start=2634
-  _globals['_FILTERCOUNT']._serialized_end=2697
-  _globals['_EXPLAINJOBRESPONSE']._serialized_start=2700
-  _globals['_EXPLAINJOBRESPONSE']._serialized_end=3023
-  _globals['_GETJOBLOGREQUEST']._serialized_start=3026
-  _globals['_GETJOBLOGREQUEST']._serialized_end=3226
-  _globals['_GETJOBLOGRESPONSE']._serialized_start=3228
-  _globals['_GETJOBLOGRESPONSE']._serialized_end=3261
-  _globals['_JOBSERVICE']._serialized_start=3443
-  _globals['_JOBSERVICE']._serialized_end=4035
+  _globals['_JOBSTATECOUNT']._serialized_start=1633
+  _globals['_JOBSTATECOUNT']._serialized_end=1707
+  _globals['_JOBSET']._serialized_start=1709
+  _globals['_JOBSET']._serialized_end=1825
+  _globals['_JOBSELECTOR']._serialized_start=1828
+  _globals['_JOBSELECTOR']._serialized_end=1984
+  _globals['_GETJOBREQUEST']._serialized_start=1986
+  _globals['_GETJOBREQUEST']._serialized_end=2023
+  _globals['_GETJOBRESPONSE']._serialized_start=2025
+  _globals['_GETJOBRESPONSE']._serialized_end=2074
+  _globals['_BATCHGETJOBSREQUEST']._serialized_start=2076
+  _globals['_BATCHGETJOBSREQUEST']._serialized_end=2130
+  _globals['_BATCHGETJOBSRESPONSE']._serialized_start=2132
+  _globals['_BATCHGETJOBSRESPONSE']._serialized_end=2209
+  _globals['_LISTJOBSETSREQUEST']._serialized_start=2212
+  _globals['_LISTJOBSETSREQUEST']._serialized_end=2341
+  _globals['_LISTJOBSETSRESPONSE']._serialized_start=2343
+  _globals['_LISTJOBSETSRESPONSE']._serialized_end=2430
+  _globals['_LISTJOBSREQUEST']._serialized_start=2433
+  _globals['_LISTJOBSREQUEST']._serialized_end=2717
+  _globals['_LISTJOBSRESPONSE']._serialized_start=2719
+  _globals['_LISTJOBSRESPONSE']._serialized_end=2796
+  _globals['_JOBIDS']._serialized_start=2798
+  _globals['_JOBIDS']._serialized_end=2839
+  _globals['_CANCELJOBSREQUEST']._serialized_start=2842
+  _globals['_CANCELJOBSREQUEST']._serialized_end=3014
+  _globals['_CANCELJOBSRESPONSE']._serialized_start=3016
+  _globals['_CANCELJOBSRESPONSE']._serialized_end=3112
+  _globals['_REPRIORITIZEJOBSREQUEST']._serialized_start=3115
+  _globals['_REPRIORITIZEJOBSREQUEST']._serialized_end=3285
+  _globals['_REPRIORITIZEJOBSRESPONSE']._serialized_start=3287
+  _globals['_REPRIORITIZEJOBSRESPONSE']._serialized_end=3389
+  _globals['_EXPLAINJOBREQUEST']._serialized_start=3391
+  _globals['_EXPLAINJOBREQUEST']._serialized_end=3432
+  _globals['_FILTERCOUNT']._serialized_start=3434
+  _globals['_FILTERCOUNT']._serialized_end=3497
+  _globals['_EXPLAINJOBRESPONSE']._serialized_start=3500
+  _globals['_EXPLAINJOBRESPONSE']._serialized_end=3823
+  _globals['_GETJOBLOGREQUEST']._serialized_start=3826
+  _globals['_GETJOBLOGREQUEST']._serialized_end=4026
+  _globals['_GETJOBLOGRESPONSE']._serialized_start=4028
+  _globals['_GETJOBLOGRESPONSE']._serialized_end=4061
+  _globals['_JOBSERVICE']._serialized_start=4826
+  _globals['_JOBSERVICE']._serialized_end=5593
 # @@protoc_insertion_point(module_scope)

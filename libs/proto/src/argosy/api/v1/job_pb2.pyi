@@ -20,6 +20,36 @@ class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_STATE_SUCCEEDED: _ClassVar[JobState]
     JOB_STATE_FAILED: _ClassVar[JobState]
     JOB_STATE_CANCELLED: _ClassVar[JobState]
+
+class RunState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RUN_STATE_UNSPECIFIED: _ClassVar[RunState]
+    RUN_STATE_LEASED: _ClassVar[RunState]
+    RUN_STATE_CREATED: _ClassVar[RunState]
+    RUN_STATE_RUNNING: _ClassVar[RunState]
+    RUN_STATE_SUCCEEDED: _ClassVar[RunState]
+    RUN_STATE_FAILED: _ClassVar[RunState]
+    RUN_STATE_CANCELLED: _ClassVar[RunState]
+    RUN_STATE_LOST: _ClassVar[RunState]
+    RUN_STATE_UNKNOWN: _ClassVar[RunState]
+    RUN_STATE_RETURNED: _ClassVar[RunState]
+    RUN_STATE_PREEMPTED: _ClassVar[RunState]
+
+class FailureKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FAILURE_KIND_UNSPECIFIED: _ClassVar[FailureKind]
+    FAILURE_KIND_EXIT_CODE: _ClassVar[FailureKind]
+    FAILURE_KIND_OUT_OF_MEMORY: _ClassVar[FailureKind]
+    FAILURE_KIND_EVICTED: _ClassVar[FailureKind]
+    FAILURE_KIND_IMAGE: _ClassVar[FailureKind]
+    FAILURE_KIND_INFRASTRUCTURE: _ClassVar[FailureKind]
+    FAILURE_KIND_REJECTED: _ClassVar[FailureKind]
+
+class JobOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOB_ORDER_UNSPECIFIED: _ClassVar[JobOrder]
+    JOB_ORDER_OLDEST_FIRST: _ClassVar[JobOrder]
+    JOB_ORDER_NEWEST_FIRST: _ClassVar[JobOrder]
 JOB_STATE_UNSPECIFIED: JobState
 JOB_STATE_QUEUED: JobState
 JOB_STATE_LEASED: JobState
@@ -27,12 +57,33 @@ JOB_STATE_RUNNING: JobState
 JOB_STATE_SUCCEEDED: JobState
 JOB_STATE_FAILED: JobState
 JOB_STATE_CANCELLED: JobState
+RUN_STATE_UNSPECIFIED: RunState
+RUN_STATE_LEASED: RunState
+RUN_STATE_CREATED: RunState
+RUN_STATE_RUNNING: RunState
+RUN_STATE_SUCCEEDED: RunState
+RUN_STATE_FAILED: RunState
+RUN_STATE_CANCELLED: RunState
+RUN_STATE_LOST: RunState
+RUN_STATE_UNKNOWN: RunState
+RUN_STATE_RETURNED: RunState
+RUN_STATE_PREEMPTED: RunState
+FAILURE_KIND_UNSPECIFIED: FailureKind
+FAILURE_KIND_EXIT_CODE: FailureKind
+FAILURE_KIND_OUT_OF_MEMORY: FailureKind
+FAILURE_KIND_EVICTED: FailureKind
+FAILURE_KIND_IMAGE: FailureKind
+FAILURE_KIND_INFRASTRUCTURE: FailureKind
+FAILURE_KIND_REJECTED: FailureKind
+JOB_ORDER_UNSPECIFIED: JobOrder
+JOB_ORDER_OLDEST_FIRST: JobOrder
+JOB_ORDER_NEWEST_FIRST: JobOrder
 
 class JobSpec(_message.Message):
     __slots__ = ("manifests",)
     MANIFESTS_FIELD_NUMBER: _ClassVar[int]
-    manifests: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, manifests: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    manifests: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, manifests: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JobItem(_message.Message):
     __slots__ = ("spec", "queue", "job_set", "priority", "client_id", "count", "labels", "annotations")
@@ -85,7 +136,7 @@ class SubmitJobsResponse(_message.Message):
     def __init__(self, job_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Run(_message.Message):
-    __slots__ = ("attempt", "state", "cluster", "node", "lease_time", "start_time", "end_time", "exit_code", "reason")
+    __slots__ = ("attempt", "state", "cluster", "node", "lease_time", "start_time", "end_time", "exit_code", "reason", "failure")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
@@ -95,8 +146,9 @@ class Run(_message.Message):
     END_TIME_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
     attempt: int
-    state: str
+    state: RunState
     cluster: str
     node: str
     lease_time: _timestamp_pb2.Timestamp
@@ -104,7 +156,8 @@ class Run(_message.Message):
     end_time: _timestamp_pb2.Timestamp
     exit_code: int
     reason: str
-    def __init__(self, attempt: _Optional[int] = ..., state: _Optional[str] = ..., cluster: _Optional[str] = ..., node: _Optional[str] = ..., lease_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    failure: FailureKind
+    def __init__(self, attempt: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., cluster: _Optional[str] = ..., node: _Optional[str] = ..., lease_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., reason: _Optional[str] = ..., failure: _Optional[_Union[FailureKind, str]] = ...) -> None: ...
 
 class Job(_message.Message):
     __slots__ = ("id", "queue", "job_set", "state", "priority", "create_time", "end_time", "reason", "cancel_requested", "client_id", "labels", "annotations", "runs", "spec")
@@ -152,6 +205,26 @@ class Job(_message.Message):
     spec: JobSpec
     def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., priority: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., cancel_requested: bool = ..., client_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ...) -> None: ...
 
+class JobStateCount(_message.Message):
+    __slots__ = ("state", "job_count")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    JOB_COUNT_FIELD_NUMBER: _ClassVar[int]
+    state: JobState
+    job_count: int
+    def __init__(self, state: _Optional[_Union[JobState, str]] = ..., job_count: _Optional[int] = ...) -> None: ...
+
+class JobSet(_message.Message):
+    __slots__ = ("queue", "name", "last_event_number", "state_counts")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LAST_EVENT_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STATE_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    name: str
+    last_event_number: int
+    state_counts: _containers.RepeatedCompositeFieldContainer[JobStateCount]
+    def __init__(self, queue: _Optional[str] = ..., name: _Optional[str] = ..., last_event_number: _Optional[int] = ..., state_counts: _Optional[_Iterable[_Union[JobStateCount, _Mapping]]] = ...) -> None: ...
+
 class JobSelector(_message.Message):
     __slots__ = ("queue", "job_set", "states", "label_selector")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
@@ -176,15 +249,55 @@ class GetJobResponse(_message.Message):
     job: Job
     def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ...) -> None: ...
 
+class BatchGetJobsRequest(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class BatchGetJobsResponse(_message.Message):
+    __slots__ = ("jobs", "unknown_ids")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_IDS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[Job]
+    unknown_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ..., unknown_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListJobSetsRequest(_message.Message):
+    __slots__ = ("queue", "page_size", "page_token", "count_states")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    COUNT_STATES_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    page_size: int
+    page_token: str
+    count_states: bool
+    def __init__(self, queue: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., count_states: bool = ...) -> None: ...
+
+class ListJobSetsResponse(_message.Message):
+    __slots__ = ("job_sets", "next_page_token")
+    JOB_SETS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    job_sets: _containers.RepeatedCompositeFieldContainer[JobSet]
+    next_page_token: str
+    def __init__(self, job_sets: _Optional[_Iterable[_Union[JobSet, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
 class ListJobsRequest(_message.Message):
-    __slots__ = ("selector", "page_size", "page_token")
+    __slots__ = ("selector", "page_size", "page_token", "order", "create_time_from", "create_time_before")
     SELECTOR_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FROM_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_BEFORE_FIELD_NUMBER: _ClassVar[int]
     selector: JobSelector
     page_size: int
     page_token: str
-    def __init__(self, selector: _Optional[_Union[JobSelector, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    order: JobOrder
+    create_time_from: _timestamp_pb2.Timestamp
+    create_time_before: _timestamp_pb2.Timestamp
+    def __init__(self, selector: _Optional[_Union[JobSelector, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., order: _Optional[_Union[JobOrder, str]] = ..., create_time_from: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., create_time_before: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class ListJobsResponse(_message.Message):
     __slots__ = ("jobs", "next_page_token")

@@ -45,10 +45,20 @@ class JobServiceStub(object):
                 request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.GetJobRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.GetJobResponse.FromString,
                 _registered_method=True)
+        self.BatchGetJobs = channel.unary_unary(
+                '/argosy.api.v1.JobService/BatchGetJobs',
+                request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobsRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobsResponse.FromString,
+                _registered_method=True)
         self.ListJobs = channel.unary_unary(
                 '/argosy.api.v1.JobService/ListJobs',
                 request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ListJobsRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ListJobsResponse.FromString,
+                _registered_method=True)
+        self.ListJobSets = channel.unary_unary(
+                '/argosy.api.v1.JobService/ListJobSets',
+                request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ListJobSetsRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ListJobSetsResponse.FromString,
                 _registered_method=True)
         self.CancelJobs = channel.unary_unary(
                 '/argosy.api.v1.JobService/CancelJobs',
@@ -90,8 +100,22 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BatchGetJobs(self, request, context):
+        """Answers jobs by their ids, with their runs and without their specs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListJobs(self, request, context):
         """Answers jobs by selector.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListJobSets(self, request, context):
+        """Answers the job sets of a queue.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -139,10 +163,20 @@ def add_JobServiceServicer_to_server(servicer, server):
                     request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.GetJobRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.GetJobResponse.SerializeToString,
             ),
+            'BatchGetJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.BatchGetJobs,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobsRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobsResponse.SerializeToString,
+            ),
             'ListJobs': grpc.unary_unary_rpc_method_handler(
                     servicer.ListJobs,
                     request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ListJobsRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ListJobsResponse.SerializeToString,
+            ),
+            'ListJobSets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListJobSets,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ListJobSetsRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ListJobSetsResponse.SerializeToString,
             ),
             'CancelJobs': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelJobs,
@@ -231,6 +265,33 @@ class JobService(object):
             _registered_method=True)
 
     @staticmethod
+    def BatchGetJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.JobService/BatchGetJobs',
+            argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobsRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ListJobs(request,
             target,
             options=(),
@@ -247,6 +308,33 @@ class JobService(object):
             '/argosy.api.v1.JobService/ListJobs',
             argosy_dot_api_dot_v1_dot_job__pb2.ListJobsRequest.SerializeToString,
             argosy_dot_api_dot_v1_dot_job__pb2.ListJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListJobSets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.JobService/ListJobSets',
+            argosy_dot_api_dot_v1_dot_job__pb2.ListJobSetsRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_job__pb2.ListJobSetsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,8 +41,12 @@ class JobServiceStub:
     """Accepts jobs, all of them or none. What was answered OK survives any crash and can be read back at once."""
     GetJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.GetJobRequest, _job_pb2.GetJobResponse]
     """Answers one job with its runs."""
+    BatchGetJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.BatchGetJobsRequest, _job_pb2.BatchGetJobsResponse]
+    """Answers jobs by their ids, with their runs and without their specs."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListJobsRequest, _job_pb2.ListJobsResponse]
     """Answers jobs by selector."""
+    ListJobSets: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListJobSetsRequest, _job_pb2.ListJobSetsResponse]
+    """Answers the job sets of a queue."""
     CancelJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.CancelJobsRequest, _job_pb2.CancelJobsResponse]
     """Asks that jobs end, by ids or selector."""
     ReprioritizeJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ReprioritizeJobsRequest, _job_pb2.ReprioritizeJobsResponse]
@@ -63,8 +67,12 @@ class JobServiceAsyncStub(JobServiceStub):
     """Accepts jobs, all of them or none. What was answered OK survives any crash and can be read back at once."""
     GetJob: _aio.UnaryUnaryMultiCallable[_job_pb2.GetJobRequest, _job_pb2.GetJobResponse]  # type: ignore[assignment]
     """Answers one job with its runs."""
+    BatchGetJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.BatchGetJobsRequest, _job_pb2.BatchGetJobsResponse]  # type: ignore[assignment]
+    """Answers jobs by their ids, with their runs and without their specs."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ListJobsRequest, _job_pb2.ListJobsResponse]  # type: ignore[assignment]
     """Answers jobs by selector."""
+    ListJobSets: _aio.UnaryUnaryMultiCallable[_job_pb2.ListJobSetsRequest, _job_pb2.ListJobSetsResponse]  # type: ignore[assignment]
+    """Answers the job sets of a queue."""
     CancelJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.CancelJobsRequest, _job_pb2.CancelJobsResponse]  # type: ignore[assignment]
     """Asks that jobs end, by ids or selector."""
     ReprioritizeJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ReprioritizeJobsRequest, _job_pb2.ReprioritizeJobsResponse]  # type: ignore[assignment]
@@ -96,12 +104,28 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         """Answers one job with its runs."""
 
     @_abc_1.abstractmethod
+    def BatchGetJobs(
+        self,
+        request: _job_pb2.BatchGetJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.BatchGetJobsResponse, _abc.Awaitable[_job_pb2.BatchGetJobsResponse]]:
+        """Answers jobs by their ids, with their runs and without their specs."""
+
+    @_abc_1.abstractmethod
     def ListJobs(
         self,
         request: _job_pb2.ListJobsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ListJobsResponse, _abc.Awaitable[_job_pb2.ListJobsResponse]]:
         """Answers jobs by selector."""
+
+    @_abc_1.abstractmethod
+    def ListJobSets(
+        self,
+        request: _job_pb2.ListJobSetsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.ListJobSetsResponse, _abc.Awaitable[_job_pb2.ListJobSetsResponse]]:
+        """Answers the job sets of a queue."""
 
     @_abc_1.abstractmethod
     def CancelJobs(

@@ -1,6 +1,7 @@
 import datetime
 
 from buf.validate import validate_pb2 as _validate_pb2
+from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -10,27 +11,31 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Cordon(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
 class Queue(_message.Message):
-    __slots__ = ("name", "weight", "pool", "cordoned", "cordon_reason", "version", "create_time", "namespaces", "max_queued_count")
+    __slots__ = ("name", "weight", "pool", "cordon", "etag", "create_time", "namespaces", "max_queued_count")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     POOL_FIELD_NUMBER: _ClassVar[int]
-    CORDONED_FIELD_NUMBER: _ClassVar[int]
-    CORDON_REASON_FIELD_NUMBER: _ClassVar[int]
-    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CORDON_FIELD_NUMBER: _ClassVar[int]
+    ETAG_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     NAMESPACES_FIELD_NUMBER: _ClassVar[int]
     MAX_QUEUED_COUNT_FIELD_NUMBER: _ClassVar[int]
     name: str
     weight: float
     pool: str
-    cordoned: bool
-    cordon_reason: str
-    version: int
+    cordon: Cordon
+    etag: str
     create_time: _timestamp_pb2.Timestamp
     namespaces: _containers.RepeatedScalarFieldContainer[str]
     max_queued_count: int
-    def __init__(self, name: _Optional[str] = ..., weight: _Optional[float] = ..., pool: _Optional[str] = ..., cordoned: bool = ..., cordon_reason: _Optional[str] = ..., version: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., namespaces: _Optional[_Iterable[str]] = ..., max_queued_count: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., weight: _Optional[float] = ..., pool: _Optional[str] = ..., cordon: _Optional[_Union[Cordon, _Mapping]] = ..., etag: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., namespaces: _Optional[_Iterable[str]] = ..., max_queued_count: _Optional[int] = ...) -> None: ...
 
 class CreateQueueRequest(_message.Message):
     __slots__ = ("queue",)
@@ -73,10 +78,12 @@ class ListQueuesResponse(_message.Message):
     def __init__(self, queues: _Optional[_Iterable[_Union[Queue, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class UpdateQueueRequest(_message.Message):
-    __slots__ = ("queue",)
+    __slots__ = ("queue", "update_mask")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_MASK_FIELD_NUMBER: _ClassVar[int]
     queue: Queue
-    def __init__(self, queue: _Optional[_Union[Queue, _Mapping]] = ...) -> None: ...
+    update_mask: _field_mask_pb2.FieldMask
+    def __init__(self, queue: _Optional[_Union[Queue, _Mapping]] = ..., update_mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ...) -> None: ...
 
 class UpdateQueueResponse(_message.Message):
     __slots__ = ("queue",)

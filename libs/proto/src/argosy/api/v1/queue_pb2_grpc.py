@@ -98,7 +98,7 @@ class QueueServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateQueue(self, request, context):
-        """Changes a queue; a version that is not the current one is ABORTED.
+        """Changes the fields of a queue that the mask names; an etag that is not the current one is ABORTED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -40,7 +40,7 @@ class QueueServiceStub:
     ListQueues: _grpc.UnaryUnaryMultiCallable[_queue_pb2.ListQueuesRequest, _queue_pb2.ListQueuesResponse]
     """Answers queues by name."""
     UpdateQueue: _grpc.UnaryUnaryMultiCallable[_queue_pb2.UpdateQueueRequest, _queue_pb2.UpdateQueueResponse]
-    """Changes a queue; a version that is not the current one is ABORTED."""
+    """Changes the fields of a queue that the mask names; an etag that is not the current one is ABORTED."""
     DeleteQueue: _grpc.UnaryUnaryMultiCallable[_queue_pb2.DeleteQueueRequest, _queue_pb2.DeleteQueueResponse]
     """Deletes a queue without open jobs; otherwise FAILED_PRECONDITION."""
     CordonQueue: _grpc.UnaryUnaryMultiCallable[_queue_pb2.CordonQueueRequest, _queue_pb2.CordonQueueResponse]
@@ -60,7 +60,7 @@ class QueueServiceAsyncStub(QueueServiceStub):
     ListQueues: _aio.UnaryUnaryMultiCallable[_queue_pb2.ListQueuesRequest, _queue_pb2.ListQueuesResponse]  # type: ignore[assignment]
     """Answers queues by name."""
     UpdateQueue: _aio.UnaryUnaryMultiCallable[_queue_pb2.UpdateQueueRequest, _queue_pb2.UpdateQueueResponse]  # type: ignore[assignment]
-    """Changes a queue; a version that is not the current one is ABORTED."""
+    """Changes the fields of a queue that the mask names; an etag that is not the current one is ABORTED."""
     DeleteQueue: _aio.UnaryUnaryMultiCallable[_queue_pb2.DeleteQueueRequest, _queue_pb2.DeleteQueueResponse]  # type: ignore[assignment]
     """Deletes a queue without open jobs; otherwise FAILED_PRECONDITION."""
     CordonQueue: _aio.UnaryUnaryMultiCallable[_queue_pb2.CordonQueueRequest, _queue_pb2.CordonQueueResponse]  # type: ignore[assignment]
@@ -101,7 +101,7 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_pb2.UpdateQueueRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_pb2.UpdateQueueResponse, _abc.Awaitable[_queue_pb2.UpdateQueueResponse]]:
-        """Changes a queue; a version that is not the current one is ABORTED."""
+        """Changes the fields of a queue that the mask names; an etag that is not the current one is ABORTED."""
 
     @_abc_1.abstractmethod
     def DeleteQueue(

@@ -1,11 +1,28 @@
+import datetime
+
 from buf.validate import validate_pb2 as _validate_pb2
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class LatencyStage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LATENCY_STAGE_UNSPECIFIED: _ClassVar[LatencyStage]
+    LATENCY_STAGE_CONSIDERED: _ClassVar[LatencyStage]
+    LATENCY_STAGE_LEASED: _ClassVar[LatencyStage]
+    LATENCY_STAGE_RUNNING: _ClassVar[LatencyStage]
+    LATENCY_STAGE_FINISHED: _ClassVar[LatencyStage]
+LATENCY_STAGE_UNSPECIFIED: LatencyStage
+LATENCY_STAGE_CONSIDERED: LatencyStage
+LATENCY_STAGE_LEASED: LatencyStage
+LATENCY_STAGE_RUNNING: LatencyStage
+LATENCY_STAGE_FINISHED: LatencyStage
 
 class QueueShare(_message.Message):
     __slots__ = ("queue", "weight", "fair_share_ratio", "usage_cores", "flow_cores", "demand_cores", "entitled_cores", "queued_count", "pending_count", "leased_count")
@@ -52,30 +69,30 @@ class GetLastRoundRequest(_message.Message):
     def __init__(self, pool: _Optional[str] = ...) -> None: ...
 
 class PhaseDuration(_message.Message):
-    __slots__ = ("phase", "duration_ms")
+    __slots__ = ("phase", "duration")
     PHASE_FIELD_NUMBER: _ClassVar[int]
-    DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    DURATION_FIELD_NUMBER: _ClassVar[int]
     phase: str
-    duration_ms: float
-    def __init__(self, phase: _Optional[str] = ..., duration_ms: _Optional[float] = ...) -> None: ...
+    duration: _duration_pb2.Duration
+    def __init__(self, phase: _Optional[str] = ..., duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class StageLatency(_message.Message):
-    __slots__ = ("stage", "job_count", "p50_ms", "p90_ms", "p99_ms", "bound_ms", "bucket_count")
+    __slots__ = ("stage", "job_count", "bucket_counts", "p50", "p90", "p99", "bucket_bounds")
     STAGE_FIELD_NUMBER: _ClassVar[int]
     JOB_COUNT_FIELD_NUMBER: _ClassVar[int]
-    P50_MS_FIELD_NUMBER: _ClassVar[int]
-    P90_MS_FIELD_NUMBER: _ClassVar[int]
-    P99_MS_FIELD_NUMBER: _ClassVar[int]
-    BOUND_MS_FIELD_NUMBER: _ClassVar[int]
-    BUCKET_COUNT_FIELD_NUMBER: _ClassVar[int]
-    stage: str
+    BUCKET_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    P50_FIELD_NUMBER: _ClassVar[int]
+    P90_FIELD_NUMBER: _ClassVar[int]
+    P99_FIELD_NUMBER: _ClassVar[int]
+    BUCKET_BOUNDS_FIELD_NUMBER: _ClassVar[int]
+    stage: LatencyStage
     job_count: int
-    p50_ms: float
-    p90_ms: float
-    p99_ms: float
-    bound_ms: _containers.RepeatedScalarFieldContainer[float]
-    bucket_count: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, stage: _Optional[str] = ..., job_count: _Optional[int] = ..., p50_ms: _Optional[float] = ..., p90_ms: _Optional[float] = ..., p99_ms: _Optional[float] = ..., bound_ms: _Optional[_Iterable[float]] = ..., bucket_count: _Optional[_Iterable[int]] = ...) -> None: ...
+    bucket_counts: _containers.RepeatedScalarFieldContainer[int]
+    p50: _duration_pb2.Duration
+    p90: _duration_pb2.Duration
+    p99: _duration_pb2.Duration
+    bucket_bounds: _containers.RepeatedCompositeFieldContainer[_duration_pb2.Duration]
+    def __init__(self, stage: _Optional[_Union[LatencyStage, str]] = ..., job_count: _Optional[int] = ..., bucket_counts: _Optional[_Iterable[int]] = ..., p50: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., p90: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., p99: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., bucket_bounds: _Optional[_Iterable[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]]] = ...) -> None: ...
 
 class GetLastRoundResponse(_message.Message):
     __slots__ = ("round", "epoch", "queued_count", "pending_count", "leased_count", "conflict_count", "class_count", "phases", "totals", "latencies")
@@ -107,15 +124,3 @@ class GetLastRoundResponse(_message.Message):
     totals: _containers.ScalarMap[str, int]
     latencies: _containers.RepeatedCompositeFieldContainer[StageLatency]
     def __init__(self, round: _Optional[int] = ..., epoch: _Optional[int] = ..., queued_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., conflict_count: _Optional[int] = ..., class_count: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[PhaseDuration, _Mapping]]] = ..., totals: _Optional[_Mapping[str, int]] = ..., latencies: _Optional[_Iterable[_Union[StageLatency, _Mapping]]] = ...) -> None: ...
-
-class DumpStateRequest(_message.Message):
-    __slots__ = ("pool",)
-    POOL_FIELD_NUMBER: _ClassVar[int]
-    pool: str
-    def __init__(self, pool: _Optional[str] = ...) -> None: ...
-
-class DumpStateResponse(_message.Message):
-    __slots__ = ("chunk",)
-    CHUNK_FIELD_NUMBER: _ClassVar[int]
-    chunk: str
-    def __init__(self, chunk: _Optional[str] = ...) -> None: ...

@@ -45,11 +45,6 @@ class SchedulingServiceStub(object):
                 request_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundResponse.FromString,
                 _registered_method=True)
-        self.DumpState = channel.unary_stream(
-                '/argosy.api.v1.SchedulingService/DumpState',
-                request_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.DumpStateRequest.SerializeToString,
-                response_deserializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.DumpStateResponse.FromString,
-                _registered_method=True)
 
 
 class SchedulingServiceServicer(object):
@@ -70,13 +65,6 @@ class SchedulingServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def DumpState(self, request, context):
-        """Answers the leader's state in chunks of JSON, for people who look for faults.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_SchedulingServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -89,11 +77,6 @@ def add_SchedulingServiceServicer_to_server(servicer, server):
                     servicer.GetLastRound,
                     request_deserializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundResponse.SerializeToString,
-            ),
-            'DumpState': grpc.unary_stream_rpc_method_handler(
-                    servicer.DumpState,
-                    request_deserializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.DumpStateRequest.FromString,
-                    response_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.DumpStateResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -151,33 +134,6 @@ class SchedulingService(object):
             '/argosy.api.v1.SchedulingService/GetLastRound',
             argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundRequest.SerializeToString,
             argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def DumpState(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/argosy.api.v1.SchedulingService/DumpState',
-            argosy_dot_api_dot_v1_dot_scheduling__pb2.DumpStateRequest.SerializeToString,
-            argosy_dot_api_dot_v1_dot_scheduling__pb2.DumpStateResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,8 +37,6 @@ class SchedulingServiceStub:
     """Answers each queue's usage, flow, share and demand."""
     GetLastRound: _grpc.UnaryUnaryMultiCallable[_scheduling_pb2.GetLastRoundRequest, _scheduling_pb2.GetLastRoundResponse]
     """Answers what the last round did and what it cost."""
-    DumpState: _grpc.UnaryStreamMultiCallable[_scheduling_pb2.DumpStateRequest, _scheduling_pb2.DumpStateResponse]
-    """Answers the leader's state in chunks of JSON, for people who look for faults."""
 
 @_typing.type_check_only
 class SchedulingServiceAsyncStub(SchedulingServiceStub):
@@ -49,8 +47,6 @@ class SchedulingServiceAsyncStub(SchedulingServiceStub):
     """Answers each queue's usage, flow, share and demand."""
     GetLastRound: _aio.UnaryUnaryMultiCallable[_scheduling_pb2.GetLastRoundRequest, _scheduling_pb2.GetLastRoundResponse]  # type: ignore[assignment]
     """Answers what the last round did and what it cost."""
-    DumpState: _aio.UnaryStreamMultiCallable[_scheduling_pb2.DumpStateRequest, _scheduling_pb2.DumpStateResponse]  # type: ignore[assignment]
-    """Answers the leader's state in chunks of JSON, for people who look for faults."""
 
 class SchedulingServiceServicer(metaclass=_abc_1.ABCMeta):
     """The leader's view. API replicas forward one hop."""
@@ -70,13 +66,5 @@ class SchedulingServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduling_pb2.GetLastRoundResponse, _abc.Awaitable[_scheduling_pb2.GetLastRoundResponse]]:
         """Answers what the last round did and what it cost."""
-
-    @_abc_1.abstractmethod
-    def DumpState(
-        self,
-        request: _scheduling_pb2.DumpStateRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_scheduling_pb2.DumpStateResponse], _abc.AsyncIterator[_scheduling_pb2.DumpStateResponse]]:
-        """Answers the leader's state in chunks of JSON, for people who look for faults."""
 
 def add_SchedulingServiceServicer_to_server(servicer: SchedulingServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

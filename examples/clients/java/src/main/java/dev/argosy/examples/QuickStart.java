@@ -1,12 +1,12 @@
 package dev.argosy.examples;
 
-import com.google.protobuf.ByteString;
 import dev.argosy.api.v1.CreateQueueRequest;
 import dev.argosy.api.v1.EventServiceGrpc;
 import dev.argosy.api.v1.JobEvent;
 import dev.argosy.api.v1.JobItem;
 import dev.argosy.api.v1.JobServiceGrpc;
 import dev.argosy.api.v1.JobSpec;
+import dev.argosy.api.v1.JobStateCount;
 import dev.argosy.api.v1.Queue;
 import dev.argosy.api.v1.QueueServiceGrpc;
 import dev.argosy.api.v1.SubmitJobsRequest;
@@ -90,7 +90,7 @@ public final class QuickStart {
   /** Makes the queue unless there is one by its name. */
   private void createQueue(String name) throws InterruptedException {
     CreateQueueRequest request =
-        CreateQueueRequest.newBuilder().setQueue(Queue.newBuilder().setName(name).setWeight(1)).build();
+        CreateQueueRequest.newBuilder().setQueue(Queue.newBuilder().setName(name)).build();
     try {
       repeat(() -> queues.withDeadlineAfter(CALL_TIMEOUT_SECONDS, TimeUnit.SECONDS).createQueue(request));
     } catch (StatusRuntimeException error) {
@@ -105,7 +105,7 @@ public final class QuickStart {
   private void submitJobs(String queue, String jobSet) throws InterruptedException {
     SubmitJobsRequest.Builder request =
         SubmitJobsRequest.newBuilder()
-            .addSpecs(JobSpec.newBuilder().addManifests(ByteString.copyFromUtf8(MANIFEST)));
+            .addSpecs(JobSpec.newBuilder().addManifests(MANIFEST));
     for (int i = 0; i < JOB_COUNT; i++) {
       request.addItems(
           JobItem.newBuilder().setSpec(0).setQueue(queue).setJobSet(jobSet).setClientId(jobSet + "-" + i));
@@ -136,7 +136,9 @@ public final class QuickStart {
             WatchJobSetResponse batch = stream.next();
             batch.getEventsList().forEach(QuickStart::print);
             request.setCursor(batch.getCursor());
-            counts = batch.getStateCountsMap();
+            counts =
+                batch.getStateCountsList().stream()
+                    .collect(Collectors.toMap(QuickStart::stateName, JobStateCount::getJobCount));
             failures = 0;
           }
           if (isFinished(counts)) {
@@ -158,6 +160,10 @@ public final class QuickStart {
       System.err.printf("stream ended (%s), resuming%n", reason);
       pause(failures);
     }
+  }
+
+  private static String stateName(JobStateCount count) {
+    return count.getState().name().replaceFirst("^JOB_STATE_", "").toLowerCase(Locale.ROOT);
   }
 
   private static void print(JobEvent event) {

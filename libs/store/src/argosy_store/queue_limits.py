@@ -1,0 +1,107 @@
+"""Limits of queues: how many jobs wait, and which requests would make them too many.
+
+A queue's leader writes about once a second how many of its jobs wait. What was accepted and no leader has taken yet
+stands in `changes`, so both together are the truth, also while nobody leads.
+
+A request is judged after its client ids were looked up: a repeat of accepted jobs takes no room. Replicas that accept
+for one queue at a time near its limit do so one after another, so the limit is kept, not nearly kept.
+
+Source: design section 5, "Submit".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.errors import QuotaExceeded, Resource
+from argosy_store.connection import StoreConnection
+
+__all__ = ["QueueLimit", "QueueRoom", "counts_by_queue", "read_waiting"]
+
+_BATCH_COUNT: Final = 20_000  # jobs of a submit transaction, as `api.max_batch_jobs` bounds them
+_LOCK: Final = "SELECT pg_advisory_xact_lock(7312, id) FROM unnest(%s::integer[]) AS n (id) ORDER BY id"
+_COUNTED: Final = "SELECT queue_id, queued_count FROM queue_counts WHERE queue_id = ANY (%s::integer[])"
+_UNTAKEN: Final = (
+    "SELECT n.queue_id, sum(n.job_count) FROM changes c CROSS JOIN LATERAL unnest(c.queue_ids, c.job_counts)"
+    " AS n (queue_id, job_count) WHERE c.pool = ANY (%s::text[]) AND n.queue_id = ANY (%s::integer[])"
+    " GROUP BY n.queue_id"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLimit:
+    """How many jobs of a queue may wait."""
+
+    name: str
+    """Name of the queue, for the error."""
+    max_queued_count: int
+    """Most jobs that may wait."""
+    known_count: int
+    """Jobs that wait as far as the caller knows."""
+
+    def is_near(self, job_count: int) -> bool:
+        """Return whether the limit must be looked at before so many jobs are stored.
+
+        What others accepted meanwhile is not known. So only a limit above a batch is ever left out, and only while not
+        even half of it is used: nobody accepts the other half in the second or so that the caller's knowledge is old.
+        """
+        return 2 * (self.known_count + job_count) > self.max_queued_count - _BATCH_COUNT
+
+
+def counts_by_queue(queue_ids: npt.NDArray[np.int32]) -> dict[int, int]:
+    """Return the number of jobs by queue id."""
+    ids, counts = np.unique(queue_ids, return_counts=True)
+    return dict(zip(ids.tolist(), counts.tolist(), strict=True))
+
+
+def read_waiting(connection: StoreConnection, pools: Iterable[str], queue_ids: Sequence[int]) -> dict[int, int]:
+    """Return how many jobs of some queues wait: those the leader counted and those it has not taken yet.
+
+    What a leader has taken since it last counted, at most a second ago, is missing.
+
+    Complexity: O(queues + rows of `changes` of the pools); a leader leaves few there.
+    """
+    found = dict.fromkeys(queue_ids, 0)
+    for statement, parameters in ((_COUNTED, [list(queue_ids)]), (_UNTAKEN, [sorted(pools), list(queue_ids)])):
+        for queue_id, count in connection.execute(statement, parameters):
+            found[queue_id] += int(count)
+    return found
+
+
+class QueueRoom:
+    """How many more jobs may wait; holds the queues' locks until the transaction ends.
+
+    Args:
+        connection: A connection in a transaction.
+        pools: Pools of the queues.
+        limits: Limits by queue id.
+    """
+
+    def __init__(self, connection: StoreConnection, pools: Iterable[str], limits: Mapping[int, QueueLimit]) -> None:
+        """Wait for others that accept for these queues, then count."""
+        self._limits = limits
+        connection.execute(_LOCK, [list(limits)])
+        self._waiting = read_waiting(connection, pools, list(limits))
+
+    def take(self, queue_ids: npt.NDArray[np.int32]) -> QuotaExceeded | None:
+        """Take room for the jobs of one request, all of them or none; return why they have none."""
+        counts = counts_by_queue(queue_ids)
+        for queue_id, count in counts.items():
+            limit = self._limits.get(queue_id)
+            if limit is not None and self._waiting[queue_id] + count > limit.max_queued_count:
+                return QuotaExceeded(
+                    f"queue {limit.name!r} has {self._waiting[queue_id]} jobs waiting and may have "
+                    f"{limit.max_queued_count}; {count} more do not fit: wait until some have started, or ask for a "
+                    "higher limit",
+                    reason="QUEUE_FULL",
+                    resource=Resource(kind="Queue", name=limit.name),
+                )
+        for queue_id, count in counts.items():
+            if queue_id in self._waiting:
+                self._waiting[queue_id] += count
+        return None
