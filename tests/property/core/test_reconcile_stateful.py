@@ -216,7 +216,7 @@ class ExecutorMachine(RuleBasedStateMachine):
         """A new executor starts from a listing."""
         self.world.pass_time(1.0)
         self.world.reconciler = Reconciler(keep_finished_s=60.0)
-        self.world.reconciler.settled_at_s = self.world.now_s + SETTLE_S
+        self.world.reconciler.settle_at(self.world.now_s + SETTLE_S, self.world.now)
         self.world.list_all()
         self.connect()
 

@@ -80,7 +80,7 @@ def observations(events: ObjectEvents) -> Observations:
         message_column=messages,
         kinds=events.kinds,
         texts=texts.all(),
-        hidden_kinds=events.hidden_kinds,
+        unlistable_kinds=events.hidden_kinds,
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from argosy_core.job.states import FailureKind, ObjectState
-from argosy_core.reconcile import Instant, Patience, Reconciler
+from argosy_core.reconcile import Instant, Reconciler, StartTimeouts
 from argosy_core.reconcile.reports import REPORT_INTERVAL_S
 from argosy_testkit.cluster_model import ModelObject, make_observations
 from argosy_testkit.reconcile_world import World
@@ -288,7 +288,7 @@ def test_stop_of_unknown_run_is_answered_with_cancelled(world: World) -> None:
 
 def test_absence_is_not_concluded_before_a_predecessor_has_settled(world: World) -> None:
     """A predecessor's creation may arrive until its fence and a margin have passed; only then is there nothing."""
-    world.reconciler.settled_at_s = world.now_s + 20.0
+    world.reconciler.settle_at(world.now_s + 20.0, world.now)
     world.stop(9)
     world.act()
     assert world.report() == []
@@ -483,7 +483,7 @@ def test_pod_that_is_given_up_and_says_that_it_was_killed_failed_of_what_it_wait
 @pytest.mark.parametrize("pending_s", [100.0, 0.0], ids=["given up", "for ever"])
 def test_pod_that_does_not_start_and_says_nothing_is_given_up(*, pending_s: float) -> None:
     """A volume that nobody provides shows nowhere in the pod; the run ends as the cluster's fault."""
-    world = World(reconciler=Reconciler(patience=Patience(pending_s=pending_s)))
+    world = World(reconciler=Reconciler(timeouts=StartTimeouts(pending_s=pending_s)))
     world.give([7])
     world.give([8], "ConfigMap", "Pod")
     world.settle(steps=3)
@@ -505,7 +505,7 @@ def test_pod_that_does_not_start_and_says_nothing_is_given_up(*, pending_s: floa
 
 def test_quota_is_tried_again_and_given_back_in_the_end() -> None:
     """As long as there is hope nothing is said; then the run fails as the cluster's fault and its job waits again."""
-    world = World(reconciler=Reconciler(patience=Patience(quota_s=60.0)))
+    world = World(reconciler=Reconciler(timeouts=StartTimeouts(quota_s=60.0)))
     world.cluster.full.add(7)
     world.give([7])
     for _ in range(6):
@@ -522,7 +522,7 @@ def test_quota_is_tried_again_and_given_back_in_the_end() -> None:
 
 def test_quota_that_makes_room_in_time_is_no_failure() -> None:
     """The pod is made as if nothing had been."""
-    world = World(reconciler=Reconciler(patience=Patience(quota_s=60.0)))
+    world = World(reconciler=Reconciler(timeouts=StartTimeouts(quota_s=60.0)))
     world.cluster.full.add(7)
     world.give([7])
     world.act()

@@ -13,8 +13,8 @@ from argosy_core.reconcile.columns import (
 )
 from argosy_core.reconcile.fence import SETTLE_MARGIN_S, Fence, settle_time_s
 from argosy_core.reconcile.mirrored_cache import MIRRORED_CACHE_BYTES, MirroredCache
-from argosy_core.reconcile.patience import Patience
 from argosy_core.reconcile.reconciler import Reconciler
+from argosy_core.reconcile.timeouts import StartTimeouts
 
 __all__ = [
     "MIRRORED_CACHE_BYTES",
@@ -28,9 +28,9 @@ __all__ = [
     "Instant",
     "MirroredCache",
     "Observations",
-    "Patience",
     "Reconciler",
     "ReportBatch",
     "RunRows",
+    "StartTimeouts",
     "settle_time_s",
 ]
