@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from argosy_core.job.states import ObjectState
 from argosy_core.reconcile import CreateAnswers, Creates, DeleteAnswers, Deletes, Observations
-from argosy_executor.failures import describe_failure, describe_wait, failure_of, waiting_failure_of
+from argosy_kube.failure_table import describe_failure, describe_wait, failure_of, waiting_failure_of
 from argosy_kube.port import (
     Change,
     CreateBatch,

@@ -25,6 +25,7 @@ from urllib.parse import quote
 import numpy as np
 
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL
+from argosy_kube.failure_table import NODE_LOST
 from argosy_kube.kubernetes.answers import GONE, ApiFailure, decode
 from argosy_kube.kubernetes.columns import EventRows, EventTables
 from argosy_kube.kubernetes.creation import Creator
@@ -51,7 +52,6 @@ from argosy_kube.kubernetes.own_objects import OwnObjects
 from argosy_kube.kubernetes.pacing import Priority
 from argosy_kube.kubernetes.places import Place, PlaceBook
 from argosy_kube.kubernetes.pod_warnings import PodWarnings
-from argosy_kube.kubernetes.pods import NODE_LOST
 from argosy_kube.kubernetes.relabelling import Relabeller
 from argosy_kube.kubernetes.rendering import MouldBook
 from argosy_kube.kubernetes.resources import NODES, PODS, ResourceBook

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
+from argosy_kube.failure_table import NODE_LOST
 from argosy_kube.kubernetes.answers import GONE, KEYS_LIST, ApiFailure
 from argosy_kube.kubernetes.columns import EventRows, uid_bytes
 from argosy_kube.kubernetes.documents import (
@@ -33,7 +34,6 @@ from argosy_kube.kubernetes.listing import read_list
 from argosy_kube.kubernetes.node_feed import NodeFeed
 from argosy_kube.kubernetes.nodes import NodeHealth, health_of
 from argosy_kube.kubernetes.observing import CHANGES, Observer, apply_health
-from argosy_kube.kubernetes.pods import NODE_LOST
 from argosy_kube.kubernetes.resources import NODES, PODS, Resource
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.kubernetes.transport import ApiServer, unavailable
