@@ -318,6 +318,12 @@ class ExecutorMachine(RuleBasedStateMachine):
                 f"{pod.key} works and was reported over"
             )
 
+    @invariant()
+    def table_holds(self) -> None:
+        """What must hold of the objects between two events does."""
+        if hasattr(self, "world"):
+            self.world.reconciler.check_invariants()
+
     # --- quiet
 
     def settle(self) -> None:

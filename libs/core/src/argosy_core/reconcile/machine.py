@@ -5,7 +5,8 @@
 `TRANSITIONS` is the whole life. The table of objects applies it to many objects at once and raises `InvalidTransition`,
 with what happened to the object before, for an event that cannot happen in a phase. What the cluster shows and answers
 may come late or twice, so such events stand in the table for each phase in which they can be met; the decisions of our
-own stand where they are right and nowhere else. The diagram in docs/decisions/0013 is checked against the table.
+own stand where they are right and nowhere else. docs/executor.md draws the table and explains its words, and a test
+compares them.
 
 What an object *shows* (created, running, ended) is its state, which follows `RUN_TRANSITIONS`: a phase says whether it
 is there, a state how far it has come.

@@ -23,8 +23,7 @@ Rules:
   could make it again.
 * A pod that waits for too long is given up, see `timeouts`: it would hold its node for ever.
 * An object that the leader does not know stays until the leader says stop.
-* "There is nothing", and with it "lost" and "cancelled", is concluded only where no creation can be under way: see
-  `settling` and `search`.
+* "There is nothing", and so "lost" and "cancelled", is concluded only where no creation can be under way: `settling`.
 
 Source: design section 5, "Sync" and "Fencing executors"; seed 003, last section.
 """
@@ -52,6 +51,7 @@ from argosy_core.reconcile.columns import (
 from argosy_core.reconcile.endings import Endings
 from argosy_core.reconcile.fence import SETTLE_MARGIN_S
 from argosy_core.reconcile.intake import add_rows
+from argosy_core.reconcile.invariants import check_table
 from argosy_core.reconcile.machine import Action, Event, Phase
 from argosy_core.reconcile.object_table import ObjectTable, Stop, distinct, run_keys
 from argosy_core.reconcile.planning import Plan, plan_runs
@@ -147,6 +147,10 @@ class Reconciler:
         there is made if no pod of it was ever seen, and lost otherwise.
         """
         return self._table.known_runs()
+
+    def check_invariants(self) -> None:
+        """Raise InvariantViolation unless all holds that must hold between two events. O(objects)."""
+        check_table(self._table)
 
     # --- what the leader wants ---------------------------------------------------------------------------------------
 
