@@ -7,7 +7,7 @@ import pytest
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import InvalidRequest, StateConflict
-from argosy_core.reconcile import Creates, Instant, MirroredCache, Reconciler, RunRows
+from argosy_core.reconcile import Creates, Instant, Reconciler, RunRows, SpecCache
 from argosy_executor.cluster_codec import create_answers, observations
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.leader_codec import read_rows, read_stops
@@ -18,7 +18,7 @@ from argosy_runtime.config import load_config
 
 
 def test_observations_carry_details_of_our_pods_past_those_of_others() -> None:
-    """A failure and a wait are told with container and message; a stranger's row before them shifts nothing."""
+    """A failure and a wait are told with container and message; an unmanaged pod's row before them shifts nothing."""
     tables = EventTables()
     rows = EventRows(tables)
     error, pull = tables.texts.intern("Error"), tables.texts.intern("ErrImagePull")
@@ -110,10 +110,10 @@ def rows_message(**fields: object) -> executor_pb2.ObjectRows:
 
 def test_read_rows_resolves_tables() -> None:
     """Rows come with their bodies, and nobody was seen unless said."""
-    rows = read_rows(rows_message(), MirroredCache())
+    rows = read_rows(rows_message(), SpecCache())
     assert (rows.bodies, rows.nodes, rows.owners) == ((b"[]",), ("n",), (("q", "s"),))
     assert rows.seen_column.tolist() == [False]
-    assert read_rows(rows_message(seen_column=b"\x01"), MirroredCache()).seen_column.tolist() == [True]
+    assert read_rows(rows_message(seen_column=b"\x01"), SpecCache()).seen_column.tolist() == [True]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_read_rows_resolves_tables() -> None:
 def test_read_rows_refuses_what_does_not_fit(fields: dict[str, object], error: type[Exception]) -> None:
     """A message with a broken column is refused as a whole."""
     with pytest.raises(error):
-        read_rows(rows_message(**fields), MirroredCache())
+        read_rows(rows_message(**fields), SpecCache())
 
 
 def test_read_stops_gives_runs() -> None:

@@ -42,7 +42,7 @@ _NO_DETAIL: Final = Detail()
 
 
 def observations(events: ObjectEvents) -> Observations:
-    """Return what the events say of our objects; strangers are left out."""
+    """Return what the events say of our objects; unmanaged pods are left out."""
     ours = events.ours_column
     whole = bool(ours.all())
 

@@ -63,7 +63,7 @@ class Executor:
         self._cluster = cluster
         self._log = get_logger(cluster=config.cluster, incarnation=incarnation)
         timeouts = StartTimeouts(
-            image_s=config.image_patience_s, pending_s=config.pending_patience_s, quota_s=config.quota_patience_s
+            image_s=config.image_timeout_s, pending_s=config.pending_timeout_s, quota_s=config.quota_timeout_s
         )
         self._reconciler = Reconciler(call_timeout_s=config.call_timeout_s, settled_at_s=math.inf, timeouts=timeouts)
         self._fence = Fence()
@@ -227,7 +227,7 @@ class Executor:
             self._tell()
 
     def _note_held_back(self, answers: CreateAnswers) -> None:
-        """Say why objects are not made now, and tried again for as long as there is patience."""
+        """Say why objects are not made now, and tried again until the timeout."""
         held_back = np.flatnonzero(answers.later_column)
         if held_back.size:
             text = int(answers.message_column[held_back[0]])

@@ -12,13 +12,13 @@ from argosy_core.reconcile.columns import (
     RunRows,
 )
 from argosy_core.reconcile.fence import SETTLE_MARGIN_S, Fence, settle_time_s
-from argosy_core.reconcile.mirrored_cache import MIRRORED_CACHE_BYTES, MirroredCache
 from argosy_core.reconcile.reconciler import Reconciler
+from argosy_core.reconcile.spec_cache import SPEC_CACHE_BYTES, SpecCache
 from argosy_core.reconcile.timeouts import StartTimeouts
 
 __all__ = [
-    "MIRRORED_CACHE_BYTES",
     "SETTLE_MARGIN_S",
+    "SPEC_CACHE_BYTES",
     "Actions",
     "CreateAnswers",
     "Creates",
@@ -26,11 +26,11 @@ __all__ = [
     "Deletes",
     "Fence",
     "Instant",
-    "MirroredCache",
     "Observations",
     "Reconciler",
     "ReportBatch",
     "RunRows",
+    "SpecCache",
     "StartTimeouts",
     "settle_time_s",
 ]
