@@ -411,6 +411,21 @@ def test_nothing_is_given_out_while_fenced_and_everything_after(world: World) ->
     assert world.actions().creates is not None
 
 
+def test_what_is_due_while_fenced_takes_no_more_room_than_there_are_objects(world: World) -> None:
+    """News of hours without a leader are kept as the objects they were about, each once, and then looked at."""
+    world.give([7, 8])
+    world.settle(steps=1)
+    for _ in range(50):
+        for state in (ObjectState.UNKNOWN, ObjectState.RUNNING):
+            world.cluster.show((7, 1, 0), state)
+        world.watch()
+        assert world.actions(may_act=False).deletes is None
+    assert sum(slots.size for slots in world.reconciler._ready) <= world.reconciler.object_count
+    world.stop(7)
+    assert world.actions(may_act=False).deletes is None
+    assert world.actions().deletes.handle_column.tolist() == [7]
+
+
 def test_unknown_node_is_reported_and_comes_back(world: World) -> None:
     """Unknown stands beside running and is no end."""
     world.give([7])

@@ -1,4 +1,9 @@
-"""The executor's next actions: rows of the leader against objects of the cluster; names, labels and references."""
+"""The executor's next actions: rows of the leader against objects of the cluster; names, labels and references.
+
+It owns what an executor knows of its cluster's objects. It imports `argosy_core.job` and `argosy_core.errors`, and is
+used by the executor, its codecs and the simulated worlds. Begin with `machine` (the life of an object), `planning`
+(what is next for a run) and `reconciler`, which brings events to both; docs/executor.md draws them.
+"""
 
 from argosy_core.reconcile.columns import (
     Actions,

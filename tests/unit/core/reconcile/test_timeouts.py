@@ -48,3 +48,25 @@ def test_pod_that_is_given_up_tells_the_reason_that_says_most(
     assert world.report() == [(7, 0, "FAILED")]
     assert world.reports[-1].failure_column.tolist() == [kind]
     assert world.reports[-1].texts == (f"the pod did not start for {after_s - 1:.0f} s: {told}",)
+
+
+def test_pod_that_could_go_on_in_between_begins_to_wait_anew(world: World) -> None:
+    """A registry that comes back and goes again gives the pod its whole time again."""
+    world.give([7])
+    world.settle(steps=1)
+    seen = make_observations(list(world.cluster.objects.values()))
+    stuck = replace(seen, failure_column=np.array([FailureKind.IMAGE], np.int8))
+    for observed, after_s in ((stuck, 200.0), (seen, 50.0), (stuck, 100.0)):
+        world.reconciler.take_observed(observed, world.now)
+        world.pass_time(after_s)
+    assert world.act().deletes is None, "350 s after the first time, 100 s after the second"
+    world.pass_time(201.0)
+    assert world.act().deletes is not None
+
+
+def test_bag_goes_as_a_whole_when_a_pod_of_it_is_given_up(world: World) -> None:
+    """Its other objects hold nothing back, and the run is over."""
+    world.give([7], "ConfigMap", "Pod")
+    world.settle(steps=3)
+    world.pass_time(1801.0)
+    assert world.act().deletes.object_column.tolist() == [0, 1]
