@@ -216,7 +216,7 @@ class ExecutorMachine(RuleBasedStateMachine):
         """A new executor starts from a listing."""
         self.world.pass_time(1.0)
         self.world.reconciler = Reconciler(keep_finished_s=60.0)
-        self.world.reconciler.settled_at_s = self.world.now_s + SETTLE_S
+        self.world.reconciler.settle_at(self.world.now_s + SETTLE_S, self.world.now)
         self.world.list_all()
         self.connect()
 
@@ -317,6 +317,12 @@ class ExecutorMachine(RuleBasedStateMachine):
             assert not (is_working and IS_RUN_TERMINAL[run.states[pod.key[2]]]), (
                 f"{pod.key} works and was reported over"
             )
+
+    @invariant()
+    def table_holds(self) -> None:
+        """What must hold of the objects between two events does."""
+        if hasattr(self, "world"):
+            self.world.reconciler.check_invariants()
 
     # --- quiet
 

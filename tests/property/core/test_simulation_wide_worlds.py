@@ -11,7 +11,7 @@ import pytest
 
 from argosy_core.errors import ArgosyError
 from argosy_core.ledger import NodeLedger, RunPods
-from argosy_core.reconcile.run_table import RunTable
+from argosy_core.reconcile.object_table import ObjectTable
 from argosy_core.scheduler import LeasePlan, PoolState, adopt_plan
 from argosy_core.simulation import World, WorldSettings, draw_world, leader_actor
 from argosy_core.simulation.api_role import ApiRole
@@ -163,5 +163,5 @@ def test_without_looking_for_what_lost_its_labels_a_second_pod_is_caught(monkeyp
     """No list shows it, so its run is called lost while it runs, and its job gets another run."""
     world = _theft_world(THEFT_SEED)
     assert world.run().counters["pods without labels"] > 0
-    monkeypatch.setattr(RunTable, "needs_look", lambda _, slots, __: np.zeros(len(slots), dtype=np.bool_))
+    monkeypatch.setattr(ObjectTable, "needs_look", lambda _, slots, __: np.zeros(len(slots), dtype=np.bool_))
     assert fails_within(1, _theft_world, first=THEFT_SEED)

@@ -14,7 +14,7 @@ from argosy_core.job.states import IS_RUN_TERMINAL
 from argosy_core.ledger import NodeLedger
 from argosy_core.placement import multibind
 from argosy_core.reconcile import Fence
-from argosy_core.reconcile.run_table import RunTable
+from argosy_core.reconcile.object_table import ObjectTable
 from argosy_core.scheduler import ExecutorRows
 from argosy_core.simulation import (
     WishPlan,
@@ -172,7 +172,7 @@ def test_without_waiting_for_a_predecessors_calls_a_pod_made_after_its_loss_is_c
 
 def test_without_a_listing_after_the_last_call_a_loss_that_is_none_is_caught(monkeypatch: Patch) -> None:
     """A successor calls a run lost the moment it does not see its pod, which a call of its predecessor makes later."""
-    monkeypatch.setattr(RunTable, "closed_at_s", lambda _self, slots, _settled_at_s: np.zeros(len(slots)))
+    monkeypatch.setattr(ObjectTable, "closed_at_s", lambda _self, slots, _settled_at_s: np.zeros(len(slots)))
     assert fails_within(30, _haunted_world)
 
 

@@ -36,7 +36,7 @@ CHARTS = {
     ],
     "combined": [
         *("--set", "cluster.combined=true", "--set", "tracesEndpoint=http://collector:4317"),
-        *("--set", "cluster.executor.env[0].name=ARGOSY_CLUSTER_AGENT_IMAGE_PATIENCE_S"),
+        *("--set", "cluster.executor.env[0].name=ARGOSY_CLUSTER_AGENT_IMAGE_TIMEOUT_S"),
         *("--set-string", "cluster.executor.env[0].value=0"),
     ],
     "kube-scheduler binds": ["--set", "cluster.binding=affinity"],
@@ -47,7 +47,7 @@ CHARTS = {
     "own settings of sampler and executor": [
         *("--set", "cluster.sampler.env[0].name=ARGOSY_SAMPLER_RETRY_MOST_S"),
         *("--set-string", "cluster.sampler.env[0].value=1"),
-        *("--set", "cluster.executor.env[0].name=ARGOSY_EXECUTOR_QUOTA_PATIENCE_S"),
+        *("--set", "cluster.executor.env[0].name=ARGOSY_EXECUTOR_QUOTA_TIMEOUT_S"),
         *("--set-string", "cluster.executor.env[0].value=0"),
         *("--set", "cluster.executor.volumes[0].name=ca,cluster.executor.volumes[0].secret.secretName=ca"),
         *("--set", "cluster.executor.volumeMounts[0].name=ca,cluster.executor.volumeMounts[0].mountPath=/etc/ca"),
@@ -208,7 +208,7 @@ def test_chart_refuses_a_cluster_without_a_server(helm: str) -> None:
     assert "nmae" in misspelt.stderr
 
 
-@pytest.mark.parametrize(("part", "name"), [("sampler", "RETRY_MOST_S"), ("executor", "QUOTA_PATIENCE_S")])
+@pytest.mark.parametrize(("part", "name"), [("sampler", "RETRY_MOST_S"), ("executor", "QUOTA_TIMEOUT_S")])
 def test_chart_gives_sampler_and_executor_what_is_set_for_them(helm: str, part: str, name: str) -> None:
     """Variables, volumes and mounts stand in the pods of the part that they were given to."""
     documents = list(yaml.safe_load_all(render_chart(helm, *CHARTS["own settings of sampler and executor"])))

@@ -21,7 +21,7 @@ from testbed.cluster import KubeApi
 
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy_core.job.states import IS_RUN_TERMINAL, RUN_MAY_FOLLOW, FailureKind, ObjectState
-from argosy_core.reconcile import MirroredCache
+from argosy_core.reconcile import SpecCache
 
 from .onlooker import Onlooker
 
@@ -126,7 +126,7 @@ class TestLeader(executor_pb2_grpc.ExecutorServiceServicer):
         self.incarnations: dict[str, tuple[str, int]] = {}
         self.news = asyncio.Event()
         self.welcomed_count = 0
-        self._session: tuple[Any, asyncio.Lock, MirroredCache] | None = None
+        self._session: tuple[Any, asyncio.Lock, SpecCache] | None = None
 
     # --- what it wants
 
@@ -169,7 +169,7 @@ class TestLeader(executor_pb2_grpc.ExecutorServiceServicer):
         if hello.incarnation < seen:
             await context.abort(grpc.StatusCode.ABORTED, "a newer executor was seen")
         self.incarnations[hello.cluster] = uid, hello.incarnation
-        session = self._session = context, asyncio.Lock(), MirroredCache()
+        session = self._session = context, asyncio.Lock(), SpecCache()
         welcome = executor_pb2.Welcome(
             epoch=1,
             heartbeat_s=0.3,

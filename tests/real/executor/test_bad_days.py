@@ -222,7 +222,7 @@ async def test_quota_is_waited_for_and_then_given_back(bench: Bench) -> None:
         return text == "0"
 
     await bench.eventually(quota_counts)
-    await bench.start_executor("--quota-patience-s", "4")
+    await bench.start_executor("--quota-timeout-s", "4")
     bag = make_bag(namespace=bench.namespace)
     first = await bench.leader.lease(bag)
     await bench.leader.until(lambda: bench.leader.newest(first).end == "RUNNING")
@@ -387,7 +387,7 @@ async def test_pod_whose_labels_are_edited_runs_on_as_the_only_one(bench: Bench,
 async def test_pod_that_never_starts_tells_the_last_warning_about_it(bench: Bench) -> None:
     """A volume that cannot be mounted stands in no pod's status, only in events; the run's message has it."""
     bench.leader.retries = False
-    await bench.start_executor("--pending-patience-s", "8", "--kubernetes-warnings-after-s", "1")
+    await bench.start_executor("--pending-timeout-s", "8", "--kubernetes-warnings-after-s", "1")
     handle = await bench.leader.lease(make_bag(namespace=bench.namespace, simulated_start_delay="1h"))
     await bench.leader.until(lambda: bench.leader.newest(handle).end == "CREATED")
     (name,) = await bench.pod_names()
@@ -449,7 +449,7 @@ async def test_bags_of_many_kinds_are_made_whole_and_deleted_whole(bench: Bench)
 async def test_what_kubelets_say_is_told_as_a_kind_of_failure(bench: Bench, reason: str, kind: FailureKind) -> None:
     """The kind decides whether the job is tried again; the words of Kubernetes stand in the message."""
     bench.leader.retries = False
-    await bench.start_executor("--image-patience-s", "2")
+    await bench.start_executor("--image-timeout-s", "2")
     handle = await bench.leader.lease(make_bag(namespace=bench.namespace, run_time="0.5s", simulated_reason=reason))
     await bench.leader.until(lambda: bench.leader.newest(handle).end == "FAILED")
     run = bench.leader.newest(handle)

@@ -50,7 +50,7 @@ def test_agent_gives_its_parts_what_it_was_given() -> None:
     config = load_config(
         ClusterAgentConfig,
         [
-            *(*OF_A_CLUSTER, "--image-patience-s=0", "--quota-patience-s=0", "--pending-patience-s=0", "--gather-ms=0"),
+            *(*OF_A_CLUSTER, "--image-timeout-s=0", "--quota-timeout-s=0", "--pending-timeout-s=0", "--gather-ms=0"),
             *(
                 "--drain-s=0",
                 "--capacity-interval-ms=0",
@@ -63,7 +63,7 @@ def test_agent_gives_its_parts_what_it_was_given() -> None:
         {},
     )
     executor, sampler = part_config(config, ExecutorConfig), part_config(config, SamplerConfig)
-    assert (executor.image_patience_s, executor.quota_patience_s, executor.pending_patience_s) == (0, 0, 0)
+    assert (executor.image_timeout_s, executor.quota_timeout_s, executor.pending_timeout_s) == (0, 0, 0)
     assert (executor.gather_ms, executor.drain_s, executor.call_count) == (0, 0, 2)
     assert (executor.max_log_count, executor.max_refused_count) == (3, 4)
     assert (sampler.capacity_interval_ms, sampler.node_interval_ms, sampler.retry_most_s) == (0, 0, 5)

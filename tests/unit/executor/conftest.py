@@ -15,7 +15,7 @@ import pytest
 
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy_core.job.states import ObjectState
-from argosy_core.reconcile import MirroredCache
+from argosy_core.reconcile import SpecCache
 from argosy_executor.app import start
 from argosy_executor.config import ExecutorConfig
 from argosy_kube.simulated.__main__ import make_host
@@ -25,7 +25,7 @@ from argosy_testkit.cluster_contract import LAB_NODES
 from argosy_testkit.fake_streams import read_until_ended, serving
 from argosy_testkit.in_process_cluster import InProcessCluster
 
-PATIENCE_S = 15.0
+TIMEOUT_S = 15.0
 NODE = LAB_NODES[0].name
 Run = tuple[int, int]
 
@@ -57,7 +57,7 @@ class Session:
     heartbeat_count: int = 0
     news: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    cache: MirroredCache = field(default_factory=MirroredCache)
+    cache: SpecCache = field(default_factory=SpecCache)
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     is_storing: bool = True
     chunks: dict[int, list[bytes]] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Session:
 
     async def wait_for(self, condition: Callable[[], bool]) -> None:
         """Return once a condition holds; it is looked at whenever the executor says something."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not condition():
                 self.news.clear()
                 await self.news.wait()
@@ -194,7 +194,7 @@ class FakeLeader(executor_pb2_grpc.ExecutorServiceServicer):
 
     async def next_session(self) -> Session:
         """Return the next stream that was welcomed."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             return await self.sessions.get()
 
 

@@ -7,11 +7,9 @@ import pytest
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import InvalidRequest, StateConflict
-from argosy_core.job.states import FailureKind
-from argosy_core.reconcile import Creates, Instant, MirroredCache, Reconciler, RunRows
+from argosy_core.reconcile import Creates, Instant, Reconciler, RunRows, SpecCache
 from argosy_executor.cluster_codec import create_answers, observations
 from argosy_executor.config import ExecutorConfig
-from argosy_executor.failures import describe_failure, failure_of, waiting_failure_of
 from argosy_executor.leader_codec import read_rows, read_stops
 from argosy_kube.kubernetes.api.documents import Metadata
 from argosy_kube.kubernetes.reading.columns import EventRows, EventTables
@@ -19,99 +17,8 @@ from argosy_kube.port import Change, CreateCode, CreateResult, Detail, PodPhase
 from argosy_runtime.config import load_config
 
 
-@pytest.mark.parametrize(
-    ("reason", "exit_code", "kind"),
-    [
-        ("OOMKilled", 137, FailureKind.OUT_OF_MEMORY),
-        ("Evicted", 0, FailureKind.EVICTED),
-        ("Preempting", 0, FailureKind.EVICTED),
-        ("ErrImagePull", 0, FailureKind.IMAGE),
-        ("OutOfcpu", 0, FailureKind.INFRASTRUCTURE),
-        ("NodeLost", 0, FailureKind.INFRASTRUCTURE),
-        ("Whatever", 0, FailureKind.INFRASTRUCTURE),
-        ("Error", 1, FailureKind.EXIT_CODE),
-        ("", 2, FailureKind.EXIT_CODE),
-        ("DeadlineExceeded", 0, FailureKind.EXIT_CODE),
-        ("StartError", 128, FailureKind.EXIT_CODE),
-        ("RegistryUnavailable", 0, FailureKind.IMAGE),
-        ("NodeAffinity", 0, FailureKind.INFRASTRUCTURE),
-        ("NodeShutdown", 143, FailureKind.INFRASTRUCTURE),
-    ],
-)
-def test_failure_of_tells_the_job_s_fault_from_the_cluster_s(reason: str, exit_code: int, kind: FailureKind) -> None:
-    """Only failures that are not the job's own are infrastructure or eviction."""
-    assert failure_of(reason, exit_code) == kind
-
-
-@pytest.mark.parametrize(
-    ("reason", "kind"),
-    [
-        ("ImagePullBackOff", FailureKind.IMAGE),
-        ("InvalidImageName", FailureKind.IMAGE),
-        ("CreateContainerConfigError", FailureKind.REJECTED),
-        ("Unschedulable", FailureKind.INFRASTRUCTURE),
-    ],
-)
-def test_waiting_pods_fail_of_what_they_wait_for(reason: str, kind: FailureKind) -> None:
-    """A secret that is not there is the job's fault, a node that does nothing is not."""
-    assert waiting_failure_of(reason) == kind
-
-
-@pytest.mark.parametrize(
-    ("reason", "exit_code", "text"),
-    [
-        ("Error", 3, "a container ended with exit code 3"),
-        ("Error", 139, "a container ended with exit code 139, SIGSEGV"),
-        ("ContainerCannotRun", 127, "a container ended with exit code 127 (ContainerCannotRun)"),
-        ("OOMKilled", 137, "a container used more memory than its limit (OOMKilled)"),
-        ("Evicted", 0, "the pod was evicted (Evicted)"),
-        ("OutOfcpu", 0, "the node or cluster failed (OutOfcpu)"),
-        ("DeadlineExceeded", 0, "the pod ran longer than its activeDeadlineSeconds (DeadlineExceeded)"),
-        ("", 0, "a container ended with a non-zero exit code"),
-        ("Error", 255, "a container ended with exit code 255"),
-    ],
-)
-def test_failures_are_told_in_words(reason: str, exit_code: int, text: str) -> None:
-    """What happened first, the words of Kubernetes behind it."""
-    assert describe_failure(reason, exit_code) == text
-
-
-@pytest.mark.parametrize(
-    ("reason", "exit_code", "detail", "text"),
-    [
-        pytest.param("Error", 3, Detail("main", ""), "container main ended with exit code 3", id="exit-code"),
-        pytest.param(
-            "Error",
-            143,
-            Detail("side", "no room left"),
-            "container side ended with exit code 143, SIGTERM: no room left",
-            id="with-its-last-words",
-        ),
-        pytest.param(
-            "OOMKilled",
-            137,
-            Detail("main", ""),
-            "a container used more memory than its limit (OOMKilled, container main)",
-            id="memory",
-        ),
-        pytest.param(
-            "Evicted",
-            0,
-            Detail("", "The node was low on resource: memory."),
-            "the pod was evicted (Evicted): The node was low on resource: memory.",
-            id="evicted",
-        ),
-    ],
-)
-def test_failures_name_the_container_and_what_is_said_of_it(
-    reason: str, exit_code: int, detail: Detail, text: str
-) -> None:
-    """Whoever has several containers need not look for the one that failed."""
-    assert describe_failure(reason, exit_code, detail) == text
-
-
 def test_observations_carry_details_of_our_pods_past_those_of_others() -> None:
-    """A failure and a wait are told with container and message; a stranger's row before them shifts nothing."""
+    """A failure and a wait are told with container and message; an unmanaged pod's row before them shifts nothing."""
     tables = EventTables()
     rows = EventRows(tables)
     error, pull = tables.texts.intern("Error"), tables.texts.intern("ErrImagePull")
@@ -203,10 +110,10 @@ def rows_message(**fields: object) -> executor_pb2.ObjectRows:
 
 def test_read_rows_resolves_tables() -> None:
     """Rows come with their bodies, and nobody was seen unless said."""
-    rows = read_rows(rows_message(), MirroredCache())
+    rows = read_rows(rows_message(), SpecCache())
     assert (rows.bodies, rows.nodes, rows.owners) == ((b"[]",), ("n",), (("q", "s"),))
     assert rows.seen_column.tolist() == [False]
-    assert read_rows(rows_message(seen_column=b"\x01"), MirroredCache()).seen_column.tolist() == [True]
+    assert read_rows(rows_message(seen_column=b"\x01"), SpecCache()).seen_column.tolist() == [True]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +130,7 @@ def test_read_rows_resolves_tables() -> None:
 def test_read_rows_refuses_what_does_not_fit(fields: dict[str, object], error: type[Exception]) -> None:
     """A message with a broken column is refused as a whole."""
     with pytest.raises(error):
-        read_rows(rows_message(**fields), MirroredCache())
+        read_rows(rows_message(**fields), SpecCache())
 
 
 def test_read_stops_gives_runs() -> None:

@@ -15,7 +15,7 @@ from argosy_executor.__main__ import main
 from argosy_kube.simulated.host import ClusterHost
 from argosy_kube.simulated.server import serve_cluster
 
-PATIENCE_S = 15.0
+TIMEOUT_S = 15.0
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ async def test_process_ends_where_the_kubeconfig_is_not_there(tmp_path: Path) ->
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             _, log = await process.communicate()
     finally:
         if process.returncode is None:
@@ -74,7 +74,7 @@ async def test_process_serves_the_leader_and_stops_on_sigterm(address: str, lead
         await session.give([(1, 1)], make_bag())
         await session.wait_for(lambda: "RUNNING" in session.states.get((1, 1, 0), ()))
         process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             _, log = await process.communicate()
         assert process.returncode == 0, log.decode()
     finally:

@@ -104,7 +104,7 @@ async def test_right_that_is_refused_at_a_relist_ends_no_job(
         await session.wait_for(lambda: ObjectState.LOST.name in session.states[1, 1, 0])
 
 
-async def test_right_to_make_objects_that_is_missing_fails_the_run_after_its_patience(
+async def test_right_to_make_objects_that_is_missing_fails_the_run_after_its_timeout(
     lab: FakeKubeLab, leader: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Until then it is tried again and the log says why; the words of the API server stand in the failure."""
@@ -112,7 +112,7 @@ async def test_right_to_make_objects_that_is_missing_fails_the_run_after_its_pat
     denied = ApiFault(method="POST", path="/secrets", status=403, reason="Forbidden", resource="secrets", message=words)
     denied.count = 999
     lab.api.faults.add(denied)
-    async with running(lab.open("one"), leader.address, quota_patience_s=1.0):
+    async with running(lab.open("one"), leader.address, quota_timeout_s=1.0):
         session = await leader.next_session()
         await session.give([(1, 1)], BAG)
         await session.wait_for(lambda: (1, 1, 0) in session.states)

@@ -124,3 +124,4 @@ class World:
                 self.list_all()
             self.watch()
             self.report()
+            self.reconciler.check_invariants()

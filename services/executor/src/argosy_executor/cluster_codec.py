@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from argosy_core.job.states import ObjectState
 from argosy_core.reconcile import CreateAnswers, Creates, DeleteAnswers, Deletes, Observations
-from argosy_executor.failures import describe_failure, describe_wait, failure_of, waiting_failure_of
+from argosy_kube.failure_table import describe_failure, describe_wait, failure_of, waiting_failure_of
 from argosy_kube.port import (
     Change,
     CreateBatch,
@@ -42,7 +42,7 @@ _NO_DETAIL: Final = Detail()
 
 
 def observations(events: ObjectEvents) -> Observations:
-    """Return what the events say of our objects; strangers are left out."""
+    """Return what the events say of our objects; unmanaged pods are left out."""
     ours = events.ours_column
     whole = bool(ours.all())
 
@@ -80,7 +80,7 @@ def observations(events: ObjectEvents) -> Observations:
         message_column=messages,
         kinds=events.kinds,
         texts=texts.all(),
-        hidden_kinds=events.unlistable_kinds,
+        unlistable_kinds=events.unlistable_kinds,
     )
 
 

@@ -50,12 +50,12 @@ class ExecutorConfig:
     """How long a call to the cluster may take; whether it was applied is then asked again."""
     max_log_count: int = 32
     """Logs that are read at once, for all readers together."""
-    image_patience_s: float = field(default=300.0, metadata={"may_be_zero": True})
+    image_timeout_s: float = field(default=300.0, metadata={"may_be_zero": True})
     """How long a pod may wait for an image that cannot be had, or a container that cannot be made; 0 is for ever."""
-    pending_patience_s: float = field(default=1800.0, metadata={"may_be_zero": True})
+    pending_timeout_s: float = field(default=1800.0, metadata={"may_be_zero": True})
     """How long a pod may wait for anything else (a volume, a node that does nothing) before its run is given up and
     its job waits again; slow pulls of large images count, too; 0 is for ever."""
-    quota_patience_s: float = field(default=600.0, metadata={"may_be_zero": True})
+    quota_timeout_s: float = field(default=600.0, metadata={"may_be_zero": True})
     """How long a quota, or a right that the executor has not, may stand against a run before it is given up and its job
     waits again; 0 is for ever."""
     relist_s: float = 300.0

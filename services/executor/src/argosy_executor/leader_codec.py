@@ -9,7 +9,7 @@ import numpy as np
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import InvalidRequest
-from argosy_core.reconcile import MirroredCache, Reconciler, ReportBatch, RunRows
+from argosy_core.reconcile import Reconciler, ReportBatch, RunRows, SpecCache
 from argosy_core.reconcile.columns import Int32Array, Int64Array
 from argosy_runtime.columns import check_indices, pack_column, read_columns, unpack_column
 
@@ -60,7 +60,7 @@ def encode_reports(batch: ReportBatch) -> executor_pb2.SyncRequest:
     )
 
 
-def read_rows(message: executor_pb2.ObjectRows, cache: MirroredCache) -> RunRows:
+def read_rows(message: executor_pb2.ObjectRows, cache: SpecCache) -> RunRows:
     """Return rows as columns, with the body of each spec from the message or the cache.
 
     Raises:

@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 
 from argosy_core.errors import BackendUnavailable
-from argosy_core.reconcile import CreateAnswers, Creates, Deletes, Fence, Patience, Reconciler
+from argosy_core.reconcile import CreateAnswers, Creates, Deletes, Fence, Reconciler, StartTimeouts
 from argosy_executor.cluster_codec import (
     create_answers,
     create_batch,
@@ -64,10 +64,10 @@ class Executor:
         self._config = config
         self._cluster = cluster
         self._log = get_logger(cluster=config.cluster, incarnation=incarnation)
-        patience = Patience(
-            image_s=config.image_patience_s, pending_s=config.pending_patience_s, quota_s=config.quota_patience_s
+        timeouts = StartTimeouts(
+            image_s=config.image_timeout_s, pending_s=config.pending_timeout_s, quota_s=config.quota_timeout_s
         )
-        self._reconciler = Reconciler(call_timeout_s=config.call_timeout_s, settled_at_s=math.inf, patience=patience)
+        self._reconciler = Reconciler(call_timeout_s=config.call_timeout_s, settled_at_s=math.inf, timeouts=timeouts)
         self._fence = Fence()
         self._news = asyncio.Event()
         self._listed = asyncio.Event()
@@ -136,7 +136,7 @@ class Executor:
 
     def _note_hidden(self) -> None:
         """Say when objects can no longer be looked at, and when they can again."""
-        count = self._reconciler.hidden_count
+        count = self._reconciler.unlistable_count
         if count and not self._hidden_count:
             kinds = ", ".join(self._unlistable_kinds[:_MOST_NAMES])
             self._log.warning("the cluster hides objects of jobs; they count as there", object_count=count, kinds=kinds)
@@ -214,7 +214,7 @@ class Executor:
             self._tell()
 
     def _note_held_back(self, answers: CreateAnswers) -> None:
-        """Say why objects are not made now, and tried again for as long as there is patience."""
+        """Say why objects are not made now, and tried again until the timeout."""
         held_back = np.flatnonzero(answers.later_column)
         if held_back.size:
             text = int(answers.message_column[held_back[0]])

@@ -26,7 +26,7 @@ import numpy as np
 
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotAllowedNow, StateConflict
-from argosy_core.reconcile import Fence, Instant, MirroredCache, Reconciler, settle_time_s
+from argosy_core.reconcile import Fence, Instant, Reconciler, SpecCache, settle_time_s
 from argosy_core.reconcile.reports import REPORT_INTERVAL_S
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.create_traces import CreateTraces
@@ -81,7 +81,7 @@ class _Stream:
 
     call: Any
     """The call, as grpc gives it."""
-    cache: MirroredCache
+    cache: SpecCache
     """Spec bodies that both ends hold."""
     heartbeat_s: float
     """How often the leader must hear us, seconds."""
@@ -238,7 +238,7 @@ class LeaderSession:
         METRICS.session_reconnects.labels(self._config.cluster).inc()
         self._log.info("session begun", epoch=welcome.epoch)
         ports.wake()
-        return _Stream(call, MirroredCache(), max(welcome.heartbeat_s, 0.05))
+        return _Stream(call, SpecCache(), max(welcome.heartbeat_s, 0.05))
 
     async def _exchange(self, stream: _Stream) -> None:
         """Read and write until either fails; the first failure is raised."""

@@ -4,41 +4,39 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 
 from argosy_core.job.states import ObjectState
-from argosy_core.reconcile import run_table
+from argosy_core.reconcile import kind_table
+from argosy_core.reconcile.machine import Event
+from argosy_core.reconcile.object_table import ObjectTable
 from argosy_core.reconcile.rendering import RUN_LABEL, BagTemplate, RunIdentity
-from argosy_core.reconcile.run_table import RunTable
 
 
 def test_kinds_that_no_object_has_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table stays as large as what is live, and objects keep their kind."""
-    monkeypatch.setattr(run_table, "_MANY_KINDS", 16)
-    table = RunTable()
-    kept = int(table.allocate(1)[0])
+    monkeypatch.setattr(kind_table, "_MANY_KINDS", 16)
+    table = ObjectTable()
+    kept = table.add(1, 1, kinds=table.kind_numbers(["Widget.example.test"]))
     for number in range(1000):
-        if number == 5:
-            table.kind[kept] = table.kind_index("Widget.example.test")
-        slot = int(table.allocate(1)[0])
-        table.kind[slot] = table.kind_index(f"K{number}.example.test")
-        assert table.kinds[table.kind[slot]] == f"K{number}.example.test"
-        table.release(np.array([slot], dtype=np.int64))
-    assert table.kinds[0] == "Pod"
-    assert table.kinds[table.kind[kept]] == "Widget.example.test"
-    assert len(table.kinds) <= 17
+        slots = table.add(2, 1, kinds=table.kind_numbers([f"K{number}.example.test"]))
+        assert table.kinds.names[table.kind[slots[0]]] == f"K{number}.example.test"
+        table.transit(slots, Event.CLOSE)
+        table.forget(slots)
+    assert table.kinds.names[0] == "Pod"
+    assert table.kinds.names[table.kind[kept[0]]] == "Widget.example.test"
+    assert len(table.kinds.names) <= 17
 
 
 def test_more_kinds_than_can_be_numbered_share_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing overflows, and nothing is taken for a pod."""
-    monkeypatch.setattr(run_table, "_MANY_KINDS", 8)
-    monkeypatch.setattr(run_table, "_MOST_KINDS", 10)
-    table = RunTable()
-    slots = table.allocate(40)
-    for number, slot in enumerate(slots.tolist()):
-        table.kind[slot] = table.kind_index(f"K{number}.example.test")
-    assert len(table.kinds) == 11
+    monkeypatch.setattr(kind_table, "_MANY_KINDS", 8)
+    monkeypatch.setattr(kind_table, "_MOST_KINDS", 10)
+    table = ObjectTable()
+    slots = [
+        int(table.add(number, 1, kinds=table.kind_numbers([f"K{number}.example.test"]))[0]) for number in range(40)
+    ]
+    assert len(table.kinds.names) == 11
     assert table.kind[slots].min() == 1
     assert table.state[slots].tolist() == [ObjectState.LEASED] * 40
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from argosy_core.job.states import FailureKind, ObjectState
-from argosy_core.reconcile import Instant, Patience, Reconciler
+from argosy_core.reconcile import Instant, Reconciler
 from argosy_core.reconcile.reports import REPORT_INTERVAL_S
 from argosy_testkit.cluster_model import ModelObject, make_observations
 from argosy_testkit.reconcile_world import World
@@ -288,7 +286,7 @@ def test_stop_of_unknown_run_is_answered_with_cancelled(world: World) -> None:
 
 def test_absence_is_not_concluded_before_a_predecessor_has_settled(world: World) -> None:
     """A predecessor's creation may arrive until its fence and a margin have passed; only then is there nothing."""
-    world.reconciler.settled_at_s = world.now_s + 20.0
+    world.reconciler.settle_at(world.now_s + 20.0, world.now)
     world.stop(9)
     world.act()
     assert world.report() == []
@@ -411,6 +409,21 @@ def test_nothing_is_given_out_while_fenced_and_everything_after(world: World) ->
     assert world.actions().creates is not None
 
 
+def test_what_is_due_while_fenced_takes_no_more_room_than_there_are_objects(world: World) -> None:
+    """News of hours without a leader are kept as the objects they were about, each once, and then looked at."""
+    world.give([7, 8])
+    world.settle(steps=1)
+    for _ in range(50):
+        for state in (ObjectState.UNKNOWN, ObjectState.RUNNING):
+            world.cluster.show((7, 1, 0), state)
+        world.watch()
+        assert world.actions(may_act=False).deletes is None
+    assert sum(slots.size for slots in world.reconciler._ready) <= world.reconciler.object_count
+    world.stop(7)
+    assert world.actions(may_act=False).deletes is None
+    assert world.actions().deletes.handle_column.tolist() == [7]
+
+
 def test_unknown_node_is_reported_and_comes_back(world: World) -> None:
     """Unknown stands beside running and is no end."""
     world.give([7])
@@ -419,117 +432,6 @@ def test_unknown_node_is_reported_and_comes_back(world: World) -> None:
         world.cluster.show((7, 1, 0), state)
     world.watch()
     assert [state for _, _, state in world.report()] == ["RUNNING", "UNKNOWN", "RUNNING"]
-
-
-@pytest.mark.parametrize(("healed", "end"), [(False, "FAILED"), (True, "RUNNING")], ids=["misspelt", "registry-back"])
-def test_pod_without_an_image_fails_after_five_minutes(world: World, *, healed: bool, end: str) -> None:
-    """A pod that cannot have its image is failed in the end, unless it starts before."""
-    world.give([7])
-    world.settle(steps=1)
-    stuck = make_observations(list(world.cluster.objects.values()))
-    stuck = replace(stuck, failure_column=np.array([FailureKind.IMAGE], np.int8), texts=("ImagePullBackOff",))
-    stuck = replace(stuck, message_column=np.zeros(1, np.int32))
-    for _ in range(3):
-        world.reconciler.take_observed(stuck, world.now)
-        world.pass_time(99.0)
-        assert world.act().deletes is None
-        assert world.report() == []
-    if healed:
-        world.cluster.show((7, 1, 0), ObjectState.RUNNING)
-        world.watch()
-    world.pass_time(10.0)
-    deletes = world.act().deletes
-    if healed:
-        assert deletes is None
-    else:
-        assert deletes is not None
-        assert world.report() == [], "it could begin to run until it is gone"
-        world.cluster.remove((7, 1, 0))
-        world.watch()
-    assert world.report() == [(7, 0, end)]
-    if not healed:
-        assert world.reports[-1].failure_column.tolist() == [FailureKind.IMAGE]
-        assert world.reports[-1].texts == ("the pod did not start for 300 s: ImagePullBackOff",)
-
-
-def test_pod_that_is_given_up_and_runs_after_all_keeps_its_own_end(world: World) -> None:
-    """What the pod did wins over what was concluded."""
-    world.give([7])
-    world.settle(steps=1)
-    world.pass_time(1801.0)
-    assert world.actions().deletes is not None
-    world.cluster.show((7, 1, 0), ObjectState.SUCCEEDED)
-    world.watch()
-    assert world.report() == [(7, 0, "SUCCEEDED")]
-    assert world.reports[-1].texts == ()
-
-
-def test_pod_that_is_given_up_and_says_that_it_was_killed_failed_of_what_it_waited_for(world: World) -> None:
-    """A kubelet tells of containers that never began that they failed; our deletion made it say so."""
-    world.give([7])
-    world.settle(steps=1)
-    stuck = make_observations(list(world.cluster.objects.values()))
-    stuck = replace(stuck, failure_column=np.array([FailureKind.IMAGE], np.int8), texts=("ImagePullBackOff",))
-    world.reconciler.take_observed(replace(stuck, message_column=np.zeros(1, np.int32)), world.now)
-    world.pass_time(301.0)
-    assert world.actions().deletes is not None
-    world.cluster.show((7, 1, 0), ObjectState.FAILED, exit_code=137)
-    world.watch()
-    assert world.report() == [(7, 0, "FAILED")]
-    assert world.reports[-1].failure_column.tolist() == [FailureKind.IMAGE]
-    assert world.reports[-1].texts == ("the pod did not start for 300 s: ImagePullBackOff",)
-
-
-@pytest.mark.parametrize("pending_s", [100.0, 0.0], ids=["given up", "for ever"])
-def test_pod_that_does_not_start_and_says_nothing_is_given_up(*, pending_s: float) -> None:
-    """A volume that nobody provides shows nowhere in the pod; the run ends as the cluster's fault."""
-    world = World(reconciler=Reconciler(patience=Patience(pending_s=pending_s)))
-    world.give([7])
-    world.give([8], "ConfigMap", "Pod")
-    world.settle(steps=3)
-    world.cluster.show((8, 1, 1), ObjectState.RUNNING)
-    world.watch()
-    world.report()
-    world.pass_time(101.0)
-    deletes = world.act().deletes
-    if not pending_s:
-        assert deletes is None
-        return
-    assert deletes.handle_column.tolist() == [7]
-    world.cluster.remove((7, 1, 0))
-    world.watch()
-    assert world.report() == [(7, 0, "FAILED")]
-    assert world.reports[-1].failure_column.tolist() == [FailureKind.INFRASTRUCTURE]
-    assert world.reports[-1].texts == ("the pod did not start for 100 s: nobody says why",)
-
-
-def test_quota_is_tried_again_and_given_back_in_the_end() -> None:
-    """As long as there is hope nothing is said; then the run fails as the cluster's fault and its job waits again."""
-    world = World(reconciler=Reconciler(patience=Patience(quota_s=60.0)))
-    world.cluster.full.add(7)
-    world.give([7])
-    for _ in range(6):
-        world.act()
-        assert world.report() == []
-        world.pass_time(9.0)
-    world.pass_time(30.0)
-    world.act()
-    assert world.report() == [(7, 0, "FAILED")]
-    assert world.reports[-1].failure_column.tolist() == [FailureKind.INFRASTRUCTURE]
-    world.pass_time(60.0)
-    assert world.act().creates is None
-
-
-def test_quota_that_makes_room_in_time_is_no_failure() -> None:
-    """The pod is made as if nothing had been."""
-    world = World(reconciler=Reconciler(patience=Patience(quota_s=60.0)))
-    world.cluster.full.add(7)
-    world.give([7])
-    world.act()
-    world.cluster.full.clear()
-    world.pass_time(31.0)
-    world.act()
-    assert world.report() == [(7, 0, "CREATED")]
 
 
 def test_repeated_and_late_events_change_nothing(world: World) -> None:

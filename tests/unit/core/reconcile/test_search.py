@@ -195,7 +195,7 @@ def test_look_that_may_not_see_a_kind_proves_nothing_about_it() -> None:
     world.act()
     world.list_all()
     lookups = world.actions().lookups
-    blind = replace(world.cluster.find(lookups), hidden_kinds=("Pod",))
+    blind = replace(world.cluster.find(lookups), unlistable_kinds=("Pod",))
     world.reconciler.take_found(lookups, blind, started_s=world.now_s, now=world.now)
     world.pass_time(1.0)
     world.act()

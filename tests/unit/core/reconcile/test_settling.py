@@ -191,3 +191,36 @@ def test_rest_of_a_broken_bag_is_decided_by_the_listing_after_the_last_call() ->
         world.settle(steps=2)
     assert world.reconciler.object_count == 0, "all is told, stored and forgotten"
     assert world.reports[-1].state_column.tolist() == [ObjectState.LOST]
+
+
+def test_nothing_of_a_bag_is_made_while_the_end_of_an_object_is_not_certain() -> None:
+    """What vanished may come back or be lost; a pod that is made meanwhile could work in a bag that is over."""
+    world = successor()
+    world.give([7], "Service", "Pod")
+    world.act()
+    world.cluster.remove(KEY)
+    world.watch()
+    assert world.act().creates is None
+    world.pass_time(51.0)
+    world.settle()
+    assert world.cluster.created_pods == {}
+    assert world.reports[-1].state_column.tolist()[-1] == ObjectState.LOST
+
+
+def test_call_that_was_never_answered_is_waited_for_although_the_next_one_was() -> None:
+    """The second answer says nothing about the first call, which may still come through."""
+    world = World(reconciler=Reconciler(call_timeout_s=CALL_S))
+    world.list_all()
+    world.give([7])
+    world.act(lost_calls=True)
+    world.pass_time(0.6)
+    world.cluster.full.add(7)
+    assert world.act().creates is not None
+    world.stop(7)
+    world.pass_time(1.0)
+    world.list_all()
+    world.act()
+    assert world.report() == []
+    world.pass_time(CALL_S + 6.0)
+    world.settle(steps=3)
+    assert world.reports[-1].state_column.tolist() == [ObjectState.CANCELLED]

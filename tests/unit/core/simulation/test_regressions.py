@@ -44,8 +44,8 @@ def test_late_answer_of_a_creation_does_not_touch_the_run_that_has_its_slot_now(
 def test_ended_pod_stays_while_a_predecessor_could_make_it_again() -> None:
     """A call of a predecessor may still arrive; as long as the pod is there, it cannot run a second time."""
     world = World()
-    world.reconciler.keep_finished_s = 0.0
-    world.reconciler.settled_at_s = world.now_s + 20.0
+    world.reconciler.keep_for(0.0)
+    world.reconciler.settle_at(world.now_s + 20.0, world.now)
     for kinds in (("Pod",), ("ConfigMap", "Pod")):
         world.give([len(kinds)], *kinds)
     world.settle()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from argosy.executor.v1 import executor_pb2
-from argosy_core.reconcile.mirrored_cache import MirroredCache
+from argosy_core.reconcile.spec_cache import SpecCache
 from argosy_core.scheduler import PoolState, RoundSettings
 from argosy_core.scheduler.effects import ExecutorRows
 from argosy_core.scheduler.messages import SpecReference
@@ -57,7 +57,7 @@ def rows_of(specs: str) -> ExecutorRows:
 def new_session(cluster: str = "c1") -> SyncSession:
     """Return a session whose peer holds one body."""
     session = SyncSession(cluster, 1)
-    session.specs = MirroredCache(CACHE_BYTES)
+    session.specs = SpecCache(CACHE_BYTES)
     return session
 
 
@@ -97,7 +97,7 @@ async def test_bodies_arrive_also_when_an_earlier_piece_drove_one_out_of_the_cac
 
     await run_until(sender, lambda: sum(len(rows.handle_column) for rows in sent_rows(session)) == 8 * 4)
 
-    peer = MirroredCache(CACHE_BYTES)
+    peer = SpecCache(CACHE_BYTES)
     received = [peer.receive(rows.spec_hashes, rows.spec_bodies) for rows in sent_rows(session)]
     assert received[0] == [BODIES["a"]]
     bodies = dict(

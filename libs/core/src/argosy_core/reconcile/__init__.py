@@ -1,4 +1,9 @@
-"""The executor's next actions: rows of the leader against objects of the cluster; names, labels and references."""
+"""The executor's next actions: rows of the leader against objects of the cluster; names, labels and references.
+
+It owns what an executor knows of its cluster's objects. It imports `argosy_core.job` and `argosy_core.errors`, and is
+used by the executor, its codecs and the simulated worlds. Begin with `machine` (the life of an object), `planning`
+(what is next for a run) and `reconciler`, which brings events to both; docs/executor.md draws them.
+"""
 
 from argosy_core.reconcile.columns import (
     Actions,
@@ -12,13 +17,13 @@ from argosy_core.reconcile.columns import (
     RunRows,
 )
 from argosy_core.reconcile.fence import SETTLE_MARGIN_S, Fence, settle_time_s
-from argosy_core.reconcile.mirrored_cache import MIRRORED_CACHE_BYTES, MirroredCache
-from argosy_core.reconcile.patience import Patience
 from argosy_core.reconcile.reconciler import Reconciler
+from argosy_core.reconcile.spec_cache import SPEC_CACHE_BYTES, SpecCache
+from argosy_core.reconcile.timeouts import StartTimeouts
 
 __all__ = [
-    "MIRRORED_CACHE_BYTES",
     "SETTLE_MARGIN_S",
+    "SPEC_CACHE_BYTES",
     "Actions",
     "CreateAnswers",
     "Creates",
@@ -26,11 +31,11 @@ __all__ = [
     "Deletes",
     "Fence",
     "Instant",
-    "MirroredCache",
     "Observations",
-    "Patience",
     "Reconciler",
     "ReportBatch",
     "RunRows",
+    "SpecCache",
+    "StartTimeouts",
     "settle_time_s",
 ]

@@ -11,38 +11,35 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.reconcile.columns import Creates, Deletes
-from argosy_core.reconcile.run_table import RunTable, run_keys
+from argosy_core.reconcile.object_table import ObjectTable, Recipe, run_keys
 
 __all__ = ["build_creates", "build_deletes", "is_same_object"]
 
 Int64Array = npt.NDArray[np.int64]
 
 
-def _intern(values: npt.NDArray[np.object_]) -> tuple[npt.NDArray[np.int32], tuple[Any, ...]]:
-    """Return for each value its index among the distinct ones (-1 for None), and these in order of first use."""
+def _intern(recipes: list[Recipe], field: int) -> tuple[npt.NDArray[np.int32], tuple[Any, ...]]:
+    """Return for a field of each recipe its index among the distinct values (-1 for None), and these in order."""
     table: dict[Any, int] = {}
-    column = np.fromiter(
-        [-1 if value is None else table.setdefault(value, len(table)) for value in values.tolist()],
-        dtype=np.int32,
-        count=values.size,
-    )
-    return column, tuple(table)
+    column = [-1 if (value := recipe[field]) is None else table.setdefault(value, len(table)) for recipe in recipes]
+    return np.array(column, dtype=np.int32), tuple(table)
 
 
-def build_creates(table: RunTable, slots: Int64Array) -> Creates:
+def build_creates(table: ObjectTable, slots: Int64Array) -> Creates:
     """Return what is needed to create the objects in some slots, at least one."""
     keys = table.key[slots]
-    body_column, bodies = _intern(table.body[slots])
-    node_column, nodes = _intern(table.node[slots])
-    metadata_column, metadata = _intern(table.metadata[slots])
-    owner_column, owners = _intern(table.owner[slots])
+    recipes: list[Recipe] = table.recipe[slots].tolist()
+    body_column, bodies = _intern(recipes, 1)
+    node_column, nodes = _intern(recipes, 2)
+    metadata_column, metadata = _intern(recipes, 3)
+    owner_column, owners = _intern(recipes, 4)
     return Creates(
         slot_column=slots,
         body_column=body_column,
         object_column=table.object[slots],
         handle_column=keys >> 8,
         attempt_column=(keys & 255).astype(np.int32),
-        id_high_column=table.id_high[slots],
+        id_high_column=np.array([recipe[0] for recipe in recipes], dtype=np.int64),
         node_column=node_column,
         metadata_column=metadata_column,
         owner_column=owner_column,
@@ -53,7 +50,7 @@ def build_creates(table: RunTable, slots: Int64Array) -> Creates:
     )
 
 
-def build_deletes(table: RunTable, slots: Int64Array) -> Deletes:
+def build_deletes(table: ObjectTable, slots: Int64Array) -> Deletes:
     """Return what is needed to delete the objects in some slots, at least one."""
     keys = table.key[slots]
     return Deletes(
@@ -63,11 +60,11 @@ def build_deletes(table: RunTable, slots: Int64Array) -> Deletes:
         handle_column=keys >> 8,
         attempt_column=(keys & 255).astype(np.int32),
         object_column=table.object[slots],
-        kinds=tuple(table.kinds),
+        kinds=tuple(table.kinds.names),
     )
 
 
-def is_same_object(table: RunTable, calls: Creates | Deletes) -> npt.NDArray[np.bool_]:
+def is_same_object(table: ObjectTable, calls: Creates | Deletes) -> npt.NDArray[np.bool_]:
     """Return which slots still hold what a call was about: an answer may come so late that another has its slot."""
     slots = calls.slot_column
     keys = run_keys(calls.handle_column, calls.attempt_column)

@@ -103,8 +103,8 @@ class Observations:
     """Kinds used."""
     texts: tuple[str, ...]
     """Messages."""
-    hidden_kinds: tuple[str, ...] = ()
-    """Kinds that cannot be looked at now, `*.group` for all of a group: that none of them was seen says nothing."""
+    unlistable_kinds: tuple[str, ...] = ()
+    """Kinds that cannot be listed now, `*.group` for all of a group: that none of them was seen says nothing."""
 
     def __len__(self) -> int:
         """Return the number of changes."""

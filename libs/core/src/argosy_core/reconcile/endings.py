@@ -1,52 +1,148 @@
-"""Keeping why objects ended, or cannot be asked, for the reports.
+"""How objects end, and why, for the reports.
 
 Source: design section 5, "Sync".
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.states import ObjectState
-from argosy_core.reconcile.columns import Observations
-from argosy_core.reconcile.run_table import RunTable
+from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState, resolve_ends
+from argosy_core.reconcile.columns import Instant, Observations
+from argosy_core.reconcile.machine import Event, Phase
+from argosy_core.reconcile.object_table import ObjectTable
+from argosy_core.reconcile.reports import ReportQueue
+from argosy_core.reconcile.settling import Settling
+from argosy_core.reconcile.timers import Timers
 
-__all__ = ["LOST_MESSAGE", "keep_reasons"]
+__all__ = ["Endings"]
 
-LOST_MESSAGE: Final = "the object was there and is gone; not by us"
-"""What is told of a loss."""
+Int64Array = npt.NDArray[np.int64]
+Int8Array = npt.NDArray[np.int8]
+
+_LOST_MESSAGE: Final = "the object was there and is gone; not by us"
 _CREATED, _FAILED, _LOST = int(ObjectState.CREATED), int(ObjectState.FAILED), int(ObjectState.LOST)
+_CANCELLED, _PRESENT = int(ObjectState.CANCELLED), int(Phase.PRESENT)
 
 
-def keep_reasons(
-    table: RunTable,
-    slots: npt.NDArray[np.int64],
-    places: npt.NDArray[np.int64],
-    *,
-    states: npt.NDArray[np.int8],
-    observed: Observations,
-) -> None:
-    """Keep exit codes, kinds of failure and messages of objects that take other states.
+class Endings:
+    """Gives objects the states that they end in.
 
     Args:
         table: Where the objects are.
-        slots: Which.
-        places: Where in `observed` each stands.
-        states: The state that each takes.
-        observed: What was seen.
+        settling: Says what is absent for good.
+        reports: Takes new states.
+        timers: Where what has ended stays for a while.
+        touch: Called with objects to look at again.
+        keep_finished_s: How long what ended stays, seconds.
     """
-    table.exit_code[slots] = observed.exit_code_column[places]
-    was_given_up = (table.state[slots] == _CREATED) & (table.end_state[slots] == _FAILED)
-    own = (states == observed.state_column[places]) & ~((states == _FAILED) & was_given_up)
-    kept = np.where(states == _FAILED, table.failure[slots], 0)  # of what was given up
-    table.failure[slots] = np.where(own, observed.failure_column[places], kept)
-    texts = observed.message_column[places]
-    table.message[slots[own]] = None
-    told = np.flatnonzero((texts >= 0) & own)
-    for slot, text in zip(slots[told].tolist(), texts[told].tolist(), strict=True):
-        table.message[slot] = observed.texts[text]
-    for slot in slots[states == _LOST].tolist():
-        table.message[slot] = LOST_MESSAGE
+
+    def __init__(
+        self,
+        table: ObjectTable,
+        settling: Settling,
+        reports: ReportQueue,
+        *,
+        timers: Timers,
+        touch: Callable[[Int64Array], None],
+        keep_finished_s: float,
+    ) -> None:
+        """Start with nothing ended."""
+        self._table = table
+        self._settling = settling
+        self._reports = reports
+        self._timers = timers
+        self._touch = touch
+        self._keep_finished_s = keep_finished_s
+
+    def keep_for(self, keep_finished_s: float) -> None:
+        """Let what ended stay for another time, what has ended already included."""
+        table, longer_s = self._table, keep_finished_s - self._keep_finished_s
+        self._keep_finished_s = keep_finished_s
+        if longer_s:
+            kept = np.flatnonzero(IS_RUN_TERMINAL[table.state] & (table.phase == _PRESENT) & (table.stop == 0))
+            table.not_before_s[kept] += longer_s
+            self._timers.add_each(kept, np.ceil(table.not_before_s[kept]))
+
+    def note(self, slots: Int64Array, states: Int8Array, times_us: Int64Array, now: Instant) -> None:
+        """Give objects new states to report, and let those that have ended and are there stay for a while."""
+        table = self._table
+        self._reports.note(slots, states, times_us)
+        ended = slots[IS_RUN_TERMINAL[states] & (table.phase[slots] == _PRESENT)]
+        if ended.size:
+            table.not_before_s[ended] = due_s = now.monotonic_s + self._keep_finished_s
+            self._timers.add(ended, due_s)
+
+    def resolve(
+        self, slots: Int64Array, states: Int8Array, *, stopped: npt.NDArray[np.bool_], gone: npt.NDArray[np.bool_]
+    ) -> Int8Array:
+        """Return the states that objects end in, see `resolve_ends`, and why their runs ended before cancelled.
+
+        Args:
+            slots: Which.
+            states: int8[n], ObjectState that each shows, or showed last.
+            stopped: bool[n], it was made to end.
+            gone: bool[n], it is not there any more.
+        """
+        ends = resolve_ends(states, stopped, gone)
+        cancelled = np.flatnonzero(ends == _CANCELLED)
+        if cancelled.size:
+            ends[cancelled] = self._table.end_states(slots[cancelled], _CANCELLED)
+        return ends
+
+    def conclude(self, slots: Int64Array, ends: Int8Array, now: Instant) -> None:
+        """End objects that are not there, or keep them undecided while a call could make them again."""
+        if slots.size:
+            is_certain = self._settling.is_settled(slots) | IS_RUN_TERMINAL[self._table.state[slots]]
+            self.hold(slots[~is_certain], ends[~is_certain], now)
+            self.close(slots[is_certain], ends[is_certain], now)
+
+    def hold(self, slots: Int64Array, ends: Int8Array, now: Instant) -> None:
+        """Keep objects that are gone undecided, with the end they will have."""
+        for slot, end in zip(slots.tolist(), ends.tolist(), strict=True):
+            self._table.trouble(slot).end_state = end
+        self._table.transit(slots, Event.HOLD)
+        self._settling.wait_for(slots, now.monotonic_s)
+
+    def close(self, slots: Int64Array, ends: Int8Array, now: Instant) -> None:
+        """End objects that are not there and will not be; those that have ended keep their state."""
+        table = self._table
+        if slots.size:
+            table.transit(slots, Event.CLOSE)
+            is_open = ~IS_RUN_TERMINAL[table.state[slots]]
+            open_slots, ends = slots[is_open], ends[is_open]
+            for slot in open_slots[ends == _LOST].tolist():
+                table.trouble(slot).message = _LOST_MESSAGE
+            self._reports.note(open_slots, ends, np.full(open_slots.size, now.wall_us, np.int64))
+            self._touch(slots)
+
+    def keep_reasons(self, slots: Int64Array, places: Int64Array, *, states: Int8Array, observed: Observations) -> None:
+        """Keep exit codes, kinds of failure and messages of objects that take other states. O(those that have any).
+
+        Args:
+            slots: Which.
+            places: Where in `observed` each stands.
+            states: The state that each takes.
+            observed: What was seen.
+        """
+        table = self._table
+        exit_codes, failures = observed.exit_code_column[places], observed.failure_column[places]
+        texts = observed.message_column[places]
+        has_reason = (exit_codes != 0) | (failures != 0) | (texts >= 0) | (states == _FAILED) | (states == _LOST)
+        for place in np.flatnonzero(has_reason | table.in_trouble[slots]).tolist():
+            slot, state = int(slots[place]), int(states[place])
+            record = table.trouble(slot)
+            was_given_up = table.state[slot] == _CREATED and record.end_state == _FAILED
+            is_own = state == observed.state_column[places[place]] and not (state == _FAILED and was_given_up)
+            record.exit_code = int(exit_codes[place])
+            if is_own:
+                record.failure = int(failures[place])
+                record.message = observed.texts[texts[place]] if texts[place] >= 0 else None
+            elif state != _FAILED:
+                record.failure = 0
+            if state == _LOST:
+                record.message = _LOST_MESSAGE

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,9 @@ import numpy.typing as npt
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.kinds import kind_name
 from argosy_core.reconcile.columns import RunRows
-from argosy_core.reconcile.run_table import POD_KIND, Phase, RunTable, run_keys
+from argosy_core.reconcile.kind_table import POD_KIND
+from argosy_core.reconcile.machine import Phase
+from argosy_core.reconcile.object_table import ObjectTable, Stop, distinct, run_keys
 
 __all__ = ["TakenRows", "add_rows", "kinds_of_body"]
 
@@ -50,15 +51,7 @@ def kinds_of_body(body: bytes) -> tuple[str, ...]:
         raise InvalidRequest("a spec's body is not a JSON array of manifests") from cause
 
 
-def _objects(values: tuple[Any, ...]) -> npt.NDArray[np.object_]:
-    """Return values as an object array with None behind them, so that index -1 gives None."""
-    array = np.full(len(values) + 1, None, dtype=np.object_)
-    for place, value in enumerate(values):
-        array[place] = value
-    return array
-
-
-def add_rows(table: RunTable, rows: RunRows) -> TakenRows:
+def add_rows(table: ObjectTable, rows: RunRows) -> TakenRows:
     """Put rows into the table; rows that are there already change nothing.
 
     Args:
@@ -68,80 +61,103 @@ def add_rows(table: RunTable, rows: RunRows) -> TakenRows:
     Raises:
         InvalidRequest: A body cannot be read; nothing was taken.
     """
-    key_column = run_keys(rows.handle_column, rows.attempt_column)
-    keys = key_column.tolist()
+    keys = run_keys(rows.handle_column, rows.attempt_column)
     kinds = [kinds_of_body(body) for body in rows.bodies]
-    is_single = np.array([len(found) == 1 for found in kinds], dtype=np.bool_)
-    tables = _objects(rows.bodies), _objects(rows.nodes), _objects(rows.metadata), _objects(rows.owners)
-    fresh = np.fromiter((key not in table.index and key not in table.bags for key in keys), np.bool_, len(keys))
-    simple = np.flatnonzero(fresh & is_single[rows.spec_column]) if keys else np.zeros(0, dtype=np.int64)
-    simple_keys = key_column[simple]
-    if len(set(simple_keys.tolist())) != simple.size:
-        simple = np.sort(np.unique(key_column, return_index=True)[1])
-        simple = simple[(fresh & is_single[rows.spec_column])[simple]]
-        simple_keys = key_column[simple]
-    slots = table.allocate(simple.size)
-    seen = rows.seen_column[simple]
-    table.key[slots] = simple_keys
-    _fill(table, slots, rows, simple, tables=tables)
-    table.index.update(zip(simple_keys.tolist(), slots.tolist(), strict=True))
-    looked_at = [slots[~seen]]
-    missing: list[int] = slots[seen].tolist()
-    if simple.size != len(keys):
-        done = set(simple.tolist())
-        for place in range(len(keys)):
-            if place not in done:
-                found = kinds[rows.spec_column[place]]
-                was_seen = bool(rows.seen_column[place])
-                bag_slots = _add_bag(table, keys[place], found, missing, was_seen=was_seen)
-                if bag_slots:
-                    added = np.array(bag_slots, dtype=np.int64)
-                    _fill(table, added, rows, np.full(added.size, place), tables=tables)
-                    looked_at.append(added)
-    return TakenRows(slots=np.concatenate(looked_at), missing=np.array(missing, dtype=np.int64))
+    # What stands twice in a message is taken as one that is known when it comes the second time.
+    is_first = np.ones(keys.size, dtype=np.bool_)
+    if distinct(keys).size != keys.size:
+        is_first[:] = False
+        is_first[np.unique(keys, return_index=True)[1]] = True
+    index, bags = table.index, table.bags
+    is_known = np.fromiter([key in index or key in bags for key in keys.tolist()], np.bool_, keys.size)
+    fresh = np.flatnonzero(is_first & ~is_known)
+    slots, places = _add_fresh(table, keys, rows.spec_column, fresh=fresh, kinds=kinds)
+    missing = slots[rows.seen_column[places]].tolist()
+    added, added_places = [slots], [places]
+    for place in np.flatnonzero(is_known | ~is_first).tolist():
+        was_seen = bool(rows.seen_column[place])
+        known = _complete(table, int(keys[place]), kinds[rows.spec_column[place]], missing, was_seen=was_seen)
+        added.append(np.array(known, dtype=np.int64))
+        added_places.append(np.full(len(known), place))
+    slots = np.concatenate(added)
+    _fill(table, slots, rows, np.concatenate(added_places))
+    is_missing = np.isin(slots, missing)
+    return TakenRows(slots=slots[~is_missing], missing=slots[is_missing])
 
 
-def _fill(
-    table: RunTable,
-    slots: Int64Array,
-    rows: RunRows,
-    places: Int64Array,
+def _add_fresh(
+    table: ObjectTable,
+    keys: Int64Array,
+    specs: npt.NDArray[np.int32],
     *,
-    tables: tuple[npt.NDArray[np.object_], ...],
-) -> None:
-    """Write what objects are created from."""
-    bodies, nodes, metadata, owners = tables
-    table.is_wanted[slots] = True
-    table.was_seen[slots] |= rows.seen_column[places]
-    table.id_high[slots] = rows.id_high_column[places]
-    table.body[slots] = bodies[rows.spec_column[places]]
-    table.node[slots] = nodes[rows.node_column[places]]
-    table.metadata[slots] = metadata[rows.metadata_column[places]]
-    table.owner[slots] = owners[rows.owner_column[places]]
+    fresh: Int64Array,
+    kinds: list[tuple[str, ...]],
+) -> tuple[Int64Array, Int64Array]:
+    """Make runs known of which nothing is; return (slots of their objects, place of each one's row).
+
+    Args:
+        table: Where to put them.
+        keys: Run key of every row.
+        specs: Index into `kinds` of every row.
+        fresh: Places of the runs' rows.
+        kinds: Kinds of the objects of each spec.
+    """
+    sizes = np.array([len(found) for found in kinds], dtype=np.int64)[specs[fresh]]
+    firsts = np.cumsum(sizes) - sizes
+    places = np.repeat(fresh, sizes)
+    positions = np.arange(places.size) - np.repeat(firsts, sizes)
+    numbers = table.kind_numbers([kind for found in kinds for kind in found])
+    offsets = np.cumsum([0, *(len(found) for found in kinds)])
+    slots = table.add(keys[places], places.size, positions=positions, kinds=numbers[offsets[specs[places]] + positions])
+    table.has_row[slots] = True
+    table.is_bag[slots] = np.repeat(sizes > 1, sizes)
+    table.index.update(zip(keys[fresh].tolist(), slots[firsts].tolist(), strict=True))
+    for row in np.flatnonzero(sizes > 1).tolist():
+        table.bags[int(keys[fresh[row]])] = slots[firsts[row] : firsts[row] + sizes[row]].tolist()
+    return slots, places
 
 
-def _add_bag(table: RunTable, key: int, kinds: tuple[str, ...], missing: list[int], *, was_seen: bool) -> list[int]:
-    """Make a run known with all its objects; return all its slots, or none if its row is here already.
+def _fill(table: ObjectTable, slots: Int64Array, rows: RunRows, places: Int64Array) -> None:
+    """Keep what objects are created from that are not there."""
+    is_absent = table.phase[slots] == Phase.ABSENT
+    slots, places = slots[is_absent], places[is_absent]
+    nodes, metadata, owners = (*rows.nodes, None), (*rows.metadata, None), (*rows.owners, None)
+    recipes = zip(
+        rows.id_high_column[places].tolist(),
+        [rows.bodies[spec] for spec in rows.spec_column[places].tolist()],
+        [nodes[node] for node in rows.node_column[places].tolist()],
+        [metadata[index] for index in rows.metadata_column[places].tolist()],
+        [owners[owner] for owner in rows.owner_column[places].tolist()],
+        strict=True,
+    )
+    table.recipe[slots] = np.fromiter(recipes, dtype=np.object_, count=slots.size)
+    for slot in slots[rows.seen_column[places]].tolist():
+        table.trouble(slot).was_reported = True
+
+
+def _complete(table: ObjectTable, key: int, kinds: tuple[str, ...], missing: list[int], *, was_seen: bool) -> list[int]:
+    """Make all objects known of a run of which some are; return their slots, or none if its row is here already.
 
     Objects that are not there although a pod of the run was seen, now or before, go to `missing`.
     """
     known = table.slots_of_run(key)
-    if known and table.is_wanted[known].any():
+    if table.has_row[known].any():
         return []
-    was_seen = was_seen or any(table.phase[slot] != Phase.ABSENT for slot in table.pods(known))
-    is_stopped = bool(table.stop[known].any())
+    was_seen = was_seen or any(table.kind[slot] == 0 and table.phase[slot] != Phase.ABSENT for slot in known)
+    stop = min(int(table.stop[known].max(initial=0)), Stop.WANTED)
     if len(kinds) > 1:
         table.open_bag(key, len(kinds))
-    for position, kind in enumerate(kinds):
+    numbers = table.kind_numbers(list(kinds))
+    for position, number in enumerate(numbers.tolist()):
         bag = table.bags.get(key)
         slot = bag[position] if bag is not None else table.index.get(key, -1)
         if slot < 0:
-            slot = int(table.allocate(1)[0])
-            table.key[slot] = key
-            table.object[slot] = position
+            slot = int(table.add(key, 1, positions=position)[0])
             table.put_in_bag(key, position, slot)
-            table.stop[slot] = is_stopped
+            table.stop[slot] = stop
             if was_seen:
                 missing.append(slot)
-        table.kind[slot] = table.kind_index(kind)
-    return table.slots_of_run(key)
+        table.kind[slot] = number
+    slots = table.slots_of_run(key)
+    table.has_row[slots] = True
+    return slots

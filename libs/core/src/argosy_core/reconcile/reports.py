@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState
 from argosy_core.reconcile.columns import ReportBatch
-from argosy_core.reconcile.run_table import RunTable
+from argosy_core.reconcile.object_table import ObjectTable
 
 __all__ = ["MAX_BATCH_COUNT", "MAX_MESSAGE_LENGTH", "REPORT_INTERVAL_S", "ReportQueue"]
 
@@ -38,7 +38,7 @@ class ReportQueue:
         table: Where the objects are.
     """
 
-    def __init__(self, table: RunTable) -> None:
+    def __init__(self, table: ObjectTable) -> None:
         """Start with nothing to report."""
         self._table = table
         self._waiting: list[tuple[Int64Array, Int8Array, Int64Array]] = []
@@ -88,12 +88,13 @@ class ReportQueue:
         ended = IS_RUN_TERMINAL[states]
         keys = table.key[slots]
         message_column = np.full(slots.size, -1, dtype=np.int32)
+        exit_codes, failures = np.zeros(slots.size, dtype=np.int32), np.zeros(slots.size, dtype=np.int8)
         texts: dict[str, int] = {}
-        messages = table.message[slots]
-        for place in np.flatnonzero(ended).tolist():
-            text = messages[place]
-            if text is not None:
-                message_column[place] = texts.setdefault(text[:MAX_MESSAGE_LENGTH], len(texts))
+        for place, _, record in table.troubled(slots):
+            if ended[place]:
+                exit_codes[place], failures[place] = record.exit_code, record.failure
+                if record.message is not None:
+                    message_column[place] = texts.setdefault(record.message[:MAX_MESSAGE_LENGTH], len(texts))
         return ReportBatch(
             number=self._last_number,
             handle_column=keys >> 8,
@@ -101,8 +102,8 @@ class ReportQueue:
             object_column=table.object[slots],
             state_column=states,
             time_us_column=times_us,
-            exit_code_column=np.where(ended, table.exit_code[slots], 0).astype(np.int32),
-            failure_column=np.where(ended, table.failure[slots], 0).astype(np.int8),
+            exit_code_column=exit_codes,
+            failure_column=failures,
             message_column=message_column,
             uid_column=table.uid[slots].view(np.uint8).reshape(-1, 16),
             texts=tuple(texts),
@@ -128,8 +129,6 @@ class ReportQueue:
         self._sent.clear()
         self._last_number = 0
         self._last_sent_s = -REPORT_INTERVAL_S
-        behind = np.flatnonzero(
-            table.is_used & (table.state != table.stored_state) & (table.state != ObjectState.LEASED)
-        )
+        behind = np.flatnonzero((table.state != table.stored_state) & (table.state != ObjectState.LEASED))
         if behind.size:
             self._waiting.append((behind, table.state[behind], table.time_us[behind]))

@@ -13,6 +13,7 @@ from argosy_core.errors import InvariantViolation
 from argosy_core.reconcile import Reconciler
 from argosy_core.scheduler import check_invariants, placements_of
 from argosy_core.simulation.agenda import Process
+from argosy_core.simulation.executor_actor import ExecutorActor
 from argosy_core.simulation.leader_actor import LeaderActor
 from argosy_core.simulation.sampler_actor import SamplerActor
 
@@ -23,7 +24,7 @@ __all__ = ["check_memory", "check_rest"]
 
 
 def check_memory(process: Process | None) -> None:
-    """Check the memory of a leader or sampler that has just acted; others have none to check.
+    """Check the memory of a leader, sampler or executor that has just acted; others have none to check.
 
     Raises:
         InvariantViolation: Something does not hold.
@@ -32,6 +33,8 @@ def check_memory(process: Process | None) -> None:
         check_invariants(process.state)
     elif isinstance(process, SamplerActor):
         process.ledger.check_invariants()
+    elif isinstance(process, ExecutorActor):
+        process.reconciler.check_invariants()
 
 
 def check_rest(world: World) -> None:

@@ -24,6 +24,7 @@ from urllib.parse import quote
 import numpy as np
 
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL
+from argosy_kube.failure_table import NODE_LOST
 from argosy_kube.kubernetes.acting.creation import Creator
 from argosy_kube.kubernetes.acting.deletion import Deleter
 from argosy_kube.kubernetes.acting.eviction import EvictionAnswer, Evictor
@@ -54,7 +55,6 @@ from argosy_kube.kubernetes.ours.pod_warnings import PodWarnings
 from argosy_kube.kubernetes.ours.relabelling import Relabeller
 from argosy_kube.kubernetes.reading.columns import EventRows, EventTables
 from argosy_kube.kubernetes.reading.nodes import describe_node
-from argosy_kube.kubernetes.reading.pods import NODE_LOST
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.meter import NO_METER, ApiMeter
 from argosy_kube.port import (

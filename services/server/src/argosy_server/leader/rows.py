@@ -136,7 +136,7 @@ class RowSender:
         *,
         traceparent: str = "",
     ) -> None:
-        """Send one message with the bodies that the executor's mirrored cache does not hold.
+        """Send one message with the bodies that the executor's cache of specs does not hold.
 
         Raises:
             InvariantViolation: A body is not stored.

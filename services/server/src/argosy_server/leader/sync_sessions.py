@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy_core.errors import InvalidRequest
-from argosy_core.reconcile.mirrored_cache import MirroredCache
+from argosy_core.reconcile.spec_cache import SpecCache
 from argosy_server.leader.log_relays import LogRelays
 from argosy_server.leader.sessions import Outbox
 from argosy_server.leader.streams import ClusterStreams
@@ -57,12 +57,12 @@ class ExecutorDesk(Protocol):
 
 
 class SyncSession(Outbox[executor_pb2.SyncResponse]):
-    """One executor's stream, with the mirror of the spec bodies it holds."""
+    """One executor's stream, with the spec bodies it holds."""
 
     def __init__(self, cluster: str, incarnation: int) -> None:
         """Start with an executor that holds no specs."""
         super().__init__(cluster, incarnation)
-        self.specs = MirroredCache()
+        self.specs = SpecCache()
         self.is_first = False
         """No executor of the cluster was admitted before."""
         self.logs = LogRelays(self.send)

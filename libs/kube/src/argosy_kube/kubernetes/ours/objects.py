@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
+from argosy_kube.failure_table import NODE_LOST
 from argosy_kube.kubernetes.api.answers import GONE, KEYS_LIST, ApiFailure
 from argosy_kube.kubernetes.api.documents import (
     LIST_OF_KEYS,
@@ -32,7 +33,6 @@ from argosy_kube.kubernetes.ours.kinds import OwnKinds
 from argosy_kube.kubernetes.ours.observing import CHANGES, Observer, apply_health
 from argosy_kube.kubernetes.reading.columns import EventRows, uid_bytes
 from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates, health_of
-from argosy_kube.kubernetes.reading.pods import NODE_LOST
 from argosy_kube.port import Change, ObjectEvents, WatchGone
 
 __all__ = ["OwnObjects"]

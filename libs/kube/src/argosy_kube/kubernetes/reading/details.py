@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from argosy_kube.failure_table import ORDINARY_WAITS, POD_DELETED
 from argosy_kube.kubernetes.api.documents import Condition, ContainerStatus, PodStatus
-from argosy_kube.kubernetes.reading.pods import ORDINARY_WAITS, POD_DELETED
 from argosy_kube.port import MAX_DETAIL_LENGTH, Detail, PodPhase
 
 __all__ = ["detail_of", "one_line"]

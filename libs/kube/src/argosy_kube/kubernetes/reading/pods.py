@@ -11,6 +11,7 @@ from typing import Final
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.resources import parse_quantity
+from argosy_kube.failure_table import DISRUPTIONS, ORDINARY_ENDS, ORDINARY_WAITS, POD_DELETED, UNSEEN_END
 from argosy_kube.kubernetes.api.documents import (
     Container,
     ContainerStatus,
@@ -25,9 +26,6 @@ from argosy_kube.port import PodPhase
 
 __all__ = [
     "ENDED",
-    "NODE_LOST",
-    "ORDINARY_WAITS",
-    "POD_DELETED",
     "RequestReader",
     "deletion_us",
     "effective_request",
@@ -38,10 +36,6 @@ __all__ = [
     "read_time_us",
 ]
 
-NODE_LOST: Final = "NodeLost"
-"""Reason of pods whose node is gone, or was declared out of service."""
-POD_DELETED: Final = "Deleted"
-"""Reason of pods whose containers failed after somebody, of ours or not, had deleted the pod."""
 ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 """Phases after which nothing runs."""
 _PHASES: Final = {
@@ -51,21 +45,8 @@ _PHASES: Final = {
     "Failed": PodPhase.FAILED,
     "Unknown": PodPhase.UNKNOWN,
 }
-_DISRUPTIONS: Final = {
-    "DeletionByPodGC": NODE_LOST,
-    "DeletionByTaintManager": "NodeNotReady",
-    "PreemptionByScheduler": "Preempting",
-    "EvictionByEvictionAPI": "Evicted",
-    "TerminationByKubelet": "Terminated",
-}
-"""Words of the condition DisruptionTarget as the port's readers know them."""
-_ORDINARY_ENDS: Final = frozenset({"", "Error"})
 _STOPPED_BY_SIGNAL: Final = frozenset({137, 143})
 """Exit codes of containers that were killed or asked to stop."""
-_UNSEEN_END: Final = "ContainerStatusUnknown"
-"""Reason of a container of which its kubelet knows nothing any more."""
-ORDINARY_WAITS: Final = frozenset({"ContainerCreating", "PodInitializing"})
-"""Reasons of containers that wait just because they are new."""
 _MOST_REQUESTS: Final = 20_000
 
 
@@ -121,8 +102,8 @@ def exit_and_reason(status: PodStatus, phase: PodPhase, *, deleted_us: int = 0) 
             exit_code, own = ended.exit_code, ended.reason or ""
             # Times are whole seconds, so within the same one only the signal tells who was first.
             earliest_us = deleted_us + (0 if exit_code in _STOPPED_BY_SIGNAL else 1)
-            is_later = own in _ORDINARY_ENDS and read_time_us(ended.finished_at) >= earliest_us
-            own = POD_DELETED if deleted_us and (is_later or own == _UNSEEN_END) else own
+            is_later = own in ORDINARY_ENDS and read_time_us(ended.finished_at) >= earliest_us
+            own = POD_DELETED if deleted_us and (is_later or own == UNSEEN_END) else own
             break
     else:
         own = POD_DELETED if deleted_us else ""  # it was deleted before its containers had begun
@@ -130,7 +111,7 @@ def exit_and_reason(status: PodStatus, phase: PodPhase, *, deleted_us: int = 0) 
         return exit_code, status.reason
     for condition in status.conditions or ():
         if condition.type == "DisruptionTarget" and condition.status == "True" and condition.reason:
-            return exit_code, _DISRUPTIONS.get(condition.reason, condition.reason)
+            return exit_code, DISRUPTIONS.get(condition.reason, condition.reason)
     return exit_code, own
 
 

@@ -16,7 +16,7 @@ MADE = [(7, 0, "RUNNING"), (7, 1, "RUNNING"), (7, 2, "CREATED")]
 def list_without(world: World, *hidden: str) -> None:
     """Bring a listing in which some kinds are hidden."""
     seen = [item for item in world.cluster.objects.values() if item.kind == "Pod"]
-    listing = replace(make_observations(seen, time_us=world.now.wall_us), hidden_kinds=hidden)
+    listing = replace(make_observations(seen, time_us=world.now.wall_us), unlistable_kinds=hidden)
     world.reconciler.take_listing(listing, started_s=world.now_s, now=world.now)
 
 
@@ -47,7 +47,7 @@ def test_listing_says_nothing_about_kinds_that_it_could_not_look_at(
     list_without(world, *hidden)
     told = {(position, state) for _, position, state in world.report()}
     assert told == {(position, "LOST") for position in lost}
-    assert world.reconciler.hidden_count == 2 - len(lost)
+    assert world.reconciler.unlistable_count == 2 - len(lost)
     assert (world.actions().deletes is None) == (not lost)
 
 
@@ -60,12 +60,12 @@ def test_successor_takes_for_there_what_must_be_and_cannot_be_seen(world: World)
     for _ in range(2):
         assert successor.act().creates is None
     assert sorted(successor.report()) == MADE
-    assert successor.reconciler.hidden_count == 2
+    assert successor.reconciler.unlistable_count == 2
     successor.cluster.remove((7, 1, 1))
     successor.pass_time(1.0)
     successor.list_all()
     assert (7, 1, "LOST") in successor.report()
-    assert successor.reconciler.hidden_count == 0
+    assert successor.reconciler.unlistable_count == 0
 
 
 def test_bag_that_is_stopped_asks_for_the_deletion_of_what_cannot_be_seen(world: World) -> None:

@@ -14,13 +14,13 @@ from typing import Final
 
 from argosy_core.errors import StateConflict
 
-__all__ = ["MIRRORED_CACHE_BYTES", "MirroredCache"]
+__all__ = ["SPEC_CACHE_BYTES", "SpecCache"]
 
-MIRRORED_CACHE_BYTES: Final = 16 << 20
+SPEC_CACHE_BYTES: Final = 16 << 20
 """Sum of body lengths that a cache holds between messages. Part of the protocol: both ends must use the same."""
 
 
-class MirroredCache:
+class SpecCache:
     """Least recently used spec bodies by hash, in an order that depends on nothing but the messages.
 
     Use `send` at one end and `receive` at the other, once per message and with the same hashes in the same order.
@@ -30,7 +30,7 @@ class MirroredCache:
         capacity_bytes: Sum of body lengths that is held between messages.
     """
 
-    def __init__(self, capacity_bytes: int = MIRRORED_CACHE_BYTES) -> None:
+    def __init__(self, capacity_bytes: int = SPEC_CACHE_BYTES) -> None:
         """Start empty."""
         self._capacity_bytes = capacity_bytes
         self._sizes: OrderedDict[bytes, int] = OrderedDict()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import StateConflict
-from argosy_core.reconcile import MirroredCache
+from argosy_core.reconcile import SpecCache
 
 
 def body(spec_hash: bytes) -> bytes:
@@ -16,7 +16,7 @@ def body(spec_hash: bytes) -> bytes:
 
 def test_body_travels_once_while_both_ends_remember_it() -> None:
     """The second message with the same spec carries no body, and the other end still knows it."""
-    leader, executor = MirroredCache(), MirroredCache()
+    leader, executor = SpecCache(), SpecCache()
     first = leader.send([b"a", b"b"], body)
     assert first == [body(b"a"), body(b"b")]
     assert executor.receive([b"a", b"b"], first) == first
@@ -27,7 +27,7 @@ def test_body_travels_once_while_both_ends_remember_it() -> None:
 
 def test_least_recently_used_body_travels_again() -> None:
     """What was used longest ago is forgotten first, at both ends."""
-    leader = MirroredCache(capacity_bytes=250)
+    leader = SpecCache(capacity_bytes=250)
     leader.send([b"a", b"b"], body)
     leader.send([b"a"], body)
     leader.send([b"c"], body)
@@ -39,7 +39,7 @@ def test_least_recently_used_body_travels_again() -> None:
 def test_ends_stay_equal_for_any_sequence_of_messages() -> None:
     """However specs repeat, the executor can resolve every hash, even when one message exceeds the capacity."""
     rng = np.random.default_rng(3)
-    leader, executor = MirroredCache(capacity_bytes=1000), MirroredCache(capacity_bytes=1000)
+    leader, executor = SpecCache(capacity_bytes=1000), SpecCache(capacity_bytes=1000)
     sent = 0
     for _ in range(300):
         hashes = [bytes([number]) for number in rng.integers(0, 30, size=int(rng.integers(1, 20))).tolist()]
@@ -55,12 +55,12 @@ def test_ends_stay_equal_for_any_sequence_of_messages() -> None:
 def test_receive_refuses_what_the_ends_do_not_agree_on(hashes: list[bytes], bodies: list[bytes]) -> None:
     """A hash that is neither held nor sent means that the stream must start anew."""
     with pytest.raises(StateConflict):
-        MirroredCache().receive(hashes, bodies)
+        SpecCache().receive(hashes, bodies)
 
 
 def test_send_changes_nothing_when_a_body_cannot_be_had() -> None:
     """A failed read does not make this end believe the other holds the body."""
-    leader = MirroredCache()
+    leader = SpecCache()
     with pytest.raises(KeyError):
         leader.send([b"a", b"b"], {b"a": b"x"}.__getitem__)
     assert leader.missing([b"a", b"b"]) == [b"a", b"b"]
