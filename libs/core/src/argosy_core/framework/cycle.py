@@ -46,6 +46,10 @@ class Fault:
     """Name of the plugin."""
     reason: str
     """What it said."""
+    is_objection: bool = False
+    """The plugin objects, with a reason of its own; otherwise it failed."""
+    retry_after_s: float = 0.0
+    """When it wants to be asked again, seconds; 0 if it does not say."""
 
 
 class Cycle:

@@ -51,7 +51,17 @@ Item = TypeVar("Item")
 
 
 class PluginError(Exception):
-    """A plugin objects; its text is the reason that users read."""
+    """A plugin objects; its text is the reason that users read.
+
+    Args:
+        reason: The text.
+        retry_after_s: When it wants to be asked again, seconds; 0 if that does not matter.
+    """
+
+    def __init__(self, reason: str, *, retry_after_s: float = 0.0) -> None:
+        """Keep the reason."""
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
 
 
 class Framework:
@@ -273,6 +283,7 @@ def _call(
     try:
         return function(*args, **kwargs), None
     except PluginError as objection:
-        return None, Fault(plugin=plugin, reason=str(objection))
+        after_s = objection.retry_after_s
+        return None, Fault(plugin=plugin, reason=str(objection), is_objection=True, retry_after_s=after_s)
     except Exception as error:  # noqa: BLE001 - a plugin's error is an answer, whatever its class (seed 002)
         return None, Fault(plugin=plugin, reason=f"{type(error).__name__}: {error}")
