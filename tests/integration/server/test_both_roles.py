@@ -50,7 +50,6 @@ async def play_sampler(channel: Any) -> None:
         total_column=packed("<i8", *NODE),
         total_free_column=packed("<i8", *NODE),
         node_count=1,
-        risen=1,
     )
     await call.write(sampler_pb2.SessionRequest(capacity=capacity))
     await call.write(sampler_pb2.SessionRequest(ready=sampler_pb2.Ready()))
@@ -70,8 +69,8 @@ async def play_sampler(channel: Any) -> None:
                 examined_column=packed("<i4", *[1] * count),
                 eligible_column=packed("<i4", *[1] * count),
                 complete_column=packed("<i1", *[1] * count),
+                reason_column=packed("<i1", *[0] * count),
                 total_free_column=packed("<i8", *free),
-                risen=1,
             )
             await call.write(sampler_pb2.SessionRequest(sample=answer))
         elif kind == "commit":

@@ -12,6 +12,8 @@ from argosy.api.v1 import cluster_pb2, job_pb2, scheduling_pb2
 from argosy.debug.v1 import debug_pb2
 from argosy.lease.v1 import lease_pb2
 from argosy_core.job.identity import parse_id
+from argosy_core.placement import WaitReason
+from argosy_core.scheduler import ClusterReason
 from argosy_server.api.leader_view import (
     ClusterFigures,
     Explanation,
@@ -145,12 +147,17 @@ async def test_explain_comes_from_leader_for_open_jobs(either: Any, role: FixedR
     role.present.explained[parse_id(known)[1]] = Explanation(
         stage="pending",
         summary="No node has room.",
-        pending_position=3,
+        reason=WaitReason.NO_ROOM,
+        cluster_reasons=(ClusterReason(cluster="c1", reason=WaitReason.PLUGIN, text="not now"),),
         filters=(FilterTurnAway(filter="resources", node_count=12, text="insufficient resources on 12 nodes"),),
         examined_node_count=12,
     )
     answer = await either.jobs.ExplainJob(job_pb2.ExplainJobRequest(id=known))
-    assert (answer.stage, answer.pending_position, answer.filters[0].node_count) == ("pending", 3, 12)
+    assert (answer.stage, answer.wait_reason) == ("pending", job_pb2.WAIT_REASON_NO_ROOM)
+    assert answer.filters[0].node_count == 12
+    assert [(one.cluster, one.reason, one.text) for one in answer.cluster_reasons] == [
+        ("c1", job_pb2.WAIT_REASON_PLUGIN, "not now")
+    ]
     assert answer.job.id == known
     answer = await either.jobs.ExplainJob(job_pb2.ExplainJobRequest(id=fresh))
     assert (answer.stage, "next round" in answer.summary) == ("queued", True)

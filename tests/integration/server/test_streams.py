@@ -244,6 +244,7 @@ def sample_answer(question: sampler_pb2.SampleRequest, **changes: Any) -> sample
         "examined_column": int32(*[1] * count),
         "eligible_column": int32(*[1] * count),
         "complete_column": int8(*[1] * count),
+        "reason_column": int8(*[0] * count),
         "total_free_column": int64(*amounts),
     }
     return sampler_pb2.SampleAnswer(**{**fields, **changes})

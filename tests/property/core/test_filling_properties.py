@@ -1,17 +1,22 @@
-"""Progressive filling against the rule as a loop, and against exact max-min fairness."""
+"""Progressive filling and the walk against the rule as a loop, and against exact max-min fairness."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from argosy_core.queueing import MICRO, FillingQueues, StopRule, fill, fill_water, flow_keys, to_cores
+from argosy_core.queueing import MICRO, FillingLimits, FillingQueues, fill, fill_water, flow_keys, to_cores, walk
 
+_CLASS_COUNT = 5
 _SIZES = st.sampled_from([0, 1, 250_000, 500_000, MICRO, MICRO, MICRO, 3 * MICRO, 16 * MICRO])
-_RUNS = st.lists(st.tuples(_SIZES, st.sampled_from([1, 2, 7, 31, 32, 33, 60])), max_size=4)
+_RUNS = st.lists(
+    st.tuples(_SIZES, st.sampled_from([1, 2, 7, 31, 32, 33, 60]), st.integers(0, _CLASS_COUNT - 1)), max_size=4
+)
 _QUEUES = st.lists(
     st.tuples(
         st.sampled_from([0.0, 0.5, 1.0, 1.0, 2.0, 3.7]),
@@ -22,101 +27,117 @@ _QUEUES = st.lists(
     min_size=1,
     max_size=6,
 )
-_RULES = st.builds(
-    StopRule,
-    pending_count=st.integers(0, 20),
-    pending_usage=st.integers(0, 20 * MICRO),
-    usage_limit=st.integers(0, 120 * MICRO),
-    min_count=st.integers(1, 30),
-    max_pending=st.integers(1, 300),
+_COUNTED = np.ones(_CLASS_COUNT, dtype=np.bool_)
+_MANY = np.full(_CLASS_COUNT, 10**9, dtype=np.int64)
+_LIMITS = st.builds(
+    lambda usage, least, most: FillingLimits(
+        usage_limit=usage, min_count=least, max_count=most, room=_MANY, waiting=_MANY, counted=_COUNTED
+    ),
+    st.integers(0, 120 * MICRO),
+    st.integers(1, 30),
+    st.integers(1, 300),
 )
+_NO_LIMIT = FillingLimits(usage_limit=10**15, min_count=1, max_count=10**9, room=_MANY, waiting=_MANY, counted=_COUNTED)
+Drawn = list[tuple[float, float, int, list[tuple[int, int, int]]]]
 
 
-def _queues(
-    rows: list[tuple[float, float, int, list[tuple[int, int]]]], modulus: int
-) -> tuple[FillingQueues, np.ndarray]:
-    """Return queues with ids in falling order, and the sizes of all jobs; every modulus-th job is blocked."""
-    sizes = [[size for size, count in runs for _ in range(count)] for *_, runs in rows]
-    starts = np.cumsum([0] + [len(jobs) for jobs in sizes])
-    usage = np.array([size for jobs in sizes for size in jobs], dtype=np.int64)
+class _World:
+    """Queues with ids in falling order; each run of jobs is of one size and class."""
 
-    def heads(row: int, count: int) -> tuple[np.ndarray, bool]:
-        jobs = np.arange(starts[row], starts[row + 1], dtype=np.int32)
-        return jobs[:count], count >= jobs.size
+    def __init__(self, rows: Drawn) -> None:
+        jobs = [[(size, kind) for size, count, kind in runs for _ in range(count)] for *_, runs in rows]
+        starts = np.cumsum([0] + [len(part) for part in jobs])
+        self.sizes = np.array([size for part in jobs for size, _ in part], dtype=np.int64)
+        self.classes = np.array([kind for part in jobs for _, kind in part], dtype=np.int32)
+        self.jobs = [list(range(begin, end)) for begin, end in pairwise(starts.tolist())]
+        self.rows = np.repeat(np.arange(len(rows)), np.diff(starts))
+        used = np.array([used for _, _, used, _ in rows], dtype=np.int64)
+        self.queues = FillingQueues(
+            queue_id=np.arange(len(rows), 0, -1, dtype=np.int64),
+            weight=np.array([weight for weight, *_ in rows]),
+            flow=np.maximum([flow for _, flow, *_ in rows], to_cores(used)),
+            usage=used,
+            least_usage=int(self.sizes.min(initial=MICRO)),
+            heads=lambda row, count: (np.array(self.jobs[row][:count], dtype=np.int32), count >= len(self.jobs[row])),
+            job_usage=lambda slots: self.sizes[slots],
+            job_class=lambda slots: self.classes[slots],
+        )
 
-    used = np.array([used for _, _, used, _ in rows], dtype=np.int64)
-    queues = FillingQueues(
-        queue_id=np.arange(len(rows), 0, -1, dtype=np.int64),
-        weight=np.array([weight for weight, *_ in rows]),
-        flow=np.maximum(np.array([flow for _, flow, *_ in rows]), to_cores(used)),
-        usage=used,
-        heads=heads,
-        job_usage=lambda slots: usage[slots],
-        is_blocked=lambda slots: slots % modulus == modulus - 1,
-    )
-    return queues, usage
-
-
-def _one_by_one(queues: FillingQueues, rule: StopRule) -> list[int]:
-    """The rule as it is written: one job at a time."""
-    used = queues.usage.copy()
-    waiting = [queues.heads(row, 10**9)[0].tolist() for row in range(queues.queue_id.size)]
-    moved: list[int] = []
-    state = rule
-    while True:
-        one = np.ones(1, dtype=np.int64)
-        if state.stop(one, np.zeros(1, dtype=np.bool_)) == 0:
-            return moved
-        best = None
-        for row, jobs in enumerate(waiting):
-            if jobs:
-                after = used[row] + queues.job_usage(np.array(jobs[:1]))[0]
-                key = float(flow_keys(float(queues.flow[row]), after, float(queues.weight[row])))
-                candidate = (queues.weight[row] <= 0, key, int(queues.queue_id[row]), row)
-                best = candidate if best is None else min(best, candidate)
-        if best is None:
-            return moved
-        row = best[3]
-        job = waiting[row].pop(0)
-        size = int(queues.job_usage(np.array([job]))[0])
-        used[row] += size
-        if not queues.is_blocked(np.array([job]))[0]:
-            state = replace(state, pending_count=state.pending_count + 1, pending_usage=state.pending_usage + size)
-        moved.append(job)
+    def one_by_one(
+        self, place: Callable[[int, int], bool], stop: Callable[[list[int]], bool] = lambda _: False
+    ) -> list[int]:
+        """The rule as a loop: a head that finds no place exhausts its class and raises nothing."""
+        queues, usage, placed = self.queues, self.queues.usage.copy(), []
+        lines = [list(part) for part in self.jobs]
+        while any(lines) and not stop(placed):
+            turns = []
+            for row, line in enumerate(lines):
+                if line:
+                    after = usage[row : row + 1] + self.sizes[line[0]]
+                    key = flow_keys(queues.flow[row : row + 1], after, queues.weight[row : row + 1])[0]
+                    turns.append((queues.weight[row] <= 0, key, queues.queue_id[row], row))
+            row = min(turns)[3]
+            job = lines[row][0]
+            if place(job, int(self.classes[job])):
+                placed.append(lines[row].pop(0))
+                usage[row] += self.sizes[job]
+            else:
+                kind = self.classes[job]
+                lines = [[other for other in line if self.classes[other] != kind] for line in lines]
+        return placed
 
 
-@given(_QUEUES, _RULES, st.integers(2, 9))
-def test_filling_in_one_step_equals_filling_one_by_one(
-    rows: list[tuple[float, float, int, list[tuple[int, int]]]], rule: StopRule, modulus: int
-) -> None:
-    """Exactly the same jobs in exactly the same order, identical or not."""
-    queues, _ = _queues(rows, modulus)
-    assert fill(queues, rule).slots.tolist() == _one_by_one(queues, rule)
+@given(rows=_QUEUES, limits=_LIMITS)
+def test_filling_equals_the_one_by_one_rule(rows: Drawn, limits: FillingLimits) -> None:
+    """Same jobs, same order, whatever the sizes, as long as every job fits."""
+    world = _World(rows)
+
+    def stop(placed: list[int]) -> bool:
+        usage = int(world.sizes[placed].sum())
+        return (usage > limits.usage_limit and len(placed) >= limits.min_count) or len(placed) >= limits.max_count
+
+    assert fill(world.queues, limits).slots.tolist() == world.one_by_one(lambda _job, _kind: True, stop)
+
+
+@given(rows=_QUEUES, rooms=st.lists(st.integers(0, 70), min_size=_CLASS_COUNT, max_size=_CLASS_COUNT))
+def test_walk_equals_the_one_by_one_rule_however_much_room_there_is(rows: Drawn, rooms: list[int]) -> None:
+    """Jobs without a place never change the order of the others, nor let a queue starve."""
+    world = _World(rows)
+    jobs = fill(world.queues, _NO_LIMIT)
+    assert sorted(jobs.slots.tolist()) == list(range(world.sizes.size))
+
+    def placing() -> Callable[[int, int], bool]:
+        left = list(rooms)
+
+        def place(_job: int, kind: int) -> bool:
+            left[kind] -= 1
+            return left[kind] >= 0
+
+        return place
+
+    placed = jobs.slots[walk(world.queues, jobs, placing())].tolist()
+    assert placed == world.one_by_one(placing())
+    for kind, room in enumerate(rooms):
+        of_kind = int((world.classes[placed] == kind).sum())
+        assert of_kind == min(room, int((world.classes == kind).sum()))
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([0.5, 1.0, 2.0, 3.7]), _RUNS), min_size=1, max_size=6),
-    st.integers(1, 200),
+    rows=st.lists(st.tuples(st.sampled_from([0.5, 1.0, 2.0, 3.7]), _RUNS), min_size=1, max_size=6),
+    capacity_cores=st.integers(1, 200),
 )
 def test_filling_is_never_more_than_one_largest_job_from_max_min(
-    rows: list[tuple[float, list[tuple[int, int]]]], capacity_cores: int
+    rows: list[tuple[float, list[tuple[int, int, int]]]], capacity_cores: int
 ) -> None:
     """No queue's flow / weight exceeds exact weighted max-min over the demands by more than one largest job."""
-    queues, usage = _queues([(weight, 0.0, 0, runs) for weight, runs in rows], 10**9)
-    # Filling stops with the first job that brings pending above the capacity.
-    rule = StopRule(
-        pending_count=0,
-        pending_usage=0,
-        usage_limit=capacity_cores * MICRO,
-        min_count=1,
-        max_pending=10**9,
-    )
-    filled = fill(queues, rule)
+    world = _World([(weight, 0.0, 0, runs) for weight, runs in rows])
+    # Filling stops with the first job that brings the usage above the capacity.
+    filled = fill(world.queues, replace(_NO_LIMIT, usage_limit=capacity_cores * MICRO))
     given_micro = np.zeros(len(rows), dtype=np.int64)
     np.add.at(given_micro, filled.rows, filled.usage)
-    demands = np.array([sum(size * count for size, count in runs) for _, runs in rows], dtype=float) / MICRO
-    # What was moved is compared with the fair division of as much; the common level is that of the least satisfied.
-    fair = fill_water(demands, queues.weight, float(to_cores(given_micro).sum()))
-    largest = (usage.max() if usage.size else 0) / MICRO
-    level = float((fair / queues.weight).max())
-    assert (to_cores(given_micro) / queues.weight <= level + largest / queues.weight.min() + 1e-6).all()
+    demands = np.array([sum(size * count for size, count, _ in runs) for _, runs in rows], dtype=float) / MICRO
+    # What was chosen is compared with the fair division of as much; the common level is that of the least satisfied.
+    fair = fill_water(demands, world.queues.weight, float(to_cores(given_micro).sum()))
+    largest = int(world.sizes.max(initial=0)) / MICRO
+    level = float((fair / world.queues.weight).max())
+    assert (to_cores(given_micro) / world.queues.weight <= level + largest / world.queues.weight.min() + 1e-6).all()

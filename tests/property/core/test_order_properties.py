@@ -40,15 +40,20 @@ _JOBS = st.lists(st.tuples(st.integers(-2, 2), st.integers(0, 9)), max_size=40)
 
 @given(
     st.lists(
-        st.tuples(_JOBS, st.lists(st.integers(0, 300), max_size=20), st.lists(st.integers(0, 300), max_size=5)),
+        st.tuples(
+            _JOBS,
+            st.lists(st.integers(0, 300), max_size=20),
+            st.lists(st.integers(0, 300), max_size=5),
+            st.lists(st.tuples(st.integers(0, 1), st.lists(st.booleans(), min_size=3, max_size=3)), max_size=3),
+        ),
         max_size=8,
     ),
     st.integers(1, 30),
 )
 def test_backlog_equals_a_sorted_list(
-    steps: list[tuple[list[tuple[int, int]], list[int], list[int]]], count: int
+    steps: list[tuple[list[tuple[int, int]], list[int], list[int], list[tuple[int, list[bool]]]]], count: int
 ) -> None:
-    """Pushes in any order, removals and moves; heads and positions agree with sorting what waits."""
+    """Pushes, removals and moves; heads of all or some classes and positions agree with sorting what waits."""
     waiting: dict[int, tuple[int, int]] = {}
 
     def valid(entries: Entries) -> np.ndarray:
@@ -64,9 +69,9 @@ def test_backlog_equals_a_sorted_list(
             np.array(handles, dtype=np.int32),
         )
 
-    order = Backlog(valid)
+    order = Backlog(valid, lambda slots: slots % 3)
     following = 0
-    for jobs, gone, moved in steps:
+    for jobs, gone, moved, looks in steps:
         fresh = list(range(following, following + len(jobs)))
         following += len(jobs)
         waiting.update(zip(fresh, jobs, strict=True))
@@ -85,5 +90,11 @@ def test_backlog_equals_a_sorted_list(
         if all_of_them:
             assert heads.size == len(expected)
         assert order.heads(10_000)[0].tolist() == expected
+        for view, wanted in looks:
+            some = [handle for handle in expected if wanted[handle % 3]]
+            assert order.heads(10_000, np.array(wanted), view)[0].tolist() == some
+            first = order.heads(count, np.array(wanted), view)[0].tolist()
+            assert first == some[: len(first)]
+            assert len(first) >= min(1, len(some))
         for place, handle in enumerate(expected[:3]):
             assert order.position(entries([handle])) == place

@@ -28,9 +28,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.world = PoolWorld(
             clusters={"a": 2, "b": 1},
             queues={"alice": 1, "bob": 3, "zero": 0},
-            settings=RoundSettings(
-                look_ahead_min_count=4, max_failed_attempts=3, max_runs=4, max_pending=12, max_blocked_per_queue=3
-            ),
+            settings=RoundSettings(max_failed_attempts=3, max_runs=4, waiting_heads=2, max_round_leases=9),
             seed=seed,
         )
         self.world.define_class(1, cpu=1000)

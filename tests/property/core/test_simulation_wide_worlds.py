@@ -97,7 +97,7 @@ def test_worlds_that_need_a_defence_most_hold_as_long_as_they_have_it(make: Call
 def test_without_the_samplers_epochs_a_commit_of_a_replaced_leader_is_caught(monkeypatch: Patch) -> None:
     """It takes room that no leader knows of and nobody gives back."""
     monkeypatch.setattr(SamplerActor, "check_epoch", lambda self, epoch: setattr(self, "epoch", epoch))
-    assert fails_within(5, _late_world)
+    assert fails_within(3, _late_world, first=13)
 
 
 def test_without_deduplication_a_job_that_is_accepted_twice_is_caught(monkeypatch: Patch) -> None:

@@ -176,14 +176,16 @@ def test_reprioritize_gives_another_priority(api: FakeApi, argosy: Any, job_id: 
     assert api.jobs[job_id].priority == -7
 
 
-def test_explain_shows_stage_counts_and_nearest_miss(argosy: Any, job_id: str) -> None:
+def test_explain_shows_stage_reasons_counts_and_nearest_miss(argosy: Any, job_id: str) -> None:
     """Where it stands, nodes per filter, and what came closest."""
     lines = argosy("explain", job_id).out
 
-    assert "stage:                 pending" in lines
-    assert "before it in the pool: 3" in lines
-    assert "turned away:           insufficient resources on 12 nodes" in lines
-    assert "nearest miss:          c1/n7 lacks 2 cpu" in lines
+    assert "stage:                  pending" in lines
+    assert "before it in its queue: 3" in lines
+    assert "waits for:              no room" in lines
+    assert "by cluster:             c1: no room" in lines
+    assert "turned away:            insufficient resources on 12 nodes" in lines
+    assert "nearest miss:           c1/n7 lacks 2 cpu" in lines
 
 
 def test_logs_are_printed_as_they_were_written(api: FakeApi, argosy: Any, job_id: str) -> None:

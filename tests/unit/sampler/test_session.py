@@ -395,12 +395,14 @@ async def test_a_rise_is_told_at_once_while_a_class_waits_for_it(host: ClusterHo
     async with running_sampler(host, leader.address, capacity_interval_ms=1e9, node_interval_ms=1e9):
         session = await leader.ready_session()
         await session.commit([(1, 1)], [[session.index("node-a")]])
-        told = (await session.sample([1, 2])).risen
+        answer = await session.sample([1, 2], wanted_column=int32([100, 1]))
+        assert list(answer.reason_column) == [sampler_pb2.WAIT_REASON_NO_ROOM, sampler_pb2.WAIT_REASON_MISMATCH]
         release = sampler_pb2.Release(epoch=1, handle_column=int64([1]), attempt_column=int32([1]))
         await session.send(release=release)
         async with asyncio.timeout(PATIENCE_S):
-            while session.capacity is None or session.capacity.risen == told:
+            while session.capacity is None or not session.capacity.fitting_class_column:
                 session.news.clear()
                 await session.news.wait()
-        assert session.capacity.risen > told
+        assert np.frombuffer(session.capacity.fitting_class_column, dtype="<i4").tolist() == [1]
+        assert (np.frombuffer(session.capacity.fitting_room_column, dtype="<i4") > 0).all()
         assert np.frombuffer(session.capacity.total_free_column, dtype="<i8")[0] == 12_000

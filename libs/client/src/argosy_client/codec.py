@@ -16,6 +16,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from argosy.api.v1 import cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2, server_pb2
 from argosy_client.values import (
     Cluster,
+    ClusterWaitReason,
     EventBatch,
     Explanation,
     FilterCount,
@@ -192,6 +193,11 @@ def wish_answer_of(message: job_pb2.CancelJobsResponse | job_pb2.ReprioritizeJob
     )
 
 
+def _reason_of(reason: job_pb2.WaitReason) -> str:
+    """Return the word of a reason, empty for none."""
+    return job_pb2.WaitReason.Name(reason).removeprefix("WAIT_REASON_").lower().replace("unspecified", "")
+
+
 def explanation_of(message: job_pb2.ExplainJobResponse) -> Explanation:
     """Return where a job stands."""
     return Explanation(
@@ -199,7 +205,11 @@ def explanation_of(message: job_pb2.ExplainJobResponse) -> Explanation:
         stage=message.stage,
         summary=message.summary,
         queue_position=message.queue_position,
-        pending_position=message.pending_position,
+        wait_reason=_reason_of(message.wait_reason),
+        cluster_reasons=tuple(
+            ClusterWaitReason(cluster=one.cluster, reason=_reason_of(one.reason), text=one.text)
+            for one in message.cluster_reasons
+        ),
         filters=tuple(FilterCount(filter=f.filter, node_count=f.node_count, text=f.text) for f in message.filters),
         examined_node_count=message.examined_node_count,
         nearest_miss=message.nearest_miss,

@@ -217,6 +217,18 @@ class FilterCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterWaitReason:
+    """Why one cluster has no node for a job."""
+
+    cluster: str
+    """Name of the cluster."""
+    reason: str
+    """As in `Explanation.wait_reason`."""
+    text: str
+    """What a plugin or a failed filter said; empty otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """Where a job stands and, if it waits, why."""
 
@@ -228,8 +240,10 @@ class Explanation:
     """One or two sentences for people."""
     queue_position: int
     """Jobs of its queue before it."""
-    pending_position: int
-    """Jobs before it in the pool's pending order."""
+    wait_reason: str
+    """Why it waits: mismatch, no_room, conflict, plugin, fault, constraint; empty if only for its turn, or not."""
+    cluster_reasons: tuple[ClusterWaitReason, ...]
+    """Why single clusters have no node for it."""
     filters: tuple[FilterCount, ...]
     """Counts over all clusters asked, most first."""
     examined_node_count: int

@@ -103,7 +103,10 @@ class Metrics:
     queued_jobs: Gauge = field(
         default_factory=lambda: _gauge("queued_jobs", "Jobs that wait for their turn.", ("pool",))
     )
-    pending_jobs: Gauge = field(default_factory=lambda: _gauge("pending_jobs", "Jobs pending.", ("pool",)))
+    pending_jobs: Gauge = field(default_factory=lambda: _gauge("pending_jobs", "Waiting heads.", ("pool",)))
+    waiting_jobs: Gauge = field(
+        default_factory=lambda: _gauge("waiting_jobs", "Queued jobs by the reason why they wait.", ("pool", "reason"))
+    )
     live_runs: Gauge = field(default_factory=lambda: _gauge("live_runs", "Runs leased or running.", ("pool",)))
     considered_seconds: Histogram = field(
         default_factory=lambda: _histogram(
@@ -143,6 +146,11 @@ class Metrics:
     )
     committed_placements: Counter = field(
         default_factory=lambda: _counter("committed_placements", "Placements kept by MultiBind.", ("cluster",))
+    )
+    filter_faults: Counter = field(
+        default_factory=lambda: _counter(
+            "filter_faults", "Classes that a failed filter kept from being judged.", ("cluster",)
+        )
     )
     refused_placements: Counter = field(
         default_factory=lambda: _counter("refused_placements", "Placements refused by MultiBind.", ("cluster",))

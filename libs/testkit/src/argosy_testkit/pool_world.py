@@ -172,6 +172,7 @@ class PoolWorld:
         cluster = self.clusters[name]
         table, totals = cluster.ledger.nodes, cluster.ledger.totals()
         rows = table.live()
+        fitting, room = cluster.sampler.take_fitting()
         update_capacity(
             self.state,
             name,
@@ -187,10 +188,16 @@ class PoolWorld:
                 total_free=totals.free,
                 node_count=totals.node_count,
                 placement_count=cluster.ledger.placement_count,
-                risen=table.last_rise,
+                fitting=fitting,
+                fitting_room=room.astype(np.int32),
             ),
         )
         self.check()
+
+    def tell_news(self) -> None:
+        """Have the samplers tell of classes that fit by now, as they do soon after capacity rose."""
+        for name in [name for name, cluster in self.clusters.items() if cluster.sampler.waiting_count]:
+            self.send_capacity(name)
 
     def reconnect_sampler(self, name: str) -> None:
         """Restart a sampler: a new incarnation with an empty ledger takes the leader's list."""
@@ -295,7 +302,6 @@ class PoolWorld:
     ) -> JobColumns:
         """Return columns of equal jobs."""
         count = handles.size
-
         spec = SpecReference(hash=spec_hash(layout), day=20_000, layout=layout)
         return JobColumns(
             handle=handles,
@@ -381,6 +387,7 @@ class PoolWorld:
             answer_sample: Stands in for the samplers' answers to sampling questions.
             answer_commit: Stands in for the samplers' answers to commits.
         """
+        self.tell_news()
         current = begin_round(self.state, self.now_s, self.rng)
         self.check()
         for question in current.questions:

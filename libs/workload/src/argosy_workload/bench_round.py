@@ -189,27 +189,33 @@ class _World:
         for class_id, definition in self._classes.items():
             ledger.define_class(class_id, definition)
         set_cluster(self._state, ClusterView(name=name, connected=True, incarnation=1))
-        table, totals = ledger.nodes, ledger.totals()
-        live = table.live()
+        cluster = _Cluster(ledger, NodeSampler(ledger))
+        self._tell(name, cluster, ledger.nodes.live())
+        return cluster
+
+    def _tell(self, name: str, cluster: _Cluster, rows: npt.NDArray[np.int32]) -> None:
+        """Tell the leader of some nodes, of totals, and of classes that fit by now."""
+        table, totals = cluster.ledger.nodes, cluster.ledger.totals()
+        fitting, room = cluster.sampler.take_fitting()
         update_capacity(
             self._state,
             name,
             CapacityColumns(
                 incarnation=1,
-                resources=ledger.axis.names,
-                node=live,
-                names=tuple(table.names[row] for row in live.tolist()),
-                allocatable=np.ascontiguousarray(table.allocatable[:, live].T),
-                free=np.ascontiguousarray(table.free[:, live].T),
-                flag=np.ones(live.size, np.int8),
+                resources=table.axis.names,
+                node=rows,
+                names=tuple(table.names[row] for row in rows.tolist()),
+                allocatable=np.ascontiguousarray(table.allocatable[:, rows].T),
+                free=np.ascontiguousarray(table.free[:, rows].T),
+                flag=np.ones(rows.size, np.int8),
                 total=totals.allocatable,
                 total_free=totals.free,
                 node_count=totals.node_count,
                 placement_count=0,
-                risen=table.last_rise,
+                fitting=fitting,
+                fitting_room=room.astype(np.int32),
             ),
         )
-        return _Cluster(ledger, NodeSampler(ledger))
 
     @contextmanager
     def _on(self, phase: str) -> Iterator[None]:
@@ -261,6 +267,10 @@ class _World:
     def _lease(self) -> int:
         """Play a round from its beginning to its ingest."""
         self._now_s += 1.0
+        with self._on("sample"):
+            for name, cluster in self._clusters.items():
+                if cluster.sampler.waiting_count:
+                    self._tell(name, cluster, np.zeros(0, np.int32))
         with self._on("begin"):
             current = begin_round(self._state, self._now_s, self._rng)
         for question in current.questions:

@@ -26,7 +26,7 @@ class ClusterAgentConfig(ExecutorConfig):
 
     capacity_interval_ms: float = field(default=250.0, metadata={"may_be_zero": True})
     """Least time between two messages about the cluster's totals and nodes that came, went or are otherwise."""
-    rise_interval_ms: float = 50.0
+    rise_interval_ms: float = 10.0
     """The same while some class waits and capacity has risen, so that a waiting job learns of it soon."""
     node_interval_ms: float = field(default=5000.0, metadata={"may_be_zero": True})
     """How often it is told what single nodes have left; people look at that, rounds need totals."""

@@ -16,7 +16,7 @@ from argosy.sampler.v1 import sampler_pb2
 from argosy_core.errors import NotAllowedNow, StateConflict
 from argosy_core.framework import Framework, PlacementBatch, Point
 from argosy_core.ledger import NodeLedger, run_keys
-from argosy_core.placement import CommitOutcome, NodeSampler, commit, release
+from argosy_core.placement import CommitOutcome, NodeSampler, WaitReason, commit, release
 from argosy_runtime.logs import Logger
 from argosy_runtime.metrics import METRICS
 from argosy_runtime.plugins import FaultReporter
@@ -66,8 +66,6 @@ class Clerk:
         """What to tell the leader of nodes."""
         self.ready = False
         """A full list was taken in on the present stream."""
-        self.has_waiting = False
-        """Whether some class of the last question found no candidate."""
         self._cluster = cluster
         self._framework = framework
         self._faults = FaultReporter(framework, cluster, log=log, monotonic=monotonic)
@@ -82,8 +80,18 @@ class Clerk:
         """Begin a new stream; return all nodes."""
         self.ready = False
         self._parts.clear()
+        self._sampler.start_over()
         self.capacity.start_over()
         return self.capacity.next_message()
+
+    @property
+    def has_waiting(self) -> bool:
+        """Return whether some class waits for capacity to rise."""
+        return self._sampler.waiting_count > 0
+
+    def tell_capacity(self, *, with_nodes: bool) -> sampler_pb2.Capacity | None:
+        """Return what changed of the nodes, with the classes that fit by now; None if nothing did."""
+        return self.capacity.next_message(with_nodes=with_nodes, fitting=self._sampler.take_fitting())
 
     def welcome(self, epoch: int) -> None:
         """Take the epoch of the stream's leader.
@@ -175,7 +183,7 @@ class Clerk:
         deadline = self._monotonic() + request.deadline_ms / 1000
         question = read_sample(request)
         reply = self._sampler.sample(question, self._rng, should_stop=lambda: self._monotonic() >= deadline)
-        self.has_waiting = bool((np.diff(reply.offset) == 0).any())
+        METRICS.filter_faults.labels(self._cluster).inc(int(np.count_nonzero(reply.reason == WaitReason.FAULT)))
         METRICS.sampled_classes.labels(self._cluster).inc(len(question.class_ids))
         return sample_answer(reply, round_number=request.round, incarnation=self.incarnation)
 

@@ -36,6 +36,7 @@ __all__ = [
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
+_NO_CLASSES = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +145,9 @@ def sample_answer(reply: SampleReply, *, round_number: int, incarnation: int) ->
         total_free_column=pack_column(reply.total_free, "int64"),
         complete_column=pack_column(reply.complete, "int8"),
         nearest_misses=reply.nearest_misses,
-        risen=reply.risen,
+        reason_column=pack_column(reply.reason, "int8"),
+        texts=reply.texts,
+        retry_after_column=reply.retry_after_s.astype("<f4", copy=False).tobytes(),
     )
 
 
@@ -214,10 +217,13 @@ class CapacityWriter:
         """Let the next message hold every node, as on a new stream."""
         self._generation = -1
 
-    def next_message(self, *, with_nodes: bool = True) -> sampler_pb2.Capacity | None:
+    def next_message(
+        self, *, with_nodes: bool = True, fitting: tuple[Int32s, Int64s] | None = None
+    ) -> sampler_pb2.Capacity | None:
         """Return the totals and the nodes that changed, or None if nothing did.
 
         Args:
+            fitting: Classes that wait and now fit some node, and how many pods of each.
             with_nodes: False leaves out nodes of which only the free amounts changed: those interest people. The next
                 round needs totals, and what nodes there are.
         """
@@ -248,7 +254,8 @@ class CapacityWriter:
             total_free_column=pack_column(totals.free, "int64"),
             node_count=totals.node_count,
             placement_count=placement_count,
-            risen=table.last_rise,
+            fitting_class_column=pack_column(fitting[0] if fitting else _NO_CLASSES, "int32"),
+            fitting_room_column=pack_column(_room(fitting[1]) if fitting else _NO_CLASSES, "int32"),
         )
 
     def _group(self, index: int) -> bytes:
@@ -260,6 +267,11 @@ class CapacityWriter:
         if text is None:
             text = self._groups[index] = _group_json(groups[index])
         return text
+
+
+def _room(counts: Int64s) -> Int32s:
+    """Return counts as they are told; more than an int32 holds is as good as that."""
+    return np.minimum(counts, np.iinfo(np.int32).max).astype(np.int32)
 
 
 def _group_json(group: NodeGroup) -> bytes:

@@ -30,6 +30,8 @@ __all__ = ["SessionClient"]
 
 _OUTBOX_LIMIT: Final = 64
 _SILENT_HEARTBEATS: Final = 3
+_REST_RATIO: Final = 9.0
+"""Pause after finding out what changed, by how long that took: it may cost a tenth of the time at most."""
 
 Stream = grpc.aio.StreamStreamCall[sampler_pb2.SessionRequest, sampler_pb2.SessionResponse]
 
@@ -153,7 +155,7 @@ class SessionClient:
                 writing = group.create_task(self._write(stream, outbox, heartbeat_s), name="session: write")
                 telling = group.create_task(self._tell_capacity(outbox, pace), name="session: capacity")
                 silence_s = _SILENT_HEARTBEATS * heartbeat_s
-                await self._read(stream, outbox, pace, silence_s=silence_s, on_ready=on_ready)
+                await self._read(stream, outbox, silence_s=silence_s, on_ready=on_ready)
                 writing.cancel()
                 telling.cancel()
         except* (grpc.RpcError, ArgosyError, TimeoutError, asyncio.InvalidStateError) as failures:
@@ -165,7 +167,6 @@ class SessionClient:
         self,
         stream: Stream,
         outbox: asyncio.Queue[sampler_pb2.SessionRequest],
-        pace: CapacityPace,
         *,
         silence_s: float,
         on_ready: Callable[[], None],
@@ -177,9 +178,6 @@ class SessionClient:
                 return
             was_ready = self._clerk.ready
             answers = self._clerk.answer(message)
-            if message.WhichOneof("message") == "sample":
-                rise = self._clerk.ledger.nodes.last_rise
-                pace.note_answer(time.monotonic(), has_empty=self._clerk.has_waiting, rise=rise)
             for answer in answers:
                 await outbox.put(answer)
             if self._clerk.ready and not was_ready:
@@ -199,13 +197,15 @@ class SessionClient:
 
     async def _tell_capacity(self, outbox: asyncio.Queue[sampler_pb2.SessionRequest], pace: CapacityPace) -> None:
         """Tell of what changed whenever it is time to."""
-        cluster = self._config.cluster
+        cluster, took_s = self._config.cluster, 0.0
         while True:
-            await asyncio.sleep(pace.tick_s)
-            word = pace.next_word(time.monotonic(), rise=self._clerk.ledger.nodes.last_rise)
+            await asyncio.sleep(max(pace.tick_s, _REST_RATIO * took_s))
+            begun_s, rise = time.monotonic(), self._clerk.ledger.nodes.last_rise
+            word = pace.next_word(begun_s, rise=rise, is_awaited=self._clerk.has_waiting)
             if word is Word.NOTHING:
                 continue
-            message = self._clerk.capacity.next_message(with_nodes=word is Word.NODES)
+            message = self._clerk.tell_capacity(with_nodes=word is Word.NODES)
+            took_s = time.monotonic() - begun_s
             if message is not None:
                 METRICS.ledger_nodes.labels(cluster).set(message.node_count)
                 METRICS.ledger_placements.labels(cluster).set(message.placement_count)

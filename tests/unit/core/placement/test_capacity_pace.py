@@ -9,10 +9,10 @@ from argosy_core.placement import CapacityPace, PaceSettings, Word
 SETTINGS = PaceSettings(interval_s=0.25, rise_interval_s=0.05, node_interval_s=5.0)
 
 
-def words(pace: CapacityPace, *, until_s: float, rise: int) -> list[tuple[float, Word]]:
+def words(pace: CapacityPace, *, until_s: float, rise: int, is_awaited: bool = False) -> list[tuple[float, Word]]:
     """Return what is told and when, in ticks of 50 ms from 0.05 on, while capacity's last rise is `rise`."""
     ticks = [round(0.05 * number, 2) for number in range(1, round(until_s / 0.05) + 1)]
-    told = [(tick, pace.next_word(tick, rise=rise)) for tick in ticks]
+    told = [(tick, pace.next_word(tick, rise=rise, is_awaited=is_awaited)) for tick in ticks]
     return [(tick, word) for tick, word in told if word is not Word.NOTHING]
 
 
@@ -27,31 +27,24 @@ def test_totals_are_told_once_per_interval_and_single_nodes_more_rarely_while_no
 def test_a_rise_is_told_at_once_while_a_class_waits() -> None:
     """The leader learns of it after one short interval, and hears of the same rise only once before its time."""
     pace = CapacityPace(SETTINGS, 0.0)
-    pace.note_answer(0.0, has_empty=True, rise=7)
-    assert words(pace, until_s=0.2, rise=7) == []
-    assert pace.next_word(0.2, rise=8) is Word.TOTALS
-    assert pace.next_word(0.25, rise=8) is Word.NOTHING
-    assert pace.next_word(0.45, rise=8) is Word.TOTALS
+    assert pace.next_word(0.01, rise=7, is_awaited=True) is Word.NOTHING
+    assert pace.next_word(0.05, rise=7, is_awaited=True) is Word.TOTALS
+    assert words(pace, until_s=0.2, rise=7, is_awaited=True) == []
+    assert pace.next_word(0.2, rise=8, is_awaited=True) is Word.TOTALS
+    assert pace.next_word(0.25, rise=8, is_awaited=True) is Word.NOTHING
+    assert pace.next_word(0.45, rise=8, is_awaited=True) is Word.TOTALS
 
 
 def test_rises_that_come_all_the_time_are_told_once_per_short_interval() -> None:
     """Whatever happens, there are no more words than that."""
     pace = CapacityPace(PaceSettings(interval_s=0.25, rise_interval_s=1 / 16, node_interval_s=5.0), 0.0)
-    pace.note_answer(0.0, has_empty=True, rise=0)
-    told = [pace.next_word(number / 1024, rise=number) for number in range(1, 1025)]
+    told = [pace.next_word(number / 1024, rise=number, is_awaited=True) for number in range(1, 1025)]
     assert told.count(Word.TOTALS) == 16
 
 
-@pytest.mark.parametrize(
-    ("has_empty", "rise", "at_s"),
-    [(False, 7, 0.1), (True, 8, 0.1), (True, 7, 5.21)],
-    ids=["every-class-found-candidates", "the-answer-told-it", "asked-too-long-ago"],
-)
-def test_a_rise_waits_for_the_interval_when_nobody_waits_for_it(*, has_empty: bool, rise: int, at_s: float) -> None:
-    """Only an answer that left a class without candidates makes later rises urgent, and not for ever."""
-    pace = CapacityPace(SETTINGS, at_s - 0.06)
-    pace.note_answer(0.0, has_empty=has_empty, rise=rise)
-    assert pace.next_word(at_s, rise=8) is Word.NOTHING
+def test_a_rise_waits_for_the_interval_when_nobody_waits_for_it() -> None:
+    """Only a class that waits makes rises urgent."""
+    assert CapacityPace(SETTINGS, 0.04).next_word(0.1, rise=8, is_awaited=False) is Word.NOTHING
 
 
 @pytest.mark.parametrize(

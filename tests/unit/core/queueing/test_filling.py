@@ -1,49 +1,62 @@
-"""Progressive filling: worked examples."""
+"""Progressive filling and the walk: worked examples."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from argosy_core.queueing import MICRO, Filled, FillingQueues, StopRule, fill
+from argosy_core.queueing import MICRO, Filled, FillingLimits, FillingQueues, fill, walk
 
-_NO_LIMIT = StopRule(
-    pending_count=0,
-    pending_usage=0,
+_CLASS_COUNT = 8
+_MANY = np.full(_CLASS_COUNT, 10**9, dtype=np.int64)
+_NO_LIMIT = FillingLimits(
     usage_limit=10**15,
     min_count=1,
-    max_pending=10**9,
+    max_count=10**9,
+    room=_MANY,
+    waiting=_MANY,
+    counted=np.ones(_CLASS_COUNT, dtype=np.bool_),
 )
 
 
-def _fill(
+def _queues(
     queues: list[tuple[int, float, float, list[float]]],
-    *,
-    rule: StopRule = _NO_LIMIT,
     used: dict[int, float] | None = None,
-    blocked: set[int] = frozenset(),
-) -> list[int]:
-    """Fill from (id, weight, flow, job sizes in cores); return the ids of the queues in order of moving."""
+    classes: list[int] | None = None,
+) -> FillingQueues:
+    """Queues from (id, weight, flow, job sizes in cores); `classes` of all jobs, 0 if not given."""
     sizes = [size for _, _, _, jobs in queues for size in jobs]
     starts = np.cumsum([0] + [len(jobs) for _, _, _, jobs in queues])
-    usage = np.array(sizes) * MICRO
+    usage = (np.array(sizes) * MICRO).astype(np.int64)
+    kinds = np.array(classes or [0] * len(sizes), dtype=np.int32)
 
     def heads(row: int, count: int) -> tuple[np.ndarray, bool]:
         jobs = np.arange(starts[row], starts[row + 1], dtype=np.int32)
         return jobs[:count], count >= jobs.size
 
-    filled: Filled = fill(
-        FillingQueues(
-            queue_id=np.array([queue_id for queue_id, *_ in queues], dtype=np.int64),
-            weight=np.array([weight for _, weight, *_ in queues]),
-            flow=np.array([flow for _, _, flow, _ in queues]),
-            usage=np.array([round((used or {}).get(queue_id, 0) * MICRO) for queue_id, *_ in queues], dtype=np.int64),
-            heads=heads,
-            job_usage=lambda slots: usage.astype(np.int64)[slots],
-            is_blocked=lambda slots: np.isin(slots, list(blocked)),
-        ),
-        rule,
+    return FillingQueues(
+        queue_id=np.array([queue_id for queue_id, *_ in queues], dtype=np.int64),
+        weight=np.array([weight for _, weight, *_ in queues], dtype=np.float64),
+        flow=np.array([flow for _, _, flow, _ in queues], dtype=np.float64),
+        usage=np.array([round((used or {}).get(queue_id, 0) * MICRO) for queue_id, *_ in queues], dtype=np.int64),
+        least_usage=int(usage.min(initial=MICRO)),
+        heads=heads,
+        job_usage=lambda slots: usage[slots],
+        job_class=lambda slots: kinds[slots],
     )
+
+
+def _fill(
+    queues: list[tuple[int, float, float, list[float]]],
+    *,
+    limits: FillingLimits = _NO_LIMIT,
+    used: dict[int, float] | None = None,
+    classes: list[int] | None = None,
+) -> list[int]:
+    """Return the ids of the queues in order of their jobs' turns."""
+    filled: Filled = fill(_queues(queues, used, classes), limits)
     return [queues[row][0] for row in filled.rows.tolist()]
 
 
@@ -63,7 +76,7 @@ def _fill(
 def test_filling_takes_the_queue_with_the_smallest_flow_if_scheduled(
     queues: list[tuple[int, float, float, list[float]]], expected: list[int]
 ) -> None:
-    """The head whose queue's flow / weight would be smallest moves first; flow never lies below usage."""
+    """The head whose queue's flow / weight would be smallest is next; flow never lies below usage."""
     assert _fill(queues) == expected
 
 
@@ -73,32 +86,69 @@ def test_filling_counts_what_the_queue_uses_already() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "count"),
+    ("changes", "count"),
     [
-        pytest.param({"usage_limit": 3 * MICRO}, 4, id="stops-when-pending-exceeds-the-limit"),
+        pytest.param({"usage_limit": 3 * MICRO}, 4, id="stops-when-usage-exceeds-the-limit"),
         pytest.param({"usage_limit": 0, "min_count": 3}, 3, id="but-not-below-the-minimum"),
-        pytest.param(
-            {"usage_limit": 0, "min_count": 3, "pending_count": 3, "pending_usage": 5}, 0, id="counts-pending"
-        ),
-        pytest.param({"max_pending": 5}, 5, id="bounded"),
+        pytest.param({"max_count": 5}, 5, id="bounded"),
+        pytest.param({"room": np.full(_CLASS_COUNT, 7)}, 7, id="no-more-than-there-is-room-for"),
     ],
 )
-def test_filling_stops_by_the_look_ahead(rule: dict[str, int], count: int) -> None:
+def test_filling_stops_by_its_limits(changes: dict[str, object], count: int) -> None:
     """Checked before each job."""
-    fields = {name: getattr(_NO_LIMIT, name) for name in _NO_LIMIT.__slots__}
-    assert len(_fill([(1, 1, 0, [1] * 100)], rule=StopRule(**{**fields, **rule}))) == count
+    assert len(_fill([(1, 1, 0, [1] * 100)], limits=replace(_NO_LIMIT, **changes))) == count  # type: ignore[arg-type]
 
 
-def test_filling_lets_blocked_jobs_not_keep_back_others() -> None:
-    """Jobs of blocked classes do not count for the look-ahead."""
-    fields = {name: getattr(_NO_LIMIT, name) for name in _NO_LIMIT.__slots__}
-    rule = StopRule(**{**fields, "usage_limit": 2 * MICRO})
+def test_class_without_much_room_does_not_keep_others_from_being_asked_for() -> None:
+    """Jobs beyond the room of their class are passed over, however many stand in front."""
+    room = _MANY.copy()
+    room[1] = 2
+    limits = replace(_NO_LIMIT, room=room, usage_limit=30 * MICRO)
+    queues = [(1, 1.0, 0.0, [1.0] * 5000 + [1.0] * 9)]
+    filled = fill(_queues(queues, classes=[1] * 5000 + [0] * 9), limits)
+    assert filled.classes.tolist() == [1] * 2 + [0] * 9
+
+
+def test_classes_that_do_not_count_use_up_no_limit() -> None:
+    """What is tried beside the others takes nothing from them."""
+    counted = np.ones(_CLASS_COUNT, dtype=np.bool_)
+    counted[1] = False
+    limits = replace(_NO_LIMIT, counted=counted, usage_limit=2 * MICRO)
     queues = [(1, 1.0, 0.0, [10.0] * 3 + [1.0] * 9)]
-    assert len(_fill(queues, rule=rule, blocked={0, 1, 2})) == 3 + 3
+    assert len(_fill(queues, limits=limits, classes=[1] * 3 + [0] * 9)) == 3 + 3
 
 
 def test_filling_looks_further_than_its_first_window() -> None:
-    """Runs longer than the first look move whole, in the same order."""
+    """Runs longer than the first look come whole, in the same order."""
     assert len(_fill([(1, 1, 0, [1] * 500)])) == 500
     assert _fill([(1, 1, 0, [1] * 500), (2, 4, 0, [1] * 500)]).count(2) == 500
     assert _fill([(1, 1, 0, [1] * 500), (2, 4, 0, [1] * 500)])[:5] == [2, 2, 2, 1, 2]
+
+
+def test_filling_opens_no_queue_whose_turn_is_far_away() -> None:
+    """A thousand queues cost no more than those that get something."""
+    queues = [(number, 1.0, float(number), [1.0] * 3) for number in range(1, 1001)]
+    filling, looked = _queues(queues), []
+
+    def heads(row: int, count: int) -> tuple[np.ndarray, bool]:
+        looked.append(row)
+        return filling.heads(row, count)
+
+    limits = replace(_NO_LIMIT, usage_limit=4 * MICRO)
+    assert fill(replace(filling, heads=heads), limits).rows.tolist() == [0, 0, 1, 1, 0]
+    assert len(set(looked)) == 64
+
+
+def test_job_without_a_place_raises_nothing_for_its_queue() -> None:
+    """Its class is exhausted; the queue's next job of another class is tried at the place that its usage gives."""
+    queues = _queues([(1, 1, 0, [8, 8, 1, 1]), (2, 1, 0, [1, 1, 1])], classes=[1, 1, 0, 0, 0, 0, 0])
+    jobs = fill(queues, _NO_LIMIT)
+    tried: list[int] = []
+
+    def place(job: int, class_index: int) -> bool:
+        tried.append(int(jobs.slots[job]))
+        return class_index != 1
+
+    placed = walk(queues, jobs, place)
+    assert jobs.slots[placed].tolist() == [4, 5, 6, 2, 3]
+    assert tried == [4, 5, 6, 0, 2, 3]

@@ -14,6 +14,10 @@ class _Jobs:
     def __init__(self) -> None:
         self.priority: dict[int, int] = {}
 
+    def class_of(self, slots: np.ndarray) -> np.ndarray:
+        """Every third job is of class 1, the others of class 0."""
+        return (slots % 3 == 0).astype(np.int32)
+
     def valid(self, entries: Entries) -> np.ndarray:
         pairs = zip(entries.handle.tolist(), entries.priority.tolist(), strict=True)
         return np.array([self.priority.get(handle) == priority for handle, priority in pairs], dtype=np.bool_)
@@ -37,8 +41,8 @@ def _all(order: Backlog | ChainedBacklog) -> list[int]:
 def make_order(request: pytest.FixtureRequest) -> Callable[[_Jobs], Backlog | ChainedBacklog]:
     """Both kinds of order; a chain that never decides is the default order."""
     if request.param == "default":
-        return lambda jobs: Backlog(jobs.valid)
-    return lambda jobs: ChainedBacklog(jobs.valid, [lambda first, second: 0])
+        return lambda jobs: Backlog(jobs.valid, jobs.class_of)
+    return lambda jobs: ChainedBacklog(jobs.valid, jobs.class_of, [lambda first, second: 0])
 
 
 def test_heads_are_by_priority_then_submit_time_then_handle(make_order: Callable[[_Jobs], Backlog]) -> None:
@@ -87,7 +91,7 @@ def test_position_counts_waiting_jobs_before_one(make_order: Callable[[_Jobs], B
 def test_chain_decides_before_the_default_order() -> None:
     """The first comparator that is not 0 wins, then the next, then priority and submit order."""
     jobs = _Jobs()
-    even_first = ChainedBacklog(jobs.valid, [lambda a, b: a % 2 - b % 2, lambda a, b: (a > 4) - (b > 4)])
+    even_first = ChainedBacklog(jobs.valid, jobs.class_of, [lambda a, b: a % 2 - b % 2, lambda a, b: (a > 4) - (b > 4)])
     jobs.add(even_first, *[(handle, handle, 0) for handle in range(1, 9)])
     assert _all(even_first) == [4, 2, 8, 6, 3, 1, 7, 5]
 
@@ -95,9 +99,31 @@ def test_chain_decides_before_the_default_order() -> None:
 def test_backlog_of_mostly_ordered_jobs_stays_in_few_runs_and_bounded_memory() -> None:
     """Appending costs no merge, and what left is swept out in time."""
     jobs = _Jobs()
-    order = Backlog(jobs.valid)
+    order = Backlog(jobs.valid, jobs.class_of)
     for start in range(0, 60_000, 100):
         jobs.priority = dict.fromkeys(range(start + 1, start + 101), 0)
         order.push(_entries(*[(handle, 0, handle) for handle in range(start + 1, start + 101)]))
     assert order.entry_count < 10_000
     assert _all(order) == list(range(59_901, 60_001))
+
+
+def test_jobs_of_other_classes_are_passed_over_without_being_looked_at_again() -> None:
+    """A long stretch of jobs that cannot run costs one look, until their class is wanted."""
+    looked: list[int] = []
+
+    def valid(entries: Entries) -> np.ndarray:
+        looked.append(len(entries))
+        return np.ones(len(entries), dtype=np.bool_)
+
+    order = Backlog(valid, lambda slots: (slots >= 50_000).astype(np.int32))
+    handles = np.arange(50_010)
+    order.push(Entries(np.zeros(50_010, np.int32), handles, handles, handles.astype(np.int32)))
+    only_one = np.array([False, True])
+    assert order.heads(3, only_one)[0].tolist() == [50_000, 50_001, 50_002]
+    looked.clear()
+    assert order.heads(3, only_one)[0].tolist() == [50_000, 50_001, 50_002]
+    assert sum(looked) <= 10
+    assert order.heads(2, np.array([True, True]))[0].tolist() == [0, 1]
+    assert order.heads(2, only_one)[0].tolist() == [50_000, 50_001]
+    order.look_again(0)
+    assert order.heads(2, only_one)[0].tolist() == [50_000, 50_001]

@@ -11,7 +11,7 @@ def _story(seed: int) -> str:
     world = PoolWorld(
         clusters={"a": 6, "b": 4, "c": 5},
         queues={"alice": 1, "bob": 2, "carol": 0.5},
-        settings=RoundSettings(look_ahead_min_count=8),
+        settings=RoundSettings(),
         seed=seed,
     )
     world.define_class(2, cpu=2500)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.states import JobEventKind, JobState, ObjectState
+from argosy_core.placement import WaitReason
 from argosy_core.scheduler import (
     ClusterView,
     CommitQuestion,
@@ -19,8 +21,8 @@ from argosy_core.scheduler import (
     SampleReply,
     begin_round,
     explain,
-    has_work,
     last_round,
+    next_due_s,
     placements_of,
     set_cluster,
     set_queues,
@@ -40,35 +42,18 @@ def _end_all(world: PoolWorld, cluster: str) -> None:
     world.report(cluster, [Report(handle=handle, attempt=attempt, state=4) for handle, attempt in runs])
 
 
-def test_round_leases_what_fits_and_leaves_the_rest_pending() -> None:
+def test_round_leases_what_fits_and_leaves_the_rest_queued() -> None:
     """Four nodes of four cores take sixteen jobs of one core; four wait and follow when there is room."""
     world = PoolWorld(clusters={"a": 4})
     handles = world.submit(20)
     plan = world.round()
     assert plan.handle.tolist() == handles[:16]
-    assert plan.round_state.pending_handle.tolist() == handles[16:]
+    assert world.state.heads.tolist() == handles[16:17]
     assert not world.round().has_news
     _end_all(world, "a")
     assert world.round().handle.tolist() == handles[16:]
     assert world.job_state(handles[0]) == JobState.SUCCEEDED
     assert last_round(world.state).totals["leases"] == 20
-
-
-def test_blocked_class_is_not_asked_again_until_capacity_rises() -> None:
-    """A saturated pool costs no questions; one end of a run is enough to ask again."""
-    world = PoolWorld(clusters={"a": 1}, settings=ALL_CLUSTERS)
-    handles = world.submit(6)
-    world.round()
-    world.round()
-    asked: list[SampleQuestion] = []
-
-    def answer(question: SampleQuestion) -> None:
-        asked.append(question)
-
-    world.plan(answer_sample=answer)
-    assert asked == []
-    world.report("a", [Report(handle=handles[0], state=4)])
-    assert world.round().handle.tolist() == [handles[4]]
 
 
 def test_jobs_of_other_classes_pass_a_blocked_one_but_not_its_own_class() -> None:
@@ -79,13 +64,12 @@ def test_jobs_of_other_classes_pass_a_blocked_one_but_not_its_own_class() -> Non
     world.now_s += 1
     later = world.submit(1)
     world.round()
-    plan = world.round()
-    leased = {*small, *later}
-    assert {handle for handle, _ in world.live_runs("a")} == leased
-    assert plan.round_state.pending_handle.tolist() == large
+    world.round()
+    assert {handle for handle, _ in world.live_runs("a")} == {*small, *later}
+    assert world.state.heads.tolist() == large[:1]
     explanation = explain(world.state, large[1], world.now_s)
     assert explanation is not None
-    assert explanation.pending_position == 1
+    assert (explanation.stage, explanation.queue_position) == ("queued", 1)
 
 
 def test_clusters_asked_are_the_configured_share_of_those_that_can_hold_the_class() -> None:
@@ -124,7 +108,7 @@ def test_cluster_that_may_not_be_given_work_is_not_asked(view: ClusterView) -> N
 
 
 def test_cordoned_queue_keeps_its_jobs_queued() -> None:
-    """Its jobs do not become pending; pending ones go on."""
+    """None of its jobs is placed."""
     world = PoolWorld(queues={"alice": 1, "bob": 1})
     set_queues(world.state, [QueueView(queue_id=1, name="alice", weight=1, cordoned=True)])
     world.submit(1, queue=1)
@@ -165,7 +149,7 @@ def test_ten_failed_attempts_fail_the_job() -> None:
     assert world.plan().handle.size == 0
     world.ingest(plan)
     assert world.job_state(handle) == JobState.FAILED
-    assert not has_work(world.state)
+    assert next_due_s(world.state, world.now_s) == math.inf
     assert world.stored[handle].state == JobState.FAILED
 
 
@@ -280,7 +264,6 @@ def test_leases_go_to_queues_by_flow_and_weight() -> None:
     world = PoolWorld(
         clusters={"a": 4},
         queues={"alice": 3, "bob": 1},
-        settings=RoundSettings(look_ahead_min_count=1, look_ahead_ratio=0),
     )
     world.submit(30, queue=1)
     world.submit(30, queue=2)
@@ -315,7 +298,10 @@ def test_explain_counts_filters_over_all_clusters_and_names_the_nearest_miss() -
     world.round()
     after = explain(world.state, handle, world.now_s)
     assert after is not None
-    assert (after.stage, after.blocked, after.examined_count) == ("pending", True, 5)
+    assert (after.stage, after.reason, after.examined_count) == ("queued", WaitReason.MISMATCH, 5)
+    assert [(told.cluster, told.reason) for told in after.cluster_reasons] == [
+        ("a", WaitReason.MISMATCH), ("b", WaitReason.MISMATCH),
+    ]  # fmt: skip
     assert sum(count for _, count in after.filters) == 5
     assert "cpu" in after.nearest_miss
     assert explain(world.state, 5, world.now_s) is None
@@ -335,7 +321,7 @@ def test_explanation_is_dropped_once_the_class_fits_again() -> None:
     world = PoolWorld(clusters={"a": 1}, settings=ALL_CLUSTERS)
     handles = world.submit(5)
     world.round()
-    assert explain(world.state, handles[4], world.now_s).blocked  # type: ignore[union-attr]
+    assert explain(world.state, handles[4], world.now_s).reason == WaitReason.NO_ROOM  # type: ignore[union-attr]
     world.round()
     assert explain(world.state, handles[4], world.now_s).filters  # type: ignore[union-attr]
     world.report("a", [Report(handle=handles[0], state=ObjectState.SUCCEEDED)])

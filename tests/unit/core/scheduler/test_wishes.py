@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import NotAllowedNow, NotFound
-from argosy_core.job.states import JobEventKind, JobState
+from argosy_core.job.states import JobEventKind, JobState, ObjectState
 from argosy_core.scheduler import (
     EndedJobs,
     WishColumns,
@@ -45,19 +45,20 @@ def test_taking_jobs_says_what_is_not_defined_and_changes_nothing() -> None:
     assert len(world.state.live) == 0
 
 
-def test_reprioritised_job_moves_in_its_queue_but_not_in_the_pending_order() -> None:
-    """Pending jobs keep their order, and only the number changes."""
+def test_reprioritised_job_moves_in_its_queue_pending_or_not() -> None:
+    """It stands where its priority says, and goes first when there is room."""
     world = PoolWorld(clusters={"a": 1})
-    pending = world.submit(6)
+    first = world.submit(6)
     world.round()
-    world.state.settings = world.with_settings(max_pending=2)
     queued = world.submit(2)
-    effects = world.reprioritize([queued[1], pending[5]], 9)
-    assert effects.job_priorities.handle.tolist() == [pending[5], queued[1]]
-    assert explain(world.state, queued[1], world.now_s).queue_position == 0  # type: ignore[union-attr]
-    assert explain(world.state, pending[5], world.now_s).pending_position == 1  # type: ignore[union-attr]
+    effects = world.reprioritize([queued[1], first[5]], 9)
+    assert effects.job_priorities.handle.tolist() == [first[5], queued[1]]
+    assert explain(world.state, queued[1], world.now_s).queue_position == 1  # type: ignore[union-attr]
+    assert explain(world.state, first[4], world.now_s).queue_position == 2  # type: ignore[union-attr]
     assert world.kinds(queued[1])[-1] == JobEventKind.REPRIORITIZED
     assert world.reprioritize([queued[1]], 9).job_priorities.handle.size == 0
+    world.report("a", [Report(handle=first[0], state=ObjectState.SUCCEEDED)])
+    assert world.round().handle.tolist() == [first[5]]
 
 
 @pytest.mark.parametrize("rounds", [pytest.param(0, id="queued"), pytest.param(1, id="pending")])

@@ -16,7 +16,7 @@ from argosy_server.leader.batches import encode_lease_batches
 from argosy_server.leader.log_codec import DecodedRecord, decode_lease_batch
 
 
-def _plan(lease_count: int, stop_count: int = 0, failed_count: int = 0, pending_count: int = 0) -> LeasePlan:
+def _plan(lease_count: int, stop_count: int = 0, failed_count: int = 0, attempted_count: int = 0) -> LeasePlan:
     """Return a plan in which every lease has a node with a long name of its own."""
     return LeasePlan(
         round_number=1,
@@ -36,9 +36,8 @@ def _plan(lease_count: int, stop_count: int = 0, failed_count: int = 0, pending_
             queue=np.array([1], dtype=np.int64),
             flow=np.array([2.5]),
             flow_time_us=76,
-            pending_handle=np.arange(pending_count, dtype=np.int64),
-            attempted_handle=np.arange(pending_count, dtype=np.int64),
-            failed_attempt=np.ones(pending_count, dtype=np.int32),
+            attempted_handle=np.arange(attempted_count, dtype=np.int64),
+            failed_attempt=np.ones(attempted_count, dtype=np.int32),
         ),
         releases=(),
     )
@@ -55,7 +54,7 @@ def test_a_plan_that_fits_is_one_record() -> None:
     assert len(payloads) == 1
     assert (record.pool, record.epoch, record.sequence) == ("p", 4, 10)
     assert record.plan.handle.tolist() == [1, 2, 3]
-    assert record.plan.round_state.pending_handle.size == 5
+    assert record.plan.round_state.attempted_handle.size == 5
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 20), st.integers(600, 3000))
@@ -63,7 +62,7 @@ def test_a_large_plan_is_several_records_that_say_the_same_in_the_same_order(
     leases: int, stops: int, failed: int, max_bytes: int
 ) -> None:
     """None is larger than allowed, sequences follow each other, and every lease keeps its node."""
-    plan = _plan(leases, stops, failed, pending_count=200)
+    plan = _plan(leases, stops, failed, attempted_count=200)
     payloads, records = _published(plan, max_bytes)
     assert max(map(len, payloads)) <= max_bytes
     assert [record.sequence for record in records] == list(range(10, 10 + len(records)))
@@ -82,11 +81,11 @@ def test_a_large_plan_is_several_records_that_say_the_same_in_the_same_order(
 
 
 def test_the_round_s_state_is_cut_from_behind_where_it_leaves_no_room() -> None:
-    """Its order begins with those who go first; the rest is put into the order anew."""
-    _, (record,) = _published(_plan(1, pending_count=100_000), 8_000)
+    """Failed attempts that are not told are counted anew."""
+    _, (record,) = _published(_plan(1, attempted_count=100_000), 8_000)
     state = record.plan.round_state
-    assert state.pending_handle.tolist() == list(range(125))
-    assert state.attempted_handle.size == state.failed_attempt.size == 83
+    assert state.attempted_handle.tolist() == list(range(166))
+    assert state.failed_attempt.size == 166
     assert state.flow.tolist() == [2.5]
 
 

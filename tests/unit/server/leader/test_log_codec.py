@@ -30,7 +30,6 @@ def _plan() -> LeasePlan:
             queue=np.array([1], dtype=np.int64),
             flow=np.array([2.5]),
             flow_time_us=76,
-            pending_handle=np.array([12], dtype=np.int64),
             attempted_handle=np.array([12], dtype=np.int64),
             failed_attempt=np.array([4], dtype=np.int32),
         ),

@@ -25,7 +25,8 @@ def _columns(
         total_free=np.zeros(len(resources), dtype=np.int64),
         node_count=len(nodes),
         placement_count=0,
-        risen=1,
+        fitting=np.zeros(0, np.int32),
+        fitting_room=np.zeros(0, np.int32),
     )
 
 

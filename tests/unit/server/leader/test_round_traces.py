@@ -23,7 +23,7 @@ from argosy_testkit.submissions import make_request
 NONE = np.empty(0, dtype=np.int64)
 NO_RUNS = Runs(handle=NONE, attempt=np.empty(0, dtype=np.int32))
 NO_STATE = RoundStateColumns(
-    queue=NONE, flow=np.empty(0), flow_time_us=0, pending_handle=NONE, attempted_handle=NONE,
+    queue=NONE, flow=np.empty(0), flow_time_us=0, attempted_handle=NONE,
     failed_attempt=np.empty(0, dtype=np.int32),
 )  # fmt: skip
 

@@ -35,8 +35,15 @@ def _lines(answer: Explanation) -> list[tuple[str, str]]:
         ("stage", state_text(answer.stage)),
         ("summary", answer.summary),
         ("placed on", f"{run.cluster}/{run.node} (attempt {run.attempt})" if run and not waits else ""),
-        ("before it in its queue", f"{answer.queue_position:,}" if answer.stage == "queued" else ""),
-        ("before it in the pool", f"{answer.pending_position:,}" if answer.stage == "pending" else ""),
+        ("before it in its queue", f"{answer.queue_position:,}" if waits else ""),
+        ("waits for", answer.wait_reason.replace("_", " ")),
+        (
+            "by cluster",
+            "\n".join(
+                f"{one.cluster}: {one.reason.replace('_', ' ')}" + (f" ({one.text})" if one.text else "")
+                for one in answer.cluster_reasons
+            ),
+        ),
         (
             "flow per weight",
             f"{answer.queue_flow_per_weight:g} (least of all queues with work: {answer.least_flow_per_weight:g})"

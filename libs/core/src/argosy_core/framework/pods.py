@@ -81,6 +81,7 @@ class ClassTable:
         self.ports: PartTable[tuple[HostPort, ...]] = PartTable(())
         self._classes: list[SchedulingClass] = []
         self._slots: dict[int, int] = {}
+        self._class_ids: list[int] = []
         self._requests = np.zeros((_FIRST_CAPACITY, len(axis)), np.int64)
         self._parts = np.zeros((4, _FIRST_CAPACITY), np.int32)
 
@@ -139,12 +140,17 @@ class ClassTable:
         )
         self._classes.append(definition)
         self._slots[class_id] = slot
+        self._class_ids.append(class_id)
         return slot
 
     def slots(self, class_ids: npt.NDArray[np.integer]) -> Int32s:
         """Return the slot of each class id, -1 where it is not defined."""
         ids = class_ids.tolist()
         return np.fromiter(map(self._slots.get, ids, repeat(-1)), np.int32, len(ids))
+
+    def class_ids(self, slots: npt.NDArray[np.integer]) -> Int32s:
+        """Return the class id of each slot."""
+        return np.array([self._class_ids[slot] for slot in slots.tolist()], np.int32)
 
     def extend_axis(self, names: Iterable[str]) -> None:
         """Make sure that each resource has a column."""

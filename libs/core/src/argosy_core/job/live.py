@@ -19,20 +19,18 @@ from argosy_core.job.handle_index import HandleIndex
 from argosy_core.job.interning import InternTable, SpecTable
 from argosy_core.job.states import JobState
 
-__all__ = ["BACKING_OFF", "CANCEL_WISHED", "IN_FLIGHT", "PARKED", "PENDING", "STOP_SENT", "LiveJobs", "NewJobs"]
+__all__ = ["BACKING_OFF", "CANCEL_WISHED", "IN_FLIGHT", "PENDING", "STOP_SENT", "LiveJobs", "NewJobs"]
 
 CANCEL_WISHED: Final = 1
 """Flag: the job shall end."""
 IN_FLIGHT: Final = 2
 """Flag: placed, lease not yet ingested."""
 PENDING: Final = 4
-"""Flag: stands in the pool's pending order."""
+"""Flag: a waiting head, one of the next jobs in fairness order that have no room; a label that changes nothing else."""
 STOP_SENT: Final = 8
 """Flag: the stop of its run was decided."""
 BACKING_OFF: Final = 16
 """Flag: waits at its place, but is passed over until its back-off is over."""
-PARKED: Final = 32
-"""Flag: waits outside its queue's order because its class has fitted nowhere for long."""
 
 _BAG_WIDTH: Final = 32
 """Most objects a bag may have."""
@@ -120,7 +118,7 @@ class LiveJobs:
     failed_attempts: npt.NDArray[np.uint8]
     """Rounds in which all commit candidates conflicted."""
     flags: npt.NDArray[np.uint8]
-    """CANCEL_WISHED, IN_FLIGHT, PENDING, STOP_SENT, BACKING_OFF, PARKED."""
+    """CANCEL_WISHED, IN_FLIGHT, PENDING, STOP_SENT, BACKING_OFF."""
 
     def __init__(self, capacity: int = 1024) -> None:
         """Make an empty table with room for `capacity` jobs."""

@@ -16,6 +16,7 @@ Source: design section 6, "Data layout"; seed 001 "Basics: reserved, system, and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from enum import IntFlag
 from typing import Final
@@ -198,6 +199,12 @@ class NodeTable:
             node_count=int(np.count_nonzero(self.flags & _REMOVED == 0)),
             usable_count=int(np.count_nonzero(usable)),
         )
+
+    def emptied(self) -> NodeTable:
+        """Return these nodes as if nothing were reserved on them; all else is shared, so only read it, at once."""
+        other = copy(self)
+        vars(other).update(_free=self._allocatable, ports=PortClaims())
+        return other
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 

@@ -1,20 +1,23 @@
 """Placement: sampling and MultiBind on the sampler, decision on the leader."""
 
 from argosy_core.placement.capacity_pace import CapacityPace, PaceSettings, Word
-from argosy_core.placement.decision import CandidatePool, Decision, DecisionProfile, decide
+from argosy_core.placement.decision import CandidatePool, Decider, Decision, DecisionProfile, decide
 from argosy_core.placement.multibind import CommitOutcome, commit, release
+from argosy_core.placement.reasons import WaitReason
 from argosy_core.placement.sampling import NodeSampler, SampleQuestion, SampleReply, sample
 
 __all__ = [
     "CandidatePool",
     "CapacityPace",
     "CommitOutcome",
+    "Decider",
     "Decision",
     "DecisionProfile",
     "NodeSampler",
     "PaceSettings",
     "SampleQuestion",
     "SampleReply",
+    "WaitReason",
     "Word",
     "commit",
     "decide",

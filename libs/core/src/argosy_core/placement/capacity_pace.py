@@ -1,16 +1,15 @@
 """When a sampler tells its leader what has changed of its cluster.
 
 Totals are told at most once per interval, and what single nodes have left, which interests people only, far more
-rarely. But a class that found no candidate is blocked at the leader until capacity rises, and the leader may learn of a
-rise from nobody else: while a class waits, the first rise after the last word is told after a short time. So a class
-that waits loses little, and a cluster on which nothing waits costs no message more.
+rarely. But a class that was answered for want of nodes waits at the leader until the sampler says that it fits: while a
+class waits, the first rise after the last word is looked at after a short time. So a class that waits loses little, and
+a cluster on which nothing waits costs no message more.
 
 Source: design section 5, "Round" 2; seed 000 "Sampling Phase".
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -57,7 +56,6 @@ class CapacityPace:
         self._settings = settings
         self._totals_s = now_s
         self._nodes_s = now_s
-        self._waited_until_s = -math.inf
         self._told_rise = 0
 
     @property
@@ -65,33 +63,19 @@ class CapacityPace:
         """How often to ask `next_word`, seconds."""
         return max(min(self._settings.interval_s, self._settings.rise_interval_s), _LEAST_TICK_S)
 
-    def note_answer(self, now_s: float, *, has_empty: bool, rise: int) -> None:
-        """Note an answer to the leader's question.
-
-        Args:
-            now_s: Now.
-            has_empty: Whether some class of it found no candidate; it is taken to wait for so long as single nodes may
-                go untold, and is asked for again before that if capacity rises.
-            rise: The node table's last rise, which the answer tells.
-        """
-        self._told_rise = rise
-        if has_empty:
-            self._waited_until_s = now_s + self._settings.node_interval_s
-
-    def next_word(self, now_s: float, *, rise: int) -> Word:
+    def next_word(self, now_s: float, *, rise: int, is_awaited: bool) -> Word:
         """Return what to tell now; it counts as told.
 
         Args:
             now_s: Now.
             rise: The node table's last rise.
+            is_awaited: Whether some class waits for capacity to rise.
         """
         settings = self._settings
         if now_s >= self._nodes_s + settings.node_interval_s:
             word = Word.NODES
         elif now_s >= self._totals_s + settings.interval_s or (
-            now_s <= self._waited_until_s
-            and rise != self._told_rise
-            and now_s >= self._totals_s + settings.rise_interval_s
+            is_awaited and rise != self._told_rise and now_s >= self._totals_s + settings.rise_interval_s
         ):
             word = Word.TOTALS
         else:

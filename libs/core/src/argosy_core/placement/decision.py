@@ -1,6 +1,6 @@
-"""The decision phase on the leader: which nodes each pending run is tried on, best first.
+"""The decision phase on the leader: which nodes each run is tried on, best first.
 
-The leader walks the pending runs in order (never class by class) over the candidates that the samplers answered. Each
+The leader tries waiting runs in fairness order (never class by class) over the candidates that the samplers answered. A
 run gets up to m candidates that can hold it, over all clusters; the first one is taken off what is free there, so that
 the next runs, of whatever class, see what is left. Candidates of equal score come in random order.
 
@@ -29,6 +29,7 @@ from argosy_core.nodes import Room
 __all__ = [
     "CandidatePool",
     "Candidates",
+    "Decider",
     "Decision",
     "DecisionProfile",
     "decide",
@@ -96,7 +97,7 @@ class Decision:
     """Commit candidates per run, best first; n runs, k candidates."""
 
     offset: Int32s
-    """(n + 1,) positions in the columns below; a run without a candidate has an empty part."""
+    """(n + 1,) positions in the columns below."""
     cluster: Int16s
     """(k,) cluster."""
     node: Int32s
@@ -283,34 +284,72 @@ def _undefined(class_id: int) -> SchedulingClass:
     raise NotFound(f"class {class_id} is not defined")
 
 
-def decide(pool: CandidatePool, pending: Int32s, commit_candidate_count: int, rng: np.random.Generator) -> Decision:
-    """Choose commit candidates for pending runs.
+class Decider:
+    """Chooses commit candidates run by run; what is given away is taken off the pool, so later runs see what is left.
 
     Args:
-        pool: Candidates of the round; what is given away is taken off, so later calls see what is left.
-        pending: n class ids, in the order of the runs.
+        pool: Candidates of the round.
+        commit_candidate_count: m, at least 1.
+        rng: Orders candidates of equal score.
+
+    Complexity: about 4 us a run for m = 3, plus about 1 us a candidate of the round.
+    """
+
+    def __init__(self, pool: CandidatePool, commit_candidate_count: int, rng: np.random.Generator) -> None:
+        """Start with no run decided.
+
+        Raises:
+            InvalidRequest: m is below 1.
+        """
+        if commit_candidate_count < 1:
+            raise InvalidRequest(f"commit_candidate_count is {commit_candidate_count}, but must be 1 or more")
+        self._pool = pool
+        self._count = commit_candidate_count
+        self._rng = rng
+        self._chosen: list[int] = []
+        self._offset = [0]
+        self._class_id = -1
+        self._queue: _Queue | None = None
+
+    def place(self, class_id: int) -> bool:
+        """Choose candidates for one more run; return whether there is any. A run without one is not counted."""
+        if class_id != self._class_id:
+            self._class_id, self._queue = class_id, self._pool.queue(class_id, self._rng)
+        if self._queue is None:
+            return False
+        chosen = self._chosen
+        _choose(self._pool, self._queue, self._count, chosen, spread=self._pool.profile.spread)
+        if len(chosen) == self._offset[-1]:
+            return False
+        self._offset.append(len(chosen))
+        return True
+
+    def decision(self) -> Decision:
+        """Return the candidates of the runs that have any, in the order in which they were placed."""
+        entries = np.array(self._chosen, np.int64)
+        pool = self._pool
+        return Decision(offset=np.array(self._offset, np.int32), cluster=pool.cluster[entries], node=pool.node[entries])
+
+
+def decide(pool: CandidatePool, waiting: Int32s, commit_candidate_count: int, rng: np.random.Generator) -> Decision:
+    """Choose commit candidates for runs in a given order; a run without a candidate has an empty part.
+
+    Args:
+        pool: Candidates of the round.
+        waiting: n class ids, in the order of the runs.
         commit_candidate_count: m, at least 1.
         rng: Orders candidates of equal score.
 
     Raises:
         InvalidRequest: m is below 1.
-
-    Complexity: about 4 us a run for m = 3, plus about 1 us a candidate of the round.
     """
-    if commit_candidate_count < 1:
-        raise InvalidRequest(f"commit_candidate_count is {commit_candidate_count}, but must be 1 or more")
-    chosen: list[int] = []
-    offset = [0]
-    spread = pool.profile.spread
-    previous, queue = None, None
-    for class_id in pending.tolist():
-        if class_id != previous:
-            previous, queue = class_id, pool.queue(class_id, rng)
-        if queue is not None:
-            _choose(pool, queue, commit_candidate_count, chosen, spread=spread)
-        offset.append(len(chosen))
-    entries = np.array(chosen, np.int64)
-    return Decision(offset=np.array(offset, np.int32), cluster=pool.cluster[entries], node=pool.node[entries])
+    decider = Decider(pool, commit_candidate_count, rng)
+    placed = [decider.place(class_id) for class_id in waiting.tolist()]
+    decision = decider.decision()
+    counts = np.zeros(len(placed), np.int32)
+    counts[np.array(placed, np.bool_)] = np.diff(decision.offset)
+    offset = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    return Decision(offset=offset, cluster=decision.cluster, node=decision.node)
 
 
 def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *, spread: bool) -> None:

@@ -10,7 +10,7 @@ Source: seed 000 "Sampling Phase" (2-Smart Sampling); design section 5, "Round" 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -25,8 +25,10 @@ from argosy_core.framework import Cycle, Fault, Framework
 from argosy_core.framework.cycle import Gather
 from argosy_core.ledger import NodeLedger
 from argosy_core.placement.needs import NODE_BITS, Needs, nodes_of
+from argosy_core.placement.reasons import WaitReason
 from argosy_core.placement.scarcity import ScarcityMemory
 from argosy_core.placement.strategies import Strategy, strategy_of
+from argosy_core.placement.waiting import WaitingClasses
 from argosy_core.plugins import build_framework, count_and_compare, sum_up
 
 __all__ = ["NodeSampler", "SampleQuestion", "SampleReply", "sample"]
@@ -104,11 +106,12 @@ class SampleReply:
     """(c,) 1 if every node was taken into account."""
     nearest_misses: tuple[str, ...]
     """(c,) for classes that fit on no node the one that came closest and what it lacks, otherwise empty."""
-    risen: int
-    """`NodeTable.last_rise` at the moment of the answer."""
-    faults: Mapping[int, Fault]
-    """By position of classes that got no candidate: the plugin that turned the class away, on some node at least, by an
-    error or by asking to wait. Such a class is not known to fit nowhere, and not complete."""
+    reason: Int8s
+    """(c,) WaitReason: why the candidates do not hold all that waits; NONE if they do, or not every node was seen."""
+    texts: tuple[str, ...]
+    """(c,) what plugins or failed filters said, empty for other reasons; no texts at all if there are none."""
+    retry_after_s: npt.NDArray[np.float32]
+    """(c,) when a plugin wants to be asked again, seconds, 0 if it does not say; empty if there are no texts."""
 
 
 class _Findings:
@@ -119,6 +122,8 @@ class _Findings:
         self.examined = np.zeros(class_count, np.int32)
         self.eligible = np.zeros(class_count, np.int32)
         self.complete = np.zeros(class_count, np.int8)
+        self.lacking = np.zeros(class_count, np.bool_)
+        """Which classes have more pods waiting than the nodes found hold."""
         self.ranks: list[Int64s] = [_NO_RANKS] * class_count
         """Per class: ranks of its candidates (see `_rank`), best first."""
 
@@ -137,8 +142,10 @@ class NodeSampler:
         self.framework = framework or build_framework()
         self._strategies: dict[str, Strategy] = {}
         self._memory = ScarcityMemory()
-        self._explained: dict[int, tuple[int, Int32s, str, str]] = {}
+        self._waiting = WaitingClasses(ledger, self.framework)
         self._faults: dict[int, Fault] = {}
+        """Slot -> what kept the class from being judged in this question."""
+        self._explained: dict[int, tuple[int, Int32s, str, str]] = {}
         # The C library gives freed blocks of this size back to the system until a larger one was freed once; faulting
         # them in again would cost half as much as all the arithmetic.
         np.empty(_LARGE_BLOCK)
@@ -164,8 +171,8 @@ class NodeSampler:
         nodes that changed.
         """
         self._check(question)
-        self._faults = {}
         findings = _Findings(len(question.class_ids))
+        self._faults.clear()
         slots = self.ledger.classes.slots(question.class_ids)
         live_count = len(self.ledger.nodes.live())
         required = max(1, ceil(question.nodes_to_sample_ratio * live_count - _ROUNDING))
@@ -188,7 +195,7 @@ class NodeSampler:
             looks.run(todo[full[todo]], strategy, required=live_count + 1)
             looks.run(todo[~full[todo]], strategy, required=required)
         else:
-            findings.complete[todo] = 1
+            findings.complete[todo], findings.lacking[todo] = 1, True
         return self._reply(question, slots, findings, should_stop)
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -219,6 +226,7 @@ class NodeSampler:
                 findings.eligible[part] = eligible
                 findings.examined[part] = live_count
                 findings.complete[part] = 1
+                findings.lacking[part] = needs.are_lacking(part, ranks, eligible)
                 self.note_scarce(part, slots, ranks, enough=enough, generation=generation)
                 crowded = needs.node_count > ranks.shape[1]
                 _keep_best(findings, part, ranks, needs.limit_nodes(part, ranks), rng=rng if crowded else None)
@@ -295,6 +303,26 @@ class NodeSampler:
             ranks[~alive] = -1
         return ranks, eligible
 
+    # --- news ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def waiting_count(self) -> int:
+        """Return how many classes wait for capacity to rise."""
+        return len(self._waiting)
+
+    def start_over(self) -> None:
+        """Forget which classes wait: a new session asks for everything again."""
+        self._waiting.clear()
+
+    def take_fitting(self) -> tuple[Int32s, Int64s]:
+        """Return classes that were answered for want of nodes and that fit some node now; each is told once.
+
+        Returns:
+            k class ids, and how many pods of each fit on the nodes that rose.
+        """
+        slots, room = self._waiting.take_fitting()
+        return self.ledger.classes.class_ids(slots), room
+
     # --- answering ----------------------------------------------------------------------------------------------------
 
     def _check(self, question: SampleQuestion) -> None:
@@ -326,12 +354,9 @@ class NodeSampler:
             if column >= 0:
                 free[:, position] = table.free[column, nodes]
                 total_free[position] = sums[column]
-        faults = {
-            position: self._faults[slot]
-            for position, slot in enumerate(slots.tolist() if self._faults else ())
-            if slot in self._faults and not lengths[position]
-        }
-        findings.complete[list(faults)] = 0
+        faulty = [p for p, slot in enumerate(slots.tolist() if self._faults else ()) if slot in self._faults]
+        findings.complete[faulty] &= lengths[faulty] > 0  # a class that could not be judged is not known to fit nowhere
+        reason, texts, retry_after_s = self._reasons(slots, findings, lengths == 0)
         nowhere = np.flatnonzero((findings.complete > 0) & (lengths == 0))
         rejection, explanations, misses = self._explain(nowhere, slots, question.complete.astype(np.bool_), should_stop)
         return SampleReply(
@@ -348,9 +373,35 @@ class NodeSampler:
             total_free=total_free,
             complete=findings.complete,
             nearest_misses=misses,
-            risen=self.ledger.nodes.last_rise,
-            faults=faults,
+            reason=reason,
+            texts=texts,
+            retry_after_s=retry_after_s,
         )
+
+    def _reasons(
+        self, slots: Int32s, findings: _Findings, empty: Bools
+    ) -> tuple[Int8s, tuple[str, ...], npt.NDArray[np.float32]]:
+        """Say why the nodes found do not hold what waits; remember the classes that wait for capacity to rise."""
+        reason = np.zeros(len(slots), np.int8)
+        short = (findings.complete > 0) & findings.lacking & (slots >= 0)
+        reason[short] = WaitReason.NO_ROOM
+        nowhere = np.flatnonzero(short & empty)
+        if nowhere.size:
+            reason[nowhere[~self._waiting.fit_when_empty(slots[nowhere])]] = WaitReason.MISMATCH
+        texts: list[str] = []
+        retry_after_s = np.zeros(len(slots) if self._faults else 0, np.float32)
+        if self._faults:
+            texts = [""] * len(slots)
+            for position in np.flatnonzero(empty).tolist():
+                fault = self._faults.get(int(slots[position]))
+                if fault is not None:
+                    reason[position] = WaitReason.PLUGIN if fault.is_objection else WaitReason.FAULT
+                    texts[position] = f"{fault.plugin}: {fault.reason}"
+                    retry_after_s[position] = fault.retry_after_s
+        waits = (reason == WaitReason.NO_ROOM) | (reason == WaitReason.MISMATCH)
+        known = slots >= 0
+        self._waiting.note(slots[known], waits[known])
+        return reason, tuple(texts), retry_after_s
 
     def _explain(
         self, positions: npt.NDArray[np.intp], slots: Int32s, asked: Bools, should_stop: Callable[[], bool]
@@ -472,7 +523,9 @@ class _Looks:
             findings.eligible[positions] += eligible
             best = ranks if best is None else np.concatenate((best, ranks), axis=1)
             found = findings.eligible[positions]
-            going = (found < required) | self._needs.are_lacking(positions, best, found)
+            lacking = self._needs.are_lacking(positions, best, found)
+            findings.lacking[positions] = lacking
+            going = (found < required) | lacking
             ended = going & (seen >= size)
             if ended.any():
                 findings.complete[positions[ended]] = 1

@@ -3,7 +3,7 @@
 Source: 003 "Resource usage and fairness", "Global prioritisation".
 """
 
-from argosy_core.queueing.filling import Filled, FillingQueues, StopRule, fill, flow_keys
+from argosy_core.queueing.filling import Filled, FillingLimits, FillingQueues, fill, flow_keys, walk
 from argosy_core.queueing.flow import advance_flow
 from argosy_core.queueing.order import Backlog, ChainedBacklog, Comparator, Entries, QueueOrder
 from argosy_core.queueing.usage import MICRO, to_cores, weigh_amounts, weigh_vector
@@ -16,14 +16,15 @@ __all__ = [
     "Comparator",
     "Entries",
     "Filled",
+    "FillingLimits",
     "FillingQueues",
     "QueueOrder",
-    "StopRule",
     "advance_flow",
     "fill",
     "fill_water",
     "flow_keys",
     "to_cores",
+    "walk",
     "weigh_amounts",
     "weigh_vector",
 ]

@@ -1,18 +1,24 @@
-"""Progressive filling: which queued jobs become pending, and in what order.
+"""Progressive filling: in what order jobs of several queues get their turn.
 
 The rule is a loop: of all queues with work, take the one whose flow divided by weight would be smallest if its head
-were scheduled (ties: smaller queue id), move that head, repeat until the stop rule holds. Flow if scheduled is the flow
-formula at this moment with the job in the usage: `max(flow, usage + job)`.
+were scheduled (ties: smaller queue id; queues of weight 0 after all others), try that head, repeat. Flow if scheduled
+is the flow formula at this moment with the job in the usage: `max(flow, usage + job)`. A job that finds a place raises
+its queue's usage for what follows. One that finds none raises nothing: its class is exhausted, and the next job of
+another class is its queue's head.
 
-Within one queue that key never falls from one job to the next, so the loop is a merge of sorted sequences, and the
-order it gives is that of one stable sort by (key, queue id) over the jobs at the heads. That is how it is computed
-here: with the same arithmetic per job as the loop, so with the same result, whether jobs are identical or not.
+`fill` says whom to ask for: the order as if every job found a place, up to what is free. It touches nothing. `walk` is
+the rule itself over those jobs, once it can be tried where they fit.
+
+Within one queue the key never falls from one job to the next, so as long as every job finds a place the loop is a merge
+of sorted sequences, and its order that of one sort by (key, queue id). That is how it is computed here: with the same
+arithmetic per job as the loop, so with the same result, whether jobs are identical or not.
 
 Source: 003 "Global prioritisation"; design section 6, "filling".
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -20,84 +26,82 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.queueing.usage import to_cores
+from argosy_core.queueing.usage import MICRO, to_cores
 
-__all__ = ["Filled", "FillingQueues", "StopRule", "fill", "flow_keys"]
+__all__ = ["Filled", "FillingLimits", "FillingQueues", "fill", "flow_keys", "walk"]
+
+Bools = npt.NDArray[np.bool_]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 _FIRST_CHUNK: Final = 32
+_FIRST_QUEUES: Final = 64
+_MAX_CHUNK: Final = 1 << 14
+"""Jobs of one queue that are looked at beyond those of a class of which enough was seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FillingQueues:
-    """Queues with work that may be moved; q queues, in any order. None of them is cordoned."""
+    """Queues with work that may be placed; q queues, in any order. None of them is cordoned."""
 
-    queue_id: npt.NDArray[np.int64]
+    queue_id: Int64s
     """Ids; they decide ties."""
-    weight: npt.NDArray[np.float64]
+    weight: Floats
     """Weights; queues of weight 0 come after all others."""
-    flow: npt.NDArray[np.float64]
+    flow: Floats
     """Flows brought up to this moment, cores."""
-    usage: npt.NDArray[np.int64]
-    """Usage of pending, leased and running jobs, micro-cores."""
-    heads: Callable[[int, int], tuple[npt.NDArray[np.int32], bool]]
-    """(position here, count) -> the first jobs of the queue in order, and whether these are all it has."""
-    job_usage: Callable[[npt.NDArray[np.int32]], npt.NDArray[np.int64]]
+    usage: Int64s
+    """Usage of held jobs, micro-cores."""
+    least_usage: int
+    """No job that may be placed has less usage, micro-cores."""
+    heads: Callable[[int, int], tuple[Int32s, bool]]
+    """(position here, count) -> the first jobs of the queue that may be placed, and whether these are all it has."""
+    job_usage: Callable[[Int32s], Int64s]
     """Usage of jobs, micro-cores, 0 or more."""
-    is_blocked: Callable[[npt.NDArray[np.int32]], npt.NDArray[np.bool_]]
-    """Which jobs are of a class that fits nowhere now."""
+    job_class: Callable[[Int32s], Int32s]
+    """Class index of jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopRule:
-    """When filling ends; checked before each job.
+class FillingLimits:
+    """When filling ends; what is given by class is by class index."""
 
-    Jobs of blocked classes do not count, so that they cannot keep back work that fits; whoever gives the heads bounds
-    them.
-    """
-
-    pending_count: int
-    """Pending jobs so far, blocked ones not counted."""
-    pending_usage: int
-    """Their usage, micro-cores."""
     usage_limit: int
-    """Filling ends when pending usage is above this, micro-cores, and ..."""
+    """Filling ends when the usage of the jobs chosen is above this, micro-cores, and ..."""
     min_count: int
-    """... at least so many jobs are pending."""
-    max_pending: int
-    """Filling ends at so many pending jobs, blocked ones not counted."""
-
-    def stop(self, usage: npt.NDArray[np.int64], blocked: npt.NDArray[np.bool_]) -> int:
-        """Return how many of the given jobs, in order, move before filling ends.
-
-        Args:
-            usage: int64[n] usage of the jobs, micro-cores.
-            blocked: bool[n] jobs of blocked classes.
-        """
-        before = np.arange(usage.size)
-        blocked_before: npt.NDArray[np.int64] = np.cumsum(blocked) - blocked
-        counted = np.where(blocked, 0, usage)
-        usage_before = np.cumsum(counted) - counted
-        free_before = self.pending_count + before - blocked_before
-        ended = (self.pending_usage + usage_before > self.usage_limit) & (free_before >= self.min_count)
-        ended |= free_before >= self.max_pending
-        return int(np.argmax(ended)) if ended.any() else int(usage.size)
+    """... at least so many jobs are chosen."""
+    max_count: int
+    """Filling ends at so many jobs."""
+    room: Int64s
+    """By class: most jobs that may be chosen, an upper bound of what is free; jobs beyond it are passed over."""
+    waiting: Int64s
+    """By class: how many jobs wait, at least."""
+    counted: Bools
+    """By class: whether its jobs count for the limits; the others are bounded by their room alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """Jobs that become pending."""
+    """Jobs to ask for, in the order in which they would be placed if every one fitted; n jobs."""
 
-    slots: npt.NDArray[np.int32]
-    """The jobs in order."""
-    rows: npt.NDArray[np.int64]
-    """Position of each job's queue among the queues given."""
-    usage: npt.NDArray[np.int64]
-    """Usage of each job, micro-cores."""
+    slots: Int32s
+    """(n,) the jobs."""
+    rows: Int64s
+    """(n,) position of each job's queue among the queues given."""
+    usage: Int64s
+    """(n,) usage of each job, micro-cores."""
+    classes: Int32s
+    """(n,) class index of each job."""
+
+    def take(self, chosen: npt.NDArray[np.integer] | Bools) -> Filled:
+        """Return some of the jobs."""
+        return Filled(
+            slots=self.slots[chosen], rows=self.rows[chosen], usage=self.usage[chosen], classes=self.classes[chosen]
+        )
 
 
-def flow_keys(
-    flow: npt.NDArray[np.float64] | float, usage_after: npt.NDArray[np.int64], weight: npt.NDArray[np.float64] | float
-) -> npt.NDArray[np.float64]:
+def flow_keys(flow: Floats | float, usage_after: Int64s, weight: Floats | float) -> Floats:
     """Return flow divided by weight if scheduled; for weight 0, the flow itself.
 
     Args:
@@ -110,76 +114,254 @@ def flow_keys(
     return np.asarray(flow_after / divisor, dtype=np.float64)
 
 
+def _ranks(queue_id: Int64s) -> Int64s:
+    """Return the rank of each queue by id, which is what ties go by."""
+    ranks = np.empty(queue_id.size, dtype=np.int64)
+    ranks[np.argsort(queue_id, kind="stable")] = np.arange(queue_id.size)
+    return ranks
+
+
+def _order(queues: FillingQueues, ranks: Int64s, rows: Int64s, usage: Int64s) -> tuple[npt.NDArray[np.intp], Floats]:
+    """Return the filling order of jobs that stand queue by queue, and the key of each.
+
+    Args:
+        queues: The queues.
+        ranks: Rank of each.
+        rows: Queue of each job; jobs of one queue stand together, in its order.
+        usage: Usage of each job.
+    """
+    running = np.cumsum(usage)
+    begins = np.flatnonzero(np.diff(rows, prepend=-1))
+    before = np.concatenate([[0], running])[begins]
+    counts = np.diff(np.append(begins, rows.size))
+    after = queues.usage[rows] + running - np.repeat(before, counts)
+    keys = flow_keys(queues.flow[rows], after, queues.weight[rows])
+    return np.lexsort((ranks[rows], keys, queues.weight[rows] <= 0)), keys
+
+
 class _Window:
-    """The jobs at the heads of all queues, as far as they were looked at."""
+    """The jobs at the heads of queues, as far as they were looked at.
+
+    Queues are opened in the order in which their turn can come at the earliest, so that those whose turn is far away
+    cost nothing.
+    """
 
     def __init__(self, queues: FillingQueues) -> None:
         """Look at nothing yet."""
         self._queues = queues
-        count = queues.queue_id.size
-        self._parts: list[npt.NDArray[np.int32]] = [np.zeros(0, dtype=np.int32)] * count
-        self._exhausted = np.zeros(count, dtype=np.bool_)
-        # Ties go by queue id: the rank stands for it and is dense.
-        self._rank = np.empty(count, dtype=np.int64)
-        self._rank[np.argsort(queues.queue_id, kind="stable")] = np.arange(count)
+        self._ranks = _ranks(queues.queue_id)
+        self._earliest = flow_keys(queues.flow, queues.usage + queues.least_usage, queues.weight)
+        self._zero = queues.weight <= 0
+        self._turn = np.lexsort((self._ranks, self._earliest, self._zero))
+        self._opened = 0
+        self._count = _FIRST_CHUNK
+        self._parts: dict[int, Int32s] = {}
+        self._exhausted = np.zeros(queues.queue_id.size, dtype=np.bool_)
 
-    def widen(self, rows: npt.NDArray[np.int64], count: int) -> None:
-        """Look at the first `count` jobs of some queues."""
+    def open_more(self) -> bool:
+        """Open more queues; return whether there were any left."""
+        end = max(2 * self._opened, _FIRST_QUEUES)
+        rows = self._turn[self._opened : end]
+        self._opened += rows.size
         for row in rows.tolist():
-            self._parts[row], self._exhausted[row] = self._queues.heads(row, count)
+            self._parts[row], self._exhausted[row] = self._queues.heads(row, self._count)
+        return bool(rows.size)
 
-    def merge(self) -> tuple[Filled, int, npt.NDArray[np.int64]]:
-        """Return all jobs seen in filling order, how many of them are certain, and which queues limit that.
+    def widen(self) -> bool:
+        """Look at twice as many jobs of the queues that have more; return whether there were any."""
+        rows = [row for row in self._parts if not self._exhausted[row]]
+        if self._count >= _MAX_CHUNK or not rows:
+            return False
+        self._count *= 2
+        for row in rows:
+            self._parts[row], self._exhausted[row] = self._queues.heads(row, self._count)
+        return True
 
-        A job seen is certain if no job not yet seen can come before it.
+    def merge(self) -> tuple[Filled, int, int]:
+        """Return all jobs seen in filling order, and up to where they are certain.
+
+        A job seen is certain if no job not yet seen can come before it: none of the queues that were opened (first
+        number), and none of the others (second number).
         """
         queues = self._queues
-        sizes = np.array([part.size for part in self._parts], dtype=np.int64)
-        slots = np.concatenate(self._parts) if self._parts else np.zeros(0, dtype=np.int32)
-        rows = np.repeat(np.arange(sizes.size), sizes)
+        opened = np.fromiter(self._parts, dtype=np.int64, count=len(self._parts))
+        sizes = np.fromiter((part.size for part in self._parts.values()), dtype=np.int64, count=opened.size)
+        slots = np.concatenate([np.zeros(0, dtype=np.int32), *self._parts.values()])
+        rows = np.repeat(opened, sizes)
         usage = queues.job_usage(slots)
-        ends = np.cumsum(sizes)
-        running = np.cumsum(usage)
-        before = np.concatenate([[0], running])[ends - sizes]
-        after = queues.usage[rows] + running - before[rows]
-        keys = flow_keys(queues.flow[rows], after, queues.weight[rows])
-        zero = queues.weight[rows] <= 0
-        order = np.lexsort((self._rank[rows], keys, zero))
-        limits = np.flatnonzero(~self._exhausted)
-        certain = slots.size
-        if limits.size:
+        order, keys = _order(queues, self._ranks, rows, usage)
+        certain = before_others = slots.size
+        more = ~self._exhausted[opened] & (sizes > 0)
+        if more.any():
             # The last job seen of a queue with more to come is certain, what stands behind it is not.
             position = np.empty(slots.size, dtype=np.int64)
             position[order] = np.arange(slots.size)
-            certain = int(position[ends[limits] - 1].min()) + 1
-        return Filled(slots=slots[order], rows=rows[order], usage=usage[order]), certain, limits
+            certain = int(position[np.cumsum(sizes)[more] - 1].min()) + 1
+        if self._opened < self._turn.size:
+            following = self._turn[self._opened]
+            zero = self._zero[rows[order]]
+            first = (zero < self._zero[following]) | (
+                (zero == self._zero[following]) & (keys[order] < self._earliest[following])
+            )
+            before_others = int(np.count_nonzero(first))
+        seen = Filled(slots=slots[order], rows=rows[order], usage=usage[order], classes=queues.job_class(slots[order]))
+        return seen, certain, before_others
 
 
-def fill(queues: FillingQueues, rule: StopRule) -> Filled:
-    """Return the jobs that become pending, in order; nothing is changed.
+def _count_before(values: npt.NDArray[np.integer]) -> Int64s:
+    """Return for each value how many equal ones stand before it."""
+    order = np.argsort(values, kind="stable")
+    begins = np.flatnonzero(np.diff(values[order], prepend=-1))
+    counts = np.empty(values.size, dtype=np.int64)
+    counts[order] = np.arange(values.size) - np.repeat(begins, np.diff(np.append(begins, values.size)))
+    return counts
 
-    Exactly the jobs, in exactly the order, that the one-by-one rule gives.
+
+def _end(seen: Filled, kept: Bools, limits: FillingLimits) -> int | None:
+    """Return behind how many of the jobs seen filling ends, None if it goes on behind them."""
+    counted = kept & limits.counted[seen.classes]
+    usage = np.where(counted, seen.usage, 0)
+    usage_before = np.cumsum(usage) - usage
+    count_before: Int64s = np.cumsum(counted) - counted
+    ended = (usage_before > limits.usage_limit) & (count_before >= limits.min_count)
+    ended |= count_before >= limits.max_count
+    return int(np.argmax(ended)) if ended.any() else None
+
+
+def fill(queues: FillingQueues, limits: FillingLimits) -> Filled:
+    """Return the jobs to ask for, in order; nothing is changed.
+
+    As long as no class has more jobs in line than its room, these are exactly the jobs, in exactly the order, that the
+    one-by-one rule gives if every job fits. Jobs beyond their class's room are passed over.
 
     Args:
         queues: Queues with work.
-        rule: When to stop.
+        limits: When to stop.
 
-    Complexity: O(k log k) in NumPy for k jobs looked at, at most twice as many per queue as it contributes and 32, plus
-    one call per queue and doubling.
+    Complexity: O(k log k) in NumPy for k jobs looked at: at most twice as many per queue as it contributes and 32; more
+    only where jobs are passed over, up to a bound. One call per queue opened and doubling.
 
     Source: 003 "Global prioritisation".
     """
-    nothing = np.zeros(0, dtype=np.int64)
-    if queues.queue_id.size == 0 or rule.stop(np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.bool_)) == 0:
-        return Filled(slots=np.zeros(0, dtype=np.int32), rows=nothing, usage=nothing)
     window = _Window(queues)
-    count = _FIRST_CHUNK
-    window.widen(np.arange(queues.queue_id.size), count)
+    window.open_more()
+    available = np.minimum(limits.room, limits.waiting)
     while True:
-        seen, certain, limits = window.merge()
-        moved = rule.stop(seen.usage, queues.is_blocked(seen.slots))
-        # Moving all that was seen is no end while there is more to see.
-        if moved <= certain and (moved < seen.slots.size or not limits.size):
-            return Filled(slots=seen.slots[:moved], rows=seen.rows[:moved], usage=seen.usage[:moved])
-        count *= 2
-        window.widen(limits, count)
+        seen, certain, before_others = window.merge()
+        kept: Bools = _count_before(seen.classes) < limits.room[seen.classes]
+        end = _end(seen, kept, limits)
+        sure = min(certain, before_others)
+        if end is not None and end <= sure:
+            return seen.take(np.flatnonzero(kept[:end]))
+        taken = np.bincount(seen.classes[:sure][kept[:sure]], minlength=available.size)
+        if (taken >= available).all():
+            return seen.take(np.flatnonzero(kept[:sure]))
+        wanted = seen.slots.size + 1 if end is None else end
+        went_on = before_others < wanted and window.open_more()
+        if certain < wanted:
+            went_on |= window.widen()
+        if not went_on:
+            return seen.take(np.flatnonzero(kept if end is None else kept[:end]))
+
+
+def walk(queues: FillingQueues, jobs: Filled, place: Callable[[int, int], bool]) -> npt.NDArray[np.intp]:
+    """Try jobs one by one in the order of the rule; return those that found a place, in the order of their turns.
+
+    Args:
+        queues: As given to `fill`.
+        jobs: The jobs; those of one queue stand in its order.
+        place: (position in `jobs`, class index) -> whether the job found a place, which is then taken. After a no, no
+            job of that class is tried any more.
+
+    Complexity: O(n log n) in NumPy until a first job finds no place; then O(log q) in Python per job, and the queues
+    whose head was of the class per class that is exhausted.
+
+    Source: 003 "Global prioritisation".
+    """
+    by_queue = np.argsort(jobs.rows, kind="stable")
+    ranks = _ranks(queues.queue_id)
+    order, _ = _order(queues, ranks, jobs.rows[by_queue], jobs.usage[by_queue])
+    turns = by_queue[order]
+    classes = jobs.classes[turns].tolist()
+    for count, (job, class_index) in enumerate(zip(turns.tolist(), classes, strict=True)):
+        if not place(job, class_index):
+            placed = turns[:count]
+            rest = turns[count + 1 :]
+            rest = rest[jobs.classes[rest] != class_index]
+            usage = queues.usage.copy()
+            np.add.at(usage, jobs.rows[placed], jobs.usage[placed])
+            further = _Turns(queues, ranks, jobs, rest, usage=usage).run(place)
+            return np.concatenate([placed, np.array(further, dtype=np.intp)])
+    return turns
+
+
+class _Turns:
+    """The one-by-one rule with a heap of queues, from the moment on when some class is exhausted."""
+
+    def __init__(
+        self, queues: FillingQueues, ranks: Int64s, jobs: Filled, rest: npt.NDArray[np.intp], *, usage: Int64s
+    ) -> None:
+        """Begin with the jobs that are left.
+
+        Args:
+            queues: The queues.
+            ranks: Rank of each.
+            jobs: All jobs.
+            rest: Positions of those left, of one queue in its order.
+            usage: Usage of each queue by now.
+        """
+        rest = rest[np.argsort(jobs.rows[rest], kind="stable")]
+        rows = jobs.rows[rest]
+        begins = np.flatnonzero(np.diff(rows, prepend=-1))
+        self._jobs = rest.tolist()
+        self._classes = jobs.classes[rest].tolist()
+        self._sizes = jobs.usage[rest].tolist()
+        present = rows[begins]
+        self._next = begins.tolist()
+        self._end = np.append(begins, rows.size)[1:].tolist()
+        self._usage = usage[present].tolist()
+        self._flow = queues.flow[present].tolist()
+        weights = queues.weight[present]
+        self._weight = np.where(weights > 0, weights, 1.0).tolist()
+        self._is_last = (weights <= 0).tolist()
+        self._rank = ranks[present].tolist()
+        self._exhausted: set[int] = set()
+        self._led_by: dict[int, set[int]] = {}
+        """Class -> queues whose head is of that class."""
+        self._heap: list[tuple[bool, float, int, int, int]] = []
+        """(weight 0, key, rank, queue, place of its head); void if the queue's head is another one by now."""
+
+    def run(self, place: Callable[[int, int], bool]) -> list[int]:
+        """Return the jobs that found a place, in the order of their turns."""
+        for queue in range(len(self._next)):
+            self._line_up(queue)
+        placed: list[int] = []
+        heap, following = self._heap, self._next
+        while heap:
+            _, _, _, queue, at = heapq.heappop(heap)
+            if following[queue] != at:
+                continue
+            class_index = self._classes[at]
+            if place(self._jobs[at], class_index):
+                placed.append(self._jobs[at])
+                self._usage[queue] += self._sizes[at]
+                self._led_by[class_index].discard(queue)
+                following[queue] = at + 1
+                self._line_up(queue)
+            else:
+                self._exhausted.add(class_index)
+                for other in self._led_by.pop(class_index):
+                    self._line_up(other)
+        return placed
+
+    def _line_up(self, queue: int) -> None:
+        """Put a queue into line with its first job that may still find a place."""
+        at, end, classes = self._next[queue], self._end[queue], self._classes
+        while at < end and classes[at] in self._exhausted:
+            at += 1
+        self._next[queue] = at
+        if at < end:
+            self._led_by.setdefault(classes[at], set()).add(queue)
+            flow = max(self._flow[queue], (self._usage[queue] + self._sizes[at]) / MICRO)
+            item = (self._is_last[queue], flow / self._weight[queue], self._rank[queue], queue, at)
+            heapq.heappush(self._heap, item)

@@ -4,6 +4,10 @@ A backlog is a handful of sorted runs of entries, merged when they are of like s
 appended and anything else costs O(log n) amortised per job. Nothing is deleted from the middle: an entry counts only
 while the job it names still waits with the priority the entry was made with, which the owner's `valid` function says.
 
+Heads may be asked for of some classes only. What stands before the first of them is remembered together with its
+classes, and passed over at no cost until one of these classes is wanted again: so jobs that cannot run keep their
+places without being looked at again and again.
+
 Source: 003 "Scheduler architecture" (jobs within each queue are ordered by priority); design section 6, "order in a
 queue".
 """
@@ -24,6 +28,7 @@ Comparator = Callable[[int, int], int]
 """Compares two slots: below 0 if the first goes first, above 0 if the second does, 0 if this one does not decide."""
 
 _SWEEP_SLACK: Final = 4096
+_NO_CLASSES: Final = np.zeros(0, dtype=np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,10 @@ class Entries:
 
 Valid = Callable[[Entries], npt.NDArray[np.bool_]]
 """Says which entries still stand for a job that waits with that priority."""
+ClassOf = Callable[[npt.NDArray[np.int32]], npt.NDArray[np.int32]]
+"""Returns the class index of slots."""
+Wanted = npt.NDArray[np.bool_] | None
+"""By class index, which classes are asked for; None for all."""
 
 
 class QueueOrder(Protocol):
@@ -84,8 +93,17 @@ class QueueOrder(Protocol):
     def push(self, entries: Entries) -> None:
         """Add waiting jobs; an entry for a job that is already in stands beside the old one and counts once."""
 
-    def heads(self, count: int) -> tuple[npt.NDArray[np.int32], bool]:
-        """Return the slots of the first jobs in order, at most `count`, and whether these are all."""
+    def heads(self, count: int, wanted: Wanted = None, view: int = 0) -> tuple[npt.NDArray[np.int32], bool]:
+        """Return the slots of the first jobs of wanted classes in order, at most `count`, and whether these are all.
+
+        Args:
+            count: At least 1.
+            wanted: Classes asked for.
+            view: 0 or 1: who asks. Each remembers apart from the other what may be passed over.
+        """
+
+    def look_again(self, view: int) -> None:
+        """Forget what may be passed over, for one who asks: a job there is of another class now."""
 
     def position(self, entry: Entries) -> int:
         """Return how many waiting jobs stand before the one entry given."""
@@ -94,20 +112,42 @@ class QueueOrder(Protocol):
 class _Run:
     """A sorted run that can grow at its end and shrink at its head."""
 
-    __slots__ = ("_entries", "_length", "head")
+    __slots__ = ("_entries", "_length", "_skipped_classes", "_skipped_to", "head")
 
     def __init__(self, entries: Entries) -> None:
         """Take over sorted entries."""
         self._entries = entries
         self._length = len(entries)
+        self._skipped_to = [0, 0]
+        self._skipped_classes = [_NO_CLASSES, _NO_CLASSES]
         self.head = 0
 
     def __len__(self) -> int:
         return self._length - self.head
 
-    def window(self, count: int) -> Entries:
-        """Return the first `count` entries, as views."""
-        return self._entries.take(slice(self.head, min(self.head + count, self._length)))
+    def window(self, count: int, begin: int = 0) -> Entries:
+        """Return `count` entries from the first but `begin`, as views."""
+        start = self.head + begin
+        return self._entries.take(slice(start, min(start + count, self._length)))
+
+    def skipped(self, view: int, wanted: npt.NDArray[np.bool_]) -> int:
+        """Return how many entries from the head on are none of the wanted classes, as far as is remembered."""
+        if self._skipped_to[view] <= self.head:
+            self._skipped_classes[view] = _NO_CLASSES
+            return 0
+        if wanted[self._skipped_classes[view]].any():
+            self.look_again(view)
+            return 0
+        return self._skipped_to[view] - self.head
+
+    def skip(self, view: int, count: int, classes: npt.NDArray[np.int32]) -> None:
+        """Remember that the first `count` entries from the head on are of these classes only, or count no more."""
+        self._skipped_to[view] = self.head + count
+        self._skipped_classes[view] = np.union1d(self._skipped_classes[view], classes)
+
+    def look_again(self, view: int) -> None:
+        """Forget what may be passed over."""
+        self._skipped_to[view], self._skipped_classes[view] = 0, _NO_CLASSES
 
     def accepts(self, entries: Entries) -> bool:
         """Tell whether sorted entries may simply follow."""
@@ -125,6 +165,7 @@ class _Run:
                 np.zeros(room, dtype=np.int64),
                 np.zeros(room, dtype=np.int32),
             )
+            self._skipped_to = [end - self.head for end in self._skipped_to]
             self._length, self.head = len(kept) + len(entries), 0
             self._entries = Entries.join([kept, entries, spare])
             return
@@ -139,13 +180,15 @@ class _Run:
 class Backlog:
     """The default order: priority, then submit time, then handle."""
 
-    def __init__(self, valid: Valid) -> None:
+    def __init__(self, valid: Valid, class_of: ClassOf) -> None:
         """Start empty.
 
         Args:
             valid: Says which entries still count.
+            class_of: Says of what class the jobs of slots are.
         """
         self._valid = valid
+        self._class_of = class_of
         self._runs: list[_Run] = []
         self._sweep_at = _SWEEP_SLACK
 
@@ -180,15 +223,16 @@ class Backlog:
         """Return the entries that count, sorted, as a copy."""
         return entries.take(np.flatnonzero(self._valid(entries))).sorted()
 
-    def heads(self, count: int) -> tuple[npt.NDArray[np.int32], bool]:
-        """Return the slots of the first jobs in order, at most `count`, and whether these are all.
+    def heads(self, count: int, wanted: Wanted = None, view: int = 0) -> tuple[npt.NDArray[np.int32], bool]:
+        """Return the slots of the first jobs of wanted classes in order, at most `count`, and whether these are all.
 
-        Complexity: O(count * runs) and what was passed over for good; runs are at most the logarithm of the jobs.
+        Complexity: O(count * runs), and what was passed over: ended jobs once for good, jobs of other classes once for
+        each time that one of their classes was wanted. Runs are at most the logarithm of the jobs.
         """
         parts: list[Entries] = []
         exhausted = True
         for run in self._runs:
-            part, all_of_it = self._head_of(run, count)
+            part, all_of_it = self._head_of(run, count, wanted, view)
             exhausted &= all_of_it
             if len(part):
                 parts.append(part)
@@ -200,19 +244,37 @@ class Backlog:
         slots = merged.slot[np.concatenate([[True], ~repeated])] if repeated.any() else merged.slot
         return slots[:count], exhausted and slots.size <= count
 
-    def _head_of(self, run: _Run, count: int) -> tuple[Entries, bool]:
-        """Return the first `count` entries of a run that count, and whether it has no more."""
-        width = count
+    def _head_of(self, run: _Run, count: int, wanted: Wanted, view: int) -> tuple[Entries, bool]:
+        """Return the first `count` entries of a run that count and are wanted, and whether it has no more."""
+        begin, step = 0 if wanted is None else run.skipped(view, wanted), count
         while True:
-            window = run.window(width)
+            window = run.window(step, begin)
             valid = self._valid(window)
-            passed = int(np.argmax(valid)) if valid.any() else len(window)
-            run.head += passed
-            all_of_it = passed + len(run) <= width
-            rows = np.flatnonzero(valid)
+            if not begin:
+                # What no longer counts at the very front never counts again: it is passed over for good.
+                passed = int(np.argmax(valid)) if valid.any() else len(window)
+                run.head += passed
+                window, valid = window.take(slice(passed, None)), valid[passed:]
+            if wanted is not None:
+                classes = self._class_of(window.slot)
+                chosen = valid & wanted[np.where(valid, classes, 0)]
+                rows = np.flatnonzero(chosen)
+                first = int(rows[0]) if rows.size else len(window)
+                if first:
+                    run.skip(view, begin + first, np.unique(classes[:first][valid[:first]]))
+                    begin += first
+                    window, rows = window.take(slice(first, None)), rows - first
+            else:
+                rows = np.flatnonzero(valid)
+            all_of_it = begin + len(window) >= len(run)
             if all_of_it or rows.size >= count:
                 return window.take(rows[:count]), all_of_it and rows.size <= count
-            width = 2 * width + passed
+            step *= 2
+
+    def look_again(self, view: int) -> None:
+        """Forget what may be passed over, for one who asks: a job there is of another class now."""
+        for run in self._runs:
+            run.look_again(view)
 
     def position(self, entry: Entries) -> int:
         """Return how many waiting jobs stand before the one entry given. Complexity: O(jobs of the queue)."""
@@ -236,14 +298,16 @@ class ChainedBacklog:
     Source: 002, queue sort; design section 6, "queue sort chain (first non-equal wins)".
     """
 
-    def __init__(self, valid: Valid, chain: Sequence[Comparator]) -> None:
+    def __init__(self, valid: Valid, class_of: ClassOf, chain: Sequence[Comparator]) -> None:
         """Start empty.
 
         Args:
             valid: Says which entries still count.
+            class_of: Says of what class the jobs of slots are.
             chain: Comparators over slots, most important first.
         """
         self._valid = valid
+        self._class_of = class_of
         self._chain = tuple(chain)
         self._entries: Entries | None = None
         self._sorted = True
@@ -254,10 +318,15 @@ class ChainedBacklog:
             self._entries = entries if self._entries is None else Entries.join([self._entries, entries])
             self._sorted = False
 
-    def heads(self, count: int) -> tuple[npt.NDArray[np.int32], bool]:
-        """Return the slots of the first jobs in order, at most `count`, and whether these are all."""
-        entries = self._waiting()
-        return entries.slot[:count], len(entries) <= count
+    def heads(self, count: int, wanted: Wanted = None, view: int = 0) -> tuple[npt.NDArray[np.int32], bool]:  # noqa: ARG002 - it remembers nothing
+        """Return the slots of the first jobs of wanted classes in order, at most `count`, and whether these are all."""
+        slots = self._waiting().slot
+        if wanted is not None:
+            slots = slots[wanted[self._class_of(slots)]]
+        return slots[:count], slots.size <= count
+
+    def look_again(self, view: int) -> None:
+        """Do nothing: nothing is remembered."""
 
     def position(self, entry: Entries) -> int:
         """Return how many waiting jobs stand before the one entry given."""

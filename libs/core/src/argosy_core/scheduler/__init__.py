@@ -31,8 +31,8 @@ Samplers::
 
 Round::
 
-    has_work(state) -> bool
-    round = begin_round(state, now_s, rng)                        # fills
+    next_due_s(state, now_s) -> float                             # when a round could do something without news
+    round = begin_round(state, now_s, rng)                        # chooses whom to ask for what
     round.questions -> tuple[SampleQuestion, ...]
     round.take_sample(cluster, SampleReply | None)                # None: no answer in time
     ask_nearby(NodeSampler, SampleQuestion, rng, incarnation=...) -> SampleReply  # of a sampler in this process
@@ -59,6 +59,7 @@ Views::
 
     explain(state, handle, now_s) -> Explanation | None
     shares(state, now_s) -> PoolShares
+    count_waiting(state) -> dict[WaitReason, int]
     last_round(state) -> RoundStatistics
     dump(state, now_s, seed=) -> Iterator[str]                    # JSON text in chunks
     check_invariants(state) -> None                               # InvariantViolation
@@ -127,14 +128,25 @@ from argosy_core.scheduler.nearby import ask_nearby
 from argosy_core.scheduler.outcomes import forget_cluster, take_states
 from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
 from argosy_core.scheduler.refusals import Refusals
-from argosy_core.scheduler.round import Round, begin_round, has_work
+from argosy_core.scheduler.round import Round, begin_round, next_due_s
 from argosy_core.scheduler.settings import DEFAULT_RESOURCE_WEIGHTS, RoundSettings
 from argosy_core.scheduler.state import PoolState, RoundStatistics
-from argosy_core.scheduler.views import Explanation, PoolShares, QueueShares, dump, explain, last_round, shares
+from argosy_core.scheduler.views import (
+    ClusterReason,
+    Explanation,
+    PoolShares,
+    QueueShares,
+    count_waiting,
+    dump,
+    explain,
+    last_round,
+    shares,
+)
 
 __all__ = [
     "DEFAULT_RESOURCE_WEIGHTS",
     "CapacityColumns",
+    "ClusterReason",
     "ClusterRuns",
     "ClusterView",
     "CommitQuestion",
@@ -186,16 +198,17 @@ __all__ = [
     "begin_round",
     "check_invariants",
     "class_definitions",
+    "count_waiting",
     "define_classes",
     "define_job_sets",
     "draft_ingest",
     "dump",
     "explain",
     "forget_cluster",
-    "has_work",
     "join_states",
     "last_round",
     "missing",
+    "next_due_s",
     "note_ended",
     "placements_of",
     "recover",

@@ -1,8 +1,7 @@
-"""Which clusters are asked for which classes, and which classes fit nowhere now.
+"""Which clusters may be asked for which classes, why others are not, and whom a round asks.
 
 A class is asked of a cluster that may be given work, whose nodes are large enough per resource, whose free sums are
-large enough, and whose free capacity has risen since it last answered completely that nothing fits. A class that no
-cluster is left to ask for is *blocked*: its jobs keep their places and cost nothing until capacity rises somewhere.
+large enough, and which has not said why it has no node for the class (`waits`).
 
 Source: design section 5, "Round" 2 and 5; seed 000 "Sampling Phase".
 """
@@ -15,12 +14,23 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.scheduler.messages import Bools, Int32s, SampleQuestion
+from argosy_core.placement import WaitReason
+from argosy_core.scheduler.messages import Bools, Int32s, Int64s, SampleQuestion
 from argosy_core.scheduler.state import PoolState
 
-__all__ = ["Asking", "askable", "blocked_classes", "choose"]
+__all__ = ["Asking", "askable", "choose", "count_room", "find_placeable", "reasons_at"]
 
 _BLOCK: Final = 1 << 14
+_MOST_ROOM: Final = np.iinfo(np.int32).max
+
+
+def _holds(needs: Int64s, have: Int64s) -> Bools:
+    """Return (class, cluster): where there is as much of every resource as a pod asks for."""
+    fits = np.ones((needs.shape[0], have.shape[0]), dtype=np.bool_)
+    for column in range(needs.shape[1]):
+        if needs[:, column].any():
+            fits &= needs[:, column, None] <= have[:, column]
+    return fits
 
 
 def askable(state: PoolState, classes: npt.NDArray[np.integer]) -> Bools:
@@ -33,29 +43,77 @@ def askable(state: PoolState, classes: npt.NDArray[np.integer]) -> Bools:
     Complexity: O(classes * clusters * resources) in NumPy.
     """
     clusters = state.clusters
-    count = len(clusters)
-    if count == 0 or classes.size == 0:
-        return np.zeros((classes.size, count), dtype=np.bool_)
-    needs = state.classes.vector[classes]
-    room = np.minimum(clusters.largest, clusters.free)
-    fits = np.ones((classes.size, count), dtype=np.bool_)
-    for column in range(needs.shape[1]):
-        if needs[:, column].any():
-            fits &= needs[:, column, None] <= room[:, column]
     state.ensure_class_grid()
-    risen = clusters.free_generation > state.empty_generation[classes, :count]
-    return fits & risen & clusters.usable()
+    fits = _holds(state.classes.vector[classes], np.minimum(clusters.largest, clusters.free))
+    fits &= clusters.usable()
+    fits &= state.waits.reason[classes, : len(clusters)] == WaitReason.NONE
+    return fits
 
 
-def blocked_classes(state: PoolState) -> Bools:
-    """Return which classes, by index, fit nowhere now; classes without live jobs count as not blocked."""
+def reasons_at(state: PoolState, classes: npt.NDArray[np.integer]) -> npt.NDArray[np.int8]:
+    """Return (class, cluster) WaitReason: why clusters are not asked; CONSTRAINT where they may not be given work.
+
+    A class too large for every node is a mismatch, and one that the free sums do not hold has no room, whether its
+    sampler was asked or not.
+
+    Args:
+        state: The pool.
+        classes: Class indices.
+    """
+    clusters = state.clusters
+    state.ensure_class_grid()
+    needs = state.classes.vector[classes]
+    reasons = state.waits.reason[classes, : len(clusters)].copy()
+    unknown = reasons == WaitReason.NONE
+    reasons[unknown & ~_holds(needs, clusters.free)] = WaitReason.NO_ROOM
+    reasons[~_holds(needs, clusters.largest)] = WaitReason.MISMATCH
+    reasons[:, ~clusters.usable()] = WaitReason.CONSTRAINT
+    return reasons
+
+
+def count_room(state: PoolState, classes: npt.NDArray[np.integer], where: Bools) -> Int64s:
+    """Return per class an upper bound of how many pods clusters hold now.
+
+    Args:
+        state: The pool.
+        classes: Class indices.
+        where: (class, cluster) the clusters that count.
+
+    Complexity: O(classes * clusters * resources) in NumPy.
+    """
+    clusters, needs = state.clusters, state.classes.vector[classes]
+    room = np.minimum(state.waits.room[classes, : len(clusters)], _MOST_ROOM).astype(np.int64)
+    for column in range(needs.shape[1]):
+        asking = np.flatnonzero(needs[:, column])
+        if asking.size:
+            free = np.maximum(clusters.free[:, column], 0)
+            room[asking] = np.minimum(room[asking], free // needs[asking, column, None])
+    return np.asarray((room * where).sum(axis=1), dtype=np.int64)
+
+
+def find_placeable(state: PoolState) -> tuple[Int32s, Int64s]:
+    """Find out which classes of queued jobs some cluster may be asked for, and note it in `state.placeable`.
+
+    Returns:
+        n class indices, and an upper bound of the pods of each that may find a place.
+
+    Complexity: O(classes with queued jobs * clusters * resources) in NumPy.
+    """
     end = state.classes.ids.end
-    blocked = np.zeros(end, dtype=np.bool_)
-    classes = np.flatnonzero(state.classes.job_count[:end] > 0)
-    for start in range(0, classes.size, _BLOCK):
-        part = classes[start : start + _BLOCK]
-        blocked[part] = ~askable(state, part).any(axis=1)
-    return blocked
+    placeable = np.zeros(end, dtype=np.bool_)
+    waiting = np.flatnonzero(state.classes.waiting_count[:end] > 0)
+    rooms = [np.zeros(0, dtype=np.int64)]
+    for start in range(0, waiting.size, _BLOCK):
+        part = waiting[start : start + _BLOCK]
+        where = askable(state, part)
+        chosen = where.any(axis=1)
+        placeable[part[chosen]] = True
+        rooms.append(count_room(state, part[chosen], where[chosen]))
+    before = state.placeable
+    if (placeable[: before.size] & ~before).any() or placeable[before.size :].any():
+        state.wake_count += 1
+    state.placeable = placeable
+    return np.flatnonzero(placeable).astype(np.int32), np.concatenate(rooms)
 
 
 class Asking:
@@ -77,7 +135,6 @@ class Asking:
         self.asked = asked
         self.complete = complete
         self.axis = state.classes.axis
-        self.generation = state.clusters.free_generation.copy()
         self.incarnation = state.clusters.incarnation.copy()
 
     def rows(self, cluster: int) -> npt.NDArray[np.int64]:
@@ -108,16 +165,21 @@ class Asking:
         return tuple(questions)
 
 
-def choose(state: PoolState, classes: Int32s, wanted: Int32s, rng: np.random.Generator) -> Asking:
+def choose(
+    state: PoolState, classes: Int32s, wanted: Int32s, *, heads: npt.NDArray[np.integer], rng: np.random.Generator
+) -> Asking:
     """Return whom to ask: per class, ceil(Cp x clusters) drawn among those that may be asked.
 
-    All classes draw from one random order of the clusters, so that a round needs few messages. A class that is being
-    explained is asked of every cluster that may be given work, in full, whether it seems to fit or not.
+    All classes draw from one random order of the clusters, so that a round needs few messages. Classes of waiting heads
+    are asked of every cluster that is asked anything and may hold them, so that nobody takes before them what has come
+    free. A class that is being explained is asked of every cluster that may be given work, in full, whether it seems to
+    fit or not.
 
     Args:
         state: The pool.
         classes: Class indices wanted, each once.
         wanted: How many pods of each wait.
+        heads: Class indices of waiting heads, among `classes`.
         rng: Draws the order.
     """
     clusters = state.clusters
@@ -131,6 +193,13 @@ def choose(state: PoolState, classes: Int32s, wanted: Int32s, rng: np.random.Gen
     in_order = allowed[:, drawn]
     asked = np.zeros_like(allowed)
     asked[:, drawn] = in_order & (np.cumsum(in_order, axis=1) <= count)
+    heading = np.isin(classes, heads)
+    if heading.any():
+        room = np.minimum(clusters.largest, clusters.free)
+        reason = state.waits.reason[classes[heading], : len(clusters)]
+        hopeful = (reason == WaitReason.NONE) | (reason == WaitReason.NO_ROOM)
+        hopeful &= _holds(state.classes.vector[classes[heading]], room) & clusters.usable()
+        asked[heading] |= hopeful & asked.any(axis=0)
     complete = np.isin(classes, np.array(sorted(state.asked_complete | state.explained), dtype=np.int32))
     asked[np.isin(classes, explained)] = clusters.usable()
     state.explained.clear()

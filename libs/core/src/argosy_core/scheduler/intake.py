@@ -70,8 +70,7 @@ def define_classes(state: PoolState, definitions: Mapping[int, bytes]) -> None:
         ValueError: A definition is malformed; those before it were added.
     """
     for index in state.classes.drop_idle():
-        if index < state.empty_generation.shape[0]:
-            state.empty_generation[index] = -1
+        state.waits.clear_class(index)
         state.asked_complete.discard(index)
         for key in [key for key in state.answers if key[0] == index]:
             del state.answers[key]
@@ -102,6 +101,7 @@ def set_queues(state: PoolState, queues: Iterable[QueueView]) -> None:
         state.queues.names[index] = view.name
         state.queues.weight[index] = view.weight
         state.queues.cordoned[index] = view.cordoned
+        state.change_count += 1
 
 
 def remove_queues(state: PoolState, queue_ids: Iterable[int]) -> None:
@@ -141,9 +141,10 @@ def set_cluster(state: PoolState, view: ClusterView) -> None:
     clusters.connected[index] = view.connected
     clusters.forgotten.discard(index)
     clusters.cordoned[index] = view.cordoned
-    if not usable and clusters.usable()[index]:
-        clusters.free_generation[index] += 1
     state.ensure_class_grid()
+    if not usable and clusters.usable()[index]:
+        state.waits.clear_cluster(index)
+    state.change_count += 1
 
 
 def _start_incarnation(state: PoolState, index: int, incarnation: int) -> None:
@@ -153,8 +154,7 @@ def _start_incarnation(state: PoolState, index: int, incarnation: int) -> None:
     clusters.session[index] += 1
     clusters.nodes[index].by_sampler = np.zeros(0, dtype=np.int32)
     clusters.allocatable[index] = np.zeros((0, clusters.total.shape[1]), dtype=np.int64)
-    clusters.risen[index] = -1
-    clusters.free_generation[index] += 1
+    state.waits.clear_cluster(index)
 
 
 def update_capacity(state: PoolState, cluster: str, columns: CapacityColumns) -> None:
@@ -177,10 +177,25 @@ def update_capacity(state: PoolState, cluster: str, columns: CapacityColumns) ->
         _update_nodes(state, index, columns)
     total = state.in_axis_order(columns.total, columns.resources)
     free = state.in_axis_order(columns.total_free, columns.resources)
-    clusters.note_risen(index, columns.risen)
+    if (free > clusters.free[index]).any() or (total != clusters.total[index]).any():
+        state.change_count += 1
+    _wake(state, index, columns)
     clusters.total[index], clusters.free[index] = total, free
     clusters.told_count[index] += 1
     clusters.node_count[index] = columns.node_count
+
+
+def _wake(state: PoolState, index: int, columns: CapacityColumns) -> None:
+    """Let the classes be asked again of which a sampler says that they now fit."""
+    found = [state.classes.ids.find(class_id) for class_id in columns.fitting.tolist()]
+    known = np.array([row is not None for row in found], dtype=np.bool_)
+    if known.any():
+        classes = np.array([row for row in found if row is not None], dtype=np.int32)
+        state.ensure_class_grid()
+        state.waits.wake(classes, index, columns.fitting_room[known])
+        state.change_count += 1
+        if state.round is not None:
+            state.round.note_woken(index, classes)
 
 
 def _update_nodes(state: PoolState, index: int, columns: CapacityColumns) -> None:
@@ -305,7 +320,7 @@ def take_wishes(state: PoolState, columns: WishColumns, now_s: float) -> WishEff
     _, first = np.unique(slots[rows], return_index=True)
     rows = rows[np.sort(first)]
     chosen, chosen_ended = slots[rows], ended[rows]
-    waiting = state.stage_is_queued(chosen) | state.stage_is_pending(chosen)
+    waiting = state.stage_is_queued(chosen)
     # The API ends a job only while the database has no live run of it: a lease that counts here is refused there.
     over = waiting | chosen_ended
     held = chosen[~over]

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation
-from argosy_core.job.live import CANCEL_WISHED, IN_FLIGHT, PARKED, PENDING, STOP_SENT
-from argosy_core.queueing import to_cores
+from argosy_core.job.live import CANCEL_WISHED, IN_FLIGHT, PENDING, STOP_SENT
 from argosy_core.scheduler.codes import (
     JOB_QUEUED,
     JOB_RUNNING,
@@ -37,7 +36,7 @@ def check_invariants(state: PoolState) -> None:
     _check_counts(state, slots)
     _check_orders(state, slots)
     _check_pending(state, slots)
-    _require(bool((state.queues.flow >= to_cores(state.queues.usage) - 1e-9).all()), "no flow below its usage")
+    _require(bool((np.isfinite(state.queues.flow) & (state.queues.flow >= 0)).all()), "flows are numbers of 0 or more")
     stops = live.slots(np.fromiter(state.unsent_stops, dtype=np.int64))
     _require(bool(((live.flags[stops[stops >= 0]] & STOP_SENT) == 0).all()), "a stop is sent once")
 
@@ -65,7 +64,7 @@ def _check_stages(state: PoolState, slots: Int32s) -> None:
 def _check_counts(state: PoolState, slots: Int32s) -> None:
     """Counts and usages per queue, class and job set are what the table says."""
     live, queues = state.live, state.queues
-    queued, pending = state.stage_is_queued(slots), state.stage_is_pending(slots)
+    queued = state.stage_is_queued(slots)
     usage = state.job_usage(slots)
 
     def count(rows: npt.NDArray[np.integer], size: int) -> npt.NDArray[np.int64]:
@@ -77,18 +76,19 @@ def _check_counts(state: PoolState, slots: Int32s) -> None:
         return sums
 
     size = queues.usage.size
-    held = ~queued & ~pending
+    held = ~queued
     expected = (
         ("queued_count", count(live.queue[slots[queued]], size)),
-        ("pending_count", count(live.queue[slots[pending]], size)),
         ("leased_count", count(live.queue[slots[held]], size)),
-        ("usage", total(~queued)),
+        ("usage", total(held)),
         ("queued_usage", total(queued)),
     )
     for name, values in expected:
         _require(bool((getattr(queues, name) == values).all()), f"{name} per queue is the sum over its jobs")
     classes = count(live.class_index[slots], state.classes.job_count.size)
     _require(bool((state.classes.job_count == classes).all()), "job count per class is right")
+    waiting = count(live.class_index[slots[queued]], state.classes.waiting_count.size)
+    _require(bool((state.classes.waiting_count == waiting).all()), "waiting count per class is right")
     job_sets = count(live.job_set[slots], state.job_sets.job_count.size)
     _require(bool((state.job_sets.job_count == job_sets).all()), "job count per job set is right")
 
@@ -102,8 +102,7 @@ def _check_orders(state: PoolState, slots: Int32s) -> None:
         mine = waiting[live.queue[waiting] == index]
         heads, all_of_them = state.queues.orders[index].heads(max(2 * mine.size, 1))
         _require(all_of_them, "an order ends")
-        parked = live.handle[mine[(live.flags[mine] & PARKED) != 0]].tolist()
-        away = [handle for handle in live.handle[mine].tolist() if handle in backing_off] + parked
+        away = [handle for handle in live.handle[mine].tolist() if handle in backing_off]
         missing = set(live.handle[mine].tolist()) - set(live.handle[heads].tolist()) - set(away)
         _require(not missing, "every queued job stands in its order")
         _require(np.unique(heads).size == heads.size, "no job stands twice in its order")
@@ -113,13 +112,16 @@ def _check_orders(state: PoolState, slots: Int32s) -> None:
 
 
 def _check_pending(state: PoolState, slots: Int32s) -> None:
-    """The pending order has every pending job once; in-flight jobs of an open round may not have left it yet."""
-    flagged = slots[state.stage_is_pending(slots)]
-    order = state.pending[(state.live.flags[state.pending] & PENDING) != 0] if state.round else state.pending
-    _require(np.unique(order).size == order.size, "no job is pending twice")
-    _require(
-        bool(np.isin(flagged, order).all()) and order.size == flagged.size, "the pending order has all pending jobs"
-    )
+    """Waiting heads are queued jobs, marked as such, and no cluster has more of them than are allowed."""
+    flagged = slots[(state.live.flags[slots] & PENDING) != 0]
+    heads = state.pending_slots()
+    _require(np.unique(heads).size == heads.size, "no job is pending twice")
+    _require(flagged.size == heads.size and bool(np.isin(flagged, heads).all()), "exactly the waiting heads are marked")
+    classes = state.live.class_index[heads]
+    limit = state.settings.waiting_heads
+    _require(heads.size <= limit * max(1, len(state.clusters)), "no more pending jobs than waiting heads are allowed")
+    if state.heads_at.size and classes.size:
+        _require(bool((state.heads_at <= limit).all()), "no cluster has more waiting heads than allowed")
 
 
 def _require(holds: bool, what: str) -> None:  # noqa: FBT001 - a condition and its name

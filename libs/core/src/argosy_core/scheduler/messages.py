@@ -73,7 +73,7 @@ class QueueView:
     weight: float
     """Weight, 0 or more; a queue of weight 0 gets only what all others leave."""
     cordoned: bool = False
-    """True if none of its queued jobs may become pending."""
+    """True if none of its queued jobs may be placed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,8 +216,10 @@ class CapacityColumns:
     """Nodes of the cluster."""
     placement_count: int
     """Runs that have a placement."""
-    risen: int
-    """Differs from before when something may fit on some node that did not; counts within an incarnation."""
+    fitting: Int32s
+    """k ids of classes that were answered for want of room or of a matching node, and of which a pod now fits."""
+    fitting_room: Int32s
+    """k counts of their pods that fit where capacity rose, each by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,8 +276,12 @@ class SampleReply:
     """c flags: 1 if every node was taken into account."""
     nearest_misses: tuple[str, ...]
     """c texts, empty where there is a candidate."""
-    risen: int
-    """As in CapacityColumns, at the moment of the answer."""
+    reason: Int8s
+    """c values of WaitReason: why the candidates do not hold all that waits; NONE if they do, or not all was seen."""
+    texts: tuple[str, ...]
+    """c texts of plugins and failed filters, empty for other reasons; none at all if there is nothing to say."""
+    retry_after_s: Float32s
+    """c times after which a plugin wants to be asked again, seconds, 0 if it does not say; empty if none does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -528,8 +534,6 @@ class RoundStateColumns:
     """Their flows, cores."""
     flow_time_us: int
     """Moment of the flows."""
-    pending_handle: Int64s
-    """Pending jobs in order."""
     attempted_handle: Int64s
     """Jobs with failed attempts."""
     failed_attempt: Int32s

@@ -50,5 +50,7 @@ def ask_nearby(
         total_free=reply.total_free,
         complete=reply.complete,
         nearest_misses=reply.nearest_misses,
-        risen=reply.risen,
+        reason=reply.reason,
+        texts=reply.texts,
+        retry_after_s=reply.retry_after_s,
     )

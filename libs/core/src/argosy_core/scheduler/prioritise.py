@@ -1,12 +1,6 @@
-"""The first step of a round: jobs move from their queues to the pending order.
+"""Whose turn it is: the jobs that a round asks for, and the waiting heads.
 
-A queue gives its jobs strictly in order, so a job that fits nowhere now stands before the others of its queue. That is
-bounded twice: a queue has at most `max_blocked_per_queue` such jobs pending, then it waits; and a class whose pending
-jobs have found no candidate for `park_after_s` is *parked*: its pending jobs stay and are asked for as before, its
-queued jobs are passed over, and come back to their places as soon as a sampler answers a candidate for the class. So
-jobs that fit nowhere cannot keep others from running for ever, and other queues not at all.
-
-Source: 003 "Global prioritisation"; design section 7, invariant 4.
+Source: 003 "Global prioritisation", "Scheduler architecture"; design section 7, invariant 4.
 """
 
 from __future__ import annotations
@@ -14,119 +8,170 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from argosy_core.job.live import PARKED, PENDING
-from argosy_core.queueing import FillingQueues, QueueOrder, StopRule, fill, to_cores
-from argosy_core.scheduler.messages import Bools, Int32s
+from argosy_core.job.live import PENDING
+from argosy_core.placement import WaitReason
+from argosy_core.queueing import Filled, FillingLimits, FillingQueues, fill, flow_keys
+from argosy_core.scheduler.asking import find_placeable, reasons_at
+from argosy_core.scheduler.messages import Bools, Int32s, Int64s
 from argosy_core.scheduler.state import PoolState
 
-__all__ = ["move_to_pending", "unpark"]
+__all__ = ["choose_jobs", "elect_heads", "queues_of"]
 
-_PARKING_CHUNK: Final = 4096
+_SLACK: Final = 1.25
+"""Jobs are asked for beyond what is free by so much, for what has come free by the time that they are committed."""
+_LEAST_JOBS: Final = 256
+"""Jobs that are asked for however little is free: what is free is a sum, and not where the first jobs can use it."""
+_ROUND_VIEW: Final = 0
+_HEAD_VIEW: Final = 1
 
 
-def move_to_pending(state: PoolState, blocked: Bools, now_s: float) -> int:
-    """Move jobs to the end of the pending order by progressive filling; return how many.
+def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
+    """Return the jobs to ask for, in the order in which they would be placed if every one fitted.
 
-    Args:
-        state: The pool, its flows brought up to now.
-        blocked: By class index, which classes fit nowhere now.
-        now_s: Now.
+    Jobs are passed over that no cluster can be asked for, that back off, or whose queue is cordoned; waiting heads are
+    always among the chosen, and count for no limit. Nothing that others see is changed.
 
-    Complexity: as `queueing.fill`; parking costs one look per job and time that its class gets stuck.
+    Returns:
+        Queue indices, and the jobs with positions among them.
+
+    Complexity: as `queueing.fill`, and O(classes x clusters) in NumPy.
     """
-    live, queues, settings = state.live, state.queues, state.settings
-    parked = _watch_stuck(state, blocked, now_s)
-    end = queues.ids.end
-    rows = np.flatnonzero((queues.queued_count[:end] > 0) & ~queues.cordoned[:end])
-    is_blocked = blocked[live.class_index[state.pending]]
-    counted = state.pending[~is_blocked]
-    blocked_counts = np.bincount(live.queue[state.pending[is_blocked]], minlength=end)[rows].tolist()
+    queues, live = state.queues, state.live
+    classes, room = find_placeable(state)
+    heads = state.pending_slots()
+    nobody = np.zeros(0, dtype=np.int32)
+    if not classes.size:
+        return np.zeros(0, dtype=np.int64), Filled(
+            slots=nobody, rows=nobody.astype(np.int64), usage=room, classes=nobody
+        )
+    # A waiting head counts as of a class of its own, behind all others, so that it alone is taken of its class.
+    head_class = state.classes.ids.end
+    wanted = np.append(state.placeable, True)
+    limits = FillingLimits(
+        usage_limit=int(_SLACK * state.free_usage()),
+        min_count=_LEAST_JOBS,
+        max_count=state.settings.max_round_leases,
+        room=np.zeros(head_class + 1, dtype=np.int64),
+        waiting=np.append(state.classes.waiting_count[:head_class], heads.size),
+        counted=np.append(state.placeable, False),
+    )
+    limits.room[classes] = room
+    limits.room[head_class] = heads.size
+    rows = _rows_with_work(state, wanted=True)
+    usages = np.append(state.classes.usage[classes], state.job_usage(heads))
     orders = [queues.orders[row] for row in rows.tolist()]
 
-    def heads(row: int, count: int) -> tuple[Int32s, bool]:
-        slots, all_of_them = _waiting(state, orders[row], count, parked)
-        stop = _room_for_blocked(blocked[live.class_index[slots]], settings.max_blocked_per_queue - blocked_counts[row])
-        return slots[:stop], all_of_them or stop < slots.size
+    def look(position: int, count: int) -> tuple[Int32s, bool]:
+        slots, all_of_them = orders[position].heads(count, wanted, _ROUND_VIEW)
+        if not slots.size and all_of_them:
+            queues.idle_at[rows[position]] = state.wake_count
+        return slots, all_of_them
 
-    filled = fill(
+    chosen = fill(
         FillingQueues(
             queue_id=queues.queue_id[rows],
             weight=queues.weight[rows],
             flow=queues.flow[rows],
-            usage=queues.usage[rows],
-            heads=heads,
+            usage=state.counted_usage()[rows],
+            least_usage=int(usages.min()),
+            heads=look,
             job_usage=state.job_usage,
-            is_blocked=lambda slots: blocked[live.class_index[slots]],
+            job_class=state.job_class,
         ),
-        StopRule(
-            pending_count=int(counted.size),
-            pending_usage=int(state.job_usage(counted).sum()),
-            usage_limit=int((1.0 + settings.look_ahead_ratio) * state.free_usage()),
-            min_count=settings.look_ahead_min_count,
-            max_pending=settings.max_pending,
-        ),
+        limits,
     )
-    if filled.slots.size:
-        state.count_queued(filled.slots, -1)
-        live.flags[filled.slots] |= PENDING
-        state.count_pending(filled.slots, 1)
-        state.pending = np.concatenate([state.pending, filled.slots])
-        queues.flow = np.maximum(queues.flow, to_cores(queues.usage))
-    return int(filled.slots.size)
+    return rows, Filled(
+        slots=chosen.slots, rows=chosen.rows, usage=chosen.usage, classes=live.class_index[chosen.slots]
+    )
 
 
-def _room_for_blocked(blocked: Bools, room: int) -> int:
-    """Return how many of some heads may be taken so that not more than `room` of them are blocked."""
-    rows = np.flatnonzero(blocked)
-    allowed = max(room, 0)
-    return int(blocked.size if rows.size <= allowed else rows[allowed])
-
-
-def _waiting(state: PoolState, order: QueueOrder, count: int, parked: Bools) -> tuple[Int32s, bool]:
-    """Return the first jobs of a queue that are not of a parked class; park those that are."""
-    while True:
-        slots, all_of_them = order.heads(count)
-        classes = state.live.class_index[slots]
-        away = parked[classes]
-        if not away.any():
-            return slots, all_of_them
-        state.live.flags[slots[away]] |= PARKED
-        for index in np.unique(classes[away]).tolist():
-            handles = state.live.handle[slots[classes == index]]
-            state.parked.setdefault(index, []).append(handles)
-        count = max(count, _PARKING_CHUNK) if away.all() else count
-
-
-def _watch_stuck(state: PoolState, blocked: Bools, now_s: float) -> Bools:
-    """Note since when classes have been stuck; return by class index which are parked."""
-    classes = state.classes
-    end = classes.ids.end
-    since = classes.stuck_since_s
-    present = np.bincount(state.live.class_index[state.pending], minlength=end) > 0
-    newly = np.flatnonzero(blocked & present & np.isinf(since[:end]))
-    since[newly] = now_s
-    # A class is asked for only through its pending jobs: without one, nothing could ever bring it back.
-    unpark(state, np.flatnonzero(~present & ~np.isinf(since[:end])))
-    return since[:end] <= now_s - state.settings.park_after_s
-
-
-def unpark(state: PoolState, classes: npt.NDArray[np.integer]) -> None:
-    """Let the queued jobs of classes take part again, at their places.
+def _rows_with_work(state: PoolState, *, wanted: bool) -> Int64s:
+    """Return the indices of queues that are not cordoned and have queued jobs.
 
     Args:
         state: The pool.
-        classes: Class indices; those that are not stuck are left alone.
+        wanted: Leave out those of which nothing may be placed, as far as is known.
     """
-    state.classes.stuck_since_s[classes] = np.inf
-    if not state.parked:
-        return
-    for index in classes.tolist():
-        parts = state.parked.pop(index, None)
-        if parts is not None:
-            slots = state.live.slots(np.concatenate(parts))
-            slots = np.unique(slots[slots >= 0])
-            slots = slots[(state.live.flags[slots] & PARKED) != 0]
-            state.live.flags[slots] &= np.uint8(0xFF ^ PARKED)
-            state.push_queued(slots[state.stage_is_queued(slots)])
+    queues, end = state.queues, state.queues.ids.end
+    chosen = (queues.queued_count[:end] > 0) & ~queues.cordoned[:end]
+    if wanted:
+        chosen &= queues.idle_at[:end] != state.wake_count
+    return np.flatnonzero(chosen)
+
+
+def queues_of(state: PoolState, rows: Int64s) -> FillingQueues:
+    """Return queues as they are now, for `queueing.walk`."""
+    queues = state.queues
+    return FillingQueues(
+        queue_id=queues.queue_id[rows],
+        weight=queues.weight[rows],
+        flow=queues.flow[rows],
+        usage=state.counted_usage()[rows],
+        least_usage=0,
+        heads=lambda _position, _count: (np.zeros(0, dtype=np.int32), True),
+        job_usage=state.job_usage,
+        job_class=state.job_class,
+    )
+
+
+def elect_heads(state: PoolState) -> None:
+    """Choose anew which jobs are waiting heads: the next ones in fairness order over the pool that have no room.
+
+    Two heads count for each other if some cluster may hold both as far as it has said; of any cluster, at most
+    `waiting_heads` heads are. Nodes of one cluster that only one of them matches are not told apart here: the leader
+    knows no node's labels.
+
+    Complexity: O(classes with queued jobs x clusters) in NumPy, and one call per queue whose turn may come first.
+    """
+    live = state.live
+    before = state.pending_slots()
+    live.flags[before] &= np.uint8(0xFF ^ PENDING)
+    chosen: list[int] = []
+    limit = state.settings.waiting_heads
+    heads_at = np.zeros(len(state.clusters), dtype=np.int64)
+    end = state.classes.ids.end
+    waiting = np.flatnonzero((state.classes.waiting_count[:end] > 0) & ~state.placeable[:end])
+    if limit and waiting.size:
+        where = np.zeros((end, len(state.clusters)), dtype=np.bool_)
+        where[waiting] = reasons_at(state, waiting) == WaitReason.NO_ROOM
+        usage = state.counted_usage().copy()
+        while True:
+            wanted = np.asarray(where.any(axis=1) & ~where[:, heads_at >= limit].any(axis=1))
+            slot = _first(state, wanted, usage, chosen) if wanted.any() else -1
+            if slot < 0:
+                break
+            chosen.append(slot)
+            heads_at += where[live.class_index[slot]]
+            usage[live.queue[slot]] += state.classes.usage[live.class_index[slot]]
+    slots = np.array(chosen, dtype=np.int32)
+    live.flags[slots] |= PENDING
+    state.heads, state.heads_at = live.handle[slots], heads_at
+    for slot in slots[~np.isin(slots, before)].tolist():
+        state.queues.orders[int(live.queue[slot])].look_again(_ROUND_VIEW)
+        state.queues.idle_at[live.queue[slot]] = -1
+
+
+def _first(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) -> int:
+    """Return the slot of the next job in fairness order of wanted classes, but those chosen; -1 if there is none."""
+    queues, live = state.queues, state.live
+    rows = _rows_with_work(state, wanted=False)
+    least = int(state.classes.usage[np.flatnonzero(wanted)].min())
+    weight, zero = queues.weight[rows], queues.weight[rows] <= 0
+    earliest = flow_keys(queues.flow[rows], usage[rows] + least, weight)
+    order = np.lexsort((queues.queue_id[rows], earliest, zero))
+    best: tuple[tuple[bool, float, int], int] | None = None
+    for position in order.tolist():
+        row = int(rows[position])
+        if best is not None and best[0] <= (bool(zero[position]), float(earliest[position]), int(queues.queue_id[row])):
+            break
+        taken = [slot for slot in chosen if live.queue[slot] == row]
+        slots, _ = queues.orders[row].heads(1 + len(taken), wanted, _HEAD_VIEW)
+        left = slots[~np.isin(slots, taken)]
+        if left.size:
+            after = usage[row : row + 1] + state.job_usage(left[:1])
+            key = flow_keys(queues.flow[row : row + 1], after, weight[position : position + 1])
+            turn = (bool(zero[position]), float(key[0]), int(queues.queue_id[row]))
+            if best is None or turn < best[0]:
+                best = (turn, int(left[0]))
+    return -1 if best is None else best[1]

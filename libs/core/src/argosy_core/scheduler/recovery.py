@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.interning import distinct
-from argosy_core.job.live import CANCEL_WISHED, IN_FLIGHT, PENDING, STOP_SENT
+from argosy_core.job.live import CANCEL_WISHED, IN_FLIGHT, STOP_SENT
 from argosy_core.job.states import IS_RUN_TERMINAL, RUN_RANKS
-from argosy_core.queueing import to_cores
 from argosy_core.scheduler.codes import (
     EVENT_CANCELLED,
     JOB_CANCELLED,
@@ -78,7 +77,7 @@ def recover(state: PoolState, loaded: LoadedColumns, now_s: float) -> RecoverEff
     state.push_queued(waiting)
     if loaded.round_state is not None:
         _recover_round_state(state, loaded.round_state)
-    state.queues.flow = np.maximum(state.queues.flow, to_cores(state.queues.usage))
+    state.raise_flow()
     state.flow_time_s = state.flow_time_s or now_s
     return RecoverEffects(
         events=draft, job_updates=updates, job_count=int(slots.size - over.size), run_count=min(run_count, held.size)
@@ -135,23 +134,17 @@ def _recover_objects(state: PoolState, objects: LoadedObjects) -> None:
 
 
 def _recover_round_state(state: PoolState, stored: RoundStateColumns) -> None:
-    """Continue the order of the last leader: flows, pending order, failed attempts."""
+    """Continue the order of the last leader: flows and failed attempts."""
     live, queues = state.live, state.queues
     for queue_id, flow in zip(stored.queue.tolist(), stored.flow.tolist(), strict=True):
         index = queues.ids.find(queue_id)
         if index is not None:
             queues.flow[index] = flow
     state.flow_time_s = stored.flow_time_us / 1e6
-    slots = live.slots(stored.pending_handle)
-    slots = slots[slots >= 0]
-    slots = slots[state.stage_is_queued(slots)]
-    state.count_queued(slots, -1)
-    live.flags[slots] |= PENDING
-    state.count_pending(slots, 1)
-    state.pending = slots
     attempted = live.slots(stored.attempted_handle)
     there = attempted >= 0
     live.failed_attempts[attempted[there]] = stored.failed_attempt[there]
+    state.attempted.update(dict.fromkeys(stored.attempted_handle[there].tolist()))
 
 
 def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
@@ -170,7 +163,7 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
     """
     live = state.live
     slots = live.slots(plan.handle)
-    fits = (slots >= 0) & (state.stage_is_queued(slots) | state.stage_is_pending(slots))
+    fits = (slots >= 0) & state.stage_is_queued(slots)
     fits &= live.attempt[slots].astype(np.int64) + 1 == plan.attempt
     fits &= (live.flags[slots] & CANCEL_WISHED) == 0
     if state.clusters.forgotten:
@@ -189,9 +182,7 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
         live.cluster[slots[mine]] = index
         live.node[slots[mine]] = names[which]
     failed_slots = live.slots(plan.failed_handle)
-    failed = np.flatnonzero(
-        (failed_slots >= 0) & (state.stage_is_queued(failed_slots) | state.stage_is_pending(failed_slots))
-    )
+    failed = np.flatnonzero((failed_slots >= 0) & state.stage_is_queued(failed_slots))
     _leave_order(state, failed_slots[failed])
     return replace(
         plan,
@@ -206,16 +197,12 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
 
 
 def _leave_order(state: PoolState, slots: Int32s) -> None:
-    """Take waiting jobs out of the queued or pending order and mark them in flight."""
+    """Count waiting jobs as held and mark them in flight."""
     live = state.live
-    pending = slots[(live.flags[slots] & PENDING) != 0]
-    queued = slots[(live.flags[slots] & PENDING) == 0]
-    state.count_pending(pending, -1)
-    state.count_queued(queued, -1)
+    state.count_queued(slots, -1)
     live.flags[slots] = IN_FLIGHT
     state.count_held(slots, 1)
-    state.drop_from_pending()
-    state.queues.flow = np.maximum(state.queues.flow, to_cores(state.queues.usage))
+    state.raise_flow()
 
 
 def placements_of(state: PoolState, cluster: str) -> Placements:

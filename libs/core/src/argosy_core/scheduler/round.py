@@ -4,9 +4,11 @@
 
     begin_round -> take_sample per cluster -> decide -> take_commits per cluster -> next_commits ... -> finish
 
-Rule of today for jobs that do not fit: a class that fits nowhere is blocked, its jobs keep their places in the pending
-order, and jobs of other classes that stand behind them may pass. Nothing is promised to the blocked ones yet. How many
-of them may stand before others of their queue is bounded, in number and time (see `prioritise`).
+Jobs are tried one by one in fairness order where samplers said that they fit. A job is placed in that round, or stays
+at its place in its queue; trying it changes nothing that anybody else sees, usage and flow rise when a placement is
+committed. What fits nowhere is passed over until a sampler says otherwise (`waits`). The next jobs in fairness order
+that have no room stay *pending*, at most `waiting_heads`: they are tried in every round, at their place in the order,
+so that they get what comes free before any later job.
 
 Between the steps other events may change the pool: a job of the round that ended meanwhile is left out, and its
 placement released. A placed run counts as in flight at once, so that it is in every list of placements from then on.
@@ -16,18 +18,21 @@ Source: design section 5, "Round"; 003 "Global prioritisation", "Scheduler archi
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation
+from argosy_core.framework import Fault
 from argosy_core.job.interning import distinct
 from argosy_core.job.live import BACKING_OFF, CANCEL_WISHED, IN_FLIGHT, PENDING, STOP_SENT
-from argosy_core.placement import CandidatePool, decide
-from argosy_core.scheduler.asking import blocked_classes, choose
+from argosy_core.placement import CandidatePool, Decider, WaitReason
+from argosy_core.queueing import Filled, walk
+from argosy_core.scheduler.asking import choose, find_placeable
 from argosy_core.scheduler.commits import CommitStages, Placed
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.messages import (
-    Bools,
     ClusterRuns,
     CommitQuestion,
     CommitReply,
@@ -39,21 +44,36 @@ from argosy_core.scheduler.messages import (
     SampleReply,
 )
 from argosy_core.scheduler.outcomes import back_off_s
-from argosy_core.scheduler.prioritise import move_to_pending, unpark
+from argosy_core.scheduler.prioritise import choose_jobs, elect_heads, queues_of
 from argosy_core.scheduler.rows import cluster_runs
 from argosy_core.scheduler.state import ClassAnswer, PoolState, RoundStatistics
 
-__all__ = ["Round", "begin_round", "has_work"]
+__all__ = ["Round", "begin_round", "next_due_s"]
 
 
-def has_work(state: PoolState) -> bool:
-    """Return whether a round could do anything: a job waits, or a stop is to be sent."""
-    waiting = int(state.queues.queued_count.sum()) + state.pending.size
-    return bool(waiting or state.unsent_stops or state.explained)
+def next_due_s(state: PoolState, now_s: float) -> float:
+    """Return when a round could next do something without further news, seconds since the Unix epoch.
+
+    That is now if something changed since a round found nothing to ask, or a stop or an explanation is due; else when
+    the next back-off or the next reason to wait ends; infinite if nothing waits.
+
+    Args:
+        state: The pool.
+        now_s: Now.
+
+    Complexity: O(queues) in NumPy.
+    """
+    if state.unsent_stops or state.explained:
+        return now_s
+    if not state.queues.queued_count.any():
+        return math.inf
+    if state.idle_at != state.change_count:
+        return now_s
+    return min([state.waits.next_end_s, *(moment_s for moment_s, _ in state.back_off[:1])])
 
 
 def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Round:
-    """Move jobs to pending and return the round with its questions to samplers.
+    """Choose the jobs to ask for and return the round with its questions to samplers. Nothing moves.
 
     Args:
         state: The pool.
@@ -63,7 +83,8 @@ def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Rou
     Raises:
         InvariantViolation: The last round was not finished.
 
-    Complexity: O(pending + moved + classes x clusters) in NumPy, Python work per queue and per cluster asked.
+    Complexity: O(jobs asked for + classes x clusters) in NumPy, Python work per queue whose turn may come and per
+    cluster asked. Next to nothing if nothing changed since a round that found nothing to ask.
     """
     if state.round is not None:
         raise InvariantViolation("a round was begun before the last one was finished")
@@ -71,48 +92,36 @@ def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Rou
     state.totals["rounds"] += 1
     state.end_back_offs(now_s)
     state.advance_flow(now_s)
-    blocked = blocked_classes(state)
-    moved_count = move_to_pending(state, blocked, now_s)
-    return Round(state, _to_decide(state, blocked), rng, moved_count=moved_count, blocked=blocked)
-
-
-def _to_decide(state: PoolState, blocked: Bools) -> Int32s:
-    """Return the pending jobs that this round tries to place, in order.
-
-    Not more than fill what is free with the look-ahead: whatever stands behind could not be placed anyhow.
-    """
-    live, settings = state.live, state.settings
-    slots = state.pending
-    slots = slots[~blocked[live.class_index[slots]] & ((live.flags[slots] & BACKING_OFF) == 0)]
-    usage = state.job_usage(slots)
-    before = np.cumsum(usage) - usage
-    limit = int((1.0 + settings.look_ahead_ratio) * state.free_usage())
-    inside: Bools = (before <= limit) | (np.arange(slots.size) < settings.look_ahead_min_count)
-    chosen: Int32s = slots[inside][: settings.max_round_leases]
-    return chosen
+    if state.waits.expire(now_s):
+        state.change_count += 1
+    return Round(state, rng, now_s=now_s)
 
 
 class Round:
     """One round in progress; made by `begin_round`, ended by `finish`."""
 
-    def __init__(
-        self, state: PoolState, slots: Int32s, rng: np.random.Generator, *, moved_count: int, blocked: Bools
-    ) -> None:
-        """Choose whom to ask.
+    def __init__(self, state: PoolState, rng: np.random.Generator, *, now_s: float) -> None:
+        """Choose for which jobs to ask whom.
 
         Args:
             state: The pool.
-            slots: Pending jobs to place, in order.
             rng: Draws the clusters.
-            moved_count: Jobs that became pending.
-            blocked: Which classes fit nowhere now.
+            now_s: Now.
         """
         self._state = state
-        self._slots = slots
-        self._handles = state.live.handle[slots]
-        classes, which = distinct(state.live.class_index[slots])
+        self._now_s = now_s
+        self._is_idle = state.idle_at == state.change_count
+        self._seen_change = state.change_count
+        nobody = np.zeros(0, dtype=np.int32)
+        self._rows: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._jobs = Filled(slots=nobody, rows=self._rows, usage=self._rows, classes=nobody)
+        if not self._is_idle:
+            self._rows, self._jobs = choose_jobs(state)
+        self._handles = state.live.handle[self._jobs.slots]
+        classes, which = distinct(self._jobs.classes)
         wanted = np.bincount(which, minlength=classes.size)
-        self._asking = choose(state, classes.astype(np.int32), wanted.astype(np.int32), rng)
+        heads = state.live.class_index[state.pending_slots()]
+        self._asking = choose(state, classes.astype(np.int32), wanted.astype(np.int32), heads=heads, rng=rng)
         self._pool = CandidatePool(
             self._asking.class_ids,
             state.classes.vector[self._asking.classes],
@@ -123,21 +132,31 @@ class Round:
         )
         self.questions: tuple[SampleQuestion, ...] = self._asking.questions(state)
         """What to ask the samplers; each answers with `take_sample`."""
+        if not self.questions:
+            state.idle_at = state.change_count
         self._waiting = {question.cluster for question in self.questions}
         self.number = state.round_number
         """Number of the round."""
         self._stages: CommitStages | None = None
         self._told_count = state.clusters.told_count.copy()
+        self._session = state.clusters.session.copy()
+        self._woken: set[tuple[int, int]] = set()
+        self._lacking: list[tuple[int, npt.NDArray[np.int64], SampleReply]] = []
+        self._exhausted: set[int] = set()
         self._leased: list[npt.NDArray[np.int64]] = []
         self._releases: list[ClusterRuns] = []
         self._statistics = RoundStatistics(
             round_number=self.number,
-            moved_count=moved_count,
+            asked_count=int(self._jobs.slots.size),
             class_count=int(self._asking.classes.size),
-            blocked_class_count=int(blocked.sum()),
+            waiting_class_count=int((state.classes.waiting_count > 0).sum() - state.placeable.sum()),
             asked_cluster_count=len(self.questions),
         )
         state.round = self
+
+    def note_woken(self, cluster: int, classes: Int32s) -> None:
+        """Take note that a sampler's news came in the middle of this round: it outlasts the answer to its question."""
+        self._woken.update((index, cluster) for index in classes.tolist())
 
     # --- sampling -------------------------------------------------------------------------------------------------
 
@@ -161,35 +180,70 @@ class Round:
         self._pool.add(index, asking.class_ids[rows], reply)
         columns = len(asking.axis)
         state.clusters.free[index, :columns] = reply.total_free
-        seen = asking.generation[index]
-        if state.clusters.note_risen(index, reply.risen) and state.clusters.free_generation[index] == seen + 1:
-            seen += 1  # the answer is from after the rise, and nothing else rose since the question
-        self._note_answers(index, rows, reply, seen=int(seen))
+        self._note_answers(index, rows, reply)
 
-    def _note_answers(self, index: int, rows: npt.NDArray[np.int64], reply: SampleReply, *, seen: int) -> None:
-        """Remember which classes had no candidate there, and why; `seen` is the free generation of the answer."""
+    def _note_answers(self, index: int, rows: npt.NDArray[np.int64], reply: SampleReply) -> None:
+        """Remember what the answer says of each class, but for whether it waits: that the decision tells."""
         state, asking = self._state, self._asking
         classes = asking.classes[rows]
         # The class may have been forgotten and its index given to another while the question was on its way.
         same = state.classes.class_id[classes] == asking.class_ids[rows]
-        empty = (np.diff(reply.offset) == 0) & same
-        complete = reply.complete != 0
-        state.empty_generation[classes[empty & complete], index] = seen
-        state.asked_complete.difference_update(classes[~empty | complete].tolist())
-        state.asked_complete.update(classes[empty & ~complete].tolist())
-        for row in np.flatnonzero(empty & complete).tolist():
+        empty = np.diff(reply.offset) == 0
+        unfinished = empty & same & (reply.complete == 0) & (reply.reason == WaitReason.NONE)
+        state.asked_complete.difference_update(classes[~unfinished].tolist())
+        state.asked_complete.update(classes[unfinished].tolist())
+        for row in np.flatnonzero(empty & same & (reply.reason != WaitReason.NONE)).tolist():
             state.answers[int(classes[row]), index] = ClassAnswer(
+                reason=WaitReason(int(reply.reason[row])),
+                text=reply.texts[row] if reply.texts else "",
                 filters=reply.filters,
                 rejections=tuple(reply.rejection[row].tolist()) if reply.rejection.size else (),
                 examined_count=int(reply.examined[row]),
                 nearest_miss=reply.nearest_misses[row] if reply.nearest_misses else "",
                 round_number=self.number,
             )
-        fitting = classes[~empty & same]
-        unpark(state, fitting)
+        state.totals["faults"] += int(np.count_nonzero(reply.reason == WaitReason.FAULT))
         if state.answers:
-            for class_index in fitting.tolist():
+            for class_index in classes[~empty & same].tolist():
                 state.answers.pop((class_index, index), None)
+        self._lacking.append((index, np.where(same, classes, -1), reply))
+
+    def _note_waits(self) -> None:
+        """Have classes wait at clusters that said why they have no node for all of them, and had none for some job."""
+        state = self._state
+        for index, classes, reply in self._lacking:
+            if state.clusters.session[index] != self._session[index]:
+                continue  # a new session begins with everything asked again
+            known = classes >= 0
+            waits = known & (reply.reason != WaitReason.NONE)
+            waits &= (np.diff(reply.offset) == 0) | np.isin(classes, np.fromiter(self._exhausted, dtype=np.int64))
+            waits &= np.array([(row, index) not in self._woken for row in classes.tolist()], dtype=np.bool_)
+            state.waits.answered(classes[known & ~waits & (reply.reason == WaitReason.NONE)], index)
+            retry_s = reply.retry_after_s[waits] if reply.retry_after_s.size else np.zeros(int(waits.sum()))
+            state.waits.wait(classes[waits], index, reply.reason[waits], retry_after_s=retry_s, now_s=self._now_s)
+        for class_id, fault in self._pool.faults.items():
+            self._note_fault(class_id, fault)
+
+    def _note_fault(self, class_id: int, fault: Fault) -> None:
+        """Have a class that a plugin of the decision turned away wait at every cluster that was asked for it."""
+        state, found = self._state, self._state.classes.ids.find(class_id)
+        for index, classes, reply in self._lacking if found is not None else ():
+            if found not in classes or state.clusters.session[index] != self._session[index]:
+                continue
+            reason = WaitReason.PLUGIN if fault.is_objection else WaitReason.FAULT
+            one = np.array([found], dtype=np.int64)
+            retry_s = np.array([fault.retry_after_s])
+            state.waits.wait(one, index, np.array([reason], dtype=np.int8), retry_after_s=retry_s, now_s=self._now_s)
+            state.totals["faults"] += reason == WaitReason.FAULT
+            state.answers[int(one[0]), index] = ClassAnswer(
+                reason=reason,
+                text=f"{fault.plugin}: {fault.reason}",
+                filters=reply.filters,
+                rejections=(),
+                examined_count=0,
+                nearest_miss="",
+                round_number=self.number,
+            )
 
     # --- decision and commit --------------------------------------------------------------------------------------
 
@@ -199,15 +253,31 @@ class Round:
         Args:
             rng: Orders candidates of equal score.
         """
-        live = self._state.live
-        there = (live.handle[self._slots] == self._handles) & ((live.flags[self._slots] & PENDING) != 0)
-        slots = self._slots[there]
-        class_ids = self._state.classes.class_id[live.class_index[slots]]
-        decision = decide(self._pool, class_ids, self._state.settings.commit_candidate_count, rng)
-        self._stages = CommitStages(self._state, slots, decision)
-        self._told_count = self._state.clusters.told_count.copy()
+        state, live, jobs = self._state, self._state.live, self._jobs
+        there = self._is_there(jobs.slots, self._handles) & ((live.flags[jobs.slots] & BACKING_OFF) == 0)
+        there &= ~state.queues.cordoned[live.queue[jobs.slots]]
+        there &= jobs.classes == live.class_index[jobs.slots]
+        jobs = jobs.take(np.flatnonzero(there))
+        decider = Decider(self._pool, state.settings.commit_candidate_count, rng)
+        class_ids = state.classes.class_id.tolist()
+
+        def place(_job: int, class_index: int) -> bool:
+            if decider.place(class_ids[class_index]):
+                return True
+            self._exhausted.add(class_index)
+            return False
+
+        placed = walk(queues_of(state, self._rows), jobs, place)
+        self._note_waits()
+        self._stages = CommitStages(state, jobs.slots[placed], decider.decision())
+        self._told_count = state.clusters.told_count.copy()
         self._statistics.decided_count = self._stages.decided_count
         return self._stages.next_questions(self.number)
+
+    def _is_there(self, slots: Int32s, handles: Int64s) -> npt.NDArray[np.bool_]:
+        """Return which jobs still wait."""
+        there: npt.NDArray[np.bool_] = self._state.live.handle[slots] == handles
+        return there & self._state.stage_is_queued(slots)
 
     def take_commits(self, cluster: str, reply: CommitReply | None) -> None:
         """Take a sampler's answer to the present stage.
@@ -232,17 +302,21 @@ class Round:
         live, index = state.live, placed.cluster
         rows, slots = placed.rows, stages.slots[placed.rows]
         node = state.clusters.nodes[index].translate(placed.sampler_node)
-        there = (live.handle[slots] == stages.handle[rows]) & ((live.flags[slots] & PENDING) != 0) & (node >= 0)
+        there = self._is_there(slots, stages.handle[rows]) & (node >= 0)
         stages.give_up(rows[~there])
         self._release(index, np.concatenate([rows[~there], placed.lost]))
         rows, slots, node = rows[there], slots[there], node[there]
-        state.count_pending(slots, -1)
+        state.count_queued(slots, -1)
         live.flags[slots] = (live.flags[slots] & np.uint8(0xFF ^ PENDING)) | np.uint8(IN_FLIGHT)
         live.cluster[slots] = index
         live.node[slots] = node
         live.attempt[slots] = stages.attempt[rows]
         live.failed_attempts[slots] = 0
+        if state.attempted:
+            for handle in live.handle[slots].tolist():
+                state.attempted.pop(handle, None)
         state.count_held(slots, 1)
+        state.raise_flow()
         if state.clusters.told_count[index] == self._told_count[index]:
             state.clusters.free[index] -= state.classes.vector[live.class_index[slots]].sum(axis=0)
         # Else totals that came meanwhile may hold these placements already. Taken off twice, they would hide room until
@@ -285,8 +359,8 @@ class Round:
         state = self._state
         self._close_stage()
         state.advance_flow(now_s)
+        self._elect()
         failed_handle, reasons = self._count_failures(now_s)
-        state.drop_from_pending()
         stages = self._stages
         rows = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *self._leased]))
         slots = stages.slots[rows] if stages is not None else np.zeros(0, dtype=np.int32)
@@ -312,6 +386,14 @@ class Round:
         self._end(plan)
         return plan
 
+    def _elect(self) -> None:
+        """Choose the waiting heads anew, unless nothing happened since they were chosen."""
+        state = self._state
+        if self.questions or not self._is_idle or state.change_count != self._seen_change:
+            if self.questions:
+                find_placeable(state)
+            elect_heads(state)
+
     def _still_held(self, rows: npt.NDArray[np.int64], slots: Int32s) -> tuple[npt.NDArray[np.int64], Int32s]:
         """Return the placed runs whose job is still there, and release the others."""
         live, stages = self._state.live, self._stages
@@ -322,13 +404,13 @@ class Round:
             self._release(index, rows[~held & (clusters == index)])
         return rows[held], slots[held]
 
-    def _still_pending(self, rows: npt.NDArray[np.int64]) -> Int32s:
-        """Return the slots of those runs whose job is there and pending."""
-        live, stages = self._state.live, self._stages
+    def _still_there(self, rows: npt.NDArray[np.int64]) -> Int32s:
+        """Return the slots of those runs whose job still waits."""
+        stages = self._stages
         assert stages is not None
         slots = stages.slots[rows]
-        pending: Int32s = slots[(live.handle[slots] == stages.handle[rows]) & ((live.flags[slots] & PENDING) != 0)]
-        return pending
+        there: Int32s = slots[self._is_there(slots, stages.handle[rows])]
+        return there
 
     def _count_failures(self, now_s: float) -> tuple[Int64s, tuple[str, ...]]:
         """Count failed attempts; return the jobs that have failed for good, and why."""
@@ -337,10 +419,11 @@ class Round:
         if stages is None:
             return none, ()
         live, limit = state.live, state.settings.max_failed_attempts
-        slots = self._still_pending(stages.refused())
+        slots = self._still_there(stages.refused())
         state.back_off_until(slots, now_s + back_off_s(state, np.ones(slots.size, dtype=np.int64)))
-        slots = self._still_pending(stages.conflicted())
+        slots = self._still_there(stages.conflicted())
         live.failed_attempts[slots] += 1
+        state.attempted.update(dict.fromkeys(live.handle[slots].tolist()))
         counts = live.failed_attempts[slots].astype(np.int64)
         self._statistics.failed_attempt_count = int(slots.size)
         again = counts < limit
@@ -348,9 +431,10 @@ class Round:
         over = slots[~again]
         if over.size:
             # In flight without a placement: not decided again, and gone once the plan is ingested.
-            state.count_pending(over, -1)
+            state.count_queued(over, -1)
             live.flags[over] = (live.flags[over] & np.uint8(0xFF ^ PENDING)) | np.uint8(IN_FLIGHT)
             state.count_held(over, 1)
+            state.raise_flow()
         reason = f"placement failed {limit} times: every commit candidate was taken by others"
         return live.handle[over], (reason,) * int(over.size)
 
@@ -360,8 +444,8 @@ class Round:
         state.round = None
         statistics.leased_count = int(plan.handle.size)
         statistics.stage_count = self._stages.stage if self._stages else 0
-        statistics.pending_count = int(state.pending.size)
-        statistics.queued_count = int(state.queues.queued_count.sum())
+        statistics.pending_count = int(state.pending_slots().size)
+        statistics.queued_count = int(state.queues.queued_count.sum()) - statistics.pending_count
         state.totals["conflicts"] += statistics.conflict_count
         state.totals["retries"] += statistics.failed_attempt_count
         state.statistics = statistics
@@ -382,15 +466,16 @@ def _decide_stops(state: PoolState) -> Runs:
 
 
 def round_state(state: PoolState) -> RoundStateColumns:
-    """Return what the next leader needs to continue: flows, pending order, failed attempts."""
+    """Return what the next leader needs to continue: flows and failed attempts."""
     live, queues = state.live, state.queues
     rows = np.flatnonzero((queues.flow > 0) & (queues.queue_id > 0))
-    attempted = state.pending[live.failed_attempts[state.pending] > 0]
+    attempted = live.slots(np.fromiter(state.attempted, dtype=np.int64, count=len(state.attempted)))
+    attempted = attempted[attempted >= 0]
+    attempted = attempted[state.stage_is_queued(attempted)]
     return RoundStateColumns(
         queue=queues.queue_id[rows],
         flow=queues.flow[rows],
         flow_time_us=round(state.flow_time_s * 1e6),
-        pending_handle=live.handle[state.pending],
         attempted_handle=live.handle[attempted],
         failed_attempt=live.failed_attempts[attempted].astype(np.int32),
     )

@@ -26,9 +26,6 @@ _MOST_ATTEMPTS: Final = 250
 """Attempts and runs are counted in a byte."""
 _COUNTS: Final = (
     "commit_candidate_count",
-    "look_ahead_min_count",
-    "max_pending",
-    "max_blocked_per_queue",
     "max_round_leases",
     "max_failed_attempts",
     "max_runs",
@@ -43,18 +40,11 @@ class RoundSettings:
     """Time in which the part of a queue's flow above its usage halves, seconds."""
     resource_weights: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_RESOURCE_WEIGHTS))
     """Cores of weighted usage per base unit of each resource (millicore, byte, whole unit); absent means 0."""
-    look_ahead_ratio: float = field(default=0.25, metadata={"may_be_zero": True})
-    """Filling stops once pending usage exceeds (1 + ratio) times the pool's free usage."""
-    look_ahead_min_count: int = 256
-    """Jobs that may be pending and not blocked however full the pool is."""
-    max_blocked_per_queue: int = 512
-    """Jobs of blocked classes that one queue may have pending at once; they do not count for the look-ahead."""
-    park_after_s: float = field(default=30.0, metadata={"may_be_zero": True})
-    """A class that found no candidate for so long no longer keeps back the jobs behind it in its queue, seconds."""
-    max_pending: int = 20_000
-    """Jobs that may be pending at once, those of blocked classes not counted."""
+    waiting_heads: int = field(default=1, metadata={"may_be_zero": True})
+    """Jobs that stay pending at once: the next in fairness order that have no room. They are tried in every round that
+    asks a cluster which may hold them; heads that can share no cluster do not count for each other."""
     max_round_leases: int = 10_000
-    """Pending jobs that one round samples and commits at most."""
+    """Jobs that one round samples and commits at most."""
     clusters_to_sample_ratio: float = 0.33
     """Cp: share of the clusters that are asked per class and round, rounded up."""
     nodes_to_sample_ratio: float = 0.04
@@ -94,7 +84,7 @@ class RoundSettings:
             self._require(name, getattr(self, name) <= _MOST_ATTEMPTS, f"at most {_MOST_ATTEMPTS}")
         for name in ("half_time_s", "back_off_initial_s", "sample_deadline_ms"):
             self._require(name, getattr(self, name) > 0, "above 0")
-        for name in ("look_ahead_ratio", "park_after_s", "cluster_spread_weight"):
+        for name in ("waiting_heads", "cluster_spread_weight"):
             self._require(name, getattr(self, name) >= 0, "0 or more")
         first = f"at least leader.round.back_off_initial_s, which is {self.back_off_initial_s}"
         self._require("back_off_max_s", self.back_off_max_s >= self.back_off_initial_s, first)

@@ -1,7 +1,8 @@
 """The memory of a pool's leader, and the few primitives through which everything else changes it.
 
-A job stands in one *stage*: queued (waits in its queue's order), pending (stands in the pool's order), or held (in
-flight, leased or running). Counts and usage per queue follow the stages; usage counts pending and held jobs.
+A job stands in one *stage*: queued (waits in its queue's order) or held (in flight, leased or running). Counts and
+usage per queue follow the stages; usage counts held jobs only. *Pending* is a label that each round gives to the next
+queued jobs that have no room (see `election`); it changes neither their place nor anything that is counted.
 
 Source: 003 "Scheduler architecture"; design section 5.
 """
@@ -17,17 +18,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PARKED, PENDING, LiveJobs
+from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PENDING, LiveJobs
+from argosy_core.placement import WaitReason
 from argosy_core.placement.decision import DecisionProfile
 from argosy_core.queueing.flow import advance_flow
 from argosy_core.queueing.order import Backlog, ChainedBacklog, Comparator, Entries, QueueOrder
 from argosy_core.queueing.usage import to_cores, weigh_vector
-from argosy_core.scheduler.codes import (
-    JOB_QUEUED,
-)
+from argosy_core.scheduler.codes import JOB_QUEUED
 from argosy_core.scheduler.messages import Bools, Int32s, Int64s
 from argosy_core.scheduler.settings import RoundSettings
 from argosy_core.scheduler.tables import ClassTable, ClusterTable, JobSetTable, QueueTable
+from argosy_core.scheduler.waits import WaitTable
 
 if TYPE_CHECKING:
     from argosy_core.scheduler.round import Round
@@ -49,8 +50,12 @@ class BagFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassAnswer:
-    """A cluster's last complete answer for a class that fits none of its nodes."""
+    """What a cluster last said of a class that it has no node for."""
 
+    reason: WaitReason
+    """Why."""
+    text: str
+    """What a plugin or a failed filter said; empty otherwise."""
     filters: tuple[str, ...]
     """Names of the filters."""
     rejections: tuple[int, ...]
@@ -70,15 +75,15 @@ class RoundStatistics:
     round_number: int = 0
     """Number of the round since the leader started."""
     queued_count: int = 0
-    """Jobs that wait for their turn, after the round."""
+    """Jobs that wait, after the round, pending ones apart."""
     pending_count: int = 0
-    """Jobs pending, after the round."""
-    moved_count: int = 0
-    """Jobs that became pending."""
+    """Waiting heads, after the round."""
+    asked_count: int = 0
+    """Jobs that were asked for."""
     class_count: int = 0
     """Classes sampled."""
-    blocked_class_count: int = 0
-    """Classes of pending jobs that fit nowhere now."""
+    waiting_class_count: int = 0
+    """Classes of queued jobs that no cluster could be asked for."""
     asked_cluster_count: int = 0
     """Samplers asked."""
     decided_count: int = 0
@@ -92,7 +97,8 @@ class RoundStatistics:
     stage_count: int = 0
     """Stages of commits."""
     totals: dict[str, int] = field(default_factory=dict)
-    """Counts since the leader started, by name: rounds, leases, conflicts, retries, refused, requeued, stale."""
+    """Counts since the leader started, by name: rounds, leases, conflicts, retries, refused, requeued, stale and
+    faults."""
 
 
 class PoolState:
@@ -120,18 +126,28 @@ class PoolState:
         self.queues = QueueTable()
         self.job_sets = JobSetTable()
         self.clusters = ClusterTable(len(self.classes.axis))
-        self.pending: Int32s = np.zeros(0, dtype=np.int32)
-        """Slots of pending jobs in order."""
+        self.heads: Int64s = np.zeros(0, dtype=np.int64)
+        """Handles of the waiting heads: the pending jobs, in fairness order, as the last round elected them."""
         self.flow_time_s = 0.0
         """Moment for which the flows are right; 0 before the first."""
         self.back_off: list[tuple[float, int]] = []
         """Heap of (moment, handle): jobs with the flag BACKING_OFF and when it falls."""
-        self.empty_generation = np.full((0, 0), -1, dtype=np.int64)
-        """(class, cluster) free generation at which a complete answer had no candidate; -1 none."""
+        self.heads_at: Int64s = np.zeros(0, dtype=np.int64)
+        """By cluster: how many waiting heads it may hold."""
+        self.waits = WaitTable()
+        """Why classes get no node of clusters."""
+        self.placeable: Bools = np.zeros(0, dtype=np.bool_)
+        """By class: whether some cluster could be asked for it when that was last found out."""
+        self.wake_count = 0
+        """Grows whenever a class may be placed that could not be before."""
+        self.change_count = 0
+        """Grows with everything that may let a round place what the last one could not."""
+        self.idle_at = -1
+        """`change_count` at which a round found nothing to ask."""
+        self.attempted: dict[int, None] = {}
+        """Handles of waiting jobs whose commits failed."""
         self.answers: dict[tuple[int, int], ClassAnswer] = {}
-        """(class, cluster) -> last complete answer without a candidate."""
-        self.parked: dict[int, list[Int64s]] = {}
-        """Class -> handles of queued jobs that stand outside their queue's order (see `prioritise`)."""
+        """(class, cluster) -> what it last said of why it has no node."""
         self.asked_complete: set[int] = set()
         """Class indices that had no candidate when only some nodes were looked at: ask for complete answers."""
         self.explained: set[int] = set()
@@ -152,13 +168,15 @@ class PoolState:
 
     def make_order(self) -> QueueOrder:
         """Return an empty order for a queue."""
-        return ChainedBacklog(self._waits, self.queue_sort) if self.queue_sort else Backlog(self._waits)
+        if self.queue_sort:
+            return ChainedBacklog(self._waits, self.job_class, self.queue_sort)
+        return Backlog(self._waits, self.job_class)
 
     def _waits(self, entries: Entries) -> Bools:
-        """Return which entries stand for a job that is queued with that priority, not in back-off and not parked."""
+        """Return which entries stand for a job that is queued with that priority and not in back-off."""
         live, slots = self.live, entries.slot
         valid: Bools = (live.handle[slots] == entries.handle) & (live.state[slots] == JOB_QUEUED)
-        valid &= (live.flags[slots] & (PENDING | IN_FLIGHT | BACKING_OFF | PARKED)) == 0
+        valid &= (live.flags[slots] & (IN_FLIGHT | BACKING_OFF)) == 0
         valid &= live.priority[slots] == entries.priority
         return valid
 
@@ -170,6 +188,9 @@ class PoolState:
     def push_queued(self, slots: Int32s) -> None:
         """Put queued jobs into the orders of their queues. Complexity: one push per queue concerned."""
         queues = self.live.queue[slots]
+        if slots.size:
+            self.change_count += 1
+            self.queues.idle_at[queues] = -1
         if slots.size and (queues == queues[0]).all():
             self.queues.orders[int(queues[0])].push(self.entries(slots))
             return
@@ -203,29 +224,25 @@ class PoolState:
     def stage_is_queued(self, slots: Int32s) -> Bools:
         """Return which jobs wait in their queue."""
         live = self.live
-        queued: Bools = (live.state[slots] == JOB_QUEUED) & ((live.flags[slots] & (PENDING | IN_FLIGHT)) == 0)
+        queued: Bools = (live.state[slots] == JOB_QUEUED) & ((live.flags[slots] & IN_FLIGHT) == 0)
         return queued
-
-    def stage_is_pending(self, slots: Int32s) -> Bools:
-        """Return which jobs stand in the pending order."""
-        pending: Bools = (self.live.flags[slots] & PENDING) != 0
-        return pending
 
     def job_usage(self, slots: Int32s) -> Int64s:
         """Return the usage of jobs, micro-cores."""
         return self.classes.usage[self.live.class_index[slots]]
+
+    def job_class(self, slots: Int32s) -> Int32s:
+        """Return the class index of jobs; waiting heads count as of one class of their own behind all others."""
+        heads = (self.live.flags[slots] & PENDING) != 0
+        classes = self.live.class_index[slots]
+        return np.where(heads, np.int32(self.classes.ids.end), classes) if self.heads.size else classes
 
     def count_queued(self, slots: Int32s, sign: int) -> None:
         """Count jobs in (+1) or out (-1) of the queued stage."""
         rows = self.live.queue[slots]
         np.add.at(self.queues.queued_count, rows, sign)
         np.add.at(self.queues.queued_usage, rows, sign * self.job_usage(slots))
-
-    def count_pending(self, slots: Int32s, sign: int) -> None:
-        """Count jobs in or out of the pending stage."""
-        rows = self.live.queue[slots]
-        np.add.at(self.queues.pending_count, rows, sign)
-        np.add.at(self.queues.usage, rows, sign * self.job_usage(slots))
+        np.add.at(self.classes.waiting_count, self.live.class_index[slots], sign)
 
     def count_held(self, slots: Int32s, sign: int) -> None:
         """Count jobs in or out of the held stage."""
@@ -238,33 +255,51 @@ class PoolState:
         queues = self.queues
         elapsed = now_s - self.flow_time_s if self.flow_time_s else 0.0
         queues.flow = advance_flow(
-            queues.flow, to_cores(queues.usage), elapsed_s=elapsed, half_time_s=self.settings.half_time_s
+            queues.flow, to_cores(self.counted_usage()), elapsed_s=elapsed, half_time_s=self.settings.half_time_s
         )
         self.flow_time_s = max(self.flow_time_s, now_s)
+
+    def raise_flow(self) -> None:
+        """Bring the flows up to the usages, after usages rose; a flow never lies below its usage."""
+        self.queues.flow = np.maximum(self.queues.flow, to_cores(self.counted_usage()))
+
+    def counted_usage(self) -> Int64s:
+        """Return the usage of each queue as it counts for shares, micro-cores.
+
+        A sampler may give away what a run held before its executor has reported the end, and for that moment more is
+        held here than there is. What is too much is ended runs, and a flow that took it in would remember it for long:
+        so usages are scaled down to what the pool has.
+        """
+        usage, clusters = self.queues.usage, self.clusters
+        if not len(clusters) or not clusters.node_count.all():
+            return usage  # not every cluster has told what it has
+        total = clusters.total.sum(axis=0)
+        capacity = weigh_vector(total, self.classes.axis.names, self.settings.resource_weights)
+        held = int(usage.sum())
+        return usage if held <= capacity else (usage * (capacity / held)).astype(np.int64)
 
     def remove_jobs(self, slots: Int32s) -> None:
         """Take jobs out of every structure; their stage is read from the table, so call before changing it."""
         if slots.size == 0:
             return
-        queued, pending = self.stage_is_queued(slots), self.stage_is_pending(slots)
+        queued = self.stage_is_queued(slots)
         self.count_queued(slots[queued], -1)
-        self.count_pending(slots[pending], -1)
-        self.count_held(slots[~queued & ~pending], -1)
-        if pending.any():
-            self.live.flags[slots] &= np.uint8(0xFF ^ PENDING)
-            self.drop_from_pending()
+        self.count_held(slots[~queued], -1)
         live = self.live
         np.subtract.at(self.classes.job_count, live.class_index[slots], 1)
         np.subtract.at(self.job_sets.job_count, live.job_set[slots], 1)
-        if self.unsent_stops or self.bag_failures:
+        if self.unsent_stops or self.bag_failures or self.attempted:
             for handle in live.handle[slots].tolist():
                 self.unsent_stops.pop(handle, None)
                 self.bag_failures.pop(handle, None)
+                self.attempted.pop(handle, None)
         live.remove(slots)
 
-    def drop_from_pending(self) -> None:
-        """Take jobs without the PENDING flag out of the pending order."""
-        self.pending = self.pending[(self.live.flags[self.pending] & PENDING) != 0]
+    def pending_slots(self) -> Int32s:
+        """Return the slots of the waiting heads that still wait, in order."""
+        slots = self.live.slots(self.heads)
+        slots = slots[slots >= 0]
+        return slots[self.stage_is_queued(slots)]
 
     # --- capacity -------------------------------------------------------------------------------------------------
 
@@ -294,18 +329,14 @@ class PoolState:
         return weigh_vector(np.asarray(total, dtype=np.int64), self.classes.axis.names, self.settings.resource_weights)
 
     def give_back(self, cluster: int, slots: Int32s) -> None:
-        """Count the requests of ended runs as free in their cluster, so that waiting classes are asked again there."""
+        """Count the requests of ended runs as free in their cluster.
+
+        That wakes no class which the cluster's sampler has no node for: whether it fits now, only the sampler knows.
+        """
         if slots.size:
             self.clusters.free[cluster] += self.classes.vector[self.live.class_index[slots]].sum(axis=0)
-            self.clusters.free_generation[cluster] += 1
+            self.change_count += 1
 
     def ensure_class_grid(self) -> None:
-        """Make room for every class and cluster in `empty_generation`."""
-        rows, columns = self.classes.ids.end, len(self.clusters)
-        have = self.empty_generation.shape
-        if rows > have[0] or columns > have[1]:
-            grid = np.full(
-                (max(rows, have[0] * 2 if rows > have[0] else have[0]), max(columns, have[1])), -1, dtype=np.int64
-            )
-            grid[: have[0], : have[1]] = self.empty_generation
-            self.empty_generation = grid
+        """Make room for every class and cluster in the table of waits."""
+        self.waits.ensure(self.classes.ids.end, len(self.clusters))

@@ -123,8 +123,8 @@ class ClassTable:
         """Requests in axis order, base units; `pods` is 1."""
         self.job_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Live jobs of the class."""
-        self.stuck_since_s: npt.NDArray[np.float64] = np.zeros(0, dtype=np.float64)
-        """Since when pending jobs of the class have found no candidate, seconds since the Unix epoch; else infinite."""
+        self.waiting_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Queued jobs of the class."""
         self.definitions: dict[int, bytes] = {}
         """Index -> definition."""
         self._ports: dict[int, tuple[HostPort, ...]] = {}
@@ -146,13 +146,12 @@ class ClassTable:
         self.usage = grow(self.usage, end)
         self.vector = grow(self.vector, end)
         self.job_count = grow(self.job_count, end)
-        self.stuck_since_s = grow(self.stuck_since_s, end, np.inf)
-        self.stuck_since_s[index] = np.inf
+        self.waiting_count = grow(self.waiting_count, end)
         self.class_id[index] = class_id
         amounts = {PODS: 1, **dict(parsed.requests)}
         self.usage[index] = weigh_amounts(tuple(amounts.items()), self._weights)
         self.vector[index] = self.axis.vector(amounts)
-        self.job_count[index] = 0
+        self.job_count[index] = self.waiting_count[index] = 0
         self.definitions[index] = definition
         if parsed.host_ports:
             self._ports[index] = parsed.host_ports
@@ -212,17 +211,17 @@ class QueueTable:
         self.weight: npt.NDArray[np.float64] = np.zeros(0, dtype=np.float64)
         """Weights."""
         self.cordoned: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
-        """Whether nothing may become pending."""
+        """Whether nothing may be placed."""
         self.flow: npt.NDArray[np.float64] = np.zeros(0, dtype=np.float64)
         """Flow at the pool's flow time, cores."""
         self.usage: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """Usage of pending, in-flight, leased and running jobs, micro-cores."""
+        """Usage of in-flight, leased and running jobs, micro-cores."""
         self.queued_usage: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Usage of queued jobs, micro-cores."""
         self.queued_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """Queued jobs that are not pending."""
-        self.pending_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """Pending jobs."""
+        """Queued jobs."""
+        self.idle_at: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """`PoolState.wake_count` at which no queued job was of a class that may be placed; -1 if that is not known."""
         self.leased_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """In-flight, leased and running jobs."""
 
@@ -237,10 +236,11 @@ class QueueTable:
         self.usage = grow(self.usage, end)
         self.queued_usage = grow(self.queued_usage, end)
         self.queued_count = grow(self.queued_count, end)
-        self.pending_count = grow(self.pending_count, end)
+        self.idle_at = grow(self.idle_at, end)
         self.leased_count = grow(self.leased_count, end)
-        for column in (self.usage, self.queued_usage, self.queued_count, self.pending_count, self.leased_count):
+        for column in (self.usage, self.queued_usage, self.queued_count, self.leased_count):
             column[index] = 0
+        self.idle_at[index] = -1
         self.flow[index] = 0.0
         self.queue_id[index] = queue_id
         self.orders[index] = order
@@ -248,7 +248,7 @@ class QueueTable:
 
     def open_count(self, index: int) -> int:
         """Return how many live jobs a queue has."""
-        return int(self.queued_count[index] + self.pending_count[index] + self.leased_count[index])
+        return int(self.queued_count[index] + self.leased_count[index])
 
     def drop(self, queue_id: int) -> None:
         """Forget a queue without live jobs."""
@@ -366,12 +366,8 @@ class ClusterTable:
         """Grows whenever the sampler's session begins or ends; what was asked in another session has no answer."""
         self.node_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Nodes."""
-        self.risen: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """What the sampler last said of capacity that rose, -1 before it said anything."""
         self.told_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """How often the sampler has told totals of its own accord."""
-        self.free_generation: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """Grows whenever something may fit that did not."""
         self.total: npt.NDArray[np.int64] = np.zeros((0, column_count), dtype=np.int64)
         """Sum of allocatable over usable nodes."""
         self.free: npt.NDArray[np.int64] = np.zeros((0, column_count), dtype=np.int64)
@@ -398,7 +394,7 @@ class ClusterTable:
         count = index + 1
         self.connected = np.append(self.connected, False)
         self.cordoned = np.append(self.cordoned, False)
-        columns = ("incarnation", "session", "node_count", "risen", "told_count", "free_generation")
+        columns = ("incarnation", "session", "node_count", "told_count")
         for column in (*columns, "total", "free", "largest"):
             values = getattr(self, column)
             row = np.zeros((count - values.shape[0], *values.shape[1:]), dtype=np.int64)
@@ -419,14 +415,6 @@ class ClusterTable:
         if index is None:
             raise NotFound(f"cluster {name!r} is not known to the scheduler; hand it to `set_cluster` first")
         return index
-
-    def note_risen(self, index: int, risen: int) -> bool:
-        """Take what a sampler says of capacity that rose; return whether something may fit that did not before."""
-        if self.risen[index] == risen:
-            return False
-        self.risen[index] = risen
-        self.free_generation[index] += 1
-        return True
 
     def add_columns(self, count: int) -> None:
         """Give every resource array `count` more columns."""

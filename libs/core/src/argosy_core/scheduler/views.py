@@ -15,13 +15,39 @@ import numpy as np
 
 from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PENDING
 from argosy_core.job.states import JobState
+from argosy_core.placement import WaitReason
 from argosy_core.queueing import MICRO, fill_water, to_cores
-from argosy_core.scheduler.asking import askable
+from argosy_core.scheduler.asking import reasons_at
+from argosy_core.scheduler.messages import Int64s
 from argosy_core.scheduler.state import PoolState, RoundStatistics
 
-__all__ = ["Explanation", "PoolShares", "QueueShares", "dump", "explain", "last_round", "shares"]
+__all__ = [
+    "ClusterReason",
+    "Explanation",
+    "PoolShares",
+    "QueueShares",
+    "count_waiting",
+    "dump",
+    "explain",
+    "last_round",
+    "shares",
+]
 
 _DUMP_CHUNK: Final = 2000
+_TELLING: Final = (WaitReason.NO_ROOM, WaitReason.FAULT, WaitReason.PLUGIN, WaitReason.MISMATCH)
+"""Which of several clusters' reasons is told for the job: the one that is nearest to its end, first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterReason:
+    """Why one cluster has no node for a job."""
+
+    cluster: str
+    """Cluster."""
+    reason: WaitReason
+    """Why."""
+    text: str
+    """What a plugin or a failed filter said; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +57,13 @@ class Explanation:
     handle: int
     """Job handle."""
     stage: str
-    """`queued`, `pending`, `in flight`, `leased` or `running`."""
+    """`queued`, `pending` (queued, and a waiting head), `in flight`, `leased` or `running`."""
     queue_position: int
-    """Jobs of its queue before it, if it is queued; pending ones not counted."""
-    pending_position: int
-    """Jobs before it in the pending order, if it is pending."""
-    blocked: bool
-    """True if it waits and its class fits nowhere now, as far as every cluster that may be given work has said."""
+    """Jobs of its queue before it, if it waits."""
+    reason: WaitReason
+    """Why it waits, as far as is known; NONE if it does not, or only for its turn."""
+    cluster_reasons: tuple[ClusterReason, ...]
+    """Why clusters have no node for it, if it waits; those that may be asked are left out."""
     back_off_until_s: float
     """Moment before which it is passed over, seconds since the Unix epoch; 0 if it is not."""
     filters: tuple[tuple[str, int], ...]
@@ -55,7 +81,7 @@ class Explanation:
     node: str
     """Node of its run, or empty."""
     queue_cordoned: bool
-    """True if nothing of its queue may become pending."""
+    """True if nothing of its queue may be placed."""
     queue_flow_per_weight: float
     """Flow of its queue divided by the weight, cores."""
     least_flow_per_weight: float
@@ -75,7 +101,7 @@ class QueueShares:
     fair_share_ratio: float
     """Weight divided by the sum of weights of all queues that are defined."""
     usage_cores: float
-    """Usage of pending, leased and running jobs, cores."""
+    """Usage of in-flight, leased and running jobs, cores."""
     flow_cores: float
     """Flow, cores."""
     demand_cores: float
@@ -83,9 +109,9 @@ class QueueShares:
     entitled_cores: float
     """What weighted max-min fairness over the demands gives it, cores."""
     queued_count: int
-    """Jobs queued and not pending."""
+    """Jobs queued, pending ones apart."""
     pending_count: int
-    """Jobs pending."""
+    """Waiting heads of the queue."""
     leased_count: int
     """Jobs in flight, leased or running."""
 
@@ -121,19 +147,20 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
     state.advance_flow(now_s)
     stage = _stage(state, slot)
     queue, class_index = int(live.queue[slot]), int(live.class_index[slot])
-    if stage in {"queued", "pending"}:
+    waits = stage in {"queued", "pending"}
+    if waits:
         state.explained.add(class_index)
     filters, examined, nearest = _reasons(state, class_index)
     cluster = int(live.cluster[slot])
     until = [moment for moment, other in state.back_off if other == handle] if live.flags[slot] & BACKING_OFF else []
     per_weight = queues.flow / np.where(queues.weight > 0, queues.weight, 1.0)
-    work = (queues.queued_count + queues.pending_count + queues.leased_count) > 0
+    work = (queues.queued_count + queues.leased_count) > 0
     return Explanation(
         handle=handle,
         stage=stage,
-        queue_position=queues.orders[queue].position(state.entries(one)) if stage == "queued" else 0,
-        pending_position=int(np.flatnonzero(state.pending == slot)[0]) if stage == "pending" else 0,
-        blocked=stage in {"queued", "pending"} and not askable(state, np.array([class_index])).any(),
+        queue_position=queues.orders[queue].position(state.entries(one)) if waits else 0,
+        reason=_reason(state, slot) if waits else WaitReason.NONE,
+        cluster_reasons=_cluster_reasons(state, class_index) if waits else (),
         back_off_until_s=max(until, default=0.0),
         filters=filters,
         examined_count=examined,
@@ -156,6 +183,50 @@ def _stage(state: PoolState, slot: int) -> str:
     if flags & PENDING:
         return "pending"
     return JobState(int(state.live.state[slot])).name.lower()
+
+
+def _reason(state: PoolState, slot: int) -> WaitReason:
+    """Return why a queued job waits."""
+    if state.queues.cordoned[state.live.queue[slot]]:
+        return WaitReason.CONSTRAINT
+    if state.live.flags[slot] & BACKING_OFF:
+        return WaitReason.CONFLICT
+    return WaitReason(int(_class_reasons(state, state.live.class_index[slot : slot + 1].astype(np.int64))[0]))
+
+
+def _class_reasons(state: PoolState, classes: Int64s) -> Int64s:
+    """Return why classes get no node of any cluster; NONE if one may be asked."""
+    at = reasons_at(state, classes)
+    result = np.full(classes.size, int(WaitReason.CONSTRAINT), dtype=np.int64)
+    for reason in reversed(_TELLING):
+        result[(at == reason).any(axis=1)] = int(reason)
+    result[(at == WaitReason.NONE).any(axis=1)] = int(WaitReason.NONE)
+    return result
+
+
+def _cluster_reasons(state: PoolState, class_index: int) -> tuple[ClusterReason, ...]:
+    """Return why clusters have no node for a class."""
+    reasons = reasons_at(state, np.array([class_index]))[0].tolist()
+    answers = [state.answers.get((class_index, cluster)) for cluster in range(len(reasons))]
+    return tuple(
+        ClusterReason(cluster=name, reason=WaitReason(reason), text=answer.text if answer is not None else "")
+        for name, reason, answer in zip(state.clusters.names, reasons, answers, strict=True)
+        if reason
+    )
+
+
+def count_waiting(state: PoolState) -> dict[WaitReason, int]:
+    """Return how many queued jobs wait for which reason; NONE are those that wait for their turn.
+
+    Jobs that back off and jobs of cordoned queues count by their class's reason: finding them would mean to look at
+    every job.
+
+    Complexity: O(classes x clusters) in NumPy.
+    """
+    waiting = state.classes.waiting_count[: state.classes.ids.end]
+    classes = np.flatnonzero(waiting)
+    sums = np.bincount(_class_reasons(state, classes), weights=waiting[classes], minlength=len(WaitReason))
+    return {reason: int(sums[reason]) for reason in WaitReason}
 
 
 def _reasons(state: PoolState, class_index: int) -> tuple[tuple[tuple[str, int], ...], int, str]:
@@ -183,6 +254,7 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
     capacity = state.capacity_usage() / MICRO
     entitled = fill_water(demand, queues.weight, capacity)
     weight_sum = float(queues.weight.sum())
+    pending = np.bincount(state.live.queue[state.pending_slots()], minlength=queues.usage.size)
     rows = [
         QueueShares(
             queue_id=queue_id,
@@ -193,8 +265,8 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
             flow_cores=float(queues.flow[index]),
             demand_cores=float(demand[index]),
             entitled_cores=float(entitled[index]),
-            queued_count=int(queues.queued_count[index]),
-            pending_count=int(queues.pending_count[index]),
+            queued_count=int(queues.queued_count[index] - pending[index]),
+            pending_count=int(pending[index]),
             leased_count=int(queues.leased_count[index]),
         )
         for queue_id, index in queues.ids.items()
@@ -235,7 +307,7 @@ def dump(state: PoolState, now_s: float, *, seed: int) -> Iterator[str]:
             }
             for index, name in enumerate(state.clusters.names)
         ],
-        "pending": live.handle[state.pending].tolist(),
+        "pending": state.live.handle[state.pending_slots()].tolist(),
     }
     yield json.dumps(head)[:-1] + ', "jobs": ['
     slots = live.live_slots()

@@ -43,7 +43,7 @@ def draw_world(seed: int, *, with_faults: bool = True, wide: bool = False, check
             nodes_to_sample_ratio=float(rng.choice([0.04, 0.5, 1.0])),
             commit_candidate_count=int(rng.integers(1, 4)),
             max_runs=250,
-            look_ahead_min_count=int(rng.choice([2, 256])),
+            waiting_heads=int(rng.choice([1, 4])),
         ),
         message_s=(0.0, float(rng.choice([0.001, 0.05, 0.3]))),
         transaction_s=(0.001, float(rng.choice([0.005, 0.2, 1.0]))),

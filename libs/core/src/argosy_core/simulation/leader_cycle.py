@@ -13,12 +13,12 @@ Source: design section 5, "Take changes", "Round", "Ingest".
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from argosy_core.errors import StateConflict
-from argosy_core.job.live import BACKING_OFF
 from argosy_core.scheduler import (
     ClusterRuns,
     ClusterView,
@@ -35,9 +35,9 @@ from argosy_core.scheduler import (
     define_job_sets,
     draft_ingest,
     forget_cluster,
-    has_work,
     join_states,
     missing,
+    next_due_s,
     note_ended,
     refuse_leases,
     set_cluster,
@@ -46,9 +46,7 @@ from argosy_core.scheduler import (
     take_wishes,
 )
 from argosy_core.scheduler import define_classes as define_scheduling_classes
-from argosy_core.scheduler.asking import blocked_classes
 from argosy_core.scheduler.messages import Int64s
-from argosy_core.scheduler.prioritise import move_to_pending
 from argosy_core.simulation.durable import Transaction
 from argosy_core.simulation.leader_desk import Reported
 from argosy_core.simulation.network import Stream
@@ -81,8 +79,6 @@ class LeaderCycle:
         self._has_news = False
         self._waits_for_room = False
         self._held: set[int] = set()
-        self._wish_count = 0
-        self._room_count = 0
         self._round: Round | None = None
         self._awaited: set[str] = set()
         self._stage = 0
@@ -93,9 +89,6 @@ class LeaderCycle:
         self._next_draft = Transaction()
         self._reported: list[Reported] = []
         self._stops: list[ClusterRuns] = []
-        self._tried_something = False
-        self._nothing_to_try: tuple[int, ...] | None = None
-        """What the last round saw, if it found nothing to try."""
         self._next_try_us = 0
 
     # --- when to begin ------------------------------------------------------------------------------------------------
@@ -107,11 +100,6 @@ class LeaderCycle:
         elif not self._due:
             self._due = True
             self._context.agenda.after(self._context.settings.round_window_s, self._leader, self._begin)
-
-    def note_room(self) -> None:
-        """Take note that there is more room somewhere."""
-        self._room_count += 1
-        self.note_news()
 
     def _retry_at(self, time_us: int) -> None:
         """Begin at a moment unless news comes before."""
@@ -138,22 +126,12 @@ class LeaderCycle:
         if self._has_news:
             self._has_news = False
             self.note_news()
-        state = self._leader.state
-        if not has_work(state):
-            return
-        if self._tried_something or state.unsent_stops:
-            self._retry_at(self._context.agenda.now_us + round(self._context.settings.round_period_s * 1e6))
-        else:
-            due_s = [moment_s for moment_s, _ in state.back_off[:1]] + self._parking_s()
-            if due_s:
-                self._retry_at(round(min(due_s) * 1e6) + 1)
-
-    def _parking_s(self) -> list[float]:
-        """Return when the next class has been stuck for so long that its queued jobs step aside, if any will."""
-        state = self._leader.state
-        due_s = state.classes.stuck_since_s[: state.classes.ids.end] + state.settings.park_after_s
-        due_s = due_s[np.isfinite(due_s) & (due_s > self._context.agenda.now_s)]
-        return [float(due_s.min())] if due_s.size else []
+        agenda = self._context.agenda
+        due_s = next_due_s(self._leader.state, agenda.now_s)
+        if due_s <= agenda.now_s:
+            self._retry_at(agenda.now_us + round(self._context.settings.round_period_s * 1e6))
+        elif due_s < math.inf:
+            self._retry_at(round(due_s * 1e6) + 1)
 
     # --- taking what arrived ------------------------------------------------------------------------------------------
 
@@ -162,53 +140,17 @@ class LeaderCycle:
         self._due = False
         self._busy = True
         self._has_news = False
-        self._tried_something = False
         self._draft, self._next_draft = self._next_draft, Transaction()
         self.number(self._draft)
         self.take_changes(self._draft)
         self._take_reports()
         leader = self._leader
-        if not has_work(leader.state) or self._situation() == self._nothing_to_try:
-            self._store(None)
-            return
-        self._nothing_to_try = None
-        if self._is_hopeless():
-            self._nothing_to_try = self._situation()
+        if next_due_s(leader.state, self._context.agenda.now_s) > self._context.agenda.now_s:
             self._store(None)
             return
         self._round = begin_round(leader.state, self._context.agenda.now_s, leader.rng)
         self._context.counters["rounds"] += 1
-        self._tried_something = bool(self._round.questions)
         self._sample(self._round)
-
-    def _is_hopeless(self) -> bool:
-        """Do what a round begins with; return whether that is all it would do, because nothing pending fits anywhere.
-
-        This spares most of the rounds of a full pool, and decides nothing else than they would.
-        """
-        state, now_s = self._leader.state, self._context.agenda.now_s
-        if state.unsent_stops:
-            return False
-        state.end_back_offs(now_s)
-        state.advance_flow(now_s)
-        blocked = blocked_classes(state)
-        move_to_pending(state, blocked, now_s)
-        waiting = (state.live.flags[state.pending] & BACKING_OFF) == 0
-        return not (waiting & ~blocked[state.live.class_index[state.pending]]).any()
-
-    def _situation(self) -> tuple[int, ...]:
-        """Return what decides whether a round can place anything: it is enough to look again when this changes."""
-        state = self._leader.state
-        due = sum(moment_s <= self._context.agenda.now_s for moment_s, _ in state.back_off)
-        return (
-            self._room_count,
-            int(state.queues.queued_count.sum()),
-            state.pending.size,
-            len(state.unsent_stops),
-            due,
-            int((state.classes.stuck_since_s <= self._context.agenda.now_s - state.settings.park_after_s).sum()),
-            self._wish_count,
-        )
 
     def take_changes(self, draft: Transaction) -> None:
         """Take every change that can be read, in order of ids."""
@@ -249,7 +191,6 @@ class LeaderCycle:
     def _take_wishes(self, wishes: WishColumns, draft: Transaction) -> None:
         """Take wishes; jobs that ended without this leader having held them get their event all the same."""
         state, now_s = self._leader.state, self._context.agenda.now_s
-        self._wish_count += 1
         effects = take_wishes(state, wishes, now_s)
         draft.events.append(effects.events)
         draft.job_ends.append(effects.job_updates)
@@ -281,7 +222,6 @@ class LeaderCycle:
         draft.job_ends.append(effects.job_updates)
         draft.events.append(effects.events)
         leader.desk.release(effects.releases)
-        self._room_count += 1
         self._context.counters["requeued"] += effects.requeued_count
 
     def _take_reports(self) -> None:
@@ -299,7 +239,6 @@ class LeaderCycle:
             draft.job_ends.append(effects.job_updates)
             draft.events.append(effects.events)
             leader.desk.release(effects.releases)
-            self._room_count += effects.run_updates.handle.size
             self._stops.append(effects.stops)
             self._context.counters["requeued"] += effects.requeued_count
             self._context.counters["stale"] += effects.stale_count
@@ -421,8 +360,6 @@ class LeaderCycle:
         for runs in plan.releases:
             leader.desk.release(runs)
         if not plan.has_news:
-            if not self._tried_something:
-                self._nothing_to_try = self._situation()
             self._store(None)
             return
         context.agenda.after(context.network.draw_s(context.settings.transaction_s), context.store, self._append, plan)
@@ -507,4 +444,4 @@ class LeaderCycle:
         self._next_draft.job_ends.append(effects.job_updates)
         for runs in effects.releases:
             self._leader.desk.release(runs)
-        self.note_room()
+        self.note_news()

@@ -186,13 +186,12 @@ class LeaderDesk:
         """Take in what a cluster's nodes are."""
         link = self._sampler_of(stream)
         if link is not None:
-            clusters = self._leader.state.clusters
-            index = clusters.find(link.cluster)
-            before = None if index is None else clusters.free[index].copy()
-            update_capacity(self._leader.state, link.cluster, capacity)
+            state = self._leader.state
+            before = state.change_count
+            update_capacity(state, link.cluster, capacity)
             # What is known already, because this leader took it or gave it back, is no news.
-            if index is None or before is None or (clusters.free[index, : before.size] > before).any():
-                self._leader.cycle.note_room()
+            if state.change_count != before:
+                self._leader.cycle.note_news()
 
     def sampler_ready(self, stream: Stream) -> None:
         """From now on a cluster may be asked."""
@@ -200,7 +199,7 @@ class LeaderDesk:
         if link is not None:
             link.ready = True
             self._show(link, connected=True)
-            self._leader.cycle.note_room()
+            self._leader.cycle.note_news()
 
     def release(self, runs: ClusterRuns) -> None:
         """Tell a cluster's sampler of placements that ended; one without a session gets the full list when it comes."""

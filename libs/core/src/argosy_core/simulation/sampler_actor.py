@@ -170,6 +170,7 @@ class SamplerActor(Process):
         self.ready = False
         self.stream = network.dial(self, leader)
         self._generation = -1
+        self._sampler.start_over()
         network.send(self.stream, leader, leader.desk.greet_sampler, self.stream, self)
 
     def stream_closed(self, stream: Stream) -> None:
@@ -277,7 +278,9 @@ class SamplerActor(Process):
     def _tell_soon(self) -> None:
         if not self._telling and self.stream is not None:
             self._telling = True
-            self._context.agenda.after(self._context.settings.capacity_interval_s, self, self._tell)
+            settings = self._context.settings
+            wait_s = settings.rise_interval_s if self._sampler.waiting_count else settings.capacity_interval_s
+            self._context.agenda.after(wait_s, self, self._tell)
 
     def _tell(self) -> None:
         self._telling = False
@@ -293,6 +296,7 @@ class SamplerActor(Process):
         rows = table.changed_since(self._generation)
         self._generation, self._placement_count = table.generation, placement_count
         totals = table.totals()
+        fitting, room = self._sampler.take_fitting()
         capacity = CapacityColumns(
             incarnation=self.incarnation,
             resources=table.axis.names,
@@ -305,7 +309,8 @@ class SamplerActor(Process):
             total_free=totals.free,
             node_count=totals.node_count,
             placement_count=placement_count,
-            risen=table.last_rise,
+            fitting=fitting,
+            fitting_room=room.astype(np.int32),
         )
         leader = cast("LeaderActor", stream.server)
         self._context.network.send(stream, leader, leader.desk.take_capacity, stream, capacity, repeatable=True)

@@ -52,6 +52,8 @@ class WorldSettings:
     """How long an executor's states gather before they are reported; half of the interval between reports."""
     capacity_interval_s: float = 0.25
     """Least time between a sampler's messages about changed nodes."""
+    rise_interval_s: float = 0.01
+    """The same while a class waits for capacity to rise."""
     dial_s: Range = (0.05, 2.0)
     """Wait before a lost leader is dialled again."""
     election_s: Range = (1.0, 5.5)

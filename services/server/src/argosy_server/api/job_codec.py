@@ -115,7 +115,6 @@ def explain_response(record: JobRecord, explanation: Explanation) -> job_pb2.Exp
         stage=explanation.stage,
         summary=explanation.summary,
         queue_position=explanation.queue_position,
-        pending_position=explanation.pending_position,
         filters=[
             job_pb2.FilterCount(filter=one.filter, node_count=one.node_count, text=one.text)
             for one in explanation.filters
@@ -125,4 +124,9 @@ def explain_response(record: JobRecord, explanation: Explanation) -> job_pb2.Exp
         failed_attempt_count=explanation.failed_attempt_count,
         queue_flow_per_weight=explanation.queue_flow_per_weight,
         least_flow_per_weight=explanation.least_flow_per_weight,
+        wait_reason=job_pb2.WaitReason.Name(explanation.reason),
+        cluster_reasons=[
+            job_pb2.ClusterWaitReason(cluster=one.cluster, reason=job_pb2.WaitReason.Name(one.reason), text=one.text)
+            for one in explanation.cluster_reasons
+        ],
     )

@@ -11,6 +11,8 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from argosy_core.placement import WaitReason
+from argosy_core.scheduler import ClusterReason
 from argosy_runtime.lifecycle import Lifecycle
 
 __all__ = [
@@ -51,8 +53,10 @@ class Explanation:
     """One or two sentences for people."""
     queue_position: int = 0
     """Jobs of its queue before it."""
-    pending_position: int = 0
-    """Jobs before it in the pending order."""
+    reason: WaitReason = WaitReason.NONE
+    """Why it waits; NONE if it does not, or only for its turn."""
+    cluster_reasons: tuple[ClusterReason, ...] = ()
+    """Why single clusters have no node for it."""
     filters: tuple[FilterTurnAway, ...] = ()
     """Counts per filter, most first."""
     examined_node_count: int = 0

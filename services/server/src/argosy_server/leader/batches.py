@@ -26,7 +26,6 @@ __all__ = ["encode_lease_batches"]
 
 _STATE_SHARE: Final = 4
 """The round's state may take a quarter of a record: an eighth the pending order, an eighth failed attempts."""
-_PENDING_BYTES: Final = 8
 _ATTEMPTED_BYTES: Final = 12
 
 
@@ -56,14 +55,12 @@ def encode_lease_batches(
 
 
 def _cut_state(state: RoundStateColumns, max_bytes: int) -> RoundStateColumns:
-    """Return the state with as much of its orders as the bytes allow, the beginning of each."""
-    pending = max_bytes // 2 // _PENDING_BYTES
-    attempted = max_bytes // 2 // _ATTEMPTED_BYTES
-    if state.pending_handle.size <= pending and state.attempted_handle.size <= attempted:
+    """Return the state with as many failed attempts as the bytes allow."""
+    attempted = max_bytes // _ATTEMPTED_BYTES
+    if state.attempted_handle.size <= attempted:
         return state
     return replace(
         state,
-        pending_handle=state.pending_handle[:pending],
         attempted_handle=state.attempted_handle[:attempted],
         failed_attempt=state.failed_attempt[:attempted],
     )

@@ -15,6 +15,7 @@ from argosy.executor.v1 import executor_pb2
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.states import FailureKind
+from argosy_core.placement import WaitReason
 from argosy_core.scheduler.messages import (
     CapacityColumns,
     CommitQuestion,
@@ -91,6 +92,9 @@ def capacity_columns(message: sampler_pb2.Capacity, incarnation: int) -> Capacit
     total_free: Any = unpack_column(
         message.total_free_column, "int64", name="capacity.total_free_column", count=resources
     )
+    fitting: dict[str, Any] = read_columns(
+        message, {"fitting_class_column": "int32", "fitting_room_column": "int32"}, where="capacity"
+    )
     return CapacityColumns(
         incarnation=incarnation,
         resources=tuple(message.resources),
@@ -103,7 +107,8 @@ def capacity_columns(message: sampler_pb2.Capacity, incarnation: int) -> Capacit
         total_free=total_free,
         node_count=message.node_count,
         placement_count=message.placement_count,
-        risen=message.risen,
+        fitting=fitting["fitting_class_column"],
+        fitting_room=fitting["fitting_room_column"],
     )
 
 
@@ -145,8 +150,13 @@ def sample_reply(message: sampler_pb2.SampleAnswer, question: SampleQuestion) ->
     if offset.size and (offset[0] != 0 or offset[-1] != len(candidate) or np.any(np.diff(offset) < 0)):
         raise InvalidRequest("sample.offset_column does not rise from 0 to the number of candidates")
     per_class: dict[str, Any] = read_columns(
-        message, {"examined_column": "int32", "eligible_column": "int32", "complete_column": "int8"}
+        message,
+        {"examined_column": "int32", "eligible_column": "int32", "complete_column": "int8", "reason_column": "int8"},
     )
+    check_indices(per_class["reason_column"], len(WaitReason), name="sample.reason_column")
+    if len(message.texts) not in {0, classes} or len(message.retry_after_column) not in {0, _SCORE_BYTES * classes}:
+        raise InvalidRequest(f"sample.texts and sample.retry_after_column must be empty or have {classes} elements")
+    retry_after_s: Any = np.frombuffer(message.retry_after_column, dtype="<f4")
     if len(per_class["examined_column"]) != classes or len(message.nearest_misses) not in {0, classes}:
         raise InvalidRequest(f"the answer does not have one element for each of the {classes} classes asked")
     if len(message.score_column) != _SCORE_BYTES * len(candidate):
@@ -172,7 +182,9 @@ def sample_reply(message: sampler_pb2.SampleAnswer, question: SampleQuestion) ->
         total_free=total_free,
         complete=per_class["complete_column"],
         nearest_misses=tuple(message.nearest_misses) or ("",) * classes,
-        risen=message.risen,
+        reason=per_class["reason_column"],
+        texts=tuple(message.texts),
+        retry_after_s=np.where(np.isfinite(retry_after_s), retry_after_s, np.float32(0)),
     )
 
 

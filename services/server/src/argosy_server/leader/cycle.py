@@ -117,14 +117,14 @@ class Cycle:
                 await self._run_once()
 
     async def _wait_for_news(self) -> None:
-        """Wait for arrivals, then until they pause or the window ends; with work waiting, not longer than a window.
+        """Wait for arrivals, then until they pause or the window ends; not longer than until work is due without them.
 
         Under load the round does not begin before its pace says so.
         """
         idle_s = self._settings.window_idle_ms / 1000
         window_s = self._settings.window_max_ms / 1000
         news = self._memory.news
-        patience_s = window_s if self._intake.has_waiting_jobs() else 1.0
+        patience_s = min(max(self._intake.due_in_s(), window_s), 1.0)
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 await news.wait()
@@ -161,7 +161,8 @@ class Cycle:
             memory.deciding = False
         for session in self._samplers.all():
             session.forget_questions(plan.round_number)
-            session.send_releases(memory.epoch, held_for_s=RELEASE_PATIENCE_S)
+            # What waits for room waits for just these.
+            session.send_releases(memory.epoch, held_for_s=0.0 if memory.state.heads.size else RELEASE_PATIENCE_S)
         self._note_round(plan)
 
     async def _decide(self) -> LeasePlan:
@@ -287,8 +288,7 @@ class Cycle:
         if now_s - self._counted_s >= QUEUED_COUNT_PERIOD_S:
             self._counted_s = now_s
             queues = self._memory.state.queues
-            counts = queues.queued_count + queues.pending_count
-            draft.queued_counts = {queue_id: int(counts[index]) for queue_id, index in queues.ids.items()}
+            draft.queued_counts = {queue_id: int(queues.queued_count[index]) for queue_id, index in queues.ids.items()}
         if now_s - self._contacts_s >= CONTACT_PERIOD_S:
             draft.contacts = self._memory.take_contacts()
             self._contacts_s = now_s if draft.contacts else self._contacts_s

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from argosy_core.scheduler import count_waiting
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import METRICS, observe_counts
 from argosy_runtime.plugins import FaultReporter
@@ -104,7 +105,9 @@ class LeaderFigures:
         self._faults.report()
         queues = memory.state.queues
         METRICS.queued_jobs.labels(pool).set(int(queues.queued_count.sum()))
-        METRICS.pending_jobs.labels(pool).set(int(queues.pending_count.sum()))
+        METRICS.pending_jobs.labels(pool).set(int(memory.state.pending_slots().size))
+        for reason, count in count_waiting(memory.state).items():
+            METRICS.waiting_jobs.labels(pool, reason.name.lower()).set(count)
         METRICS.live_runs.labels(pool).set(int(queues.leased_count.sum()))
         totals = memory.totals
         METRICS.log_lag_records.labels(pool).set(totals.get("published_records", 0) - totals.get("stored_records", 0))

@@ -17,9 +17,9 @@ from argosy_core.scheduler import (
     define_classes,
     define_job_sets,
     forget_cluster,
-    has_work,
     join_states,
     missing,
+    next_due_s,
     note_ended,
     remove_queues,
     set_cluster,
@@ -68,9 +68,10 @@ class Intake:
         self._held_ids: set[int] = set()
         self._deleted_ids: set[int] = set()  # since the read under way began: it may still have seen them
 
-    def has_waiting_jobs(self) -> bool:
-        """Tell whether a round could find work without news: jobs are queued, or changes are read."""
-        return bool(self._rows) or has_work(self._memory.state)
+    def due_in_s(self) -> float:
+        """Return after how long a round could find work without news, seconds; infinite if it could not."""
+        now_s = self._memory.clock()
+        return 0.0 if self._rows else max(next_due_s(self._memory.state, now_s) - now_s, 0.0)
 
     async def poll_changes(self, settings: LeaderSettings) -> None:
         """Read visible rows of `changes` again and again; rows that are held are not read twice."""

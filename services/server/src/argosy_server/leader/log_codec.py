@@ -241,7 +241,6 @@ def _round_state_message(columns: RoundStateColumns) -> lease_pb2.RoundState:
         queue_column=pack_column(columns.queue, "int64"),
         flow_column=pack_column(columns.flow, "float64"),
         flow_time_us=columns.flow_time_us,
-        pending_handle_column=pack_column(columns.pending_handle, "int64"),
         attempted_handle_column=pack_column(columns.attempted_handle, "int64"),
         failed_attempt_column=pack_column(columns.failed_attempt, "int32"),
     )
@@ -250,7 +249,6 @@ def _round_state_message(columns: RoundStateColumns) -> lease_pb2.RoundState:
 def _round_state_columns(message: lease_pb2.RoundState) -> RoundStateColumns:
     """Return a message as round state."""
     flows: dict[str, Any] = read_columns(message, {"queue_column": "int64", "flow_column": "float64"}, where="flow")
-    pending: dict[str, Any] = read_columns(message, {"pending_handle_column": "int64"}, where="pending")
     attempted: dict[str, Any] = read_columns(
         message, {"attempted_handle_column": "int64", "failed_attempt_column": "int32"}, where="attempted"
     )
@@ -258,7 +256,6 @@ def _round_state_columns(message: lease_pb2.RoundState) -> RoundStateColumns:
         queue=flows["queue_column"],
         flow=flows["flow_column"],
         flow_time_us=message.flow_time_us,
-        pending_handle=pending["pending_handle_column"],
         attempted_handle=attempted["attempted_handle_column"],
         failed_attempt=attempted["failed_attempt_column"],
     )

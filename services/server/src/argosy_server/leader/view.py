@@ -6,8 +6,9 @@ Source: design section 3, "Replicas forward calls that need the leader's memory"
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from argosy_core.placement import WaitReason
 from argosy_core.plugins import FILTERS, explanation_text
 from argosy_core.scheduler import dump, explain, last_round, shares
 from argosy_server.api.leader_view import (
@@ -59,7 +60,8 @@ class MemoryView:
             stage=found.stage,
             summary=_summary(found, self._memory.clock()),
             queue_position=found.queue_position,
-            pending_position=found.pending_position,
+            reason=found.reason,
+            cluster_reasons=found.cluster_reasons,
             filters=tuple(
                 FilterTurnAway(filter=name, node_count=count, text=_describe(name, count))
                 for name, count in found.filters
@@ -174,6 +176,14 @@ class MemoryView:
         ]
 
 
+_REASONS: Final = {
+    WaitReason.MISMATCH: "it matches no node of any cluster",
+    WaitReason.NO_ROOM: "it fits on no node of any cluster now",
+    WaitReason.PLUGIN: "a plugin objects",
+    WaitReason.FAULT: "a filter failed and is asked again soon",
+}
+
+
 def _describe(name: str, count: int) -> str:
     """Return a filter's count in words."""
     text = FILTERS[name][1] if name in FILTERS else f"{name} failed on {{nodes}}"
@@ -184,15 +194,12 @@ def _summary(found: CoreExplanation, now_s: float) -> str:
     """Return one or two sentences for people."""
     if found.stage in {"leased", "running", "in flight"}:
         return f"{found.stage} on node {found.node} of cluster {found.cluster}, attempt {found.attempt}"
-    parts = []
-    if found.stage == "pending":
-        parts.append(f"pending with {found.pending_position} jobs before it")
-    else:
-        parts.append(f"queued with {found.queue_position} jobs of its queue before it")
-    if found.queue_cordoned:
-        parts.append("its queue is cordoned")
-    if found.blocked:
-        parts.append("it fits on no node of any cluster now")
+    parts = [f"{found.stage} with {found.queue_position} jobs of its queue before it"]
+    if found.reason == WaitReason.CONSTRAINT:
+        parts.append("its queue is cordoned" if found.queue_cordoned else "no cluster may be given work")
+    elif found.reason in _REASONS:
+        parts.append(_REASONS[found.reason])
+    parts.extend(f"{one.cluster}: {one.text}" for one in found.cluster_reasons if one.text)
     if found.back_off_until_s > now_s:
         parts.append(
             f"tried again in {found.back_off_until_s - now_s:.1f} s after {found.failed_attempt_count} conflicts"

@@ -50,6 +50,16 @@ class JobOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_ORDER_UNSPECIFIED: _ClassVar[JobOrder]
     JOB_ORDER_OLDEST_FIRST: _ClassVar[JobOrder]
     JOB_ORDER_NEWEST_FIRST: _ClassVar[JobOrder]
+
+class WaitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    WAIT_REASON_UNSPECIFIED: _ClassVar[WaitReason]
+    WAIT_REASON_MISMATCH: _ClassVar[WaitReason]
+    WAIT_REASON_NO_ROOM: _ClassVar[WaitReason]
+    WAIT_REASON_CONFLICT: _ClassVar[WaitReason]
+    WAIT_REASON_PLUGIN: _ClassVar[WaitReason]
+    WAIT_REASON_FAULT: _ClassVar[WaitReason]
+    WAIT_REASON_CONSTRAINT: _ClassVar[WaitReason]
 JOB_STATE_UNSPECIFIED: JobState
 JOB_STATE_QUEUED: JobState
 JOB_STATE_LEASED: JobState
@@ -78,6 +88,13 @@ FAILURE_KIND_REJECTED: FailureKind
 JOB_ORDER_UNSPECIFIED: JobOrder
 JOB_ORDER_OLDEST_FIRST: JobOrder
 JOB_ORDER_NEWEST_FIRST: JobOrder
+WAIT_REASON_UNSPECIFIED: WaitReason
+WAIT_REASON_MISMATCH: WaitReason
+WAIT_REASON_NO_ROOM: WaitReason
+WAIT_REASON_CONFLICT: WaitReason
+WAIT_REASON_PLUGIN: WaitReason
+WAIT_REASON_FAULT: WaitReason
+WAIT_REASON_CONSTRAINT: WaitReason
 
 class JobSpec(_message.Message):
     __slots__ = ("manifests",)
@@ -374,30 +391,42 @@ class FilterCount(_message.Message):
     def __init__(self, filter: _Optional[str] = ..., node_count: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ExplainJobResponse(_message.Message):
-    __slots__ = ("job", "stage", "summary", "queue_position", "pending_position", "filters", "examined_node_count", "nearest_miss", "failed_attempt_count", "queue_flow_per_weight", "least_flow_per_weight")
+    __slots__ = ("job", "stage", "summary", "queue_position", "filters", "examined_node_count", "nearest_miss", "failed_attempt_count", "queue_flow_per_weight", "least_flow_per_weight", "wait_reason", "cluster_reasons")
     JOB_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
     QUEUE_POSITION_FIELD_NUMBER: _ClassVar[int]
-    PENDING_POSITION_FIELD_NUMBER: _ClassVar[int]
     FILTERS_FIELD_NUMBER: _ClassVar[int]
     EXAMINED_NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
     NEAREST_MISS_FIELD_NUMBER: _ClassVar[int]
     FAILED_ATTEMPT_COUNT_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FLOW_PER_WEIGHT_FIELD_NUMBER: _ClassVar[int]
     LEAST_FLOW_PER_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    WAIT_REASON_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_REASONS_FIELD_NUMBER: _ClassVar[int]
     job: Job
     stage: str
     summary: str
     queue_position: int
-    pending_position: int
     filters: _containers.RepeatedCompositeFieldContainer[FilterCount]
     examined_node_count: int
     nearest_miss: str
     failed_attempt_count: int
     queue_flow_per_weight: float
     least_flow_per_weight: float
-    def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., stage: _Optional[str] = ..., summary: _Optional[str] = ..., queue_position: _Optional[int] = ..., pending_position: _Optional[int] = ..., filters: _Optional[_Iterable[_Union[FilterCount, _Mapping]]] = ..., examined_node_count: _Optional[int] = ..., nearest_miss: _Optional[str] = ..., failed_attempt_count: _Optional[int] = ..., queue_flow_per_weight: _Optional[float] = ..., least_flow_per_weight: _Optional[float] = ...) -> None: ...
+    wait_reason: WaitReason
+    cluster_reasons: _containers.RepeatedCompositeFieldContainer[ClusterWaitReason]
+    def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., stage: _Optional[str] = ..., summary: _Optional[str] = ..., queue_position: _Optional[int] = ..., filters: _Optional[_Iterable[_Union[FilterCount, _Mapping]]] = ..., examined_node_count: _Optional[int] = ..., nearest_miss: _Optional[str] = ..., failed_attempt_count: _Optional[int] = ..., queue_flow_per_weight: _Optional[float] = ..., least_flow_per_weight: _Optional[float] = ..., wait_reason: _Optional[_Union[WaitReason, str]] = ..., cluster_reasons: _Optional[_Iterable[_Union[ClusterWaitReason, _Mapping]]] = ...) -> None: ...
+
+class ClusterWaitReason(_message.Message):
+    __slots__ = ("cluster", "reason", "text")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    reason: WaitReason
+    text: str
+    def __init__(self, cluster: _Optional[str] = ..., reason: _Optional[_Union[WaitReason, str]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class GetJobLogRequest(_message.Message):
     __slots__ = ("id", "attempt", "pod", "container", "follow", "tail_line_count")

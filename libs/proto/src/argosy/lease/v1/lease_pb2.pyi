@@ -73,20 +73,18 @@ class FailedJobs(_message.Message):
     def __init__(self, handle_column: _Optional[bytes] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RoundState(_message.Message):
-    __slots__ = ("queue_column", "flow_column", "flow_time_us", "pending_handle_column", "attempted_handle_column", "failed_attempt_column")
+    __slots__ = ("queue_column", "flow_column", "flow_time_us", "attempted_handle_column", "failed_attempt_column")
     QUEUE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FLOW_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FLOW_TIME_US_FIELD_NUMBER: _ClassVar[int]
-    PENDING_HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTED_HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FAILED_ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
     queue_column: bytes
     flow_column: bytes
     flow_time_us: int
-    pending_handle_column: bytes
     attempted_handle_column: bytes
     failed_attempt_column: bytes
-    def __init__(self, queue_column: _Optional[bytes] = ..., flow_column: _Optional[bytes] = ..., flow_time_us: _Optional[int] = ..., pending_handle_column: _Optional[bytes] = ..., attempted_handle_column: _Optional[bytes] = ..., failed_attempt_column: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, queue_column: _Optional[bytes] = ..., flow_column: _Optional[bytes] = ..., flow_time_us: _Optional[int] = ..., attempted_handle_column: _Optional[bytes] = ..., failed_attempt_column: _Optional[bytes] = ...) -> None: ...
 
 class Changes(_message.Message):
     __slots__ = ("submitted", "wishes", "changed_queue_ids", "changed_clusters", "traced")

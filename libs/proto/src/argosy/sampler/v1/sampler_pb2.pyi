@@ -8,6 +8,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class WaitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    WAIT_REASON_UNSPECIFIED: _ClassVar[WaitReason]
+    WAIT_REASON_MISMATCH: _ClassVar[WaitReason]
+    WAIT_REASON_NO_ROOM: _ClassVar[WaitReason]
+    WAIT_REASON_PLUGIN: _ClassVar[WaitReason]
+    WAIT_REASON_FAULT: _ClassVar[WaitReason]
+
 class CommitOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     COMMIT_OUTCOME_UNSPECIFIED: _ClassVar[CommitOutcome]
@@ -16,6 +24,11 @@ class CommitOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     COMMIT_OUTCOME_NODE_UNAVAILABLE: _ClassVar[CommitOutcome]
     COMMIT_OUTCOME_UNKNOWN_CLASS: _ClassVar[CommitOutcome]
     COMMIT_OUTCOME_REFUSED: _ClassVar[CommitOutcome]
+WAIT_REASON_UNSPECIFIED: WaitReason
+WAIT_REASON_MISMATCH: WaitReason
+WAIT_REASON_NO_ROOM: WaitReason
+WAIT_REASON_PLUGIN: WaitReason
+WAIT_REASON_FAULT: WaitReason
 COMMIT_OUTCOME_UNSPECIFIED: CommitOutcome
 COMMIT_OUTCOME_PLACED: CommitOutcome
 COMMIT_OUTCOME_CONFLICT: CommitOutcome
@@ -52,7 +65,7 @@ class Hello(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., cluster_uid: _Optional[str] = ..., incarnation: _Optional[int] = ..., pool: _Optional[str] = ...) -> None: ...
 
 class Capacity(_message.Message):
-    __slots__ = ("resources", "node_column", "names", "allocatable_column", "free_column", "flag_column", "groups", "group_column", "total_column", "total_free_column", "node_count", "placement_count", "risen")
+    __slots__ = ("resources", "node_column", "names", "allocatable_column", "free_column", "flag_column", "groups", "group_column", "total_column", "total_free_column", "node_count", "placement_count", "fitting_class_column", "fitting_room_column")
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     NODE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
@@ -65,7 +78,8 @@ class Capacity(_message.Message):
     TOTAL_FREE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
     PLACEMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
-    RISEN_FIELD_NUMBER: _ClassVar[int]
+    FITTING_CLASS_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    FITTING_ROOM_COLUMN_FIELD_NUMBER: _ClassVar[int]
     resources: _containers.RepeatedScalarFieldContainer[str]
     node_column: bytes
     names: _containers.RepeatedScalarFieldContainer[str]
@@ -78,8 +92,9 @@ class Capacity(_message.Message):
     total_free_column: bytes
     node_count: int
     placement_count: int
-    risen: int
-    def __init__(self, resources: _Optional[_Iterable[str]] = ..., node_column: _Optional[bytes] = ..., names: _Optional[_Iterable[str]] = ..., allocatable_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., flag_column: _Optional[bytes] = ..., groups: _Optional[_Iterable[bytes]] = ..., group_column: _Optional[bytes] = ..., total_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., node_count: _Optional[int] = ..., placement_count: _Optional[int] = ..., risen: _Optional[int] = ...) -> None: ...
+    fitting_class_column: bytes
+    fitting_room_column: bytes
+    def __init__(self, resources: _Optional[_Iterable[str]] = ..., node_column: _Optional[bytes] = ..., names: _Optional[_Iterable[str]] = ..., allocatable_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., flag_column: _Optional[bytes] = ..., groups: _Optional[_Iterable[bytes]] = ..., group_column: _Optional[bytes] = ..., total_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., node_count: _Optional[int] = ..., placement_count: _Optional[int] = ..., fitting_class_column: _Optional[bytes] = ..., fitting_room_column: _Optional[bytes] = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ("placement_count",)
@@ -88,7 +103,7 @@ class Ready(_message.Message):
     def __init__(self, placement_count: _Optional[int] = ...) -> None: ...
 
 class SampleAnswer(_message.Message):
-    __slots__ = ("round", "incarnation", "node_column", "free_column", "offset_column", "candidate_column", "score_column", "examined_column", "eligible_column", "filters", "rejection_column", "total_free_column", "complete_column", "nearest_misses", "risen")
+    __slots__ = ("round", "incarnation", "node_column", "free_column", "offset_column", "candidate_column", "score_column", "examined_column", "eligible_column", "filters", "rejection_column", "total_free_column", "complete_column", "nearest_misses", "reason_column", "texts", "retry_after_column")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     NODE_COLUMN_FIELD_NUMBER: _ClassVar[int]
@@ -103,7 +118,9 @@ class SampleAnswer(_message.Message):
     TOTAL_FREE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     NEAREST_MISSES_FIELD_NUMBER: _ClassVar[int]
-    RISEN_FIELD_NUMBER: _ClassVar[int]
+    REASON_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    TEXTS_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     round: int
     incarnation: int
     node_column: bytes
@@ -118,8 +135,10 @@ class SampleAnswer(_message.Message):
     total_free_column: bytes
     complete_column: bytes
     nearest_misses: _containers.RepeatedScalarFieldContainer[str]
-    risen: int
-    def __init__(self, round: _Optional[int] = ..., incarnation: _Optional[int] = ..., node_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., offset_column: _Optional[bytes] = ..., candidate_column: _Optional[bytes] = ..., score_column: _Optional[bytes] = ..., examined_column: _Optional[bytes] = ..., eligible_column: _Optional[bytes] = ..., filters: _Optional[_Iterable[str]] = ..., rejection_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., complete_column: _Optional[bytes] = ..., nearest_misses: _Optional[_Iterable[str]] = ..., risen: _Optional[int] = ...) -> None: ...
+    reason_column: bytes
+    texts: _containers.RepeatedScalarFieldContainer[str]
+    retry_after_column: bytes
+    def __init__(self, round: _Optional[int] = ..., incarnation: _Optional[int] = ..., node_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., offset_column: _Optional[bytes] = ..., candidate_column: _Optional[bytes] = ..., score_column: _Optional[bytes] = ..., examined_column: _Optional[bytes] = ..., eligible_column: _Optional[bytes] = ..., filters: _Optional[_Iterable[str]] = ..., rejection_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., complete_column: _Optional[bytes] = ..., nearest_misses: _Optional[_Iterable[str]] = ..., reason_column: _Optional[bytes] = ..., texts: _Optional[_Iterable[str]] = ..., retry_after_column: _Optional[bytes] = ...) -> None: ...
 
 class CommitAnswer(_message.Message):
     __slots__ = ("round", "stage", "incarnation", "node_column", "outcome_column")
