@@ -12,10 +12,11 @@ from argosy.sampler.v1 import sampler_pb2
 from argosy_core.errors import InvalidRequest
 from argosy_core.placement import CommitOutcome
 from argosy_kube.port import NodeDescription
-from argosy_kube.simulated.host import ClusterHost, InProcessCluster
+from argosy_kube.simulated.host import ClusterHost
 from argosy_runtime.metrics import METRICS
 from argosy_sampler.config import SamplerConfig
 from argosy_testkit.cluster_contract import make_bag, make_create_batch, make_pod
+from argosy_testkit.in_process_cluster import InProcessCluster
 from argosy_testkit.plugins import install_plugins, install_project
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "plugins"

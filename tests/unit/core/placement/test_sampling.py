@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.framework import ClassTable, Cycle, Fault, Framework, NotNow, Point, Registration
+from argosy_core.framework import ClassTable, Cycle, Framework, NotNow, Point, Registration
 from argosy_core.job.classes import HostPort, SchedulingClass
 from argosy_core.ledger import NodeLedger, PodEvents
 from argosy_core.nodes import NodeSpec, NodeTable
-from argosy_core.placement import NodeSampler, SampleQuestion, SampleReply, commit, sample, sampling
+from argosy_core.placement import NodeSampler, SampleQuestion, SampleReply, WaitReason, commit, sample, sampling
 from argosy_core.plugins import Profile, build_framework
 
 
@@ -323,13 +323,12 @@ def test_filter_that_fails_on_a_class_is_told_and_asked_again() -> None:
     for _ in range(2):
         reply = ask(sampler, 0, 1)
         assert np.diff(reply.offset).tolist() == [4, 0]
-        assert reply.faults == {
-            1: Fault(plugin="licences", reason="no licence is left", is_objection=True, retry_after_s=7)
-        }
+        assert (reply.reason.tolist(), reply.texts) == ([0, WaitReason.PLUGIN], ("", "licences: no licence is left"))
+        assert reply.retry_after_s.tolist() == [0, 7]
         assert not reply.complete[1]
     broken.clear()
     reply = ask(sampler, 0, 1)
-    assert (np.diff(reply.offset).tolist(), reply.faults) == ([4, 4], {})
+    assert (np.diff(reply.offset).tolist(), reply.reason.tolist(), reply.texts) == ([4, 4], [0, 0], ())
 
 
 def test_fault_on_some_nodes_leaves_the_candidates_of_others() -> None:
@@ -344,7 +343,7 @@ def test_fault_on_some_nodes_leaves_the_candidates_of_others() -> None:
     framework.register(Registration(point=Point.FILTER, name="odd", function=odd))
     replies = [ask(NodeSampler(ledger, framework), 0, complete=complete) for complete in (False, True)]
     assert [len(reply.candidate) for reply in replies] == [4, 0]
-    assert [list(reply.faults) for reply in replies] == [[], [0]]
+    assert [reply.reason.tolist() for reply in replies] == [[0], [WaitReason.FAULT]]
 
 
 def test_negative_scores_keep_their_order() -> None:
@@ -456,7 +455,7 @@ def test_pre_filter_error_leaves_classes_without_candidates() -> None:
 
     framework = Framework([Registration(point=Point.PRE_FILTER, name="p", function=refuse)])
     reply = ask(NodeSampler(make_ledger([4] * 9, [1]), framework), 0)
-    assert (len(reply.candidate), reply.faults[0].reason) == (0, "not today")
+    assert (len(reply.candidate), reply.texts) == (0, ("p: not today",))
 
 
 def test_scoring_profile_decides_which_node_is_best() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from argosy_core.framework import Cycle, NotNow, PlacementBatch, Point, Registration
-from argosy_core.scheduler import RoundSettings
+from argosy_core.framework import CandidateCycle, Cycle, NotNow, PlacementBatch, Point, Registration
+from argosy_core.placement import WaitReason
+from argosy_core.scheduler import RoundSettings, count_waiting
 from argosy_testkit.pool_world import PoolWorld
 
 _SETTINGS = RoundSettings(clusters_to_sample_ratio=1.0)
@@ -64,3 +65,31 @@ def test_run_that_a_plugin_refuses_at_the_commit_is_tried_again_and_never_fails(
     is_open.append(True)
     world.now_s += 30.0
     assert sorted(world.round().handle.tolist()) == handles
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "after_s"),
+    [(NotNow("closed", retry_after_s=20), WaitReason.PLUGIN, 20.0), (KeyError("zone"), WaitReason.FAULT, 1.0)],
+    ids=["wish", "error"],
+)
+def test_class_that_a_plugin_of_the_leader_turns_away_waits_with_its_reason(
+    error: Exception, reason: WaitReason, after_s: float
+) -> None:
+    """It is asked for again when the plugin wants to be asked, or after the back-off, and not before."""
+    world = PoolWorld(clusters={"a": 4}, settings=_SETTINGS)
+    is_closed = [True]
+
+    def refuse(_: CandidateCycle) -> None:
+        if is_closed:
+            raise error
+
+    profile = world.state.decision_profile
+    profile.framework.register(Registration(point=Point.FILTER, name="budget", function=refuse))
+    handles = world.submit(3)
+    assert world.round().handle.size == 0
+    assert count_waiting(world.state)[reason] == 3
+    is_closed.clear()
+    world.now_s += 0.9 * after_s
+    assert world.round().handle.size == 0
+    world.now_s += 0.2 * after_s
+    assert world.round().handle.tolist() == handles
