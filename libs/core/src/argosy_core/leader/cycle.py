@@ -122,7 +122,7 @@ class Cycle:
         else:
             self.requests.give_up()
 
-    def open(self) -> None:
+    def end(self) -> None:
         """Be ready for a cycle, and see when it is."""
         term, now_s = self._term, self._term.now.mono_s
         term.enter(Phase.IDLE)
@@ -244,7 +244,7 @@ class Cycle:
     def go_on(self) -> None:
         """End the cycle if the line has room for what the next one will store."""
         if self._term.phase is Phase.WAITING and self._line.has_room:
-            self.open()
+            self.end()
 
     # --- what follows a commit ----------------------------------------------------------------------------------------
 

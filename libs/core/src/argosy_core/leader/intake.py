@@ -113,13 +113,13 @@ class Intake:
             return []
         return [int(handle) for handle in handles[self._term.state.live.slots(handles) < 0]]
 
+    def is_new(self, change_id: int) -> bool:
+        """Return whether a change that was read is neither held nor deleted since the read began."""
+        return change_id not in self._held and change_id not in self._deleted
+
     def receive(self, event: ChangesRead) -> bool:
         """Let changes wait for the next round; return whether there are any that were not held already."""
-        fresh = [
-            change
-            for change in event.changes
-            if change.change_id not in self._held and change.change_id not in self._deleted
-        ]
+        fresh = [change for change in event.changes if self.is_new(change.change_id)]
         self._deleted.clear()  # the next read begins after them
         if fresh:
             self._held.update(change.change_id for change in fresh)

@@ -148,9 +148,14 @@ class LeaderMachine:
         """Return how much may be handed in now; what a round under way would not see may wait outside."""
         settings = self._term.settings
         changes = 0
-        if self.phase is Phase.IDLE and self._intake.waiting_count < settings.changes_per_round:
+        has_room = self.phase is Phase.IDLE and self._intake.waiting_count < settings.changes_per_round
+        if has_room or self.phase is Phase.LOADING:
             changes = settings.changes_per_round + self._intake.held_count
         return Budget(changes, max(settings.inbox_limit - len(self._intake.inbox), 0))
+
+    def is_new(self, change_id: int) -> bool:
+        """Return whether a change that was read is neither held here nor deleted since the read began."""
+        return self._intake.is_new(change_id)
 
     def lacking(self, changes: Sequence[Change]) -> Lacking:
         """Return what must be read before changes are handed in. Complexity: O(n log n) in the number of jobs."""

@@ -45,8 +45,9 @@ def split_plan(plan: LeasePlan, max_bytes: int) -> tuple[LeasePlan, ...]:
     waiting = [replace(plan, round_state=_cut_state(plan.round_state, max_bytes // _STATE_SHARE))]
     while waiting:
         piece = waiting.pop()
-        if _size(piece) > 1 and most_bytes(piece) > max_bytes:
-            waiting += reversed(_halves(piece))
+        halves = _halves(piece) if most_bytes(piece) > max_bytes else []
+        if len(halves) > 1:
+            waiting += reversed(halves)
         else:
             pieces.append(piece)
     return tuple(pieces)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from argosy_core.leader.events import CommitAnswered, SampleAnswered
-from argosy_core.leader.instructions import Warn
+from argosy_core.errors import InvalidRequest
+from argosy_core.leader.events import CommitAnswered, SampleAnswered, Session
+from argosy_core.leader.instructions import Close, Warn
 from argosy_core.leader.sessions import ClusterSessions
 from argosy_core.leader.term import Phase, Term
 from argosy_core.scheduler import CommitReply, LeasePlan, Round, SampleReply, begin_round
@@ -69,16 +70,17 @@ class RoundRequests:
         """Take note that no answer will come from a cluster."""
         if cluster in self._awaited:
             self._take(cluster, None)
+            self._go_on_unless_awaiting()
 
     def take_sample(self, event: SampleAnswered) -> None:
         """Take a sampler's candidates; an answer that nobody awaits is dropped."""
         if self._awaits(event, 0):
-            self._take(event.session.cluster, event.reply)
+            self._take_reply(event.session, event.reply)
 
     def take_commits(self, event: CommitAnswered) -> None:
         """Take the outcome of commits; an answer that nobody awaits is dropped."""
         if self._awaits(event, event.stage):
-            self._take(event.session.cluster, event.reply)
+            self._take_reply(event.session, event.reply)
 
     def _awaits(self, event: SampleAnswered | CommitAnswered, stage: int) -> bool:
         return (
@@ -87,6 +89,15 @@ class RoundRequests:
             and self._sessions.is_live(event.session)
             and (event.round_number, stage) == (self._round.number, self._stage)
         )
+
+    def _take_reply(self, session: Session, reply: SampleReply | CommitReply) -> None:
+        """Take an answer; one that does not fit its request ends the session, and nothing of it is applied."""
+        try:
+            self._take(session.cluster, reply)
+        except InvalidRequest as error:
+            self._term.say(Close(session=session, reason=error.message))
+            self._take(session.cluster, None)
+        self._go_on_unless_awaiting()
 
     def _take(self, cluster: str, reply: SampleReply | CommitReply | None) -> None:
         assert self._round is not None
@@ -97,6 +108,8 @@ class RoundRequests:
         else:
             assert not isinstance(reply, CommitReply)
             self._round.take_sample(cluster, reply)
+
+    def _go_on_unless_awaiting(self) -> None:
         if not self._awaited:
             self._go_on()
 

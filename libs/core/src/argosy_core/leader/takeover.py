@@ -178,7 +178,7 @@ class Takeover:
         self._term.unstored.clear()
         refused = np.concatenate([NOBODY, *self._refused])
         self._term.say(Serve())
-        self._cycle.open()
+        self._cycle.end()
         if refused.size:
             self._cycle.take_back(refused)
         self._cycle.note_news()

@@ -1,4 +1,4 @@
-"""The draft of a cycle's transaction: what rounds and reports have to be stored, merged into one `Effects`.
+"""A transaction of the machine as the store's `Effects`: what rounds and reports have to be stored, merged.
 
 One cycle may hold several reports about one object and events of one job set from several causes; a bulk update must
 name each row once, and one row of events per job set is enough.
@@ -9,23 +9,21 @@ Source: design section 1, "One writer per fact"; section 8.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import Refusals
-from argosy_core.scheduler.effects import StateEffects
 from argosy_core.scheduler.events import EventDraft
-from argosy_core.scheduler.messages import ClusterRuns
 from argosy_core.scheduler.messages import JobPriorities as CorePriorities
 from argosy_core.scheduler.messages import JobUpdates as CoreJobUpdates
 from argosy_core.scheduler.messages import NewObjects as CoreObjects
 from argosy_core.scheduler.messages import NewRuns as CoreRuns
 from argosy_core.scheduler.messages import ObjectUpdates as CoreObjectUpdates
 from argosy_core.scheduler.messages import RunUpdates as CoreRunUpdates
-from argosy_server.leader.log_codec import encode_event_group
+from argosy_server.leader.log_codec import encode_event_group, encode_round_state
 from argosy_store.effects import (
     AppliedEffects,
     Effects,
@@ -39,7 +37,7 @@ from argosy_store.effects import (
     RunUpdates,
 )
 
-__all__ = ["EffectDraft", "merge_events"]
+__all__ = ["merge_events", "store_effects"]
 
 Array = npt.NDArray[Any]
 
@@ -119,179 +117,127 @@ def _intern(index: Array, table: tuple[str, ...], texts: dict[str, int]) -> Arra
     return moved[index]  # -1 takes the last element, which is -1
 
 
-@dataclass(slots=True)
-class EffectDraft:
-    """What a cycle has to store, in the order in which it arose."""
+def store_effects(transaction: Transaction, time_us: int) -> Effects:
+    """Return a transaction as the database takes it: each row once, and one row of events per job set.
 
-    refusals: Refusals = field(default_factory=Refusals)
-    """The leadership's, from which the events learn what the database refused."""
-    number: int = 0
-    """Place among the leadership's drafts, from `Refusals.begin_draft`."""
-    change_ids: list[int] = field(default_factory=list)
-    """Rows of `changes` that are taken."""
-    stops: list[ClusterRuns] = field(default_factory=list)
-    """Runs to stop after the commit."""
-    quarantined: list[tuple[int, bytes, str]] = field(default_factory=list)
-    """(position, payload, error) of what could not be read."""
-    queued_counts: dict[int, int] = field(default_factory=dict)
-    """Jobs that wait, by queue id, for the limit at submit."""
-    contacts: dict[str, int] = field(default_factory=dict)
-    """Last contact with executors by cluster, microseconds since the Unix epoch."""
-    _events: list[EventDraft] = field(default_factory=list)
-    _objects: list[CoreObjectUpdates] = field(default_factory=list)
-    _run_ends: list[CoreRunUpdates] = field(default_factory=list)
-    _job_ends: list[CoreJobUpdates] = field(default_factory=list)
-    _priorities: list[CorePriorities] = field(default_factory=list)
-    _new_runs: NewRuns | None = None
-    _new_objects: NewObjects | None = None
-    _log: tuple[int, int] | None = None
-    _round_state: bytes | None = None
+    Args:
+        transaction: What the machine wants stored.
+        time_us: When it was drafted, microseconds since the Unix epoch.
+    """
+    events = merge_events(transaction.events)
+    state = transaction.round_state
+    return Effects(
+        events=_EventMaker(transaction.refusals, transaction.number, events) if events is not None else (),
+        object_updates=_object_updates(transaction.objects),
+        run_updates=_run_updates(transaction.run_ends),
+        job_updates=_job_updates(transaction.job_ends),
+        job_priorities=_job_priorities(transaction.priorities),
+        new_runs=_new_runs(transaction.new_runs),
+        new_objects=_new_objects(transaction.new_objects),
+        log_position=transaction.log,
+        round_state=encode_round_state(state) if state is not None else None,
+        deleted_change_ids=np.array(sorted(transaction.change_ids), dtype=np.int64) if transaction.change_ids else None,
+        quarantined=[
+            QuarantinedRecord(position=bad.position, payload=bad.payload, error=bad.error, create_time_us=time_us)
+            for bad in transaction.set_aside
+        ],
+        queued_counts=transaction.queued_counts,
+        queued_count_time_us=time_us,
+        clusters_contact=transaction.contacts,
+    )
 
-    def add_events(self, events: EventDraft) -> None:
-        """Add numbered events."""
-        self._events.append(events)
 
-    def add_job_updates(self, updates: CoreJobUpdates) -> None:
-        """Add ends of jobs."""
-        if updates.handle.size:
-            self._job_ends.append(updates)
+def _new_runs(runs: CoreRuns | None) -> NewRuns | None:
+    if runs is None:
+        return None
+    return NewRuns(
+        handles=runs.handle,
+        attempts=runs.attempt,
+        cluster_index=runs.cluster_index,
+        clusters=runs.clusters,
+        node_index=runs.node_index,
+        nodes=runs.nodes,
+        lease_time_us=runs.lease_time_us,
+    )
 
-    def add_job_priorities(self, priorities: CorePriorities) -> None:
-        """Add new priorities."""
-        if priorities.handle.size:
-            self._priorities.append(priorities)
 
-    def add_states(self, effects: StateEffects) -> None:
-        """Add what a report of states brought."""
-        if effects.object_updates.handle.size:
-            self._objects.append(effects.object_updates)
-        if effects.run_updates.handle.size:
-            self._run_ends.append(effects.run_updates)
-        self.add_job_updates(effects.job_updates)
-        self.add_events(effects.events)
+def _new_objects(objects: CoreObjects | None) -> NewObjects | None:
+    if objects is None:
+        return None
+    return NewObjects(
+        handles=objects.handle,
+        attempts=objects.attempt,
+        objects=objects.object_index,
+        kind_index=objects.kind_index,
+        kinds=objects.kinds,
+        names=objects.name,
+    )
 
-    def add_leases(self, runs: CoreRuns, objects: CoreObjects) -> None:
-        """Add the rows of a plan's leases."""
-        if not runs.handle.size:
-            return
-        self._new_runs = NewRuns(
-            handles=runs.handle,
-            attempts=runs.attempt,
-            cluster_index=runs.cluster_index,
-            clusters=runs.clusters,
-            node_index=runs.node_index,
-            nodes=runs.nodes,
-            lease_time_us=runs.lease_time_us,
-        )
-        self._new_objects = NewObjects(
-            handles=objects.handle,
-            attempts=objects.attempt,
-            objects=objects.object_index,
-            kind_index=objects.kind_index,
-            kinds=objects.kinds,
-            names=objects.name,
-        )
 
-    def move_log(self, expected: int, new: int, round_state: bytes) -> None:
-        """Move the log position and store the round's state with it."""
-        self._log = (expected, new)
-        self._round_state = round_state
+def _object_updates(parts: list[CoreObjectUpdates]) -> ObjectUpdates | None:
+    """Return the last state of each object."""
+    if not parts:
+        return None
+    handle, attempt = _join([p.handle for p in parts]), _join([p.attempt for p in parts])
+    place = _join([p.object_index for p in parts])
+    last = _last_of_each(handle, attempt, place)
+    uid = np.frombuffer(b"".join(p.uid for p in parts), dtype="V16")
+    message_index, messages = _join_indices([p.message_index for p in parts], [p.messages for p in parts])
+    return ObjectUpdates(
+        handles=handle[last],
+        attempts=attempt[last],
+        objects=place[last],
+        states=_join([p.state for p in parts])[last],
+        uids=uid[last],
+        message_index=message_index[last] if messages else None,
+        messages=messages,
+        start_time_us=_join([p.start_time_us for p in parts])[last],
+    )
 
-    def effects(self, *, now_us: int) -> Effects | None:
-        """Return everything as one transaction, None if there is nothing to store."""
-        events = merge_events(self._events)
-        parts: dict[str, Any] = {
-            "object_updates": self._object_updates(),
-            "run_updates": self._run_updates(),
-            "job_updates": self._job_updates(),
-            "job_priorities": self._job_priorities(),
-            "new_runs": self._new_runs,
-            "new_objects": self._new_objects,
-            "log_position": self._log,
-            "round_state": self._round_state,
-            "deleted_change_ids": np.array(sorted(self.change_ids), dtype=np.int64) if self.change_ids else None,
-        }
-        rows = _EventMaker(self.refusals, self.number, events) if events is not None else ()
-        quarantined = [
-            QuarantinedRecord(position=position, payload=payload, error=error, create_time_us=now_us)
-            for position, payload, error in self.quarantined
-        ]
-        if not rows and not quarantined and not self.contacts and all(part is None for part in parts.values()):
-            return None
-        return Effects(
-            events=rows,
-            quarantined=quarantined,
-            queued_counts=self.queued_counts,
-            queued_count_time_us=now_us,
-            clusters_contact=self.contacts,
-            **parts,
-        )
 
-    def _object_updates(self) -> ObjectUpdates | None:
-        """Return the last state of each object."""
-        parts = self._objects
-        if not parts:
-            return None
-        handle, attempt = _join([p.handle for p in parts]), _join([p.attempt for p in parts])
-        place = _join([p.object_index for p in parts])
-        last = _last_of_each(handle, attempt, place)
-        uid = np.frombuffer(b"".join(p.uid for p in parts), dtype="V16")
-        message_index, messages = _join_indices([p.message_index for p in parts], [p.messages for p in parts])
-        return ObjectUpdates(
-            handles=handle[last],
-            attempts=attempt[last],
-            objects=place[last],
-            states=_join([p.state for p in parts])[last],
-            uids=uid[last],
-            message_index=message_index[last] if messages else None,
-            messages=messages,
-            start_time_us=_join([p.start_time_us for p in parts])[last],
-        )
+def _run_updates(parts: list[CoreRunUpdates]) -> RunUpdates | None:
+    """Return the ends of runs."""
+    if not parts:
+        return None
+    handle, attempt = _join([p.handle for p in parts]), _join([p.attempt for p in parts])
+    last = _last_of_each(handle, attempt)
+    reason_index, reasons = _join_indices([p.reason_index for p in parts], [p.reasons for p in parts])
+    return RunUpdates(
+        handles=handle[last],
+        attempts=attempt[last],
+        states=_join([p.state for p in parts])[last],
+        start_time_us=_join([p.start_time_us for p in parts])[last],
+        end_time_us=_join([p.end_time_us for p in parts])[last],
+        exit_codes=_join([p.exit_code for p in parts])[last],
+        failures=_join([p.failure for p in parts])[last],
+        reason_index=reason_index[last],
+        reasons=reasons,
+    )
 
-    def _run_updates(self) -> RunUpdates | None:
-        """Return the ends of runs."""
-        parts = self._run_ends
-        if not parts:
-            return None
-        handle, attempt = _join([p.handle for p in parts]), _join([p.attempt for p in parts])
-        last = _last_of_each(handle, attempt)
-        reason_index, reasons = _join_indices([p.reason_index for p in parts], [p.reasons for p in parts])
-        return RunUpdates(
-            handles=handle[last],
-            attempts=attempt[last],
-            states=_join([p.state for p in parts])[last],
-            start_time_us=_join([p.start_time_us for p in parts])[last],
-            end_time_us=_join([p.end_time_us for p in parts])[last],
-            exit_codes=_join([p.exit_code for p in parts])[last],
-            failures=_join([p.failure for p in parts])[last],
-            reason_index=reason_index[last],
-            reasons=reasons,
-        )
 
-    def _job_updates(self) -> JobUpdates | None:
-        """Return the ends of jobs."""
-        parts = self._job_ends
-        if not parts:
-            return None
-        handle = _join([p.handle for p in parts])
-        last = _last_of_each(handle)
-        reason_index, reasons = _join_indices([p.reason_index for p in parts], [p.reasons for p in parts])
-        return JobUpdates(
-            handles=handle[last],
-            states=_join([p.state for p in parts])[last],
-            end_time_us=_join([p.end_time_us for p in parts])[last],
-            reason_index=reason_index[last],
-            reasons=reasons,
-        )
+def _job_updates(parts: list[CoreJobUpdates]) -> JobUpdates | None:
+    """Return the ends of jobs."""
+    if not parts:
+        return None
+    handle = _join([p.handle for p in parts])
+    last = _last_of_each(handle)
+    reason_index, reasons = _join_indices([p.reason_index for p in parts], [p.reasons for p in parts])
+    return JobUpdates(
+        handles=handle[last],
+        states=_join([p.state for p in parts])[last],
+        end_time_us=_join([p.end_time_us for p in parts])[last],
+        reason_index=reason_index[last],
+        reasons=reasons,
+    )
 
-    def _job_priorities(self) -> JobPriorities | None:
-        """Return the last priority of each job."""
-        parts = self._priorities
-        if not parts:
-            return None
-        handle = _join([p.handle for p in parts])
-        last = _last_of_each(handle)
-        return JobPriorities(handles=handle[last], priorities=_join([p.priority for p in parts])[last])
+
+def _job_priorities(parts: list[CorePriorities]) -> JobPriorities | None:
+    """Return the last priority of each job."""
+    if not parts:
+        return None
+    handle = _join([p.handle for p in parts])
+    last = _last_of_each(handle)
+    return JobPriorities(handles=handle[last], priorities=_join([p.priority for p in parts])[last])
 
 
 class _EventMaker:

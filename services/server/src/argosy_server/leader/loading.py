@@ -10,24 +10,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from argosy_core.leader.events import ClusterSettings, Loaded
 from argosy_core.scheduler.effects import LoadedColumns, LoadedObjects, LoadedRuns
 from argosy_core.scheduler.messages import JobColumns, JobSetView, QueueView, SpecReference
 from argosy_server.leader.log_codec import decode_round_state
 
 if TYPE_CHECKING:
     from argosy_store.load import LoadedPool
-    from argosy_store.rows import QueueRow
+    from argosy_store.rows import ClusterRow, QueueRow
 
-__all__ = ["job_set_views", "loaded_columns", "queue_views"]
+__all__ = ["cluster_settings", "job_set_views", "loaded_pool", "queue_views"]
 
 
 def queue_views(rows: Iterable[QueueRow]) -> list[QueueView]:
-    """Return queues that take part, as the scheduler sees them."""
-    return [
-        QueueView(queue_id=row.queue_id, name=row.name, weight=row.weight, cordoned=row.cordoned)
-        for row in rows
-        if not row.deleted
-    ]
+    """Return queues as the scheduler sees them."""
+    return [QueueView(queue_id=row.queue_id, name=row.name, weight=row.weight, cordoned=row.cordoned) for row in rows]
+
+
+def cluster_settings(row: ClusterRow) -> ClusterSettings:
+    """Return what an administrator decided about a cluster."""
+    return ClusterSettings(
+        name=row.name,
+        cordoned=row.cordoned,
+        cordoned_nodes=tuple(row.cordoned_nodes),
+        forgotten=row.forgotten,
+    )
 
 
 def job_set_views(rows: Mapping[int, tuple[int, str, int]]) -> list[JobSetView]:
@@ -38,7 +45,26 @@ def job_set_views(rows: Mapping[int, tuple[int, str, int]]) -> list[JobSetView]:
     ]
 
 
-def loaded_columns(loaded: LoadedPool) -> LoadedColumns:
+def loaded_pool(loaded: LoadedPool, log_position: int) -> Loaded:
+    """Return what was read as the machine takes it.
+
+    Args:
+        loaded: What was read.
+        log_position: Position up to which the log had been applied when the epoch was taken.
+
+    Raises:
+        InvalidRequest: The stored round state cannot be read.
+    """
+    return Loaded(
+        columns=_columns(loaded),
+        classes=loaded.classes,
+        queues=tuple(queue_views(row for row in loaded.queues if not row.deleted)),
+        clusters=tuple(cluster_settings(row) for row in loaded.clusters),
+        log_position=log_position,
+    )
+
+
+def _columns(loaded: LoadedPool) -> LoadedColumns:
     """Return open jobs, live runs and the round's state as columns.
 
     Raises:

@@ -14,9 +14,12 @@ from google.protobuf.message import DecodeError, Message
 
 from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import InvalidRequest
+from argosy_core.leader.events import ReadRecord
+from argosy_core.leader.transaction import SetAside
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.events import EventGroup
 from argosy_core.scheduler.messages import JobColumns, RoundStateColumns, Runs, SpecReference, WishColumns
+from argosy_eventlog import LogRecord
 from argosy_runtime.columns import check_indices, pack_column, read_columns
 
 __all__ = [
@@ -29,6 +32,7 @@ __all__ = [
     "encode_lease_batch",
     "encode_marker",
     "encode_round_state",
+    "read_record",
 ]
 
 
@@ -233,6 +237,25 @@ def decode_lease_batch(payload: bytes) -> DecodedRecord:
         plan=plan,
         traceparent=message.traceparent,
     )
+
+
+def read_record(record: LogRecord, pool: str) -> tuple[ReadRecord, str]:
+    """Return a record of the log as the machine takes it, and the W3C context of its publish.
+
+    What cannot be read, or is not what the log says it is, comes with the reason why it belongs in quarantine.
+    """
+    try:
+        decoded = decode_lease_batch(record.payload)
+        if (decoded.pool, decoded.epoch, decoded.sequence) != (pool, record.epoch, record.sequence):
+            raise InvalidRequest(
+                f"record {record.sequence} of epoch {record.epoch} in the log of {pool} says that it is"
+                f" {decoded.sequence} of epoch {decoded.epoch} in that of {decoded.pool}: no leader published it"
+            )
+    except InvalidRequest as error:
+        bad = SetAside(payload=record.payload, error=error.message, position=record.position)
+        return ReadRecord(position=record.position, epoch=record.epoch, plan=None, bad=bad), ""
+    plan = None if decoded.is_marker else decoded.plan
+    return ReadRecord(position=record.position, epoch=record.epoch, plan=plan), decoded.traceparent
 
 
 def _round_state_message(columns: RoundStateColumns) -> lease_pb2.RoundState:

@@ -18,9 +18,8 @@ from argosy_runtime.columns import pack_column
 if TYPE_CHECKING:
     from argosy_core.scheduler.effects import ExecutorRows
     from argosy_core.scheduler.messages import ClusterRuns, Int32s, Int64s
-    from argosy_server.leader.memory import LeaderMemory
+    from argosy_server.leader.notes import LeaderNotes
     from argosy_server.leader.round_traces import LeaseTrace
-    from argosy_server.leader.sessions import SessionRegistry
     from argosy_server.leader.sync_sessions import SyncSession
     from argosy_store import LeaderStore
 
@@ -38,34 +37,19 @@ WAITING_LIMIT = 1_000
 class RowSender:
     """Sends rows and stops to executors in the order they were put, after reading the spec bodies they need."""
 
-    def __init__(self, memory: LeaderMemory, store: LeaderStore, sessions: SessionRegistry[SyncSession]) -> None:
+    def __init__(self, notes: LeaderNotes, store: LeaderStore) -> None:
         """Start with nothing to send."""
-        self._memory = memory
+        self._notes = notes
         self._store = store
-        self._sessions = sessions
         self._queue: asyncio.Queue[tuple[ExecutorRows | ClusterRuns, SyncSession, LeaseTrace | None]] = asyncio.Queue(
             WAITING_LIMIT
         )
 
-    def put_rows(
-        self, rows: ExecutorRows, session: SyncSession | None = None, *, trace: LeaseTrace | None = None
-    ) -> None:
-        """Put rows in line for a session; without one, for the cluster's live session, or nobody if there is none.
+    def put(self, item: ExecutorRows | ClusterRuns, session: SyncSession, trace: LeaseTrace | None = None) -> None:
+        """Put rows, or runs to stop, in line behind those put before.
 
-        Nobody is right: an executor that connects later asks for what it lacks.
+        When the line is full the session ends, and its successor starts from a comparison.
         """
-        target = session or self._sessions.get(rows.cluster)
-        if target is not None and rows.handle.size:
-            self._put(rows, target, trace)
-
-    def put_stops(self, stops: ClusterRuns, session: SyncSession | None = None) -> None:
-        """Put stops in line, behind the rows put before."""
-        target = session or self._sessions.get(stops.cluster)
-        if target is not None and stops.handle.size:
-            self._put(stops, target)
-
-    def _put(self, item: ExecutorRows | ClusterRuns, session: SyncSession, trace: LeaseTrace | None = None) -> None:
-        """Put something in line; when the line is full the session ends, and its successor starts from a comparison."""
         try:
             self._queue.put_nowait((item, session, trace))
         except asyncio.QueueFull:
@@ -89,7 +73,7 @@ class RowSender:
     async def _send(self, item: ExecutorRows | ClusterRuns, session: SyncSession, trace: LeaseTrace | None) -> None:
         """Send one batch."""
         if hasattr(item, "specs"):
-            traces = self._memory.traces
+            traces = self._notes.traces
             span = traces.begin_rows(item, trace) if traces is not None else None  # type: ignore[arg-type]
             await self._send_rows(item, session, span.traceparent if span is not None else "")  # type: ignore[arg-type]
             if span is not None:
@@ -114,7 +98,7 @@ class RowSender:
         bodies: dict[bytes, bytes] = {}
         lacking = set()
         for spec_hash in hashes:
-            body = self._memory.specs.get(spec_hash)
+            body = self._notes.specs.get(spec_hash)
             if body is None:
                 lacking.add(spec_hash)
             else:
@@ -123,7 +107,7 @@ class RowSender:
             keys = [(spec.day, spec.hash) for spec in rows.specs if spec.hash in lacking]
             found = await asyncio.to_thread(self._store.read_specs, keys)
             fresh = {spec_hash: body for (_, spec_hash), (body, _) in found.items()}
-            self._memory.specs.add(fresh.items())
+            self._notes.specs.add(fresh.items())
             bodies.update(fresh)
         return bodies
 
@@ -171,7 +155,7 @@ class RowSender:
 
     def _traced(self, handles: Int64s) -> executor_pb2.TracedRuns | None:
         """Return which runs their submitter traces, None if none."""
-        jobs = self._memory.traces.find(handles) if self._memory.traces is not None else {}
+        jobs = self._notes.traces.find(handles) if self._notes.traces is not None else {}
         if not jobs:
             return None
         return executor_pb2.TracedRuns(

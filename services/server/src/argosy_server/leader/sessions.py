@@ -1,7 +1,7 @@
-"""What the streams of samplers and executors have in common: a bounded outbox, and one session per cluster.
+"""What the streams of samplers and executors have in common: a bounded outbox, and a table of those that are open.
 
 A session that cannot take its messages is ended rather than allowed to grow; the cluster dials again and starts from a
-full comparison, so nothing is lost by ending one.
+full comparison, so nothing is lost by ending one. Which session is a cluster's live one the machine decides.
 
 Source: design section 5, "Sync" and "Sampler session"; section 7, invariants 9 and 11.
 """
@@ -12,14 +12,14 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import structlog
-
 from argosy_core.errors import BackendUnavailable, StateConflict
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-__all__ = ["OUTBOX_LIMIT", "Outbox", "SessionRegistry", "converse"]
+    from argosy_core.leader.events import Session
+
+__all__ = ["OUTBOX_LIMIT", "Outbox", "SessionTable", "converse"]
 
 MessageT = TypeVar("MessageT")
 SessionT = TypeVar("SessionT", bound="Outbox[Any]")
@@ -28,25 +28,26 @@ OUTBOX_LIMIT = 256
 LAST_WRITE_S = 1.0
 """How long the message that is being written when a session ends may take."""
 
-_log = structlog.get_logger(__name__)
-
 
 class Outbox(Generic[MessageT]):
     """Messages on their way to one cluster, in order.
 
     Args:
-        cluster: Name of the cluster.
-        incarnation: Incarnation of the session's peer.
+        key: What the machine knows the session by.
     """
 
-    def __init__(self, cluster: str, incarnation: int) -> None:
+    def __init__(self, key: Session) -> None:
         """Start empty and open."""
-        self.cluster = cluster
-        self.incarnation = incarnation
+        self.key = key
         self._waiting: deque[MessageT] = deque()
         self._news = asyncio.Event()
         self.closed = asyncio.Event()
         self.close_reason = ""
+
+    @property
+    def cluster(self) -> str:
+        """Name of the cluster."""
+        return self.key.cluster
 
     def send(self, message: MessageT) -> None:
         """Put a message in line; a full outbox ends the session."""
@@ -105,41 +106,33 @@ async def converse(
         await asyncio.gather(reading, writing, return_exceptions=True)
 
 
-class SessionRegistry(Generic[SessionT]):
-    """The one live session of each cluster; a newer one replaces an older one."""
+class SessionTable(Generic[SessionT]):
+    """The sessions whose streams are open, of one kind of peer."""
 
     def __init__(self) -> None:
         """Start without sessions."""
-        self._sessions: dict[str, SessionT] = {}
+        self._sessions: dict[Session, SessionT] = {}
 
     def enter(self, session: SessionT) -> None:
-        """Make a session the cluster's live one and end the one before.
+        """Note a session."""
+        self._sessions[session.key] = session
 
-        Raises:
-            StateConflict: A session of a higher incarnation is live.
-        """
-        live = self._sessions.get(session.cluster)
-        if live is not None and live.incarnation > session.incarnation:
-            msg = f"a newer process serves cluster {session.cluster!r}; this incarnation must end"
-            raise StateConflict(msg)
-        if live is not None:
-            live.close("replaced by a newer session of the same cluster")
-        self._sessions[session.cluster] = session
+    def leave(self, session: SessionT) -> None:
+        """Forget a session."""
+        self._sessions.pop(session.key, None)
 
-    def leave(self, session: SessionT) -> bool:
-        """Forget a session; return whether it was the live one."""
-        if self._sessions.get(session.cluster) is session:
-            del self._sessions[session.cluster]
-            return True
-        return False
-
-    def get(self, cluster: str) -> SessionT | None:
-        """Return the live session of a cluster."""
-        return self._sessions.get(cluster)
+    def get(self, key: Session) -> SessionT | None:
+        """Return a session that is not closed."""
+        session = self._sessions.get(key)
+        return session if session is not None and not session.closed.is_set() else None
 
     def all(self) -> tuple[SessionT, ...]:
-        """Return all live sessions in order of cluster names."""
-        return tuple(self._sessions[name] for name in sorted(self._sessions))
+        """Return all sessions that are not closed, in order of their coming."""
+        return tuple(session for session in self._sessions.values() if not session.closed.is_set())
+
+    def find(self, cluster: str) -> SessionT | None:
+        """Return the newest session of a cluster."""
+        return next((session for session in reversed(self.all()) if session.cluster == cluster), None)
 
     def close_all(self, reason: str) -> None:
         """End every session."""
@@ -147,12 +140,12 @@ class SessionRegistry(Generic[SessionT]):
             session.close(reason)
 
     def require(self, cluster: str) -> SessionT:
-        """Return the live session of a cluster.
+        """Return the newest session of a cluster.
 
         Raises:
             BackendUnavailable: There is none.
         """
-        session = self._sessions.get(cluster)
+        session = self.find(cluster)
         if session is None:
             msg = f"cluster {cluster!r} is not connected"
             raise BackendUnavailable(msg)

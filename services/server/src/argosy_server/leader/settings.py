@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.leader import MachineSettings
 from argosy_core.scheduler.settings import RoundSettings
 
 __all__ = ["LeaderSettings"]
@@ -49,6 +50,20 @@ class LeaderSettings:
     """Seed of the leader's random choices; 0 takes the epoch, so that a repeated run repeats."""
     round: RoundSettings = field(default_factory=RoundSettings)
     """How rounds order, sample, decide and retry."""
+
+    def machine(self) -> MachineSettings:
+        """Return the settings of the leader machine."""
+        return MachineSettings(
+            round=self.round,
+            window_idle_s=self.window_idle_ms / 1000,
+            window_max_s=self.window_max_ms / 1000,
+            retry_s=self.window_max_ms / 1000,
+            busy_s=self.window_busy_ms / 1000,
+            busy_jobs_per_s=self.busy_jobs_per_s,
+            response_timeout_s=self.answer_timeout_s,
+            changes_per_round=self.changes_per_round,
+            max_record_bytes=self.max_record_bytes,
+        )
 
     def __post_init__(self) -> None:
         """Refuse paces with which no leader or session could last.

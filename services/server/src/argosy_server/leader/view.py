@@ -5,9 +5,11 @@ Source: design section 3, "Replicas forward calls that need the leader's memory"
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from argosy_core.leader.events import Explained
 from argosy_core.placement import WaitReason
 from argosy_core.plugins import FILTERS, explanation_text
 from argosy_core.scheduler import dump, explain, last_round, shares
@@ -26,39 +28,47 @@ from argosy_server.leader.latency import BOUNDS_MS, quantile_ms
 if TYPE_CHECKING:
     from argosy_core.scheduler import Explanation as CoreExplanation
     from argosy_server.api.leader_view import LogQuestion
-    from argosy_server.leader.memory import LeaderMemory
+    from argosy_server.leader.driver import LeaderDriver
+    from argosy_server.leader.notes import LeaderNotes
     from argosy_server.leader.sampler_sessions import SamplerSession
-    from argosy_server.leader.sessions import SessionRegistry
+    from argosy_server.leader.sessions import SessionTable
     from argosy_server.leader.sync_sessions import SyncSession
 
-__all__ = ["MemoryView"]
+__all__ = ["LeaderMemoryView"]
 
 READY, CORDONED = 1, 2
 
 
-class MemoryView:
+class LeaderMemoryView:
     """Implements `argosy_server.api.leader_view.LeaderView` on one leadership's memory."""
 
     def __init__(
         self,
-        memory: LeaderMemory,
-        samplers: SessionRegistry[SamplerSession],
-        executors: SessionRegistry[SyncSession],
+        driver: LeaderDriver,
+        notes: LeaderNotes,
+        *,
+        seed: int,
+        samplers: SessionTable[SamplerSession],
+        executors: SessionTable[SyncSession],
     ) -> None:
-        """View a memory."""
-        self._memory = memory
+        """View a term."""
+        self._driver = driver
+        self._machine = driver.machine
+        self._notes = notes
+        self._seed = seed
         self._samplers = samplers
         self._executors = executors
 
     def explain(self, handle: int) -> Explanation | None:
         """Return where a job stands, or None for a job that is not in memory."""
-        found = explain(self._memory.state, handle, self._memory.clock())
+        now_s = time.time()
+        found = explain(self._machine.state, handle, now_s)
         if found is None:
             return None
-        self._memory.news.set()  # the next round asks for counts
+        self._driver.feed(Explained())  # the next round asks for counts
         return Explanation(
             stage=found.stage,
-            summary=_summary(found, self._memory.clock()),
+            summary=_summary(found, now_s),
             queue_position=found.queue_position,
             reason=found.reason,
             cluster_reasons=found.cluster_reasons,
@@ -75,7 +85,7 @@ class MemoryView:
 
     def shares(self) -> PoolShares:
         """Return the shares of the pool's queues."""
-        found = shares(self._memory.state, self._memory.clock())
+        found = shares(self._machine.state, time.time())
         return PoolShares(
             capacity_cores=found.capacity_cores,
             shares=tuple(
@@ -97,18 +107,18 @@ class MemoryView:
 
     def last_round(self) -> RoundFigures:
         """Return what the last round did."""
-        memory = self._memory
-        figures = last_round(memory.state)
+        machine, clock = self._machine, self._notes.clock
+        figures = last_round(machine.state)
         return RoundFigures(
             round=figures.round_number,
-            epoch=memory.epoch,
+            epoch=machine.epoch,
             queued_count=figures.queued_count,
             pending_count=figures.pending_count,
             leased_count=figures.leased_count,
             conflict_count=figures.conflict_count,
             class_count=figures.class_count,
-            phases=tuple(memory.phases_ms.items()),
-            totals={**memory.totals, **figures.totals},
+            phases=tuple(clock.phases_ms.items()),
+            totals={**machine.totals, **figures.totals},
             latencies=tuple(
                 StageLatencies(
                     stage=stage,
@@ -119,19 +129,19 @@ class MemoryView:
                     bound_ms=tuple(BOUNDS_MS.tolist()),
                     bucket_count=tuple(histogram.counts.tolist()),
                 )
-                for stage, histogram in memory.latencies.items()
+                for stage, histogram in clock.latencies.items()
             ),
         )
 
     def dump(self) -> Iterator[str]:
         """Yield the state as JSON text in chunks to be joined."""
-        return dump(self._memory.state, self._memory.clock(), seed=self._memory.seed)
+        return dump(self._machine.state, time.time(), seed=self._seed)
 
     def clusters(self) -> Sequence[ClusterFigures]:
         """Return the clusters the leader knows, in order of their names."""
         figures = []
-        for name, notes in sorted(self._memory.clusters.items()):
-            sampler = self._samplers.get(name)
+        for name, notes in sorted(self._notes.clusters.items()):
+            sampler = self._samplers.find(name)
             capacity = notes.capacity
             resources = capacity.resources if capacity is not None else ()
             totals = capacity.total.tolist() if capacity is not None else []
@@ -140,7 +150,7 @@ class MemoryView:
                 ClusterFigures(
                     name=name,
                     sampler_connected=sampler is not None and sampler.ready,
-                    executor_connected=self._executors.get(name) is not None,
+                    executor_connected=self._executors.find(name) is not None,
                     node_count=capacity.node_count if capacity is not None else 0,
                     run_count=capacity.placement_count if capacity is not None else 0,
                     total=dict(zip(resources, totals, strict=True)),
@@ -159,7 +169,7 @@ class MemoryView:
 
     def nodes(self, cluster: str) -> Sequence[NodeFigures]:
         """Return a cluster's nodes in order of their names; none if the leader does not know the cluster."""
-        notes = self._memory.clusters.get(cluster)
+        notes = self._notes.clusters.get(cluster)
         if notes is None:
             return ()
         cordoned = set(notes.cordoned_nodes)

@@ -1,33 +1,33 @@
-"""The leader's memory during one leadership: the scheduler's state and what the shell knows beside it.
+"""What the leader's shell knows beside the machine: nodes for people, bodies of specs, how long things took.
 
 Source: design section 5, "Round"; section 6, "Data layout".
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.scheduler import PoolState
+from argosy_core.leader import Phase
+from argosy_runtime.metrics import METRICS
 from argosy_server.leader.latency import LatencyHistogram
 from argosy_server.leader.round_traces import RoundTraces, round_traces
 
 if TYPE_CHECKING:
-    from argosy_core.scheduler.messages import CapacityColumns, Int64s, StateColumns
-    from argosy_server.leader.sync_sessions import SyncSession
+    from argosy_core.scheduler.messages import CapacityColumns, Int64s
+    from argosy_store import ClusterRow
 
-__all__ = ["ClusterNotes", "LeaderMemory", "NodeNote", "NodeNotes", "ReportedStates", "SpecBodies"]
+__all__ = ["ClusterNotes", "LeaderNotes", "NodeNote", "NodeNotes", "PhaseClock", "SpecBodies"]
 
 _REMOVED = 4
-INBOX_LIMIT = 64
-"""State batches that may wait for a round; a full inbox stops the streams from being read."""
+_UNTIMED = (Phase.IDLE, Phase.LOADING, Phase.REPLAYING)
 STAGES = ("considered", "leased", "running", "finished")
 
 
@@ -118,34 +118,12 @@ class ClusterNotes:
 
     name: str
     """Name."""
-    uid: str = ""
-    """Uid the name is bound to."""
-    cordoned: bool = False
-    """Whether an administrator cordoned it."""
-    cordon_reason: str = ""
-    """Why."""
     cordoned_nodes: tuple[str, ...] = ()
     """Names of cordoned nodes."""
     nodes: NodeNotes = field(default_factory=NodeNotes)
     """Its nodes."""
     capacity: CapacityColumns | None = None
     """Totals as last told."""
-    contact_time_us: int = 0
-    """Last contact with its executor, microseconds since the Unix epoch."""
-    stored_contact_us: int = 0
-    """The one that was last given to the database."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportedStates:
-    """A batch of states that waits for a round."""
-
-    session: SyncSession
-    """Who reported."""
-    batch: int
-    """Number to answer once stored."""
-    columns: StateColumns
-    """The states."""
 
 
 class SpecBodies:
@@ -179,56 +157,23 @@ class SpecBodies:
             self._size_bytes -= len(body)
 
 
-@dataclass(slots=True)
-class LeaderMemory:
-    """All of one leadership's memory. Only the event loop touches it."""
+class LeaderNotes:
+    """What a leader's shell knows beside the machine. Only the event loop touches it.
 
-    pool: str
-    """Pool."""
-    epoch: int
-    """Epoch."""
-    state: PoolState
-    """The scheduler's state."""
-    seed: int
-    """What the leader's random choices are made of."""
-    clock: Callable[[], float]
-    """Seconds since the Unix epoch."""
-    clusters: dict[str, ClusterNotes] = field(default_factory=dict)
-    """Clusters by name."""
-    definitions: dict[int, bytes] = field(default_factory=dict)
-    """Definitions of scheduling classes by id."""
-    specs: SpecBodies = field(default_factory=SpecBodies)
-    """Bodies of specs."""
-    inbox: deque[ReportedStates] = field(default_factory=deque)
-    """State batches that wait for a round."""
-    deciding: bool = False
-    """True while a round is under way; what arrives meanwhile is read after it."""
-    inbox_has_room: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while the inbox takes more."""
-    unstored_handles: set[int] = field(default_factory=set)
-    """Jobs whose lease is taken in here and not stored yet: no executor may hear of it."""
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when something arrived that a round should see."""
-    latencies: dict[str, LatencyHistogram] = field(
-        default_factory=lambda: {stage: LatencyHistogram() for stage in STAGES}
-    )
-    """Time from submit to each stage."""
-    totals: dict[str, int] = field(default_factory=dict)
-    """Counts since the leader started."""
-    phases_ms: dict[str, float] = field(default_factory=dict)
-    """Where the last round's time went."""
-    last_round: dict[str, Any] = field(default_factory=dict)
-    """Figures of the last round."""
-    rng: np.random.Generator = field(init=False)
-    """The leader's random choices."""
-    traces: RoundTraces | None = field(init=False)
-    """Makes spans; None if this process does not trace."""
+    Args:
+        pool: Pool.
+    """
 
-    def __post_init__(self) -> None:
-        """Start with room in the inbox."""
-        self.inbox_has_room.set()
-        self.rng = np.random.default_rng(self.seed)
-        self.traces = round_traces(self.pool)
+    def __init__(self, pool: str) -> None:
+        """Start with nothing known."""
+        self.clusters: dict[str, ClusterNotes] = {}
+        """Clusters by name."""
+        self.specs = SpecBodies()
+        """Bodies of specs."""
+        self.traces: RoundTraces | None = round_traces(pool)
+        """Makes spans; None if this process does not trace."""
+        self.clock = PhaseClock()
+        """Times phases and stages."""
 
     def cluster(self, name: str) -> ClusterNotes:
         """Return the notes of a cluster, made if new."""
@@ -237,37 +182,36 @@ class LeaderMemory:
             notes = self.clusters[name] = ClusterNotes(name)
         return notes
 
-    def note_contact(self, cluster: str) -> None:
-        """Note that a cluster's executor was heard."""
-        self.cluster(cluster).contact_time_us = int(self.clock() * 1e6)
+    def note_cluster(self, row: ClusterRow) -> None:
+        """Note a cluster's settings as the database has them."""
+        self.cluster(row.name).cordoned_nodes = tuple(row.cordoned_nodes)
 
-    def take_contacts(self) -> dict[str, int]:
-        """Return the last contacts by cluster that were not taken before, microseconds since the Unix epoch."""
-        fresh = {}
-        for name, notes in self.clusters.items():
-            if notes.contact_time_us > notes.stored_contact_us:
-                fresh[name] = notes.stored_contact_us = notes.contact_time_us
-        return fresh
 
-    def count(self, name: str, amount: int) -> None:
-        """Add to a total."""
-        if amount:
-            self.totals[name] = self.totals.get(name, 0) + amount
+class PhaseClock:
+    """Times a machine's phases and its jobs' stages; implements `argosy_core.leader.Observer`."""
 
-    def put_states(self, reported: ReportedStates) -> None:
-        """Put a state batch in the inbox."""
-        self.inbox.append(reported)
-        if len(self.inbox) >= INBOX_LIMIT:
-            self.inbox_has_room.clear()
-        self.news.set()
+    def __init__(self) -> None:
+        """Start with nothing measured."""
+        self.phases_ms: dict[str, float] = {}
+        """Where the last cycle's time went."""
+        self.latencies = {stage: LatencyHistogram() for stage in STAGES}
+        """Time from submit to each stage."""
+        self._phase = Phase.LOADING
+        self._begun_s = time.perf_counter()
 
-    def take_inbox(self) -> list[ReportedStates]:
-        """Take everything out of the inbox."""
-        taken = list(self.inbox)
-        self.inbox.clear()
-        self.inbox_has_room.set()
-        return taken
+    def enter(self, phase: Phase) -> None:
+        """Take note that a phase begins; with idleness a cycle has ended."""
+        now_s = time.perf_counter()
+        if self._phase not in _UNTIMED:
+            took_ms = (now_s - self._begun_s) * 1000
+            self.phases_ms[self._phase] = self.phases_ms.get(self._phase, 0.0) + took_ms
+        if phase is Phase.TAKING:
+            self.phases_ms = {}
+        elif phase is Phase.IDLE:
+            for name, took_ms in self.phases_ms.items():
+                METRICS.round_phase_seconds.labels(name).observe(took_ms / 1000)
+        self._phase, self._begun_s = phase, now_s
 
-    def note_latency(self, stage: str, submit_time_us: Int64s, now_us: int) -> None:
+    def reach(self, stage: str, submit_time_us: Int64s, now_us: int) -> None:
         """Count the time from submit to a stage."""
         self.latencies[stage].add(submit_time_us, now_us)

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from argosy_core.scheduler import PoolState, RoundSettings, set_queues
+from argosy_core.leader import LeaderMachine, MachineSettings
+from argosy_core.leader.events import Role, Session
+from argosy_core.scheduler import set_queues
 from argosy_core.scheduler.messages import QueueView
 from argosy_runtime.metrics import METRICS_REGISTRY
-from argosy_server.leader.figures import LeaderFigures
-from argosy_server.leader.memory import LeaderMemory
+from argosy_server.leader.gauges import LeaderGauges
+from argosy_server.leader.notes import PhaseClock
 from argosy_server.leader.sampler_sessions import SamplerSession
-from argosy_server.leader.sessions import SessionRegistry
+from argosy_server.leader.sessions import SessionTable
 from argosy_server.leader.sync_sessions import SyncSession
 
 POOL = "figures"
@@ -29,36 +31,40 @@ def value(name: str, **labels: str) -> float:
 class World:
     """A leadership and what it shows."""
 
-    memory: LeaderMemory
-    executors: SessionRegistry[SyncSession]
-    figures: LeaderFigures
+    machine: LeaderMachine
+    clock: PhaseClock
+    executors: SessionTable[SyncSession]
+    gauges: LeaderGauges
 
 
 @pytest.fixture
 def world() -> World:
     """A leadership of two queues in its fourth epoch."""
-    state = PoolState(RoundSettings())
-    set_queues(state, [QueueView(queue_id=one, name=f"figures-{one}", weight=1.0, cordoned=False) for one in (1, 2)])
-    memory = LeaderMemory(pool=POOL, epoch=4, state=state, seed=1, clock=lambda: 0.0)
-    executors: SessionRegistry[SyncSession] = SessionRegistry()
-    samplers: SessionRegistry[SamplerSession] = SessionRegistry()
-    return World(memory, executors, LeaderFigures(memory, samplers, executors))
+    machine = LeaderMachine(POOL, 4, settings=MachineSettings(), rng=np.random.default_rng(1))
+    set_queues(
+        machine.state, [QueueView(queue_id=one, name=f"figures-{one}", weight=1.0, cordoned=False) for one in (1, 2)]
+    )
+    clock = PhaseClock()
+    executors: SessionTable[SyncSession] = SessionTable()
+    samplers: SessionTable[SamplerSession] = SessionTable()
+    gauges = LeaderGauges(POOL, machine, clock, samplers=samplers, executors=executors)
+    return World(machine, clock, executors, gauges)
 
 
 def test_leadership_shows_what_it_has_and_then_nothing(world: World) -> None:
     """Gauges are those of the moment; at the end nobody leads here and nothing waits here."""
-    queues = world.memory.state.queues
+    queues = world.machine.state.queues
     queues.queued_count[:2] = (3, 4)
     queues.leased_count[:2] = (1, 1)
     queues.flow[:2] = (2.5, 0.0)
-    world.executors.enter(SyncSession("c1", 1))
-    world.memory.totals.update(published_records=5, stored_records=3)
+    world.executors.enter(SyncSession(Session("c1", Role.EXECUTOR, 1, 1)))
+    world.machine.totals.update(published_records=5, stored_records=3)
     names = ("queued_jobs", "live_runs", "connected_executors", "log_lag_records", "leading")
 
-    with world.figures.leading():
+    with world.gauges.leading():
         assert value("leading", pool=POOL) == 0, "who has not taken over decides nothing"
-        world.figures.note_ready()
-        world.figures.show()
+        world.gauges.note_ready()
+        world.gauges.show()
         during: dict[str, Any] = {name: value(name, pool=POOL) for name in names}
         flow = value("queue_flow_cores", queue="figures-1")
         assert value("leader_epoch", pool=POOL) == 4
@@ -77,13 +83,13 @@ def test_leadership_shows_what_it_has_and_then_nothing(world: World) -> None:
 
 def test_counters_grow_by_what_was_counted_since_the_last_time(world: World) -> None:
     """Looking twice counts nothing twice, and what came after the last look is not lost at the end."""
-    totals = world.memory.state.totals
+    totals = world.machine.state.totals
     before = value("leased_runs_total", pool=POOL), value("finished_jobs_total", state="failed")
 
-    with world.figures.leading():
+    with world.gauges.leading():
         totals.update(leases=10, failed=1)
-        world.figures.show()
-        world.figures.show()
+        world.gauges.show()
+        world.gauges.show()
         totals.update(leases=5)
 
     after = value("leased_runs_total", pool=POOL), value("finished_jobs_total", state="failed")
@@ -94,11 +100,11 @@ def test_durations_come_over_from_the_fine_histogram(world: World) -> None:
     """Jobs are counted in the buckets that their durations belong to, and the sum is right to 5 %."""
     names = ("considered_seconds_count", "considered_seconds_sum")
     before = [value(name) for name in names] + [value("considered_seconds_bucket", le="0.2")]
-    world.memory.note_latency("considered", np.array([0] * 30, dtype=np.int64), 150_000)
-    world.memory.note_latency("considered", np.array([0] * 10, dtype=np.int64), 4_000_000)
+    world.clock.reach("considered", np.array([0] * 30, dtype=np.int64), 150_000)
+    world.clock.reach("considered", np.array([0] * 10, dtype=np.int64), 4_000_000)
 
-    world.figures.show()
-    world.figures.show()
+    world.gauges.show()
+    world.gauges.show()
 
     after = [value(name) for name in names] + [value("considered_seconds_bucket", le="0.2")]
     count, total_s, fast = (new - old for new, old in zip(after, before, strict=True))

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from argosy_core.leader.records import split_plan
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.messages import RoundStateColumns, Runs
-from argosy_server.leader.batches import encode_lease_batches
-from argosy_server.leader.log_codec import DecodedRecord, decode_lease_batch
+from argosy_server.leader.log_codec import DecodedRecord, decode_lease_batch, encode_lease_batch
 
 
 def _plan(lease_count: int, stop_count: int = 0, failed_count: int = 0, attempted_count: int = 0) -> LeasePlan:
@@ -44,7 +44,10 @@ def _plan(lease_count: int, stop_count: int = 0, failed_count: int = 0, attempte
 
 
 def _published(plan: LeasePlan, max_bytes: int) -> tuple[list[bytes], list[DecodedRecord]]:
-    payloads = list(encode_lease_batches(plan, pool="p", epoch=4, sequence=10, max_bytes=max_bytes))
+    payloads = [
+        encode_lease_batch(record, pool="p", epoch=4, sequence=sequence)
+        for sequence, record in enumerate(split_plan(plan, max_bytes), 10)
+    ]
     return payloads, [decode_lease_batch(payload) for payload in payloads]
 
 

@@ -21,12 +21,13 @@ from argosy_server.leader.latency import BOUNDS_MS
 if TYPE_CHECKING:
     from prometheus_client import Counter, Histogram
 
-    from argosy_server.leader.memory import LeaderMemory
+    from argosy_core.leader import LeaderMachine
+    from argosy_server.leader.notes import PhaseClock
     from argosy_server.leader.sampler_sessions import SamplerSession
-    from argosy_server.leader.sessions import SessionRegistry
+    from argosy_server.leader.sessions import SessionTable
     from argosy_server.leader.sync_sessions import SyncSession
 
-__all__ = ["LeaderFigures"]
+__all__ = ["LeaderGauges"]
 
 _PERIOD_S: Final = 1.0
 _BUCKET_S: Final = np.append(BOUNDS_MS, BOUNDS_MS[-1]) / 1000
@@ -37,27 +38,34 @@ _STAGES: Final[tuple[tuple[str, Histogram], ...]] = (
 )
 
 
-class LeaderFigures:
+class LeaderGauges:
     """Shows a leadership while it lasts.
 
     Args:
-        memory: What it knows.
+        pool: Pool.
+        machine: What it knows.
+        clock: How long things took.
         samplers: Sessions of samplers.
         executors: Sessions of executors.
     """
 
     def __init__(
         self,
-        memory: LeaderMemory,
-        samplers: SessionRegistry[SamplerSession],
-        executors: SessionRegistry[SyncSession],
+        pool: str,
+        machine: LeaderMachine,
+        clock: PhaseClock,
+        *,
+        samplers: SessionTable[SamplerSession],
+        executors: SessionTable[SyncSession],
     ) -> None:
         """Show nothing yet."""
-        self._memory = memory
+        self._pool = pool
+        self._machine = machine
+        self._clock = clock
         self._samplers = samplers
         self._executors = executors
         self._counters: tuple[tuple[str, Counter], ...] = (
-            *((name, counter.labels(memory.pool)) for name, counter in _POOL_COUNTERS),
+            *((name, counter.labels(pool)) for name, counter in _POOL_COUNTERS),
             *((state, METRICS.finished_jobs.labels(state)) for state in ("succeeded", "failed", "cancelled")),
         )
         self._shown: dict[str, int] = {}
@@ -67,7 +75,7 @@ class LeaderFigures:
     @contextmanager
     def leading(self) -> Iterator[None]:
         """Say at the end that this process no longer leads and has nothing; `note_ready` says that it does."""
-        pool = self._memory.pool
+        pool = self._pool
         try:
             yield
         finally:
@@ -83,8 +91,8 @@ class LeaderFigures:
         Not before it has taken over: one that holds the epoch and cannot publish to the log decides nothing, and
         whoever watches the pool must see that.
         """
-        METRICS.leading.labels(self._memory.pool).set(1)
-        METRICS.leader_epoch.labels(self._memory.pool).set(self._memory.epoch)
+        METRICS.leading.labels(self._pool).set(1)
+        METRICS.leader_epoch.labels(self._pool).set(self._machine.epoch)
 
     async def run(self) -> None:
         """Show what there is, once a second until cancelled."""
@@ -94,15 +102,15 @@ class LeaderFigures:
 
     def show(self) -> None:
         """Show what there is now."""
-        memory, pool = self._memory, self._memory.pool
+        machine, pool = self._machine, self._pool
         self._show_counts()
-        queues = memory.state.queues
+        queues = machine.state.queues
         METRICS.queued_jobs.labels(pool).set(int(queues.queued_count.sum()))
-        METRICS.pending_jobs.labels(pool).set(int(memory.state.pending_slots().size))
-        for reason, count in count_waiting(memory.state).items():
+        METRICS.pending_jobs.labels(pool).set(int(machine.state.pending_slots().size))
+        for reason, count in count_waiting(machine.state).items():
             METRICS.waiting_jobs.labels(pool, reason.name.lower()).set(count)
         METRICS.live_runs.labels(pool).set(int(queues.leased_count.sum()))
-        totals = memory.totals
+        totals = machine.totals
         METRICS.log_lag_records.labels(pool).set(totals.get("published_records", 0) - totals.get("stored_records", 0))
         METRICS.connected_samplers.labels(pool).set(sum(session.ready for session in self._samplers.all()))
         METRICS.connected_executors.labels(pool).set(len(self._executors.all()))
@@ -110,13 +118,13 @@ class LeaderFigures:
 
     def _show_counts(self) -> None:
         """Add what was counted since the last time."""
-        totals = {**self._memory.totals, **self._memory.state.totals}
+        totals = {**self._machine.totals, **self._machine.state.totals}
         for name, counter in self._counters:
             total = totals.get(name, 0)
             counter.inc(total - self._shown.get(name, 0))
             self._shown[name] = total
         for stage, histogram in _STAGES:
-            counts = self._memory.latencies[stage].counts
+            counts = self._clock.latencies[stage].counts
             observe_counts(histogram, _BUCKET_S, counts - self._latencies[stage])
             self._latencies[stage] = counts.copy()
 
