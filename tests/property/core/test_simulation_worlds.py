@@ -5,13 +5,14 @@ A world that fails prints its seed; keep it in FOUND_BEFORE.
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import MethodType
 
 import numpy as np
 import pytest
 
 from argosy_core.errors import ArgosyError
 from argosy_core.job.states import IS_RUN_TERMINAL
-from argosy_core.leader import intake, sessions
+from argosy_core.leader import MachineSettings, intake, records, sessions
 from argosy_core.leader.events import ChangesRead, StatesReported
 from argosy_core.leader.instructions import Acknowledge
 from argosy_core.leader.intake import Intake
@@ -24,7 +25,7 @@ from argosy_core.ledger import NodeLedger
 from argosy_core.placement import multibind
 from argosy_core.reconcile import Fence
 from argosy_core.reconcile.run_table import RunTable
-from argosy_core.scheduler import ExecutorRows
+from argosy_core.scheduler import ExecutorRows, LeasePlan
 from argosy_simulation import (
     WishPlan,
     World,
@@ -35,6 +36,7 @@ from argosy_simulation import (
 )
 from argosy_simulation.durable import DurableStore
 from argosy_simulation.executor_actor import ExecutorActor
+from argosy_simulation.leader_actor import LeaderActor
 from argosy_testkit.simulated_worlds import NO_FAULTS, fails_within, make_world
 
 Patch = pytest.MonkeyPatch
@@ -132,8 +134,41 @@ def _littered_world(seed: int) -> World:
     return world
 
 
+def _half_published_world(seed: int) -> World:
+    """Return a world whose first leaders each die between two records of one plan."""
+    settings = WorldSettings(leader=MachineSettings(max_record_bytes=1_100), check_steps=0)
+    world = make_world(seed, settings, NO_FAULTS)
+    intact = LeaderActor._appended
+
+    def appended(self: LeaderActor, record: LeasePlan, index: int, position: int) -> None:
+        assert self._publishing is not None
+        if index == 0 and len(self._publishing.records) > 1 and self.epoch <= 3:
+            self.context.counters["deaths between records"] += 1
+            self.give_up()
+        else:
+            intact(self, record, index, position)
+
+    for leader in world.leaders:
+        leader._appended = MethodType(appended, leader)  # type: ignore[method-assign]
+    elect = world.elect
+
+    def elect_frail() -> None:
+        elect()
+        world.leaders[-1]._appended = MethodType(appended, world.leaders[-1])  # type: ignore[method-assign]
+
+    world.elect = elect_frail  # type: ignore[method-assign]
+    return world
+
+
+def test_worlds_die_between_two_records_of_one_plan() -> None:
+    """What is not tried proves nothing."""
+    deaths = sum(_half_published_world(seed).run().counters.get("deaths between records", 0) for seed in range(4))
+    assert deaths >= 4
+
+
 @pytest.mark.parametrize(
-    "make", [_crowded_world, _torn_world, _fickle_world, _rivals_world, _haunted_world, _littered_world]
+    "make",
+    [_half_published_world, _crowded_world, _torn_world, _fickle_world, _rivals_world, _haunted_world, _littered_world],
 )
 def test_worlds_that_need_a_defence_most_hold_as_long_as_they_have_it(make: Callable[[int], World]) -> None:
     """What is caught below is caught because a defence is missing."""
@@ -276,3 +311,14 @@ def test_strange_runs_that_are_not_stopped_are_caught(monkeypatch: Patch) -> Non
 
     monkeypatch.setattr(intake, "take_states", take)
     assert fails_within(5, _littered_world)
+
+
+def test_records_that_cannot_be_applied_alone_are_caught(monkeypatch: Patch) -> None:
+    """A leader that dies between two records of one plan leaves one whose names of nodes would stand in another."""
+    intact = records._part
+
+    def part(plan: LeasePlan, leases: slice, stops: slice, failed: slice) -> LeasePlan:
+        return replace(intact(plan, leases, stops, failed), nodes=())
+
+    monkeypatch.setattr(records, "_part", part)
+    assert fails_within(3, _half_published_world)

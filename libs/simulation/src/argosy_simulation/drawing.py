@@ -47,6 +47,8 @@ def draw_world(seed: int, *, with_faults: bool = True, wide: bool = False, check
                 max_runs=250,
                 waiting_heads=int(rng.choice([1, 4])),
             ),
+            # Drawn apart, so that the other worlds stay as they were: small records make several of a plan.
+            max_record_bytes=int(np.random.default_rng([seed, 29]).choice([1_100, 4_000_000])),
         ),
         message_s=(0.0, float(rng.choice([0.001, 0.05, 0.3]))),
         transaction_s=(0.001, float(rng.choice([0.005, 0.2, 1.0]))),

@@ -275,6 +275,7 @@ class LeaderActor(Process):
         """Append the next record, if there is one; a leader that dies in between has published a part of its plan."""
         assert self._publishing is not None
         if record is not self._publishing.records[-1]:
+            self.context.counters["plans in several records"] += not index
             self._begin_append(index + 1)
         else:
             self.feed(Published(position=position))
