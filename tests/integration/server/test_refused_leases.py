@@ -13,7 +13,7 @@ from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import EventDraft, Refusals
 from argosy_core.scheduler.messages import NewObjects, NewRuns
 from argosy_core.scheduler.rows import job_ends
-from argosy_server.leader.effects import store_effects
+from argosy_server.leader.cycle.effects import store_effects
 from argosy_testkit.store_world import StoreWorld, encode_wishes
 
 _Q, _L, _C, _F = (int(state) for state in (JobState.QUEUED, JobState.LEASED, JobState.CANCELLED, JobState.FAILED))

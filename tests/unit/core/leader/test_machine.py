@@ -250,7 +250,7 @@ def test_a_term_begins_with_marker_load_changes_and_records_and_only_then_serves
 
 
 def test_a_stale_record_is_passed_over_and_one_of_no_leader_is_set_aside() -> None:
-    """A record is stale if one of a higher epoch stands before it; what nobody can have published is kept for people."""
+    """One of a higher epoch stands before a stale one; what nobody can have published is kept for people."""
     told = Told()
     told.tell(MarkerPublished(position=4), loaded(), ChangesRead(changes=()))
     records = [ReadRecord(position=position, epoch=epoch, plan=None) for position, epoch in ((1, 2), (2, 1), (3, 9))]
@@ -316,7 +316,8 @@ def test_news_waits_for_more_until_the_window_ends() -> None:
     told.tell(submitted(12, 22))
     assert told.kinds() == []
     told.pass_time(0.002)
-    assert told.one(say.SendSample).request.wanted.tolist() == [13]
+    assert told.one(say.SendSample)
+    assert told.machine.totals["submitted"] == 13
 
 
 def test_a_round_goes_on_without_a_sampler_that_does_not_answer() -> None:

@@ -10,8 +10,8 @@ from argosy_core.leader.events import Change, ChangesRead
 from argosy_core.leader.intake import Intake
 from argosy_core.leader.sessions import ClusterSessions
 from argosy_core.leader.term import Term
-from argosy_server.leader.changes import ChangeReader
-from argosy_server.leader.notes import LeaderNotes
+from argosy_server.leader.cycle.changes import ChangeReader
+from argosy_server.leader.show.notes import LeaderNotes
 
 
 class SlowStore:

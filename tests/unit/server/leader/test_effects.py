@@ -8,7 +8,7 @@ from argosy.lease.v1 import lease_pb2
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler.events import EventDraft
 from argosy_core.scheduler.messages import JobUpdates, ObjectUpdates
-from argosy_server.leader.effects import merge_events, store_effects
+from argosy_server.leader.cycle.effects import merge_events, store_effects
 from argosy_store.effects import AppliedEffects
 
 

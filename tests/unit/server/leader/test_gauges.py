@@ -13,11 +13,11 @@ from argosy_core.leader.events import Role, Session
 from argosy_core.scheduler import set_queues
 from argosy_core.scheduler.messages import QueueView
 from argosy_runtime.metrics import METRICS_REGISTRY
-from argosy_server.leader.gauges import LeaderGauges
-from argosy_server.leader.notes import PhaseClock
-from argosy_server.leader.sampler_sessions import SamplerSession
-from argosy_server.leader.sessions import SessionTable
-from argosy_server.leader.sync_sessions import SyncSession
+from argosy_server.leader.sessions.executors import SyncSession
+from argosy_server.leader.sessions.outbox import SessionTable
+from argosy_server.leader.sessions.samplers import SamplerSession
+from argosy_server.leader.show.gauges import LeaderGauges
+from argosy_server.leader.show.notes import PhaseClock
 
 POOL = "figures"
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from argosy_core.scheduler.messages import CapacityColumns
-from argosy_server.leader.notes import NodeNotes
+from argosy_server.leader.show.notes import NodeNotes
 
 
 def _columns(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from argosy_core.leader.records import split_plan
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.messages import RoundStateColumns, Runs
-from argosy_server.leader.log_codec import DecodedRecord, decode_lease_batch, encode_lease_batch
+from argosy_server.leader.log.codec import DecodedRecord, decode_lease_batch, encode_lease_batch
 
 
 def _plan(lease_count: int, stop_count: int = 0, failed_count: int = 0, attempted_count: int = 0) -> LeasePlan:

@@ -15,9 +15,9 @@ from argosy_core.leader.events import Role, Session
 from argosy_core.reconcile.mirrored_cache import MirroredCache
 from argosy_core.scheduler.effects import ExecutorRows
 from argosy_core.scheduler.messages import SpecReference
-from argosy_server.leader.notes import LeaderNotes
-from argosy_server.leader.rows import BODY_BYTES_PER_MESSAGE, RowSender
-from argosy_server.leader.sync_sessions import SyncSession
+from argosy_server.leader.sessions.executors import SyncSession
+from argosy_server.leader.sessions.rows import BODY_BYTES_PER_MESSAGE, RowSender
+from argosy_server.leader.show.notes import LeaderNotes
 
 BODIES = {name: name.encode() * (BODY_BYTES_PER_MESSAGE * 3 // 4) for name in "abc"}
 HASHES = {name: hashlib.blake2b(name.encode(), digest_size=16).digest() for name in "abcx"}

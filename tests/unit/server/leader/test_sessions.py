@@ -8,7 +8,7 @@ import pytest
 
 from argosy_core.errors import BackendUnavailable, StateConflict
 from argosy_core.leader.events import Role, Session
-from argosy_server.leader.sessions import OUTBOX_LIMIT, Outbox, SessionTable
+from argosy_server.leader.sessions.outbox import OUTBOX_LIMIT, Outbox, SessionTable
 
 
 def _key(serial: int) -> Session:

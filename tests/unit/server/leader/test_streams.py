@@ -9,7 +9,7 @@ import pytest
 
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.errors import BackendUnavailable
-from argosy_server.leader.sampler_sessions import SamplerService
+from argosy_server.leader.sessions.samplers import SamplerService
 from argosy_server.leader.settings import LeaderSettings
 
 

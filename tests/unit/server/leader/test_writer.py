@@ -8,7 +8,7 @@ import pytest
 from argosy_core.errors import BackendUnavailable
 from argosy_core.leader.instructions import Store
 from argosy_core.leader.transaction import Transaction
-from argosy_server.leader.writer import EffectWriter
+from argosy_server.leader.cycle.writer import EffectWriter
 from argosy_store.effects import AppliedEffects, Effects
 
 

@@ -16,13 +16,13 @@ import structlog
 from argosy.executor.v1 import executor_pb2_grpc
 from argosy.sampler.v1 import sampler_pb2_grpc
 from argosy_core.errors import ArgosyError, BackendUnavailable
-from argosy_server.leader.election import stand_for_election
-from argosy_server.leader.log_choice import await_safe_log, open_log
-from argosy_server.leader.publishing import Publisher, ReportingStore
-from argosy_server.leader.sampler_sessions import SamplerService
-from argosy_server.leader.sync_sessions import ExecutorService
-from argosy_server.leader.term import LeaderTerm
-from argosy_server.leader.view import LeaderMemoryView
+from argosy_server.leader.cycle.term import LeaderTerm
+from argosy_server.leader.log.choice import await_safe_log, open_log
+from argosy_server.leader.log.publishing import Publisher, ReportingStore
+from argosy_server.leader.sessions.executors import ExecutorService
+from argosy_server.leader.sessions.samplers import SamplerService
+from argosy_server.leader.show.view import LeaderMemoryView
+from argosy_server.leader.takeover.election import stand_for_election
 from argosy_store import LeaderStore
 
 if TYPE_CHECKING:

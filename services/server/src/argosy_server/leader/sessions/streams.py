@@ -22,8 +22,8 @@ from argosy_core.errors import BackendUnavailable, InvalidRequest, StateConflict
 from argosy_core.leader.events import Bound, Role, Session, SessionLost
 from argosy_core.scheduler import Runs
 from argosy_runtime.validation import check_request
-from argosy_server.leader.loading import cluster_settings
-from argosy_server.leader.sessions import Outbox, SessionTable, converse
+from argosy_server.leader.sessions.outbox import Outbox, SessionTable, converse
+from argosy_server.leader.takeover.loading import cluster_settings
 
 if TYPE_CHECKING:
     import grpc

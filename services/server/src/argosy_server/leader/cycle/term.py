@@ -20,16 +20,16 @@ from argosy_core.leader import LeaderMachine
 from argosy_core.leader import instructions as say
 from argosy_core.leader.cycle import MARKER_SEQUENCE
 from argosy_core.leader.events import Loaded, MarkerPublished, Published, RecordsRead, Role, Stored
-from argosy_server.leader import log_codec
-from argosy_server.leader.binding import ClusterBinder
-from argosy_server.leader.changes import ChangeReader
-from argosy_server.leader.driver import LeaderDriver
-from argosy_server.leader.gauges import LeaderGauges
-from argosy_server.leader.loading import loaded_pool
-from argosy_server.leader.log_trimming import LogTrimmer
-from argosy_server.leader.notes import LeaderNotes
-from argosy_server.leader.rows import RowSender
-from argosy_server.leader.writer import EffectWriter
+from argosy_server.leader.cycle.changes import ChangeReader
+from argosy_server.leader.cycle.driver import LeaderDriver
+from argosy_server.leader.cycle.writer import EffectWriter
+from argosy_server.leader.log import codec as log_codec
+from argosy_server.leader.log.trimming import LogTrimmer
+from argosy_server.leader.sessions.binding import ClusterBinder
+from argosy_server.leader.sessions.rows import RowSender
+from argosy_server.leader.show.gauges import LeaderGauges
+from argosy_server.leader.show.notes import LeaderNotes
+from argosy_server.leader.takeover.loading import loaded_pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from argosy_eventlog import EventLog
     from argosy_runtime.traces import TraceSpan
     from argosy_server.config import ServerConfig
-    from argosy_server.leader.publishing import Publisher
-    from argosy_server.leader.round_traces import LeaseTrace
-    from argosy_server.leader.sampler_sessions import SamplerSession
-    from argosy_server.leader.sessions import SessionTable
-    from argosy_server.leader.sync_sessions import SyncSession
+    from argosy_server.leader.log.publishing import Publisher
+    from argosy_server.leader.sessions.executors import SyncSession
+    from argosy_server.leader.sessions.outbox import SessionTable
+    from argosy_server.leader.sessions.samplers import SamplerSession
+    from argosy_server.leader.show.round_traces import LeaseTrace
     from argosy_store import ClusterRow, LeaderStore
     from argosy_store.effects import AppliedEffects
     from argosy_store.leader import Leadership

@@ -18,17 +18,17 @@ from argosy_core.leader.events import Heard, Role, StatesReported
 from argosy_core.reconcile.mirrored_cache import MirroredCache
 from argosy_core.scheduler import Runs
 from argosy_runtime.columns import read_columns
-from argosy_server.leader.cluster_codec import state_columns
-from argosy_server.leader.log_relays import LogRelays
-from argosy_server.leader.sessions import Outbox
-from argosy_server.leader.streams import ClusterStreams
+from argosy_server.leader.sessions.cluster_codec import state_columns
+from argosy_server.leader.sessions.log_relays import LogRelays
+from argosy_server.leader.sessions.outbox import Outbox
+from argosy_server.leader.sessions.streams import ClusterStreams
 
 if TYPE_CHECKING:
     import grpc
 
     from argosy_core.leader.events import Session
+    from argosy_server.leader.sessions.streams import Term
     from argosy_server.leader.settings import LeaderSettings
-    from argosy_server.leader.streams import Term
 
 __all__ = ["ExecutorService", "SyncSession"]
 

@@ -18,13 +18,13 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.leader.events import Change, ChangesRead, ClusterSettings, References
 from argosy_core.leader.transaction import SetAside
 from argosy_core.scheduler import EndedJobs
-from argosy_server.leader.loading import cluster_settings, job_set_views, queue_views
-from argosy_server.leader.log_codec import DecodedChanges, decode_changes
+from argosy_server.leader.log.codec import DecodedChanges, decode_changes
+from argosy_server.leader.takeover.loading import cluster_settings, job_set_views, queue_views
 
 if TYPE_CHECKING:
     from argosy_core.leader import LeaderMachine
-    from argosy_server.leader.driver import LeaderDriver
-    from argosy_server.leader.notes import LeaderNotes
+    from argosy_server.leader.cycle.driver import LeaderDriver
+    from argosy_server.leader.show.notes import LeaderNotes
     from argosy_store import LeaderStore
 
 __all__ = ["ChangeReader"]

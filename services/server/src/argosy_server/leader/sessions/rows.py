@@ -18,9 +18,9 @@ from argosy_runtime.columns import pack_column
 if TYPE_CHECKING:
     from argosy_core.scheduler.effects import ExecutorRows
     from argosy_core.scheduler.messages import ClusterRuns, Int32s, Int64s
-    from argosy_server.leader.notes import LeaderNotes
-    from argosy_server.leader.round_traces import LeaseTrace
-    from argosy_server.leader.sync_sessions import SyncSession
+    from argosy_server.leader.sessions.executors import SyncSession
+    from argosy_server.leader.show.notes import LeaderNotes
+    from argosy_server.leader.show.round_traces import LeaseTrace
     from argosy_store import LeaderStore
 
 __all__ = ["RowSender"]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
-from argosy_server.leader.effects import store_effects
+from argosy_server.leader.cycle.effects import store_effects
 
 if TYPE_CHECKING:
     from argosy_core.leader.instructions import Store

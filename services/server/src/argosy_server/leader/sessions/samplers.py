@@ -18,10 +18,10 @@ from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.errors import InvalidRequest
 from argosy_core.leader.events import CapacityTold, CommitAnswered, Role, SampleAnswered, SamplerReady
 from argosy_runtime.columns import pack_column
-from argosy_server.leader import cluster_codec
-from argosy_server.leader.notes import ClusterNotes, NodeNotes
-from argosy_server.leader.sessions import Outbox
-from argosy_server.leader.streams import ClusterStreams
+from argosy_server.leader.sessions import cluster_codec
+from argosy_server.leader.sessions.outbox import Outbox
+from argosy_server.leader.sessions.streams import ClusterStreams
+from argosy_server.leader.show.notes import ClusterNotes, NodeNotes
 
 if TYPE_CHECKING:
     import grpc
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from argosy_core.leader.events import Session as SessionKey
     from argosy_core.leader.instructions import SendCommit, SendCordons, SendPlacements, SendReleases, SendSample
     from argosy_core.scheduler import CommitQuestion, SampleQuestion
-    from argosy_server.leader.streams import Term
+    from argosy_server.leader.sessions.streams import Term
 
 __all__ = ["SamplerService", "SamplerSession"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from argosy_core.leader.events import ClusterSettings, Loaded
 from argosy_core.scheduler.effects import LoadedColumns, LoadedObjects, LoadedRuns
 from argosy_core.scheduler.messages import JobColumns, JobSetView, QueueView, SpecReference
-from argosy_server.leader.log_codec import decode_round_state
+from argosy_server.leader.log.codec import decode_round_state
 
 if TYPE_CHECKING:
     from argosy_store.load import LoadedPool

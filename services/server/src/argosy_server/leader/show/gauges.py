@@ -16,16 +16,16 @@ import numpy as np
 
 from argosy_core.scheduler import count_waiting
 from argosy_runtime.metrics import METRICS, observe_counts
-from argosy_server.leader.latency import BOUNDS_MS
+from argosy_server.leader.show.latency import BOUNDS_MS
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Histogram
 
     from argosy_core.leader import LeaderMachine
-    from argosy_server.leader.notes import PhaseClock
-    from argosy_server.leader.sampler_sessions import SamplerSession
-    from argosy_server.leader.sessions import SessionTable
-    from argosy_server.leader.sync_sessions import SyncSession
+    from argosy_server.leader.sessions.executors import SyncSession
+    from argosy_server.leader.sessions.outbox import SessionTable
+    from argosy_server.leader.sessions.samplers import SamplerSession
+    from argosy_server.leader.show.notes import PhaseClock
 
 __all__ = ["LeaderGauges"]
 

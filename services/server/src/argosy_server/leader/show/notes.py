@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from argosy_core.leader import Phase
 from argosy_runtime.metrics import METRICS
-from argosy_server.leader.latency import LatencyHistogram
-from argosy_server.leader.round_traces import RoundTraces, round_traces
+from argosy_server.leader.show.latency import LatencyHistogram
+from argosy_server.leader.show.round_traces import RoundTraces, round_traces
 
 if TYPE_CHECKING:
     from argosy_core.scheduler.messages import CapacityColumns, Int64s

@@ -23,16 +23,16 @@ from argosy_server.api.leader_view import (
     ShareFigures,
     StageLatencies,
 )
-from argosy_server.leader.latency import BOUNDS_MS, quantile_ms
+from argosy_server.leader.show.latency import BOUNDS_MS, quantile_ms
 
 if TYPE_CHECKING:
     from argosy_core.scheduler import Explanation as CoreExplanation
     from argosy_server.api.leader_view import LogQuestion
-    from argosy_server.leader.driver import LeaderDriver
-    from argosy_server.leader.notes import LeaderNotes
-    from argosy_server.leader.sampler_sessions import SamplerSession
-    from argosy_server.leader.sessions import SessionTable
-    from argosy_server.leader.sync_sessions import SyncSession
+    from argosy_server.leader.cycle.driver import LeaderDriver
+    from argosy_server.leader.sessions.executors import SyncSession
+    from argosy_server.leader.sessions.outbox import SessionTable
+    from argosy_server.leader.sessions.samplers import SamplerSession
+    from argosy_server.leader.show.notes import LeaderNotes
 
 __all__ = ["LeaderMemoryView"]
 

@@ -23,7 +23,7 @@ from argosy_core.scheduler.messages import NewObjects as CoreObjects
 from argosy_core.scheduler.messages import NewRuns as CoreRuns
 from argosy_core.scheduler.messages import ObjectUpdates as CoreObjectUpdates
 from argosy_core.scheduler.messages import RunUpdates as CoreRunUpdates
-from argosy_server.leader.log_codec import encode_event_group, encode_round_state
+from argosy_server.leader.log.codec import encode_event_group, encode_round_state
 from argosy_store.effects import (
     AppliedEffects,
     Effects,
