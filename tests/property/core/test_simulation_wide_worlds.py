@@ -12,12 +12,12 @@ import pytest
 from argosy_core.errors import ArgosyError
 from argosy_core.leader import intake, takeover
 from argosy_core.ledger import NodeLedger, RunPods
+from argosy_core.placement import SamplerSession
 from argosy_core.reconcile.run_table import RunTable
 from argosy_core.scheduler import LeasePlan, PoolState, adopt_plan
 from argosy_simulation import World, WorldSettings, draw_world
 from argosy_simulation.api_role import ApiRole
 from argosy_simulation.durable import DurableStore
-from argosy_simulation.sampler_actor import SamplerActor
 from argosy_testkit.simulated_worlds import NO_FAULTS, fails_within, make_world
 
 Patch = pytest.MonkeyPatch
@@ -96,7 +96,7 @@ def test_worlds_that_need_a_defence_most_hold_as_long_as_they_have_it(make: Call
 
 def test_without_the_samplers_epochs_a_commit_of_a_replaced_leader_is_caught(monkeypatch: Patch) -> None:
     """It takes room that no leader knows of and nobody gives back."""
-    monkeypatch.setattr(SamplerActor, "check_epoch", lambda self, epoch: setattr(self, "epoch", epoch))
+    monkeypatch.setattr(SamplerSession, "check_epoch", lambda self, epoch: setattr(self, "epoch", epoch))
     assert fails_within(3, _late_world, first=13)
 
 

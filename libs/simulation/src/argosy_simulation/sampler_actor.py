@@ -14,7 +14,7 @@ from argosy_core.errors import StateConflict
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.states import ObjectState
 from argosy_core.ledger import NodeLedger, PodEvents, RunPods, run_keys
-from argosy_core.placement import NodeSampler, commit
+from argosy_core.placement import NodeSampler, PlacementPart, SamplerSession
 from argosy_core.scheduler import (
     CapacityColumns,
     ClusterRuns,
@@ -57,12 +57,10 @@ class SamplerActor(Process):
         self.cluster = cluster
         self.incarnation = incarnation
         self.ledger = NodeLedger()
-        self.epoch = 0
-        self.ready = False
         self.stream: Stream | None = None
         self._run_pods = RunPods()
-        self._sampler = NodeSampler(self.ledger)
         self._rng = context.generator(2, incarnation, *cluster.name.encode())
+        self.session = SamplerSession(self.ledger, NodeSampler(self.ledger), self._rng)
         self._generation = -1
         self._placement_count = -1
         self._telling = False
@@ -71,6 +69,16 @@ class SamplerActor(Process):
         self._vectors: dict[tuple[tuple[str, int], ...], Int64s] = {}
         for scope, take in ((Scope.NODES, self._take_node_list), (Scope.OBJECTS, self._take_pod_list)):
             cluster.list_all(self, scope, take)
+
+    @property
+    def ready(self) -> bool:
+        """Whether a session stands and requests are answered."""
+        return self.session.ready
+
+    @property
+    def epoch(self) -> int:
+        """Highest epoch of a leader seen."""
+        return self.session.epoch
 
     # --- the cluster --------------------------------------------------------------------------------------------------
 
@@ -167,10 +175,9 @@ class SamplerActor(Process):
         if leader is None:
             self._dial_soon(network.draw_s(self._context.settings.dial_s))
             return
-        self.ready = False
+        self.session.begin()
         self.stream = network.dial(self, leader)
         self._generation = -1
-        self._sampler.start_over()
         network.send(self.stream, leader, leader.take_sampler_hello, self.stream, self)
 
     def stream_closed(self, stream: Stream) -> None:
@@ -179,25 +186,15 @@ class SamplerActor(Process):
             self._leave()
 
     def _leave(self) -> None:
-        self.stream, self.ready = None, False
+        self.stream, self.session.ready = None, False
         self._dial_soon(self._context.network.draw_s(self._context.settings.dial_s))
-
-    def check_epoch(self, epoch: int) -> None:
-        """Refuse who does not lead any more.
-
-        Raises:
-            StateConflict: A higher epoch was seen.
-        """
-        if epoch < self.epoch:
-            raise StateConflict(f"epoch {epoch} is over; {self.name} has seen {self.epoch}")
-        self.epoch = epoch
 
     def _refuses(self, stream: Stream, epoch: int) -> bool:
         """Return whether a message counts for nothing; one of an old epoch ends its stream."""
         if stream is not self.stream:
             return True
         try:
-            self.check_epoch(epoch)
+            self.session.check_epoch(epoch)
         except StateConflict:
             self._context.network.close(stream, self)
             self._leave()
@@ -214,25 +211,28 @@ class SamplerActor(Process):
         if self._refuses(stream, epoch):
             return
         self._define(classes)
-        rows = self.ledger.rows_of_names(placements.nodes)
-        nodes = rows[placements.node] if placements.node.size else np.zeros(0, dtype=np.int32)
-        self.ledger.take_list(run_keys(placements.handle, placements.attempt), placements.class_ids, nodes)
-        self.ready = True
+        part = PlacementPart(
+            handles=placements.handle,
+            attempts=placements.attempt,
+            class_ids=placements.class_ids,
+            nodes=placements.node,
+            names=placements.nodes,
+        )
+        self.session.take_placements(part, is_last=True)
         self._send_capacity()
         leader = cast("LeaderActor", stream.server)
         self._context.network.send(stream, leader, leader.take_ready, stream)
 
     def _define(self, classes: Classes) -> None:
-        for class_id, definition in classes:
-            self.ledger.define_class(class_id, SchedulingClass.parse(definition))
+        self.session.define((class_id, SchedulingClass.parse(definition)) for class_id, definition in classes)
 
     def answer_sample(self, stream: Stream, epoch: int, question: SampleQuestion, classes: Classes) -> None:
         """Answer a question of the sampling phase."""
-        if self._refuses(stream, epoch) or not self.ready:
+        if self._refuses(stream, epoch) or not self.session.ready:
             return
         self._define(classes)
         self.ledger.extend_axis(question.resources)
-        answer = ask_nearby(self._sampler, question, self._rng, incarnation=self.incarnation)
+        answer = ask_nearby(self.session.sampler, question, self._rng, incarnation=self.incarnation)
         leader = cast("LeaderActor", stream.server)
         self._context.network.send(
             stream, leader, leader.take_sample, stream, question.round_number, answer, repeatable=True
@@ -240,11 +240,11 @@ class SamplerActor(Process):
 
     def answer_commit(self, stream: Stream, epoch: int, question: CommitQuestion) -> None:
         """Place runs (MultiBind)."""
-        if self._refuses(stream, epoch) or not self.ready:
+        if self._refuses(stream, epoch) or not self.session.ready:
             return
         before = self.ledger.nodes_of(run_keys(question.handle, question.attempt))
-        nodes, outcomes = commit(
-            self.ledger,
+        nodes, outcomes = self.session.commit(
+            epoch,
             question.handle,
             question.attempt,
             class_ids=question.class_ids,
@@ -270,7 +270,7 @@ class SamplerActor(Process):
     def take_release(self, stream: Stream, epoch: int, runs: ClusterRuns) -> None:
         """Let the leader go of placements."""
         if not self._refuses(stream, epoch):
-            self.ledger.release(run_keys(runs.handle, runs.attempt))
+            self.session.release(epoch, runs.handle, runs.attempt)
             self._tell_soon()
 
     # --- capacity -----------------------------------------------------------------------------------------------------
@@ -279,12 +279,12 @@ class SamplerActor(Process):
         if not self._telling and self.stream is not None:
             self._telling = True
             settings = self._context.settings
-            wait_s = settings.rise_interval_s if self._sampler.waiting_count else settings.capacity_interval_s
+            wait_s = settings.rise_interval_s if self.session.sampler.waiting_count else settings.capacity_interval_s
             self._context.agenda.after(wait_s, self, self._tell)
 
     def _tell(self) -> None:
         self._telling = False
-        if self.ready:
+        if self.session.ready:
             self._send_capacity()
 
     def _send_capacity(self) -> None:
@@ -296,7 +296,7 @@ class SamplerActor(Process):
         rows = table.changed_since(self._generation)
         self._generation, self._placement_count = table.generation, placement_count
         totals = table.totals()
-        fitting, room = self._sampler.take_fitting()
+        fitting, room = self.session.sampler.take_fitting()
         capacity = CapacityColumns(
             incarnation=self.incarnation,
             resources=table.axis.names,

@@ -2,7 +2,7 @@
 
 ::
 
-    cluster (nodes, pods) --watch--> mirror --> ledger <-- clerk <-- session <--stream--> leader
+    cluster (nodes, pods) --watch--> mirror --> ledger <-- handler <-- session <--stream--> leader
 
 Owns: the ledger of its cluster's nodes, in memory.
 May import: argosy_runtime, argosy_kube and the core; never another service.

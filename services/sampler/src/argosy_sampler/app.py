@@ -1,4 +1,4 @@
-"""Composition of the sampler: cluster, mirror, ledger, clerk and session, and their life."""
+"""Composition of the sampler: cluster, mirror, ledger, session handler and session, and their life."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from argosy_runtime.grpc_server import GrpcServer
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import MetricsServer
-from argosy_sampler.clerk import Clerk
 from argosy_sampler.config import SamplerConfig
+from argosy_sampler.handler import SessionHandler
 from argosy_sampler.mirror import Mirror
 from argosy_sampler.session import SessionClient
 
@@ -57,7 +57,7 @@ async def start(
         life.on_close(cluster.close)
     ledger = NodeLedger()
     mirror = Mirror(cluster, ledger, backoff=new_backoff, log=log)
-    clerk = Clerk(
+    handler = SessionHandler(
         config.cluster,
         ledger,
         incarnation=time.time_ns() // 1000,
@@ -72,7 +72,7 @@ async def start(
         cluster_uid = await mirror.cluster_uid()
         await mirror.wait_listed()
         await ready()
-        session = SessionClient(config, cluster_uid, clerk=clerk, backoff=new_backoff(), log=log)
+        session = SessionClient(config, cluster_uid, handler=handler, backoff=new_backoff(), log=log)
         await session.run()
 
     life.spawn(mirror.follow_nodes(), name="nodes")

@@ -54,7 +54,7 @@ class Mirror:
 
     Args:
         cluster: The cluster.
-        ledger: Where to; the mirror and the session's clerk change it on one event loop, so never at once.
+        ledger: Where to; the mirror and the session's handler change it on one event loop, so never at once.
         backoff: Makes the waits between attempts to reach the cluster.
         log: Where failures to reach it are told.
     """

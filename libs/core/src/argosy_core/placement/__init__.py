@@ -12,6 +12,7 @@ from argosy_core.placement.decision import (
 from argosy_core.placement.multibind import CommitOutcome, commit
 from argosy_core.placement.reasons import WaitReason
 from argosy_core.placement.sampling import NodeSampler, SampleQuestion, SampleReply, sample
+from argosy_core.placement.session import PlacementPart, SamplerSession
 
 __all__ = [
     "CandidatePool",
@@ -22,8 +23,10 @@ __all__ = [
     "DecisionProfile",
     "NodeSampler",
     "PaceSettings",
+    "PlacementPart",
     "SampleQuestion",
     "SampleReply",
+    "SamplerSession",
     "WaitReason",
     "Word",
     "commit",

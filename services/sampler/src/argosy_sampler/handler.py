@@ -1,7 +1,4 @@
-"""The clerk: answers the leader's messages from the ledger; knows nothing of streams.
-
-The clerk refuses whatever comes from an epoch lower than one it has seen, and neither samples nor commits before it has
-taken in a full list of placements on the present stream.
+"""The session handler: reads the leader's messages, and answers them from the session of the core; knows no streams.
 
 Source: design section 5, "Sampler session"; section 7, invariants 8 and 9.
 """
@@ -13,15 +10,13 @@ from collections.abc import Callable
 import numpy as np
 
 from argosy.sampler.v1 import sampler_pb2
-from argosy_core.errors import NotAllowedNow, StateConflict
 from argosy_core.framework import Framework
-from argosy_core.ledger import NodeLedger, run_keys
-from argosy_core.placement import CommitOutcome, NodeSampler, WaitReason, commit
+from argosy_core.ledger import NodeLedger
+from argosy_core.placement import CommitOutcome, NodeSampler, SamplerSession, WaitReason
 from argosy_runtime.logs import Logger
 from argosy_runtime.metrics import METRICS
 from argosy_sampler.codec import (
     CapacityWriter,
-    PlacementPart,
     class_definitions,
     commit_answer,
     read_commit,
@@ -31,10 +26,10 @@ from argosy_sampler.codec import (
     sample_answer,
 )
 
-__all__ = ["Clerk"]
+__all__ = ["SessionHandler"]
 
 
-class Clerk:
+class SessionHandler:
     """Answers for one cluster.
 
     Args:
@@ -63,32 +58,34 @@ class Clerk:
         self.ledger = ledger
         self.capacity = CapacityWriter(ledger)
         """What to tell the leader of nodes."""
-        self.ready = False
-        """A full list was taken in on the present stream."""
+        self._session = SamplerSession(ledger, NodeSampler(ledger, framework), rng)
         self._cluster = cluster
-        self._sampler = NodeSampler(ledger, framework)
-        self._rng = rng
         self._monotonic = monotonic
         self._log = log
-        self._epoch = 0
-        self._parts: list[PlacementPart] = []
 
     def begin(self) -> sampler_pb2.Capacity | None:
         """Begin a new stream; return all nodes."""
-        self.ready = False
-        self._parts.clear()
-        self._sampler.start_over()
+        self._session.begin()
         self.capacity.start_over()
         return self.capacity.next_message()
+
+    def stop(self) -> None:
+        """Answer nothing before another stream has brought a full list."""
+        self._session.ready = False
+
+    @property
+    def ready(self) -> bool:
+        """Return whether a full list was taken in on the present stream."""
+        return self._session.ready
 
     @property
     def has_waiting(self) -> bool:
         """Return whether some class waits for capacity to rise."""
-        return self._sampler.waiting_count > 0
+        return self._session.sampler.waiting_count > 0
 
     def tell_capacity(self, *, with_nodes: bool) -> sampler_pb2.Capacity | None:
         """Return what changed of the nodes, with the classes that fit by now; None if nothing did."""
-        return self.capacity.next_message(with_nodes=with_nodes, fitting=self._sampler.take_fitting())
+        return self.capacity.next_message(with_nodes=with_nodes, fitting=self._session.sampler.take_fitting())
 
     def welcome(self, epoch: int) -> None:
         """Take the epoch of the stream's leader.
@@ -96,10 +93,9 @@ class Clerk:
         Raises:
             StateConflict: A higher epoch was seen: this leader is not the leader any more.
         """
-        self._check_epoch(epoch)
-        if epoch > self._epoch:
+        if epoch > self._session.epoch:
             self._log.info("leader", epoch=epoch)
-        self._epoch = epoch
+        self._session.check_epoch(epoch)
 
     def answer(self, message: sampler_pb2.SessionResponse) -> list[sampler_pb2.SessionRequest]:
         """Return what to say to a message of the leader, in order.
@@ -119,39 +115,22 @@ class Clerk:
         elif kind == "placements":
             return self._take_placements(message.placements)
         elif kind == "cordons":
-            self.ledger.set_cordons(message.cordons.nodes)
+            self._session.ledger.set_cordons(message.cordons.nodes)
         return []
 
-    def _check_epoch(self, epoch: int) -> None:
-        if epoch < self._epoch:
-            raise StateConflict(f"epoch {epoch} is over; epoch {self._epoch} leads the pool")
-
-    def _check_asked(self, epoch: int) -> None:
-        self._check_epoch(epoch)
-        if not self.ready:
-            raise NotAllowedNow("the full list of placements must come before questions")
-
     def _take_placements(self, message: sampler_pb2.PlacementList) -> list[sampler_pb2.SessionRequest]:
-        for class_id, definition in class_definitions(message.classes):
-            self.ledger.define_class(class_id, definition)
-        self._parts.append(read_placements(message))
-        if not message.last:
+        self._session.define(class_definitions(message.classes))
+        outcome = self._session.take_placements(read_placements(message), is_last=message.last)
+        if outcome is None:
             return []
-        parts, self._parts = self._parts, []
-        outcome = self.ledger.take_list(
-            np.concatenate([run_keys(part.handles, part.attempts) for part in parts]),
-            np.concatenate([part.class_ids for part in parts]),
-            np.concatenate([self.ledger.rows_of_names(part.names)[part.nodes] for part in parts]),
-        )
-        self.ready = True
         self._log.info(
             "placements taken in",
-            placement_count=self.ledger.placement_count,
+            placement_count=self._session.ledger.placement_count,
             added_count=outcome.added_count,
             moved_count=outcome.moved_count,
             dropped_count=outcome.dropped_count,
         )
-        ready = sampler_pb2.Ready(placement_count=self.ledger.placement_count)
+        ready = sampler_pb2.Ready(placement_count=self._session.ledger.placement_count)
         answers = [sampler_pb2.SessionRequest(ready=ready)]
         capacity = self.capacity.next_message()
         if capacity is not None:
@@ -159,21 +138,19 @@ class Clerk:
         return answers
 
     def _sample(self, request: sampler_pb2.SampleRequest) -> sampler_pb2.SampleAnswer:
-        self._check_asked(request.epoch)
-        for class_id, definition in class_definitions(request.classes):
-            self.ledger.define_class(class_id, definition)
+        self._session.check_request(request.epoch)
+        self._session.define(class_definitions(request.classes))
         deadline = self._monotonic() + request.deadline_ms / 1000
         question = read_sample(request)
-        reply = self._sampler.sample(question, self._rng, should_stop=lambda: self._monotonic() >= deadline)
+        reply = self._session.sample(request.epoch, question, should_stop=lambda: self._monotonic() >= deadline)
         METRICS.filter_faults.labels(self._cluster).inc(int(np.count_nonzero(reply.reason == WaitReason.FAULT)))
         METRICS.sampled_classes.labels(self._cluster).inc(len(question.class_ids))
         return sample_answer(reply, round_number=request.round, incarnation=self.incarnation)
 
     def _commit(self, request: sampler_pb2.CommitRequest) -> sampler_pb2.CommitAnswer:
-        self._check_asked(request.epoch)
         question = read_commit(request)
-        nodes, outcomes = commit(
-            self.ledger,
+        nodes, outcomes = self._session.commit(
+            request.epoch,
             question.handles,
             question.attempts,
             class_ids=question.class_ids,
@@ -186,5 +163,4 @@ class Clerk:
         return commit_answer(nodes, outcomes, request, incarnation=self.incarnation)
 
     def _release(self, message: sampler_pb2.Release) -> None:
-        self._check_epoch(message.epoch)
-        self.ledger.release(run_keys(*read_runs(message)))
+        self._session.release(message.epoch, *read_runs(message))
