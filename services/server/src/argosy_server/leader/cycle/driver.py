@@ -67,8 +67,10 @@ class LeaderDriver:
 
     def feed(self, event: Event) -> None:
         """Hand an event in; what comes of it is under way when this returns. After the end nothing comes of it."""
+        if self._is_closed:
+            return
         self._events.append(event)
-        if self._is_busy or self._is_closed:
+        if self._is_busy:
             return
         self._is_busy = True
         try:
