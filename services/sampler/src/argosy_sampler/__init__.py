@@ -6,7 +6,7 @@
 
 Owns: the ledger of its cluster's nodes, in memory.
 May import: argosy_runtime, argosy_kube and the core; never another service.
-Start: `app.start`; then `session` and `clerk`.
+Start: `app.start`; then `session` and `handler`.
 
 Source: design sections 1, 2 and 5 ("Sampler session", "Sampler lost").
 """
