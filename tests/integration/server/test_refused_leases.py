@@ -9,10 +9,11 @@ import pytest
 
 from argosy.lease.v1 import lease_pb2
 from argosy_core.job.states import JobEventKind, JobState
+from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import EventDraft, Refusals
 from argosy_core.scheduler.messages import NewObjects, NewRuns
 from argosy_core.scheduler.rows import job_ends
-from argosy_server.leader.effects import EffectDraft
+from argosy_server.leader.cycle.effects import store_effects
 from argosy_testkit.store_world import StoreWorld, encode_wishes
 
 _Q, _L, _C, _F = (int(state) for state in (JobState.QUEUED, JobState.LEASED, JobState.CANCELLED, JobState.FAILED))
@@ -42,7 +43,7 @@ def _events(world: StoreWorld, handles: np.ndarray, *, first: int, kind: int, st
     )
 
 
-def _add_leases(draft: EffectDraft, handles: np.ndarray) -> None:  # type: ignore[type-arg]
+def _add_leases(draft: Transaction, handles: np.ndarray) -> None:  # type: ignore[type-arg]
     """Add a lease of each job, one pod each."""
     count = len(handles)
     zeros, ones = np.zeros(count, dtype=np.int32), np.ones(count, dtype=np.int16)
@@ -97,15 +98,14 @@ def test_no_event_of_a_refused_lease_is_stored_with_its_transaction(world: Store
     refused, fine = handles.tolist()
     world.api.set_wishes(None, [refused], "cancel", encode=encode_wishes)
     refusals = Refusals()
-    first = EffectDraft(refusals, refusals.begin_draft())
+    first = Transaction(refusals=refusals, number=refusals.begin_draft())
     first.add_events(_events(world, handles, first=1, kind=JobEventKind.LEASED, states=(_Q, _L)))
     _add_leases(first, handles)
     # Drafted before the leader learns of the refusal: the wish arrives while its memory has the job leased.
-    second = EffectDraft(refusals, refusals.begin_draft())
+    second = Transaction(refusals=refusals, number=refusals.begin_draft())
     second.add_events(_events(world, handles[:1], first=3, kind=JobEventKind.CANCELLED, states=(_L, _C)))
     for draft in (first, second):
-        effects = draft.effects(now_us=1)
-        assert effects is not None
+        effects = store_effects(draft, 1)
         world.leader.apply(world.epoch, effects)
     assert _stored(world, refused) == [(1, JobEventKind.CANCEL_REQUESTED, _Q, _Q), (3, JobEventKind.CANCELLED, _Q, _C)]
     assert _stored(world, fine) == [(2, JobEventKind.LEASED, _Q, _L)]
@@ -118,11 +118,10 @@ def test_job_that_is_cancelled_while_the_leader_gives_it_up_was_cancelled_in_row
     cancelled, failed = handles.tolist()
     world.api.set_wishes(None, [cancelled], "cancel", encode=encode_wishes)
     refusals = Refusals()
-    draft = EffectDraft(refusals, refusals.begin_draft())
+    draft = Transaction(refusals=refusals, number=refusals.begin_draft())
     draft.add_events(_events(world, handles, first=1, kind=JobEventKind.FAILED, states=(_Q, _F)))
-    draft.add_job_updates(job_ends(handles, _F, 1, "no node would have it"))
-    effects = draft.effects(now_us=1)
-    assert effects is not None
+    draft.add_job_ends(job_ends(handles, _F, 1, "no node would have it"))
+    effects = store_effects(draft, 1)
     world.leader.apply(world.epoch, effects)
     assert _stored(world, cancelled) == [(1, JobEventKind.CANCELLED, _Q, _C)]
     assert _stored(world, failed) == [(2, JobEventKind.FAILED, _Q, _F)]

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import ArgosyError
+from argosy_core.leader import intake, takeover
 from argosy_core.ledger import NodeLedger, RunPods
+from argosy_core.placement import SamplerSession
 from argosy_core.reconcile.object_table import ObjectTable
 from argosy_core.scheduler import LeasePlan, PoolState, adopt_plan
-from argosy_core.simulation import World, WorldSettings, draw_world, leader_actor
-from argosy_core.simulation.api_role import ApiRole
-from argosy_core.simulation.durable import DurableStore
-from argosy_core.simulation.leader_cycle import LeaderCycle
-from argosy_core.simulation.sampler_actor import SamplerActor
+from argosy_simulation import World, WorldSettings, draw_world
+from argosy_simulation.api_role import ApiRole
+from argosy_simulation.durable import DurableStore
 from argosy_testkit.simulated_worlds import NO_FAULTS, fails_within, make_world
 
 Patch = pytest.MonkeyPatch
@@ -71,11 +71,11 @@ def _gone_in_flight_world(seed: int) -> World:
     """Return a world whose first leader dies between the append of a lease and its storing, while its cluster goes."""
     world = make_world(seed, WorldSettings(check_steps=0), replace(NO_FAULTS, until_s=1.0))
     leader = world.leaders[0]
-    intact = leader.cycle._published
+    intact = leader._appended
 
-    def published(plan: LeasePlan, position: int) -> None:
+    def appended(plan: LeasePlan, index: int, position: int) -> None:
         if not plan.handle.size:
-            intact(plan, position)
+            intact(plan, index, position)
             return
         cluster = plan.clusters[plan.cluster[0]]
         index = [other.name for other in world.clusters].index(cluster)
@@ -83,7 +83,7 @@ def _gone_in_flight_world(seed: int) -> World:
         world.context.store.forget(cluster)
         leader.give_up()
 
-    leader.cycle._published = published  # type: ignore[method-assign]
+    leader._appended = appended  # type: ignore[method-assign]
     return world
 
 
@@ -96,7 +96,7 @@ def test_worlds_that_need_a_defence_most_hold_as_long_as_they_have_it(make: Call
 
 def test_without_the_samplers_epochs_a_commit_of_a_replaced_leader_is_caught(monkeypatch: Patch) -> None:
     """It takes room that no leader knows of and nobody gives back."""
-    monkeypatch.setattr(SamplerActor, "check_epoch", lambda self, epoch: setattr(self, "epoch", epoch))
+    monkeypatch.setattr(SamplerSession, "check_epoch", lambda self, epoch: setattr(self, "epoch", epoch))
     assert fails_within(3, _late_world, first=13)
 
 
@@ -139,12 +139,12 @@ def test_without_folding_the_pods_of_a_run_over_commitment_is_caught(monkeypatch
 def test_without_holding_room_for_pods_that_are_not_seen_yet_over_commitment_is_caught(monkeypatch: Patch) -> None:
     """The first pod of a bag that appears stands for all of them, and the room of the others is given away."""
     monkeypatch.setattr(NodeLedger, "_at_least_class", lambda _self, amounts, _class_slots: amounts)
-    assert fails_within(5, _wide, first=10)
+    assert fails_within(5, _wide, first=25)
 
 
 def test_without_taking_its_runs_for_lost_a_cluster_that_is_gone_is_waited_for(monkeypatch: Patch) -> None:
     """Jobs stay where nobody will ever hear of them again."""
-    monkeypatch.setattr(LeaderCycle, "forget", lambda _self, _cluster, _draft: None)
+    monkeypatch.setattr(intake.Intake, "_take_cluster", lambda *_: None)
     assert fails_within(10, _gone_world)
 
 
@@ -155,7 +155,7 @@ def test_a_lease_that_the_log_holds_for_a_cluster_that_is_gone_is_caught(monkeyp
         state.clusters.forgotten.clear()
         return adopt_plan(state, plan)
 
-    monkeypatch.setattr(leader_actor, "adopt_plan", adopt)
+    monkeypatch.setattr(takeover, "adopt_plan", adopt)
     assert fails_within(2, _gone_in_flight_world)
 
 

@@ -5,33 +5,38 @@ A world that fails prints its seed; keep it in FOUND_BEFORE.
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import MethodType
 
 import numpy as np
 import pytest
 
 from argosy_core.errors import ArgosyError
 from argosy_core.job.states import IS_RUN_TERMINAL
+from argosy_core.leader import MachineSettings, intake, records, sessions
+from argosy_core.leader.events import ChangesRead, StatesReported
+from argosy_core.leader.instructions import Acknowledge
+from argosy_core.leader.intake import Intake
+from argosy_core.leader.line import FollowUp, RecordEnd, StoreLine
+from argosy_core.leader.machine import LeaderMachine
+from argosy_core.leader.sessions import ClusterSessions
+from argosy_core.leader.takeover import Takeover
+from argosy_core.leader.transaction import Transaction
 from argosy_core.ledger import NodeLedger
 from argosy_core.placement import multibind
 from argosy_core.reconcile import Fence
 from argosy_core.reconcile.object_table import ObjectTable
-from argosy_core.scheduler import ExecutorRows
-from argosy_core.simulation import (
+from argosy_core.scheduler import ExecutorRows, LeasePlan
+from argosy_simulation import (
     WishPlan,
     World,
     WorldSettings,
     draw_plan,
     draw_world,
     executor_actor,
-    leader_cycle,
-    leader_desk,
 )
-from argosy_core.simulation.durable import DurableStore
-from argosy_core.simulation.executor_actor import ExecutorActor
-from argosy_core.simulation.leader_actor import LeaderActor
-from argosy_core.simulation.leader_cycle import LeaderCycle
-from argosy_core.simulation.leader_desk import LeaderDesk
-from argosy_core.simulation.writer import Writer
+from argosy_simulation.durable import DurableStore
+from argosy_simulation.executor_actor import ExecutorActor
+from argosy_simulation.leader_actor import LeaderActor
 from argosy_testkit.simulated_worlds import NO_FAULTS, fails_within, make_world
 
 Patch = pytest.MonkeyPatch
@@ -129,8 +134,41 @@ def _littered_world(seed: int) -> World:
     return world
 
 
+def _half_published_world(seed: int) -> World:
+    """Return a world whose first leaders each die between two records of one plan."""
+    settings = WorldSettings(leader=MachineSettings(max_record_bytes=1_100), check_steps=0)
+    world = make_world(seed, settings, NO_FAULTS)
+    intact = LeaderActor._appended
+
+    def appended(self: LeaderActor, record: LeasePlan, index: int, position: int) -> None:
+        assert self._publishing is not None
+        if index == 0 and len(self._publishing.records) > 1 and self.epoch <= 3:
+            self.context.counters["deaths between records"] += 1
+            self.give_up()
+        else:
+            intact(self, record, index, position)
+
+    for leader in world.leaders:
+        leader._appended = MethodType(appended, leader)  # type: ignore[method-assign]
+    elect = world.elect
+
+    def elect_frail() -> None:
+        elect()
+        world.leaders[-1]._appended = MethodType(appended, world.leaders[-1])  # type: ignore[method-assign]
+
+    world.elect = elect_frail  # type: ignore[method-assign]
+    return world
+
+
+def test_worlds_die_between_two_records_of_one_plan() -> None:
+    """What is not tried proves nothing."""
+    deaths = sum(_half_published_world(seed).run().counters.get("deaths between records", 0) for seed in range(4))
+    assert deaths >= 4
+
+
 @pytest.mark.parametrize(
-    "make", [_crowded_world, _torn_world, _fickle_world, _rivals_world, _haunted_world, _littered_world]
+    "make",
+    [_half_published_world, _crowded_world, _torn_world, _fickle_world, _rivals_world, _haunted_world, _littered_world],
 )
 def test_worlds_that_need_a_defence_most_hold_as_long_as_they_have_it(make: Callable[[int], World]) -> None:
     """What is caught below is caught because a defence is missing."""
@@ -184,7 +222,7 @@ def test_without_release_by_fact_a_leak_is_caught(monkeypatch: Patch) -> None:
 
 def test_without_releases_of_the_leader_a_leak_is_caught(monkeypatch: Patch) -> None:
     """Placements that ended, or whose commit was never answered, are never let go."""
-    monkeypatch.setattr(LeaderDesk, "release", lambda _self, _runs: None)
+    monkeypatch.setattr(ClusterSessions, "release", lambda _self, _runs: None)
     assert fails_within(20, _fickle_world)
 
 
@@ -196,7 +234,7 @@ def test_without_the_check_of_commits_over_commitment_is_caught(monkeypatch: Pat
 
 def test_without_in_flight_runs_in_the_list_over_commitment_is_caught(monkeypatch: Patch) -> None:
     """A sampler that connects anew gives the room of leases on their way to others."""
-    intact = leader_desk.placements_of
+    intact = sessions.placements_of
 
     def omit(state: object, cluster: str) -> object:
         placements = intact(state, cluster)  # type: ignore[arg-type]
@@ -210,68 +248,77 @@ def test_without_in_flight_runs_in_the_list_over_commitment_is_caught(monkeypatc
             node=placements.node[kept],
         )
 
-    monkeypatch.setattr(leader_desk, "placements_of", omit)
+    monkeypatch.setattr(sessions, "placements_of", omit)
     assert fails_within(20, _torn_world)
 
 
 def test_rows_sent_before_the_commit_are_caught(monkeypatch: Patch) -> None:
     """What is not stored is told to executors."""
+    intact = StoreLine.put
 
-    def put(self: Writer, transaction: object, follow: Callable[[np.ndarray], None]) -> None:
-        follow(np.zeros(0, dtype=np.int64))
-        self._queue.append((transaction, lambda _: None))  # type: ignore[arg-type]
-        self._go_on()
+    def put(self: StoreLine, transaction: Transaction | None, follow: FollowUp, *, round_number: int = 0) -> object:
+        nothing = RecordEnd(change_ids=[])
+        return [follow, *intact(self, transaction, nothing, round_number=round_number)]
 
-    monkeypatch.setattr(Writer, "put", put)
+    monkeypatch.setattr(StoreLine, "put", put)
     assert fails_within(5, _draw)
 
 
 def test_states_acknowledged_before_they_are_stored_are_caught(monkeypatch: Patch) -> None:
     """An end that a crash took away is never reported again."""
-    intact = LeaderDesk._put
+    intact = LeaderMachine._take_states
 
-    def put(self: LeaderDesk, link: leader_desk.ExecutorLink, batch: object) -> None:
-        intact(self, link, batch)  # type: ignore[arg-type]
-        self.acknowledge(self.inbox[-1])
+    def take(self: LeaderMachine, event: StatesReported) -> None:
+        intact(self, event)
+        self._term.say(Acknowledge(session=event.session, batch=event.batch))
 
-    monkeypatch.setattr(LeaderDesk, "_put", put)
+    monkeypatch.setattr(LeaderMachine, "_take_states", take)
     assert fails_within(60, _draw, first=7)
 
 
 def test_changes_taken_twice_are_caught(monkeypatch: Patch) -> None:
     """A change is read again before its transaction has deleted it."""
-    intact = LeaderCycle.take_changes
+    intact = Intake.receive
 
-    def take(self: LeaderCycle, draft: object) -> None:
+    def receive(self: Intake, event: ChangesRead) -> bool:
         self._held.clear()
-        intact(self, draft)  # type: ignore[arg-type]
+        self._deleted.clear()
+        return intact(self, event)
 
-    monkeypatch.setattr(LeaderCycle, "take_changes", take)
+    monkeypatch.setattr(Intake, "receive", receive)
     assert fails_within(10, _draw)
 
 
 def test_records_ingested_before_changes_are_taken_are_caught(monkeypatch: Patch) -> None:
     """A new leader stores the lease of a job whose submit has no event yet."""
-    intact, take = LeaderActor._take_over, LeaderCycle.take_changes
+    intact = Takeover.take_changes
 
-    def take_over(self: LeaderActor, position: int) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LeaderCycle, "take_changes", lambda _self, _draft: None)
-            intact(self, position)
+    def take_changes(self: Takeover, _event: ChangesRead) -> None:
+        intact(self, ChangesRead(changes=()))
 
-    assert take is LeaderCycle.take_changes
-    monkeypatch.setattr(LeaderActor, "_take_over", take_over)
+    monkeypatch.setattr(Takeover, "take_changes", take_changes)
     assert fails_within(60, _draw)
 
 
 def test_strange_runs_that_are_not_stopped_are_caught(monkeypatch: Patch) -> None:
     """Objects of runs that the leader does not know stay in their cluster."""
-    intact = leader_cycle.take_states
+    intact = intake.take_states
 
     def take(*arguments: object) -> object:
         effects = intact(*arguments)  # type: ignore[arg-type]
         nothing = replace(effects.stops, handle=effects.stops.handle[:0], attempt=effects.stops.attempt[:0])
         return replace(effects, stops=nothing)
 
-    monkeypatch.setattr(leader_cycle, "take_states", take)
+    monkeypatch.setattr(intake, "take_states", take)
     assert fails_within(5, _littered_world)
+
+
+def test_records_that_cannot_be_applied_alone_are_caught(monkeypatch: Patch) -> None:
+    """A leader that dies between two records of one plan leaves one whose names of nodes would stand in another."""
+    intact = records._part
+
+    def part(plan: LeasePlan, leases: slice, stops: slice, failed: slice) -> LeasePlan:
+        return replace(intact(plan, leases, stops, failed), nodes=())
+
+    monkeypatch.setattr(records, "_part", part)
+    assert fails_within(3, _half_published_world)

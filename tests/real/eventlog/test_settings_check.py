@@ -15,7 +15,7 @@ from argosy_eventlog.pulsar import PulsarSettings
 from argosy_eventlog.pulsar.admin import AdminApi, check_log, set_up_events, set_up_log
 from argosy_eventlog.pulsar.settings import SUBSCRIPTION
 from argosy_server.config import ServerConfig
-from argosy_server.leader.log_choice import await_safe_log
+from argosy_server.leader.log.choice import await_safe_log
 
 
 @pytest.fixture

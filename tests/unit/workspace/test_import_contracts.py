@@ -55,7 +55,7 @@ BREAKS = (
     Break(contract="kubernetes-packages", module="argosy_kube.kubernetes.api.x", imports="argosy_kube.kubernetes.ours"),
     Break(contract="rpc-driver", module="argosy_store.tables", imports="grpc"),
     Break(contract="rpc-driver", module="argosy_kube.port", imports="google.protobuf"),
-    Break(contract="wire-types-at-edges", module="argosy_server.leader.memory", imports="argosy.lease.v1"),
+    Break(contract="wire-types-at-edges", module="argosy_server.leader.show.notes", imports="argosy.lease.v1"),
     Break(contract="wire-types-at-edges", module="argosy_sampler.informer", imports="argosy.api.v1"),
     Break(contract="wire-types-at-edges", module="argosy_client.values", imports="argosy.api.v1"),
     Break(contract="wire-types", module="argosy_store.tables", imports="argosy.lease.v1"),

@@ -1,6 +1,6 @@
-"""Workloads in virtual time: a trace becomes a world of `argosy_core.simulation`, and what happened becomes records.
+"""Workloads in virtual time: a trace becomes a world of `argosy_simulation`, and what happened becomes records.
 
-Source: design section 9, "simulate"; `argosy_core.simulation`.
+Source: design section 9, "simulate"; `argosy_simulation`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy.typing as npt
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.states import JobState
 from argosy_core.nodes import NodeSpec
-from argosy_core.simulation import START_US, JobTimes, World, WorldPlan, WorldSettings
 from argosy_local.node_files import without_impossible
+from argosy_simulation import START_US, JobTimes, World, WorldPlan, WorldSettings
 from argosy_workload.fcfs import simulate_fcfs
 from argosy_workload.model import NodeSet, Workload
 from argosy_workload.records import RunRecords, RunState

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from argosy_core.errors import ArgosyError
-from argosy_core.simulation import FaultSettings, World, WorldSettings, draw_plan
+from argosy_simulation import FaultSettings, World, WorldSettings, draw_plan
 
 __all__ = ["NO_FAULTS", "fails_within", "make_world"]
 

@@ -1,4 +1,4 @@
-"""Composition of the sampler: cluster, informer, ledger, clerk and session, and their life."""
+"""Composition of the sampler: cluster, informer, ledger, session handler and session, and their life."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import MetricsServer
-from argosy_sampler.clerk import Clerk
 from argosy_sampler.config import SamplerConfig
+from argosy_sampler.handler import SessionHandler
 from argosy_sampler.informer import Informer
 from argosy_sampler.session import SessionClient
 
@@ -63,7 +63,7 @@ async def start(
     ledger = NodeLedger()
     framework = config.make_framework()
     informer = Informer(cluster, ledger, framework=framework, backoff=new_backoff, log=log)
-    clerk = Clerk(
+    handler = SessionHandler(
         config.cluster,
         ledger,
         incarnation=time.time_ns() // 1000,
@@ -78,7 +78,7 @@ async def start(
         cluster_uid = await informer.cluster_uid()
         await informer.wait_listed()
         await ready()
-        session = SessionClient(config, cluster_uid, clerk=clerk, backoff=new_backoff(), log=log)
+        session = SessionClient(config, cluster_uid, handler=handler, backoff=new_backoff(), log=log)
         await session.run()
 
     life.spawn(informer.follow_nodes(), name="nodes")

@@ -18,13 +18,12 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeGroup
-from argosy_core.placement import SampleQuestion, SampleReply
+from argosy_core.placement import PlacementPart, SampleQuestion, SampleReply
 from argosy_runtime.columns import check_indices, pack_column, read_columns, unpack_column
 
 __all__ = [
     "CapacityWriter",
     "CommitQuestion",
-    "PlacementPart",
     "class_definitions",
     "commit_answer",
     "read_commit",
@@ -37,22 +36,6 @@ __all__ = [
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 _NO_CLASSES = np.zeros(0, np.int32)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementPart:
-    """Part of the leader's full list of placements; n runs."""
-
-    handles: Int64s
-    """(n,) job handles."""
-    attempts: Int32s
-    """(n,) attempts."""
-    class_ids: Int32s
-    """(n,) class ids."""
-    nodes: Int32s
-    """(n,) index into `names`."""
-    names: tuple[str, ...]
-    """Names of the nodes used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ class Informer:
 
     Args:
         cluster: The cluster.
-        ledger: Where to; the informer and the session's clerk change it on one event loop, so never at once.
+        ledger: Where to; the informer and the session's handler change it on one event loop, so never at once.
         framework: Whose event functions are told of nodes and pods.
         backoff: Makes the waits between attempts to reach the cluster.
         log: Where failures to reach it are told.

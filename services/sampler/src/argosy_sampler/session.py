@@ -23,8 +23,8 @@ from argosy_runtime.channel import Backoff, open_channel
 from argosy_runtime.errors import from_rpc_error
 from argosy_runtime.logs import Logger
 from argosy_runtime.metrics import METRICS
-from argosy_sampler.clerk import Clerk
 from argosy_sampler.config import SamplerConfig
+from argosy_sampler.handler import SessionHandler
 
 __all__ = ["SessionClient"]
 
@@ -42,16 +42,18 @@ class SessionClient:
     Args:
         config: Who we are and where servers are.
         cluster_uid: Uid of the cluster.
-        clerk: Answers the leader.
+        handler: Answers the leader.
         backoff: Wait between attempts.
         log: Where sessions are told.
     """
 
-    def __init__(self, config: SamplerConfig, cluster_uid: str, *, clerk: Clerk, backoff: Backoff, log: Logger) -> None:
+    def __init__(
+        self, config: SamplerConfig, cluster_uid: str, *, handler: SessionHandler, backoff: Backoff, log: Logger
+    ) -> None:
         """Start without a session."""
         self._config = config
         self._cluster_uid = cluster_uid
-        self._clerk = clerk
+        self._handler = handler
         self._backoff = backoff
         self._log = log
         self._pace_settings = PaceSettings(
@@ -77,7 +79,7 @@ class SessionClient:
                 # The last one is how a write tells that the stream has ended.
                 error = from_rpc_error(cause) if isinstance(cause, grpc.RpcError) else cause
                 reason = f"{type(error).__name__}: {error}"
-            self._clerk.ready = False
+            self._handler.stop()
             if self._redirect:
                 continue
             wait_s = self._backoff.next_wait_s()
@@ -98,7 +100,7 @@ class SessionClient:
         channel = open_channel(address)
         try:
             stream = sampler_pb2_grpc.SamplerServiceStub(channel).Session()
-            capacity = self._clerk.begin()
+            capacity = self._handler.begin()
             async with asyncio.timeout(self._config.connect_timeout_s):
                 # A replica that redirects ends the stream at once. The hello then fails to be written, which would hide
                 # the redirect from a read that begins later.
@@ -106,7 +108,7 @@ class SessionClient:
                 welcome = await self._take_first(first)
             if welcome is None:
                 return
-            self._clerk.welcome(welcome.epoch)
+            self._handler.welcome(welcome.epoch)
             METRICS.session_reconnects.labels(self._config.cluster).inc()
             if capacity is not None:
                 await stream.write(sampler_pb2.SessionRequest(capacity=capacity))
@@ -120,7 +122,7 @@ class SessionClient:
         return sampler_pb2.Hello(
             cluster=self._config.cluster,
             cluster_uid=self._cluster_uid,
-            incarnation=self._clerk.incarnation,
+            incarnation=self._handler.incarnation,
             pool=self._config.pool,
         )
 
@@ -176,11 +178,11 @@ class SessionClient:
                 message = await stream.read()
             if not isinstance(message, sampler_pb2.SessionResponse):
                 return
-            was_ready = self._clerk.ready
-            answers = self._clerk.answer(message)
+            was_ready = self._handler.ready
+            answers = self._handler.answer(message)
             for answer in answers:
                 await outbox.put(answer)
-            if self._clerk.ready and not was_ready:
+            if self._handler.ready and not was_ready:
                 self._backoff.reset()
                 on_ready()
 
@@ -200,11 +202,11 @@ class SessionClient:
         cluster, took_s = self._config.cluster, 0.0
         while True:
             await asyncio.sleep(max(pace.tick_s, _REST_RATIO * took_s))
-            begun_s, rise = time.monotonic(), self._clerk.ledger.nodes.last_rise
-            word = pace.next_word(begun_s, rise=rise, is_awaited=self._clerk.has_waiting)
+            begun_s, rise = time.monotonic(), self._handler.ledger.nodes.last_rise
+            word = pace.next_word(begun_s, rise=rise, is_awaited=self._handler.has_waiting)
             if word is Word.NOTHING:
                 continue
-            message = self._clerk.tell_capacity(with_nodes=word is Word.NODES)
+            message = self._handler.tell_capacity(with_nodes=word is Word.NODES)
             took_s = time.monotonic() - begun_s
             if message is not None:
                 METRICS.ledger_nodes.labels(cluster).set(message.node_count)

@@ -2,12 +2,16 @@
 
 import asyncio
 import threading
-from types import SimpleNamespace
-from typing import Any
 
-from argosy_server.leader.intake import Intake
-from argosy_server.leader.sessions import SessionRegistry
-from argosy_server.leader.settings import LeaderSettings
+import numpy as np
+
+from argosy_core.leader import MachineSettings
+from argosy_core.leader.events import Change, ChangesRead
+from argosy_core.leader.intake import Intake
+from argosy_core.leader.sessions import ClusterSessions
+from argosy_core.leader.term import Term
+from argosy_server.leader.cycle.changes import ChangeReader
+from argosy_server.leader.show.notes import LeaderNotes
 
 
 class SlowStore:
@@ -29,29 +33,38 @@ class SlowStore:
         return seen
 
 
+def new_intake() -> Intake:
+    """Return the intake of a machine that holds nothing."""
+    term = Term("default", 1, MachineSettings(), rng=np.random.default_rng(1), observer=None)
+    return Intake(term, ClusterSessions(term))
+
+
+class Driver:
+    """Hands what was read to a machine's intake."""
+
+    def __init__(self, intake: Intake) -> None:
+        self.machine = intake
+        self.taken: list[Change] = []
+
+    def feed(self, event: ChangesRead) -> None:
+        """Take what is new."""
+        self.taken += [change for change in event.changes if self.machine.is_new(change.change_id)]
+        self.machine.receive(event)
+
+
 async def test_row_that_is_deleted_while_it_is_read_is_not_taken_again() -> None:
     """A job that was taken twice would have two SUBMITTED events (invariant 6)."""
-    store, memory = SlowStore(), SimpleNamespace(deciding=False, news=asyncio.Event())
-    intake = Intake(memory, store, SessionRegistry[Any]())  # type: ignore[arg-type]
-
+    store, driver = SlowStore(), Driver(new_intake())
+    reader = ChangeReader(driver, store, LeaderNotes("default"))  # type: ignore[arg-type]
+    store.let_go.set()
+    await reader.read(10)
+    store.began.clear()
     async with asyncio.TaskGroup() as group:
-        poll = group.create_task(intake.poll_changes(LeaderSettings(poll_ms=1)))
-        await store.began.wait()
-        store.let_go.set()
-        await memory.news.wait()
-        taken, intake._rows = intake._rows, []
-        memory.news.clear()
-        store.began.clear()
+        group.create_task(reader.read(10))
         await store.began.wait()  # this read still sees the row, which is deleted before the answer is there
         store.visible = [(2, b"")]
-        intake.forget_changes([1])
+        driver.machine.forget_changes([1])
         store.let_go.set()
-        store.began.clear()
-        await store.began.wait()
-        store.let_go.set()
-        await memory.news.wait()
-        poll.cancel()
     store.let_go.set()
-
-    assert [row_id for row_id, _ in taken] == [1]
-    assert [row_id for row_id, _ in intake._rows] == [2]
+    await reader.read(10)
+    assert [change.change_id for change in driver.taken] == [1, 2]

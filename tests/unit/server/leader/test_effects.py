@@ -1,13 +1,14 @@
-"""The draft of a cycle's transaction: each row once, one row of events per job set."""
+"""A transaction as the store takes it: each row once, one row of events per job set."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from argosy.lease.v1 import lease_pb2
+from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler.events import EventDraft
 from argosy_core.scheduler.messages import JobUpdates, ObjectUpdates
-from argosy_server.leader.effects import EffectDraft, merge_events
+from argosy_server.leader.cycle.effects import merge_events, store_effects
 from argosy_store.effects import AppliedEffects
 
 
@@ -54,10 +55,9 @@ def test_events_without_any_make_no_row() -> None:
 
 def test_event_rows_carry_encoded_batches() -> None:
     """A row's payload is an EventBatch with one element per event of the job set."""
-    draft = EffectDraft()
+    draft = Transaction()
     draft.add_events(_draft([7], [1], [3], kind=1, text="c1"))
-    effects = draft.effects(now_us=5)
-    assert effects is not None
+    effects = store_effects(draft, 5)
     assert callable(effects.events)
     (row,) = effects.events(AppliedEffects())
     assert (row.job_set_id, row.first_number, row.last_number) == (7, 1, 3)
@@ -83,10 +83,9 @@ def _objects(handles: list[int], states: list[int], messages: tuple[str, ...]) -
 
 def test_an_object_reported_twice_in_a_cycle_is_updated_once_with_its_last_state() -> None:
     """A bulk update names each row once, else the database would pick one of two values."""
-    draft = EffectDraft()
-    draft._objects.extend([_objects([1, 2], [3, 3], ("a",)), _objects([2], [4], ("b",))])
-    effects = draft.effects(now_us=0)
-    assert effects is not None
+    draft = Transaction()
+    draft.objects.extend([_objects([1, 2], [3, 3], ("a",)), _objects([2], [4], ("b",))])
+    effects = store_effects(draft, 0)
     updates = effects.object_updates
     assert updates is not None
     assert updates.handles.tolist() == [1, 2]
@@ -99,9 +98,9 @@ def test_an_object_reported_twice_in_a_cycle_is_updated_once_with_its_last_state
 
 def test_reasons_of_job_ends_keep_their_texts_when_parts_are_joined() -> None:
     """Indices into the reasons of later parts move behind those of earlier ones; -1 stays."""
-    draft = EffectDraft()
+    draft = Transaction()
     for handle, reason in ((5, 0), (3, -1), (4, 0)):
-        draft.add_job_updates(
+        draft.add_job_ends(
             JobUpdates(
                 handle=np.array([handle], dtype=np.int64),
                 state=np.array([5], dtype=np.int16),
@@ -110,8 +109,7 @@ def test_reasons_of_job_ends_keep_their_texts_when_parts_are_joined() -> None:
                 reasons=(f"because {handle}",),
             )
         )
-    effects = draft.effects(now_us=0)
-    assert effects is not None
+    effects = store_effects(draft, 0)
     ends = effects.job_updates
     assert ends is not None
     found = [ends.reasons[index] if index >= 0 else "" for index in ends.reason_index.tolist()]
@@ -120,4 +118,4 @@ def test_reasons_of_job_ends_keep_their_texts_when_parts_are_joined() -> None:
 
 def test_a_cycle_in_which_nothing_happened_writes_nothing() -> None:
     """No empty transactions."""
-    assert EffectDraft().effects(now_us=0) is None
+    assert Transaction(queued_counts={1: 5}).is_empty()

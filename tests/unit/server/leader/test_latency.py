@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from argosy_server.leader.latency import LatencyHistogram, quantile_ms
+from argosy_server.leader.show.latency import LatencyHistogram, quantile_ms
 
 
 @pytest.mark.parametrize(("ratio", "milliseconds"), [(0.5, 10.0), (0.99, 1000.0)])

@@ -9,7 +9,7 @@ from argosy_eventlog.pulsar import PulsarSettings
 from argosy_eventlog.pulsar.log import PulsarLog
 from argosy_runtime.config import load_config
 from argosy_server.config import ServerConfig
-from argosy_server.leader.log_choice import await_safe_log, open_log
+from argosy_server.leader.log.choice import await_safe_log, open_log
 from argosy_store.log import PostgresLog
 
 DATABASE = "postgresql://nobody@127.0.0.1:1/none"

@@ -9,7 +9,7 @@ from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import InvalidRequest
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.messages import RoundStateColumns, Runs
-from argosy_server.leader.log_codec import decode_changes, decode_lease_batch, encode_lease_batch, encode_marker
+from argosy_server.leader.log.codec import decode_changes, decode_lease_batch, encode_lease_batch, encode_marker
 
 
 def _plan() -> LeasePlan:

@@ -10,7 +10,7 @@ import pytest
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotFound, QuotaExceeded
 from argosy_server.api.leader_view import LogQuestion
-from argosy_server.leader.log_relays import MAX_RELAY_COUNT, WINDOW_BYTES, LogRelays
+from argosy_server.leader.sessions.log_relays import MAX_RELAY_COUNT, WINDOW_BYTES, LogRelays
 
 QUESTION = LogQuestion(handle=7, attempt=2, object_index=1, container="main", follow=True, tail_line_count=3)
 

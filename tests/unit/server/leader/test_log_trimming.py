@@ -6,7 +6,7 @@ import pytest
 
 from argosy_core.errors import BackendUnavailable
 from argosy_eventlog import MemoryLog
-from argosy_server.leader.log_trimming import LogTrimmer
+from argosy_server.leader.log.trimming import LogTrimmer
 
 
 class GappyLog(MemoryLog):

@@ -16,8 +16,8 @@ from argosy_core.scheduler.effects import ExecutorRows, LeasePlan
 from argosy_core.scheduler.messages import JobColumns, RoundStateColumns, Runs
 from argosy_runtime.traces import JOB_BATCH_LIMIT, Tracing
 from argosy_server.api.changes_codec import encode_submitted
-from argosy_server.leader.log_codec import decode_changes, decode_lease_batch, encode_lease_batch
-from argosy_server.leader.round_traces import RoundTraces
+from argosy_server.leader.log.codec import decode_changes, decode_lease_batch, encode_lease_batch
+from argosy_server.leader.show.round_traces import RoundTraces
 from argosy_testkit.submissions import make_request
 
 NONE = np.empty(0, dtype=np.int64)

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from argosy.executor.v1 import executor_pb2
+from argosy_core.leader.events import Role, Session
 from argosy_core.reconcile.spec_cache import SpecCache
-from argosy_core.scheduler import PoolState, RoundSettings
 from argosy_core.scheduler.effects import ExecutorRows
 from argosy_core.scheduler.messages import SpecReference
-from argosy_server.leader.memory import LeaderMemory
-from argosy_server.leader.rows import BODY_BYTES_PER_MESSAGE, RowSender
-from argosy_server.leader.sessions import SessionRegistry
-from argosy_server.leader.sync_sessions import SyncSession
+from argosy_server.leader.sessions.executors import SyncSession
+from argosy_server.leader.sessions.rows import BODY_BYTES_PER_MESSAGE, RowSender
+from argosy_server.leader.show.notes import LeaderNotes
 
 BODIES = {name: name.encode() * (BODY_BYTES_PER_MESSAGE * 3 // 4) for name in "abc"}
 HASHES = {name: hashlib.blake2b(name.encode(), digest_size=16).digest() for name in "abcx"}
@@ -56,7 +55,7 @@ def rows_of(specs: str) -> ExecutorRows:
 
 def new_session(cluster: str = "c1") -> SyncSession:
     """Return a session whose peer holds one body."""
-    session = SyncSession(cluster, 1)
+    session = SyncSession(Session(cluster, Role.EXECUTOR, 1, 1))
     session.specs = SpecCache(CACHE_BYTES)
     return session
 
@@ -74,14 +73,7 @@ async def run_until(sender: RowSender, condition: Any) -> None:
 
 def new_sender() -> RowSender:
     """Return a sender over a store with three specs."""
-    memory = LeaderMemory(
-        pool="default",
-        epoch=1,
-        state=PoolState(RoundSettings()),
-        seed=1,
-        clock=lambda: 0.0,
-    )
-    return RowSender(memory, SpecStore(), SessionRegistry())  # type: ignore[arg-type]
+    return RowSender(LeaderNotes("default"), SpecStore())  # type: ignore[arg-type]
 
 
 def sent_rows(session: SyncSession) -> list[executor_pb2.ObjectRows]:
@@ -92,8 +84,8 @@ def sent_rows(session: SyncSession) -> list[executor_pb2.ObjectRows]:
 async def test_bodies_arrive_also_when_an_earlier_piece_drove_one_out_of_the_cache() -> None:
     """Both ends hold the same bodies at each message; what the first piece displaces goes along with the second."""
     sender, session = new_sender(), new_session()
-    sender.put_rows(rows_of("a"), session)
-    sender.put_rows(rows_of("bca"), session)
+    sender.put(rows_of("a"), session)
+    sender.put(rows_of("bca"), session)
 
     await run_until(sender, lambda: sum(len(rows.handle_column) for rows in sent_rows(session)) == 8 * 4)
 
@@ -110,8 +102,8 @@ async def test_bodies_arrive_also_when_an_earlier_piece_drove_one_out_of_the_cac
 async def test_rows_that_cannot_be_sent_end_that_clusters_session_only() -> None:
     """A spec that is not stored is said so, and the next cluster gets its rows."""
     sender, broken, sound = new_sender(), new_session("c1"), new_session("c2")
-    sender.put_rows(rows_of("x"), broken)
-    sender.put_rows(rows_of("b"), sound)
+    sender.put(rows_of("x"), broken)
+    sender.put(rows_of("b"), sound)
 
     await run_until(sender, lambda: sent_rows(sound))
 

@@ -1,4 +1,4 @@
-"""Outboxes are bounded; one session per cluster lives."""
+"""Outboxes are bounded, and a closed session is nobody's."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import asyncio
 import pytest
 
 from argosy_core.errors import BackendUnavailable, StateConflict
-from argosy_server.leader.sessions import OUTBOX_LIMIT, Outbox, SessionRegistry
+from argosy_core.leader.events import Role, Session
+from argosy_server.leader.sessions.outbox import OUTBOX_LIMIT, Outbox, SessionTable
+
+
+def _key(serial: int) -> Session:
+    return Session("c1", Role.SAMPLER, 1, serial)
 
 
 async def test_messages_are_written_in_order_until_the_session_is_closed() -> None:
     """The writer ends with the reason of the close."""
-    outbox: Outbox[int] = Outbox("c1", 1)
+    outbox: Outbox[int] = Outbox(_key(1))
     written: list[int] = []
 
     async def write(message: int) -> None:
@@ -29,25 +34,23 @@ async def test_messages_are_written_in_order_until_the_session_is_closed() -> No
 
 async def test_an_outbox_that_nobody_empties_ends_the_session() -> None:
     """Memory stays bounded: the peer dials again and starts from a comparison."""
-    outbox: Outbox[int] = Outbox("c1", 1)
+    outbox: Outbox[int] = Outbox(_key(1))
     for message in range(OUTBOX_LIMIT + 1):
         outbox.send(message)
     assert outbox.closed.is_set()
     assert "does not take" in outbox.close_reason
 
 
-async def test_a_newer_session_replaces_the_older_one_and_a_lower_incarnation_is_refused() -> None:
-    """Invariant 9: a stale incarnation changes nothing."""
-    registry: SessionRegistry[Outbox[int]] = SessionRegistry()  # type: ignore[type-var]
-    old, new, stale = Outbox[int]("c1", 1), Outbox[int]("c1", 2), Outbox[int]("c1", 1)
-    registry.enter(old)
-    registry.enter(new)
-    assert old.closed.is_set()
-    with pytest.raises(StateConflict, match="newer"):
-        registry.enter(stale)
-    assert registry.get("c1") is new
-    assert not registry.leave(old)
-    assert registry.leave(new)
+async def test_a_cluster_is_found_by_its_newest_session_that_is_not_closed() -> None:
+    """An older one may still be ending when the next is there."""
+    table: SessionTable[Outbox[int]] = SessionTable()
+    old, new = Outbox[int](_key(1)), Outbox[int](_key(2))
+    table.enter(old)
+    table.enter(new)
+    assert table.require("c1") is new
+    table.leave(old)
+    new.close("over")
+    assert table.get(new.key) is None
     with pytest.raises(BackendUnavailable, match="not connected"):
-        registry.require("c1")
+        table.require("c1")
     await asyncio.sleep(0)

@@ -9,16 +9,14 @@ import pytest
 
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.errors import BackendUnavailable
-from argosy_server.leader.sampler_sessions import SamplerService
+from argosy_server.leader.sessions.samplers import SamplerService
 from argosy_server.leader.settings import LeaderSettings
 
 
 class TakingOver:
-    """A desk of a process that is to lead and does not yet."""
+    """Leads to no term: this process is to lead and does not yet."""
 
-    epoch = 0
-
-    def leader_address(self) -> str:
+    def redirect(self) -> str | None:
         """Refuse to point to itself."""
         raise BackendUnavailable("not yet")
 
@@ -32,8 +30,8 @@ async def test_a_hello_is_taken_before_a_stream_is_refused() -> None:
         taken.append(hello.cluster)
         yield sampler_pb2.SessionRequest(hello=hello)
 
-    desk: Any = TakingOver()
+    gate: Any = TakingOver()
     context: Any = None
     with pytest.raises(BackendUnavailable, match="not yet"):
-        await SamplerService(desk, LeaderSettings()).hold(requests(), context)
+        await SamplerService(gate, LeaderSettings()).hold(requests(), context)
     assert taken == ["c1"]

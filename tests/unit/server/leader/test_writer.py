@@ -6,7 +6,9 @@ import threading
 import pytest
 
 from argosy_core.errors import BackendUnavailable
-from argosy_server.leader.writer import EffectWriter
+from argosy_core.leader.instructions import Store
+from argosy_core.leader.transaction import Transaction
+from argosy_server.leader.cycle.writer import EffectWriter
 from argosy_store.effects import AppliedEffects, Effects
 
 
@@ -29,48 +31,43 @@ class SlowStore:
         return AppliedEffects()
 
 
-async def test_waiting_for_what_was_put_before_ends_after_its_commit() -> None:
+def store(number: int) -> Store:
+    """Return an instruction that deletes one change."""
+    return Store(number=number, transaction=Transaction(change_ids=[number]), time_us=1)
+
+
+async def test_transactions_are_stored_in_order_and_told_after_their_commit() -> None:
     """What is sent to executors is stored first."""
-    store = SlowStore()
-    writer = EffectWriter(store, 7)
-    running = asyncio.create_task(writer.run())
-    await writer.put(Effects(), lambda _: None)
-    waiting = asyncio.create_task(writer.wait_until_stored())
+    database = SlowStore()
+    writer = EffectWriter(database, 7)
+    told: list[int] = []
+    done = asyncio.Event()
+
+    def take(instruction: Store, _applied: AppliedEffects) -> None:
+        assert len(database.applied) > len(told)
+        told.append(instruction.number)
+        if len(told) == 2:
+            done.set()
+
+    running = asyncio.create_task(writer.run(take))
+    writer.put(store(1))
+    writer.put(store(2))
     await asyncio.sleep(0)
-    assert not waiting.done()
-
-    store.let_go.set()
+    assert told == []
+    database.let_go.set()
     async with asyncio.timeout(10):
-        await waiting
-
-    assert len(store.applied) == 1
-    running.cancel()
-
-
-async def test_session_that_goes_while_it_waits_does_not_stop_the_writer() -> None:
-    """An executor that hangs up in the wrong moment must not end the leadership."""
-    store = SlowStore()
-    writer = EffectWriter(store, 7)
-    running = asyncio.create_task(writer.run())
-    await writer.put(Effects(), lambda _: None)
-    waiting = asyncio.create_task(writer.wait_until_stored())
-    await asyncio.sleep(0)
-    waiting.cancel()
-
-    store.let_go.set()
-    async with asyncio.timeout(10):
-        await writer.wait_until_stored()
-
-    assert not running.done()
+        await done.wait()
+    assert told == [1, 2]
+    assert [effects.deleted_change_ids.tolist() for effects in database.applied] == [[1], [2]]  # type: ignore[union-attr]
     running.cancel()
 
 
 async def test_transaction_with_unknown_result_ends_the_writer() -> None:
     """Whether it was applied is unknown, so the leadership ends and the next one reads what is there."""
-    store = SlowStore(BackendUnavailable("gone"))
-    store.let_go.set()
-    writer = EffectWriter(store, 7)
-    await writer.put(Effects(), lambda _: None)
+    database = SlowStore(BackendUnavailable("gone"))
+    database.let_go.set()
+    writer = EffectWriter(database, 7)
+    writer.put(store(1))
 
     with pytest.raises(BackendUnavailable, match="gone"):
-        await writer.run()
+        await writer.run(lambda *_: None)

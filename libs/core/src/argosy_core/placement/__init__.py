@@ -5,6 +5,7 @@ from argosy_core.placement.decision import CandidatePool, Decider, Decision, Dec
 from argosy_core.placement.multibind import CommitOutcome, commit, release
 from argosy_core.placement.reasons import WaitReason
 from argosy_core.placement.sampling import NodeSampler, SampleQuestion, SampleReply, sample
+from argosy_core.placement.session import PlacementPart, SamplerSession
 
 __all__ = [
     "CandidatePool",
@@ -15,8 +16,10 @@ __all__ = [
     "DecisionProfile",
     "NodeSampler",
     "PaceSettings",
+    "PlacementPart",
     "SampleQuestion",
     "SampleReply",
+    "SamplerSession",
     "WaitReason",
     "Word",
     "commit",

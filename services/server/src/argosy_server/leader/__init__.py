@@ -1,6 +1,7 @@
-"""The leader role: one per pool, by election with epochs.
+"""The leader role: one per pool, by election with epochs. `role` composes it; start there, or with `cycle.term`.
 
-`role` composes it; `election` takes and keeps the epoch; `cycle` runs rounds; `sampler_sessions` and `sync_sessions`
-hold the clusters' streams; `ingest` turns what the core decided into rows; `codec` packs messages; `view` answers
-questions about the leader's memory.
+What a leader decides is `argosy_core.leader`'s affair; this package is its shell. `takeover` takes the epoch and reads
+what is stored; `cycle` drives the machine and writes what it decides; `log` is the event log; `sessions` holds the
+streams of clusters; `show` is what people and metrics see. They import `argosy_core`, `argosy_store`,
+`argosy_eventlog` and `argosy_runtime`; of the API only the types of `api.leader_view`.
 """

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.leader import MachineSettings
 from argosy_core.placement import DecisionProfile
 from argosy_core.scheduler.settings import RoundSettings
 from argosy_runtime.plugins import load_plugins
@@ -58,6 +59,20 @@ class LeaderSettings:
     """What plugins are made with: values by `plugin.keyword`."""
     plugin_weights: Mapping[str, float] = field(default_factory=dict)
     """Weights of plugins' scores, by name; 1 for those not named. Samplers' scores are 0 to 100."""
+
+    def machine(self) -> MachineSettings:
+        """Return the settings of the leader machine."""
+        return MachineSettings(
+            round=self.round,
+            window_idle_s=self.window_idle_ms / 1000,
+            window_max_s=self.window_max_ms / 1000,
+            retry_s=self.window_max_ms / 1000,
+            busy_s=self.window_busy_ms / 1000,
+            busy_jobs_per_s=self.busy_jobs_per_s,
+            response_timeout_s=self.answer_timeout_s,
+            changes_per_round=self.changes_per_round,
+            max_record_bytes=self.max_record_bytes,
+        )
 
     def __post_init__(self) -> None:
         """Refuse paces with which no leader or session could last.

@@ -1,0 +1,336 @@
+"""What a leader is told: frozen values, batches of columns, decoded by the shell.
+
+Source: design section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+from argosy_core.leader.transaction import SetAside
+from argosy_core.scheduler import (
+    CapacityColumns,
+    CommitReply,
+    EndedJobs,
+    JobColumns,
+    JobSetView,
+    LeasePlan,
+    LoadedColumns,
+    QueueView,
+    Runs,
+    SampleReply,
+    StateColumns,
+    WishColumns,
+)
+from argosy_core.scheduler.messages import Int64s
+
+__all__ = [
+    "Bound",
+    "CapacityTold",
+    "Change",
+    "ChangesRead",
+    "ClusterSettings",
+    "CommitAnswered",
+    "Event",
+    "Explained",
+    "Heard",
+    "Loaded",
+    "MarkerPublished",
+    "Moment",
+    "Published",
+    "ReadRecord",
+    "RecordsRead",
+    "References",
+    "Role",
+    "SampleAnswered",
+    "SamplerReady",
+    "Session",
+    "SessionLost",
+    "StatesReported",
+    "Stored",
+    "Tick",
+]
+
+
+class Moment(NamedTuple):
+    """Now, by both clocks that a leader goes by."""
+
+    mono_s: float
+    """Monotonic seconds, for timers."""
+    db_us: int
+    """Microseconds since the Unix epoch, for rows and flow."""
+
+    @property
+    def db_s(self) -> float:
+        """Seconds since the Unix epoch."""
+        return self.db_us / 1e6
+
+
+class Role(StrEnum):
+    """Who speaks for a cluster."""
+
+    SAMPLER = "sampler"
+    EXECUTOR = "executor"
+
+
+class Session(NamedTuple):
+    """A stream of a cluster's sampler or executor."""
+
+    cluster: str
+    """Name of the cluster."""
+    role: Role
+    """Whose stream it is."""
+    incarnation: int
+    """Incarnation of the peer."""
+    serial: int
+    """Tells two streams of one incarnation apart."""
+
+
+# --- the database and the log -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """What an administrator decided about a cluster."""
+
+    name: str
+    """Name."""
+    cordoned: bool = False
+    """Nothing new is placed there."""
+    cordoned_nodes: tuple[str, ...] = ()
+    """Nodes on which nothing new is placed: all of them."""
+    forgotten: bool = False
+    """It was declared gone: its runs are lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkerPublished:
+    """The term's first record stands in the log."""
+
+    position: int
+    """Where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """Everything open was read."""
+
+    columns: LoadedColumns
+    """Jobs, runs, objects, job sets and the state of the last round."""
+    classes: Mapping[int, bytes]
+    """Definitions of the classes of open jobs by id."""
+    queues: tuple[QueueView, ...]
+    """Queues."""
+    clusters: tuple[ClusterSettings, ...]
+    """Clusters."""
+    log_position: int
+    """Position up to which the log is applied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class References:
+    """What changes refer to, as it was read after them."""
+
+    classes: Mapping[int, bytes] = field(default_factory=dict)
+    """Definitions of classes by id."""
+    queues: tuple[QueueView, ...] = ()
+    """Queues, deleted ones too."""
+    deleted_queue_ids: tuple[int, ...] = ()
+    """Which of them are deleted."""
+    job_sets: tuple[JobSetView, ...] = ()
+    """Job sets."""
+    clusters: Mapping[str, ClusterSettings] = field(default_factory=dict)
+    """Clusters that the changes name."""
+    ended: EndedJobs | None = None
+    """Jobs that a cancel request ended and that were not held here when the change was read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One row of `changes`."""
+
+    change_id: int
+    """Id."""
+    jobs: JobColumns | None = None
+    """Accepted jobs."""
+    requests: WishColumns | None = None
+    """Cancel and priority requests."""
+    clusters: tuple[str, ...] = ()
+    """Clusters whose settings changed."""
+    bad: SetAside | None = None
+    """What stood there, if it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesRead:
+    """Changes were read, in order of ids; those that are held already may be among them."""
+
+    changes: tuple[Change, ...]
+    """The changes."""
+    references: References = field(default_factory=References)
+    """What they refer to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRecord:
+    """One record of the log."""
+
+    position: int
+    """Where it stands."""
+    epoch: int
+    """Epoch under which the log took it."""
+    plan: LeasePlan | None
+    """What was decided; None for a marker."""
+    bad: SetAside | None = None
+    """What stood there, if it cannot be read or is not what it says it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsRead:
+    """Records of the log were read."""
+
+    records: tuple[ReadRecord, ...]
+    """In order; none means that there are no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """All records of a plan stand in the log."""
+
+    position: int
+    """Position of the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A transaction is committed; they are told in order."""
+
+    number: int
+    """Number of its `Store`."""
+    refused: Int64s
+    """Jobs whose leases the database refused."""
+
+
+# --- clusters ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A sampler or executor dialled, and the database knows it by its incarnation."""
+
+    session: Session
+    """Its session."""
+    settings: ClusterSettings
+    """Its cluster's."""
+    known: Runs | None = None
+    """Runs of which an executor needs no row; None for a sampler."""
+    is_first: bool = False
+    """No executor of the cluster was ever bound before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLost:
+    """A session ended."""
+
+    session: Session
+    """Which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """An executor is there and has nothing to say."""
+
+    session: Session
+    """Its session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityTold:
+    """A sampler told what its nodes are."""
+
+    session: Session
+    """Its session."""
+    columns: CapacityColumns
+    """What it told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplerReady:
+    """A sampler has taken in its list of placements: it may be asked."""
+
+    session: Session
+    """Its session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleAnswered:
+    """A sampler answered a sample request."""
+
+    session: Session
+    """Its session."""
+    round_number: int
+    """Round of the request."""
+    reply: SampleReply
+    """The answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitAnswered:
+    """A sampler answered a commit request."""
+
+    session: Session
+    """Its session."""
+    round_number: int
+    """Round of the request."""
+    stage: int
+    """Stage of the request."""
+    reply: CommitReply
+    """The answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatesReported:
+    """An executor reported states."""
+
+    session: Session
+    """Its session."""
+    batch: int
+    """Number to acknowledge once they are stored."""
+    columns: StateColumns
+    """The states."""
+
+
+# --- people and time --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """Somebody asked why a job waits: the next round asks for counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Time has passed."""
+
+
+Event: TypeAlias = (
+    MarkerPublished
+    | Loaded
+    | ChangesRead
+    | RecordsRead
+    | Published
+    | Stored
+    | Bound
+    | SessionLost
+    | Heard
+    | CapacityTold
+    | SamplerReady
+    | SampleAnswered
+    | CommitAnswered
+    | StatesReported
+    | Explained
+    | Tick
+)

@@ -1,0 +1,305 @@
+"""What arrived since the last round goes into the pool's memory and into the round's transaction.
+
+Changes come with what they refer to, so that nothing has to be read in the middle of a round. What the memory forgot
+between the reading and the taking (it lets go of idle classes and job sets) is read again with its change.
+
+Source: design section 5, "Take changes" and "Sync".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from argosy_core.leader.events import Change, ChangesRead, ClusterSettings, References, StatesReported
+from argosy_core.leader.instructions import Warn
+from argosy_core.leader.sessions import ClusterSessions
+from argosy_core.leader.term import Term
+from argosy_core.leader.transaction import Transaction
+from argosy_core.scheduler import (
+    EndedJobs,
+    JobColumns,
+    Missing,
+    SpecReference,
+    StateColumns,
+    WishColumns,
+    define_classes,
+    define_job_sets,
+    forget_cluster,
+    join_states,
+    missing,
+    note_ended,
+    remove_queues,
+    set_queues,
+    take_jobs,
+    take_states,
+    take_wishes,
+)
+from argosy_core.scheduler.messages import ClusterRuns, Int32s
+
+__all__ = ["Intake", "Lacking", "join_jobs"]
+
+_CANCEL: Final = 1
+_RUNNING: Final = 3
+_TERMINAL: Final = (4, 5, 6)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lacking:
+    """What changes refer to and the memory does not hold: to be read and handed in with them."""
+
+    class_ids: tuple[int, ...]
+    """Scheduling classes."""
+    queue_ids: tuple[int, ...]
+    """Queues."""
+    job_set_ids: tuple[int, ...]
+    """Job sets."""
+    ended: tuple[int, ...]
+    """Handles of jobs that a cancel request ended and that are not held, with their job sets."""
+
+
+class Intake:
+    """Changes and reports that wait for a round.
+
+    Args:
+        term: The term.
+        sessions: Sessions of clusters.
+    """
+
+    def __init__(self, term: Term, sessions: ClusterSessions) -> None:
+        """Start with nothing."""
+        self._term = term
+        self._sessions = sessions
+        self._waiting: deque[tuple[list[Change], References]] = deque()
+        self._held: set[int] = set()
+        self._deleted: set[int] = set()  # since the read under way began: it may still have seen them
+        self._returned: set[int] = set()
+        self.inbox: list[StatesReported] = []
+        """State batches that wait for a round."""
+
+    @property
+    def held_count(self) -> int:
+        """Changes that are taken or wait to be, and are not deleted yet."""
+        return len(self._held)
+
+    @property
+    def waiting_count(self) -> int:
+        """Changes that wait to be taken."""
+        return sum(len(changes) for changes, _ in self._waiting)
+
+    def lacking(self, changes: Sequence[Change]) -> Lacking:
+        """Return what must be read before changes are handed in."""
+        state = self._term.state
+        found = [missing(state, change.jobs) for change in changes if change.jobs is not None]
+        ended: list[int] = []
+        for change in changes:
+            if change.requests is not None:
+                ended += self._unknown_ended(change.requests)
+        return Lacking(
+            class_ids=_union(part.class_ids for part in found),
+            queue_ids=_union(part.queue_ids for part in found),
+            job_set_ids=_union(part.job_set_ids for part in found),
+            ended=tuple(ended),
+        )
+
+    def _unknown_ended(self, requests: WishColumns) -> list[int]:
+        chosen = (requests.kind == _CANCEL) & (requests.ended != 0)
+        handles = requests.handle[chosen]
+        if not handles.size:
+            return []
+        return [int(handle) for handle in handles[self._term.state.live.slots(handles) < 0]]
+
+    def is_new(self, change_id: int) -> bool:
+        """Return whether a change that was read is neither held nor deleted since the read began."""
+        return change_id not in self._held and change_id not in self._deleted
+
+    def receive(self, event: ChangesRead) -> bool:
+        """Let changes wait for the next round; return whether there are any that were not held already."""
+        fresh = [change for change in event.changes if self.is_new(change.change_id)]
+        self._deleted.clear()  # the next read begins after them
+        if fresh:
+            self._held.update(change.change_id for change in fresh)
+            self._waiting.append((fresh, event.references))
+        return bool(fresh)
+
+    def forget_changes(self, change_ids: Iterable[int]) -> None:
+        """Note that changes are deleted for good."""
+        self._deleted.update(change_ids)
+        self._held.difference_update(change_ids)
+
+    def note_bound(self, cluster: str) -> None:
+        """Note that a cluster came back: that it was declared gone, as was read before, is over."""
+        for place, (changes, references) in enumerate(self._waiting):
+            settings = references.clusters.get(cluster)
+            if settings is not None and settings.forgotten:
+                clusters = {**references.clusters, cluster: replace(settings, forgotten=False)}
+                self._waiting[place] = changes, replace(references, clusters=clusters)
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def take_changes(self, transaction: Transaction) -> bool:
+        """Take the changes that wait, in order; return whether none has to be read again."""
+        while self._waiting:
+            changes, references = self._waiting.popleft()
+            self._define(references)
+            if self._lacks(changes):
+                self._return(changes)
+                return False
+            self._take(changes, references, transaction)
+            remove_queues(self._term.state, references.deleted_queue_ids)
+        return True
+
+    def _define(self, references: References) -> None:
+        """Make known what changes refer to; a job set that is known keeps its own event number."""
+        state = self._term.state
+        if references.classes:
+            define_classes(state, references.classes)
+        if references.queues:
+            set_queues(state, references.queues)
+        if references.job_sets:
+            define_job_sets(state, references.job_sets, self._term.now.db_s)
+
+    def _lacks(self, changes: list[Change]) -> bool:
+        """Return whether something is not known any more; what the database does not have either is not asked twice."""
+        if any(change.change_id in self._returned for change in changes):
+            return False
+        nothing = Missing(class_ids=(), queue_ids=(), job_set_ids=())
+        state = self._term.state
+        return any(change.jobs is not None and missing(state, change.jobs) != nothing for change in changes)
+
+    def _return(self, changes: list[Change]) -> None:
+        """Let changes, and all behind them, be read again."""
+        behind = [change for later, _ in self._waiting for change in later]
+        self._waiting.clear()
+        self._returned = {change.change_id for change in changes}
+        self._held.difference_update(change.change_id for change in [*changes, *behind])
+
+    def _take(self, changes: list[Change], references: References, transaction: Transaction) -> None:
+        jobs: list[JobColumns] = []
+        for change in changes:
+            transaction.change_ids.append(change.change_id)
+            if change.bad is not None:
+                self._term.say(Warn(text="a change cannot be read and goes to quarantine", subject=change.bad.error))
+                transaction.set_aside.append(change.bad)
+                self._term.totals["quarantined"] += 1
+            if change.jobs is not None:
+                jobs.append(change.jobs)
+            if change.requests is None and not change.clusters:
+                continue
+            self._take_jobs(jobs, transaction)
+            jobs = []
+            for name in change.clusters:
+                if name in references.clusters:
+                    self._take_cluster(references.clusters[name], transaction)
+            if change.requests is not None:
+                self._take_requests(change.requests, references.ended, transaction)
+        self._take_jobs(jobs, transaction)
+
+    def _take_jobs(self, parts: list[JobColumns], transaction: Transaction) -> None:
+        """Take accepted jobs of several changes at once."""
+        if not parts:
+            return
+        term, jobs = self._term, join_jobs(parts)
+        taken = take_jobs(term.state, jobs, term.now.db_s)
+        if term.observer is not None:
+            term.observer.reach("considered", jobs.submit_time_us, term.now.db_us)
+        term.stories.note(term.now.db_us, "taken", jobs.handle)
+        transaction.add_events(taken.events)
+        term.totals["submitted"] += taken.added_count
+
+    def _take_requests(self, requests: WishColumns, ended: EndedJobs | None, transaction: Transaction) -> None:
+        """Take cancel and priority requests; jobs that ended without having been held get their event all the same."""
+        term = self._term
+        effects = take_wishes(term.state, requests, term.now.db_s)
+        term.stories.note(term.now.db_us, "requests taken", requests.handle)
+        transaction.add_events(effects.events)
+        transaction.add_job_ends(effects.job_updates)
+        transaction.add_priorities(effects.job_priorities)
+        self.release(effects.releases)
+        if effects.unknown_ended.size and ended is not None:
+            chosen = np.isin(ended.handle, effects.unknown_ended)
+            jobs = EndedJobs(handle=ended.handle[chosen], id_high=ended.id_high[chosen], job_set=ended.job_set[chosen])
+            transaction.add_events(note_ended(term.state, jobs, reason=requests.reason, now_s=term.now.db_s))
+
+    def _take_cluster(self, settings: ClusterSettings, transaction: Transaction) -> None:
+        """Take what an administrator decided about a cluster; the runs of one that is gone are lost."""
+        term = self._term
+        self._sessions.configure(settings)
+        if settings.forgotten:
+            effects = forget_cluster(term.state, settings.name, term.now.db_s)
+            transaction.add_states(effects)
+            self.release((effects.releases,))
+            term.totals["requeued"] += effects.requeued_count
+
+    # --- reports ------------------------------------------------------------------------------------------------------
+
+    def take_reports(self, transaction: Transaction) -> tuple[list[StatesReported], list[ClusterRuns]]:
+        """Take what executors reported, that of each cluster at once; return it with the runs to stop for it."""
+        reported, self.inbox = self.inbox, []
+        by_cluster: dict[str, list[StateColumns]] = {}
+        for states in reported:
+            by_cluster.setdefault(states.session.cluster, []).append(states.columns)
+        stops: list[ClusterRuns] = []
+        for cluster, parts in by_cluster.items():
+            stops += self._take_states(cluster, join_states(parts), transaction)
+        return reported, stops
+
+    def _take_states(self, cluster: str, columns: StateColumns, transaction: Transaction) -> list[ClusterRuns]:
+        term = self._term
+        if term.observer is not None:
+            term.reach("running", columns.handle[columns.state == _RUNNING])
+            term.reach("finished", columns.handle[np.isin(columns.state, _TERMINAL)])
+        term.stories.note(term.now.db_us, f"states reported by {cluster}", columns.handle)
+        effects = take_states(term.state, cluster, columns, term.now.db_s)
+        transaction.add_states(effects)
+        self.release((effects.releases,))
+        term.totals["requeued"] += effects.requeued_count
+        term.totals["stale"] += effects.stale_count
+        return [effects.stops] if effects.stops.handle.size else []
+
+    def release(self, releases: Iterable[ClusterRuns]) -> None:
+        """Have samplers told of placements that ended."""
+        for runs in releases:
+            self._sessions.release(runs)
+
+
+def _union(parts: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(sorted({value for part in parts for value in part}))
+
+
+def join_jobs(parts: list[JobColumns]) -> JobColumns:
+    """Return the jobs of several changes as one; specs and metadata that repeat stand once."""
+    if len(parts) == 1:
+        return parts[0]
+    specs: dict[bytes, int] = {}
+    references: list[SpecReference] = []
+    metadata: dict[bytes, int] = {}
+    spec_columns: list[Int32s] = []
+    metadata_columns: list[Int32s] = []
+    for part in parts:
+        moved = np.empty(len(part.specs), dtype=np.int32)
+        for index, reference in enumerate(part.specs):
+            position = specs.setdefault(reference.hash, len(specs))
+            if position == len(references):
+                references.append(reference)
+            moved[index] = position
+        spec_columns.append(moved[part.spec])
+        indices = [metadata.setdefault(body, len(metadata)) for body in part.metadata]
+        metadata_columns.append(np.array([*indices, -1], dtype=np.int32)[part.metadata_index])
+    return JobColumns(
+        handle=np.concatenate([part.handle for part in parts]),
+        id_high=np.concatenate([part.id_high for part in parts]),
+        queue=np.concatenate([part.queue for part in parts]),
+        job_set=np.concatenate([part.job_set for part in parts]),
+        class_id=np.concatenate([part.class_id for part in parts]),
+        priority=np.concatenate([part.priority for part in parts]),
+        submit_time_us=np.concatenate([part.submit_time_us for part in parts]),
+        spec=np.concatenate(spec_columns),
+        metadata_index=np.concatenate(metadata_columns),
+        specs=tuple(references),
+        metadata=tuple(metadata),
+    )

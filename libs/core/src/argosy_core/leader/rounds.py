@@ -1,0 +1,136 @@
+"""A round and its requests to samplers: who is asked what, who is awaited, and until when.
+
+Source: design section 5, "Round", steps 2 to 4; "Sampler session".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from argosy_core.errors import InvalidRequest
+from argosy_core.leader.events import CommitAnswered, SampleAnswered, Session
+from argosy_core.leader.instructions import Close, Warn
+from argosy_core.leader.sessions import ClusterSessions
+from argosy_core.leader.term import Phase, Term
+from argosy_core.scheduler import CommitReply, LeasePlan, Round, SampleReply, begin_round
+
+__all__ = ["RoundRequests"]
+
+
+class RoundRequests:
+    """The round under way.
+
+    Args:
+        term: The term.
+        sessions: Sessions of samplers.
+        finish: Takes the plan of a round that ended.
+    """
+
+    def __init__(self, term: Term, sessions: ClusterSessions, finish: Callable[[LeasePlan], None]) -> None:
+        """Start without a round."""
+        self._term = term
+        self._sessions = sessions
+        self._finish = finish
+        self._round: Round | None = None
+        self._stage = 0
+        self._awaited: set[str] = set()
+        self.deadline_s = math.inf
+        """When the samplers that have not answered are given up, monotonic seconds."""
+
+    def begin(self) -> None:
+        """Begin a round and ask the samplers, all at once."""
+        term = self._term
+        term.enter(Phase.PRIORITISING)
+        round_ = self._round = begin_round(term.state, term.now.db_s, term.rng)
+        term.enter(Phase.SAMPLING)
+        self._stage = 0
+        self._awaited = {request.cluster for request in round_.questions if self._sessions.send_sample(request)}
+        for request in round_.questions:
+            if request.cluster not in self._awaited:
+                round_.take_sample(request.cluster, None)
+        self._await()
+
+    def _await(self) -> None:
+        """Go on when nobody is awaited, at the latest when the time is up."""
+        if self._awaited:
+            self.deadline_s = self._term.now.mono_s + self._term.settings.response_timeout_s
+        else:
+            self._go_on()
+
+    def give_up(self) -> None:
+        """Go on without the samplers that have not answered in time."""
+        self._term.totals["unanswered"] += len(self._awaited)
+        for cluster in sorted(self._awaited):
+            self._term.say(Warn(text="sampler did not answer in time", subject=cluster))
+        for cluster in sorted(self._awaited):
+            self.lose(cluster)
+
+    def lose(self, cluster: str) -> None:
+        """Take note that no answer will come from a cluster."""
+        if cluster in self._awaited:
+            self._take(cluster, None)
+            self._go_on_unless_awaiting()
+
+    def take_sample(self, event: SampleAnswered) -> None:
+        """Take a sampler's candidates; an answer that nobody awaits is dropped."""
+        if self._awaits(event, 0):
+            self._take_reply(event.session, event.reply)
+
+    def take_commits(self, event: CommitAnswered) -> None:
+        """Take the outcome of commits; an answer that nobody awaits is dropped."""
+        if self._awaits(event, event.stage):
+            self._take_reply(event.session, event.reply)
+
+    def _awaits(self, event: SampleAnswered | CommitAnswered, stage: int) -> bool:
+        return (
+            self._round is not None
+            and event.session.cluster in self._awaited
+            and self._sessions.is_live(event.session)
+            and (event.round_number, stage) == (self._round.number, self._stage)
+        )
+
+    def _take_reply(self, session: Session, reply: SampleReply | CommitReply) -> None:
+        """Take an answer; one that does not fit its request ends the session, and nothing of it is applied."""
+        try:
+            self._take(session.cluster, reply)
+        except InvalidRequest as error:
+            self._term.say(Close(session=session, reason=error.message))
+            self._take(session.cluster, None)
+        self._go_on_unless_awaiting()
+
+    def _take(self, cluster: str, reply: SampleReply | CommitReply | None) -> None:
+        assert self._round is not None
+        self._awaited.discard(cluster)
+        if self._stage:
+            assert not isinstance(reply, SampleReply)
+            self._round.take_commits(cluster, reply)
+        else:
+            assert not isinstance(reply, CommitReply)
+            self._round.take_sample(cluster, reply)
+
+    def _go_on_unless_awaiting(self) -> None:
+        if not self._awaited:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Ask the samplers to place what is left, or finish."""
+        term, round_ = self._term, self._round
+        assert round_ is not None
+        self.deadline_s = math.inf
+        if self._stage == 0:
+            term.enter(Phase.DECIDING)
+            requests = round_.decide(term.rng)
+            term.enter(Phase.COMMITTING)
+        else:
+            requests = round_.next_commits()
+        if not requests:
+            self._round = None
+            self._finish(round_.finish(term.now.db_s))
+            return
+        self._stage += 1
+        self._awaited = {request.cluster for request in requests if self._sessions.send_commit(request)}
+        for request in requests:
+            if request.cluster not in self._awaited:
+                round_.take_commits(request.cluster, None)
+        self._await()

@@ -1,0 +1,272 @@
+"""Sessions of clusters: who samples and executes, what each has been told, and when each was heard.
+
+Source: design section 5, "Sync", "Sampler session", "Fencing executors"; section 7, invariant 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from argosy_core.leader.events import Bound, CapacityTold, ClusterSettings, Role, Session
+from argosy_core.leader.instructions import (
+    ClassDefinitions,
+    Close,
+    Listen,
+    SendCommit,
+    SendCordons,
+    SendPlacements,
+    SendReleases,
+    SendRows,
+    SendSample,
+    SendStops,
+    Welcome,
+)
+from argosy_core.leader.term import Term
+from argosy_core.scheduler import (
+    ClusterRuns,
+    ClusterView,
+    CommitQuestion,
+    ExecutorRows,
+    Runs,
+    SampleQuestion,
+    class_definitions,
+    placements_of,
+    rows_missing,
+    set_cluster,
+    update_capacity,
+)
+from argosy_core.scheduler.messages import Int64s
+
+__all__ = ["ClusterSessions"]
+
+
+@dataclass(slots=True)
+class _SamplerLink:
+    """A sampler's session."""
+
+    session: Session
+    ready: bool = False
+    sent_classes: set[int] = field(default_factory=set)
+    releases: list[ClusterRuns] = field(default_factory=list)
+    oldest_release_s: float = 0.0
+
+
+class ClusterSessions:
+    """The one live session of each cluster's sampler, and of its executor.
+
+    Args:
+        term: The term.
+    """
+
+    def __init__(self, term: Term) -> None:
+        """Start without sessions."""
+        self._term = term
+        self._samplers: dict[str, _SamplerLink] = {}
+        self._executors: dict[str, Session] = {}
+        self._settings: dict[str, ClusterSettings] = {}
+        self._contacts: dict[str, int] = {}
+
+    # --- coming and going ---------------------------------------------------------------------------------------------
+
+    def configure(self, settings: ClusterSettings) -> None:
+        """Take what an administrator decided about a cluster, and tell its sampler."""
+        self._settings[settings.name] = settings
+        link = self._samplers.get(settings.name)
+        self._show(settings.name)
+        if link is not None:
+            self._term.say(SendCordons(session=link.session, nodes=settings.cordoned_nodes))
+
+    def enter(self, event: Bound) -> bool:
+        """Make a session its cluster's live one, and end the one before; return False if a newer process holds one."""
+        session = event.session
+        live = self._live(session.cluster, session.role)
+        if live is not None and live.incarnation > session.incarnation:
+            reason = f"a newer process serves cluster {session.cluster!r}; this incarnation must end"
+            self._term.say(Close(session=session, reason=reason))
+            return False
+        if live is not None:
+            self._term.say(Close(session=live, reason="replaced by a newer session of the same cluster"))
+        self._settings[session.cluster] = event.settings
+        if session.role is Role.SAMPLER:
+            self._samplers[session.cluster] = _SamplerLink(session)
+            self._show(session.cluster)
+        else:
+            self._executors[session.cluster] = session
+            if self._term.state.clusters.find(session.cluster) is None:
+                self._show(session.cluster)  # its sampler has not come yet
+        return True
+
+    def greet(self, event: Bound) -> None:
+        """Welcome a peer; a sampler gets its cluster's cordons and full list of placements."""
+        session, term = event.session, self._term
+        term.say(Welcome(session=session, is_first=event.is_first))
+        if session.role is not Role.SAMPLER:
+            return
+        term.say(SendCordons(session=session, nodes=event.settings.cordoned_nodes))
+        placements = placements_of(term.state, session.cluster)
+        classes = self._unseen(self._samplers[session.cluster], sorted(set(placements.class_ids.tolist())))
+        term.say(SendPlacements(session=session, placements=placements, classes=classes))
+
+    def catch_up(self, session: Session, known: Runs) -> None:
+        """Send an executor what it lacks and what it shall stop; from now on its states are read."""
+        if self._executors.get(session.cluster) != session:
+            return
+        term = self._term
+        lacking = rows_missing(term.state, session.cluster, known)
+        # Leases taken in since the hello are not stored yet; their rows follow the commit, as to everybody.
+        unstored = np.array(sorted(term.unstored), dtype=np.int64)
+        # Stops first: what a predecessor has deleted already must not be made again for want of the word that it goes.
+        self.send_stops(lacking.stops)
+        self.send_rows(lacking.rows.without(unstored) if unstored.size else lacking.rows)
+        term.say(Listen(session=session))
+
+    def leave(self, session: Session) -> bool:
+        """Forget a session that ended; return whether it was the live one."""
+        if self._live(session.cluster, session.role) != session:
+            return False
+        if session.role is Role.SAMPLER:
+            del self._samplers[session.cluster]
+            self._show(session.cluster, incarnation=session.incarnation)
+        else:
+            del self._executors[session.cluster]
+        return True
+
+    def is_live(self, session: Session) -> bool:
+        """Return whether a session is its cluster's live one."""
+        return self._live(session.cluster, session.role) == session
+
+    def _live(self, cluster: str, role: Role) -> Session | None:
+        if role is Role.EXECUTOR:
+            return self._executors.get(cluster)
+        link = self._samplers.get(cluster)
+        return link.session if link is not None else None
+
+    def _show(self, cluster: str, *, incarnation: int = 0) -> None:
+        """Tell the scheduler how a cluster stands."""
+        link = self._samplers.get(cluster)
+        settings = self._settings.get(cluster)
+        view = ClusterView(
+            name=cluster,
+            connected=link is not None and link.ready,
+            cordoned=settings is not None and settings.cordoned,
+            incarnation=link.session.incarnation if link is not None else incarnation,
+        )
+        set_cluster(self._term.state, view)
+
+    # --- samplers -----------------------------------------------------------------------------------------------------
+
+    def take_capacity(self, event: CapacityTold) -> bool:
+        """Take in what a cluster's nodes are; return whether there may be room that was not known."""
+        if not self.is_live(event.session):
+            return False
+        state = self._term.state
+        before = state.change_count
+        update_capacity(state, event.session.cluster, event.columns)
+        # What is known already, because this leader took it or gave it back, is no news.
+        return state.change_count != before
+
+    def note_ready(self, session: Session) -> bool:
+        """From now on a cluster may be asked; return whether the session is the live one."""
+        if not self.is_live(session):
+            return False
+        self._samplers[session.cluster].ready = True
+        self._show(session.cluster)
+        return True
+
+    def send_sample(self, request: SampleQuestion) -> bool:
+        """Ask a cluster's sampler for candidates; return False if there is none to ask."""
+        link = self._samplers.get(request.cluster)
+        if link is None or not link.ready:
+            return False
+        self._send_releases(link)
+        classes = self._unseen(link, request.class_ids.tolist())
+        self._term.say(SendSample(session=link.session, request=request, classes=classes))
+        return True
+
+    def send_commit(self, request: CommitQuestion) -> bool:
+        """Ask a cluster's sampler to place runs; return False if there is none to ask."""
+        link = self._samplers.get(request.cluster)
+        if link is None or not link.ready:
+            return False
+        self._term.say(SendCommit(session=link.session, request=request))
+        return True
+
+    def _unseen(self, link: _SamplerLink, class_ids: Sequence[int]) -> ClassDefinitions:
+        """Return the definitions of classes that a session has not seen, and note that it has them now."""
+        unseen = [class_id for class_id in class_ids if class_id not in link.sent_classes]
+        if not unseen:
+            return ()
+        link.sent_classes.update(unseen)
+        return tuple(zip(unseen, class_definitions(self._term.state, unseen), strict=True))
+
+    def release(self, runs: ClusterRuns) -> None:
+        """Tell a cluster's sampler of placements that ended; one without a session gets the full list when it comes.
+
+        They are kept until there is something else to say, which saves the sampler a message.
+        """
+        link = self._samplers.get(runs.cluster)
+        if link is None or not runs.handle.size:
+            return
+        if not link.releases:
+            link.oldest_release_s = self._term.now.mono_s
+        link.releases.append(runs)
+
+    def send_due_releases(self) -> None:
+        """Send the placements that ended and have waited for long enough."""
+        for link in self._samplers.values():
+            if link.releases and self._release_due_s(link) <= self._term.now.mono_s:
+                self._send_releases(link)
+
+    def releases_due_s(self) -> float | None:
+        """Return when the next placements that ended must be told, monotonic seconds."""
+        return min((self._release_due_s(link) for link in self._samplers.values() if link.releases), default=None)
+
+    def _release_due_s(self, link: _SamplerLink) -> float:
+        # What waits for room waits for just these.
+        return link.oldest_release_s + (0.0 if self._term.state.heads.size else self._term.settings.release_wait_s)
+
+    def _send_releases(self, link: _SamplerLink) -> None:
+        parts = link.releases
+        if parts:
+            runs = ClusterRuns(
+                cluster=link.session.cluster,
+                handle=_join([part.handle for part in parts]),
+                attempt=np.concatenate([part.attempt for part in parts]),
+            )
+            link.releases = []
+            self._term.say(SendReleases(session=link.session, runs=runs))
+
+    # --- executors ----------------------------------------------------------------------------------------------------
+
+    def send_rows(self, rows: ExecutorRows, *, round_number: int = 0) -> None:
+        """Send rows to a cluster's executor; one without a session asks for what it lacks when it comes."""
+        session = self._executors.get(rows.cluster)
+        if session is not None and rows.handle.size:
+            self._term.say(SendRows(session=session, rows=rows, round_number=round_number))
+
+    def send_stops(self, stops: ClusterRuns) -> None:
+        """Send runs to stop to a cluster's executor."""
+        session = self._executors.get(stops.cluster)
+        if session is not None and stops.handle.size:
+            self._term.say(SendStops(session=session, runs=stops))
+
+    def note_contact(self, session: Session) -> None:
+        """Note that an executor was heard."""
+        self._contacts[session.cluster] = self._term.now.db_us
+
+    @property
+    def has_contacts(self) -> bool:
+        """Whether executors were heard since their contacts were last stored."""
+        return bool(self._contacts)
+
+    def take_contacts(self) -> dict[str, int]:
+        """Return the last contact with each executor heard since the last time, microseconds since the Unix epoch."""
+        contacts, self._contacts = self._contacts, {}
+        return contacts
+
+
+def _join(parts: list[Int64s]) -> Int64s:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

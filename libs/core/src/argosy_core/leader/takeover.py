@@ -1,0 +1,184 @@
+"""Taking over: marker, load, changes, records up to the marker, and only then sessions.
+
+::
+
+    publish marker -> load -> read changes until there are no more -> read and ingest records -> all stored -> serve
+
+Source: design section 5, "Leader lost": the next leader raises the epoch, publishes a marker, ingests to it, loads,
+takes sessions, goes on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from argosy_core.errors import InvariantViolation
+from argosy_core.leader.cycle import Cycle
+from argosy_core.leader.events import ChangesRead, Loaded, MarkerPublished, ReadRecord, RecordsRead
+from argosy_core.leader.instructions import Load, PublishMarker, ReadChanges, ReadRecords, Serve, Warn
+from argosy_core.leader.intake import Intake
+from argosy_core.leader.line import NOBODY, RecordEnd, StoreLine, TakenOver
+from argosy_core.leader.sessions import ClusterSessions
+from argosy_core.leader.term import Phase, Term
+from argosy_core.leader.transaction import SetAside, Transaction
+from argosy_core.scheduler import adopt_plan, define_classes, define_job_sets, recover, set_queues
+from argosy_core.scheduler.messages import Int64s
+
+__all__ = ["Takeover"]
+
+
+class Takeover:
+    """The beginning of a term.
+
+    Args:
+        term: The term.
+        sessions: Sessions of clusters.
+        intake: Takes changes.
+        line: Transactions under way.
+        cycle: Begins once everything is taken over.
+    """
+
+    def __init__(self, term: Term, *, sessions: ClusterSessions, intake: Intake, line: StoreLine, cycle: Cycle) -> None:
+        """Ask for the marker to be published."""
+        self._term = term
+        self._sessions = sessions
+        self._intake = intake
+        self._line = line
+        self._cycle = cycle
+        self._marker = 0
+        self._seen = 0
+        self._highest_epoch = 0
+        self._records: deque[ReadRecord] = deque()
+        self._transaction: Transaction | None = None
+        self._refused: list[Int64s] = []
+        self._is_reading = False
+        self._is_read = False
+        self.is_over = False
+        """Whether everything is taken over."""
+        term.say(PublishMarker())
+
+    def take_marker(self, event: MarkerPublished) -> None:
+        """Read everything open now that nothing of an earlier leader can follow."""
+        self._marker = event.position
+        self._term.say(Load())
+
+    def take_loaded(self, event: Loaded) -> None:
+        """Fill the memory."""
+        term = self._term
+        state = term.state
+        define_classes(state, event.classes)
+        set_queues(state, event.queues)
+        define_job_sets(state, event.columns.job_sets)
+        for settings in event.clusters:
+            self._sessions.configure(settings)
+        effects = recover(state, event.columns, term.now.db_s)
+        self._cycle.log_position = self._seen = event.log_position
+        self._transaction = transaction = self._cycle.take_transaction()
+        transaction.add_job_ends(effects.job_updates)
+        transaction.add_events(effects.events)
+        term.totals["recovered"] += len(state.live)
+        term.say(ReadChanges())
+
+    def take_changes(self, event: ChangesRead) -> None:
+        """Take every change that can be read before any record.
+
+        A record may lease a job whose submit its leader had taken, but not yet stored the events of; they must come
+        before those of the lease.
+        """
+        if self._intake.receive(event):
+            self._term.say(ReadChanges())
+            return
+        assert self._transaction is not None
+        if not self._intake.take_changes(self._transaction):
+            self._term.say(ReadChanges())
+            return
+        self._term.enter(Phase.REPLAYING)
+        if self._cycle.log_position >= self._marker:
+            # Another log than before, or one that was lost. What the database has not heard of never happened.
+            self._term.say(Warn(text="the log is not the one that was applied", subject=f"marker {self._marker}"))
+            self._move_to(self._marker)
+        self.go_on()
+
+    def take_records(self, event: RecordsRead) -> None:
+        """Let records wait for their turn; one is stale if one of a higher epoch stands before it.
+
+        A record that no leader can have published makes none of ours stale, and is never stale itself: on a log that
+        others can write to, it belongs in quarantine. A leader with a later epoch would have fenced us.
+
+        Raises:
+            InvariantViolation: The log ends before the marker.
+        """
+        self._is_reading = False
+        if not event.records:
+            raise InvariantViolation(f"the log ends at {self._seen}, before the marker just written")
+        for record in event.records:
+            self._seen = record.position
+            if not 0 < record.epoch <= self._term.epoch:
+                self._records.append(record)
+            elif record.epoch >= self._highest_epoch:
+                self._highest_epoch = record.epoch
+                self._records.append(record)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Ingest what waits while the line has room, read more, and end once the marker is reached."""
+        while self._records and self._line.has_room:
+            self._ingest(self._records.popleft())
+        if self._records or self._is_reading or self._is_read:
+            return
+        if self._cycle.log_position < self._marker:
+            self._is_reading = True
+            self._term.say(ReadRecords(after=self._seen))
+            return
+        self._is_read = True
+        for ready in self._line.put(None, TakenOver()):
+            if isinstance(ready, TakenOver):
+                self.serve()
+
+    def _ingest(self, record: ReadRecord) -> None:
+        """Apply one record that an earlier leader published, or put it into quarantine."""
+        transaction = self._transaction or self._cycle.take_transaction()
+        self._transaction = None
+        bad = record.bad
+        if bad is None and not 0 < record.epoch <= self._term.epoch:
+            bad = SetAside(payload=b"", error=f"epoch {record.epoch} never led the pool", position=record.position)
+        if bad is not None:
+            self._term.say(
+                Warn(text="a log record cannot be read and goes to quarantine", subject=str(record.position))
+            )
+            transaction.set_aside.append(bad)
+            self._term.totals["quarantined"] += 1
+        if bad is None and record.plan is not None:
+            plan = adopt_plan(self._term.state, record.plan)
+            self._cycle.ingest(plan, transaction, record.position)
+            self._term.enter(Phase.REPLAYING)
+        else:
+            self._cycle.move_log(transaction, record.position)
+        self._put(transaction)
+
+    def _move_to(self, position: int) -> None:
+        """Store a position behind which everything is still to come."""
+        assert self._transaction is not None
+        transaction, self._transaction = self._transaction, None
+        self._cycle.move_log(transaction, position)
+        self._put(transaction)
+
+    def _put(self, transaction: Transaction) -> None:
+        self._line.put(transaction, RecordEnd(change_ids=transaction.change_ids))
+
+    def note_refused(self, refused: Int64s) -> None:
+        """Keep leases of records that the database refused."""
+        self._refused.append(refused)
+
+    def serve(self) -> None:
+        """Take back what the database refused, before any executor can ask for its rows, and let clusters in."""
+        self.is_over = True
+        self._term.unstored.clear()
+        refused = np.concatenate([NOBODY, *self._refused])
+        self._term.say(Serve())
+        self._cycle.end()
+        if refused.size:
+            self._cycle.take_back(refused)
+        self._cycle.note_news()

@@ -1,0 +1,185 @@
+"""A sampler's session with its leader, without I/O: epochs, the list of placements, and answers from the ledger.
+
+Whatever comes from an epoch lower than one seen is refused, and nothing is sampled or committed before a full list of
+placements was taken in on the present stream. Shells are `argosy_sampler` and `argosy_simulation`.
+
+Source: design section 5, "Sampler session"; section 7, invariants 8 and 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.errors import NotAllowedNow, StateConflict
+from argosy_core.framework import PlacementBatch, Point
+from argosy_core.job.classes import SchedulingClass
+from argosy_core.ledger import NodeLedger, run_keys
+from argosy_core.ledger.records import ListOutcome
+from argosy_core.placement.multibind import commit, release
+from argosy_core.placement.sampling import NodeSampler, SampleQuestion, SampleReply
+
+__all__ = ["PlacementPart", "SamplerSession"]
+
+_Int64s = npt.NDArray[np.int64]
+_Int32s = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementPart:
+    """Part of the leader's full list of placements; n runs."""
+
+    handles: _Int64s
+    """(n,) job handles."""
+    attempts: _Int32s
+    """(n,) attempts."""
+    class_ids: _Int32s
+    """(n,) class ids."""
+    nodes: _Int32s
+    """(n,) index into `names`."""
+    names: tuple[str, ...]
+    """Names of the nodes used."""
+
+
+class SamplerSession:
+    """Answers the leader of one cluster's pool.
+
+    Args:
+        ledger: The cluster's ledger.
+        sampler: Draws samples from it; its plugins judge commits, and are told of placements.
+        rng: The sampler's chance.
+    """
+
+    def __init__(self, ledger: NodeLedger, sampler: NodeSampler, rng: np.random.Generator) -> None:
+        """Start without a stream and with epoch 0."""
+        self.ledger = ledger
+        self.sampler = sampler
+        self.epoch = 0
+        """Highest epoch seen."""
+        self.ready = False
+        """A full list was taken in on the present stream."""
+        self._framework = sampler.framework
+        self._rng = rng
+        self._parts: list[PlacementPart] = []
+
+    def begin(self) -> None:
+        """Begin a new stream: a list must come before anything is answered."""
+        self.ready = False
+        self._parts.clear()
+        self.sampler.start_over()
+
+    def check_epoch(self, epoch: int) -> None:
+        """Take the epoch of a message.
+
+        Raises:
+            StateConflict: A higher epoch was seen: its leader is not the leader any more.
+        """
+        if epoch < self.epoch:
+            raise StateConflict(f"epoch {epoch} is over; epoch {self.epoch} leads the pool")
+        self.epoch = epoch
+
+    def check_request(self, epoch: int) -> None:
+        """Refuse a request of an epoch that is over, and one that comes before the full list.
+
+        Raises:
+            StateConflict: The epoch is over.
+            NotAllowedNow: The full list of placements has not come.
+        """
+        self.check_epoch(epoch)
+        if not self.ready:
+            raise NotAllowedNow("the full list of placements must come before requests")
+
+    def define(self, classes: Iterable[tuple[int, SchedulingClass]]) -> None:
+        """Make classes known."""
+        for class_id, definition in classes:
+            self.ledger.define_class(class_id, definition)
+
+    def take_placements(self, part: PlacementPart, *, is_last: bool) -> ListOutcome | None:
+        """Take a part of the full list; with the last one the list is taken in, and requests are answered from now on.
+
+        Returns:
+            What the list changed, None before its last part.
+
+        Raises:
+            InvalidRequest: A class is not defined, or a run stands twice.
+        """
+        self._parts.append(part)
+        if not is_last:
+            return None
+        parts, self._parts = self._parts, []
+        keys = np.concatenate([run_keys(part.handles, part.attempts) for part in parts])
+        class_ids = np.concatenate([part.class_ids for part in parts])
+        nodes = np.concatenate([self._rows(part) for part in parts])
+        outcome = self.ledger.take_list(keys, class_ids, nodes)
+        if self._framework.has(Point.EVENT):
+            slots = self.ledger.classes.slots(class_ids)
+            batch = PlacementBatch(
+                table=self.ledger.nodes,
+                classes=self.ledger.classes,
+                run_keys=keys,
+                class_slots=slots,
+                nodes=nodes,
+            )
+            self._framework.notify(batch)
+        self.ready = True
+        return outcome
+
+    def _rows(self, part: PlacementPart) -> _Int32s:
+        rows: _Int32s = self.ledger.rows_of_names(part.names)
+        return rows[part.nodes] if part.nodes.size else np.zeros(0, dtype=np.int32)
+
+    def sample(
+        self, epoch: int, request: SampleQuestion, should_stop: Callable[[], bool] = lambda: False
+    ) -> SampleReply:
+        """Answer a sample request.
+
+        Args:
+            epoch: Epoch of the message.
+            request: What is asked.
+            should_stop: Whether the time to look is up.
+
+        Raises:
+            StateConflict: The epoch is over.
+            NotAllowedNow: The full list of placements has not come.
+        """
+        self.check_request(epoch)
+        return self.sampler.sample(request, self._rng, should_stop=should_stop)
+
+    def commit(
+        self,
+        epoch: int,
+        handles: _Int64s,
+        attempts: _Int32s,
+        *,
+        class_ids: _Int32s,
+        offsets: _Int32s,
+        candidates: _Int32s,
+    ) -> tuple[_Int32s, npt.NDArray[np.int8]]:
+        """Place runs (MultiBind); return the node of each, -1 for none, and its outcome; see `commit`.
+
+        Raises:
+            StateConflict: The epoch is over.
+            NotAllowedNow: The full list of placements has not come.
+        """
+        self.check_request(epoch)
+        return commit(
+            self.ledger,
+            handles,
+            attempts,
+            class_ids=class_ids,
+            offsets=offsets,
+            candidates=candidates,
+            framework=self._framework,
+        )
+
+    def release(self, epoch: int, handles: _Int64s, attempts: _Int32s) -> None:
+        """Let the leader go of placements.
+
+        Raises:
+            StateConflict: The epoch is over.
+        """
+        self.check_epoch(epoch)
+        release(self.ledger, run_keys(handles, attempts), self._framework)

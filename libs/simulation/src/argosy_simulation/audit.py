@@ -1,0 +1,119 @@
+"""The auditor: sees what truly happens in all clusters at once, and says when something must never have happened.
+
+Source: design section 7, invariants 1 and 8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.errors import InvariantViolation
+from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState
+from argosy_core.ledger import NodeLedger
+from argosy_core.reconcile import Creates
+
+if TYPE_CHECKING:
+    from argosy_simulation.durable import DurableStore
+
+__all__ = ["Audit"]
+
+
+class Audit:
+    """Keeps which pod runs where.
+
+    Args:
+        store: What was stored, to tell whether a pod had been reported before it was made.
+    """
+
+    def __init__(self, store: DurableStore) -> None:
+        """Start without pods."""
+        self._store = store
+        self._running: dict[int, dict[int, tuple[str, int]]] = {}
+        """Handle -> position in the bag -> (cluster, attempt)."""
+        self.pod_count = 0
+        """Pods made."""
+
+    def sending(self, creates: Creates, *, is_superseded: bool) -> frozenset[tuple[int, int, int]]:
+        """Return which objects were reported before a call to create them was sent, as the sender must know.
+
+        A predecessor that acts within its fence need not know what its successor reported.
+        """
+        if is_superseded:
+            return frozenset()
+        columns = (creates.handle_column, creates.attempt_column, creates.object_column)
+        keys = zip(*(column.tolist() for column in columns), strict=True)
+        return frozenset(key for key in keys if self._state(key) not in (None, ObjectState.LEASED))
+
+    def _state(self, key: tuple[int, int, int]) -> int | None:
+        """Return the stored state of an object; None if its run is not stored."""
+        handle, attempt, position = key
+        job = self._store.jobs.get(handle)
+        run = job.runs.get(attempt) if job is not None else None
+        return None if run is None else int(run.objects[position])
+
+    def pod_created(self, cluster: str, key: tuple[int, int, int], *, was_known: bool) -> None:
+        """Take note of a new pod.
+
+        Args:
+            cluster: Where.
+            key: (handle, attempt, position in the bag).
+            was_known: It had been reported when the call was sent.
+
+        Raises:
+            InvariantViolation: Nobody ever leased the run, its end was stored, or whoever sent the call must have
+                known that a pod of it was there before.
+        """
+        self.pod_count += 1
+        handle, attempt, position = key
+        job = self._store.jobs.get(handle)
+        run = job.runs.get(attempt) if job is not None else None
+        if run is None or run.cluster != cluster:
+            raise InvariantViolation(f"{cluster} makes a pod of run {handle}/{attempt}, which is not stored for it")
+        if was_known or IS_RUN_TERMINAL[run.objects[position]]:
+            state = ObjectState(run.objects[position]).name
+            raise InvariantViolation(f"{cluster} makes a pod of run {handle}/{attempt} again after it was {state}")
+
+    def pod_started(self, cluster: str, handle: int, attempt: int, position: int) -> None:
+        """Take note of a pod that runs.
+
+        Raises:
+            InvariantViolation: Another pod of the same member of the job runs, or one of another run of it.
+        """
+        running = self._running.setdefault(handle, {})
+        for member, other in running.items():
+            if member == position or other != (cluster, attempt):
+                raise InvariantViolation(
+                    f"job {handle} runs twice: attempt {other[1]} in {other[0]} and attempt {attempt} in {cluster}"
+                )
+        running[position] = (cluster, attempt)
+
+    def pod_stopped(self, cluster: str, handle: int, attempt: int, position: int) -> None:
+        """Take note of a pod that does not run any more, if it did."""
+        running = self._running.get(handle, {})
+        if running.get(position) == (cluster, attempt):
+            del running[position]
+            if not running:
+                del self._running[handle]
+
+    def committed(
+        self, sampler: str, ledger: NodeLedger, class_ids: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]
+    ) -> None:
+        """Take note of commits that were kept.
+
+        Raises:
+            InvariantViolation: One leaves less than nothing free of what its pod asks for.
+        """
+        requests = ledger.classes.requests[ledger.classes.slots(class_ids)].T
+        if ((requests > 0) & (ledger.nodes.free[:, nodes] < 0)).any():
+            raise InvariantViolation(f"{sampler} kept a commit for which there is no room")
+
+    def node_overcommitted(self, cluster: str, node: str, resource: str) -> None:
+        """Take note of a pod for which its node has no room.
+
+        Raises:
+            InvariantViolation: Always: whoever placed it must have known.
+        """
+        raise InvariantViolation(f"node {node} of {cluster} was given more {resource} than it has")

@@ -1,0 +1,51 @@
+"""What a leader reads of the changes that are visible, with what they refer to.
+
+Source: design section 5, "Take changes".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from argosy_core.leader import LeaderMachine
+from argosy_core.leader.events import Change, ChangesRead, ClusterSettings, References
+from argosy_core.scheduler import EndedJobs, JobColumns, WishColumns
+from argosy_core.scheduler.messages import Int64s
+from argosy_simulation.durable import DurableStore
+from argosy_simulation.plan import JobBook
+
+__all__ = ["read_changes"]
+
+
+def read_changes(store: DurableStore, book: JobBook, machine: LeaderMachine) -> ChangesRead:
+    """Return every change that can be seen, in order of ids, and what of it the machine lacks."""
+    changes = [_change(store, book, change_id) for change_id in sorted(store.changes)]
+    names = sorted({name for change in changes for name in change.clusters})
+    lacking = machine.lacking(changes)
+    rows = np.array([book.index(handle) for handle in lacking.ended], dtype=np.int64)
+    ended_sets = book.plan.job_set[rows].astype(np.int64) + 1
+    ended = np.array(lacking.ended, dtype=np.int64)
+    job_set_ids = sorted({*lacking.job_set_ids, *ended_sets.tolist()})
+    references = References(
+        classes={class_id: book.definitions[class_id] for class_id in lacking.class_ids},
+        queues=tuple(queue for queue in book.queues() if queue.queue_id in lacking.queue_ids),
+        job_sets=tuple(book.job_set_views({key: store.event_numbers.get(key, 0) for key in job_set_ids})),
+        clusters={name: ClusterSettings(name=name, forgotten=name in store.forgotten) for name in names},
+        ended=EndedJobs(handle=ended, id_high=ended * 7, job_set=ended_sets) if ended.size else None,
+    )
+    return ChangesRead(changes=tuple(changes), references=references)
+
+
+def _change(store: DurableStore, book: JobBook, change_id: int) -> Change:
+    change = store.changes[change_id]
+    if isinstance(change, str):
+        return Change(change_id=change_id, clusters=(change,))
+    if isinstance(change, WishColumns):
+        return Change(change_id=change_id, requests=change)
+    return Change(change_id=change_id, jobs=_jobs(store, book, change))
+
+
+def _jobs(store: DurableStore, book: JobBook, rows: Int64s) -> JobColumns:
+    """Return accepted jobs as they were submitted."""
+    submit_time_us = [store.jobs[handle].submit_time_us for handle in book.handles(rows).tolist()]
+    return book.columns(rows, np.array(submit_time_us, dtype=np.int64), book.plan.priority[rows])

@@ -1,0 +1,131 @@
+"""What must hold of a world: after every event, and once it has come to rest.
+
+Source: design section 7.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from argosy_core.errors import InvariantViolation
+from argosy_core.reconcile import Reconciler
+from argosy_core.scheduler import check_invariants, placements_of
+from argosy_simulation.agenda import Process
+from argosy_simulation.executor_actor import ExecutorActor
+from argosy_simulation.leader_actor import LeaderActor
+from argosy_simulation.sampler_actor import SamplerActor
+
+if TYPE_CHECKING:
+    from argosy_simulation.world import World
+
+__all__ = ["check_memory", "check_rest"]
+
+
+def check_memory(process: Process | None) -> None:
+    """Check the memory of a leader, sampler or executor that has just acted; others have none to check.
+
+    Raises:
+        InvariantViolation: Something does not hold.
+    """
+    if isinstance(process, LeaderActor):
+        check_invariants(process.state)
+    elif isinstance(process, SamplerActor):
+        process.ledger.check_invariants()
+    elif isinstance(process, ExecutorActor):
+        process.reconciler.check_invariants()
+
+
+def check_rest(world: World) -> None:
+    """Check a world in which nothing is left to do: rows, clusters, ledgers and memories say the same.
+
+    Every job has ended unless its pod never ends by itself; live runs, pods and placements are the same set; job rows
+    and their events have come to the same state.
+
+    Raises:
+        InvariantViolation: Something does not hold.
+    """
+    _check_jobs(world)
+    live = _check_runs(world)
+    for cluster, sampler, executor in zip(world.clusters, world.samplers, world.executors, strict=True):
+        mine = live.get(cluster.name, set())
+        _require_equal(f"pods of {cluster.name}", cluster.unfinished_pods(), mine)
+        strays = {key for key in cluster.objects if (key[0], key[1]) not in mine}
+        _require(not strays, f"{cluster.name} keeps objects of no live run: {sorted(strays)[:3]}")
+        _require_equal(f"runs known to {executor.name}", _known(executor.reconciler), mine)
+        _require(executor.reconciler.all_stored, f"{executor.name} has states that are not stored")
+        _require(sampler.ready, f"{sampler.name} has a session")
+        _check_ledger(world, sampler, mine)
+
+
+def _check_jobs(world: World) -> None:
+    """Every acknowledged job has ended, and its row and its events agree."""
+    store, book = world.context.store, world.context.book
+    endless = ~np.isfinite(book.plan.run_s)
+    for handle, job in store.jobs.items():
+        _require(
+            job.state > 0 or (bool(endless[job.index]) and job.live_attempt > 0),
+            f"job {job.index} has ended (handle {handle}, live attempt {job.live_attempt}, events {job.event_state})",
+        )
+        _require(
+            job.state in (0, job.event_state) and job.event_state > 0,
+            f"row and events of job {job.index} agree ({job.state}, {job.event_state})",
+        )
+    _require(not store.changes, "every change was taken")
+    _require(len(store.jobs) == world.submitted_count, "no acknowledged job is lost")
+    _require(len(store.jobs) == len(book.plan), "every submit was acknowledged in the end")
+
+
+def _check_runs(world: World) -> dict[str, set[tuple[int, int]]]:
+    """Rows and the leader's memory hold the same live runs; return them by cluster."""
+    live: dict[str, set[tuple[int, int]]] = {}
+    for handle, job in world.context.store.jobs.items():
+        for attempt, run in job.runs.items():
+            _require(run.ended or (attempt == job.live_attempt and not job.state), f"run {handle}/{attempt} has ended")
+            if not run.ended:
+                live.setdefault(run.cluster, set()).add((handle, attempt))
+    _require(len(world.leaders) == 1, "one leader is left")
+    leader = world.leaders[-1]
+    _require(len(leader.state.live) == len(world.context.store.open_handles), "the leader holds exactly the open jobs")
+    for cluster in world.clusters:
+        placements = placements_of(leader.state, cluster.name)
+        held = set(zip(placements.handle.tolist(), placements.attempt.tolist(), strict=True))
+        _require_equal(f"runs of {cluster.name} in memory", held, live.get(cluster.name, set()))
+    return live
+
+
+def _known(reconciler: Reconciler) -> set[tuple[int, int]]:
+    handles, attempts = reconciler.known_runs()
+    return set(zip(handles.tolist(), attempts.tolist(), strict=True))
+
+
+def _check_ledger(world: World, sampler: SamplerActor, live: set[tuple[int, int]]) -> None:
+    """A ledger holds the live runs and nothing else; free is what they leave."""
+    ledger, name = sampler.ledger, sampler.name
+    ledger.check_invariants()
+    _require(ledger.placement_count == len(live), f"{name} holds {len(live)} placements, not {ledger.placement_count}")
+    _require(bool((ledger.nodes.free >= 0).all()), f"{name} has nothing below zero")
+    taken = (ledger.nodes.allocatable - ledger.nodes.free).sum(axis=1)
+    book = world.context.book
+    wanted = np.zeros_like(taken)
+    for handle, _ in live:
+        for position in book.pods_of(handle):
+            for resource, amount in book.requests_of(handle, position):
+                wanted[ledger.axis.index(resource)] += amount
+    _require(bool((taken == wanted).all()), f"{name} books what the live runs ask for")
+
+
+def _require_equal(what: str, found: set[tuple[int, int]], expected: set[tuple[int, int]]) -> None:
+    """Raise if two sets of runs differ."""
+    if found != expected:
+        raise InvariantViolation(
+            f"{what} differ from the rows: too many are {sorted(found - expected)[:3]}, "
+            f"missing are {sorted(expected - found)[:3]}"
+        )
+
+
+def _require(holds: bool, what: str) -> None:  # noqa: FBT001 - a condition and its name
+    """Raise if something does not hold."""
+    if not holds:
+        raise InvariantViolation(f"does not hold at rest: {what}")

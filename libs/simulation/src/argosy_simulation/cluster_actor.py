@@ -1,0 +1,556 @@
+"""A cluster: nodes, objects that are created, run for their time, end and are deleted, and watches that tell of it.
+
+Calls and watches are slow and, while faults are on, unreliable: a call may be lost or arrive twice, its answer may be
+lost, a watch may lag behind or end. The cluster itself never dies.
+
+Source: design section 5, "Sync"; section 7 (what a cluster does wrong).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.job.states import FailureKind, ObjectState
+from argosy_core.nodes import NodeSpec
+from argosy_core.reconcile import CreateAnswers, Creates, DeleteAnswers, Deletes
+from argosy_core.resources import PODS
+from argosy_simulation.agenda import Agenda, Process
+from argosy_simulation.audit import Audit
+from argosy_simulation.network import Network
+from argosy_simulation.plan import POD, JobBook
+from argosy_simulation.settings import WorldSettings
+
+if TYPE_CHECKING:
+    from argosy_simulation.executor_actor import ExecutorActor
+
+__all__ = [
+    "ClusterActor",
+    "NodeChange",
+    "ObjectChange",
+    "Scope",
+    "Stranger",
+    "TakeChanges",
+    "TakeListing",
+    "Watch",
+    "uid_column",
+]
+
+_CREATED, _RUNNING = int(ObjectState.CREATED), int(ObjectState.RUNNING)
+_SUCCEEDED, _FAILED = int(ObjectState.SUCCEEDED), int(ObjectState.FAILED)
+_EXIT_CODE: Final = int(FailureKind.EXIT_CODE)
+_INFRASTRUCTURE: Final = int(FailureKind.INFRASTRUCTURE)
+
+TakeChanges: TypeAlias = Callable[[list[tuple[object, ...]]], None]
+"""Takes changes, each an ObjectChange or a NodeChange, in order."""
+TakeListing: TypeAlias = Callable[[list[tuple[object, ...]], int], None]
+"""Takes all that exists, and the position from which to watch."""
+Key = tuple[int, int, int]
+"""(handle, attempt, position in the bag)."""
+
+
+class Scope(Enum):
+    """What a watch shows."""
+
+    NODES = "nodes"
+    OBJECTS = "objects"
+
+
+class ObjectChange(NamedTuple):
+    """An object as it was at a moment."""
+
+    handle: int
+    attempt: int
+    position: int
+    kind: str
+    state: int
+    """ObjectState."""
+    gone: bool
+    uid: int
+    node: str
+    time_us: int
+    exit_code: int
+    failure: int
+    """FailureKind."""
+    is_labelled: bool = True
+    """Whether it carries our labels; an executor's lists and watches leave out what does not."""
+
+
+class Stranger(NamedTuple):
+    """A pod that is not ours."""
+
+    uid: int
+    node: str
+    requests: tuple[tuple[str, int], ...]
+    gone: bool
+
+
+class NodeChange(NamedTuple):
+    """A node that came or went."""
+
+    node: str
+    spec: NodeSpec | None
+    """None if it went."""
+
+
+@dataclass(slots=True)
+class _Object:
+    """An object that exists."""
+
+    uid: int
+    kind: str
+    node: str
+    state: int
+    exit_code: int = 0
+    failure: int = 0
+    deleting: bool = False
+    booked: bool = False
+    """A pod that has not ended takes room on its node."""
+    is_labelled: bool = True
+    """Somebody may take its labels away."""
+    repeated: bool = False
+    """A pod of its name was there before and is gone without anybody having reported it."""
+
+
+class Watch:
+    """Tells a process of changes, in order, a while after they happened.
+
+    Args:
+        owner: Who watches.
+        scope: What.
+        take: Takes batches of changes.
+        position: Changes that its owner has seen in a listing.
+    """
+
+    def __init__(self, owner: Process, scope: Scope, take: TakeChanges, *, position: int) -> None:
+        """Start behind a listing."""
+        self.name = f"{owner.name}/{scope.value}"
+        self.owner = owner
+        self.scope = scope
+        self.take = take
+        self.position = position
+        self.open = True
+        self.scheduled = False
+        self.lagging_until_us = 0
+
+
+class ClusterActor(Process):
+    """One cluster.
+
+    Args:
+        name: Its name.
+        nodes: Its nodes.
+        book: Tells what the pods of a job need, and how long they run.
+        agenda: Time.
+        network: Draws delays and faults.
+        settings: Delays.
+        audit: Is told what pods do.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        nodes: Iterable[NodeSpec],
+        *,
+        book: JobBook,
+        agenda: Agenda,
+        network: Network,
+        settings: WorldSettings,
+        audit: Audit,
+    ) -> None:
+        """Start with empty nodes."""
+        super().__init__(name)
+        self._book = book
+        self._agenda = agenda
+        self._network = network
+        self._settings = settings
+        self._audit = audit
+        self.pauses: np.random.Generator | None = None
+        """Draws after which change a watch pauses, so that the pods of a bag appear one by one; None: it never does."""
+        self.nodes: dict[str, NodeSpec] = {}
+        self._free: dict[str, dict[str, int]] = {}
+        self.objects: dict[Key, _Object] = {}
+        self._made: set[Key] = set()
+        self._strangers: dict[int, Stranger] = {}
+        self._next_uid = 1
+        self._history: dict[Scope, list[tuple[object, ...]]] = {scope: [] for scope in Scope}
+        self._base = dict.fromkeys(Scope, 0)
+        """Changes that are forgotten because every watch has shown them."""
+        self.watches: list[Watch] = []
+        self.dark = False
+        """Whether nothing reaches it, and nothing runs in it."""
+        for spec in nodes:
+            self._add_node(spec)
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def _add_node(self, spec: NodeSpec) -> None:
+        self.nodes[spec.name] = spec
+        self._free[spec.name] = {PODS: 110, **spec.total}
+
+    def lose_node(self, name: str, away_s: float) -> None:
+        """Let a node disappear with its pods, and come back empty.
+
+        Pods that have ended stay: a finalizer keeps them until their executor deletes them.
+        """
+        spec = self.nodes.pop(name, None)
+        if spec is None:
+            return
+        del self._free[name]
+        self._tell(Scope.NODES, NodeChange(name, None))
+        for key in [key for key, item in self.objects.items() if item.node == name and item.kind == POD]:
+            if self.objects[key].state in (_SUCCEEDED, _FAILED):
+                continue
+            self.objects[key].booked = False
+            self._remove(key)
+        for uid in [uid for uid, stranger in self._strangers.items() if stranger.node == name]:
+            self._end_stranger(uid)
+        self._agenda.after(away_s, self, self._return_node, spec)
+
+    def _return_node(self, spec: NodeSpec) -> None:
+        self._add_node(spec)
+        self._tell(Scope.NODES, NodeChange(spec.name, spec))
+
+    # --- strangers ----------------------------------------------------------------------------------------------------
+
+    def admit_stranger(self, node: str, requests: tuple[tuple[str, int], ...], run_s: float) -> bool:
+        """Let a pod that is not ours run on a node if the node has room; return whether it has."""
+        free = self._free.get(node)
+        asked = (*requests, (PODS, 1))
+        if free is None or any(free.get(resource, 0) < amount for resource, amount in asked):
+            return False
+        stranger = Stranger(self._next_uid, node, asked, gone=False)
+        self._next_uid += 1
+        self._strangers[stranger.uid] = stranger
+        for resource, amount in asked:
+            free[resource] -= amount
+        self._tell(Scope.OBJECTS, stranger)
+        self._agenda.after(run_s, self, self._end_stranger, stranger.uid)
+        return True
+
+    def _end_stranger(self, uid: int) -> None:
+        stranger = self._strangers.pop(uid, None)
+        if stranger is None:
+            return
+        free = self._free.get(stranger.node)
+        if free is not None:
+            for resource, amount in stranger.requests:
+                free[resource] += amount
+        self._tell(Scope.OBJECTS, stranger._replace(gone=True))
+
+    # --- watching -----------------------------------------------------------------------------------------------------
+
+    def list_all(self, owner: Process, scope: Scope, take: TakeListing) -> None:
+        """Let a process have everything that exists, and the position from which to watch."""
+        self._agenda.after(self._network.draw_s(self._settings.call_s), self, self._answer_list, owner, scope, take)
+
+    def _answer_list(self, owner: Process, scope: Scope, take: TakeListing) -> None:
+        rows: list[tuple[object, ...]]
+        if scope is Scope.NODES:
+            rows = [NodeChange(name, spec) for name, spec in self.nodes.items()]
+        else:
+            rows = [self._show(key, item, gone=False) for key, item in self.objects.items()]
+            rows.extend(self._strangers.values())
+        position = self._base[scope] + len(self._history[scope])
+        self._agenda.after(self._network.draw_s(self._settings.call_s), owner, take, rows, position)
+
+    def watch(self, owner: Process, scope: Scope, take: TakeChanges, position: int) -> Watch | None:
+        """Begin a watch behind a listing; None if changes since then are forgotten."""
+        if position < self._base[scope]:
+            return None
+        watch = Watch(owner, scope, take, position=position)
+        self.watches.append(watch)
+        self._schedule(watch)
+        return watch
+
+    def end_watch(self, watch: Watch) -> None:
+        """End a watch; its owner is told by `watch_ended`."""
+        if watch.open:
+            watch.open = False
+            self.watches.remove(watch)
+            if watch.owner.alive:
+                delay_s = self._network.draw_s(self._settings.watch_s)
+                self._agenda.after(delay_s, watch.owner, watch.owner.watch_ended, watch.scope)  # type: ignore[attr-defined]
+
+    def forget_watches(self, owner: Process) -> None:
+        """Drop the watches of a process that died."""
+        for watch in [watch for watch in self.watches if watch.owner is owner]:
+            watch.open = False
+            self.watches.remove(watch)
+
+    def _tell(self, scope: Scope, change: tuple[object, ...]) -> None:
+        self._history[scope].append(change)
+        for watch in self.watches:
+            if watch.scope is scope:
+                self._schedule(watch)
+
+    def _schedule(self, watch: Watch) -> None:
+        """See to it that a watch shows what is new."""
+        if watch.scheduled or watch.position == self._base[watch.scope] + len(self._history[watch.scope]):
+            return
+        watch.scheduled = True
+        due_us = self._agenda.now_us + round(self._network.draw_s(self._settings.watch_s) * 1e6)
+        self._agenda.at(max(due_us, watch.lagging_until_us), watch.owner, self._show_news, watch)
+
+    def _show_news(self, watch: Watch) -> None:
+        watch.scheduled = False
+        if not watch.open:
+            return
+        if watch.lagging_until_us > self._agenda.now_us:
+            self._schedule(watch)
+            return
+        history, base = self._history[watch.scope], self._base[watch.scope]
+        rows = history[watch.position - base :]
+        if self.pauses is not None and len(rows) > 1:
+            rows = rows[: int(self.pauses.integers(1, len(rows) + 1))]
+        watch.position += len(rows)
+        lowest = min(other.position for other in self.watches if other.scope is watch.scope)
+        if lowest - base > 1000:
+            del history[: lowest - base]
+            self._base[watch.scope] = lowest
+        self._schedule(watch)
+        if rows:
+            watch.take(rows)
+
+    def _show(self, key: Key, item: _Object, *, gone: bool) -> ObjectChange:
+        shown = ObjectChange(
+            *key, item.kind, item.state, gone, item.uid, item.node, self._agenda.now_us, item.exit_code, item.failure
+        )
+        return shown if item.is_labelled else shown._replace(is_labelled=False)
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def create(
+        self, owner: ExecutorActor, creates: Creates, take: Callable[[Creates, CreateAnswers | None], None]
+    ) -> None:
+        """Call: create objects, in order."""
+        sent = self._audit.sending(creates, is_superseded=owner.is_superseded())
+        self._call(owner, partial(self._create, sent=sent), creates, take)
+
+    def delete(self, owner: Process, deletes: Deletes, take: Callable[[Deletes, DeleteAnswers | None], None]) -> None:
+        """Call: delete objects that still have their uid."""
+        self._call(owner, self._delete, deletes, take)
+
+    def find(
+        self, owner: Process, lookups: Creates, take: Callable[[Creates, list[ObjectChange] | None], None]
+    ) -> None:
+        """Call: look for objects by name; what is there gets its labels back."""
+        self._call(owner, self._find, lookups, take)
+
+    def _call(self, owner: Process, action: Callable[..., object], what: object, take: Callable[..., None]) -> None:
+        """Let a call arrive, late, twice or not at all, and its answer, or none."""
+        network, settings = self._network, self._settings
+        faults = network.faults
+        slow_s = 0.0
+        lost = unanswered = twice = False
+        if faults is not None:
+            lost = network.happens(faults.call_loss_ratio)
+            unanswered = network.happens(faults.call_loss_ratio)
+            twice = network.happens(faults.repeat_ratio)
+            if network.happens(2 * faults.call_loss_ratio):
+                slow_s = network.draw_s((0.0, faults.call_delay_s))
+        arrival_s = slow_s + network.draw_s(settings.call_s)
+        if not lost:
+            answered = None if unanswered else take
+            if twice:  # whoever repeats a call waits for the answer to the last one
+                self._agenda.after(arrival_s, self, self._arrive, owner, action, what, None)
+                arrival_s += network.draw_s((0.0, settings.call_s[1] * 10))
+            self._agenda.after(arrival_s, self, self._arrive, owner, action, what, answered)
+        if lost or unanswered:
+            self._agenda.after(settings.call_timeout_s, owner, take, what, None)
+
+    def _arrive(
+        self, owner: Process, action: Callable[..., object], what: object, take: Callable[..., None] | None
+    ) -> None:
+        if self.dark:
+            return
+        answers = action(what)
+        if take is not None:
+            self._agenda.after(self._network.draw_s(self._settings.call_s), owner, take, what, answers)
+
+    def _create(self, creates: Creates, *, sent: frozenset[Key]) -> CreateAnswers:
+        count = len(creates)
+        uids = []
+        columns = (creates.handle_column, creates.attempt_column, creates.object_column, creates.node_column)
+        for handle, attempt, position, node in zip(*(column.tolist() for column in columns), strict=True):
+            key = (handle, attempt, position)
+            item = self.objects.get(key)
+            if item is None:
+                item = self._make(key, creates.nodes[node], was_known=key in sent)
+            self._label(key, item)
+            uids.append(item.uid)
+        none = np.zeros(count, dtype=np.bool_)
+        return CreateAnswers(
+            exists_column=np.ones(count, dtype=np.bool_),
+            refused_column=none,
+            later_column=none,
+            uid_column=uid_column(uids),
+            message_column=np.full(count, -1, dtype=np.int32),
+            messages=(),
+        )
+
+    def _delete(self, deletes: Deletes) -> DeleteAnswers:
+        count = len(deletes)
+        accepted, gone = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+        uids = np.ascontiguousarray(deletes.uid_column).view(np.int64)[:, 0].tolist()
+        columns = (deletes.handle_column, deletes.attempt_column, deletes.object_column)
+        rows = zip(uids, *(column.tolist() for column in columns), strict=True)
+        for place, (uid, handle, attempt, position) in enumerate(rows):
+            key = (handle, attempt, position)
+            item = self.objects.get(key)
+            if item is None or item.uid != uid:
+                gone[place] = True
+                continue
+            accepted[place] = True
+            if not item.deleting:
+                item.deleting = True
+                ended = item.state in (_SUCCEEDED, _FAILED) or item.kind != POD
+                delay_s = 0.0 if ended else self._network.draw_s(self._settings.pod_stop_s)
+                self._agenda.after(delay_s, self, self._stop, key, uid)
+        return DeleteAnswers(accepted_column=accepted, gone_column=gone)
+
+    def _find(self, lookups: Creates) -> list[ObjectChange]:
+        columns = (lookups.handle_column, lookups.attempt_column, lookups.object_column)
+        found = []
+        for key in zip(*(column.tolist() for column in columns), strict=True):
+            item = self.objects.get(key)
+            if item is not None:
+                self._label(key, item)
+                found.append(self._show(key, item, gone=False))
+        return found
+
+    def _label(self, key: Key, item: _Object) -> None:
+        """Give an object its labels back."""
+        if not item.is_labelled:
+            item.is_labelled = True
+            self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
+
+    def take_labels(self, rng: np.random.Generator, is_live: Callable[[int, int], bool]) -> int:
+        """Take the labels from about half of the pods of live runs, and tell nobody; return from how many.
+
+        Args:
+            rng: Draws which.
+            is_live: Tells of a run, (handle, attempt), whether it is.
+        """
+        pods = [item for key, item in sorted(self.objects.items()) if item.kind == POD and is_live(*key[:2])]
+        hit = [item for item in pods if rng.random() < 0.5]
+        for item in hit:
+            item.is_labelled = False
+        return len(hit)
+
+    # --- objects ------------------------------------------------------------------------------------------------------
+
+    def _make(self, key: Key, node: str, *, was_known: bool) -> _Object:
+        """Create an object; a pod starts a while later if its node is there and has room."""
+        handle, _, position = key
+        kind = self._book.kinds_of(handle)[position]
+        item = self.objects[key] = _Object(self._next_uid, kind, node, _CREATED if kind == POD else _RUNNING)
+        self._next_uid += 1
+        if kind == POD:
+            self._audit.pod_created(self.name, key, was_known=was_known)
+            item.repeated = key in self._made
+            self._made.add(key)
+            if node in self.nodes:
+                self._admit(key, item)
+            else:
+                self._agenda.after(self._network.draw_s(self._settings.collect_s), self, self._stop, key, item.uid)
+        self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
+        if item.booked:
+            start_s = self._network.draw_s(self._settings.pod_start_s)
+            if start_s:
+                self._agenda.after(start_s, self, self._start, key, item.uid)
+            else:
+                self._start(key, item.uid)
+        return item
+
+    def _admit(self, key: Key, item: _Object) -> None:
+        """Let a pod take room on its node, or fail as nodes let pods fail for which there is none.
+
+        That must not happen, with two exceptions: a stranger came between commit and creation; or a pod that vanished
+        before any executor saw it is made again, although the sampler saw it go and gave its room to another.
+        """
+        free = self._free[item.node]
+        for resource, amount in self._asks(key):
+            if free.get(resource, 0) < amount:
+                on_node = [other for other in self.objects.values() if other.node == item.node and other.booked]
+                crowded = any(stranger.node == item.node for stranger in self._strangers.values())
+                if not crowded and not item.repeated and not any(other.repeated for other in on_node):
+                    self._audit.node_overcommitted(self.name, item.node, resource)
+                item.state, item.failure = _FAILED, _INFRASTRUCTURE
+                return
+        item.booked = True
+        self._book_room(key, item.node, -1)
+
+    def _asks(self, key: Key) -> tuple[tuple[str, int], ...]:
+        """Return what a pod asks for."""
+        handle, _, position = key
+        return self._book.requests_of(handle, position)
+
+    def _book_room(self, key: Key, node: str, sign: int) -> None:
+        """Take (-1) or give back (+1) what a pod asks for."""
+        free = self._free[node]
+        for resource, amount in self._asks(key):
+            free[resource] = free.get(resource, 0) + sign * amount
+
+    def _start(self, key: Key, uid: int) -> None:
+        item = self.objects.get(key)
+        if item is None or item.uid != uid or item.deleting or item.state != _CREATED:
+            return
+        handle, attempt, position = key
+        self._audit.pod_started(self.name, handle, attempt, position)
+        item.state = _RUNNING
+        self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
+        run_s = self._book.run_s(handle, position)
+        if np.isfinite(run_s):
+            self._agenda.after(run_s, self, self._finish, key, uid)
+
+    def _finish(self, key: Key, uid: int) -> None:
+        """Let a pod end by itself."""
+        item = self.objects.get(key)
+        if item is None or item.uid != uid or item.state != _RUNNING:
+            return
+        item.exit_code = self._book.exit_code(key[0], key[2])
+        item.state = _FAILED if item.exit_code else _SUCCEEDED
+        item.failure = _EXIT_CODE if item.exit_code else 0
+        self._leave(key, item)
+        self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
+
+    def _stop(self, key: Key, uid: int) -> None:
+        """Remove an object that is being deleted."""
+        item = self.objects.get(key)
+        if item is not None and item.uid == uid:
+            self._remove(key)
+
+    def _remove(self, key: Key) -> None:
+        item = self.objects.pop(key)
+        self._leave(key, item)
+        self._tell(Scope.OBJECTS, self._show(key, item, gone=True))
+
+    def _leave(self, key: Key, item: _Object) -> None:
+        """Let a pod give back what it holds."""
+        if item.booked:
+            item.booked = False
+            self._book_room(key, item.node, 1)
+        if item.kind == POD:
+            self._audit.pod_stopped(self.name, *key)
+
+    def unfinished_pods(self) -> set[tuple[int, int]]:
+        """Return (handle, attempt) of the pods that have not ended."""
+        return {
+            (handle, attempt)
+            for (handle, attempt, _), item in self.objects.items()
+            if item.kind == POD and item.state in (_CREATED, _RUNNING)
+        }
+
+
+def uid_column(uids: list[int]) -> npt.NDArray[np.uint8]:
+    """Return numbers as uids of 16 bytes."""
+    column = np.zeros((len(uids), 2), dtype=np.int64)
+    column[:, 0] = uids
+    return column.view(np.uint8)

@@ -1,0 +1,162 @@
+"""Small random worlds: a plan, settings and faults drawn from a seed, for finding what nobody thought of.
+
+Source: design section 7, "each has a test that fails when its defence is removed".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from argosy_core.job.classes import SchedulingClass
+from argosy_core.leader import MachineSettings
+from argosy_core.nodes import NodeSpec
+from argosy_core.scheduler import RoundSettings
+from argosy_simulation.plan import WishPlan, WorldPlan
+from argosy_simulation.settings import FaultSettings, WorldSettings
+from argosy_simulation.world import World
+
+__all__ = ["draw_plan", "draw_world", "widen_plan"]
+
+_GIB = 1 << 30
+
+
+def draw_world(seed: int, *, with_faults: bool = True, wide: bool = False, check_steps: int = 1) -> World:
+    """Return a small world with everything in it drawn from a seed; all its jobs fit some node.
+
+    Args:
+        seed: Which world.
+        with_faults: Whether anything goes wrong in it.
+        wide: Whether there may be bags of several pods and the faults that `FaultSettings` leaves out by default; they
+            are drawn apart, so that the other worlds stay as they were.
+        check_steps: After how many events the memories are checked; what truly happens is checked always.
+    """
+    rng = np.random.default_rng([seed, 9])
+    until_s = float(rng.uniform(30.0, 120.0))
+    plan = draw_plan(rng, until_s)
+    wide_rng = np.random.default_rng([seed, 19])
+    if wide:
+        plan = widen_plan(plan, wide_rng)
+    settings = WorldSettings(
+        leader=MachineSettings(
+            round=RoundSettings(
+                clusters_to_sample_ratio=float(rng.choice([0.33, 1.0])),
+                nodes_to_sample_ratio=float(rng.choice([0.04, 0.5, 1.0])),
+                commit_candidate_count=int(rng.integers(1, 4)),
+                max_runs=250,
+                waiting_heads=int(rng.choice([1, 4])),
+            ),
+            # Drawn apart, so that the other worlds stay as they were: small records make several of a plan.
+            max_record_bytes=int(np.random.default_rng([seed, 29]).choice([1_100, 4_000_000])),
+        ),
+        message_s=(0.0, float(rng.choice([0.001, 0.05, 0.3]))),
+        transaction_s=(0.001, float(rng.choice([0.005, 0.2, 1.0]))),
+        watch_s=(0.0, float(rng.choice([0.01, 0.3]))),
+        pod_start_s=(0.0, float(rng.choice([0.0, 0.5]))),
+        pod_stop_s=(0.0, float(rng.choice([0.05, 2.0]))),
+        keep_finished_s=float(rng.choice([0.0, 5.0, 60.0])),
+        check_steps=check_steps,
+        max_steps=400_000,
+    )
+    if not with_faults:
+        return World(plan, seed=seed, settings=settings)
+    counts = {
+        name: int(rng.integers(0, most + 1))
+        for name, most in (
+            ("leader_crashes", 3),
+            ("leader_depositions", 2),
+            ("sampler_crashes", 3),
+            ("executor_crashes", 3),
+            ("executor_overlaps", 2),
+            ("stream_cuts", 6),
+            ("stream_stalls", 4),
+            ("node_losses", 3),
+            ("strangers", 15),
+            ("watch_ends", 3),
+            ("watch_lags", 3),
+        )
+    }
+    faults = FaultSettings(
+        until_s=until_s,
+        repeat_ratio=float(rng.choice([0.0, 0.2])),
+        call_loss_ratio=float(rng.choice([0.0, 0.1])),
+        **counts,  # type: ignore[arg-type]
+    )
+    if wide:
+        faults = replace(
+            faults,
+            api_crashes=int(wide_rng.integers(0, 6)),
+            forgotten_clusters=int(wide_rng.integers(0, 3)),
+            late_commits=int(wide_rng.integers(0, 4)),
+        )
+        # A run that was taken for lost with its cluster is not looked for when the cluster comes back.
+        faults = replace(faults, label_thefts=0 if faults.forgotten_clusters else int(wide_rng.integers(0, 6)))
+    return World(plan, seed=seed, settings=settings, faults=faults)
+
+
+def widen_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
+    """Return a plan in which about half of the jobs are bags of several pods.
+
+    Args:
+        plan: The plan.
+        rng: Draws which.
+    """
+    several = rng.random(len(plan)) < 0.5
+    return replace(plan, layout=np.where(several, rng.integers(2, 4, len(plan)), plan.layout).astype(np.int32))
+
+
+def draw_plan(rng: np.random.Generator, until_s: float) -> WorldPlan:
+    """Return one to three small clusters and some dozens of jobs.
+
+    Args:
+        rng: Draws everything.
+        until_s: Seconds in which jobs are submitted.
+    """
+    clusters = tuple(
+        (
+            f"cluster-{number}",
+            tuple(
+                NodeSpec(name=f"c{number}-n{node}", total={"cpu": 4000, "memory": 8 * _GIB})
+                for node in range(int(rng.integers(1, 5)))
+            ),
+        )
+        for number in range(int(rng.integers(1, 4)))
+    )
+    classes = tuple(
+        SchedulingClass(requests=(("cpu", int(cpu)), ("memory", int(memory) * _GIB)))
+        for cpu, memory in zip(rng.choice([500, 1000, 2000, 4000], 4), rng.integers(1, 9, 4), strict=True)
+    )
+    queues = tuple((f"queue-{number}", float(rng.integers(1, 4))) for number in range(int(rng.integers(1, 4))))
+    job_sets = tuple((queue, name) for queue in range(len(queues)) for name in ("a", "b"))
+    count = int(rng.integers(10, 60))
+    run_s = rng.exponential(float(rng.choice([2.0, 20.0])), count)
+    endless = rng.random(count) < 0.04
+    # Whoever never ends must leave room for the others.
+    endless &= np.cumsum(endless) <= 1
+    class_index = rng.integers(0, len(classes), count).astype(np.int32)
+    alone = len(clusters) == 1 and len(clusters[0][1]) == 1
+    run_s[endless & (not alone)] = np.inf
+    submit_s = np.sort(rng.choice(np.round(rng.random(max(count // 2, 1)) * until_s, 3), count))
+    wishes = [
+        WishPlan(
+            at_s=float(rng.uniform(0.0, until_s)),
+            jobs=tuple(rng.choice(count, int(rng.integers(1, 6)), replace=False).tolist()),
+            priority=None if rng.random() < 0.6 else int(rng.integers(0, 5)),
+        )
+        for _ in range(int(rng.integers(0, 8)))
+    ]
+    return WorldPlan(
+        clusters=clusters,
+        queues=queues,
+        classes=classes,
+        job_sets=job_sets,
+        submit_s=submit_s,
+        run_s=run_s,
+        class_index=class_index,
+        job_set=rng.integers(0, len(job_sets), count).astype(np.int32),
+        priority=rng.integers(0, 3, count).astype(np.int32),
+        exit_code=(rng.random(count) < 0.1).astype(np.int32),
+        layout=(rng.random(count) < 0.3).astype(np.int32),
+        wishes=tuple(sorted(wishes, key=lambda wish: wish.at_s)),
+    )

@@ -1,0 +1,422 @@
+"""What survives: the database and the log as a model in memory, with the guards that their statements have.
+
+A transaction is applied whole or not at all, under the epoch of the leader that wrote it. Nothing here decides; what is
+refused, and what absorbs, is what the store's statements say.
+
+Source: design section 4, "States and rows"; section 5, "Submit", "Change requests", "Ingest".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from argosy_core.errors import InvariantViolation, StateConflict
+from argosy_core.job.states import IS_RUN_TERMINAL, JobEventKind, JobState, ObjectState, next_job_state
+from argosy_core.leader.transaction import Transaction
+from argosy_core.scheduler import (
+    EventDraft,
+    LeasePlan,
+    LoadedColumns,
+    LoadedObjects,
+    LoadedRuns,
+    ObjectUpdates,
+    RoundStateColumns,
+    RunUpdates,
+    WishColumns,
+)
+from argosy_core.scheduler.messages import Int64s
+from argosy_simulation.agenda import Process
+from argosy_simulation.plan import JobBook
+from argosy_simulation.results import JobTimes
+
+__all__ = ["Change", "DurableStore", "JobRow", "LogRecord", "RunRow"]
+
+Change: TypeAlias = "Int64s | WishColumns | str"
+"""News for the leader: indices of accepted jobs, wishes, or the name of a cluster that was forgotten."""
+_LEASED = int(ObjectState.LEASED)
+_UNKNOWN = int(ObjectState.UNKNOWN)
+_RUNNING = int(ObjectState.RUNNING)
+_CANCELLED = int(JobState.CANCELLED)
+
+
+@dataclass(slots=True)
+class RunRow:
+    """A row of `runs` with those of its objects."""
+
+    cluster: str
+    node: str
+    objects: list[int]
+    """State of each object by position."""
+    start_time_us: int = 0
+    """When its first pod ran, as stored with its objects; 0 not yet."""
+    state: int = _LEASED
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class JobRow:
+    """A row of `jobs` with its runs."""
+
+    index: int
+    submit_time_us: int
+    priority: int
+    state: int = 0
+    """0 while open, else the terminal JobState."""
+    wish: bool = False
+    """A cancel wish is set."""
+    live_attempt: int = 0
+    """Attempt of the live run, 0 if none."""
+    runs: dict[int, RunRow] = field(default_factory=dict)
+    """Runs by attempt."""
+    event_state: int = 0
+    """State that its events have led to; 0 before the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """A record of the log."""
+
+    position: int
+    epoch: int
+    plan: LeasePlan | None
+    """None for a marker."""
+
+
+class DurableStore(Process):
+    """Database and log of one pool.
+
+    Args:
+        book: The jobs there will be.
+        times: Where what happened to each job is written.
+    """
+
+    def __init__(self, book: JobBook, times: JobTimes) -> None:
+        """Start empty, led by nobody."""
+        super().__init__("store")
+        self._book = book
+        self._times = times
+        self.epoch = 0
+        self.log_position = 0
+        self.round_state: RoundStateColumns | None = None
+        self.jobs: dict[int, JobRow] = {}
+        """By handle."""
+        self.open_handles: dict[int, None] = {}
+        self.changes: dict[int, Change] = {}
+        self.log: list[LogRecord] = []
+        self.event_numbers: dict[int, int] = {}
+        """Job set id -> number of its last event."""
+        self.incarnations: dict[tuple[str, str], int] = {}
+        """(cluster, role) -> highest incarnation bound."""
+        self.forgotten: set[str] = set()
+        """Clusters that somebody declared gone and that have not come back."""
+        self.deduplication: dict[int, None] = {}
+        """Client ids that became a job; a job's client id is its index."""
+        self._next_change = 0
+        """Jobs whose last lease was refused, until their next event."""
+        self.refused_count = 0
+
+    # --- replicas of the API ------------------------------------------------------------------------------------------
+
+    def next_change_id(self) -> int:
+        """Return the id of a change that is written now; it may commit later than those behind it."""
+        self._next_change += 1
+        return self._next_change
+
+    def submit(self, change_id: int, rows: Int64s, now_us: int) -> None:
+        """Commit jobs together with their change; those whose client id is known are there already.
+
+        Raises:
+            InvariantViolation: A job is accepted twice.
+        """
+        rows = rows[[row not in self.deduplication for row in rows.tolist()]]
+        if not rows.size:
+            return
+        self.deduplication.update(dict.fromkeys(rows.tolist()))
+        for row, handle in zip(rows.tolist(), self._book.handles(rows).tolist(), strict=True):
+            if handle in self.jobs:
+                raise InvariantViolation(f"job {row} is accepted twice")
+            self.jobs[handle] = JobRow(row, now_us, int(self._book.plan.priority[row]))
+            self.open_handles[handle] = None
+        self._times.submit_us[rows] = now_us
+        self.changes[change_id] = rows
+
+    def wish(self, handles: Iterable[int], priority: int | None) -> bool:
+        """Commit a wish for jobs together with its change; jobs without a live run end by a cancel wish.
+
+        Its change comes behind those of the jobs, because it was written after they were committed.
+
+        Returns:
+            Whether anything changed.
+        """
+        chosen, ended = [], []
+        for handle in sorted(handles):
+            job = self.jobs.get(handle)
+            if job is None or job.state:
+                continue
+            if priority is not None:
+                if job.priority == priority:
+                    continue
+                job.priority = priority
+                over = False
+            else:
+                if job.wish:
+                    continue
+                job.wish = True
+                over = not job.live_attempt
+                if over:
+                    self._end_job(handle, job, _CANCELLED)
+            chosen.append(handle)
+            ended.append(over)
+        count = len(chosen)
+        if count:
+            self.changes[self.next_change_id()] = WishColumns(
+                handle=np.array(chosen, dtype=np.int64),
+                kind=np.full(count, 1 if priority is None else 2, dtype=np.int8),
+                priority=np.full(count, priority or 0, dtype=np.int32),
+                ended=np.array(ended, dtype=np.int8),
+                reason="somebody asked for it",
+            )
+        return bool(count)
+
+    def is_live(self, handle: int, attempt: int) -> bool:
+        """Return whether a run has not ended."""
+        return handle in self.open_handles and self.jobs[handle].live_attempt == attempt
+
+    def forget(self, cluster: str) -> None:
+        """Commit that a cluster is gone, together with its change."""
+        self.forgotten.add(cluster)
+        self.changes[self.next_change_id()] = cluster
+
+    # --- leaders ------------------------------------------------------------------------------------------------------
+
+    def lead(self) -> int:
+        """Begin a new epoch and return it."""
+        self.epoch += 1
+        return self.epoch
+
+    def check_epoch(self, epoch: int) -> None:
+        """Refuse who does not lead.
+
+        Raises:
+            StateConflict: The epoch is over.
+        """
+        if epoch != self.epoch:
+            raise StateConflict(f"epoch {epoch} is over; the epoch is {self.epoch}")
+
+    def append(self, epoch: int, plan: LeasePlan | None) -> int:
+        """Append to the log and return the position; no plan is a marker.
+
+        Raises:
+            StateConflict: The epoch is over.
+        """
+        self.check_epoch(epoch)
+        self.log.append(LogRecord(len(self.log) + 1, epoch, plan))
+        return len(self.log)
+
+    def bind(self, epoch: int, cluster: str, *, role: str, incarnation: int) -> None:
+        """Note who speaks for a cluster; one that was forgotten begins anew.
+
+        Raises:
+            StateConflict: The epoch is over, or a higher incarnation was seen.
+        """
+        self.check_epoch(epoch)
+        if cluster in self.forgotten:
+            self.forgotten.discard(cluster)
+            for each in ("executor", "sampler"):
+                self.incarnations.pop((cluster, each), None)
+        seen = self.incarnations.get((cluster, role), 0)
+        if incarnation < seen:
+            raise StateConflict(f"{role} {incarnation} of {cluster} is older than {seen}")
+        self.incarnations[cluster, role] = incarnation
+
+    def apply(self, epoch: int, transaction: Transaction) -> Int64s:
+        """Commit a transaction; return the handles of refused leases.
+
+        Raises:
+            StateConflict: The epoch is over, or the position or an event number is not the next; nothing was written.
+            InvariantViolation: Events are not what may follow.
+        """
+        self.check_epoch(epoch)
+        if transaction.log is not None and transaction.log[0] != self.log_position:
+            raise StateConflict(f"the log is applied up to {self.log_position}, not {transaction.log[0]}")
+        self._check_numbers(transaction.events)
+        self._end_runs(transaction.run_ends)
+        refused = self._insert_runs(transaction)
+        for updates in transaction.objects:
+            self._update_objects(updates)
+        self._end_runs(transaction.run_ends)
+        ended_before = np.array(self._update_jobs(transaction), dtype=np.int64)
+        for draft in transaction.refusals.correct(
+            transaction.number, transaction.events, np.array(refused, dtype=np.int64), ended_before=ended_before
+        ):
+            self._take_events(draft)
+        for change_id in transaction.change_ids:
+            del self.changes[change_id]
+        if transaction.log is not None:
+            self.log_position = transaction.log[1]
+            if transaction.round_state is not None:
+                self.round_state = transaction.round_state
+        self.refused_count += len(refused)
+        return np.array(refused, dtype=np.int64)
+
+    def _update_jobs(self, transaction: Transaction) -> list[int]:
+        """End open jobs, and set priorities; return the handles of jobs that had ended before."""
+        ended_before = []
+        for ends in transaction.job_ends:
+            for handle, state in zip(ends.handle.tolist(), ends.state.tolist(), strict=True):
+                job = self.jobs[handle]
+                if job.state:
+                    ended_before.append(handle)
+                else:
+                    self._end_job(handle, job, state)
+        for priorities in transaction.priorities:
+            for handle, priority in zip(priorities.handle.tolist(), priorities.priority.tolist(), strict=True):
+                self.jobs[handle].priority = priority
+        return ended_before
+
+    def _end_job(self, handle: int, job: JobRow, state: int) -> None:
+        job.state = state
+        del self.open_handles[handle]
+
+    def _check_numbers(self, drafts: list[EventDraft]) -> None:
+        """Refuse events that do not follow the stored ones.
+
+        Raises:
+            StateConflict: Another writer numbered the job set.
+        """
+        last: dict[int, int] = {}
+        for draft in drafts:
+            sizes = np.diff(draft.offset).tolist()
+            for job_set, first, size in zip(draft.job_set_id.tolist(), draft.first_number.tolist(), sizes, strict=True):
+                before = last.get(job_set, self.event_numbers.get(job_set, 0))
+                if first != before + 1:
+                    raise StateConflict(f"event {first} of job set {job_set} does not follow {before}")
+                last[job_set] = before + size
+
+    def _insert_runs(self, transaction: Transaction) -> list[int]:
+        """Insert leases with their objects, and return the handles of those that are refused."""
+        runs, objects = transaction.new_runs, transaction.new_objects
+        if runs is None or objects is None:
+            return []
+        refused = []
+        counts = np.searchsorted(objects.handle, runs.handle, "right") - np.searchsorted(objects.handle, runs.handle)
+        rows = zip(
+            runs.handle.tolist(),
+            runs.attempt.tolist(),
+            runs.cluster_index.tolist(),
+            runs.node_index.tolist(),
+            counts.tolist(),
+            strict=True,
+        )
+        for handle, attempt, cluster, node, count in rows:
+            job = self.jobs[handle]
+            if job.state or job.wish or job.live_attempt or any(known >= attempt for known in job.runs):
+                refused.append(handle)
+                continue
+            job.runs[attempt] = RunRow(runs.clusters[cluster], runs.nodes[node], [_LEASED] * count)
+            job.live_attempt = attempt
+        return refused
+
+    def _update_objects(self, updates: ObjectUpdates) -> None:
+        """Move objects on; what ended absorbs."""
+        columns = (updates.handle, updates.attempt, updates.object_index, updates.state, updates.start_time_us)
+        for handle, attempt, place, state, start_us in zip(*(column.tolist() for column in columns), strict=True):
+            run = self.jobs[handle].runs.get(attempt)
+            if run is None:
+                continue
+            known = run.objects[place]
+            if not IS_RUN_TERMINAL[known] and (state > known or (known == _UNKNOWN and state >= _RUNNING)):
+                run.objects[place] = state
+                run.start_time_us = run.start_time_us or start_us
+
+    def _end_runs(self, ends: list[RunUpdates]) -> None:
+        """End live runs.
+
+        Raises:
+            InvariantViolation: One began at another moment than it does by what was stored while it ran.
+        """
+        for updates in ends:
+            columns = (updates.handle, updates.attempt, updates.state, updates.start_time_us)
+            for handle, attempt, state, start_us in zip(*(column.tolist() for column in columns), strict=True):
+                job = self.jobs[handle]
+                run = job.runs.get(attempt)
+                if run is not None and not run.ended:
+                    if run.start_time_us not in (0, start_us):
+                        raise InvariantViolation(
+                            f"run {handle}/{attempt} ends as if it had begun at {start_us}, not {run.start_time_us}"
+                        )
+                    run.ended, run.state = True, state
+                    job.live_attempt = 0
+
+    def _take_events(self, draft: EventDraft) -> None:
+        """Store events.
+
+        Raises:
+            InvariantViolation: One cannot follow what its job has come to, or leads elsewhere than the table says.
+        """
+        jobs = self.jobs
+        columns = (draft.handle, draft.kind, draft.from_state, draft.to_state)
+        for handle, kind, before, after in zip(*(column.tolist() for column in columns), strict=True):
+            job = jobs[handle]
+            event = JobEventKind(kind)
+            follows = next_job_state(JobState(before) if before else None, event, subject=f"job {job.index}")
+            if job.event_state != before or after != follows:
+                raise InvariantViolation(
+                    f"event {event.name} of job {job.index} leads from {before} to {after}, "
+                    f"but its events led to {job.event_state}"
+                )
+            job.event_state = after
+        sizes = np.diff(draft.offset).tolist()
+        for job_set, first, size in zip(draft.job_set_id.tolist(), draft.first_number.tolist(), sizes, strict=True):
+            self.event_numbers[job_set] = first + size - 1
+        self._times.take(draft, self._book.index(0))
+
+    # --- a new leader -------------------------------------------------------------------------------------------------
+
+    def load(self) -> LoadedColumns:
+        """Return what a new leader reads."""
+        handles = sorted(self.open_handles)
+        jobs = [self.jobs[handle] for handle in handles]
+        rows = np.array([job.index for job in jobs], dtype=np.int64)
+        columns = self._book.columns(
+            rows,
+            np.array([job.submit_time_us for job in jobs], dtype=np.int64),
+            np.array([job.priority for job in jobs], dtype=np.int32),
+        )
+        live = [
+            (handle, job.live_attempt, job.runs[job.live_attempt])
+            for handle, job in zip(handles, jobs, strict=True)
+            if job.live_attempt
+        ]
+        clusters = sorted({run.cluster for _, _, run in live})
+        nodes = sorted({run.node for _, _, run in live})
+        objects = [
+            (h, a, place, state, run.start_time_us) for h, a, run in live for place, state in enumerate(run.objects)
+        ]
+        sets = sorted(set(columns.job_set.tolist()))
+        return LoadedColumns(
+            jobs=columns,
+            wish=np.array([job.wish for job in jobs], dtype=np.int8),
+            last_attempt=np.array([max(job.runs, default=0) for job in jobs], dtype=np.int32),
+            runs=LoadedRuns(
+                handle=np.array([h for h, _, _ in live], dtype=np.int64),
+                attempt=np.array([a for _, a, _ in live], dtype=np.int32),
+                cluster=np.array([clusters.index(run.cluster) for _, _, run in live], dtype=np.int32),
+                clusters=tuple(clusters),
+                node=np.array([nodes.index(run.node) for _, _, run in live], dtype=np.int32),
+                nodes=tuple(nodes),
+            ),
+            objects=LoadedObjects(
+                handle=np.array([o[0] for o in objects], dtype=np.int64),
+                attempt=np.array([o[1] for o in objects], dtype=np.int32),
+                object_index=np.array([o[2] for o in objects], dtype=np.int16),
+                state=np.array([o[3] for o in objects], dtype=np.int8),
+                start_time_us=np.array([o[4] for o in objects], dtype=np.int64),
+            ),
+            round_state=self.round_state,
+            job_sets=tuple(self._book.job_set_views({key: self.event_numbers.get(key, 0) for key in sets})),
+        )

@@ -1,0 +1,471 @@
+"""A leader: one epoch of a pool, from the taken epoch to its end.
+
+It drives the machine of `argosy_core.leader` in virtual time: what the world says becomes events, and instructions
+become messages, transactions and appends that take their time.
+
+Source: design section 5.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from argosy_core.errors import StateConflict
+from argosy_core.leader import LeaderMachine, Phase
+from argosy_core.leader.events import (
+    Bound,
+    CapacityTold,
+    ChangesRead,
+    ClusterSettings,
+    CommitAnswered,
+    Event,
+    Loaded,
+    MarkerPublished,
+    Moment,
+    Published,
+    ReadRecord,
+    RecordsRead,
+    Role,
+    SampleAnswered,
+    SamplerReady,
+    Session,
+    SessionLost,
+    StatesReported,
+    Stored,
+    Tick,
+)
+from argosy_core.leader.instructions import (
+    Acknowledge,
+    Close,
+    Instruction,
+    Listen,
+    Load,
+    Publish,
+    PublishMarker,
+    ReadChanges,
+    ReadRecords,
+    SendCommit,
+    SendCordons,
+    SendPlacements,
+    SendReleases,
+    SendRows,
+    SendSample,
+    SendStops,
+    Serve,
+    Store,
+    Warn,
+    Welcome,
+)
+from argosy_core.reconcile import ReportBatch
+from argosy_core.scheduler import CapacityColumns, CommitReply, LeasePlan, PoolState, SampleReply, StateColumns
+from argosy_core.scheduler.messages import Int64s
+from argosy_simulation.agenda import Process
+from argosy_simulation.changes import read_changes
+from argosy_simulation.context import Context
+from argosy_simulation.executor_actor import ExecutorActor, ExecutorHello
+from argosy_simulation.network import Stream
+from argosy_simulation.sampler_actor import SamplerActor
+
+__all__ = ["LeaderActor"]
+
+_AWAITING: Final = (Phase.SAMPLING, Phase.COMMITTING)
+
+
+@dataclass(slots=True)
+class _Peer:
+    """Who is at the other end of a stream."""
+
+    session: Session
+    stream: Stream
+    actor: Any
+    listening: bool = False
+    """Its states are read."""
+    said_at_s: float = 0.0
+    """When an executor said hello."""
+    unread: list[ReportBatch] = field(default_factory=list)
+
+
+class LeaderActor(Process):
+    """One leadership.
+
+    Args:
+        context: The world.
+        epoch: Its epoch, already the store's.
+    """
+
+    def __init__(self, context: Context, epoch: int) -> None:
+        """Begin to take over."""
+        super().__init__(f"leader{epoch}")
+        self.context = context
+        self.epoch = epoch
+        self.machine = LeaderMachine(
+            "default", epoch, settings=context.settings.leader, rng=context.generator(1, epoch)
+        )
+        self.serving = False
+        """Whether sessions are taken."""
+        self._peers: dict[Session, _Peer] = {}
+        self._sessions: dict[Stream, Session] = {}
+        self._serial = 0
+        self._publishing: Publish | None = None
+        self._stores: deque[Store] = deque()
+        self._is_storing = False
+        self._has_unread_changes = False
+        self._timer_us = 0
+        self._carry_out: dict[type, Callable[[Any], None]] = {
+            PublishMarker: lambda _: self._later(self._append_marker),
+            Load: lambda _: self._later(self._load),
+            ReadChanges: lambda _: self._later(self._read_all_changes),
+            ReadRecords: lambda instruction: self._later(self._read_records, instruction.after),
+            Serve: self._serve,
+            Publish: self._publish,
+            Store: self._put_store,
+            Welcome: self._welcome,
+            SendCordons: lambda _: None,
+            SendPlacements: self._send_placements,
+            SendSample: self._send_sample,
+            SendCommit: self._send_commit,
+            SendReleases: self._send_releases,
+            SendRows: self._send_rows,
+            SendStops: self._send_stops,
+            Listen: self._listen,
+            Acknowledge: self._acknowledge,
+            Close: self._close,
+            Warn: lambda _: None,
+        }
+        self._do(self.machine.start(self._now()))
+
+    @property
+    def state(self) -> PoolState:
+        """The pool's memory."""
+        return self.machine.state
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it leads, and everything that it has decided is stored."""
+        return self.serving and self.machine.is_at_rest
+
+    def give_up(self) -> None:
+        """End: the epoch is over."""
+        if self.alive:
+            self.alive = False
+            self.context.counters.update(self.machine.totals)
+            self.context.network.end_all(self)
+            self.context.directory.leader_died(self)
+
+    # --- the machine --------------------------------------------------------------------------------------------------
+
+    def _now(self) -> Moment:
+        agenda = self.context.agenda
+        return Moment(agenda.now_s, agenda.now_us)
+
+    def feed(self, event: Event) -> None:
+        """Tell the machine of something, and carry out what it says."""
+        self._do(self.machine.handle(event, self._now()))
+        if self._has_unread_changes and self.serving and self.machine.budget().changes:
+            self._has_unread_changes = False
+            self.feed(self._changes())
+        self._set_timer()
+
+    def _do(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            self._carry_out[type(instruction)](instruction)
+
+    def _later(self, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401
+        """Do something after a transaction's time."""
+        delay_s = self.context.network.draw_s(self.context.settings.transaction_s)
+        self.context.agenda.after(delay_s, self, action, *arguments)
+
+    def _set_timer(self) -> None:
+        """See to it that time passes for the machine when something of it is due."""
+        due_s = self.machine.due_s()
+        if due_s is None or (self.machine.phase in _AWAITING and self.context.network.is_calm):
+            return  # in a calm world every answer will come
+        due_us = max(int(due_s * 1e6) + 1, self.context.agenda.now_us + 1)
+        if not self._timer_us or due_us < self._timer_us:
+            self._timer_us = due_us
+            self.context.agenda.at(due_us, self, self._tick, due_us)
+
+    def _tick(self, due_us: int) -> None:
+        if due_us == self._timer_us:
+            self._timer_us = 0
+            self.feed(Tick())
+
+    # --- the database and the log -------------------------------------------------------------------------------------
+
+    def _append_marker(self) -> None:
+        try:
+            position = self.context.store.append(self.epoch, None)
+        except StateConflict:
+            self.give_up()
+            return
+        self._later(self.feed, MarkerPublished(position=position))
+
+    def _load(self) -> None:
+        """Read everything open."""
+        context = self.context
+        columns = context.store.load()
+        class_ids = sorted(set(columns.jobs.class_id.tolist()))
+        self.feed(
+            Loaded(
+                columns=columns,
+                classes={class_id: context.book.definitions[class_id] for class_id in class_ids},
+                queues=tuple(context.book.queues()),
+                clusters=tuple(
+                    ClusterSettings(name=cluster) for cluster in sorted({key[0] for key in context.store.incarnations})
+                ),
+                log_position=context.store.log_position,
+            )
+        )
+
+    def _changes(self) -> ChangesRead:
+        return read_changes(self.context.store, self.context.book, self.machine)
+
+    def _read_all_changes(self) -> None:
+        self.feed(self._changes())
+
+    def look_for_changes(self) -> None:
+        """Read the changes that can be seen, now or as soon as the machine takes more."""
+        self._has_unread_changes = not (self.serving and self.machine.budget().changes)
+        if not self._has_unread_changes:
+            self.feed(self._changes())
+
+    def _read_records(self, after: int) -> None:
+        records = self.context.store.log[after:]
+        self.feed(
+            RecordsRead(
+                records=tuple(
+                    ReadRecord(position=record.position, epoch=record.epoch, plan=record.plan) for record in records
+                )
+            )
+        )
+
+    def _serve(self, _: Serve) -> None:
+        self.serving = True
+        self._has_unread_changes = True  # what was committed since nothing more was found
+
+    def _publish(self, publish: Publish) -> None:
+        self._publishing = publish
+        self._begin_append(0)
+
+    def _begin_append(self, index: int) -> None:
+        delay_s = self.context.network.draw_s(self.context.settings.transaction_s)
+        self.context.agenda.after(delay_s, self.context.store, self._append, index)
+
+    def _append(self, index: int) -> None:
+        """Let the log take a record, unless its leader died before it was sent."""
+        context, publish = self.context, self._publishing
+        assert publish is not None
+        if not self.alive and context.network.happens(0.5):
+            return
+        delay_s = context.network.draw_s(context.settings.transaction_s)
+        try:
+            position = context.store.append(self.epoch, publish.records[index])
+        except StateConflict:
+            context.agenda.after(delay_s, self, self.give_up)
+            return
+        context.agenda.after(delay_s, self, self._appended, publish.records[index], index, position)
+
+    def _appended(self, record: LeasePlan, index: int, position: int) -> None:
+        """Append the next record, if there is one; a leader that dies in between has published a part of its plan."""
+        assert self._publishing is not None
+        if record is not self._publishing.records[-1]:
+            self.context.counters["plans in several records"] += not index
+            self._begin_append(index + 1)
+        else:
+            self.feed(Published(position=position))
+
+    def _put_store(self, store: Store) -> None:
+        self._stores.append(store)
+        self._store_next()
+
+    def _store_next(self) -> None:
+        if self._stores and not self._is_storing:
+            self._is_storing = True
+            delay_s = self.context.network.draw_s(self.context.settings.transaction_s)
+            self.context.agenda.after(delay_s, self.context.store, self._commit, self._stores.popleft())
+
+    def _commit(self, store: Store) -> None:
+        """Let the database take a transaction, if the leader has not died before it was sent in full."""
+        context = self.context
+        if not self.alive and context.network.happens(0.5):
+            return
+        try:
+            refused = context.store.apply(self.epoch, store.transaction)
+        except StateConflict:
+            context.agenda.after(context.network.draw_s(context.settings.message_s), self, self.give_up)
+            return
+        context.agenda.after(
+            context.network.draw_s(context.settings.message_s), self, self._stored, store.number, refused
+        )
+
+    def _stored(self, number: int, refused: Int64s) -> None:
+        self._is_storing = False
+        self._store_next()
+        self.feed(Stored(number=number, refused=refused))
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    def has_sessions(self, cluster: str) -> bool:
+        """Return whether anybody of a cluster has a session."""
+        return any(session.cluster == cluster for session in self._peers)
+
+    def take_sampler_hello(self, stream: Stream, sampler: SamplerActor) -> None:
+        """Take a sampler's first message."""
+        self._later(self._bind_sampler, stream, sampler)
+
+    def _bind_sampler(self, stream: Stream, sampler: SamplerActor) -> None:
+        peer = self._bind(stream, sampler, Role.SAMPLER)
+        if peer is not None:
+            settings = ClusterSettings(name=peer.session.cluster)
+            self.feed(Bound(session=peer.session, settings=settings))
+
+    def take_executor_hello(self, stream: Stream, hello: ExecutorHello) -> None:
+        """Take an executor's first message."""
+        self._later(self._bind_executor, stream, hello)
+
+    def _bind_executor(self, stream: Stream, hello: ExecutorHello) -> None:
+        cluster = hello.executor.cluster.name
+        is_first = not self.context.store.incarnations.get((cluster, "executor"))
+        peer = self._bind(stream, hello.executor, Role.EXECUTOR)
+        if peer is not None:
+            peer.said_at_s = hello.said_at_s
+            settings = ClusterSettings(name=cluster)
+            self.feed(Bound(session=peer.session, settings=settings, known=hello.known, is_first=is_first))
+
+    def _bind(self, stream: Stream, actor: SamplerActor | ExecutorActor, role: Role) -> _Peer | None:
+        """Bind a cluster's process; return it if its session may begin."""
+        context, cluster = self.context, actor.cluster.name
+        try:
+            context.store.bind(self.epoch, cluster, role=role, incarnation=actor.incarnation)
+        except StateConflict:
+            context.network.close(stream, self)
+            if context.store.epoch != self.epoch:
+                self.give_up()
+            return None
+        if not stream.open:
+            return None
+        self._serial += 1
+        session = Session(cluster, role, actor.incarnation, self._serial)
+        peer = self._peers[session] = _Peer(session, stream, actor)
+        self._sessions[stream] = session
+        return peer
+
+    def stream_closed(self, stream: Stream) -> None:
+        """Tell of the session of a stream that ended."""
+        session = self._sessions.pop(stream, None)
+        if session is not None:
+            del self._peers[session]
+            self.feed(SessionLost(session=session))
+
+    def _close(self, close: Close) -> None:
+        peer = self._peers.pop(close.session, None)
+        if peer is not None:
+            del self._sessions[peer.stream]
+            self.context.network.close(peer.stream, self)
+
+    def _send(self, session: Session, action: str, *arguments: Any, repeatable: bool = True) -> None:  # noqa: ANN401
+        """Send a message to the peer of a session, if it is still there."""
+        peer = self._peers.get(session)
+        if peer is not None:
+            target = getattr(peer.actor, action)
+            self.context.network.send(peer.stream, peer.actor, target, peer.stream, *arguments, repeatable=repeatable)
+
+    def _welcome(self, welcome: Welcome) -> None:
+        peer = self._peers[welcome.session]
+        if welcome.session.role is Role.SAMPLER:
+            self._send(welcome.session, "take_welcome", self.epoch, repeatable=False)
+            return
+        greet = partial(peer.actor.take_welcome, is_first=welcome.is_first)
+        fence_s = self.context.settings.fence_s
+        self.context.network.send(peer.stream, peer.actor, greet, peer.stream, fence_s, peer.said_at_s)
+
+    # --- samplers -----------------------------------------------------------------------------------------------------
+
+    def _send_placements(self, sent: SendPlacements) -> None:
+        self._send(sent.session, "take_placements", self.epoch, sent.placements, sent.classes, repeatable=False)
+
+    def _send_sample(self, sent: SendSample) -> None:
+        self._send(sent.session, "answer_sample", self.epoch, sent.request, sent.classes, repeatable=False)
+
+    def _send_commit(self, sent: SendCommit) -> None:
+        self._send(sent.session, "answer_commit", self.epoch, sent.request)
+
+    def _send_releases(self, sent: SendReleases) -> None:
+        self._send(sent.session, "take_release", self.epoch, sent.runs)
+
+    def take_capacity(self, stream: Stream, capacity: CapacityColumns) -> None:
+        """Take what a sampler tells of its nodes."""
+        session = self._sessions.get(stream)
+        if session is not None:
+            self.feed(CapacityTold(session=session, columns=capacity))
+
+    def take_ready(self, stream: Stream) -> None:
+        """Take a sampler's word that it may be asked."""
+        session = self._sessions.get(stream)
+        if session is not None:
+            self.feed(SamplerReady(session=session))
+
+    def take_sample(self, stream: Stream, number: int, reply: SampleReply) -> None:
+        """Take a sampler's candidates."""
+        session = self._sessions.get(stream)
+        if session is not None:
+            self.feed(SampleAnswered(session=session, round_number=number, reply=reply))
+
+    def take_commit(self, stream: Stream, number: int, stage: int, reply: CommitReply) -> None:
+        """Take the outcome of commits."""
+        session = self._sessions.get(stream)
+        if session is not None:
+            self.feed(CommitAnswered(session=session, round_number=number, stage=stage, reply=reply))
+
+    # --- executors ----------------------------------------------------------------------------------------------------
+
+    def _send_rows(self, sent: SendRows) -> None:
+        self._send(sent.session, "take_rows", sent.rows)
+
+    def _send_stops(self, sent: SendStops) -> None:
+        self._send(sent.session, "take_stops", sent.runs)
+
+    def _acknowledge(self, sent: Acknowledge) -> None:
+        self._send(sent.session, "take_stored", sent.batch)
+
+    def _listen(self, listen: Listen) -> None:
+        """Read an executor's states from now on, those that came meanwhile first."""
+        peer = self._peers.get(listen.session)
+        if peer is not None:
+            peer.listening = True
+            for batch in peer.unread:
+                self.context.agenda.after(0.0, self, self.take_states, peer.stream, batch)
+            peer.unread.clear()
+
+    def take_states(self, stream: Stream, batch: ReportBatch) -> None:
+        """Take states."""
+        session = self._sessions.get(stream)
+        if session is None:
+            return
+        peer = self._peers[session]
+        if peer.listening:
+            self.feed(StatesReported(session=session, batch=batch.number, columns=_state_columns(batch)))
+        else:
+            peer.unread.append(batch)
+
+
+def _state_columns(batch: ReportBatch) -> StateColumns:
+    """Return reports as the scheduler takes them."""
+    return StateColumns(
+        handle=batch.handle_column,
+        attempt=batch.attempt_column,
+        object_index=batch.object_column,
+        state=batch.state_column,
+        time_us=batch.time_us_column,
+        exit_code=batch.exit_code_column,
+        failure=batch.failure_column,
+        message=batch.message_column,
+        uid=np.ascontiguousarray(batch.uid_column).tobytes(),
+        texts=batch.texts,
+    )

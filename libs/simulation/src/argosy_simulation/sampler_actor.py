@@ -1,0 +1,316 @@
+"""A sampler: keeps a cluster's ledger from what its watches show, and answers its leader.
+
+Source: design section 5, "Sampler session" and "Sampler lost"; section 7, invariants 8 and 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from argosy_core.errors import StateConflict
+from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.states import ObjectState
+from argosy_core.ledger import NodeLedger, PodEvents, RunPods, run_keys
+from argosy_core.placement import NodeSampler, PlacementPart, SamplerSession
+from argosy_core.scheduler import (
+    CapacityColumns,
+    ClusterRuns,
+    CommitQuestion,
+    CommitReply,
+    Placements,
+    SampleQuestion,
+    ask_nearby,
+)
+from argosy_core.scheduler.messages import Int64s
+from argosy_simulation.agenda import Process
+from argosy_simulation.cluster_actor import ClusterActor, NodeChange, ObjectChange, Scope, Stranger, uid_column
+from argosy_simulation.context import Context
+from argosy_simulation.network import Stream
+from argosy_simulation.plan import POD
+
+if TYPE_CHECKING:
+    from argosy_simulation.leader_actor import LeaderActor
+
+__all__ = ["SamplerActor"]
+
+_ENDED = frozenset({int(ObjectState.SUCCEEDED), int(ObjectState.FAILED)})
+Classes = tuple[tuple[int, bytes], ...]
+"""(class id, definition) of classes that a message makes known."""
+
+
+class SamplerActor(Process):
+    """One sampler process.
+
+    Args:
+        context: The world.
+        cluster: Its cluster.
+        incarnation: Grows with each start.
+    """
+
+    def __init__(self, context: Context, cluster: ClusterActor, incarnation: int) -> None:
+        """List the cluster; dial the leader when that is done."""
+        super().__init__(f"{cluster.name}/sampler{incarnation}")
+        self._context = context
+        self.cluster = cluster
+        self.incarnation = incarnation
+        self.ledger = NodeLedger()
+        self.stream: Stream | None = None
+        self._run_pods = RunPods()
+        self._rng = context.generator(2, incarnation, *cluster.name.encode())
+        self.session = SamplerSession(self.ledger, NodeSampler(self.ledger), self._rng)
+        self._generation = -1
+        self._placement_count = -1
+        self._telling = False
+        self._dialling = False
+        self._listed: set[Scope] = set()
+        self._vectors: dict[tuple[tuple[str, int], ...], Int64s] = {}
+        for scope, take in ((Scope.NODES, self._take_node_list), (Scope.OBJECTS, self._take_pod_list)):
+            cluster.list_all(self, scope, take)
+
+    @property
+    def ready(self) -> bool:
+        """Whether a session stands and requests are answered."""
+        return self.session.ready
+
+    @property
+    def epoch(self) -> int:
+        """Highest epoch of a leader seen."""
+        return self.session.epoch
+
+    # --- the cluster --------------------------------------------------------------------------------------------------
+
+    def _take_node_list(self, rows: list[tuple[object, ...]], position: int) -> None:
+        table = self.ledger.nodes
+        present = {row[0] for row in rows}
+        self.ledger.remove_nodes([n for n in (table.names[row] for row in table.live().tolist()) if n not in present])
+        self._take_nodes(rows)
+        self._watch(Scope.NODES, self._take_nodes, position)
+
+    def _take_nodes(self, rows: list[tuple[object, ...]]) -> None:
+        """Take in changes of nodes."""
+        last = {change.node: change.spec for change in cast("list[NodeChange]", rows)}
+        put = [spec for spec in last.values() if spec is not None]
+        gone = [name for name, spec in last.items() if spec is None]
+        if put:
+            self.ledger.put_nodes(put)
+        if gone:
+            self.ledger.remove_nodes(gone)
+        self._tell_soon()
+
+    def _take_pod_list(self, rows: list[tuple[object, ...]], position: int) -> None:
+        self._run_pods.clear()
+        self.ledger.observe_all(self._pod_events(rows))
+        self._tell_soon()
+        self._watch(Scope.OBJECTS, self._take_pods, position)
+
+    def _take_pods(self, rows: list[tuple[object, ...]]) -> None:
+        """Take in changes of pods."""
+        events = self._pod_events(rows)
+        if len(events):
+            self.ledger.observe(events)
+            self._tell_soon()
+
+    def _watch(self, scope: Scope, take: Callable[[list[tuple[object, ...]]], None], position: int) -> None:
+        if self.cluster.watch(self, scope, take, position) is None:
+            self.watch_ended(scope)
+            return
+        self._listed.add(scope)
+        if len(self._listed) == len(Scope) and self.stream is None:
+            self._dial_soon(0.0)
+
+    def watch_ended(self, scope: Scope) -> None:
+        """List again: a watch that ended cannot be resumed."""
+        take = self._take_node_list if scope is Scope.NODES else self._take_pod_list
+        self.cluster.list_all(self, scope, take)
+
+    def _pod_events(self, changes: list[tuple[object, ...]]) -> PodEvents:
+        """Return changes of pods as the ledger takes them, strangers' last."""
+        pods = [change for change in changes if isinstance(change, ObjectChange) and change.kind == POD]
+        strangers = [change for change in changes if isinstance(change, Stranger)]
+        book = self._context.book
+        vectors = [self._vector(book.requests_of(pod.handle, pod.position)) for pod in pods]
+        vectors += [self._vector(stranger.requests) for stranger in strangers]
+        width = len(self.ledger.axis)
+        requests = np.zeros((len(vectors), width), dtype=np.int64)
+        for place, vector in enumerate(vectors):
+            requests[place, : vector.size] = vector
+        keys = run_keys(
+            np.array([pod.handle for pod in pods], dtype=np.int64),
+            np.array([pod.attempt for pod in pods], dtype=np.int64),
+        )
+        ended = [pod.gone or pod.state in _ENDED for pod in pods] + [stranger.gone for stranger in strangers]
+        events = PodEvents(
+            run_keys=np.concatenate([keys, np.zeros(len(strangers), dtype=np.int64)]),
+            uids=uid_column([pod.uid for pod in pods] + [stranger.uid for stranger in strangers]),
+            nodes=self.ledger.rows_of_names([pod.node for pod in pods] + [stranger.node for stranger in strangers]),
+            ended=np.array(ended, dtype=np.bool_),
+            requests=requests,
+        )
+        if not book.has_several_pods:
+            return events
+        return self._run_pods.fold(events, list(requests), np.arange(len(events), dtype=np.int32))
+
+    def _vector(self, asked: tuple[tuple[str, int], ...]) -> Int64s:
+        """Return amounts in the order of the ledger's resources, which learn the names of new ones."""
+        vector = self._vectors.get(asked)
+        if vector is None or vector.size != len(self.ledger.axis):
+            self.ledger.extend_axis([name for name, _ in asked])
+            vector = self._vectors[asked] = self.ledger.axis.vector(dict(asked))
+        return vector
+
+    # --- the leader ---------------------------------------------------------------------------------------------------
+
+    def _dial_soon(self, wait_s: float) -> None:
+        if not self._dialling:
+            self._dialling = True
+            self._context.agenda.after(wait_s, self, self._dial)
+
+    def _dial(self) -> None:
+        self._dialling = False
+        leader = self._context.directory.find_leader()
+        network = self._context.network
+        if leader is None:
+            self._dial_soon(network.draw_s(self._context.settings.dial_s))
+            return
+        self.session.begin()
+        self.stream = network.dial(self, leader)
+        self._generation = -1
+        network.send(self.stream, leader, leader.take_sampler_hello, self.stream, self)
+
+    def stream_closed(self, stream: Stream) -> None:
+        """Dial again."""
+        if stream is self.stream:
+            self._leave()
+
+    def _leave(self) -> None:
+        self.stream, self.session.ready = None, False
+        self._dial_soon(self._context.network.draw_s(self._context.settings.dial_s))
+
+    def _refuses(self, stream: Stream, epoch: int) -> bool:
+        """Return whether a message counts for nothing; one of an old epoch ends its stream."""
+        if stream is not self.stream:
+            return True
+        try:
+            self.session.check_epoch(epoch)
+        except StateConflict:
+            self._context.network.close(stream, self)
+            self._leave()
+            return True
+        return False
+
+    def take_welcome(self, stream: Stream, epoch: int) -> None:
+        """Begin a session: tell of all nodes."""
+        if not self._refuses(stream, epoch):
+            self._send_capacity()
+
+    def take_placements(self, stream: Stream, epoch: int, placements: Placements, classes: Classes) -> None:
+        """Take in the full list of placements; from now on questions are answered."""
+        if self._refuses(stream, epoch):
+            return
+        self._define(classes)
+        part = PlacementPart(
+            handles=placements.handle,
+            attempts=placements.attempt,
+            class_ids=placements.class_ids,
+            nodes=placements.node,
+            names=placements.nodes,
+        )
+        self.session.take_placements(part, is_last=True)
+        self._send_capacity()
+        leader = cast("LeaderActor", stream.server)
+        self._context.network.send(stream, leader, leader.take_ready, stream)
+
+    def _define(self, classes: Classes) -> None:
+        self.session.define((class_id, SchedulingClass.parse(definition)) for class_id, definition in classes)
+
+    def answer_sample(self, stream: Stream, epoch: int, question: SampleQuestion, classes: Classes) -> None:
+        """Answer a question of the sampling phase."""
+        if self._refuses(stream, epoch) or not self.session.ready:
+            return
+        self._define(classes)
+        self.ledger.extend_axis(question.resources)
+        answer = ask_nearby(self.session.sampler, question, self._rng, incarnation=self.incarnation)
+        leader = cast("LeaderActor", stream.server)
+        self._context.network.send(
+            stream, leader, leader.take_sample, stream, question.round_number, answer, repeatable=True
+        )
+
+    def answer_commit(self, stream: Stream, epoch: int, question: CommitQuestion) -> None:
+        """Place runs (MultiBind)."""
+        if self._refuses(stream, epoch) or not self.session.ready:
+            return
+        before = self.ledger.nodes_of(run_keys(question.handle, question.attempt))
+        nodes, outcomes = self.session.commit(
+            epoch,
+            question.handle,
+            question.attempt,
+            class_ids=question.class_ids,
+            offsets=question.offset,
+            candidates=question.candidate,
+        )
+        placed = (before < 0) & (nodes >= 0)
+        self._context.audit.committed(self.name, self.ledger, question.class_ids[placed], nodes[placed])
+        self._tell_soon()
+        answer = CommitReply(incarnation=self.incarnation, node=nodes, outcome=outcomes)
+        leader = cast("LeaderActor", stream.server)
+        self._context.network.send(
+            stream,
+            leader,
+            leader.take_commit,
+            stream,
+            question.round_number,
+            question.stage,
+            answer,
+            repeatable=True,
+        )
+
+    def take_release(self, stream: Stream, epoch: int, runs: ClusterRuns) -> None:
+        """Let the leader go of placements."""
+        if not self._refuses(stream, epoch):
+            self.session.release(epoch, runs.handle, runs.attempt)
+            self._tell_soon()
+
+    # --- capacity -----------------------------------------------------------------------------------------------------
+
+    def _tell_soon(self) -> None:
+        if not self._telling and self.stream is not None:
+            self._telling = True
+            settings = self._context.settings
+            wait_s = settings.rise_interval_s if self.session.sampler.waiting_count else settings.capacity_interval_s
+            self._context.agenda.after(wait_s, self, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = False
+        if self.session.ready:
+            self._send_capacity()
+
+    def _send_capacity(self) -> None:
+        """Tell the leader what changed of the nodes."""
+        stream, table = self.stream, self.ledger.nodes
+        placement_count = self.ledger.placement_count
+        if stream is None or (self._generation == table.generation and self._placement_count == placement_count):
+            return
+        rows = table.changed_since(self._generation)
+        self._generation, self._placement_count = table.generation, placement_count
+        totals = table.totals()
+        fitting, room = self.session.sampler.take_fitting()
+        capacity = CapacityColumns(
+            incarnation=self.incarnation,
+            resources=table.axis.names,
+            node=rows.astype(np.int32),
+            names=tuple(table.names[row] for row in rows.tolist()),
+            allocatable=np.ascontiguousarray(table.allocatable[:, rows].T),
+            free=np.ascontiguousarray(table.free[:, rows].T),
+            flag=table.flags[rows].astype(np.int8),
+            total=totals.allocatable,
+            total_free=totals.free,
+            node_count=totals.node_count,
+            placement_count=placement_count,
+            fitting=fitting,
+            fitting_room=room.astype(np.int32),
+        )
+        leader = cast("LeaderActor", stream.server)
+        self._context.network.send(stream, leader, leader.take_capacity, stream, capacity, repeatable=True)

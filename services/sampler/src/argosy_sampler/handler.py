@@ -1,0 +1,174 @@
+"""The session handler: reads the leader's messages, and answers them from the session of the core; knows no streams.
+
+Source: design section 5, "Sampler session"; section 7, invariants 8 and 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from argosy.sampler.v1 import sampler_pb2
+from argosy_core.framework import Framework
+from argosy_core.ledger import NodeLedger
+from argosy_core.placement import CommitOutcome, NodeSampler, SamplerSession, WaitReason
+from argosy_runtime.logs import Logger
+from argosy_runtime.metrics import METRICS
+from argosy_runtime.plugins import FaultReporter
+from argosy_sampler.codec import (
+    CapacityWriter,
+    class_definitions,
+    commit_answer,
+    read_commit,
+    read_placements,
+    read_runs,
+    read_sample,
+    sample_answer,
+)
+
+__all__ = ["SessionHandler"]
+
+
+class SessionHandler:
+    """Answers for one cluster.
+
+    Args:
+        cluster: Name of the cluster, for metrics.
+        ledger: The cluster's ledger.
+        incarnation: Of this sampler; stands in every answer.
+        framework: Plugins of the sampling phase and of the commit.
+        rng: Draws samples.
+        monotonic: Clock in seconds for deadlines.
+        log: Where epochs and lists are told.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        ledger: NodeLedger,
+        *,
+        incarnation: int,
+        framework: Framework,
+        rng: np.random.Generator,
+        monotonic: Callable[[], float],
+        log: Logger,
+    ) -> None:
+        """Start without a session and with epoch 0."""
+        self.incarnation = incarnation
+        self.ledger = ledger
+        self.capacity = CapacityWriter(ledger)
+        """What to tell the leader of nodes."""
+        self._session = SamplerSession(ledger, NodeSampler(ledger, framework), rng)
+        self._cluster = cluster
+        self._faults = FaultReporter(framework, cluster, log=log, monotonic=monotonic)
+        self._monotonic = monotonic
+        self._log = log
+
+    def begin(self) -> sampler_pb2.Capacity | None:
+        """Begin a new stream; return all nodes."""
+        self._session.begin()
+        self.capacity.start_over()
+        return self.capacity.next_message()
+
+    def stop(self) -> None:
+        """Answer nothing before another stream has brought a full list."""
+        self._session.ready = False
+
+    @property
+    def ready(self) -> bool:
+        """Return whether a full list was taken in on the present stream."""
+        return self._session.ready
+
+    @property
+    def has_waiting(self) -> bool:
+        """Return whether some class waits for capacity to rise."""
+        return self._session.sampler.waiting_count > 0
+
+    def tell_capacity(self, *, with_nodes: bool) -> sampler_pb2.Capacity | None:
+        """Return what changed of the nodes, with the classes that fit by now; None if nothing did."""
+        return self.capacity.next_message(with_nodes=with_nodes, fitting=self._session.sampler.take_fitting())
+
+    def welcome(self, epoch: int) -> None:
+        """Take the epoch of the stream's leader.
+
+        Raises:
+            StateConflict: A higher epoch was seen: this leader is not the leader any more.
+        """
+        if epoch > self._session.epoch:
+            self._log.info("leader", epoch=epoch)
+        self._session.check_epoch(epoch)
+
+    def answer(self, message: sampler_pb2.SessionResponse) -> list[sampler_pb2.SessionRequest]:
+        """Return what to say to a message of the leader, in order.
+
+        Raises:
+            StateConflict: The message comes from a lower epoch.
+            NotAllowedNow: The leader asks before it has sent its full list of placements.
+            InvalidRequest: The message cannot be read.
+        """
+        try:
+            return self._answer(message)
+        finally:
+            self._faults.report()
+
+    def _answer(self, message: sampler_pb2.SessionResponse) -> list[sampler_pb2.SessionRequest]:
+        kind = message.WhichOneof("message")
+        if kind == "commit":
+            return [sampler_pb2.SessionRequest(commit=self._commit(message.commit))]
+        if kind == "sample":
+            return [sampler_pb2.SessionRequest(sample=self._sample(message.sample))]
+        if kind == "release":
+            self._release(message.release)
+        elif kind == "placements":
+            return self._take_placements(message.placements)
+        elif kind == "cordons":
+            self._session.ledger.set_cordons(message.cordons.nodes)
+        return []
+
+    def _take_placements(self, message: sampler_pb2.PlacementList) -> list[sampler_pb2.SessionRequest]:
+        self._session.define(class_definitions(message.classes))
+        outcome = self._session.take_placements(read_placements(message), is_last=message.last)
+        if outcome is None:
+            return []
+        self._log.info(
+            "placements taken in",
+            placement_count=self._session.ledger.placement_count,
+            added_count=outcome.added_count,
+            moved_count=outcome.moved_count,
+            dropped_count=outcome.dropped_count,
+        )
+        ready = sampler_pb2.Ready(placement_count=self._session.ledger.placement_count)
+        answers = [sampler_pb2.SessionRequest(ready=ready)]
+        capacity = self.capacity.next_message()
+        if capacity is not None:
+            answers.insert(0, sampler_pb2.SessionRequest(capacity=capacity))
+        return answers
+
+    def _sample(self, request: sampler_pb2.SampleRequest) -> sampler_pb2.SampleAnswer:
+        self._session.check_request(request.epoch)
+        self._session.define(class_definitions(request.classes))
+        deadline = self._monotonic() + request.deadline_ms / 1000
+        question = read_sample(request)
+        reply = self._session.sample(request.epoch, question, should_stop=lambda: self._monotonic() >= deadline)
+        METRICS.filter_faults.labels(self._cluster).inc(int(np.count_nonzero(reply.reason == WaitReason.FAULT)))
+        METRICS.sampled_classes.labels(self._cluster).inc(len(question.class_ids))
+        return sample_answer(reply, round_number=request.round, incarnation=self.incarnation)
+
+    def _commit(self, request: sampler_pb2.CommitRequest) -> sampler_pb2.CommitAnswer:
+        question = read_commit(request)
+        nodes, outcomes = self._session.commit(
+            request.epoch,
+            question.handles,
+            question.attempts,
+            class_ids=question.class_ids,
+            offsets=question.offsets,
+            candidates=question.candidates,
+        )
+        placed = int(np.count_nonzero(outcomes == CommitOutcome.PLACED))
+        METRICS.committed_placements.labels(self._cluster).inc(placed)
+        METRICS.refused_placements.labels(self._cluster).inc(len(outcomes) - placed)
+        return commit_answer(nodes, outcomes, request, incarnation=self.incarnation)
+
+    def _release(self, message: sampler_pb2.Release) -> None:
+        self._session.release(message.epoch, *read_runs(message))

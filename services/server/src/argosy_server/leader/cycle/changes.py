@@ -1,0 +1,124 @@
+"""Reading `changes` for the machine, with everything that they refer to.
+
+Rows are decoded and what the machine lacks of them is read before it is told of them, so that no round waits for a
+read.
+
+Source: design section 5, "Take changes".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from argosy_core.errors import InvalidRequest
+from argosy_core.leader.events import Change, ChangesRead, ClusterSettings, References
+from argosy_core.leader.transaction import SetAside
+from argosy_core.scheduler import EndedJobs
+from argosy_server.leader.log.codec import DecodedChanges, decode_changes
+from argosy_server.leader.takeover.loading import cluster_settings, job_set_views, queue_views
+
+if TYPE_CHECKING:
+    from argosy_core.leader import LeaderMachine
+    from argosy_server.leader.cycle.driver import LeaderDriver
+    from argosy_server.leader.show.notes import LeaderNotes
+    from argosy_store import LeaderStore
+
+__all__ = ["ChangeReader"]
+
+
+class ChangeReader:
+    """Reads changes for one machine; one read at a time.
+
+    Args:
+        driver: Drives the machine.
+        store: Where changes are.
+        notes: Takes note of clusters' settings and of traced jobs.
+    """
+
+    def __init__(self, driver: LeaderDriver, store: LeaderStore, notes: LeaderNotes) -> None:
+        """Start with nothing read."""
+        self._driver = driver
+        self._machine: LeaderMachine = driver.machine
+        self._store = store
+        self._notes = notes
+
+    async def poll(self, period_s: float) -> None:
+        """Read what is visible again and again, as much as the machine takes."""
+        while True:
+            limit = self._machine.budget().changes
+            if limit:
+                await self.read(limit)
+            await asyncio.sleep(period_s)
+
+    async def read(self, limit: int) -> None:
+        """Read up to `limit` rows and hand in those that the machine does not hold."""
+        rows = await asyncio.to_thread(self._store.read_changes, limit)
+        decoded = [_decode(row_id, payload) for row_id, payload in rows if self._machine.is_new(row_id)]
+        changes = [change for change, _ in decoded]
+        contents = [content for _, content in decoded if content is not None]
+        self._note_traced(contents)
+        references = await self._read_references(changes, contents)
+        self._driver.feed(ChangesRead(changes=tuple(changes), references=references))
+
+    def _note_traced(self, contents: Sequence[DecodedChanges]) -> None:
+        """Note which jobs their submitter traces."""
+        if self._notes.traces is not None:
+            for content in contents:
+                if content.jobs is not None and content.traceparents:
+                    self._notes.traces.note_jobs(content.jobs, content.traceparents)
+
+    async def _read_references(self, changes: Sequence[Change], contents: Sequence[DecodedChanges]) -> References:
+        """Read what the machine lacks, and what changed."""
+        lacking = self._machine.lacking(changes)
+        queue_ids = {*lacking.queue_ids, *(queue_id for content in contents for queue_id in content.changed_queue_ids)}
+        names = sorted({name for content in contents for name in content.changed_clusters})
+        store, classes, queues = self._store, {}, []
+        if lacking.class_ids:
+            classes = await asyncio.to_thread(store.read_classes, list(lacking.class_ids))
+        if queue_ids:
+            queues = await asyncio.to_thread(store.read_queues, sorted(queue_ids))
+        ended = await self._read_ended(lacking.ended)
+        job_set_ids = {*lacking.job_set_ids, *(ended.job_set.tolist() if ended is not None else ())}
+        job_sets = await asyncio.to_thread(store.read_job_sets, sorted(job_set_ids)) if job_set_ids else {}
+        return References(
+            classes=classes,
+            queues=tuple(queue_views(queues)),
+            deleted_queue_ids=tuple(row.queue_id for row in queues if row.deleted),
+            job_sets=tuple(job_set_views(job_sets)),
+            clusters=await self._read_clusters(names),
+            ended=ended,
+        )
+
+    async def _read_ended(self, handles: Iterable[int]) -> EndedJobs | None:
+        """Read jobs that the API ended and that the machine does not hold."""
+        wanted = list(handles)
+        if not wanted:
+            return None
+        rows = await asyncio.to_thread(self._store.read_ended_jobs, wanted)
+        columns = np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
+        return EndedJobs(handle=columns[0], id_high=columns[1], job_set=columns[2])
+
+    async def _read_clusters(self, names: list[str]) -> dict[str, ClusterSettings]:
+        """Read clusters' settings again: cordons, and whether they were forgotten."""
+        if not names:
+            return {}
+        rows = await asyncio.to_thread(self._store.read_clusters, names)
+        for row in rows:
+            self._notes.note_cluster(row)
+        return {row.name: cluster_settings(row) for row in rows}
+
+
+def _decode(row_id: int, payload: bytes) -> tuple[Change, DecodedChanges | None]:
+    """Return a row as the machine takes it, and all that it says."""
+    try:
+        content = decode_changes(payload)
+    except InvalidRequest as error:
+        return Change(change_id=row_id, bad=SetAside(payload=payload, error=error.message)), None
+    return (
+        Change(change_id=row_id, jobs=content.jobs, requests=content.wishes, clusters=content.changed_clusters),
+        content,
+    )

@@ -1,0 +1,319 @@
+"""Payloads of `changes`, of the event log and of job_set_events to and from the columns of `argosy_core.scheduler`.
+
+Source: the proto of argosy.lease.v1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError, Message
+
+from argosy.lease.v1 import lease_pb2
+from argosy_core.errors import InvalidRequest
+from argosy_core.leader.events import ReadRecord
+from argosy_core.leader.transaction import SetAside
+from argosy_core.scheduler.effects import LeasePlan
+from argosy_core.scheduler.events import EventGroup
+from argosy_core.scheduler.messages import JobColumns, RoundStateColumns, Runs, SpecReference, WishColumns
+from argosy_eventlog import LogRecord
+from argosy_runtime.columns import check_indices, pack_column, read_columns
+
+__all__ = [
+    "DecodedChanges",
+    "DecodedRecord",
+    "decode_changes",
+    "decode_lease_batch",
+    "decode_round_state",
+    "encode_event_group",
+    "encode_lease_batch",
+    "encode_marker",
+    "encode_round_state",
+    "read_record",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedChanges:
+    """One row of `changes`."""
+
+    jobs: JobColumns | None
+    """Accepted jobs."""
+    wishes: WishColumns | None
+    """Wishes."""
+    changed_queue_ids: tuple[int, ...]
+    """Queues to read again."""
+    changed_clusters: tuple[str, ...]
+    """Clusters to read again."""
+    traceparents: Mapping[int, str]
+    """W3C contexts of the submits of traced jobs by handle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedRecord:
+    """One record of the event log."""
+
+    pool: str
+    """Pool."""
+    epoch: int
+    """Epoch of the leader that published it."""
+    sequence: int
+    """Its position in that leader's order."""
+    is_marker: bool
+    """True for the first record of a leader."""
+    plan: LeasePlan
+    """What was decided; empty for a marker."""
+    traceparent: str
+    """W3C context of its publish; empty if it was not traced."""
+
+
+def _parse(message: Message, payload: bytes, what: str) -> None:
+    """Fill a message from bytes.
+
+    Raises:
+        InvalidRequest: The bytes are no such message.
+    """
+    try:
+        message.ParseFromString(payload)
+    except DecodeError as cause:
+        raise InvalidRequest(f"the payload is no {what}") from cause
+
+
+def decode_changes(payload: bytes) -> DecodedChanges:
+    """Return one row of `changes`.
+
+    Raises:
+        InvalidRequest: The payload cannot be read; it belongs in quarantine.
+    """
+    message = lease_pb2.Changes()
+    _parse(message, payload, "Changes")
+    return DecodedChanges(
+        jobs=_job_columns(message.submitted) if message.HasField("submitted") else None,
+        wishes=_wish_columns(message.wishes) if message.HasField("wishes") else None,
+        changed_queue_ids=tuple(message.changed_queue_ids),
+        changed_clusters=tuple(message.changed_clusters),
+        traceparents=_traceparents(message.traced) if message.HasField("traced") else {},
+    )
+
+
+def _traceparents(message: lease_pb2.TracedJobs) -> dict[int, str]:
+    """Return the contexts of traced jobs by handle."""
+    columns: dict[str, Any] = read_columns(
+        message, {"handle_column": "int64", "context_column": "int32"}, where="traced"
+    )
+    check_indices(columns["context_column"], len(message.traceparents), name="traced.context_column")
+    contexts = [message.traceparents[index] for index in columns["context_column"].tolist()]
+    return dict(zip(columns["handle_column"].tolist(), contexts, strict=True))
+
+
+def _job_columns(message: lease_pb2.SubmittedJobs) -> JobColumns:
+    """Return accepted jobs."""
+    columns: dict[str, Any] = read_columns(
+        message,
+        {
+            "handle_column": "int64",
+            "id_high_column": "int64",
+            "queue_column": "int32",
+            "job_set_column": "int64",
+            "class_column": "int32",
+            "priority_column": "int32",
+            "submit_time_us_column": "int64",
+            "spec_column": "int32",
+            "metadata_column": "int32",
+        },
+        where="submitted",
+    )
+    check_indices(columns["spec_column"], len(message.specs), name="submitted.spec_column")
+    check_indices(columns["metadata_column"], len(message.metadata), name="submitted.metadata_column", optional=True)
+    return JobColumns(
+        handle=columns["handle_column"],
+        id_high=columns["id_high_column"],
+        queue=columns["queue_column"],
+        job_set=columns["job_set_column"],
+        class_id=columns["class_column"],
+        priority=columns["priority_column"],
+        submit_time_us=columns["submit_time_us_column"],
+        spec=columns["spec_column"],
+        metadata_index=columns["metadata_column"],
+        specs=tuple(SpecReference(hash=spec.hash, day=spec.day, layout=spec.layout) for spec in message.specs),
+        metadata=tuple(message.metadata),
+    )
+
+
+def _wish_columns(message: lease_pb2.Wishes) -> WishColumns:
+    """Return wishes."""
+    columns: dict[str, Any] = read_columns(
+        message,
+        {"handle_column": "int64", "kind_column": "int8", "priority_column": "int32", "ended_column": "int8"},
+        where="wishes",
+    )
+    return WishColumns(
+        handle=columns["handle_column"],
+        kind=columns["kind_column"],
+        priority=columns["priority_column"],
+        ended=columns["ended_column"],
+        reason=message.reason,
+    )
+
+
+def encode_marker(*, pool: str, epoch: int, now_us: int) -> bytes:
+    """Return the first record of a new leader."""
+    marker = lease_pb2.LeaseBatch(pool=pool, epoch=epoch, sequence=1, create_time_us=now_us, leader_marker=True)
+    return marker.SerializeToString()
+
+
+def encode_lease_batch(plan: LeasePlan, *, pool: str, epoch: int, sequence: int, traceparent: str = "") -> bytes:
+    """Return a round's plan as a record of the event log."""
+    batch = lease_pb2.LeaseBatch(
+        pool=pool,
+        epoch=epoch,
+        sequence=sequence,
+        create_time_us=plan.create_time_us,
+        leases=lease_pb2.Leases(
+            handle_column=pack_column(plan.handle, "int64"),
+            attempt_column=pack_column(plan.attempt, "int32"),
+            cluster_column=pack_column(plan.cluster, "int32"),
+            node_column=pack_column(plan.node, "int32"),
+            clusters=plan.clusters,
+            nodes=plan.nodes,
+        ),
+        stops=lease_pb2.Stops(
+            handle_column=pack_column(plan.stops.handle, "int64"),
+            attempt_column=pack_column(plan.stops.attempt, "int32"),
+        ),
+        failed_jobs=lease_pb2.FailedJobs(
+            handle_column=pack_column(plan.failed_handle, "int64"), reasons=plan.failed_reasons
+        ),
+        round_state=_round_state_message(plan.round_state),
+        traceparent=traceparent,
+    )
+    return batch.SerializeToString()
+
+
+def decode_lease_batch(payload: bytes) -> DecodedRecord:
+    """Return a record of the event log.
+
+    Raises:
+        InvalidRequest: The payload cannot be read; it belongs in quarantine.
+    """
+    message = lease_pb2.LeaseBatch()
+    _parse(message, payload, "LeaseBatch")
+    leases: dict[str, Any] = read_columns(
+        message.leases,
+        {"handle_column": "int64", "attempt_column": "int32", "cluster_column": "int32", "node_column": "int32"},
+        where="leases",
+    )
+    check_indices(leases["cluster_column"], len(message.leases.clusters), name="leases.cluster_column")
+    check_indices(leases["node_column"], len(message.leases.nodes), name="leases.node_column")
+    stops: dict[str, Any] = read_columns(
+        message.stops, {"handle_column": "int64", "attempt_column": "int32"}, where="stops"
+    )
+    failed: dict[str, Any] = read_columns(message.failed_jobs, {"handle_column": "int64"}, where="failed_jobs")
+    if len(failed["handle_column"]) != len(message.failed_jobs.reasons):
+        raise InvalidRequest("failed_jobs does not have one reason for each job")
+    plan = LeasePlan(
+        round_number=0,
+        create_time_us=message.create_time_us,
+        handle=leases["handle_column"],
+        attempt=leases["attempt_column"],
+        cluster=leases["cluster_column"],
+        node=leases["node_column"],
+        clusters=tuple(message.leases.clusters),
+        nodes=tuple(message.leases.nodes),
+        stops=Runs(handle=stops["handle_column"], attempt=stops["attempt_column"]),
+        failed_handle=failed["handle_column"],
+        failed_reasons=tuple(message.failed_jobs.reasons),
+        round_state=_round_state_columns(message.round_state),
+        releases=(),
+    )
+    return DecodedRecord(
+        pool=message.pool,
+        epoch=message.epoch,
+        sequence=message.sequence,
+        is_marker=message.leader_marker,
+        plan=plan,
+        traceparent=message.traceparent,
+    )
+
+
+def read_record(record: LogRecord, pool: str) -> tuple[ReadRecord, str]:
+    """Return a record of the log as the machine takes it, and the W3C context of its publish.
+
+    What cannot be read, or is not what the log says it is, comes with the reason why it belongs in quarantine.
+    """
+    try:
+        decoded = decode_lease_batch(record.payload)
+        if (decoded.pool, decoded.epoch, decoded.sequence) != (pool, record.epoch, record.sequence):
+            raise InvalidRequest(
+                f"record {record.sequence} of epoch {record.epoch} in the log of {pool} says that it is"
+                f" {decoded.sequence} of epoch {decoded.epoch} in that of {decoded.pool}: no leader published it"
+            )
+    except InvalidRequest as error:
+        bad = SetAside(payload=record.payload, error=error.message, position=record.position)
+        return ReadRecord(position=record.position, epoch=record.epoch, plan=None, bad=bad), ""
+    plan = None if decoded.is_marker else decoded.plan
+    return ReadRecord(position=record.position, epoch=record.epoch, plan=plan), decoded.traceparent
+
+
+def _round_state_message(columns: RoundStateColumns) -> lease_pb2.RoundState:
+    """Return round state as a message."""
+    return lease_pb2.RoundState(
+        queue_column=pack_column(columns.queue, "int64"),
+        flow_column=pack_column(columns.flow, "float64"),
+        flow_time_us=columns.flow_time_us,
+        attempted_handle_column=pack_column(columns.attempted_handle, "int64"),
+        failed_attempt_column=pack_column(columns.failed_attempt, "int32"),
+    )
+
+
+def _round_state_columns(message: lease_pb2.RoundState) -> RoundStateColumns:
+    """Return a message as round state."""
+    flows: dict[str, Any] = read_columns(message, {"queue_column": "int64", "flow_column": "float64"}, where="flow")
+    attempted: dict[str, Any] = read_columns(
+        message, {"attempted_handle_column": "int64", "failed_attempt_column": "int32"}, where="attempted"
+    )
+    return RoundStateColumns(
+        queue=flows["queue_column"],
+        flow=flows["flow_column"],
+        flow_time_us=message.flow_time_us,
+        attempted_handle=attempted["attempted_handle_column"],
+        failed_attempt=attempted["failed_attempt_column"],
+    )
+
+
+def encode_round_state(columns: RoundStateColumns) -> bytes:
+    """Return round state as the value of pools.round_state."""
+    return _round_state_message(columns).SerializeToString()
+
+
+def decode_round_state(payload: bytes | None) -> RoundStateColumns | None:
+    """Return the value of pools.round_state, None if there is none.
+
+    Raises:
+        InvalidRequest: The payload cannot be read.
+    """
+    if not payload:
+        return None
+    message = lease_pb2.RoundState()
+    _parse(message, payload, "RoundState")
+    return _round_state_columns(message)
+
+
+def encode_event_group(group: EventGroup) -> bytes:
+    """Return a group of events as the payload of a row of job_set_events."""
+    return lease_pb2.EventBatch(
+        handle_column=pack_column(group.handle, "int64"),
+        id_high_column=pack_column(group.id_high, "int64"),
+        kind_column=pack_column(group.kind, "int8"),
+        attempt_column=pack_column(group.attempt, "int32"),
+        time_us_column=pack_column(group.time_us, "int64"),
+        cluster_column=pack_column(group.cluster, "int32"),
+        node_column=pack_column(group.node, "int32"),
+        reason_column=pack_column(group.reason, "int32"),
+        texts=group.texts,
+        from_state_column=pack_column(group.from_state.astype(np.int8, copy=False), "int8"),
+        to_state_column=pack_column(group.to_state.astype(np.int8, copy=False), "int8"),
+    ).SerializeToString()

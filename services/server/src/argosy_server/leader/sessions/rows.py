@@ -1,0 +1,181 @@
+"""Rows on their way to executors, in order, each spec's body only where the executor does not hold it.
+
+Source: design section 5, "Sync" ("rows it does not have come down with each spec sent once").
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import numpy as np
+import structlog
+
+from argosy.executor.v1 import executor_pb2
+from argosy_core.errors import ArgosyError, BackendUnavailable, InvariantViolation
+from argosy_runtime.columns import pack_column
+
+if TYPE_CHECKING:
+    from argosy_core.scheduler.effects import ExecutorRows
+    from argosy_core.scheduler.messages import ClusterRuns, Int32s, Int64s
+    from argosy_server.leader.sessions.executors import SyncSession
+    from argosy_server.leader.show.notes import LeaderNotes
+    from argosy_server.leader.show.round_traces import LeaseTrace
+    from argosy_store import LeaderStore
+
+__all__ = ["RowSender"]
+
+_log = structlog.get_logger(__name__)
+ROWS_PER_MESSAGE = 5_000
+"""Rows in one message, so that no message comes near the limit with specs of a usual size."""
+BODY_BYTES_PER_MESSAGE = 2 << 20
+"""Bytes of spec bodies in one message."""
+WAITING_LIMIT = 1_000
+"""Batches that may wait for all clusters together."""
+
+
+class RowSender:
+    """Sends rows and stops to executors in the order they were put, after reading the spec bodies they need."""
+
+    def __init__(self, notes: LeaderNotes, store: LeaderStore) -> None:
+        """Start with nothing to send."""
+        self._notes = notes
+        self._store = store
+        self._queue: asyncio.Queue[tuple[ExecutorRows | ClusterRuns, SyncSession, LeaseTrace | None]] = asyncio.Queue(
+            WAITING_LIMIT
+        )
+
+    def put(self, item: ExecutorRows | ClusterRuns, session: SyncSession, trace: LeaseTrace | None = None) -> None:
+        """Put rows, or runs to stop, in line behind those put before.
+
+        When the line is full the session ends, and its successor starts from a comparison.
+        """
+        try:
+            self._queue.put_nowait((item, session, trace))
+        except asyncio.QueueFull:
+            session.close("rows for the cluster pile up")
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        while True:
+            item, session, trace = await self._queue.get()
+            if session.closed.is_set():
+                continue
+            try:
+                await self._send(item, session, trace)
+            except BackendUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - one cluster's rows must not end the leadership over all of them
+                _log.exception("rows cannot be sent", cluster=session.cluster)
+                reason = error.message if isinstance(error, ArgosyError) else "rows cannot be sent; see the log"
+                session.close(reason)
+
+    async def _send(self, item: ExecutorRows | ClusterRuns, session: SyncSession, trace: LeaseTrace | None) -> None:
+        """Send one batch."""
+        if hasattr(item, "specs"):
+            traces = self._notes.traces
+            span = traces.begin_rows(item, trace) if traces is not None else None  # type: ignore[arg-type]
+            await self._send_rows(item, session, span.traceparent if span is not None else "")  # type: ignore[arg-type]
+            if span is not None:
+                span.end()
+            return
+        stops = executor_pb2.StopRuns(
+            handle_column=pack_column(item.handle, "int64"), attempt_column=pack_column(item.attempt, "int32")
+        )
+        session.send(executor_pb2.SyncResponse(stops=stops))
+
+    async def _send_rows(self, rows: ExecutorRows, session: SyncSession, traceparent: str = "") -> None:
+        """Send rows in parts whose spec bodies fit a message."""
+        for start in range(0, len(rows.handle), ROWS_PER_MESSAGE):
+            part = np.arange(start, min(start + ROWS_PER_MESSAGE, len(rows.handle)))
+            used = [rows.specs[index].hash for index in dict.fromkeys(rows.spec[part].tolist())]
+            bodies = await self._read_bodies(rows, session.specs.missing(used))
+            for piece in _pieces(rows.spec[part], [len(bodies.get(spec.hash, b"")) for spec in rows.specs]):
+                await self._send_piece(rows, part[piece], bodies, session, traceparent=traceparent)
+
+    async def _read_bodies(self, rows: ExecutorRows, hashes: list[bytes]) -> dict[bytes, bytes]:
+        """Return the bodies of specs, from memory where it has them."""
+        bodies: dict[bytes, bytes] = {}
+        lacking = set()
+        for spec_hash in hashes:
+            body = self._notes.specs.get(spec_hash)
+            if body is None:
+                lacking.add(spec_hash)
+            else:
+                bodies[spec_hash] = body
+        if lacking:
+            keys = [(spec.day, spec.hash) for spec in rows.specs if spec.hash in lacking]
+            found = await asyncio.to_thread(self._store.read_specs, keys)
+            fresh = {spec_hash: body for (_, spec_hash), (body, _) in found.items()}
+            self._notes.specs.add(fresh.items())
+            bodies.update(fresh)
+        return bodies
+
+    async def _send_piece(
+        self,
+        rows: ExecutorRows,
+        part: Int64s,
+        bodies: dict[bytes, bytes],
+        session: SyncSession,
+        *,
+        traceparent: str = "",
+    ) -> None:
+        """Send one message with the bodies that the executor's cache of specs does not hold.
+
+        Raises:
+            InvariantViolation: A body is not stored.
+        """
+        used, spec = np.unique(rows.spec[part], return_inverse=True)
+        hashes = [rows.specs[index].hash for index in used.tolist()]
+        # A piece before may have driven out of the cache what it held when the bodies were read.
+        lacking = [spec_hash for spec_hash in session.specs.missing(hashes) if spec_hash not in bodies]
+        if lacking:
+            bodies |= await self._read_bodies(rows, lacking)
+        lost = [spec_hash for spec_hash in lacking if spec_hash not in bodies]
+        if lost:
+            raise InvariantViolation(f"the spec {lost[0].hex()} of a leased job is not stored")
+        message = executor_pb2.ObjectRows(
+            handle_column=pack_column(rows.handle[part], "int64"),
+            attempt_column=pack_column(rows.attempt[part], "int32"),
+            id_high_column=pack_column(rows.id_high[part], "int64"),
+            spec_column=pack_column(spec, "int32"),
+            node_column=pack_column(rows.node[part], "int32"),
+            metadata_column=pack_column(rows.metadata_index[part], "int32"),
+            owner_column=pack_column(rows.owner[part], "int32"),
+            seen_column=pack_column(rows.seen[part], "int8") if rows.seen[part].any() else b"",
+            spec_hashes=hashes,
+            spec_bodies=session.specs.send(hashes, bodies.__getitem__),
+            nodes=rows.nodes,
+            metadata=rows.metadata,
+            owners=[executor_pb2.Owner(queue=queue, job_set=job_set) for queue, job_set in rows.owners],
+            traceparent=traceparent,
+            traced=self._traced(rows.handle[part]),
+        )
+        session.send(executor_pb2.SyncResponse(rows=message))
+
+    def _traced(self, handles: Int64s) -> executor_pb2.TracedRuns | None:
+        """Return which runs their submitter traces, None if none."""
+        jobs = self._notes.traces.find(handles) if self._notes.traces is not None else {}
+        if not jobs:
+            return None
+        return executor_pb2.TracedRuns(
+            handle_column=pack_column(list(jobs), "int64"), traceparents=[job.traceparent for job in jobs.values()]
+        )
+
+
+def _pieces(spec: Int32s, body_bytes: list[int]) -> list[slice]:
+    """Return consecutive slices of rows whose spec bodies together stay near the limit of a message."""
+    if sum(body_bytes) <= BODY_BYTES_PER_MESSAGE:
+        return [slice(0, len(spec))]
+    pieces, start, size_bytes = [], 0, 0
+    seen: set[int] = set()
+    for position, index in enumerate(spec.tolist()):
+        added = 0 if index in seen else body_bytes[index]
+        if size_bytes + added > BODY_BYTES_PER_MESSAGE and position > start:
+            pieces.append(slice(start, position))
+            start, size_bytes, seen = position, 0, set()
+            added = body_bytes[index]
+        seen.add(index)
+        size_bytes += added
+    pieces.append(slice(start, len(spec)))
+    return pieces

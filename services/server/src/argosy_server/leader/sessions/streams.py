@@ -1,0 +1,183 @@
+"""The common shape of the streams that clusters dial: a hello first, then a conversation until either side ends it.
+
+::
+
+    not the leader -> redirect, end
+    hello -> bound in the database -> the machine welcomes or refuses -> messages both ways -> gone
+
+Source: design section 5, "Sync" and "Sampler session"; section 7, invariant 9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from abc import abstractmethod
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+import structlog
+
+from argosy_core.errors import BackendUnavailable, InvalidRequest, StateConflict
+from argosy_core.leader.events import Bound, Role, Session, SessionLost
+from argosy_core.scheduler import Runs
+from argosy_runtime.validation import check_request
+from argosy_server.leader.sessions.outbox import Outbox, SessionTable, converse
+from argosy_server.leader.takeover.loading import cluster_settings
+
+if TYPE_CHECKING:
+    import grpc
+
+    from argosy_core.leader.events import Event
+    from argosy_server.leader.settings import LeaderSettings
+    from argosy_store import ClusterRow
+
+__all__ = ["SILENT_HEARTBEATS", "ClusterStreams", "Term", "TermGate"]
+
+SessionT = TypeVar("SessionT", bound=Outbox[Any])
+SILENT_HEARTBEATS = 3
+"""A session is ended after so many heartbeats without a message."""
+_log = structlog.get_logger(__name__)
+_serials = itertools.count(1)
+
+
+class Term(Protocol):
+    """The part of a leader term that streams need."""
+
+    @property
+    def inbox_has_room(self) -> asyncio.Event:
+        """Set while states of executors are taken."""
+
+    def feed(self, event: Event) -> None:
+        """Tell the term of something; after its end nothing comes of it."""
+
+    async def bind(self, role: Role, cluster: str, *, uid: str, incarnation: int) -> tuple[ClusterRow, bool]:
+        """Bind a cluster's name in the database; return its row, and whether no executor was ever bound before."""
+
+
+class TermGate(Protocol):
+    """Where streams find the present term, or the process that leads."""
+
+    def require(self) -> Term:
+        """Return the present term.
+
+        Raises:
+            BackendUnavailable: This process does not lead.
+        """
+
+    def redirect(self) -> str | None:
+        """Return where the leader is, empty if that is not known; None while this process leads.
+
+        Raises:
+            BackendUnavailable: This process is about to lead, and cannot yet.
+        """
+
+
+class ClusterStreams(Generic[SessionT]):
+    """Holds the streams of one kind of peer. Requests are messages with the oneof `message`, one of which is `hello`.
+
+    Args:
+        gate: Leads to the present term.
+        settings: For the heartbeat.
+    """
+
+    ROLE: ClassVar[Role]
+    """Who dials."""
+
+    def __init__(self, gate: TermGate, settings: LeaderSettings) -> None:
+        """Start without streams."""
+        self._gate = gate
+        self._settings = settings
+        self.sessions: SessionTable[SessionT] = SessionTable()
+
+    async def hold(self, requests: AsyncIterator[Any], context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """Hold one stream until it ends or is replaced.
+
+        Raises:
+            InvalidRequest: The peer said something that has no place there.
+            StateConflict: A newer peer is connected, nothing was heard for three heartbeats, or the session was closed.
+            BackendUnavailable: The peer cannot be let in now, and should dial again.
+        """
+        try:
+            address = self._gate.redirect()
+        except BackendUnavailable:
+            # A peer whose hello cannot be written any more is not told why.
+            await self._read_hello(requests)
+            raise
+        if address is not None:
+            await context.write(self._redirection(address))
+            return
+        hello = await self._read_hello(requests)
+        known = self._known(hello)
+        term = self._gate.require()
+        row, is_first = await term.bind(self.ROLE, hello.cluster, uid=hello.cluster_uid, incarnation=hello.incarnation)
+        session = self._open(Session(hello.cluster, self.ROLE, hello.incarnation, next(_serials)))
+        self.sessions.enter(session)
+        peer = str(self.ROLE)
+        _log.info("connected", peer=peer, cluster=session.cluster, incarnation=hello.incarnation)
+        try:
+            settings = cluster_settings(row)
+            term.feed(Bound(session=session.key, settings=settings, known=known, is_first=is_first))
+            await converse(session, self._serve(session, term, requests), context.write)
+        finally:
+            session.close("the stream ended")
+            self.sessions.leave(session)
+            term.feed(SessionLost(session=session.key))
+            _log.info("disconnected", peer=peer, cluster=session.cluster, reason=session.close_reason)
+
+    # --- what the kinds differ in -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _redirection(self, address: str) -> Any:  # noqa: ANN401 - a message of the peer's own proto
+        """Return the answer to peers of a process that does not lead."""
+
+    @abstractmethod
+    def _known(self, hello: Any) -> Runs | None:  # noqa: ANN401
+        """Return the runs of which the peer needs no row; None for one that gets none."""
+
+    @abstractmethod
+    def _open(self, key: Session) -> SessionT:
+        """Return a session for a stream."""
+
+    async def _catch_up(self, session: SessionT) -> None:
+        """Wait until the peer has what it lacks, before it is listened to."""
+
+    @abstractmethod
+    async def _take(self, session: SessionT, term: Term, request: Any) -> None:  # noqa: ANN401
+        """Act on one message after the hello."""
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    async def _serve(self, session: SessionT, term: Term, requests: AsyncIterator[Any]) -> None:
+        """Let the peer catch up, then take messages until the stream ends."""
+        await self._catch_up(session)
+        iterator = aiter(requests)
+        while True:
+            try:
+                async with asyncio.timeout(SILENT_HEARTBEATS * self._settings.heartbeat_s):
+                    request = await anext(iterator)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as cause:
+                raise StateConflict("nothing was heard for three heartbeats; dial again") from cause
+            if session.closed.is_set():
+                raise StateConflict(session.close_reason)  # what it says is for a term or a place that is gone
+            if request.WhichOneof("message") == "hello":
+                raise InvalidRequest(f"a hello stands only at the beginning of a {self.ROLE}'s stream")
+            await self._take(session, term, request)
+
+    async def _read_hello(self, requests: AsyncIterator[Any]) -> Any:  # noqa: ANN401
+        """Return the hello, which must be the stream's first message.
+
+        Raises:
+            InvalidRequest: The first message is none or no hello.
+        """
+        try:
+            async with asyncio.timeout(SILENT_HEARTBEATS * self._settings.heartbeat_s):
+                first = await anext(aiter(requests))
+        except (StopAsyncIteration, TimeoutError) as cause:
+            raise InvalidRequest(f"the first message of a {self.ROLE}'s stream must be a hello; none came") from cause
+        check_request(first)
+        if first.WhichOneof("message") != "hello":
+            raise InvalidRequest(f"the first message of a {self.ROLE}'s stream must be a hello")
+        return first.hello

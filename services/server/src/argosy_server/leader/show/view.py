@@ -1,0 +1,217 @@
+"""The leader's memory as the API shows it.
+
+Source: design section 3, "Replicas forward calls that need the leader's memory"; section 9.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from argosy_core.leader.events import Explained
+from argosy_core.placement import WaitReason
+from argosy_core.plugins import FILTERS, explanation_text
+from argosy_core.scheduler import dump, explain, last_round, shares
+from argosy_server.api.leader_view import (
+    ClusterFigures,
+    Explanation,
+    FilterTurnAway,
+    NodeFigures,
+    PoolShares,
+    RoundFigures,
+    ShareFigures,
+    StageLatencies,
+)
+from argosy_server.leader.show.latency import BOUNDS_MS, quantile_ms
+
+if TYPE_CHECKING:
+    from argosy_core.scheduler import Explanation as CoreExplanation
+    from argosy_server.api.leader_view import LogQuestion
+    from argosy_server.leader.cycle.driver import LeaderDriver
+    from argosy_server.leader.sessions.executors import SyncSession
+    from argosy_server.leader.sessions.outbox import SessionTable
+    from argosy_server.leader.sessions.samplers import SamplerSession
+    from argosy_server.leader.show.notes import LeaderNotes
+
+__all__ = ["LeaderMemoryView"]
+
+READY, CORDONED = 1, 2
+
+
+class LeaderMemoryView:
+    """Implements `argosy_server.api.leader_view.LeaderView` on one leadership's memory."""
+
+    def __init__(
+        self,
+        driver: LeaderDriver,
+        notes: LeaderNotes,
+        *,
+        seed: int,
+        samplers: SessionTable[SamplerSession],
+        executors: SessionTable[SyncSession],
+    ) -> None:
+        """View a term."""
+        self._driver = driver
+        self._machine = driver.machine
+        self._notes = notes
+        self._seed = seed
+        self._samplers = samplers
+        self._executors = executors
+
+    def explain(self, handle: int) -> Explanation | None:
+        """Return where a job stands, or None for a job that is not in memory."""
+        now_s = time.time()
+        found = explain(self._machine.state, handle, now_s)
+        if found is None:
+            return None
+        self._driver.feed(Explained())  # the next round asks for counts
+        return Explanation(
+            stage=found.stage,
+            summary=_summary(found, now_s),
+            queue_position=found.queue_position,
+            reason=found.reason,
+            cluster_reasons=found.cluster_reasons,
+            filters=tuple(
+                FilterTurnAway(filter=name, node_count=count, text=_describe(name, count))
+                for name, count in found.filters
+            ),
+            examined_node_count=found.examined_count,
+            nearest_miss=found.nearest_miss,
+            failed_attempt_count=found.failed_attempt_count,
+            queue_flow_per_weight=found.queue_flow_per_weight,
+            least_flow_per_weight=found.least_flow_per_weight,
+        )
+
+    def shares(self) -> PoolShares:
+        """Return the shares of the pool's queues."""
+        found = shares(self._machine.state, time.time())
+        return PoolShares(
+            capacity_cores=found.capacity_cores,
+            shares=tuple(
+                ShareFigures(
+                    queue=row.name,
+                    weight=row.weight,
+                    fair_share_ratio=row.fair_share_ratio,
+                    usage_cores=row.usage_cores,
+                    flow_cores=row.flow_cores,
+                    demand_cores=row.demand_cores,
+                    entitled_cores=row.entitled_cores,
+                    queued_count=row.queued_count,
+                    pending_count=row.pending_count,
+                    leased_count=row.leased_count,
+                )
+                for row in found.queues
+            ),
+        )
+
+    def last_round(self) -> RoundFigures:
+        """Return what the last round did."""
+        machine, clock = self._machine, self._notes.clock
+        figures = last_round(machine.state)
+        return RoundFigures(
+            round=figures.round_number,
+            epoch=machine.epoch,
+            queued_count=figures.queued_count,
+            pending_count=figures.pending_count,
+            leased_count=figures.leased_count,
+            conflict_count=figures.conflict_count,
+            class_count=figures.class_count,
+            phases=tuple(clock.phases_ms.items()),
+            totals={**machine.totals, **figures.totals},
+            latencies=tuple(
+                StageLatencies(
+                    stage=stage,
+                    job_count=int(histogram.counts.sum()),
+                    p50_ms=quantile_ms(histogram.counts, 0.5),
+                    p90_ms=quantile_ms(histogram.counts, 0.9),
+                    p99_ms=quantile_ms(histogram.counts, 0.99),
+                    bound_ms=tuple(BOUNDS_MS.tolist()),
+                    bucket_count=tuple(histogram.counts.tolist()),
+                )
+                for stage, histogram in clock.latencies.items()
+            ),
+        )
+
+    def dump(self) -> Iterator[str]:
+        """Yield the state as JSON text in chunks to be joined."""
+        return dump(self._machine.state, time.time(), seed=self._seed)
+
+    def clusters(self) -> Sequence[ClusterFigures]:
+        """Return the clusters the leader knows, in order of their names."""
+        figures = []
+        for name, notes in sorted(self._notes.clusters.items()):
+            sampler = self._samplers.find(name)
+            capacity = notes.capacity
+            resources = capacity.resources if capacity is not None else ()
+            totals = capacity.total.tolist() if capacity is not None else []
+            free = capacity.total_free.tolist() if capacity is not None else []
+            figures.append(
+                ClusterFigures(
+                    name=name,
+                    sampler_connected=sampler is not None and sampler.ready,
+                    executor_connected=self._executors.find(name) is not None,
+                    node_count=capacity.node_count if capacity is not None else 0,
+                    run_count=capacity.placement_count if capacity is not None else 0,
+                    total=dict(zip(resources, totals, strict=True)),
+                    free=dict(zip(resources, free, strict=True)),
+                )
+            )
+        return figures
+
+    def read_log(self, cluster: str, question: LogQuestion) -> AsyncGenerator[bytes, None]:
+        """Give a log of a cluster's pod, read by its executor.
+
+        Raises:
+            BackendUnavailable: The cluster's executor is not connected.
+        """
+        return self._executors.require(cluster).logs.read(question)
+
+    def nodes(self, cluster: str) -> Sequence[NodeFigures]:
+        """Return a cluster's nodes in order of their names; none if the leader does not know the cluster."""
+        notes = self._notes.clusters.get(cluster)
+        if notes is None:
+            return ()
+        cordoned = set(notes.cordoned_nodes)
+        return [
+            NodeFigures(
+                name=node.name,
+                allocatable=node.allocatable,
+                free=node.free,
+                ready=bool(node.flag & READY),
+                cordoned=bool(node.flag & CORDONED) or node.name in cordoned,
+                labels=node.labels,
+            )
+            for node in notes.nodes.rows()
+        ]
+
+
+_REASONS: Final = {
+    WaitReason.MISMATCH: "it matches no node of any cluster",
+    WaitReason.NO_ROOM: "it fits on no node of any cluster now",
+    WaitReason.PLUGIN: "a plugin objects",
+    WaitReason.FAULT: "a filter failed and is asked again soon",
+}
+
+
+def _describe(name: str, count: int) -> str:
+    """Return a filter's count in words."""
+    text = FILTERS[name][1] if name in FILTERS else f"{name} failed on {{nodes}}"
+    return explanation_text([text], [count])
+
+
+def _summary(found: CoreExplanation, now_s: float) -> str:
+    """Return one or two sentences for people."""
+    if found.stage in {"leased", "running", "in flight"}:
+        return f"{found.stage} on node {found.node} of cluster {found.cluster}, attempt {found.attempt}"
+    parts = [f"{found.stage} with {found.queue_position} jobs of its queue before it"]
+    if found.reason == WaitReason.CONSTRAINT:
+        parts.append("its queue is cordoned" if found.queue_cordoned else "no cluster may be given work")
+    elif found.reason in _REASONS:
+        parts.append(_REASONS[found.reason])
+    parts.extend(f"{one.cluster}: {one.text}" for one in found.cluster_reasons if one.text)
+    if found.back_off_until_s > now_s:
+        parts.append(
+            f"tried again in {found.back_off_until_s - now_s:.1f} s after {found.failed_attempt_count} conflicts"
+        )
+    return "; ".join(parts)

@@ -1,0 +1,107 @@
+"""What the store reads for a new leader, as columns of `argosy_core.scheduler`.
+
+Source: design section 5, "Leader lost".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from argosy_core.leader.events import ClusterSettings, Loaded
+from argosy_core.scheduler.effects import LoadedColumns, LoadedObjects, LoadedRuns
+from argosy_core.scheduler.messages import JobColumns, JobSetView, QueueView, SpecReference
+from argosy_server.leader.log.codec import decode_round_state
+
+if TYPE_CHECKING:
+    from argosy_store.load import LoadedPool
+    from argosy_store.rows import ClusterRow, QueueRow
+
+__all__ = ["cluster_settings", "job_set_views", "loaded_pool", "queue_views"]
+
+
+def queue_views(rows: Iterable[QueueRow]) -> list[QueueView]:
+    """Return queues as the scheduler sees them."""
+    return [QueueView(queue_id=row.queue_id, name=row.name, weight=row.weight, cordoned=row.cordoned) for row in rows]
+
+
+def cluster_settings(row: ClusterRow) -> ClusterSettings:
+    """Return what an administrator decided about a cluster."""
+    return ClusterSettings(
+        name=row.name,
+        cordoned=row.cordoned,
+        cordoned_nodes=tuple(row.cordoned_nodes),
+        forgotten=row.forgotten,
+    )
+
+
+def job_set_views(rows: Mapping[int, tuple[int, str, int]]) -> list[JobSetView]:
+    """Return job sets as the scheduler sees them."""
+    return [
+        JobSetView(job_set_id=job_set_id, queue_id=queue_id, name=name, last_event_number=last)
+        for job_set_id, (queue_id, name, last) in rows.items()
+    ]
+
+
+def loaded_pool(loaded: LoadedPool, log_position: int) -> Loaded:
+    """Return what was read as the machine takes it.
+
+    Args:
+        loaded: What was read.
+        log_position: Position up to which the log had been applied when the epoch was taken.
+
+    Raises:
+        InvalidRequest: The stored round state cannot be read.
+    """
+    return Loaded(
+        columns=_columns(loaded),
+        classes=loaded.classes,
+        queues=tuple(queue_views(row for row in loaded.queues if not row.deleted)),
+        clusters=tuple(cluster_settings(row) for row in loaded.clusters),
+        log_position=log_position,
+    )
+
+
+def _columns(loaded: LoadedPool) -> LoadedColumns:
+    """Return open jobs, live runs and the round's state as columns.
+
+    Raises:
+        InvalidRequest: The stored round state cannot be read.
+    """
+    jobs, runs, objects = loaded.jobs, loaded.runs, loaded.objects
+    return LoadedColumns(
+        jobs=JobColumns(
+            handle=jobs.handles,
+            id_high=jobs.id_highs,
+            queue=jobs.queue_ids,
+            job_set=jobs.job_set_ids,
+            class_id=jobs.class_ids,
+            priority=jobs.priorities,
+            submit_time_us=jobs.submit_time_us,
+            spec=jobs.spec_index,
+            metadata_index=jobs.metadata_index,
+            specs=tuple(SpecReference(hash=spec.hash, day=spec.day, layout=spec.layout) for spec in loaded.specs),
+            metadata=loaded.metadata,
+        ),
+        wish=jobs.wishes.astype(np.int8),
+        last_attempt=jobs.last_attempts.astype(np.int32),
+        runs=LoadedRuns(
+            handle=runs.handles,
+            attempt=runs.attempts.astype(np.int32),
+            cluster=runs.cluster_index,
+            clusters=loaded.run_clusters,
+            node=runs.node_index,
+            nodes=loaded.run_nodes,
+        ),
+        objects=LoadedObjects(
+            handle=objects.handles,
+            attempt=objects.attempts.astype(np.int32),
+            object_index=objects.objects,
+            state=objects.states.astype(np.int8),
+            start_time_us=objects.start_time_us,
+        ),
+        round_state=decode_round_state(loaded.round_state),
+        job_sets=tuple(job_set_views(loaded.job_sets)),
+    )

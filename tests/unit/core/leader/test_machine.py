@@ -1,0 +1,541 @@
+"""The leader machine told by hand: what it answers to single events."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import InvariantViolation
+from argosy_core.job.classes import SchedulingClass
+from argosy_core.leader import LeaderMachine, MachineSettings, Phase
+from argosy_core.leader import instructions as say
+from argosy_core.leader.events import (
+    Bound,
+    CapacityTold,
+    Change,
+    ChangesRead,
+    ClusterSettings,
+    CommitAnswered,
+    Event,
+    Heard,
+    Loaded,
+    MarkerPublished,
+    Moment,
+    Published,
+    ReadRecord,
+    RecordsRead,
+    References,
+    Role,
+    SampleAnswered,
+    SamplerReady,
+    Session,
+    SessionLost,
+    StatesReported,
+    Stored,
+    Tick,
+)
+from argosy_core.leader.transaction import SetAside
+from argosy_core.scheduler import (
+    CapacityColumns,
+    CommitReply,
+    JobColumns,
+    JobSetView,
+    QueueView,
+    Runs,
+    SampleReply,
+    SpecReference,
+    StateColumns,
+    WishColumns,
+)
+from argosy_testkit.pool_rows import load_columns
+
+KindT = TypeVar("KindT")
+NOBODY = np.zeros(0, dtype=np.int64)
+SAMPLER = Session("c1", Role.SAMPLER, 1, 1)
+EXECUTOR = Session("c1", Role.EXECUTOR, 1, 2)
+C1 = ClusterSettings(name="c1")
+DEFINITION = SchedulingClass(requests=(("cpu", 1000),)).definition()
+
+
+class Told:
+    """A machine, the time it is told, and what it says."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = replace(MachineSettings(busy_s=0.0), **settings)
+        self.machine = LeaderMachine("default", 3, settings=self.settings, rng=np.random.default_rng(1))
+        self.now_s = 1000.0
+        self.said = self.machine.start(self.moment)
+
+    @property
+    def moment(self) -> Moment:
+        """Now."""
+        return Moment(self.now_s, round(self.now_s * 1e6))
+
+    def tell(self, *events: Event) -> list[say.Instruction]:
+        """Tell events; return what is said to all of them."""
+        self.said = [said for event in events for said in self.machine.handle(event, self.moment)]
+        return self.said
+
+    def pass_time(self, length_s: float) -> list[say.Instruction]:
+        """Let time pass, with a tick at its end."""
+        self.now_s += length_s
+        return self.tell(Tick())
+
+    def one(self, kind: type[KindT]) -> KindT:
+        """Return the one instruction of a kind among those last said."""
+        (found,) = [said for said in self.said if isinstance(said, kind)]
+        return found
+
+    def kinds(self) -> list[type]:
+        """Return the kinds of what was last said."""
+        return [type(said) for said in self.said]
+
+
+def loaded(log_position: int = 0) -> Loaded:
+    """Return a pool without open jobs, with one queue."""
+    return Loaded(
+        columns=load_columns({}, {}, {}, None),
+        classes={},
+        queues=(QueueView(queue_id=1, name="alice", weight=1.0),),
+        clusters=(),
+        log_position=log_position,
+    )
+
+
+def lead(**settings: Any) -> Told:
+    """Return a machine that has taken over a pool in which nothing is open."""
+    told = Told(**settings)
+    told.tell(MarkerPublished(position=1), loaded(), ChangesRead(changes=()))
+    told.tell(RecordsRead(records=(ReadRecord(position=1, epoch=3, plan=None),)))
+    told.tell(Stored(number=1, refused=NOBODY))
+    assert told.one(say.Serve)
+    told.pass_time(1.0)
+    return told
+
+
+def submitted(change_id: int, *numbers: int) -> ChangesRead:
+    """Return a change that accepts jobs, with what it refers to."""
+    count = len(numbers)
+    jobs = JobColumns(
+        handle=np.array(numbers, dtype=np.int64),
+        id_high=np.zeros(count, dtype=np.int64),
+        queue=np.ones(count, dtype=np.int32),
+        job_set=np.ones(count, dtype=np.int64),
+        class_id=np.ones(count, dtype=np.int32),
+        priority=np.zeros(count, dtype=np.int32),
+        submit_time_us=np.ones(count, dtype=np.int64),
+        spec=np.zeros(count, dtype=np.int32),
+        metadata_index=np.full(count, -1, dtype=np.int32),
+        specs=(SpecReference(hash=bytes(16), day=1, layout=b'[["Pod","work"]]'),),
+    )
+    references = References(
+        classes={1: DEFINITION}, job_sets=(JobSetView(job_set_id=1, queue_id=1, name="set", last_event_number=0),)
+    )
+    return ChangesRead(changes=(Change(change_id=change_id, jobs=jobs),), references=references)
+
+
+def capacity(cores: int = 8) -> CapacityColumns:
+    """Return a cluster of one node."""
+    amounts = np.array([1000 * cores, 100], dtype=np.int64)
+    return CapacityColumns(
+        incarnation=1,
+        resources=("cpu", "pods"),
+        node=np.zeros(1, dtype=np.int32),
+        names=("n1",),
+        allocatable=amounts.reshape(1, 2),
+        free=amounts.reshape(1, 2),
+        flag=np.ones(1, dtype=np.int8),
+        total=amounts,
+        total_free=amounts,
+        node_count=1,
+        placement_count=0,
+        fitting=np.zeros(0, dtype=np.int32),
+        fitting_room=np.zeros(0, dtype=np.int32),
+    )
+
+
+def connect(told: Told) -> None:
+    """Let cluster c1 in, with sampler and executor."""
+    told.tell(
+        Bound(session=SAMPLER, settings=C1), CapacityTold(session=SAMPLER, columns=capacity()),
+        SamplerReady(session=SAMPLER),
+    )  # fmt: skip
+    told.tell(Bound(session=EXECUTOR, settings=C1, known=Runs(handle=NOBODY, attempt=NOBODY.astype(np.int32))))
+    assert told.one(say.Listen)
+    told.pass_time(1.0)
+
+
+def candidates(request: say.SendSample) -> SampleAnswered:
+    """Return the answer of a sampler whose one node holds everything."""
+    amounts = {"cpu": 8000, "pods": 100}
+    free = np.array([amounts.get(name, 0) for name in request.request.resources], dtype=np.int64)
+    reply = SampleReply(
+        incarnation=1,
+        node=np.zeros(1, dtype=np.int32),
+        free=free.reshape(1, -1),
+        offset=np.array([0, 1], dtype=np.int32),
+        candidate=np.zeros(1, dtype=np.int32),
+        score=np.ones(1, dtype=np.float32),
+        examined=np.ones(1, dtype=np.int32),
+        eligible=np.ones(1, dtype=np.int32),
+        filters=(),
+        rejection=np.zeros((1, 0), dtype=np.int32),
+        total_free=free,
+        complete=np.ones(1, dtype=np.int8),
+        nearest_misses=("",),
+        reason=np.zeros(1, dtype=np.int8),
+        texts=(),
+        retry_after_s=np.zeros(0, dtype=np.float32),
+    )
+    return SampleAnswered(session=request.session, round_number=request.request.round_number, reply=reply)
+
+
+def placed(request: say.SendCommit) -> CommitAnswered:
+    """Return the answer of a sampler that placed everything."""
+    count, asked = request.request.handle.size, request.request
+    reply = CommitReply(incarnation=1, node=np.zeros(count, dtype=np.int32), outcome=np.ones(count, dtype=np.int8))
+    return CommitAnswered(session=request.session, round_number=asked.round_number, stage=asked.stage, reply=reply)
+
+
+def plan(told: Told, change_id: int, *numbers: int) -> say.Publish:
+    """Submit jobs and decide about them; return what is to be published."""
+    told.tell(submitted(change_id, *numbers))
+    told.pass_time(told.settings.window_idle_s)
+    told.tell(candidates(told.one(say.SendSample)))
+    told.tell(placed(told.one(say.SendCommit)))
+    return told.one(say.Publish)
+
+
+def running(number: int, attempt: int = 1) -> StateColumns:
+    """Return the report of a run whose pod runs."""
+    return StateColumns(
+        handle=np.array([number], dtype=np.int64),
+        attempt=np.array([attempt], dtype=np.int32),
+        object_index=np.zeros(1, dtype=np.int16),
+        state=np.array([3], dtype=np.int8),
+        time_us=np.array([5], dtype=np.int64),
+        exit_code=np.zeros(1, dtype=np.int32),
+        failure=np.zeros(1, dtype=np.int8),
+        message=np.full(1, -1, dtype=np.int32),
+        uid=bytes(16),
+    )
+
+
+# --- taking over ------------------------------------------------------------------------------------------------------
+
+
+def test_a_term_begins_with_marker_load_changes_and_records_and_only_then_serves() -> None:
+    """Nothing of an earlier leader can follow the marker, and changes come before the records that lease their jobs."""
+    told = Told()
+    assert told.kinds() == [say.PublishMarker]
+    told.tell(MarkerPublished(position=2))
+    assert told.kinds() == [say.Load]
+    told.tell(loaded())
+    assert told.kinds() == [say.ReadChanges]
+    told.tell(submitted(1, 10))
+    assert told.kinds() == [say.ReadChanges], "as long as there are more"
+    told.tell(ChangesRead(changes=()))
+    assert told.one(say.ReadRecords).after == 0
+    told.tell(RecordsRead(records=tuple(ReadRecord(position=n, epoch=e, plan=None) for n, e in ((1, 2), (2, 3)))))
+    assert told.kinds() == [say.Store, say.Store]
+    assert [store.transaction.log for store in told.said] == [(0, 1), (1, 2)]
+    told.tell(Stored(number=1, refused=NOBODY))
+    assert told.kinds() == []
+    told.tell(Stored(number=2, refused=NOBODY))
+    assert told.kinds() == [say.Serve]
+    assert told.machine.phase is Phase.IDLE
+
+
+def test_a_stale_record_is_passed_over_and_one_of_no_leader_is_set_aside() -> None:
+    """One of a higher epoch stands before a stale one; what nobody can have published is kept for people."""
+    told = Told()
+    told.tell(MarkerPublished(position=4), loaded(), ChangesRead(changes=()))
+    records = [ReadRecord(position=position, epoch=epoch, plan=None) for position, epoch in ((1, 2), (2, 1), (3, 9))]
+    told.tell(RecordsRead(records=(*records, ReadRecord(position=4, epoch=3, plan=None))))
+    stores = [said for said in told.said if isinstance(said, say.Store)]
+    assert [store.transaction.log for store in stores] == [(0, 1), (1, 3), (3, 4)]
+    assert [bool(store.transaction.set_aside) for store in stores] == [False, True, False]
+
+
+def test_a_log_that_ends_before_the_marker_ends_the_term() -> None:
+    """Whoever lost what it took is not the log."""
+    told = Told()
+    told.tell(MarkerPublished(position=4), loaded(), ChangesRead(changes=()))
+    with pytest.raises(InvariantViolation, match="before the marker"):
+        told.tell(RecordsRead(records=()))
+
+
+def test_another_log_than_the_one_applied_is_begun_at_the_marker() -> None:
+    """What the database has not heard of never happened."""
+    told = Told()
+    told.tell(MarkerPublished(position=4), loaded(log_position=7), ChangesRead(changes=()))
+    assert told.one(say.Store).transaction.log == (7, 4)
+    assert told.one(say.Warn)
+
+
+# --- the cycle --------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_goes_from_change_to_rows_and_rows_wait_for_the_commit() -> None:
+    """Take, sample, commit, publish, store; only then does the executor hear of it."""
+    told = lead()
+    connect(told)
+    publish = plan(told, 5, 10, 11)
+    assert [record.handle.tolist() for record in publish.records] == [[10, 11]]
+    assert publish.first_sequence == 2
+    told.tell(Published(position=2))
+    store = told.one(say.Store)
+    assert told.kinds() == [say.Store]
+    assert store.transaction.change_ids == [5]
+    assert store.transaction.log == (1, 2)
+    told.tell(Stored(number=store.number, refused=NOBODY))
+    assert told.one(say.SendRows).rows.handle.tolist() == [10, 11]
+
+
+def test_refused_leases_are_taken_back_and_their_rows_are_not_sent() -> None:
+    """A cancel request came while the round ran; the sampler is told that the place is free."""
+    told = lead(release_wait_s=0.0)
+    connect(told)
+    plan(told, 5, 10, 11)
+    told.tell(Published(position=2))
+    told.tell(Stored(number=told.one(say.Store).number, refused=np.array([10], dtype=np.int64)))
+    assert told.one(say.SendRows).rows.handle.tolist() == [11]
+    assert told.one(say.SendReleases).runs.handle.tolist() == [10]
+
+
+def test_news_waits_for_more_until_the_window_ends() -> None:
+    """A round begins when arrivals pause, and at the latest after the window."""
+    told = lead()
+    connect(told)
+    for number in range(12):
+        told.tell(submitted(number, 10 + number))
+        assert told.pass_time(0.004) == [], number
+    told.tell(submitted(12, 22))
+    assert told.kinds() == []
+    told.pass_time(0.002)
+    assert told.one(say.SendSample)
+    assert told.machine.totals["submitted"] == 13
+
+
+def test_a_round_goes_on_without_a_sampler_that_does_not_answer() -> None:
+    """After the timeout its answer counts for nothing, and another round tries again."""
+    told = lead()
+    connect(told)
+    told.tell(submitted(5, 10))
+    told.pass_time(told.settings.window_idle_s)
+    late = candidates(told.one(say.SendSample))
+    assert told.machine.due_s() == pytest.approx(told.now_s + told.settings.response_timeout_s)
+    told.pass_time(told.settings.response_timeout_s)
+    assert told.one(say.Warn).subject == "c1"
+    told.tell(Stored(number=told.one(say.Store).number, refused=NOBODY))
+    told.tell(late)
+    assert told.kinds() == []
+    told.pass_time(told.settings.retry_s)
+    assert told.one(say.SendSample).request.round_number > late.round_number
+
+
+def test_an_answer_that_does_not_fit_its_request_ends_the_session_and_not_the_round() -> None:
+    """Nothing of it is applied."""
+    told = lead()
+    connect(told)
+    told.tell(submitted(5, 10))
+    told.pass_time(told.settings.window_idle_s)
+    answer = candidates(told.one(say.SendSample))
+    told.tell(replace(answer, reply=replace(answer.reply, free=np.zeros((1, 77), dtype=np.int64))))
+    assert told.kinds() == [say.Close, say.Store]
+
+
+def test_a_round_goes_on_at_once_without_a_sampler_that_left() -> None:
+    """Nobody waits for who is gone."""
+    told = lead()
+    connect(told)
+    told.tell(submitted(5, 10))
+    told.pass_time(told.settings.window_idle_s)
+    assert told.machine.phase is Phase.SAMPLING
+    told.tell(SessionLost(session=SAMPLER))
+    assert told.one(say.Store)
+
+
+def test_idle_machines_want_no_tick() -> None:
+    """While there is nothing to do, time passes for free."""
+    told = lead()
+    connect(told)
+    told.pass_time(60.0)
+    assert told.machine.due_s() is None
+
+
+def test_the_machine_pauses_when_transactions_pile_up() -> None:
+    """Two wait behind the one under way; then nothing is taken until one is stored."""
+    told = lead()
+    connect(told)
+    numbers = []
+    for change_id in range(4):
+        told.tell(submitted(change_id, 10 + change_id))
+        told.pass_time(told.settings.window_idle_s)
+        told.tell(candidates(told.one(say.SendSample)))
+        told.tell(placed(told.one(say.SendCommit)))
+        told.tell(Published(position=2 + change_id))
+        numbers.append(told.one(say.Store).number)
+    assert told.machine.phase is Phase.WAITING
+    assert told.machine.budget().changes == 0
+    told.tell(Stored(number=numbers[0], refused=NOBODY))
+    assert told.machine.phase is Phase.IDLE
+
+
+def test_transactions_must_be_stored_in_order() -> None:
+    """A shell that tells otherwise has a fault."""
+    told = lead()
+    with pytest.raises(InvariantViolation, match="was stored before"):
+        told.tell(Stored(number=99, refused=NOBODY))
+
+
+def test_a_large_plan_is_published_as_several_records_in_sequence() -> None:
+    """Each is small enough for the log, and together they say the same."""
+    told = lead(max_record_bytes=1100)
+    connect(told)
+    publish = plan(told, 5, *range(10, 18))
+    assert len(publish.records) > 1
+    assert [number for record in publish.records for number in record.handle.tolist()] == publish.plan.handle.tolist()
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_change_is_taken_once_until_it_is_deleted_and_forgotten() -> None:
+    """A read that began before the deletion may still show it."""
+    told = lead()
+    told.tell(submitted(5, 10))
+    told.pass_time(told.settings.window_idle_s)
+    store = told.one(say.Store)
+    assert not told.machine.is_new(5)
+    told.tell(submitted(5, 10))
+    told.tell(Stored(number=store.number, refused=NOBODY))
+    told.tell(submitted(5, 10))
+    told.pass_time(1.0)
+    assert say.Store not in told.kinds()
+    assert told.machine.totals["submitted"] == 1
+
+
+def test_what_cannot_be_read_is_set_aside_and_nothing_of_it_applied() -> None:
+    """One bad change does not stop the others."""
+    told = lead()
+    bad = Change(change_id=4, bad=SetAside(payload=b"?", error="no such thing"))
+    good = submitted(5, 10)
+    told.tell(ChangesRead(changes=(bad, *good.changes), references=good.references))
+    told.pass_time(told.settings.window_idle_s)
+    transaction = told.one(say.Store).transaction
+    assert [aside.payload for aside in transaction.set_aside] == [b"?"]
+    assert transaction.change_ids == [4, 5]
+
+
+def test_changes_whose_references_are_gone_are_read_again() -> None:
+    """The memory let go of a class between the reading and the taking."""
+    told = lead()
+    change = submitted(5, 10)
+    told.tell(ChangesRead(changes=change.changes))
+    told.pass_time(told.settings.window_idle_s)
+    assert told.machine.is_new(5)
+    assert told.machine.lacking(change.changes).class_ids == (1,)
+    told.tell(change)
+    told.pass_time(told.settings.window_idle_s)
+    assert told.machine.totals["submitted"] == 1
+
+
+def test_a_job_that_was_never_held_is_cancelled_with_what_was_read_of_it() -> None:
+    """After a change of leader its row had ended already, but its request was still unread."""
+    told = lead()
+    request = WishColumns(
+        handle=np.array([10], dtype=np.int64),
+        kind=np.ones(1, dtype=np.int8),
+        priority=np.zeros(1, dtype=np.int32),
+        ended=np.ones(1, dtype=np.int8),
+    )
+    assert told.machine.lacking([Change(change_id=5, requests=request)]).ended == (10,)
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_a_newer_session_replaces_the_older_one_and_a_lower_incarnation_is_refused(role: Role) -> None:
+    """Invariant 9: a stale incarnation changes nothing."""
+    told = lead()
+    known = Runs(handle=NOBODY, attempt=NOBODY.astype(np.int32)) if role is Role.EXECUTOR else None
+    old, new, stale = Session("c1", role, 1, 1), Session("c1", role, 2, 2), Session("c1", role, 1, 3)
+    told.tell(Bound(session=old, settings=C1, known=known))
+    told.tell(Bound(session=new, settings=C1, known=known))
+    assert told.one(say.Close).session == old
+    assert told.one(say.Welcome).session == new
+    told.tell(Bound(session=stale, settings=C1, known=known))
+    assert told.kinds() == [say.Close]
+    assert told.one(say.Close).session == stale
+    told.tell(SessionLost(session=old))
+    assert told.machine.is_live(new)
+
+
+def test_an_executor_is_listened_to_once_everything_decided_is_stored() -> None:
+    """No row may be sent that a crash could take back."""
+    told = lead()
+    connect(told)
+    plan(told, 5, 10)
+    told.tell(Published(position=2))
+    number = told.one(say.Store).number
+    again = Session("c1", Role.EXECUTOR, 2, 9)
+    told.tell(Bound(session=again, settings=C1, known=Runs(handle=NOBODY, attempt=NOBODY.astype(np.int32))))
+    assert told.kinds() == [say.Close, say.Welcome]
+    told.tell(Stored(number=number, refused=NOBODY))
+    assert told.kinds()[-1] is say.Listen
+    assert next(said for said in told.said if isinstance(said, say.SendRows)).rows.handle.tolist() == [10]
+
+
+def test_states_are_acknowledged_after_their_commit() -> None:
+    """Also those that change nothing, behind the transaction before them: a crash could take that back."""
+    told = lead()
+    connect(told)
+    plan(told, 5, 10)
+    told.tell(Published(position=2))
+    told.tell(Stored(number=told.one(say.Store).number, refused=NOBODY), Heard(session=EXECUTOR))
+    told.tell(Stored(number=told.one(say.Store).number, refused=NOBODY))
+    told.tell(StatesReported(session=EXECUTOR, batch=1, columns=running(10)))
+    told.pass_time(told.settings.window_max_s)
+    number = told.one(say.Store).number
+    told.tell(StatesReported(session=EXECUTOR, batch=2, columns=running(10)))
+    told.pass_time(told.settings.window_max_s)
+    assert say.Acknowledge not in told.kinds(), "the same state again is nothing to store, and still not stored"
+    told.tell(Stored(number=number, refused=NOBODY))
+    assert [said.batch for said in told.said if isinstance(said, say.Acknowledge)] == [1, 2]
+
+
+def test_contacts_are_stored_now_and_then() -> None:
+    """When an executor was last heard is in the database, though nothing happens."""
+    told = lead()
+    connect(told)
+    told.pass_time(60.0)
+    told.tell(Heard(session=EXECUTOR))
+    first = told.one(say.Store)
+    assert first.transaction.contacts == {"c1": told.moment.db_us}
+    told.tell(Stored(number=first.number, refused=NOBODY))
+    told.tell(Heard(session=EXECUTOR))
+    assert told.kinds() == []
+    assert told.machine.due_s() == pytest.approx(told.now_s + told.settings.contact_period_s)
+
+
+def test_the_story_of_a_job_is_told_to_who_follows_it_and_is_bounded() -> None:
+    """Off by default; its last steps, in order."""
+    told = lead()
+    connect(told)
+    told.machine.follow(10)
+    plan(told, 5, 10, 11)
+    told.tell(Published(position=2))
+    told.tell(Stored(number=told.one(say.Store).number, refused=NOBODY))
+    assert [step.text for step in told.machine.story(10)] == ["taken", "leased", "stored"]
+    assert told.machine.story(11) == []
+    for batch in range(100):
+        told.tell(StatesReported(session=EXECUTOR, batch=batch, columns=running(10)))
+        for said in told.pass_time(told.settings.window_max_s):
+            if isinstance(said, say.Store):
+                told.tell(Stored(number=said.number, refused=NOBODY))
+    assert len(told.machine.story(10)) == 64

@@ -1,0 +1,89 @@
+"""A sampler's session with its leader: what is refused, and when answers begin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import NotAllowedNow, StateConflict
+from argosy_core.job.classes import SchedulingClass
+from argosy_core.ledger import NodeLedger
+from argosy_core.nodes import NodeSpec
+from argosy_core.placement import CommitOutcome, NodeSampler, PlacementPart, SamplerSession
+
+HANDLES = np.array([7], dtype=np.int64)
+ATTEMPTS = np.ones(1, dtype=np.int32)
+
+
+def new_session() -> SamplerSession:
+    """Return the session of a cluster with one node for two runs, before its list."""
+    ledger = NodeLedger()
+    ledger.put_nodes([NodeSpec(name="n1", total={"cpu": 2000, "pods": 10})])
+    session = SamplerSession(ledger, NodeSampler(ledger), np.random.default_rng(1))
+    session.define([(1, SchedulingClass(requests=(("cpu", 1000),)))])
+    session.begin()
+    return session
+
+
+def part(*handles: int) -> PlacementPart:
+    """Return a part of a list of placements on the node."""
+    count = len(handles)
+    return PlacementPart(
+        handles=np.array(handles, dtype=np.int64),
+        attempts=np.ones(count, dtype=np.int32),
+        class_ids=np.ones(count, dtype=np.int32),
+        nodes=np.zeros(count, dtype=np.int32),
+        names=("n1",) if count else (),
+    )
+
+
+def place(session: SamplerSession, epoch: int, handles: np.ndarray = HANDLES) -> int:  # type: ignore[type-arg]
+    """Place a run on the node; return its outcome."""
+    count = handles.size
+    _, outcomes = session.commit(
+        epoch,
+        handles,
+        np.ones(count, dtype=np.int32),
+        class_ids=np.ones(count, dtype=np.int32),
+        offsets=np.arange(count + 1, dtype=np.int32),
+        candidates=np.zeros(count, dtype=np.int32),
+    )
+    return int(outcomes[0])
+
+
+def test_nothing_is_placed_before_the_last_part_of_the_list() -> None:
+    """A sampler that does not know what was given away would give it away again."""
+    session = new_session()
+    assert session.take_placements(part(1), is_last=False) is None
+    with pytest.raises(NotAllowedNow, match="list"):
+        place(session, 1)
+    outcome = session.take_placements(part(2), is_last=True)
+    assert outcome is not None
+    assert outcome.added_count == 2
+    assert place(session, 1) == CommitOutcome.CONFLICT
+
+
+def test_another_stream_begins_with_a_list_again() -> None:
+    """Parts of a list that broke off count for nothing."""
+    session = new_session()
+    session.take_placements(part(1), is_last=False)
+    session.begin()
+    session.take_placements(part(), is_last=True)
+    assert session.ledger.placement_count == 0
+    session.begin()
+    with pytest.raises(NotAllowedNow, match="list"):
+        place(session, 1)
+
+
+def test_a_lower_epoch_changes_nothing() -> None:
+    """Invariant 9: whoever was replaced neither places nor releases."""
+    session = new_session()
+    session.take_placements(part(), is_last=True)
+    assert place(session, 3) == CommitOutcome.PLACED
+    with pytest.raises(StateConflict, match="epoch 2 is over"):
+        place(session, 2, np.array([8], dtype=np.int64))
+    with pytest.raises(StateConflict, match="epoch 2 is over"):
+        session.release(2, HANDLES, ATTEMPTS)
+    assert session.ledger.placement_count == 1
+    session.release(3, HANDLES, ATTEMPTS)
+    assert session.ledger.placement_count == 0

@@ -1,0 +1,99 @@
+"""A round's plan as records of bounded size.
+
+Source: design section 5, "Round", step 8; a log takes records up to some size.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from argosy_core.leader.records import split_plan
+from argosy_core.scheduler.effects import LeasePlan
+from argosy_core.scheduler.messages import RoundStateColumns, Runs
+from argosy_server.leader.log.codec import DecodedRecord, decode_lease_batch, encode_lease_batch
+
+
+def _plan(lease_count: int, stop_count: int = 0, failed_count: int = 0, attempted_count: int = 0) -> LeasePlan:
+    """Return a plan in which every lease has a node with a long name of its own."""
+    return LeasePlan(
+        round_number=1,
+        create_time_us=77,
+        handle=np.arange(1, lease_count + 1, dtype=np.int64),
+        attempt=np.arange(lease_count, dtype=np.int32) % 3 + 1,
+        cluster=np.arange(lease_count, dtype=np.int32) % 2,
+        node=np.arange(lease_count, dtype=np.int32)[::-1].copy(),
+        clusters=("c1", "c2"),
+        nodes=tuple(f"{number:0100d}" for number in range(lease_count)),
+        stops=Runs(
+            handle=np.arange(10_000, 10_000 + stop_count, dtype=np.int64), attempt=np.ones(stop_count, dtype=np.int32)
+        ),
+        failed_handle=np.arange(20_000, 20_000 + failed_count, dtype=np.int64),
+        failed_reasons=tuple(f"reason {number}" for number in range(failed_count)),
+        round_state=RoundStateColumns(
+            queue=np.array([1], dtype=np.int64),
+            flow=np.array([2.5]),
+            flow_time_us=76,
+            attempted_handle=np.arange(attempted_count, dtype=np.int64),
+            failed_attempt=np.ones(attempted_count, dtype=np.int32),
+        ),
+        releases=(),
+    )
+
+
+def _published(plan: LeasePlan, max_bytes: int) -> tuple[list[bytes], list[DecodedRecord]]:
+    payloads = [
+        encode_lease_batch(record, pool="p", epoch=4, sequence=sequence)
+        for sequence, record in enumerate(split_plan(plan, max_bytes), 10)
+    ]
+    return payloads, [decode_lease_batch(payload) for payload in payloads]
+
+
+def test_a_plan_that_fits_is_one_record() -> None:
+    """As nearly all do."""
+    payloads, (record,) = _published(_plan(3, 2, 1, 5), 4_000_000)
+    assert len(payloads) == 1
+    assert (record.pool, record.epoch, record.sequence) == ("p", 4, 10)
+    assert record.plan.handle.tolist() == [1, 2, 3]
+    assert record.plan.round_state.attempted_handle.size == 5
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 20), st.integers(600, 3000))
+def test_a_large_plan_is_several_records_that_say_the_same_in_the_same_order(
+    leases: int, stops: int, failed: int, max_bytes: int
+) -> None:
+    """None is larger than allowed, sequences follow each other, and every lease keeps its node."""
+    plan = _plan(leases, stops, failed, attempted_count=200)
+    payloads, records = _published(plan, max_bytes)
+    assert max(map(len, payloads)) <= max_bytes
+    assert [record.sequence for record in records] == list(range(10, 10 + len(records)))
+    assert [
+        (handle, attempt, record.plan.clusters[cluster], record.plan.nodes[node])
+        for record in records
+        for handle, attempt, cluster, node in zip(
+            record.plan.handle, record.plan.attempt, record.plan.cluster, record.plan.node, strict=True
+        )
+    ] == [
+        (handle, attempt, plan.clusters[cluster], plan.nodes[node])
+        for handle, attempt, cluster, node in zip(plan.handle, plan.attempt, plan.cluster, plan.node, strict=True)
+    ]
+    assert [handle for record in records for handle in record.plan.stops.handle] == plan.stops.handle.tolist()
+    assert [text for record in records for text in record.plan.failed_reasons] == list(plan.failed_reasons)
+
+
+def test_the_round_s_state_is_cut_from_behind_where_it_leaves_no_room() -> None:
+    """Failed attempts that are not told are counted anew."""
+    _, (record,) = _published(_plan(1, attempted_count=100_000), 8_000)
+    state = record.plan.round_state
+    assert state.attempted_handle.tolist() == list(range(166))
+    assert state.failed_attempt.size == 166
+    assert state.flow.tolist() == [2.5]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_cannot_be_divided_is_published_as_it_is(count: int) -> None:
+    """The log says whether it takes it; one record per lease is the end of dividing."""
+    payloads, _ = _published(_plan(count), 10)
+    assert len(payloads) == count
