@@ -14,6 +14,8 @@ from argosy_core.queueing import advance_flow
 from argosy_core.scheduler import ClusterView, RoundSettings, set_cluster
 from argosy_simulation import START_US, World, WorldPlan, WorldResult, WorldSettings
 
+pytestmark = pytest.mark.timeout(600)
+
 CORES = 640
 ONE_CORE = SchedulingClass(requests=(("cpu", 1000), ("memory", 1 << 30)))
 SETTINGS = WorldSettings(check_steps=0, keep_finished_s=0.0)
@@ -238,31 +240,31 @@ def test_none_starts_before_a_more_urgent_job_of_the_same_queue() -> None:
 
 
 def utilisation(plan: WorldPlan, result: WorldResult, cores: int) -> float:
-    """Return the share of the pool that is held on average from 40 s to 145 s."""
-    return float(held(plan, result, np.arange(40.0, 145.0, 0.25)).sum(axis=0).mean() / cores)
+    """Return the share of the pool that is held on average from 25 s to 65 s."""
+    return float(held(plan, result, np.arange(25.0, 65.0, 0.25)).sum(axis=0).mean() / cores)
 
 
 @pytest.mark.parametrize("kind", ["selector", "whole-node"])
 def test_jobs_that_cannot_run_cost_the_pool_nothing(kind: str) -> None:
     """Six clusters of ten nodes: the utilisation is within 0.01 of what it is without them, from the same seed."""
-    count, cores = 7_000, 6 * 10 * 8
+    count, cores = 1_600, 6 * 10 * 4
     rng = np.random.default_rng(1)
     stream = Jobs(
         queue=0,
         count=count,
-        submit_s=5.0 + np.sort(rng.integers(0, 290, count)) / 2,
+        submit_s=5.0 + np.sort(rng.integers(0, 124, count)) / 2,
         run_s=rng.integers(10, 31, count) / 2,
     )
     odd = {
         "selector": SchedulingClass(requests=(("cpu", 1000),), node_selector=(("kind", "none"),)),
-        "whole-node": SchedulingClass(requests=(("cpu", 8000),)),
+        "whole-node": SchedulingClass(requests=(("cpu", 4000),)),
     }[kind]
-    pool = clusters(6, 10, 8)
-    others = Jobs(queue=1, count=300, submit_s=40.0, class_index=1)
+    pool = clusters(6, 10, 4)
+    others = Jobs(queue=1, count=300, submit_s=20.0, class_index=1)
     shares = []
     for jobs in ((stream,), (stream, others)):
         plan = make_plan(*jobs, weights=(1.0, 1.0), classes=(ONE_CORE, odd), pool=pool)
-        result = run(plan, stop_s=150.0)
+        result = run(plan, stop_s=66.0)
         shares.append(utilisation(plan, result, cores))
     without, with_them = shares
     assert without > 0.9
