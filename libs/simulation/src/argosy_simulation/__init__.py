@@ -6,6 +6,10 @@
     result.fingerprint                          # equal for equal plan, settings, faults and seed
     draw_world(seed).run()                      # a small random world with faults
 
+Owns: worlds: their time, network, store, clusters and faults; and what must hold of them.
+May import: argosy_core; as pure as it.
+Start: `world`, then `leader_actor`, which drives the leader machine.
+
 Source: design section 2, `simulation`; section 7.
 """
 

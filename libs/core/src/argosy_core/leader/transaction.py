@@ -3,7 +3,7 @@
 One cycle may hold several reports about one object and events of one job set from several causes; they stand here in
 the order in which they arose, and the shell that writes them merges them.
 
-Source: design section 4, "One writer per fact"; section 5, "Ingest".
+Source: design section 5, "Ingest"; section 8.
 """
 
 from __future__ import annotations
