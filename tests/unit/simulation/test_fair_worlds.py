@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.leader import MachineSettings
 from argosy_core.nodes import NodeSpec
 from argosy_core.queueing import advance_flow
-from argosy_core.scheduler import ClusterView, RoundSettings, set_cluster
+from argosy_core.scheduler import RoundSettings
 from argosy_simulation import START_US, World, WorldPlan, WorldResult, WorldSettings
 
 pytestmark = pytest.mark.timeout(600)
@@ -94,11 +95,9 @@ def cordon_until(world: World, open_s: float) -> None:
     """Cordon every cluster from shortly after the start until a moment."""
 
     def set_all(cordoned: bool) -> None:  # noqa: FBT001 - called by the agenda
-        leader = world.leaders[-1]
-        for link in leader.desk.samplers.values():
-            view = ClusterView(name=link.cluster, connected=True, incarnation=link.incarnation, cordoned=cordoned)
-            set_cluster(leader.state, view)
-        leader.cycle.note_news()
+        for cluster in sorted({cluster for cluster, _ in world.context.store.incarnations}):
+            world.context.store.set_cordon(cluster, cordoned=cordoned)
+        world.leaders[-1].look_for_changes()
 
     agenda = world.context.agenda
     agenda.after(4.0, world.leaders[-1], set_all, True)
@@ -186,7 +185,9 @@ def test_queue_that_comes_later_gets_what_the_flow_formula_gives(first: int) -> 
         for queue in (0, 1)
     ]
     plan = make_plan(*jobs)
-    result = run(plan, replace(SETTINGS, round=RoundSettings(half_time_s=10.0)), stop_s=end_s + 10)
+    result = run(
+        plan, replace(SETTINGS, leader=MachineSettings(round=RoundSettings(half_time_s=10.0))), stop_s=end_s + 10
+    )
     expected = expected_shares(run_s, (late_s * first, late_s * (1 - first)), end_s, half_time_s=10.0) / CORES
     for begin_s in np.arange(late_s + 1, end_s - 5, 2.0):
         moments = np.arange(begin_s, begin_s + 2, 0.1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from argosy_core.leader import LeaderMachine
-from argosy_core.leader.events import Change, ChangesRead, ClusterSettings, References
+from argosy_core.leader.events import Change, ChangesRead, References
 from argosy_core.scheduler import EndedJobs, JobColumns, WishColumns
 from argosy_core.scheduler.messages import Int64s
 from argosy_simulation.durable import DurableStore
@@ -30,7 +30,7 @@ def read_changes(store: DurableStore, book: JobBook, machine: LeaderMachine) -> 
         classes={class_id: book.definitions[class_id] for class_id in lacking.class_ids},
         queues=tuple(queue for queue in book.queues() if queue.queue_id in lacking.queue_ids),
         job_sets=tuple(book.job_set_views({key: store.event_numbers.get(key, 0) for key in job_set_ids})),
-        clusters={name: ClusterSettings(name=name, forgotten=name in store.forgotten) for name in names},
+        clusters={name: store.cluster_settings(name) for name in names},
         ended=EndedJobs(handle=ended, id_high=ended * 7, job_set=ended_sets) if ended.size else None,
     )
     return ChangesRead(changes=tuple(changes), references=references)

@@ -16,6 +16,7 @@ import numpy as np
 
 from argosy_core.errors import InvariantViolation, StateConflict
 from argosy_core.job.states import IS_RUN_TERMINAL, JobEventKind, JobState, ObjectState, next_job_state
+from argosy_core.leader.events import ClusterSettings
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import (
     EventDraft,
@@ -36,7 +37,7 @@ from argosy_simulation.results import JobTimes
 __all__ = ["Change", "DurableStore", "JobRow", "LogRecord", "RunRow"]
 
 Change: TypeAlias = "Int64s | WishColumns | str"
-"""News for the leader: indices of accepted jobs, wishes, or the name of a cluster that was forgotten."""
+"""News for the leader: indices of accepted jobs, wishes, or the name of a cluster whose settings changed."""
 _LEASED = int(ObjectState.LEASED)
 _UNKNOWN = int(ObjectState.UNKNOWN)
 _RUNNING = int(ObjectState.RUNNING)
@@ -112,6 +113,7 @@ class DurableStore(Process):
         self.incarnations: dict[tuple[str, str], int] = {}
         """(cluster, role) -> highest incarnation bound."""
         self.forgotten: set[str] = set()
+        self.cordoned: set[str] = set()
         """Clusters that somebody declared gone and that have not come back."""
         self.deduplication: dict[int, None] = {}
         """Client ids that became a job; a job's client id is its index."""
@@ -190,6 +192,15 @@ class DurableStore(Process):
         """Commit that a cluster is gone, together with its change."""
         self.forgotten.add(cluster)
         self.changes[self.next_change_id()] = cluster
+
+    def set_cordon(self, cluster: str, *, cordoned: bool) -> None:
+        """Commit that a cluster gets no new work, or gets it again, together with its change."""
+        (self.cordoned.add if cordoned else self.cordoned.discard)(cluster)
+        self.changes[self.next_change_id()] = cluster
+
+    def cluster_settings(self, cluster: str) -> ClusterSettings:
+        """Return what was decided about a cluster."""
+        return ClusterSettings(name=cluster, cordoned=cluster in self.cordoned, forgotten=cluster in self.forgotten)
 
     # --- leaders ------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,6 @@ from argosy_core.leader.events import (
     Bound,
     CapacityTold,
     ChangesRead,
-    ClusterSettings,
     CommitAnswered,
     Event,
     Loaded,
@@ -217,7 +216,8 @@ class LeaderActor(Process):
                 classes={class_id: context.book.definitions[class_id] for class_id in class_ids},
                 queues=tuple(context.book.queues()),
                 clusters=tuple(
-                    ClusterSettings(name=cluster) for cluster in sorted({key[0] for key in context.store.incarnations})
+                    context.store.cluster_settings(cluster)
+                    for cluster in sorted({key[0] for key in context.store.incarnations})
                 ),
                 log_position=context.store.log_position,
             )
@@ -322,7 +322,7 @@ class LeaderActor(Process):
     def _bind_sampler(self, stream: Stream, sampler: SamplerActor) -> None:
         peer = self._bind(stream, sampler, Role.SAMPLER)
         if peer is not None:
-            settings = ClusterSettings(name=peer.session.cluster)
+            settings = self.context.store.cluster_settings(peer.session.cluster)
             self.feed(Bound(session=peer.session, settings=settings))
 
     def take_executor_hello(self, stream: Stream, hello: ExecutorHello) -> None:
@@ -335,7 +335,7 @@ class LeaderActor(Process):
         peer = self._bind(stream, hello.executor, Role.EXECUTOR)
         if peer is not None:
             peer.said_at_s = hello.said_at_s
-            settings = ClusterSettings(name=cluster)
+            settings = self.context.store.cluster_settings(cluster)
             self.feed(Bound(session=peer.session, settings=settings, known=hello.known, is_first=is_first))
 
     def _bind(self, stream: Stream, actor: SamplerActor | ExecutorActor, role: Role) -> _Peer | None:
