@@ -251,9 +251,10 @@ class PoolWorld:
 
     # --- people -------------------------------------------------------------------------------------------------------
 
-    def define_class(self, class_id: int, **requests: int) -> None:
-        """Define a class by its requests, base units."""
-        self.classes[class_id] = SchedulingClass(requests=tuple(sorted(requests.items()))).definition()
+    def define_class(self, class_id: int, *, node_selector: tuple[tuple[str, str], ...] = (), **requests: int) -> None:
+        """Define a class by its requests, base units, and the labels that its nodes must have."""
+        made = SchedulingClass(requests=tuple(sorted(requests.items())), node_selector=node_selector)
+        self.classes[class_id] = made.definition()
         define_classes(self.state, self.classes)
 
     def job_set_id(self, queue: int, name: str) -> int:

@@ -200,6 +200,22 @@ def test_waiting_head_gets_an_emptied_node_before_any_later_small_job() -> None:
     assert world.stored[whole[0]].place == ("a", node)
 
 
+def test_job_that_matches_no_node_of_a_full_pool_is_no_waiting_head() -> None:
+    """A full cluster is asked once whether its nodes match, so that nothing which can never run stands for room."""
+    world = PoolWorld(clusters={"a": 1}, queues={"alice": 1, "bob": 1}, settings=_SETTINGS)
+    world.define_class(2, cpu=4000)
+    world.define_class(3, cpu=1000, node_selector=(("disk", "ssd"),))
+    running = world.submit(4, queue=1)
+    world.round()
+    impossible, whole = world.submit(3, queue=2, class_id=3), world.submit(1, queue=2, class_id=2)
+    world.round()
+    assert _reason(world, impossible[0]) == WaitReason.MISMATCH
+    assert _pending(world) == whole
+    assert _idle(world)
+    world.report("a", [Report(handle=handle, state=4) for handle in running])
+    assert world.round().handle.tolist() == whole
+
+
 def test_more_urgent_job_of_the_same_queue_goes_first() -> None:
     """A job that waits longer keeps nothing."""
     world = PoolWorld(clusters={"a": 1}, settings=_SETTINGS)

@@ -18,10 +18,12 @@ from argosy_core.placement import WaitReason
 from argosy_core.scheduler.messages import Bools, Int32s, Int64s, SampleQuestion
 from argosy_core.scheduler.state import PoolState
 
-__all__ = ["Asking", "askable", "choose", "count_room", "find_placeable", "reasons_at"]
+__all__ = ["Asking", "askable", "choose", "count_room", "find_placeable", "find_unjudged", "reasons_at"]
 
 _BLOCK: Final = 1 << 14
 _MOST_ROOM: Final = np.iinfo(np.int32).max
+_MOST_UNJUDGED: Final = 256
+"""Classes that a round asks for just to learn whether any node matches them."""
 
 
 def _holds(needs: Int64s, have: Int64s) -> Bools:
@@ -69,6 +71,29 @@ def reasons_at(state: PoolState, classes: npt.NDArray[np.integer]) -> npt.NDArra
     reasons[~_holds(needs, clusters.largest)] = WaitReason.MISMATCH
     reasons[:, ~clusters.usable()] = WaitReason.CONSTRAINT
     return reasons
+
+
+def find_unjudged(state: PoolState) -> tuple[Int32s, Bools]:
+    """Return classes of queued jobs of which a cluster that is too full for them never said whether its nodes match.
+
+    Without that word a job that can never run there would wait as for room, and be a waiting head.
+
+    Returns:
+        n class indices, at most 256, and (n, cluster) whom to ask.
+
+    Complexity: O(classes with queued jobs * clusters * resources) in NumPy.
+    """
+    clusters, end = state.clusters, state.classes.ids.end
+    state.ensure_class_grid()
+    waiting = np.flatnonzero(state.classes.waiting_count[:end] > 0)
+    unsaid = (state.waits.reason[waiting, : len(clusters)] == WaitReason.NONE) & clusters.usable()
+    unsaid &= ~state.waits.judged[waiting, : len(clusters)]
+    some = np.flatnonzero(unsaid.any(axis=1))
+    waiting, unsaid = waiting[some], unsaid[some]
+    needs = state.classes.vector[waiting]
+    unsaid &= _holds(needs, clusters.largest) & ~_holds(needs, clusters.free)
+    chosen = np.flatnonzero(unsaid.any(axis=1))[:_MOST_UNJUDGED]
+    return waiting[chosen].astype(np.int32), np.asarray(unsaid[chosen])
 
 
 def count_room(state: PoolState, classes: npt.NDArray[np.integer], where: Bools) -> Int64s:
@@ -166,7 +191,13 @@ class Asking:
 
 
 def choose(
-    state: PoolState, classes: Int32s, wanted: Int32s, *, heads: npt.NDArray[np.integer], rng: np.random.Generator
+    state: PoolState,
+    classes: Int32s,
+    wanted: Int32s,
+    *,
+    heads: npt.NDArray[np.integer],
+    unjudged: tuple[Int32s, Bools],
+    rng: np.random.Generator,
 ) -> Asking:
     """Return whom to ask: per class, ceil(Cp x clusters) drawn among those that may be asked.
 
@@ -180,11 +211,13 @@ def choose(
         classes: Class indices wanted, each once.
         wanted: How many pods of each wait.
         heads: Class indices of waiting heads, among `classes`.
+        unjudged: More classes, and whom to ask for them, as `find_unjudged` says.
         rng: Draws the order.
     """
     clusters = state.clusters
     explained = np.array(sorted(state.explained), dtype=np.int32)
-    extra = explained[~np.isin(explained, classes)]
+    named = np.concatenate([explained, unjudged[0]])
+    extra = np.unique(named[~np.isin(named, classes)])
     classes = np.concatenate([classes, extra]).astype(np.int32)
     wanted = np.concatenate([wanted, np.ones(extra.size, dtype=np.int32)]).astype(np.int32)
     allowed = askable(state, classes)
@@ -201,6 +234,9 @@ def choose(
         hopeful &= _holds(state.classes.vector[classes[heading]], room) & clusters.usable()
         asked[heading] |= hopeful & asked.any(axis=0)
     complete = np.isin(classes, np.array(sorted(state.asked_complete | state.explained), dtype=np.int32))
+    position = {class_index: row for row, class_index in enumerate(classes.tolist())} if unjudged[0].size else {}
+    for class_index, where in zip(unjudged[0].tolist(), unjudged[1], strict=True):
+        asked[position[class_index]] |= where
     asked[np.isin(classes, explained)] = clusters.usable()
     state.explained.clear()
     return Asking(state, classes, wanted=wanted, asked=asked, complete=complete)

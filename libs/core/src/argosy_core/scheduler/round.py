@@ -29,7 +29,7 @@ from argosy_core.job.interning import distinct
 from argosy_core.job.live import BACKING_OFF, CANCEL_WISHED, IN_FLIGHT, PENDING, STOP_SENT
 from argosy_core.placement import CandidatePool, Decider, WaitReason
 from argosy_core.queueing import Filled, walk
-from argosy_core.scheduler.asking import choose, find_placeable
+from argosy_core.scheduler.asking import choose, find_placeable, find_unjudged
 from argosy_core.scheduler.commits import CommitStages, Placed
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.messages import (
@@ -115,13 +115,17 @@ class Round:
         nobody = np.zeros(0, dtype=np.int32)
         self._rows: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._jobs = Filled(slots=nobody, rows=self._rows, usage=self._rows, classes=nobody)
+        unjudged = nobody, np.zeros((0, len(state.clusters)), dtype=np.bool_)
         if not self._is_idle:
             self._rows, self._jobs = choose_jobs(state)
+            unjudged = find_unjudged(state)
         self._handles = state.live.handle[self._jobs.slots]
         classes, which = distinct(self._jobs.classes)
         wanted = np.bincount(which, minlength=classes.size)
         heads = state.live.class_index[state.pending_slots()]
-        self._asking = choose(state, classes.astype(np.int32), wanted.astype(np.int32), heads=heads, rng=rng)
+        self._asking = choose(
+            state, classes.astype(np.int32), wanted.astype(np.int32), heads=heads, unjudged=unjudged, rng=rng
+        )
         self._pool = CandidatePool(
             self._asking.class_ids,
             state.classes.vector[self._asking.classes],

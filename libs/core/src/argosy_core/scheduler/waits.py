@@ -43,6 +43,8 @@ class WaitTable:
         """(class, cluster) how many pods the sampler said fit, when it woke the class; UNKNOWN_ROOM otherwise."""
         self.fault_count: npt.NDArray[np.uint8] = np.zeros((0, 0), dtype=np.uint8)
         """(class, cluster) faults one after the other."""
+        self.judged: npt.NDArray[np.bool_] = np.zeros((0, 0), dtype=np.bool_)
+        """(class, cluster) whether the sampler has said, in its present session, whether its nodes match the class."""
         self.next_end_s = math.inf
         """No reason ends before this."""
 
@@ -53,7 +55,13 @@ class WaitTable:
             return
         wide = max(cluster_count, columns)
         tall = max(class_count, 2 * rows) if class_count > rows else rows
-        for name, fill in (("reason", 0), ("until_s", math.inf), ("room", UNKNOWN_ROOM), ("fault_count", 0)):
+        for name, fill in (
+            ("reason", 0),
+            ("until_s", math.inf),
+            ("room", UNKNOWN_ROOM),
+            ("fault_count", 0),
+            ("judged", 0),
+        ):
             old = getattr(self, name)
             grid = np.full((tall, wide), fill, dtype=old.dtype)
             grid[:rows, :columns] = old
@@ -82,6 +90,7 @@ class WaitTable:
         after_s = np.where(retry_after_s > 0, retry_after_s, EXPIRY_S)
         after_s = np.where(is_fault, np.minimum(2.0 ** np.maximum(counts - 1, 0), FAULT_BACK_OFF_MAX_S), after_s)
         self.fault_count[classes, cluster] = counts
+        self.judged[classes, cluster] = True
         self.reason[classes, cluster] = reasons
         self.until_s[classes, cluster] = now_s + after_s
         self.room[classes, cluster] = UNKNOWN_ROOM
@@ -94,6 +103,7 @@ class WaitTable:
         self.until_s[classes, cluster] = math.inf
         self.room[classes, cluster] = UNKNOWN_ROOM
         self.fault_count[classes, cluster] = 0
+        self.judged[classes, cluster] = True
 
     def wake(self, classes: npt.NDArray[np.integer], cluster: int, room: npt.NDArray[np.integer]) -> None:
         """Let classes be asked at a cluster, whose sampler says how many of their pods now fit there."""
@@ -104,18 +114,23 @@ class WaitTable:
         """Forget all that was said of a cluster."""
         if cluster < self.reason.shape[1]:
             self.answered(np.arange(self.reason.shape[0]), cluster)
+            self.judged[:, cluster] = False
 
     def clear_class(self, index: int) -> None:
         """Forget all that was said of a class."""
         if index < self.reason.shape[0]:
             self.reason[index], self.until_s[index] = WaitReason.NONE, math.inf
-            self.room[index], self.fault_count[index] = UNKNOWN_ROOM, 0
+            self.room[index], self.fault_count[index], self.judged[index] = UNKNOWN_ROOM, 0, False
 
     def expire(self, now_s: float) -> bool:
-        """End the reasons whose time is over; return whether there were any. Faults are still counted."""
+        """End the reasons whose time is over; return whether there were any. Faults are still counted.
+
+        Whether nodes match is to be judged anew, but for classes that just had no room.
+        """
         if now_s < self.next_end_s:
             return False
         over = self.until_s <= now_s
+        self.judged[over & (self.reason != WaitReason.NO_ROOM)] = False
         self.reason[over] = WaitReason.NONE
         self.until_s[over] = math.inf
         self.next_end_s = max(float(self.until_s.min(initial=math.inf)), now_s + _EXPIRING_TOGETHER_S)
