@@ -44,9 +44,9 @@ class InProcessLab:
         """See ClusterLab."""
         self._host.remove_node(name)
 
-    async def add_stranger(self, node: str, amounts: dict[str, int]) -> None:
+    async def add_unmanaged_pod(self, node: str, amounts: dict[str, int]) -> None:
         """See ClusterLab."""
-        self._host.add_strangers(node, amounts, 1)
+        self._host.add_unmanaged_pods(node, amounts, 1)
 
     async def take_labels(self, run: tuple[int, int, int]) -> None:
         """See ClusterLab; a simulated cluster knows objects by their run and has no labels to take."""
@@ -86,9 +86,9 @@ class SocketLab:
         """See ClusterLab."""
         await self._control.remove_node(name)
 
-    async def add_stranger(self, node: str, amounts: dict[str, int]) -> None:
+    async def add_unmanaged_pod(self, node: str, amounts: dict[str, int]) -> None:
         """See ClusterLab."""
-        await self._control.add_strangers(node, amounts, 1)
+        await self._control.add_unmanaged_pods(node, amounts, 1)
 
     async def take_labels(self, run: tuple[int, int, int]) -> None:
         """See ClusterLab; a simulated cluster knows objects by their run and has no labels to take."""

@@ -29,7 +29,7 @@ from argosy_store.log import PostgresLog
 
 from .test_streams import place_everything
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 ANSWER_S = 4.5
 """A sampler gives up a dial after 5 s."""
 DIAL_COUNT = 40
@@ -46,7 +46,7 @@ def _rows(url: str, statement: str) -> list[tuple[Any, ...]]:
 
 async def _await_row(url: str, statement: str) -> None:
     """Wait until a question is answered by true."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while await asyncio.to_thread(_rows, url, statement) != [(True,)]:  # noqa: ASYNC110 - only the database tells
             await asyncio.sleep(0.05)
 
@@ -101,7 +101,7 @@ async def _dial_many(api: Any) -> Counter[str]:
 
 
 async def _await_welcome(api: Any) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while await _dial(api, "sampler", "c1") != "welcome":  # noqa: ASYNC110 - only the server tells
             await asyncio.sleep(0.05)
 
@@ -131,7 +131,7 @@ class _GatedLog(PostgresLog):
 
     def append(self, epoch: int, sequence: int, payload: bytes, *, traceparent: str = "") -> int:
         """Wait for the gate, then append."""
-        if not self.gate.wait(PATIENCE_S):
+        if not self.gate.wait(TIMEOUT_S):
             raise BackendUnavailable("the gate is closed")
         return super().append(epoch, sequence, payload, traceparent=traceparent)
 
@@ -158,7 +158,7 @@ async def test_a_leader_that_waits_for_its_log_takes_new_sessions_and_keeps_its_
         placing = asyncio.create_task(place_everything(call))
         gate.clear()
         await api.submit({"client_id": "waits"})
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while (found := await asyncio.to_thread(_pool_finding, database_url)).status == "ok":
                 assert await _dial_many(api) == {"welcome": DIAL_COUNT}
         assert re.match(rf"led, epoch {epoch}, but its leader has published nothing since .* UTC \(\d+ s\)", found.text)
@@ -187,7 +187,7 @@ async def test_a_leader_that_cannot_take_over_says_so_instead_of_pointing_to_its
         lasting = replace(SETTINGS, lease_s=10.0)  # a lease that ran out on a busy machine would be nobody's
         api = await stack.enter_async_context(serve(database_url, role="both", leader_settings=lasting))
         await _await_row(database_url, "SELECT count(*) > 0 FROM pools WHERE leader_id <> ''")
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while "redirect" in await _dial_many(api):
                 pass  # until it has looked who leads it points to nobody
         begun_s = time.monotonic()

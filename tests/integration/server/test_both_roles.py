@@ -14,7 +14,7 @@ from argosy.debug.v1 import debug_pb2
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 CLUSTER = "lab"
 RESOURCES = ("cpu", "memory", "pods")
 NODE = (8000, 1 << 34, 10)
@@ -115,7 +115,7 @@ async def play_executor(channel: Any) -> None:
 
 async def once(ask: Any, is_so: Any) -> Any:
     """Ask until the answer is so."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while True:
             try:
                 answer = await ask()

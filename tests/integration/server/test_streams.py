@@ -22,7 +22,7 @@ from argosy_store import create_database, drop_database
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PATIENCE_S = 15.0
+TIMEOUT_S = 15.0
 REFUSED = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.ABORTED}
 RESOURCES = ("cpu", "memory", "pods")
 NODE = np.array([8000, 1 << 34, 10])
@@ -110,7 +110,7 @@ async def leading_api(postgres_server: Any, serve: Any) -> AsyncIterator[Any]:
 
 async def leading_epoch(api: Any) -> int:
     """Return the epoch, once there is a leader."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while True:
             try:
                 return int((await api.scheduling.GetLastRound(scheduling_pb2.GetLastRoundRequest())).epoch)
@@ -122,7 +122,7 @@ async def leading_epoch(api: Any) -> int:
 async def stream(method: Callable[[], Any], first: Any) -> AsyncIterator[Any]:
     """Open a stream that has been welcomed."""
     call = method()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         await call.write(first)
         assert (await call.read()).WhichOneof("message") == "welcome"
         try:
@@ -206,7 +206,7 @@ async def test_bad_hello_of_an_executor_is_refused(api: Any, hello: executor_pb2
     epoch = await leading_epoch(api)
     call = executor_pb2_grpc.ExecutorServiceStub(api.channel).Sync()
 
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         await call.write(hello)
         code = await end_of(call)
 
@@ -327,7 +327,7 @@ async def test_applied_records_of_the_log_are_deleted_but_for_the_last(api: Any)
                 while not (await api.jobs.GetJob(job_pb2.GetJobRequest(id=job_id))).job.runs:  # noqa: ASYNC110 - only the database tells
                     await asyncio.sleep(0.01)
             placing.cancel()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while len(kept := positions()) > 2:  # noqa: ASYNC110 - only the database tells
                 await asyncio.sleep(0.01)
         (applied,) = database.execute("SELECT log_position FROM pools").fetchone() or (0,)

@@ -105,7 +105,7 @@ class LedgerMachine(RuleBasedStateMachine):
         everything=st.booleans(),
     )
     def observe(self, *, seen: list[tuple[int, int, int, bool, int]], everything: bool) -> None:
-        """Pods are seen, of runs and of strangers, live and ended, several times in a batch."""
+        """Pods are seen, of runs and of unmanaged pods, live and ended, several times in a batch."""
         uids = np.zeros((len(seen), 16), np.uint8)
         uids[:, 0] = [uid for _, uid, _, _, _ in seen]
         uids[:, 1] = [handle for handle, _, _, _, _ in seen]
@@ -179,7 +179,7 @@ class LedgerMachine(RuleBasedStateMachine):
         )  # fmt: skip
         self.ledger.check_invariants()
         assert (self.ledger.nodes.free == self.ledger.nodes.allocatable).all()
-        assert self.ledger.placement_count == self.ledger.totals().stranger_count == 0
+        assert self.ledger.placement_count == self.ledger.totals().unmanaged_pod_count == 0
 
     # --- the model ----------------------------------------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ def _draw(seed: int) -> World:
 def _crowded_world(seed: int) -> World:
     """Return a world with slow messages in which pods of others come all the time."""
     settings = WorldSettings(message_s=(0.2, 0.6), check_steps=0)
-    return make_world(seed, settings, replace(NO_FAULTS, strangers=100))
+    return make_world(seed, settings, replace(NO_FAULTS, unmanaged_pods=100))
 
 
 def _torn_world(seed: int) -> World:

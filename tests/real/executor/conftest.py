@@ -28,7 +28,7 @@ from .onlooker import Onlooker
 RunKey = tuple[int, int]
 FENCE_S: Final = 2.0
 CALL_TIMEOUT_S: Final = 3.0
-PATIENCE_S: Final = 90.0
+TIMEOUT_S: Final = 90.0
 _NUMBERS = itertools.count(1)
 
 
@@ -150,7 +150,7 @@ class TestLeader(executor_pb2_grpc.ExecutorServiceServicer):
         """Return the newest run of a job."""
         return self.runs[max(key for key in self.runs if key[0] == handle)]
 
-    async def until(self, condition: Callable[[], bool], *, timeout_s: float = PATIENCE_S) -> None:
+    async def until(self, condition: Callable[[], bool], *, timeout_s: float = TIMEOUT_S) -> None:
         """Return once a condition holds; it is looked at whenever states were stored."""
         async with asyncio.timeout(timeout_s):
             while not condition():
@@ -343,7 +343,7 @@ class Bench:
         """Return the runs of which objects are there."""
         return await self.onlooker.left_over()
 
-    async def eventually(self, condition: Callable[[], Awaitable[bool]], *, timeout_s: float = PATIENCE_S) -> None:
+    async def eventually(self, condition: Callable[[], Awaitable[bool]], *, timeout_s: float = TIMEOUT_S) -> None:
         """Return once a condition of the cluster holds."""
         async with asyncio.timeout(timeout_s):
             while not await condition():  # noqa: ASYNC110 - nothing tells of changes made by others

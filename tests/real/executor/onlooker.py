@@ -29,7 +29,7 @@ _KINDS: Final = (
     "api/v1/namespaces/{}/persistentvolumeclaims",
     "apis/networking.k8s.io/v1/namespaces/{}/ingresses",
 )
-_PATIENCE: Final = aiohttp.ClientTimeout(total=None, sock_connect=5.0)
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=5.0)
 _PAUSE_S: Final = 0.1
 _LONGEST_LINE_BYTES: Final = 1 << 20
 
@@ -60,7 +60,7 @@ class Onlooker:
         self._session = aiohttp.ClientSession(
             headers={"Authorization": f"Bearer {self.api.token}"},
             connector=aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(self.api.ca))),
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT,
             read_bufsize=_LONGEST_LINE_BYTES,
         )
 
@@ -134,7 +134,7 @@ class Onlooker:
         metadata = pod["metadata"]
         key = self.keys.get(metadata["uid"]) or _key_of(metadata.get("labels", {}))
         if key is None:
-            return  # a stranger's
+            return  # an unmanaged pod
         if metadata["uid"] not in self.keys and key in self.keys.values():
             self.faults.append(f"a second pod of run {key[0]}/{key[1]}")
         self.keys[metadata["uid"]] = key

@@ -146,9 +146,9 @@ async def test_executor_of_a_name_on_another_cluster_is_refused(
     await bench.start_executor()
     await bench.leader.until(lambda: bench.leader.welcomed_count == 1)
     handle = await bench.leader.lease(make_bag(namespace=bench.namespace))
-    stranger = await bench.start_executor(kubeconfig=other.kubeconfig)
-    assert await asyncio.wait_for(stranger.wait(), 30.0) == 2
-    assert "is bound to" in bench.log_of(stranger)
+    unmanaged_pod = await bench.start_executor(kubeconfig=other.kubeconfig)
+    assert await asyncio.wait_for(unmanaged_pod.wait(), 30.0) == 2
+    assert "is bound to" in bench.log_of(unmanaged_pod)
     await bench.leader.until(lambda: bench.leader.newest(handle).end == "RUNNING")
     assert await asyncio.to_thread(other.kubectl, "get", "pods", "-A", "-o", "name") == ""
     await asyncio.to_thread(other.stop)
@@ -175,7 +175,7 @@ async def test_pods_deleted_and_edited_by_hand(bench: Bench) -> None:
     await bench.eventually(only_the_other_is_left)
 
 
-async def test_strangers_pod_with_our_name_is_left_alone(bench: Bench) -> None:
+async def test_unmanaged_pod_with_our_name_is_left_alone(bench: Bench) -> None:
     """A name that somebody else has is refused; his pod stays."""
     bag = make_bag(namespace=bench.namespace)
     await bench.start_executor()

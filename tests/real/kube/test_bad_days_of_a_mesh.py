@@ -258,7 +258,7 @@ async def test_nothing_is_lost_or_run_twice_when_the_sampler_dies_between_commit
     assert most_held_cores(mesh) <= CORES
 
 
-async def test_pods_of_strangers_keep_their_room_and_leave_it_to_jobs_once_they_are_gone(
+async def test_unmanaged_pods_keep_their_room_and_leave_it_to_jobs_once_they_are_gone(
     bed: Callable[[int], Awaitable[Bed]],
 ) -> None:
     """What others run on a node is left room, in whatever namespace; what has ended there, or goes, makes room.
@@ -268,10 +268,10 @@ async def test_pods_of_strangers_keep_their_room_and_leave_it_to_jobs_once_they_
     here = await bed(2)
     filled, other = here.nodes
     before = await asyncio.to_thread(here.api.kubelet.counts)
-    namespace = f"strangers-{here.name}"
+    namespace = f"others-{here.name}"
     await asyncio.to_thread(here.api.kubectl, "create", "namespace", namespace)
-    strangers = [
-        strangers_pod(name, node=filled, namespace=where, run_time=run_time)
+    others = [
+        unmanaged_pod(name, node=filled, namespace=where, run_time=run_time)
         for name, where, run_time in (
             (f"{here.name}-a", "default", "1h"),
             (f"{here.name}-b", namespace, "1h"),
@@ -280,7 +280,7 @@ async def test_pods_of_strangers_keep_their_room_and_leave_it_to_jobs_once_they_
         )
     ]
     await until(lambda: has_account(here.api, namespace))
-    await asyncio.to_thread(here.api.kubectl, "create", "-f", "-", stdin="\n---\n".join(map(json.dumps, strangers)))
+    await asyncio.to_thread(here.api.kubectl, "create", "-f", "-", stdin="\n---\n".join(map(json.dumps, others)))
 
     async def free_cores(node: str) -> int:
         return {one.name: one.free["cpu"] // 1000 async for one in here.client.list_nodes("lab")}[node]
@@ -310,7 +310,7 @@ async def has_account(api: KubeApi, namespace: str) -> bool:
     return "default" in await asyncio.to_thread(api.kubectl, "-n", namespace, "get", "serviceaccounts", "-o", "name")
 
 
-def strangers_pod(name: str, *, node: str, namespace: str, run_time: str) -> dict[str, object]:
+def unmanaged_pod(name: str, *, node: str, namespace: str, run_time: str) -> dict[str, object]:
     """Return a pod of one core that somebody else has bound to a node."""
     pod: dict[str, Any] = json.loads(pod_document(run_time=run_time, labels={}))
     pod["metadata"] |= {"name": name, "namespace": namespace}

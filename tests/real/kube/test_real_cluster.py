@@ -227,14 +227,14 @@ async def test_pods_of_a_node_that_is_not_heard_are_unknown(lab: RealLab) -> Non
     await until(cluster, is_running, version=version)
 
 
-async def test_strangers_count_with_init_containers_sidecars_and_overhead(lab: RealLab) -> None:
+async def test_unmanaged_pods_count_with_init_containers_sidecars_and_overhead(lab: RealLab) -> None:
     """What a sampler sees of a pod is what the cluster's own scheduler would count."""
 
     def container(name: str, cpu: str, **fields: Any) -> dict[str, Any]:
         return {"name": name, "image": "example.test/work:1", "resources": {"requests": {"cpu": cpu}}, **fields}
 
     init = [container("side", "300m", restartPolicy="Always"), container("init", "1500m")]
-    await lab.make_pod("stranger", "node-a", {"requests": {"cpu": "1"}}, initContainers=init)
+    await lab.make_pod("unmanaged_pod", "node-a", {"requests": {"cpu": "1"}}, initContainers=init)
     (seen,) = read_events(await lab.open("one").list_objects(Selector.ALL_PODS))
     assert (seen.ours, seen.node, seen.requests) == (False, "node-a", {"cpu": 1800, "pods": 1})
 

@@ -24,7 +24,7 @@ from argosy_testkit.submissions import make_job_ends, make_leases, make_objects,
 
 _SIZE = "192m"
 _BATCH = 50
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def _fill(path: Path) -> None:
 
 def _await(condition: Callable[[], bool], workers: list[_Worker], server: EmbeddedPostgres) -> None:
     """Wait for something, while a supervisor starts the server whenever it has ended."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while not condition():
         assert [worker.failure for worker in workers] == [None] * len(workers)
         assert time.monotonic() < deadline
@@ -206,7 +206,7 @@ def test_full_disk_refuses_and_loses_nothing_and_ends_by_itself(
     for worker in workers:
         worker.stopping.set()
     for worker in workers:
-        worker.join(_PATIENCE_S)
+        worker.join(_TIMEOUT_S)
         assert worker.failure is None
     load.close()
     stored: dict[str, int] = {}

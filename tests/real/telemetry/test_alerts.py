@@ -41,7 +41,7 @@ HEALTHY = {
     f'argosy_connected_samplers{{pool="default",{LEADER}}}': "2+0x",
     f'argosy_connected_executors{{pool="default",{LEADER}}}': "2+0x",
     'argosy_fenced{cluster="a"}': "0+0x",
-    'argosy_hidden_objects{cluster="a"}': "0+0x",
+    'argosy_unlistable_objects{cluster="a"}': "0+0x",
     f'argosy_quarantined_records_total{{pool="default",{LEADER}}}': "0+0x",
     'argosy_log_lag_records{pool="default"}': "3+0x",
     'argosy_queued_jobs{pool="default"}': "50+0x",
@@ -104,7 +104,7 @@ CASES = {
         silent_s=180, firing_s=190,
     ),
     "objects are hidden": Case(
-        alert="ArgosyObjectsHidden", changed={'argosy_hidden_objects{cluster="a"}': "0x6 7+0x"},
+        alert="ArgosyObjectsHidden", changed={'argosy_unlistable_objects{cluster="a"}': "0x6 7+0x"},
         labels={"cluster": "a"}, silent_s=180, firing_s=190,
     ),
     "a record is quarantined": Case(

@@ -62,7 +62,7 @@ def creates_of(handles: list[int]) -> Creates:
     return creates
 
 
-def test_create_answers_adopt_own_and_refuse_strangers() -> None:
+def test_create_answers_adopt_own_and_refuse_unmanaged_pods() -> None:
     """What exists is the run's own only with its installation, handle and attempt."""
     creates = creates_of([1, 2, 3, 4, 5, 6, 7])
     codes = [CreateCode.CREATED, *[CreateCode.EXISTS] * 4, CreateCode.QUOTA, CreateCode.UNAVAILABLE]

@@ -71,7 +71,7 @@ async def lists_of_pods(lab: FakeKubeLab, count: int) -> None:
 
 def hidden_count() -> float:
     """Return the metric."""
-    found = METRICS.hidden_objects.labels("refused")._value.get()
+    found = METRICS.unlistable_objects.labels("refused")._value.get()
     return float(found)
 
 

@@ -24,7 +24,7 @@ from argosy_testkit.cluster_contract import LAB_NODES
 from argosy_testkit.fake_streams import read_until_ended, serving
 from argosy_testkit.in_process_cluster import InProcessCluster
 
-PATIENCE_S = 15.0
+TIMEOUT_S = 15.0
 ONE_CORE = SchedulingClass(requests=(("cpu", 1000), ("memory", 1 << 30)))
 HUGE = SchedulingClass(requests=(("cpu", 64_000),))
 CLASSES = {1: ONE_CORE, 2: HUGE}
@@ -87,7 +87,7 @@ class Session:
 
     async def next_answer(self, kind: str) -> Any:
         """Return the next answer, which must be of a kind."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             answer = await self.answers.get()
         assert answer.WhichOneof("message") == kind
         return getattr(answer, kind)
@@ -95,7 +95,7 @@ class Session:
     async def wait_free(self, **free_millicores: int) -> None:
         """Return once nodes are told to have this much cpu free; keywords are node names with `_` for `-`."""
         wanted = {name.replace("_", "-"): amount for name, amount in free_millicores.items()}
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while any(self.free().get(name) != amount for name, amount in wanted.items()):
                 self.news.clear()
                 await self.news.wait()
@@ -202,7 +202,7 @@ class FakeLeader(sampler_pb2_grpc.SamplerServiceServicer):
 
     async def next_session(self) -> Session:
         """Return the next stream that was welcomed."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             return await self.sessions.get()
 
     async def ready_session(self, placements: dict[tuple[int, int], str] | None = None) -> Session:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.unit.sampler.conftest import PATIENCE_S, FakeLeader
+from tests.unit.sampler.conftest import TIMEOUT_S, FakeLeader
 
 from argosy_kube.simulated.host import ClusterHost
 from argosy_kube.simulated.server import serve_cluster
@@ -51,7 +51,7 @@ async def test_process_serves_the_leader_and_stops_on_sigterm(address: str, lead
         session = await leader.ready_session({(1, 1): "node-a"})
         await session.wait_free(node_a=3000)
         process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             _, log = await process.communicate()
         assert process.returncode == 0, log.decode()
     finally:

@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 from tests.unit.sampler.conftest import (
-    PATIENCE_S,
+    TIMEOUT_S,
     FakeLeader,
     int32,
     int64,
@@ -147,13 +147,13 @@ async def test_run_of_several_pods_counts_their_sum_until_the_last_ends(host: Cl
         await session.wait_free(node_a=4000)
 
 
-async def test_strangers_count_from_the_start_and_while_watching(host: ClusterHost, leader: FakeLeader) -> None:
+async def test_unmanaged_pods_count_from_the_start_and_while_watching(host: ClusterHost, leader: FakeLeader) -> None:
     """Pods that are not ours take their requests from their node."""
-    host.add_strangers("node-a", {"cpu": 500}, 2)
+    host.add_unmanaged_pods("node-a", {"cpu": 500}, 2)
     async with running_sampler(host, leader.address):
         session = await leader.ready_session()
         await session.wait_free(node_a=3000)
-        host.add_strangers("node-b", {"cpu": 500}, 1)
+        host.add_unmanaged_pods("node-b", {"cpu": 500}, 1)
         await session.wait_free(node_b=3500)
         nodes, outcomes = await session.commit([(n, 1) for n in range(4)], [[session.index("node-a")]] * 4)
         assert outcomes == [PLACED, PLACED, PLACED, CONFLICT], nodes
@@ -279,7 +279,7 @@ async def test_silent_leader_is_left_and_dialled_again(host: ClusterHost, leader
     leader.heartbeat_s = 0.3
     async with running_sampler(host, leader.address):
         session = await leader.ready_session()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while session.heartbeats < 3:
                 session.news.clear()
                 await session.news.wait()
@@ -305,7 +305,7 @@ async def test_nodes_that_change_are_told_and_kept_from_commits(host: ClusterHos
         host.put_nodes((NodeDescription(name="node-d", allocatable={"cpu": 9000, "g": 3}, labels={"rack": "r1"}),))
         await session.wait_free(node_d=9000)
         host.inject(Fault(kind="node-lost", node="node-b"))
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while session.nodes[b].flag != 4:
                 session.news.clear()
                 await session.news.wait()
@@ -328,7 +328,7 @@ async def test_dropped_and_stale_watches_lose_nothing(host: ClusterHost, leader:
         await session.wait_free(node_a=3000)
         host.inject(Fault(kind="unavailable", count=3))
         host.inject(Fault(kind="watch-dropped"))
-        host.add_strangers("node-c", {"cpu": 1}, 1)
+        host.add_unmanaged_pods("node-c", {"cpu": 1}, 1)
         await session.wait_free(node_c=3999)
 
 
@@ -384,7 +384,7 @@ async def test_a_node_that_has_grown_is_told_long_before_what_single_nodes_have_
         await session.wait_free(node_a=9000)
         assert session.nodes[b].free_millicores == 4000  # of interest to people only
         host.inject(Fault(kind="node-unreachable", node="node-a"))
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while session.nodes[a].flag & 1:
                 session.news.clear()
                 await session.news.wait()
@@ -399,7 +399,7 @@ async def test_a_rise_is_told_at_once_while_a_class_waits_for_it(host: ClusterHo
         assert list(answer.reason_column) == [sampler_pb2.WAIT_REASON_NO_ROOM, sampler_pb2.WAIT_REASON_MISMATCH]
         release = sampler_pb2.Release(epoch=1, handle_column=int64([1]), attempt_column=int32([1]))
         await session.send(release=release)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while session.capacity is None or not session.capacity.fitting_class_column:
                 session.news.clear()
                 await session.news.wait()

@@ -323,7 +323,7 @@ class GrpcServer:
         if not settings.insecure and not is_loopback(settings.listen):
             raise InvalidRequest(
                 f"listening on {settings.listen!r} would open the service to the network without authentication; "
-                "use a loopback address, or --insecure if the network itself keeps strangers out"
+                "use a loopback address, or --insecure if the network itself keeps others out"
             )
         self._settings = settings
         self._edge = EdgeInterceptor(

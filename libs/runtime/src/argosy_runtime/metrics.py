@@ -183,9 +183,9 @@ class Metrics:
     fenced: Gauge = field(
         default_factory=lambda: _gauge("fenced", "1 while the executor may not act on its cluster.", ("cluster",))
     )
-    hidden_objects: Gauge = field(
+    unlistable_objects: Gauge = field(
         default_factory=lambda: _gauge(
-            "hidden_objects", "Objects of jobs that the cluster does not let the executor look at.", ("cluster",)
+            "unlistable_objects", "Objects of jobs that the cluster does not let the executor look at.", ("cluster",)
         )
     )
     held_back_creates: Counter = field(

@@ -35,9 +35,9 @@ __all__ = [
     "NodeChange",
     "ObjectChange",
     "Scope",
-    "Stranger",
     "TakeChanges",
     "TakeListing",
+    "UnmanagedPod",
     "Watch",
     "uid_column",
 ]
@@ -82,7 +82,7 @@ class ObjectChange(NamedTuple):
     """Whether it carries our labels; an executor's lists and watches leave out what does not."""
 
 
-class Stranger(NamedTuple):
+class UnmanagedPod(NamedTuple):
     """A pod that is not ours."""
 
     uid: int
@@ -177,7 +177,7 @@ class ClusterActor(Process):
         self._free: dict[str, dict[str, int]] = {}
         self.objects: dict[Key, _Object] = {}
         self._made: set[Key] = set()
-        self._strangers: dict[int, Stranger] = {}
+        self._unmanaged_pods: dict[int, UnmanagedPod] = {}
         self._next_uid = 1
         self._history: dict[Scope, list[tuple[object, ...]]] = {scope: [] for scope in Scope}
         self._base = dict.fromkeys(Scope, 0)
@@ -209,40 +209,40 @@ class ClusterActor(Process):
                 continue
             self.objects[key].booked = False
             self._remove(key)
-        for uid in [uid for uid, stranger in self._strangers.items() if stranger.node == name]:
-            self._end_stranger(uid)
+        for uid in [uid for uid, unmanaged_pod in self._unmanaged_pods.items() if unmanaged_pod.node == name]:
+            self._end_unmanaged_pod(uid)
         self._agenda.after(away_s, self, self._return_node, spec)
 
     def _return_node(self, spec: NodeSpec) -> None:
         self._add_node(spec)
         self._tell(Scope.NODES, NodeChange(spec.name, spec))
 
-    # --- strangers ----------------------------------------------------------------------------------------------------
+    # --- unmanaged pods -----------------------------------------------------------------------------------------------
 
-    def admit_stranger(self, node: str, requests: tuple[tuple[str, int], ...], run_s: float) -> bool:
+    def admit_unmanaged_pod(self, node: str, requests: tuple[tuple[str, int], ...], run_s: float) -> bool:
         """Let a pod that is not ours run on a node if the node has room; return whether it has."""
         free = self._free.get(node)
         asked = (*requests, (PODS, 1))
         if free is None or any(free.get(resource, 0) < amount for resource, amount in asked):
             return False
-        stranger = Stranger(self._next_uid, node, asked, gone=False)
+        unmanaged_pod = UnmanagedPod(self._next_uid, node, asked, gone=False)
         self._next_uid += 1
-        self._strangers[stranger.uid] = stranger
+        self._unmanaged_pods[unmanaged_pod.uid] = unmanaged_pod
         for resource, amount in asked:
             free[resource] -= amount
-        self._tell(Scope.OBJECTS, stranger)
-        self._agenda.after(run_s, self, self._end_stranger, stranger.uid)
+        self._tell(Scope.OBJECTS, unmanaged_pod)
+        self._agenda.after(run_s, self, self._end_unmanaged_pod, unmanaged_pod.uid)
         return True
 
-    def _end_stranger(self, uid: int) -> None:
-        stranger = self._strangers.pop(uid, None)
-        if stranger is None:
+    def _end_unmanaged_pod(self, uid: int) -> None:
+        unmanaged_pod = self._unmanaged_pods.pop(uid, None)
+        if unmanaged_pod is None:
             return
-        free = self._free.get(stranger.node)
+        free = self._free.get(unmanaged_pod.node)
         if free is not None:
-            for resource, amount in stranger.requests:
+            for resource, amount in unmanaged_pod.requests:
                 free[resource] += amount
-        self._tell(Scope.OBJECTS, stranger._replace(gone=True))
+        self._tell(Scope.OBJECTS, unmanaged_pod._replace(gone=True))
 
     # --- watching -----------------------------------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class ClusterActor(Process):
             rows = [NodeChange(name, spec) for name, spec in self.nodes.items()]
         else:
             rows = [self._show(key, item, gone=False) for key, item in self.objects.items()]
-            rows.extend(self._strangers.values())
+            rows.extend(self._unmanaged_pods.values())
         position = self._base[scope] + len(self._history[scope])
         self._agenda.after(self._network.draw_s(self._settings.call_s), owner, take, rows, position)
 
@@ -472,14 +472,14 @@ class ClusterActor(Process):
     def _admit(self, key: Key, item: _Object) -> None:
         """Let a pod take room on its node, or fail as nodes let pods fail for which there is none.
 
-        That must not happen, with two exceptions: a stranger came between commit and creation; or a pod that vanished
+        That must not happen, with two exceptions: another pod came between commit and creation; or a pod that vanished
         before any executor saw it is made again, although the sampler saw it go and gave its room to another.
         """
         free = self._free[item.node]
         for resource, amount in self._asks(key):
             if free.get(resource, 0) < amount:
                 on_node = [other for other in self.objects.values() if other.node == item.node and other.booked]
-                crowded = any(stranger.node == item.node for stranger in self._strangers.values())
+                crowded = any(unmanaged_pod.node == item.node for unmanaged_pod in self._unmanaged_pods.values())
                 if not crowded and not item.repeated and not any(other.repeated for other in on_node):
                     self._audit.node_overcommitted(self.name, item.node, resource)
                 item.state, item.failure = _FAILED, _INFRASTRUCTURE

@@ -72,7 +72,7 @@ def draw_world(seed: int, *, with_faults: bool = True, wide: bool = False, check
             ("stream_cuts", 6),
             ("stream_stalls", 4),
             ("node_losses", 3),
-            ("strangers", 15),
+            ("unmanaged_pods", 15),
             ("watch_ends", 3),
             ("watch_lags", 3),
         )

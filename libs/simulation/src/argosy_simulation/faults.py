@@ -50,7 +50,7 @@ class Saboteur(Process):
             (settings.stream_cuts, self.cut_stream),
             (settings.stream_stalls, self.stall_stream),
             (settings.node_losses, self.lose_node),
-            (settings.strangers, self.admit_strangers),
+            (settings.unmanaged_pods, self.admit_unmanaged_pods),
             (settings.watch_ends, self.end_watch),
             (settings.watch_lags, self.delay_watch),
         )
@@ -131,12 +131,12 @@ class Saboteur(Process):
         if names:
             cluster.lose_node(names[self._draw(len(names))], self._length_s(self._settings.node_away_s))
 
-    def admit_strangers(self) -> None:
+    def admit_unmanaged_pods(self) -> None:
         """Let somebody else's pods come, one to each node of a cluster that has room."""
         cluster = self._world.clusters[self._draw(len(self._world.clusters))]
         amounts = (("cpu", 500 * (1 + self._draw(4))), ("memory", (1 + self._draw(2)) << 30))
         for node in sorted(cluster.nodes):
-            cluster.admit_stranger(node, amounts, self._length_s(self._settings.stranger_s))
+            cluster.admit_unmanaged_pod(node, amounts, self._length_s(self._settings.unmanaged_pod_s))
 
     def end_watch(self) -> None:
         """End a watch."""

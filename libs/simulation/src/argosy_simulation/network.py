@@ -145,10 +145,10 @@ class Network:
         """Let nothing arrive on a stream for a while; too long a silence ends it."""
         now_us = self._agenda.now_us
         stream.stalled_from_us, stream.stalled_until_us = now_us, now_us + round(length_s * 1e6)
-        patience_s = _SILENT_HEARTBEATS * self._settings.heartbeat_s
-        if length_s > patience_s:
+        timeout_s = _SILENT_HEARTBEATS * self._settings.heartbeat_s
+        if length_s > timeout_s:
             for end in (stream.client, stream.server):
-                wait_s = patience_s + self.draw_s((0.0, self._settings.heartbeat_s))
+                wait_s = timeout_s + self.draw_s((0.0, self._settings.heartbeat_s))
                 self._agenda.after(wait_s, end, self._give_up, stream)
 
     def _give_up(self, stream: Stream) -> None:

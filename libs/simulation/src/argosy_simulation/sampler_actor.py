@@ -26,7 +26,7 @@ from argosy_core.scheduler import (
 )
 from argosy_core.scheduler.messages import Int64s
 from argosy_simulation.agenda import Process
-from argosy_simulation.cluster_actor import ClusterActor, NodeChange, ObjectChange, Scope, Stranger, uid_column
+from argosy_simulation.cluster_actor import ClusterActor, NodeChange, ObjectChange, Scope, UnmanagedPod, uid_column
 from argosy_simulation.context import Context
 from argosy_simulation.network import Stream
 from argosy_simulation.plan import POD
@@ -127,12 +127,12 @@ class SamplerActor(Process):
         self.cluster.list_all(self, scope, take)
 
     def _pod_events(self, changes: list[tuple[object, ...]]) -> PodEvents:
-        """Return changes of pods as the ledger takes them, strangers' last."""
+        """Return changes of pods as the ledger takes them, unmanaged pods last."""
         pods = [change for change in changes if isinstance(change, ObjectChange) and change.kind == POD]
-        strangers = [change for change in changes if isinstance(change, Stranger)]
+        others = [change for change in changes if isinstance(change, UnmanagedPod)]
         book = self._context.book
         vectors = [self._vector(book.requests_of(pod.handle, pod.position)) for pod in pods]
-        vectors += [self._vector(stranger.requests) for stranger in strangers]
+        vectors += [self._vector(other.requests) for other in others]
         width = len(self.ledger.axis)
         requests = np.zeros((len(vectors), width), dtype=np.int64)
         for place, vector in enumerate(vectors):
@@ -141,11 +141,11 @@ class SamplerActor(Process):
             np.array([pod.handle for pod in pods], dtype=np.int64),
             np.array([pod.attempt for pod in pods], dtype=np.int64),
         )
-        ended = [pod.gone or pod.state in _ENDED for pod in pods] + [stranger.gone for stranger in strangers]
+        ended = [pod.gone or pod.state in _ENDED for pod in pods] + [other.gone for other in others]
         events = PodEvents(
-            run_keys=np.concatenate([keys, np.zeros(len(strangers), dtype=np.int64)]),
-            uids=uid_column([pod.uid for pod in pods] + [stranger.uid for stranger in strangers]),
-            nodes=self.ledger.rows_of_names([pod.node for pod in pods] + [stranger.node for stranger in strangers]),
+            run_keys=np.concatenate([keys, np.zeros(len(others), dtype=np.int64)]),
+            uids=uid_column([pod.uid for pod in pods] + [other.uid for other in others]),
+            nodes=self.ledger.rows_of_names([pod.node for pod in pods] + [other.node for other in others]),
             ended=np.array(ended, dtype=np.bool_),
             requests=requests,
         )

@@ -124,9 +124,9 @@ class FaultSettings:
     """Nodes that disappear with their pods."""
     node_away_s: Range = (1.0, 30.0)
     """How long they are away."""
-    strangers: int = 0
+    unmanaged_pods: int = 0
     """How often a pod of somebody else comes to every node of a cluster that has room for it."""
-    stranger_s: Range = (0.5, 20.0)
+    unmanaged_pod_s: Range = (0.5, 20.0)
     """How long they run."""
     watch_ends: int = 2
     """Watches that end and cannot be resumed."""

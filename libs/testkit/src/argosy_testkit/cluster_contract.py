@@ -63,7 +63,7 @@ LAB_NODES = tuple(
     for name in ("node-a", "node-b", "node-c")
 )
 """Nodes of the lab."""
-_PATIENCE_S = 20.0
+_TIMEOUT_S = 20.0
 
 
 class ClusterLab(Protocol):
@@ -81,7 +81,7 @@ class ClusterLab(Protocol):
         """Remove a node and its pods."""
         ...
 
-    async def add_stranger(self, node: str, amounts: dict[str, int]) -> None:
+    async def add_unmanaged_pod(self, node: str, amounts: dict[str, int]) -> None:
         """Put a pod of nobody we know on a node."""
         ...
 
@@ -112,7 +112,7 @@ async def watch_until(
 ) -> tuple[list[SeenObject], int]:
     """Collect from a watch until it is enough; return what was seen and the version to resume from."""
     seen: list[SeenObject] = []
-    async with asyncio.timeout(_PATIENCE_S), aclosing(watch):
+    async with asyncio.timeout(_TIMEOUT_S), aclosing(watch):
         async for events in watch:
             seen += read_events(events)
             if enough(seen):
@@ -125,7 +125,7 @@ async def read_whole_log(
 ) -> bytes:
     """Return the log of a pod (handle, attempt, object index) in one piece."""
     pieces = cluster.read_log(*run, container=container, follow=follow, tail_line_count=tail)
-    async with asyncio.timeout(_PATIENCE_S), aclosing(pieces):
+    async with asyncio.timeout(_TIMEOUT_S), aclosing(pieces):
         return b"".join([piece async for piece in pieces])
 
 
@@ -170,7 +170,7 @@ class ClusterContract:
         ]
         told: dict[tuple[int, str, bool], None] = {}
         batch: NodeEvents
-        async with asyncio.timeout(_PATIENCE_S), aclosing(cluster.watch_nodes(listed.version)) as watch:
+        async with asyncio.timeout(_TIMEOUT_S), aclosing(cluster.watch_nodes(listed.version)) as watch:
             async for batch in watch:
                 for change, node in zip(batch.change_column.tolist(), batch.nodes, strict=True):
                     told[change, node.name, node.unschedulable] = None
@@ -306,10 +306,10 @@ class ClusterContract:
         assert result.code_column.tolist() == [DeleteCode.GONE]
         assert len(await cluster.list_objects(Selector.OURS)) == 1
 
-    async def test_all_pods_shows_strangers_with_their_requests(self, lab: ClusterLab) -> None:
-        """Strangers, and pods of another installation, are told with node and requests but without a run."""
+    async def test_all_pods_shows_unmanaged_pods_with_their_requests(self, lab: ClusterLab) -> None:
+        """Unmanaged pods, and pods of another installation, are told with node and requests but without a run."""
         ours, theirs = lab.open("one"), lab.open("two")
-        await lab.add_stranger("node-c", {"cpu": 500})
+        await lab.add_unmanaged_pod("node-c", {"cpu": 500})
         await theirs.create_objects(make_create_batch([(11, 1)], nodes=("node-b",)))
         seen = read_events(await ours.list_objects(Selector.ALL_PODS))
         assert sorted((item.node or "", item.ours, item.run, (item.requests or {}).get("cpu")) for item in seen) == [
@@ -347,7 +347,7 @@ class ClusterContract:
         assert sorted(item.uid for item in found) == uids
         listed = read_events(await successor.list_objects(Selector.OURS))
         assert sorted(item.uid for item in listed) == uids, "known from then on, whatever the labels"
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             # Of the pod at least: not everybody who makes config maps may change them.
             while "Pod" not in await self._listed_kinds(lab):  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.05)
@@ -359,7 +359,7 @@ class ClusterContract:
         return {item.kind for item in read_events(await lab.open("one").list_objects(Selector.OURS))}
 
     async def test_create_adopts_the_object_of_its_own_run_that_has_no_labels(self, lab: ClusterLab) -> None:
-        """A predecessor made it and told nobody; it is the run's own, and no stranger's."""
+        """A predecessor made it and told nobody; it is the run's own, and nobody else's."""
         first = await lab.open("one").create_objects(make_create_batch([(11, 2)]))
         await lab.take_labels((11, 2, 0))
         successor = lab.open("one")
@@ -485,7 +485,7 @@ class FaultContract:
         cluster = lab.open("one")
         version = (await cluster.list_objects(Selector.OURS)).version
         await cluster.create_objects(make_create_batch([(11, 1)]))
-        async with asyncio.timeout(_PATIENCE_S), aclosing(cluster.watch_objects(Selector.OURS, version)) as watch:
+        async with asyncio.timeout(_TIMEOUT_S), aclosing(cluster.watch_objects(Selector.OURS, version)) as watch:
             async for events in watch:
                 if len(events):
                     version = events.version

@@ -80,7 +80,7 @@ class ClusterModel:
     """Changes that no watcher has seen, in order."""
     created_pods: dict[Key, int] = field(default_factory=dict)
     """How often each pod was created, since the beginning."""
-    strangers: set[Key] = field(default_factory=set)
+    unmanaged_pods: set[Key] = field(default_factory=set)
     """Names that belong to somebody else."""
     refused: set[int] = field(default_factory=set)
     """Handles of jobs whose objects the cluster refuses."""
@@ -110,7 +110,7 @@ class ClusterModel:
         for place in range(count if not lost_calls else 0):
             handle, position = int(creates.handle_column[place]), int(creates.object_column[place])
             key = (handle, int(creates.attempt_column[place]), position)
-            if key in self.strangers or handle in self.refused:
+            if key in self.unmanaged_pods or handle in self.refused:
                 refused[place] = True
             elif handle in self.full:
                 later[place] = True

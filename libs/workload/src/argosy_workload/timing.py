@@ -21,7 +21,7 @@ from argosy_workload.profile import load_profile
 
 __all__ = [
     "DEMO_PROFILE",
-    "PATIENCE_S",
+    "TIMEOUT_S",
     "TURNAROUND_S",
     "WITHIN_S",
     "ReplayPlan",
@@ -36,10 +36,10 @@ __all__ = [
 
 DEMO_PROFILE: Final = "alibaba-gpu-2023"
 """Profile of the demo."""
-PATIENCE_S: Final = 600.0
+TIMEOUT_S: Final = 600.0
 """Longest real time of a replay whose speed nobody chose; real traces last months."""
 WITHIN_S: Final = 150.0
-"""Real seconds within which the last job of the demo ends, and of a replay that would take longer than `PATIENCE_S`; of
+"""Real seconds within which the last job of the demo ends, and of a replay that would take longer than `TIMEOUT_S`; of
 three minutes, the rest is for starting the mesh."""
 ARRIVAL_RATIO: Final = 0.3
 """Share of the real time in which jobs arrive; the rest is for the longest of them to end."""
@@ -252,6 +252,6 @@ def plan_replay(
         InvalidRequest: The jobs cannot end within the time.
     """
     plan = plan_speed(workload, speed or 1.0)
-    if within_s or (not speed and plan.expected_s > PATIENCE_S):
+    if within_s or (not speed and plan.expected_s > TIMEOUT_S):
         return plan_within(workload, within_s=within_s or WITHIN_S, nodes=nodes)
     return plan

@@ -73,9 +73,9 @@ class Executor:
         self._listed = asyncio.Event()
         self._asked_s = -math.inf
         self._draining = False
-        self._hidden = METRICS.hidden_objects.labels(config.cluster)
+        self._hidden = METRICS.unlistable_objects.labels(config.cluster)
         self._unlistable_kinds: tuple[str, ...] = ()
-        self._hidden_count = 0
+        self._unlistable_count = 0
         self._last_step_s = -np.inf
         self._calls = asyncio.Semaphore(config.call_count), asyncio.Semaphore(config.call_count)
         self._looks = asyncio.Semaphore(1)
@@ -134,15 +134,15 @@ class Executor:
     def _tell_unavailable(self, error: BackendUnavailable, wait_s: float) -> None:
         self._log.warning("the cluster cannot be reached", reason=error.message, wait_s=round(wait_s, 3))
 
-    def _note_hidden(self) -> None:
+    def _note_unlistable(self) -> None:
         """Say when objects can no longer be looked at, and when they can again."""
         count = self._reconciler.unlistable_count
-        if count and not self._hidden_count:
+        if count and not self._unlistable_count:
             kinds = ", ".join(self._unlistable_kinds[:_MOST_NAMES])
             self._log.warning("the cluster hides objects of jobs; they count as there", object_count=count, kinds=kinds)
-        elif self._hidden_count and not count:
+        elif self._unlistable_count and not count:
             self._log.info("the cluster hides no object of a job any more")
-        self._hidden_count = count
+        self._unlistable_count = count
         self._hidden.set(count)
 
     # --- acting ------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Executor:
                 may_act = not self._draining and self._fence.may_act(now.monotonic_s)
                 self._fenced.set(0 if may_act else 1)
                 self._known.set(self._reconciler.object_count)
-                self._note_hidden()
+                self._note_unlistable()
                 if self._calls[0].locked() or self._calls[1].locked():
                     continue
                 actions = self._reconciler.next_actions(now, may_act=may_act)

@@ -166,14 +166,14 @@ def test_events_of_one_pod_in_one_batch_apply_in_order() -> None:
     assert free_cpu(ledger) == [4000, 4000, 3000]
 
 
-def test_strangers_pods_count_with_what_they_ask_for() -> None:
+def test_unmanaged_pods_count_with_what_they_ask_for() -> None:
     """A pod without our label takes its room under its uid, and is shown apart."""
     ledger = make_ledger()
     assert ledger.observe(pods((0, 1, 0, False), (0, 2, 0, False), (0, 3, -1, False))).added_count == 2
     assert free_cpu(ledger) == [2000, 4000, 4000]
     totals = ledger.totals()
-    assert (totals.stranger_count, totals.placement_count) == (2, 0)
-    assert totals.stranger_reserved.tolist() == [2000, 200, 2]
+    assert (totals.unmanaged_pod_count, totals.placement_count) == (2, 0)
+    assert totals.unmanaged_pod_reserved.tolist() == [2000, 200, 2]
     assert ledger.observe(pods((0, 2, 0, True), (0, 7, 0, True))).ended_count == 1
     assert free_cpu(ledger) == [3000, 4000, 4000]
 
@@ -253,7 +253,7 @@ def test_observe_all_ends_pods_that_the_list_lacks() -> None:
     outcome = ledger.observe_all(pods((0, 9, 2, False)))
     assert outcome.ended_count == 2
     assert free_cpu(ledger) == [4000, 3000, 3000]
-    assert ledger.totals().stranger_count == 1
+    assert ledger.totals().unmanaged_pod_count == 1
 
 
 def test_placement_on_a_node_not_seen_yet_counts_once_the_node_comes() -> None:
@@ -294,7 +294,7 @@ def test_new_resources_join_every_column() -> None:
 
 
 def test_host_ports_follow_placements() -> None:
-    """Ports are held from reservation to end, also for strangers and for pods seen before their class."""
+    """Ports are held from reservation to end, also for unmanaged pods and for pods seen before their class."""
     ledger = make_ledger()
     place(ledger, (1, PORT, 0))
     ledger.observe(pods((0, 7, 1, False), host_ports={0: (TCP80,)}))
@@ -318,7 +318,7 @@ def test_slots_are_used_again_and_many_placements_fit() -> None:
     assert free_cpu(ledger) == [4000, 4000, 4000]
 
 
-@pytest.mark.parametrize("damage", ["free", "hold", "port", "stranger"])
+@pytest.mark.parametrize("damage", ["free", "hold", "port", "unmanaged_pod"])
 def test_check_invariants_finds_damage(damage: str) -> None:
     """The check compares books and placements, so a fault of ours does not stay hidden."""
     ledger = make_ledger()
@@ -332,6 +332,6 @@ def test_check_invariants_finds_damage(damage: str) -> None:
     elif damage == "port":
         ledger.nodes.take_ports(1, (TCP80,))
     else:
-        ledger._strangers.clear()
+        ledger._unmanaged_pods.clear()
     with pytest.raises(InvariantViolation):
         ledger.check_invariants()

@@ -255,7 +255,7 @@ def test_node_that_fitted_and_rose_again_is_offered_once() -> None:
     assert candidates(ask(sampler, 1)) == [5]
 
 
-@pytest.mark.parametrize("event", ["node-added", "uncordoned", "labelled", "stranger-gone", "grown", "port-given-back"])
+@pytest.mark.parametrize("event", ["node-added", "uncordoned", "labelled", "other-gone", "grown", "port-given-back"])
 def test_memory_of_a_full_cluster_sees_every_change_that_may_help(event: str) -> None:
     """Whatever makes room for a class that fitted nowhere, the next look finds it."""
     ledger = NodeLedger()
@@ -264,9 +264,9 @@ def test_memory_of_a_full_cluster_sees_every_change_that_may_help(event: str) ->
     ledger.put_nodes([NodeSpec(name=f"n{i}", total={"cpu": 1}, labels=labels) for i in range(20)])
     port = HostPort("TCP", 80)
     ledger.define_class(0, SchedulingClass(requests=(("cpu", 2),), node_selector=(("zone", "x"),), host_ports=(port,)))
-    stranger = PodEvents(
+    other = PodEvents(
         run_keys=np.zeros(1, np.int64), uids=np.full((1, 16), 3, np.uint8), nodes=np.array([20], np.int32),
-        ended=np.array([False]), requests=np.array([[3 if event == "stranger-gone" else 0, 0, 1]]),
+        ended=np.array([False]), requests=np.array([[3 if event == "other-gone" else 0, 0, 1]]),
         host_ports={0: (port,)} if event == "port-given-back" else {},
     )  # fmt: skip
     helpful = NodeSpec(name="help", total=big, labels=labels)
@@ -278,17 +278,17 @@ def test_memory_of_a_full_cluster_sees_every_change_that_may_help(event: str) ->
         ledger.put_nodes([helpful])
     if event == "uncordoned":
         ledger.set_cordons(["help"])
-    if event in {"stranger-gone", "port-given-back"}:
-        ledger.observe(stranger)
+    if event in {"other-gone", "port-given-back"}:
+        ledger.observe(other)
     sampler = NodeSampler(ledger)
     assert candidates(ask(sampler, 0)) == []
     if event == "uncordoned":
         ledger.set_cordons([])
-    elif event in {"stranger-gone", "port-given-back"}:
+    elif event in {"other-gone", "port-given-back"}:
         ledger.observe(
             PodEvents(
-                run_keys=stranger.run_keys, uids=stranger.uids, nodes=stranger.nodes, ended=np.array([True]),
-                requests=stranger.requests,
+                run_keys=other.run_keys, uids=other.uids, nodes=other.nodes, ended=np.array([True]),
+                requests=other.requests,
             )
         )  # fmt: skip
     else:

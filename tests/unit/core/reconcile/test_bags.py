@@ -78,7 +78,7 @@ def test_any_failure_deletes_the_bag(world: World) -> None:
 
 def test_refused_object_ends_the_bag_before_its_pods(world: World) -> None:
     """If an object cannot be made, no pod is."""
-    world.cluster.strangers.add((7, 1, 1))
+    world.cluster.unmanaged_pods.add((7, 1, 1))
     world.give([7], *BAG)
     world.settle()
     assert world.cluster.created_pods == {}

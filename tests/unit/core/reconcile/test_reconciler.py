@@ -215,9 +215,9 @@ def test_waits_between_retries_double_up_to_thirty_seconds(world: World) -> None
 
 
 def test_refused_object_fails_with_the_clusters_words(world: World) -> None:
-    """What the cluster will never take, and a name that a stranger has, is a failure that repeating cannot help."""
+    """What the cluster will never take, or a name that somebody else has, is a failure that repeating cannot help."""
     world.cluster.refused.add(7)
-    world.cluster.strangers.add((8, 1, 0))
+    world.cluster.unmanaged_pods.add((8, 1, 0))
     world.give([7, 8])
     world.settle()
     batch = world.reports[0]

@@ -22,7 +22,7 @@ from argosy_testkit.fake_kube_api import ApiFault
 from argosy_testkit.fake_kube_api.lab import QUICK, FakeKubeLab
 from argosy_testkit.fake_kube_api.store import Document
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 OTHER_UID = "99999999-0000-4000-8000-000000000000"
 
 
@@ -34,7 +34,7 @@ def times_s(lab: FakeKubeLab, method: str) -> list[float]:
 
 async def until(condition: Any) -> None:
     """Return once something holds; nothing tells it."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
 
@@ -43,7 +43,7 @@ async def until(condition: Any) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_no_call_begins_while_the_api_server_asks_for_patience(lab: FakeKubeLab, status: int) -> None:
+async def test_no_call_begins_while_the_api_server_asks_to_wait(lab: FakeKubeLab, status: int) -> None:
     """What it asks of one call holds for all that have not begun."""
     cluster = lab.open("one", retry_most_s=0.5)
     lab.api.faults.add(ApiFault(method="POST", path="/pods", status=status, reason="Slow", retry_after="1"))
@@ -126,7 +126,7 @@ async def watching(
     )
     stream.start()
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             yield stream, told
     finally:
         await stream.stop()

@@ -19,7 +19,7 @@ OTHER_UID = "99999999-0000-4000-8000-000000000000"
 
 
 async def replaced(lab: FakeKubeLab) -> tuple[SeenObject, Document]:
-    """Return a pod of ours as it was seen, and the stranger's that has its name since."""
+    """Return a pod of ours as it was seen, and the unmanaged one that has its name since."""
     cluster = lab.open("one")
     await cluster.create_objects(make_create_batch([(11, 1)], nodes=("nowhere",)))
     (seen,) = read(await cluster.list_objects(Selector.OURS))

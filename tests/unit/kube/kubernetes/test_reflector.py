@@ -14,7 +14,7 @@ from argosy_testkit.cluster_batches import make_create_batch
 from argosy_testkit.cluster_contract import LAB_NODES, watch_until
 from argosy_testkit.fake_kube_api.lab import FakeKubeLab
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 
 
 def node_watches(lab: FakeKubeLab) -> int:
@@ -29,7 +29,7 @@ def streams() -> int:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Return once something is so; nothing tells it."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
@@ -48,7 +48,7 @@ async def take(watch: AsyncGenerator[NodeEvents, None], last: int) -> list[int]:
 async def take_to(watch: AsyncGenerator[NodeEvents, None], last: int) -> tuple[list[int], int]:
     """Return the numbers that a watch tells, up to one, and the version behind it."""
     told: list[int] = []
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while True:
             batch = await anext(watch)
             told += [int(node.labels["number"]) for node in batch.nodes]
@@ -147,7 +147,7 @@ async def test_reader_that_takes_nothing_is_dropped_and_keeps_what_it_has(
     for number in range(2, 8):
         await set_labels(lab, number)
         assert await take(keen, number) == [number]
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         told = [(int(node.labels["number"]), batch.version) async for batch in lazy for node in batch.nodes]
     assert [number for number, _ in told] == [2, 3, 4]
     assert await take(cluster.watch_nodes(told[-1][1]), 7) == [5, 6, 7]

@@ -45,7 +45,7 @@ def pod_watches(lab: FakeKubeLab) -> int:
 async def test_two_readers_watch_pods_once_and_nothing_is_left_out(lab: SharedLab) -> None:
     """Both lists come before the watch; each reader gets what happened since its own, whoever reads for it."""
     cluster = lab.open("one")
-    await lab.add_stranger("node-b", {"cpu": 1000})
+    await lab.add_unmanaged_pod("node-b", {"cpu": 1000})
     pods = await cluster.list_objects(Selector.ALL_PODS)
     await cluster.create_objects(make_create_batch([(11, 1)], nodes=("nowhere",)))
     ours = await cluster.list_objects(Selector.OURS)

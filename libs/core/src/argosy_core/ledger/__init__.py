@@ -1,4 +1,4 @@
-"""The node ledger of a cluster: placements, strangers' pods, and what they leave free."""
+"""The node ledger of a cluster: placements, unmanaged pods, and what they leave free."""
 
 from argosy_core.ledger.ledger import NodeLedger
 from argosy_core.ledger.placements import Hold

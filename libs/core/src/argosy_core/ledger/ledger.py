@@ -53,8 +53,8 @@ class NodeLedger:
         self.classes = ClassTable(axis)
         """The scheduling classes that were defined."""
         self._placements = PlacementTable(len(axis))
-        self._strangers: dict[bytes, int] = {}
-        self._last_stranger = 0
+        self._unmanaged_pods: dict[bytes, int] = {}
+        self._last_unmanaged_pod = 0
         self._ended_runs: set[int] = set()
         self._list_taken = False
 
@@ -199,7 +199,7 @@ class NodeLedger:
     def observe(self, events: PodEvents) -> ObserveOutcome:
         """Take in pods as the cluster shows them.
 
-        An observed pod with a run's label replaces the run's placement and never adds to it; a stranger's pod counts
+        An observed pod with a run's label replaces the run's placement and never adds to it; an unmanaged pod counts
         with what it asks for. A pod that ended frees what it took. A pod without a node takes nothing yet.
 
         Raises:
@@ -223,7 +223,7 @@ class NodeLedger:
         outcome = self.observe(events)
         listed = set(events.run_keys.tolist())
         listed.update(
-            self._strangers.get(uid.tobytes(), 0)
+            self._unmanaged_pods.get(uid.tobytes(), 0)
             for uid, run_key in zip(events.uids, events.run_keys.tolist(), strict=True)
             if not run_key
         )
@@ -243,21 +243,21 @@ class NodeLedger:
     @property
     def placement_count(self) -> int:
         """How many runs have a placement."""
-        return len(self._placements) - len(self._strangers)
+        return len(self._placements) - len(self._unmanaged_pods)
 
     def totals(self) -> LedgerTotals:
         """Return the sums over the cluster."""
         nodes = self.nodes.totals()
-        slots = np.fromiter((self._strangers.values()), np.int64, len(self._strangers))
+        slots = np.fromiter((self._unmanaged_pods.values()), np.int64, len(self._unmanaged_pods))
         reserved = self._placements.amounts[:, self._placements.slots(slots)].sum(axis=1)
         return LedgerTotals(
             allocatable=nodes.allocatable,
             free=nodes.free,
-            stranger_reserved=reserved,
+            unmanaged_pod_reserved=reserved,
             node_count=nodes.node_count,
             usable_count=nodes.usable_count,
             placement_count=self.placement_count,
-            stranger_count=len(self._strangers),
+            unmanaged_pod_count=len(self._unmanaged_pods),
         )
 
     def check_invariants(self) -> None:
@@ -281,8 +281,8 @@ class NodeLedger:
             )
         if not (table.hold[slots] > 0).all():
             raise InvariantViolation("a placement is held by nobody")
-        if set(self._strangers.values()) != {key for key in table if key < 0}:
-            raise InvariantViolation("strangers' pods and their placements differ")
+        if set(self._unmanaged_pods.values()) != {key for key in table if key < 0}:
+            raise InvariantViolation("unmanaged pods and their placements differ")
         held = PortClaims()
         for slot in slots[table.port[slots] > 0].tolist():
             held.take(int(table.node[slot]), self.classes.ports[int(table.port[slot])])
@@ -358,7 +358,7 @@ class NodeLedger:
         # Until the leader lets go it may list such a run again; what ended must not come back.
         self._ended_runs.update(table.key[slots[held]].tolist())
         for slot in slots[table.key[slots] < 0].tolist():
-            del self._strangers[table.uid[slot].tobytes()]
+            del self._unmanaged_pods[table.uid[slot].tobytes()]
         table.drop(slots)
 
     def _waves(self, events: PodEvents) -> list[PodEvents]:
@@ -401,17 +401,17 @@ class NodeLedger:
         return len(added), replaced, int(ending.sum())
 
     def _pod_keys(self, events: PodEvents) -> Int64s:
-        """Return the placement key of each event; 0 for the end of a stranger's pod that was never seen."""
+        """Return the placement key of each event; 0 for the end of an unmanaged pod that was never seen."""
         keys = events.run_keys
-        strangers = np.flatnonzero(keys == 0)
-        if len(strangers):
+        unmanaged_pods = np.flatnonzero(keys == 0)
+        if len(unmanaged_pods):
             keys = keys.copy()
-            for position in strangers.tolist():
+            for position in unmanaged_pods.tolist():
                 uid = events.uids[position].tobytes()
-                key = self._strangers.get(uid, 0)
+                key = self._unmanaged_pods.get(uid, 0)
                 if not key and not events.ended[position] and events.nodes[position] >= 0:
-                    self._last_stranger -= 1
-                    key = self._strangers[uid] = self._last_stranger
+                    self._last_unmanaged_pod -= 1
+                    key = self._unmanaged_pods[uid] = self._last_unmanaged_pod
                 keys[position] = key
         return keys
 

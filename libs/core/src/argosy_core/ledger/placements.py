@@ -1,6 +1,6 @@
 """Placements as columns: who takes how much of which node, and on whose word.
 
-A placement stands for one pod. Its key is the run's key, or a negative number for a stranger's pod. It is held by the
+A placement stands for one pod. Its key is the run's key, or a negative number for an unmanaged pod. It is held by the
 leader (who committed or listed it), by its pod (which was observed), or by both, and ends when nobody holds it.
 
 Source: design section 5, "Sampler session"; seed 001.
@@ -43,7 +43,7 @@ class PlacementTable:
     def __init__(self, resource_count: int) -> None:
         """Start empty."""
         self.key = np.zeros(_FIRST_CAPACITY, np.int64)
-        """(slot,): run key, negative for strangers' pods, 0 for a free slot."""
+        """(slot,): run key, negative for unmanaged pods, 0 for a free slot."""
         self.node = np.zeros(_FIRST_CAPACITY, np.int32)
         """(slot,): row of the node table."""
         self.class_slot = np.zeros(_FIRST_CAPACITY, np.int32)

@@ -31,7 +31,7 @@ class PodEvents:
     """Pods as the cluster shows them, n events, in order per pod; states in between may be left out."""
 
     run_keys: Int64s
-    """(n,) run that the pod's label names; 0 for a stranger's pod."""
+    """(n,) run that the pod's label names; 0 for an unmanaged pod."""
     uids: npt.NDArray[np.uint8]
     """(n, 16) uid of the pod."""
     nodes: Int32s
@@ -95,13 +95,13 @@ class LedgerTotals:
     """Total minus system, over usable nodes."""
     free: Int64s
     """Free now, over usable nodes, nodes with a negative amount counted as 0."""
-    stranger_reserved: Int64s
-    """What strangers' pods ask for, over all nodes."""
+    unmanaged_pod_reserved: Int64s
+    """What unmanaged pods ask for, over all nodes."""
     node_count: int
     """Nodes in the cluster."""
     usable_count: int
     """Nodes that are ready and not cordoned."""
     placement_count: int
     """Runs that have a placement."""
-    stranger_count: int
-    """Strangers' pods."""
+    unmanaged_pod_count: int
+    """Unmanaged pods."""

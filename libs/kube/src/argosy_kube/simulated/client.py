@@ -208,13 +208,13 @@ class SimulatedCluster:
         """
         await self._call(wire.RemoveNode(name=name))
 
-    async def add_strangers(self, node: str, amounts: dict[str, int], count: int) -> None:
+    async def add_unmanaged_pods(self, node: str, amounts: dict[str, int], count: int) -> None:
         """Put pods of somebody else on a node, each with these requests in base units.
 
         Raises:
             NotFound: There is no such node.
         """
-        await self._call(wire.AddStrangers(node=node, amounts=amounts, count=count))
+        await self._call(wire.AddUnmanagedPods(node=node, amounts=amounts, count=count))
 
     async def audit(self) -> Audit:
         """Return what the cluster counted since it started."""

@@ -157,7 +157,7 @@ class ClusterEngine:
     def _book_running(self, slots: Int32Array, sign: int) -> None:
         objects = self._objects
         self._tally.running += sign * len(slots)
-        own = slots[objects.installation[slots] != _NO_INSTALLATION] if self._tally.strangers else slots
+        own = slots[objects.installation[slots] != _NO_INSTALLATION] if self._tally.unmanaged_pods else slots
         millicores = self.requests.matrix[objects.request[own], self.requests.axis.index(CPU)]
         self._tally.running_millicores += sign * int(millicores.sum())
 
@@ -383,7 +383,7 @@ class ClusterEngine:
         if len(running):
             self._book_running(running, -1)
         self._tally.killed += int(np.count_nonzero(phases <= PodPhase.RUNNING))
-        self._tally.strangers -= int(np.count_nonzero(objects.installation[pods] == _NO_INSTALLATION))
+        self._tally.unmanaged_pods -= int(np.count_nonzero(objects.installation[pods] == _NO_INSTALLATION))
         self._free_nodes(pods)
         self.journal.tell(Change.DELETED, slots, objects.phase[slots].copy(), self.now_us)
         own = slots[objects.installation[slots] != _NO_INSTALLATION]
@@ -408,7 +408,7 @@ class ClusterEngine:
         else:
             del self._slot_of[key]
 
-    # --- nodes, strangers, failures -----------------------------------------------------------------------------------
+    # --- nodes, unmanaged pods, failures ------------------------------------------------------------------------------
 
     def put_node(self, node: NodeDescription) -> None:
         """Add a node or change it."""
@@ -426,20 +426,20 @@ class ClusterEngine:
         self.nodes.remove(index)
         self.journal.tell_node(Change.DELETED, self.nodes.descriptions[index])
 
-    def add_strangers(self, node: str, amounts: dict[str, int], count: int) -> None:
+    def add_unmanaged_pods(self, node: str, amounts: dict[str, int], count: int) -> None:
         """Put pods of somebody else on a node; they run until their node goes.
 
         Raises:
             NotFound: There is no such node.
         """
         index = self._node(node)
-        recipe = np.full(count, self._recipes.stranger(amounts), dtype=np.int32)
+        recipe = np.full(count, self._recipes.unmanaged_pod(amounts), dtype=np.int32)
         objects = self._objects
         runs = (np.zeros(count, np.int64), np.zeros(count, np.int32), np.zeros(count, np.int16))
         nodes = np.full(count, index, dtype=np.int32)
         slots = self._add(recipe, runs=runs, nodes=nodes, installation=_NO_INSTALLATION)
-        objects.name[slots] = [self.texts.intern(f"stranger-{low}") for low in objects.low[slots].tolist()]
-        self._tally.strangers += count
+        objects.name[slots] = [self.texts.intern(f"unmanaged-{low}") for low in objects.low[slots].tolist()]
+        self._tally.unmanaged_pods += count
         self._admit_all(slots, recipe)
 
     def inject(self, fault: Fault) -> None:

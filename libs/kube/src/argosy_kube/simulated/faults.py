@@ -30,7 +30,7 @@ FaultKind = Literal[
 
 - `create-timeout`: the next `count` create calls are applied and then answered UNAVAILABLE (504).
 - `create-throttled`: the next `count` create calls are answered UNAVAILABLE and not applied (429).
-- `create-foreign`: for the next `count` objects a stranger has the name (409).
+- `create-foreign`: for the next `count` objects somebody else has the name (409).
 - `create-quota`: the next `count` objects stand against a quota.
 - `create-rejected`: the next `count` objects are refused for good.
 - `image-never-pulls`: the next `count` pods stay pending with ImagePullBackOff.
@@ -76,10 +76,10 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """How often a pod of a job member started while another of the same member ran. Source: invariant 1."""
     overcommits: int
     """Pods that were bound to a node without room for them. Source: invariant 8."""
-    strangers: int
-    """Pods of strangers that exist now."""
+    unmanaged_pods: int
+    """Unmanaged pods that exist now."""
     cpu_core_s: float
-    """Cores requested by running pods over simulated time, strangers apart."""
+    """Cores requested by running pods over simulated time, unmanaged pods apart."""
     used: dict[str, int]
     """Amounts booked on present nodes now, base units."""
     allocatable: dict[str, int]

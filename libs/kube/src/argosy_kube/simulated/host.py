@@ -100,10 +100,10 @@ class ClusterHost:
         self.tick()
         self.wake()
 
-    def add_strangers(self, node: str, amounts: dict[str, int], count: int) -> None:
+    def add_unmanaged_pods(self, node: str, amounts: dict[str, int], count: int) -> None:
         """Put pods of somebody else on a node."""
         self.engine.touch(self._clock())
-        self.engine.add_strangers(node, amounts, count)
+        self.engine.add_unmanaged_pods(node, amounts, count)
         self.tick()
 
     def audit(self) -> Audit:

@@ -56,7 +56,7 @@ class EventColumns:
 
     @property
     def installation(self) -> Int16Array:
-        """(n,) installations, -1 for strangers."""
+        """(n,) installations, -1 for unmanaged pods."""
         return self.small[:, 0]
 
     @property

@@ -165,8 +165,8 @@ class RecipeBook:
             self._by_source[key] = found
         return found
 
-    def stranger(self, amounts: dict[str, int]) -> int:
-        """Return the recipe of a stranger's pod that asks for these amounts and never ends."""
+    def unmanaged_pod(self, amounts: dict[str, int]) -> int:
+        """Return the recipe of an unmanaged pod that asks for these amounts and never ends."""
         endless = 1 << 60
         request = self._requests.intern(amounts)
         return self._intern(_Recipe(0, request, 0, self._texts.intern("kube-system"), endless, endless, 0, 0))

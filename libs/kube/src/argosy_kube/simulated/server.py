@@ -143,8 +143,8 @@ class _Connection:
                 host.put_nodes(nodes)
             case wire.RemoveNode(name=name):
                 host.remove_node(name)
-            case wire.AddStrangers(node=node, amounts=amounts, count=count):
-                host.add_strangers(node, amounts, count)
+            case wire.AddUnmanagedPods(node=node, amounts=amounts, count=count):
+                host.add_unmanaged_pods(node, amounts, count)
         return wire.Done()
 
     async def _create(self, request: wire.Create, body: bytes) -> None:

@@ -21,7 +21,7 @@ class Tally:
     killed: int = 0
     double: int = 0
     over: int = 0
-    strangers: int = 0
+    unmanaged_pods: int = 0
     running: int = 0
     max_running: int = 0
     running_millicores: int = 0
@@ -49,7 +49,7 @@ class Tally:
             max_pods_running=self.max_running,
             double_runs=self.double,
             overcommits=self.over,
-            strangers=self.strangers,
+            unmanaged_pods=self.unmanaged_pods,
             cpu_core_s=self.core_us / 1e6,
             used=axis.amounts((nodes.allocatable[present] - nodes.free[present]).sum(axis=0)),
             allocatable=axis.amounts(nodes.allocatable[present].sum(axis=0)),

@@ -28,7 +28,7 @@ __all__ = [
     "DELETED_COLUMNS",
     "DELETE_COLUMNS",
     "FIND_COLUMNS",
-    "AddStrangers",
+    "AddUnmanagedPods",
     "Answer",
     "Audited",
     "Create",
@@ -185,7 +185,7 @@ class RemoveNode(_Message):
     """Name of the node."""
 
 
-class AddStrangers(_Message):
+class AddUnmanagedPods(_Message):
     """Puts pods of somebody else on a node; asks for Done."""
 
     node: str
@@ -304,7 +304,7 @@ Request = (
     | Inject
     | PutNodes
     | RemoveNode
-    | AddStrangers
+    | AddUnmanagedPods
     | TakeAudit
     | ReadLog
 )

@@ -82,10 +82,10 @@ class FakeKubeLab:
         for pod in [pod for pod in store.all("pods") if pod["spec"].get("nodeName") == name]:
             store.delete("pods", "default", pod["metadata"]["name"], {"gracePeriodSeconds": 0})
 
-    async def add_stranger(self, node: str, amounts: dict[str, int]) -> None:
+    async def add_unmanaged_pod(self, node: str, amounts: dict[str, int]) -> None:
         """See ClusterLab."""
         requests = {name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in amounts.items()}
-        self.make_pod(f"stranger-{next(self._numbers)}", node, {"requests": requests})
+        self.make_pod(f"unmanaged-{next(self._numbers)}", node, {"requests": requests})
 
     def make_pod(self, name: str, node: str, resources: dict[str, Any], **metadata: object) -> dict[str, Any]:
         """Make a pod that is nobody's we know."""
