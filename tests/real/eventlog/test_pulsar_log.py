@@ -213,7 +213,7 @@ def test_a_reader_at_the_end_holds_nothing_ready(log_world: Any) -> None:
     _await(lambda: set(log_world.admin.call("GET", path)["subscriptions"]) == {SUBSCRIPTION})
 
 
-def test_a_unmanaged_pod_s_message_is_a_record_that_nobody_published(log_world: Any, pulsar_broker: Any) -> None:
+def test_a_message_of_somebody_else_is_a_record_that_nobody_published(log_world: Any, pulsar_broker: Any) -> None:
     """It has epoch 0, so it is poison or stale and never a lease; what stands behind it is read."""
     client = pulsar.Client(pulsar_broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     producer = client.create_producer(log_world.log.topic, batching_enabled=False)

@@ -84,7 +84,7 @@ async def test_what_a_predecessor_left_goes_after_the_leaders_time(
         await session.wait_for(lambda: host.audit().pods_present == 0)
 
 
-async def test_bag_is_made_whole_and_a_unmanaged_pod_ends_it(
+async def test_bag_is_made_whole_and_an_unmanaged_pod_ends_it(
     host: ClusterHost, leader: Fixture, run_executor: Fixture, make_bag: Fixture
 ) -> None:
     """Pods come last; a name that belongs to somebody else fails the bag before its pods."""

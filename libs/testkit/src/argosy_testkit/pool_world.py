@@ -253,15 +253,14 @@ class PoolWorld:
 
     def define_class(self, class_id: int, *, node_selector: tuple[tuple[str, str], ...] = (), **requests: int) -> None:
         """Define a class by its requests, base units, and the labels that its nodes must have."""
-        made = SchedulingClass(requests=tuple(sorted(requests.items())), node_selector=node_selector)
-        self.classes[class_id] = made.definition()
+        amounts = tuple(sorted(requests.items()))
+        self.classes[class_id] = SchedulingClass(requests=amounts, node_selector=node_selector).definition()
         define_classes(self.state, self.classes)
 
     def job_set_id(self, queue: int, name: str) -> int:
         """Return the id of a job set, making it if it is new."""
         key = (queue, name)
-        if key not in self.job_sets:
-            self.job_sets[key] = len(self.job_sets) + 1
+        self.job_sets.setdefault(key, len(self.job_sets) + 1)
         view = JobSetView(job_set_id=self.job_sets[key], queue_id=queue, name=name, last_event_number=0)
         define_job_sets(self.state, [view], self.now_s)
         return self.job_sets[key]
