@@ -132,6 +132,8 @@ class LeaderRole:
 
     async def _lead(self, leadership: Leadership) -> None:
         """Lead until cancelled or until something fails."""
+        # Whoever dials before the memory is loaded is told to wait here, not to look elsewhere.
+        self._switch.known_leader = self._switch.own_address
         publisher = self._election.publisher = Publisher(self._log)
         term = LeaderTerm(
             self._config,
