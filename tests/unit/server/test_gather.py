@@ -42,8 +42,6 @@ def make_jobs(count: int, priority: int = 0) -> AdmittedJobs:
 class MemoryStore:
     """A store that keeps transactions, can be held up, and fails when told."""
 
-    generation = 0
-
     def __init__(self) -> None:
         """Start open."""
         self.transactions: list[list[SubmitRequest]] = []

@@ -20,6 +20,7 @@ class Queues:
         """Start with nothing asked."""
         self.asked: list[set[str]] = []
         self.waiting = 7
+        self.generation = 0
 
     def find_queues(self, names: Sequence[str]) -> dict[str, tuple[QueueRow, int]]:
         """Answer those that exist."""
@@ -81,3 +82,14 @@ async def test_queue_that_nobody_uses_is_not_read_along(world: World) -> None:
         clock.now_s += 1.1
         await cache.find(["q0"])
     assert queues.asked[1:] == [set(NAMES), {"q0"}, {"q0"}]
+
+
+async def test_queues_of_a_replaced_database_are_read_again(world: World) -> None:
+    """An id that another database gave may be another queue's."""
+    cache, queues, _ = world
+    assert cache.generation == 0
+    await cache.find(["q1"])
+    queues.generation = 1
+    assert cache.generation == 1
+    await cache.find(["q1"])
+    assert queues.asked == [{"q1"}, {"q1"}]

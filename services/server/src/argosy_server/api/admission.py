@@ -83,6 +83,8 @@ class AdmittedJobs:
     """W3C context of the submit, if the submitter traces its jobs."""
     limits: Mapping[int, QueueLimit] = field(default_factory=dict)
     """By queue id: how many jobs may wait."""
+    generation: int = 0
+    """Generation of the database that the ids are of."""
 
 
 @dataclass(slots=True)

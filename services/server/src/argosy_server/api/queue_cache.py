@@ -32,6 +32,10 @@ _READ_TOGETHER: Final = 1_000
 class QueueStore(Protocol):
     """What the cache needs of the store; the call blocks."""
 
+    @property
+    def generation(self) -> int:
+        """What grows when the ids given so far mean nothing any more."""
+
     def find_queues(self, names: Sequence[str]) -> Mapping[str, tuple[QueueRow, int]]:
         """Return those of some queues that exist, by name, each with how many of its jobs wait."""
 
@@ -74,6 +78,15 @@ class QueueCache:
         self._default_limit = default_limit
         self._clock_s = clock_s
         self._entries: dict[str, _Entry] = {}
+        self._generation = 0
+
+    @property
+    def generation(self) -> int:
+        """What to submit with the ids that are found from now on: another database gives others."""
+        if self._generation != self._store.generation:
+            self._generation = self._store.generation
+            self._entries.clear()
+        return self._generation
 
     async def find(self, names: Iterable[str]) -> dict[str, KnownQueue]:
         """Return the queues that exist among these names.

@@ -66,12 +66,13 @@ class Submission:
         if not keeps_rules(texts, items):
             check_request(request)
         specs = await self._read_specs(texts)
+        generation = self._queues.generation
         queues = await self._queues.find(set(items.queues))
         jobs = admit(items, queues, specs, max_job_count=self._max_job_count)
         if request.validate_only:
             return job_pb2.SubmitJobsResponse()
         limits = self._queues.expect(queues.values(), counts_by_queue(jobs.queue_ids))
-        jobs = replace(jobs, traceparent=traceparent, limits=limits)
+        jobs = replace(jobs, traceparent=traceparent, limits=limits, generation=generation)
         result = await self._gather.submit(jobs)
         if result.error is not None:
             if not isinstance(result.error, QuotaExceeded):  # what is remembered of the queues is wrong

@@ -40,10 +40,6 @@ class SubmitStore(Protocol):
     def reserve_numbers(self, count: int) -> int:
         """Return the first of `count` sequence numbers."""
 
-    @property
-    def generation(self) -> int:
-        """What grows when the ids given so far mean nothing any more."""
-
     def class_ids(self, definitions: Sequence[bytes]) -> list[int]:
         """Return ids of scheduling classes."""
 
@@ -73,7 +69,6 @@ def build_requests(store: SubmitStore, batch: Sequence[AdmittedJobs], *, now_us:
     Raises:
         BackendUnavailable: The database cannot be reached.
     """
-    generation = store.generation
     count = sum(jobs.count for jobs in batch)
     handles = (now_us // _DAY_US << DAY_SHIFT) + store.reserve_numbers(count) + np.arange(count, dtype=np.int64)
     # The 12 free bits of an id are the fraction of the millisecond, so that ids ascend as handles do.
@@ -104,7 +99,7 @@ def build_requests(store: SubmitStore, batch: Sequence[AdmittedJobs], *, now_us:
                 client_ids=jobs.client_ids,
                 payload_hashes=jobs.payload_hashes,
                 traceparent=jobs.traceparent,
-                generation=generation,
+                generation=jobs.generation,
                 limits=jobs.limits,
             )
         )
