@@ -234,8 +234,8 @@ async def test_nothing_is_lost_or_run_twice_when_the_sampler_dies_between_commit
             return (await here.client.get_cluster("lab")).sampler_connected
 
         await until(is_connected)
-        # The last round that was told of may have begun before the sampler was there, and the next one, too. A round that
-        # would try nothing is not begun, so somebody asks why a job waits.
+        # The last round that was told of may have begun before the sampler was there, and the next one, too.
+        # A round that would try nothing is not begun, so somebody asks why a job waits.
         asked = (await here.client.get_last_round()).round + 2
 
         async def was_asked() -> bool:
