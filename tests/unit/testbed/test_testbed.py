@@ -189,6 +189,10 @@ def test_reaper_ends_what_was_left_and_spares_what_was_released(tmp_path: Path) 
             process.wait()
 
 
+_HOME = {"PYTHONHOME": f"{sys.base_prefix}:{sys.base_exec_prefix}"}
+"""An interpreter that is called by another name would look for itself where a program of that name is installed."""
+
+
 @pytest.fixture
 def shim(tmp_path: Path) -> Iterator[Callable[[Path], tuple[subprocess.Popen[str], int]]]:
     """Starts what looks like the keeper of an engine's container, and gives it with its child's id."""
@@ -198,7 +202,12 @@ def shim(tmp_path: Path) -> Iterator[Callable[[Path], tuple[subprocess.Popen[str
         def start(directory: Path) -> tuple[subprocess.Popen[str], int]:
             words = ["containerd-shim-runc-v2", "-c", code, "-address", str(directory / "exec" / "containerd.sock")]
             process = subprocess.Popen(
-                words, executable=sys.executable, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                words,
+                executable=sys.executable,
+                env=_HOME,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
             )
             stack.enter_context(process)
             stack.callback(process.kill)
@@ -220,7 +229,7 @@ def test_reaper_ends_an_engine_with_all_that_keeps_its_containers(
     )
     words = ["dockerd", "-c", daemon, f"--data-root={tmp_path / 'engine' / 'data'}", str(told)]
     (ours, child), (other, _) = shim(tmp_path / "engine"), shim(tmp_path / "other")
-    with subprocess.Popen(words, executable=sys.executable, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(words, executable=sys.executable, env=_HOME, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
         reaper.watch("engine", tmp_path / "engine")
@@ -239,7 +248,7 @@ def test_engine_whose_daemon_is_gone_is_ended_by_the_next_run(
         (tmp_path / name / "engine").mkdir(parents=True)
     (lost, _), (used, _) = shim(tmp_path / "run-1" / "engine"), shim(tmp_path / "run-2" / "engine")
     words = ["dockerd", "-c", "input()", f"--data-root={tmp_path / 'run-2' / 'engine'}"]
-    with subprocess.Popen(words, executable=sys.executable, stdin=subprocess.PIPE) as daemon:
+    with subprocess.Popen(words, executable=sys.executable, env=_HOME, stdin=subprocess.PIPE) as daemon:
         reaper.end_lost_engines(f"{tmp_path}/run-*/engine")
         assert lost.wait(timeout=10) == -signal.SIGKILL
         assert used.poll() is None
