@@ -247,8 +247,12 @@ def test_engine_whose_daemon_is_gone_is_ended_by_the_next_run(
     for name in ("run-1", "run-2"):
         (tmp_path / name / "engine").mkdir(parents=True)
     (lost, _), (used, _) = shim(tmp_path / "run-1" / "engine"), shim(tmp_path / "run-2" / "engine")
-    words = ["dockerd", "-c", "input()", f"--data-root={tmp_path / 'run-2' / 'engine'}"]
-    with subprocess.Popen(words, executable=sys.executable, env=_HOME, stdin=subprocess.PIPE) as daemon:
+    code = "print('up', flush=True); input()"
+    words = ["dockerd", "-c", code, f"--data-root={tmp_path / 'run-2' / 'engine'}"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, executable=sys.executable, env=_HOME, stdin=pipe, stdout=pipe) as daemon:
+        assert daemon.stdout is not None
+        daemon.stdout.readline()  # a process has no arguments to be seen for a moment after it was started
         reaper.end_lost_engines(f"{tmp_path}/run-*/engine")
         assert lost.wait(timeout=10) == -signal.SIGKILL
         assert used.poll() is None
