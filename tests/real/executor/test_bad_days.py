@@ -146,9 +146,9 @@ async def test_executor_of_a_name_on_another_cluster_is_refused(
     await bench.start_executor()
     await bench.leader.until(lambda: bench.leader.welcomed_count == 1)
     handle = await bench.leader.lease(make_bag(namespace=bench.namespace))
-    unmanaged_pod = await bench.start_executor(kubeconfig=other.kubeconfig)
-    assert await asyncio.wait_for(unmanaged_pod.wait(), 30.0) == 2
-    assert "is bound to" in bench.log_of(unmanaged_pod)
+    second = await bench.start_executor(kubeconfig=other.kubeconfig)
+    assert await asyncio.wait_for(second.wait(), 30.0) == 2
+    assert "is bound to" in bench.log_of(second)
     await bench.leader.until(lambda: bench.leader.newest(handle).end == "RUNNING")
     assert await asyncio.to_thread(other.kubectl, "get", "pods", "-A", "-o", "name") == ""
     await asyncio.to_thread(other.stop)

@@ -234,7 +234,7 @@ async def test_unmanaged_pods_count_with_init_containers_sidecars_and_overhead(l
         return {"name": name, "image": "example.test/work:1", "resources": {"requests": {"cpu": cpu}}, **fields}
 
     init = [container("side", "300m", restartPolicy="Always"), container("init", "1500m")]
-    await lab.make_pod("unmanaged_pod", "node-a", {"requests": {"cpu": "1"}}, initContainers=init)
+    await lab.make_pod("unmanaged-pod", "node-a", {"requests": {"cpu": "1"}}, initContainers=init)
     (seen,) = read_events(await lab.open("one").list_objects(Selector.ALL_PODS))
     assert (seen.ours, seen.node, seen.requests) == (False, "node-a", {"cpu": 1800, "pods": 1})
 

@@ -103,8 +103,8 @@ CASES = {
         alert="ArgosyExecutorFenced", changed={'argosy_fenced{cluster="a"}': "0x6 1+0x"}, labels={"cluster": "a"},
         silent_s=180, firing_s=190,
     ),
-    "objects are hidden": Case(
-        alert="ArgosyObjectsHidden", changed={'argosy_unlistable_objects{cluster="a"}': "0x6 7+0x"},
+    "objects cannot be listed": Case(
+        alert="ArgosyObjectsUnlistable", changed={'argosy_unlistable_objects{cluster="a"}': "0x6 7+0x"},
         labels={"cluster": "a"}, silent_s=180, firing_s=190,
     ),
     "a record is quarantined": Case(

@@ -71,10 +71,10 @@ class RealLab:
         for pod in msgspec.json.decode(await self.admin.get(query))["items"]:
             await self.admin.request("DELETE", f"{PODS}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
 
-    async def add_stranger(self, node: str, amounts: dict[str, int]) -> None:
+    async def add_unmanaged_pod(self, node: str, amounts: dict[str, int]) -> None:
         """See ClusterLab."""
         requests = {name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in amounts.items()}
-        await self.make_pod(f"stranger-{next(self._numbers)}", node, {"requests": requests})
+        await self.make_pod(f"unmanaged-{next(self._numbers)}", node, {"requests": requests})
 
     async def take_labels(self, run: tuple[int, int, int]) -> None:
         """See ClusterLab."""

@@ -51,11 +51,11 @@ def test_process_is_ended_whether_it_wants_or_not(tmp_path: Path, program: str) 
 def test_process_of_another_start_time_is_another_process(tmp_path: Path) -> None:
     """Process ids are used again; somebody else's process is neither alive for us nor signalled."""
     process = start(SLEEPER, tmp_path / "log")
-    unmanaged_pod = ProcessId(pid=process.pid, start_ticks=process.start_ticks - 1)
+    reused = ProcessId(pid=process.pid, start_ticks=process.start_ticks - 1)
 
-    signal_process(unmanaged_pod, signal.SIGKILL)
+    signal_process(reused, signal.SIGKILL)
 
-    assert not is_alive(unmanaged_pod)
+    assert not is_alive(reused)
     assert is_alive(process)
     end_process(process)
 
