@@ -124,14 +124,14 @@ class Hold:
         async with ArgosyClient(self._mesh.server, timeout_s=120.0) as client:
             for queue in LOAD.queues():
                 await client.cancel_jobs(JobSelector(queue=queue.name), reason="measured")
-        wished_s = time.monotonic() - began_s
+        requested_s = time.monotonic() - began_s
         with suppress(TimeoutError):
             async with asyncio.timeout(self._options.cancel_s):
                 await poll(lambda: not self._present_count, "the pods to go", longest_s=math.inf)
         passed_s = time.monotonic() - began_s
         after = self._mesh.cpu_seconds()
         return {
-            "wished_after_s": round(wished_s, 1),
+            "requested_after_s": round(requested_s, 1),
             "gone_per_s": round((present_count - self._present_count) / passed_s, 1),
             "left": self._present_count,
             "api_server_cores": round((self._server_cpu_s() - server_before_s) / passed_s, 2),

@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from argosy_core.job.states import RUN_MAY_FOLLOW, ObjectState
-from argosy_core.reconcile import CreateAnswers, Creates, DeleteAnswers, Instant, Observations, Reconciler
+from argosy_core.reconcile import CreateResponses, Creates, DeleteResponses, Instant, Observations, Reconciler
 from argosy_core.reconcile.machine import TRANSITIONS, Action, Event, Phase
 from argosy_testkit.cluster_model import make_observations
 from argosy_testkit.reconcile_world import rows_of
@@ -61,12 +61,12 @@ class Bench:
             actions = self.reconciler.next_actions(self.now, may_act=True)
             if actions.creates is not None:
                 done += len(actions.creates)
-                self.reconciler.take_create_answers(actions.creates, made(actions.creates), self.now)
+                self.reconciler.take_create_responses(actions.creates, made(actions.creates), self.now)
             if actions.deletes is not None:
                 done += len(actions.deletes)
                 accepted = np.zeros(len(actions.deletes), np.bool_)
-                answers = DeleteAnswers(accepted_column=accepted, gone_column=~accepted)
-                self.reconciler.take_delete_answers(actions.deletes, answers, self.now)
+                answers = DeleteResponses(accepted_column=accepted, gone_column=~accepted)
+                self.reconciler.take_delete_responses(actions.deletes, answers, self.now)
             if actions.creates is None and actions.deletes is None:
                 break
         self.now_s += 0.25
@@ -96,14 +96,14 @@ class Bench:
         )
 
 
-def made(creates: Creates) -> CreateAnswers:
+def made(creates: Creates) -> CreateResponses:
     """Return the answer that all of some objects were made; a uid follows from handle and position."""
     count = len(creates)
     none = np.zeros(count, np.bool_)
     uids = np.zeros((count, 16), np.uint8)
     numbers = creates.handle_column * 64 + creates.object_column + 1
     uids[:, :8] = numbers.view(np.uint8).reshape(-1, 8)
-    return CreateAnswers(
+    return CreateResponses(
         exists_column=~none,
         refused_column=none,
         later_column=none,

@@ -144,7 +144,7 @@ def test_waiting_job_is_explained_then_cancelled(argosy: CommandLine) -> None:
 
 
 def test_running_jobs_are_cancelled_and_shares_tell_who_holds_what(argosy: CommandLine) -> None:
-    """Running jobs count as usage of their queue until a wish ended them."""
+    """Running jobs count as usage of their queue until a change request ended them."""
     argosy.submit("long", count=8, run_time="1h")
     while len(argosy.json("jobs", "--queue", "science", "--job-set", "long", "--state", "running")) < 8:
         pass

@@ -94,7 +94,7 @@ def test_grant_makes_roles_with_rights_and_passwords(admin: Admin, empty_databas
 
 def test_check_lists_what_is_wrong_and_what_to_do(admin: Admin, empty_database_url: str) -> None:
     """Exit code 1, a line per subject, and below it what to do about each problem."""
-    assert _problems(admin("check", "-o", "json")) == {"migrations": "version none, needed is 0008"}
+    assert _problems(admin("check", "-o", "json")) == {"migrations": "version none, needed is 0009"}
     admin("migrate", "--grant", "--prefix", _PREFIX)
     leader, log = LeaderStore(empty_database_url, "p"), PostgresLog(empty_database_url, "p")
     leadership = leader.try_lead("l", "h:1", 600)

@@ -45,7 +45,7 @@ def _rows(url: str, statement: str) -> list[tuple[Any, ...]]:
 
 
 async def _await_row(url: str, statement: str) -> None:
-    """Wait until a question is answered by true."""
+    """Wait until a request is answered by true."""
     async with asyncio.timeout(TIMEOUT_S):
         while await asyncio.to_thread(_rows, url, statement) != [(True,)]:  # noqa: ASYNC110 - only the database tells
             await asyncio.sleep(0.05)

@@ -56,10 +56,10 @@ async def play_sampler(channel: Any) -> None:
     while (message := await call.read()) is not grpc.aio.EOF:
         kind = message.WhichOneof("message")
         if kind == "sample":
-            question, count = message.sample, len(message.sample.class_column) // 4
-            free = [dict(zip(RESOURCES, NODE, strict=True)).get(name, 0) for name in question.resources]
-            answer = sampler_pb2.SampleAnswer(
-                round=question.round,
+            request, count = message.sample, len(message.sample.class_column) // 4
+            free = [dict(zip(RESOURCES, NODE, strict=True)).get(name, 0) for name in request.resources]
+            answer = sampler_pb2.SampleResponse(
+                round=request.round,
                 incarnation=1,
                 node_column=packed("<i4", 0),
                 free_column=packed("<i8", *free),
@@ -75,7 +75,7 @@ async def play_sampler(channel: Any) -> None:
             await call.write(sampler_pb2.SessionRequest(sample=answer))
         elif kind == "commit":
             count = len(message.commit.handle_column) // 8
-            placed = sampler_pb2.CommitAnswer(
+            placed = sampler_pb2.CommitResponse(
                 round=message.commit.round,
                 stage=message.commit.stage,
                 incarnation=1,

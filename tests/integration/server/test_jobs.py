@@ -1,4 +1,4 @@
-"""Tests of reading jobs and of wishes."""
+"""Tests of reading jobs and of change requests."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ async def test_server_tells_version_limits_and_features(api: Any) -> None:
 
 
 async def test_list_jobs_refuses_token_of_another_selector(api: Any) -> None:
-    """A page token goes on with its own question only."""
+    """A page token goes on with its own request only."""
     await api.submit({"count": 3})
     selector = job_pb2.JobSelector(queue="red")
     page = await api.jobs.ListJobs(job_pb2.ListJobsRequest(selector=selector, page_size=1))
@@ -162,7 +162,7 @@ async def test_list_jobs_refuses_token_of_another_selector(api: Any) -> None:
 
 
 async def test_cancel_ends_jobs_without_run_and_asks_leader_for_others(api: Any, leader_store: Any) -> None:
-    """A waiting job ends in the wish's own transaction; one with a run keeps it until the leader has stopped it."""
+    """A waiting job ends in the request's own transaction; one with a run keeps it until the leader has stopped it."""
     ids = await api.submit({"count": 2})
     handles = handles_of(ids)
     lead(leader_store, Effects(new_runs=make_leases(handles[:1]), new_objects=make_objects(handles[:1])))
@@ -174,11 +174,11 @@ async def test_cancel_ends_jobs_without_run_and_asks_leader_for_others(api: Any,
     jobs = [(await api.jobs.GetJob(job_pb2.GetJobRequest(id=job_id))).job for job_id in ids]
     assert [job.state for job in jobs] == [job_pb2.JOB_STATE_LEASED, job_pb2.JOB_STATE_CANCELLED]
     assert [job.cancel_requested for job in jobs] == [True, True]
-    wishes = lease_pb2.Changes.FromString(leader_store.read_changes(100)[-1][1]).wishes
-    assert unpack_column(wishes.handle_column, "int64", name="x").tolist() == handles.tolist()
-    assert unpack_column(wishes.kind_column, "int8", name="x").tolist() == [1, 1]
-    assert unpack_column(wishes.ended_column, "int8", name="x").tolist() == [0, 1]
-    assert wishes.reason == "by  [31mme"
+    change_requests = lease_pb2.Changes.FromString(leader_store.read_changes(100)[-1][1]).change_requests
+    assert unpack_column(change_requests.handle_column, "int64", name="x").tolist() == handles.tolist()
+    assert unpack_column(change_requests.kind_column, "int8", name="x").tolist() == [1, 1]
+    assert unpack_column(change_requests.ended_column, "int8", name="x").tolist() == [0, 1]
+    assert change_requests.reason == "by  [31mme"
 
 
 async def test_cancel_previews_count_and_sample_without_doing_anything(api: Any, leader_store: Any) -> None:
@@ -211,9 +211,9 @@ async def test_reprioritize_changes_priority_and_tells_leader(api: Any, leader_s
     assert answer.job_count == 2
     jobs = [(await api.jobs.GetJob(job_pb2.GetJobRequest(id=job_id))).job for job_id in ids]
     assert [job.priority for job in jobs] == [0, -5, -5]
-    wishes = lease_pb2.Changes.FromString(leader_store.read_changes(100)[-1][1]).wishes
-    assert unpack_column(wishes.kind_column, "int8", name="x").tolist() == [2, 2]
-    assert unpack_column(wishes.priority_column, "int32", name="x").tolist() == [-5, -5]
+    change_requests = lease_pb2.Changes.FromString(leader_store.read_changes(100)[-1][1]).change_requests
+    assert unpack_column(change_requests.kind_column, "int8", name="x").tolist() == [2, 2]
+    assert unpack_column(change_requests.priority_column, "int32", name="x").tolist() == [-5, -5]
 
 
 async def test_explain_answers_from_row_for_ended_job_without_leader(api: Any, leader_store: Any) -> None:

@@ -15,16 +15,16 @@ from argosy_core.job.identity import parse_id
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import ClusterReason
 from argosy_server.api.leader_view import (
-    ClusterFigures,
+    ClusterGauges,
     Explanation,
     FilterTurnAway,
-    NodeFigures,
+    NodeGauges,
     PoolShares,
-    RoundFigures,
-    ShareFigures,
+    RoundGauges,
+    ShareGauges,
 )
 
-SHARE = ShareFigures(
+SHARE = ShareGauges(
     queue="red", weight=2.0, fair_share_ratio=0.5, usage_cores=1.0, flow_cores=1.5, demand_cores=3.0,
     entitled_cores=2.0, queued_count=1, pending_count=2, leased_count=3,
 )  # fmt: skip
@@ -45,9 +45,9 @@ class FixedView:
         """Answer one share."""
         return PoolShares(shares=(SHARE,), capacity_cores=64.0)
 
-    def last_round(self) -> RoundFigures:
+    def last_round(self) -> RoundGauges:
         """Answer one round."""
-        return RoundFigures(
+        return RoundGauges(
             round=9, epoch=4, queued_count=1, pending_count=2, leased_count=3, conflict_count=0, class_count=5,
             phases=(("sample", 1.5),), totals={"leases": 7},
         )  # fmt: skip
@@ -57,20 +57,20 @@ class FixedView:
         yield '{"jobs": '
         yield "[]}"
 
-    def clusters(self) -> Sequence[ClusterFigures]:
+    def clusters(self) -> Sequence[ClusterGauges]:
         """Answer two clusters."""
         return (
-            ClusterFigures(
+            ClusterGauges(
                 name="east", sampler_connected=True, executor_connected=True, node_count=2, run_count=5,
                 total={"cpu": 8000}, free={"cpu": 3000},
             ),
-            ClusterFigures(name="west", sampler_connected=False, executor_connected=False, run_count=4),
+            ClusterGauges(name="west", sampler_connected=False, executor_connected=False, run_count=4),
         )  # fmt: skip
 
-    def nodes(self, cluster: str) -> Sequence[NodeFigures]:
+    def nodes(self, cluster: str) -> Sequence[NodeGauges]:
         """Answer three nodes."""
         return tuple(
-            NodeFigures(
+            NodeGauges(
                 name=f"n{number}", allocatable={"cpu": 4000}, free={"cpu": -1}, ready=True, cordoned=False,
                 labels={"disk": "ssd" if number else "hdd"},
             )

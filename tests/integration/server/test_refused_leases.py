@@ -14,7 +14,7 @@ from argosy_core.scheduler import EventDraft, Refusals
 from argosy_core.scheduler.messages import NewObjects, NewRuns
 from argosy_core.scheduler.rows import job_ends
 from argosy_server.leader.cycle.effects import store_effects
-from argosy_testkit.store_world import StoreWorld, encode_wishes
+from argosy_testkit.store_world import StoreWorld, encode_change_requests
 
 _Q, _L, _C, _F = (int(state) for state in (JobState.QUEUED, JobState.LEASED, JobState.CANCELLED, JobState.FAILED))
 _Stored = list[tuple[int, int, int, int]]
@@ -89,19 +89,19 @@ def world(database_url: str) -> Iterator[StoreWorld]:
 
 
 def test_no_event_of_a_refused_lease_is_stored_with_its_transaction(world: StoreWorld) -> None:
-    """A wish that was set while the round ran: the transaction that refuses the lease stores no LEASED event of it.
+    """A request that came while the round ran: the transaction that refuses the lease stores no LEASED event of it.
 
     Were it stored, a leader that dies now would leave a job whose events say LEASED and that the next leader, who knows
     nothing of the lease, cancels from QUEUED.
     """
     handles = world.submit_jobs(2)
     refused, fine = handles.tolist()
-    world.api.set_wishes(None, [refused], "cancel", encode=encode_wishes)
+    world.api.set_change_requests(None, [refused], "cancel", encode=encode_change_requests)
     refusals = Refusals()
     first = Transaction(refusals=refusals, number=refusals.begin_draft())
     first.add_events(_events(world, handles, first=1, kind=JobEventKind.LEASED, states=(_Q, _L)))
     _add_leases(first, handles)
-    # Drafted before the leader learns of the refusal: the wish arrives while its memory has the job leased.
+    # Drafted before the leader learns of the refusal: the change request arrives while its memory has the job leased.
     second = Transaction(refusals=refusals, number=refusals.begin_draft())
     second.add_events(_events(world, handles[:1], first=3, kind=JobEventKind.CANCELLED, states=(_L, _C)))
     for draft in (first, second):
@@ -113,10 +113,10 @@ def test_no_event_of_a_refused_lease_is_stored_with_its_transaction(world: Store
 
 
 def test_job_that_is_cancelled_while_the_leader_gives_it_up_was_cancelled_in_row_and_events(world: StoreWorld) -> None:
-    """A wish that the leader has not heard of: events and row say the same, and the other job has failed in both."""
+    """A request that the leader has not heard of: events and row say the same, and the other job has failed in both."""
     handles = world.submit_jobs(2)
     cancelled, failed = handles.tolist()
-    world.api.set_wishes(None, [cancelled], "cancel", encode=encode_wishes)
+    world.api.set_change_requests(None, [cancelled], "cancel", encode=encode_change_requests)
     refusals = Refusals()
     draft = Transaction(refusals=refusals, number=refusals.begin_draft())
     draft.add_events(_events(world, handles, first=1, kind=JobEventKind.FAILED, states=(_Q, _F)))

@@ -228,13 +228,13 @@ async def test_executor_may_come_before_its_sampler_and_its_odd_texts_are_stored
     assert await leading_epoch(api) == epoch
 
 
-def sample_answer(question: sampler_pb2.SampleRequest, **changes: Any) -> sampler_pb2.SampleAnswer:
+def sample_response(request: sampler_pb2.SampleRequest, **changes: Any) -> sampler_pb2.SampleResponse:
     """Return the one node as candidate for every class asked, well but for the changes."""
-    count = len(question.class_column) // 4
+    count = len(request.class_column) // 4
     free = {name: int(amount) for name, amount in zip(RESOURCES, NODE, strict=True)}
-    amounts = [free.get(name, 0) for name in question.resources]
+    amounts = [free.get(name, 0) for name in request.resources]
     fields: dict[str, Any] = {
-        "round": question.round,
+        "round": request.round,
         "incarnation": 1,
         "node_column": int32(0),
         "free_column": int64(*amounts),
@@ -247,18 +247,18 @@ def sample_answer(question: sampler_pb2.SampleRequest, **changes: Any) -> sample
         "reason_column": int8(*[0] * count),
         "total_free_column": int64(*amounts),
     }
-    return sampler_pb2.SampleAnswer(**{**fields, **changes})
+    return sampler_pb2.SampleResponse(**{**fields, **changes})
 
 
 async def answer_samples(call: Any, **changes: Any) -> grpc.StatusCode:
-    """Become ready, and answer questions so until the stream ends; return its code."""
+    """Become ready, and answer requests so until the stream ends; return its code."""
     await call.write(capacity())
     await call.write(sampler_pb2.SessionRequest(ready=sampler_pb2.Ready()))
     try:
         while (message := await call.read()) is not grpc.aio.EOF:
             kind = message.WhichOneof("message")
             if kind == "sample":
-                await call.write(sampler_pb2.SessionRequest(sample=sample_answer(message.sample, **changes)))
+                await call.write(sampler_pb2.SessionRequest(sample=sample_response(message.sample, **changes)))
             elif kind == "commit":
                 return grpc.StatusCode.OK  # the answer was good enough to be decided upon
     except grpc.RpcError as error:
@@ -299,10 +299,10 @@ async def place_everything(call: Any) -> None:
     while (message := await call.read()) is not grpc.aio.EOF:
         kind = message.WhichOneof("message")
         if kind == "sample":
-            await call.write(sampler_pb2.SessionRequest(sample=sample_answer(message.sample)))
+            await call.write(sampler_pb2.SessionRequest(sample=sample_response(message.sample)))
         elif kind == "commit":
             count = len(message.commit.handle_column) // 8
-            answer = sampler_pb2.CommitAnswer(
+            answer = sampler_pb2.CommitResponse(
                 round=message.commit.round,
                 stage=message.commit.stage,
                 incarnation=1,

@@ -182,7 +182,7 @@ async def test_submit_keeps_limits_at_all_replicas_while_nobody_leads(api: Any, 
 
 
 async def test_submit_goes_on_while_lists_hang(database_url: str, serve: Any) -> None:
-    """Questions that take every reader and every connection of theirs hold up no submit."""
+    """Requests that take every reader and every connection of theirs hold up no submit."""
     async with serve(database_url, api={"reader_count": 2}) as api:
         await api.make_queue("red")
         with psycopg.connect(database_url) as blocker:

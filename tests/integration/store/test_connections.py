@@ -15,7 +15,7 @@ from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest
 from argosy_store import ApiStore, EmbeddedPostgres, LeaderStore, migrate
 from argosy_store.connection import (
     MAINTENANCE_SETTINGS,
-    QUESTION_SETTINGS,
+    QUERY_SETTINGS,
     StoreConnection,
     connect,
     with_password_file,
@@ -66,7 +66,7 @@ def test_server_is_verified_by_authority_and_name(
     with TlsEndpoint(_socket(database_url), ours.issue("localhost")) as end:
         right = _over_tls(database_url, end.port, sslrootcert=ours.authority)
         _reach(right)
-        with connect(right, QUESTION_SETTINGS) as connection:
+        with connect(right, QUERY_SETTINGS) as connection:
             assert connection.pgconn.ssl_in_use
         for wrong, message in (
             (_over_tls(database_url, end.port, sslrootcert=theirs.authority), "certificate verify failed"),
@@ -250,8 +250,8 @@ def test_password_comes_from_a_file(tmp_path: Path) -> None:
 
 SHOWN = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
 LIMITS = {
-    "submits and wishes": ("50s", "20s", "10s"),
-    "questions": ("30s", "10s", "1min"),
+    "submits and change requests": ("50s", "20s", "10s"),
+    "requests": ("30s", "10s", "1min"),
     "leader": ("50s", "0", "5s"),
     "leader, taking over": ("0", "0", "1min"),
     "maintenance, migrations": ("0", "0", "1min"),
@@ -271,7 +271,9 @@ def _session(url: str, kind: str) -> Iterator[StoreConnection]:
             yield stack.enter_context(line.use())
         else:
             connections = stack.enter_context(closing(Connections(url, max_size=1)))
-            yield stack.enter_context(connections.bulk() if kind == "submits and wishes" else connections.read())
+            yield stack.enter_context(
+                connections.bulk() if kind == "submits and change requests" else connections.read()
+            )
 
 
 @pytest.mark.parametrize("kind", LIMITS)

@@ -21,7 +21,7 @@ from argosy_store import (
     QuarantinedRecord,
 )
 from argosy_store.leader import LogState
-from argosy_testkit.store_world import StoreWorld, encode_wishes
+from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import make_job_ends, make_leases, make_objects, make_reports, make_run_ends
 
 NOW_US = int(time.time() * 1e6)
@@ -269,7 +269,7 @@ def test_apply_refuses_events_that_do_not_follow_the_stored_ones(world: StoreWor
 def test_apply_takes_events_that_depend_on_what_was_refused(world: StoreWorld) -> None:
     """Events can be made once it is known which leases were refused."""
     handles = world.submit_jobs(3)
-    world.api.set_wishes(None, handles[:1], "cancel", encode=encode_wishes)
+    world.api.set_change_requests(None, handles[:1], "cancel", encode=encode_change_requests)
     seen: list[list[int]] = []
 
     def make(applied: object) -> list[EventRow]:
@@ -287,15 +287,15 @@ def test_apply_takes_events_that_depend_on_what_was_refused(world: StoreWorld) -
 def test_apply_refuses_leases_singly(world: StoreWorld) -> None:
     """A lease is refused if its job ended, shall be cancelled, has a live run or a later one, or is unknown."""
     handles = world.submit_jobs(7)
-    ended, wished, stopped, live, again, fine, unknown = handles.tolist()
+    ended, asked, stopped, live, again, fine, unknown = handles.tolist()
     world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(np.array([ended]))))
-    world.lease(np.array([wished, stopped, live, again]))
-    world.api.set_wishes(None, [wished, stopped], "cancel", encode=encode_wishes)
+    world.lease(np.array([asked, stopped, live, again]))
+    world.api.set_change_requests(None, [asked, stopped], "cancel", encode=encode_change_requests)
     lost = np.array([stopped, again])
     world.leader.apply(world.epoch, Effects(run_updates=make_run_ends(lost, RunState.LOST)))
     with psycopg.connect(world.url) as connection:
         connection.execute("DELETE FROM jobs WHERE handle = %s", [unknown])
-    assert world.lease(handles[::-1]).tolist() == sorted([ended, wished, stopped, live, again, unknown])
+    assert world.lease(handles[::-1]).tolist() == sorted([ended, asked, stopped, live, again, unknown])
     assert [len(job.runs) for job in world.api.get_jobs([fine, live])] == [1, 1]
     assert world.lease(np.array([stopped, again]), attempt=2).tolist() == [stopped]
     assert len(object_states(world)) == 6
@@ -475,7 +475,7 @@ def test_apply_takes_rows_in_any_order_over_several_days(world: StoreWorld) -> N
 def test_new_objects_keep_their_own_names_and_kinds_when_some_are_refused(world: StoreWorld) -> None:
     """Leaving out the objects of refused runs shifts nothing."""
     handles = world.submit_jobs(3)
-    world.api.set_wishes(None, handles[1:2], "cancel", encode=encode_wishes)
+    world.api.set_change_requests(None, handles[1:2], "cancel", encode=encode_change_requests)
     objects = make_objects(handles, kinds=("Pod", "Service"))
     named = NewObjects(
         handles=objects.handles,

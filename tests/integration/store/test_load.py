@@ -5,7 +5,7 @@ import pytest
 
 from argosy_core.errors import NotFound
 from argosy_store import Effects, JobFilter, LeaderStore
-from argosy_testkit.store_world import StoreWorld, encode_wishes
+from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import make_job_ends, make_leases, make_objects, make_reports, make_run_ends, make_spec
 
 
@@ -35,7 +35,7 @@ def test_load_gives_open_jobs_with_all_that_the_leader_keeps(world: StoreWorld) 
     handles = request.handles
     world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(handles[1:2])))
     world.lease(handles[2:3])
-    world.api.set_wishes(None, handles[2:3], "cancel", encode=encode_wishes)
+    world.api.set_change_requests(None, handles[2:3], "cancel", encode=encode_change_requests)
     loaded = world.leader.load()
     jobs = loaded.jobs
     kept = [*handles[[0, 2, 3, 4]].tolist(), int(bare.handles[0])]
@@ -46,7 +46,7 @@ def test_load_gives_open_jobs_with_all_that_the_leader_keeps(world: StoreWorld) 
     assert jobs.class_ids.tolist() == [world.class_id] * 5
     assert jobs.priorities.tolist() == [3, 3, 3, 3, 0]
     assert jobs.submit_time_us.tolist() == request.submit_time_us.tolist()
-    assert jobs.wishes.tolist() == [0, 1, 0, 0, 0]
+    assert jobs.cancel_requested.tolist() == [0, 1, 0, 0, 0]
     assert jobs.last_attempts.tolist() == [0, 1, 0, 0, 0]
     found = [loaded.specs[index] for index in jobs.spec_index]
     expected = [(world.day, specs[0]), (world.day, specs[0]), (world.day, specs[1]), (world.day, specs[0])]

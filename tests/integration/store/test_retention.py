@@ -10,7 +10,7 @@ from argosy_core.errors import NotAllowedNow, OutOfRange
 from argosy_core.job.states import JobState
 from argosy_store import Effects, EventRow, JobFilter, ensure_partitions, retain
 from argosy_testkit.postgres import set_database_time
-from argosy_testkit.store_world import StoreWorld, encode_wishes
+from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import make_job_ends, make_reports, make_run_ends
 
 DAY_US = 86_400_000_000
@@ -118,7 +118,7 @@ def test_retain_moves_open_jobs_out_and_they_live_on(aged: StoreWorld) -> None:
             job_updates=make_job_ends(running),
         ),
     )
-    aged.api.set_wishes(None, cancelled, "cancel", encode=encode_wishes)
+    aged.api.set_change_requests(None, cancelled, "cancel", encode=encode_change_requests)
     assert aged.lease(waiting).tolist() == []
     jobs = {job.handle: job for job in aged.api.list_jobs(JobFilter())}
     assert jobs[int(running[0])].state == JobState.SUCCEEDED

@@ -67,7 +67,7 @@ def granted(postgres_server: EmbeddedPostgres) -> Iterator[Granted]:
 
 @pytest.mark.parametrize(("api_role", "leader_role"), [("api", "leader"), ("server", "server")], ids=["apart", "both"])
 def test_whole_way_of_a_job_needs_no_more_than_its_roles(granted: Granted, api_role: str, leader_role: str) -> None:
-    """Submit, lease, report and finish, wishes, queues, clusters, the log, partitions and retention."""
+    """Submit, lease, report and finish, change requests, queues, clusters, the log, partitions and retention."""
     go_whole_way(granted.of(api_role), granted.of(leader_role), pool=api_role)
 
 
@@ -83,7 +83,7 @@ def test_whole_way_of_a_job_needs_no_more_than_its_roles(granted: Granted, api_r
         pytest.param("api", "SELECT argosy_drop_partitions(1, 0)", id="api-drops-partitions"),
         pytest.param("leader", "INSERT INTO jobs SELECT * FROM jobs", id="leader-makes-jobs"),
         pytest.param("leader", "UPDATE queues SET weight = 9", id="leader-changes-queues"),
-        pytest.param("leader", "UPDATE jobs SET wish = 1", id="leader-wishes"),
+        pytest.param("leader", "UPDATE jobs SET cancel_requested = 1", id="leader-change-requests"),
         pytest.param("leader", "DROP TABLE jobs", id="leader-drops-a-table"),
         pytest.param("leader", "CREATE TABLE mine (a int)", id="leader-makes-a-table"),
         pytest.param("leader", "ALTER TABLE runs DETACH PARTITION runs_carried", id="leader-detaches"),

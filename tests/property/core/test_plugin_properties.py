@@ -17,7 +17,7 @@ from argosy_core.framework import (
 from argosy_core.job.classes import HostPort, MatchExpression, SchedulingClass, Toleration
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import HOSTNAME_LABEL, NodeSpec, Taint
-from argosy_core.placement import NodeSampler, SampleQuestion
+from argosy_core.placement import NodeSampler, SampleRequest
 from argosy_core.plugins import build_framework
 
 KEYS = ("zone", "cores", HOSTNAME_LABEL)
@@ -234,7 +234,7 @@ def test_sampling_offers_only_and_finds_all_nodes_that_pass_every_filter(
     ledger = build(*world)
     sampler, rng = NodeSampler(ledger), np.random.default_rng(0)
     count = len(ledger.classes)
-    question = SampleQuestion(
+    request = SampleRequest(
         class_ids=np.arange(count, dtype=np.int32), wanted=np.full(count, 2, np.int32),
         complete=np.full(count, complete, np.int8), resources=("cpu", GPU), nodes_to_sample_ratio=ratio,
         strategy=strategy,
@@ -242,7 +242,7 @@ def test_sampling_offers_only_and_finds_all_nodes_that_pass_every_filter(
     for change in (None, None, *changes):
         if change is not None:
             ledger.put_nodes([NodeSpec(name=f"n{change[0] % len(world[0])}", **change[1])])
-        reply = sampler.sample(question, rng)
+        reply = sampler.sample(request, rng)
         cycle = Cycle(ledger.nodes, ledger.classes.batch(np.arange(count)), ledger.nodes.live()[None, :])
         passing = PLAIN.filter(cycle)
         for class_id in range(count):

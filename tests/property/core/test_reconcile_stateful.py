@@ -63,7 +63,9 @@ class LeaderModel:
             broken = run.is_stopped or any(state in (ObjectState.FAILED, ObjectState.LOST) for state in run.states)
             run.has_ended = all(IS_RUN_TERMINAL[pod] or (broken and pod == ObjectState.LEASED) for pod in pods)
             if run.has_ended and not run.is_stopped:
-                assert ObjectState.CANCELLED not in run.states, f"run {handle}/{attempt} was cancelled without a wish"
+                assert ObjectState.CANCELLED not in run.states, (
+                    f"run {handle}/{attempt} was cancelled without a change request"
+                )
 
 
 def split(creates: Creates, count: int) -> tuple[Creates, Creates]:

@@ -1,4 +1,4 @@
-"""A pool under everything at once: submits, wishes, rounds, reports, lost leaders and samplers, in any order.
+"""A pool under everything at once: submits, change requests, rounds, reports, lost leaders and samplers, in any order.
 
 The world checks all invariants of the leader's memory and of the ledgers after every step, every event's number and
 legality, and that the database never holds two live runs of a job.
@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from argosy_core.job.states import JobState
 from argosy_core.scheduler import LeasePlan, RoundSettings, explain, forget_cluster, set_cluster
-from argosy_core.scheduler.messages import ClusterView, CommitQuestion, CommitReply
+from argosy_core.scheduler.messages import ClusterView, CommitReply, CommitRequest
 from argosy_testkit.pool_world import POD_LAYOUT, PoolWorld, Report
 
 _BAG = b'[["Service","front"],["Pod","one"],["Pod","two"]]'
@@ -60,7 +60,7 @@ class PoolMachine(RuleBasedStateMachine):
         """Cancel open jobs; the leader may hear of it later."""
         handles = {self._pick(number) for number in numbers} - {None}
         handles = sorted(
-            h for h in handles if self.world.stored[h].state == 0 and not self.world.stored[h].cancel_wished
+            h for h in handles if self.world.stored[h].state == 0 and not self.world.stored[h].cancel_requested
         )
         if handles:
             take = self.world.cancel(handles, deliver=deliver)
@@ -69,7 +69,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule()
     def deliver(self) -> None:
-        """Have the leader take wishes that it has not heard of."""
+        """Have the leader take change requests that it has not heard of."""
         for take in self.taken:
             take()
         self.taken = []
@@ -88,16 +88,16 @@ class PoolMachine(RuleBasedStateMachine):
         self.world.now_s += seconds
         turn = 0
 
-        def answer(question: CommitQuestion) -> CommitReply | None:
+        def answer(request: CommitRequest) -> CommitReply | None:
             nonlocal turn
             turn += 1
             if conflict == 2 or (conflict == 1 and turn % 2):
-                reply = self.world.commit(question)
-                self.world.clusters[question.cluster].ledger.release(question.handle << 8 | question.attempt)
+                reply = self.world.commit(request)
+                self.world.clusters[request.cluster].ledger.release(request.handle << 8 | request.attempt)
                 return CommitReply(
                     incarnation=reply.incarnation, node=reply.node * 0 - 1, outcome=reply.outcome * 0 + 2
                 )
-            reply = self.world.commit(question)
+            reply = self.world.commit(request)
             return None if lost and turn == 1 else reply
 
         self.plan = self.world.plan(answer_commit=answer)
@@ -138,7 +138,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule()
     def take_over(self) -> None:
-        """Lose the leader; wishes that it had not read are read by the next."""
+        """Lose the leader; change requests that it had not read are read by the next."""
         plan, self.plan = self.plan, None
         self.world.take_over(unread=plan)
 

@@ -27,7 +27,7 @@ from argosy_core.reconcile import Fence
 from argosy_core.reconcile.object_table import ObjectTable
 from argosy_core.scheduler import ExecutorRows, LeasePlan
 from argosy_simulation import (
-    WishPlan,
+    ChangeRequestPlan,
     World,
     WorldSettings,
     draw_plan,
@@ -85,11 +85,11 @@ def _fickle_world(seed: int) -> World:
     """Return a world with a slow network in which jobs are cancelled right after their submit."""
     rng = np.random.default_rng([seed, 18])
     plan = draw_plan(rng, 60.0)
-    wishes = [
-        WishPlan(at_s=float(submit_s + rng.uniform(1.0, 6.0)), jobs=(job,))
+    change_requests = [
+        ChangeRequestPlan(at_s=float(submit_s + rng.uniform(1.0, 6.0)), jobs=(job,))
         for job, submit_s in enumerate(plan.submit_s.tolist())
     ]
-    plan = replace(plan, wishes=tuple(sorted(wishes, key=lambda wish: wish.at_s)))
+    plan = replace(plan, change_requests=tuple(sorted(change_requests, key=lambda change_request: change_request.at_s)))
     return World(plan, seed=seed, settings=WorldSettings(message_s=(0.2, 0.5), check_steps=0))
 
 

@@ -47,7 +47,7 @@ NOT_YET = {
     "argosy_kube_calls_total",
     "argosy_kube_watch_heard_timestamp_seconds",
     "argosy_plugin_faults_total",
-    "argosy_wished_jobs_total",
+    "argosy_changed_jobs_total",
 }
 """Metrics without a series where no call or plugin failed, no quota was reached, no job was cancelled and no API server
 is."""

@@ -140,7 +140,7 @@ class TestLeader(executor_pb2_grpc.ExecutorServiceServicer):
         return handle
 
     async def stop(self, *handles: int) -> None:
-        """Wish that the live runs of jobs end."""
+        """ChangeRequest that the live runs of jobs end."""
         keys = [key for key, run in self.runs.items() if key[0] in handles and not run.has_ended]
         for key in keys:
             self.runs[key].is_stopped = True

@@ -117,9 +117,9 @@ class Onlooker:
 
     async def _follow(self, version: str) -> None:
         """Take changes until the server ends the watch, as it does now and then."""
-        question = {"watch": "true", "resourceVersion": version, "allowWatchBookmarks": "true"}
+        request = {"watch": "true", "resourceVersion": version, "allowWatchBookmarks": "true"}
         url = f"{self.api.url}/{_KINDS[0].format(self.namespace)}"
-        async with self._session.get(url, params=question) as answer:
+        async with self._session.get(url, params=request) as answer:
             answer.raise_for_status()
             self._is_following = True
             self._news.set()

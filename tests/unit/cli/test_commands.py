@@ -288,7 +288,7 @@ def test_server_that_stays_away_is_exit_code_4(api: FakeApi, argosy: Any) -> Non
 
 
 def test_forget_without_a_terminal_wants_yes(argosy: Any) -> None:
-    """A question that nobody can answer is a mistake in the command, not an interruption."""
+    """A request that nobody can answer is a mistake in the command, not an interruption."""
     outcome = argosy("cluster", "forget", "c1")
     assert outcome.code == 2
     assert "confirm with -y" in outcome.err

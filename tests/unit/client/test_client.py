@@ -192,7 +192,7 @@ async def test_repetition_ends_when_its_time_is_over(api: FakeApi) -> None:
     assert 2 <= len(api.requests["GetQueue"]) < 1000
 
 
-async def test_wishes_go_by_ids_or_by_selector(api: FakeApi, client: ArgosyClient) -> None:
+async def test_change_requests_go_by_ids_or_by_selector(api: FakeApi, client: ArgosyClient) -> None:
     """The answer counts, shows a sample, and names ids that name nothing."""
     ids = await client.submit([draft(count=3)])
 

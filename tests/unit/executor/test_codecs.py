@@ -8,7 +8,7 @@ import pytest
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import InvalidRequest, StateConflict
 from argosy_core.reconcile import Creates, Instant, Reconciler, RunRows, SpecCache
-from argosy_executor.cluster_codec import create_answers, observations
+from argosy_executor.cluster_codec import create_responses, observations
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.leader_codec import read_rows, read_stops
 from argosy_kube.kubernetes.api.documents import Metadata
@@ -62,7 +62,7 @@ def creates_of(handles: list[int]) -> Creates:
     return creates
 
 
-def test_create_answers_adopt_own_and_refuse_unmanaged_pods() -> None:
+def test_create_responses_adopt_own_and_refuse_unmanaged_pods() -> None:
     """What exists is the run's own only with its installation, handle and attempt."""
     creates = creates_of([1, 2, 3, 4, 5, 6, 7])
     codes = [CreateCode.CREATED, *[CreateCode.EXISTS] * 4, CreateCode.QUOTA, CreateCode.UNAVAILABLE]
@@ -75,7 +75,7 @@ def test_create_answers_adopt_own_and_refuse_unmanaged_pods() -> None:
         message_column=np.full(7, -1, dtype=np.int32),
         messages=(),
     )
-    answers = create_answers(creates, result)
+    answers = create_responses(creates, result)
     assert answers.exists_column.tolist() == [True, True, False, False, False, False, False]
     assert answers.refused_column.tolist() == [False, False, True, True, True, False, False]
     assert answers.later_column.tolist() == [False] * 5 + [True, False]
@@ -86,7 +86,7 @@ def test_create_answers_adopt_own_and_refuse_unmanaged_pods() -> None:
 
 def test_lost_call_answers_nothing() -> None:
     """Without a result nothing is known of any object."""
-    answers = create_answers(creates_of([1]), None)
+    answers = create_responses(creates_of([1]), None)
     assert not (answers.exists_column | answers.refused_column | answers.later_column).any()
 
 

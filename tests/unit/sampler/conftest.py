@@ -108,7 +108,7 @@ class Session:
         """Return the index of a node."""
         return next(index for index, view in self.nodes.items() if view.name == name)
 
-    async def sample(self, classes: list[int], *, epoch: int = 1, **fields: Any) -> sampler_pb2.SampleAnswer:
+    async def sample(self, classes: list[int], *, epoch: int = 1, **fields: Any) -> sampler_pb2.SampleResponse:
         """Ask for candidates of some classes."""
         values = {
             "round": 7,

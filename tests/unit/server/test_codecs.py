@@ -13,7 +13,7 @@ from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import InvalidRequest, InvariantViolation
 from argosy_core.job.identity import compose_id, id_high
 from argosy_runtime.columns import pack_column, unpack_column
-from argosy_server.api.changes_codec import encode_submitted, encode_wishes
+from argosy_server.api.changes_codec import encode_change_requests, encode_submitted
 from argosy_server.api.cursors import (
     STATE_COUNT,
     WatchCursor,
@@ -73,15 +73,15 @@ def test_cursor_with_a_changed_character_is_refused() -> None:
 
 
 def test_tokens_come_back_and_are_not_mistaken_for_each_other() -> None:
-    """Tokens of names, of jobs and cursors differ, and a job token belongs to its question."""
-    token = write_handle_token(77, b"question")
-    assert read_handle_token(token, b"question") == 77
-    assert read_handle_token("", b"question") == 0
+    """Tokens of names, of jobs and cursors differ, and a job token belongs to its request."""
+    token = write_handle_token(77, b"request")
+    assert read_handle_token(token, b"request") == 77
+    assert read_handle_token("", b"request") == 0
     name = write_name_token("red")
     assert read_name_token(name) == "red"
     for read, text in (
         (lambda text: read_handle_token(text, b"other"), token),
-        (lambda text: read_handle_token(text, b"question"), name),
+        (lambda text: read_handle_token(text, b"request"), name),
         (read_name_token, token),
         (read_name_token, WatchCursor(job_set_id=1).text()),
         (read_name_token, "!!"),
@@ -250,17 +250,17 @@ def test_encode_submitted_names_each_spec_and_metadata_once() -> None:
     assert unpack_column(news.priority_column, "int32", name="x").tolist() == [0, 0, 7, 7]
 
 
-def test_encode_wishes_carries_kind_priority_and_what_ended() -> None:
+def test_encode_change_requests_carries_kind_priority_and_what_ended() -> None:
     """All columns have one element per job."""
-    payload = encode_wishes(
+    payload = encode_change_requests(
         np.array([5, 6]),
         np.array([0, 1], dtype=np.int8),
-        kind=lease_pb2.WISH_KIND_CANCEL,
+        kind=lease_pb2.CHANGE_REQUEST_KIND_CANCEL,
         priority=0,
         reason="why",
     )
-    wishes = lease_pb2.Changes.FromString(payload).wishes
-    assert unpack_column(wishes.kind_column, "int8", name="x").tolist() == [1, 1]
-    assert unpack_column(wishes.ended_column, "int8", name="x").tolist() == [0, 1]
-    assert unpack_column(wishes.priority_column, "int32", name="x").tolist() == [0, 0]
-    assert wishes.reason == "why"
+    change_requests = lease_pb2.Changes.FromString(payload).change_requests
+    assert unpack_column(change_requests.kind_column, "int8", name="x").tolist() == [1, 1]
+    assert unpack_column(change_requests.ended_column, "int8", name="x").tolist() == [0, 1]
+    assert unpack_column(change_requests.priority_column, "int32", name="x").tolist() == [0, 0]
+    assert change_requests.reason == "why"

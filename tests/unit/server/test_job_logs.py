@@ -12,7 +12,7 @@ from argosy.api.v1 import job_pb2
 from argosy_core.errors import ArgosyError, BackendUnavailable, NotFound
 from argosy_core.job.states import JobState, RunState
 from argosy_server.api.job_logs import find_run, pod_position, read_log
-from argosy_server.api.leader_view import LogQuestion
+from argosy_server.api.leader_view import LogRequest
 from argosy_server.api.routing import LeaderRouter
 from argosy_store.rows import JobRecord, RunRecord
 
@@ -41,16 +41,16 @@ class Role:
         """Give pieces, then an error if there is one."""
         self.pieces = pieces
         self.error = error
-        self.asked: list[tuple[str, LogQuestion]] = []
+        self.asked: list[tuple[str, LogRequest]] = []
         self.is_closed = False
 
     def view(self, _pool: str) -> Any:
         """Lead every pool."""
         return self
 
-    async def read_log(self, cluster: str, question: LogQuestion) -> AsyncGenerator[bytes, None]:
+    async def read_log(self, cluster: str, asked: LogRequest) -> AsyncGenerator[bytes, None]:
         """Give the pieces."""
-        self.asked.append((cluster, question))
+        self.asked.append((cluster, asked))
         try:
             for piece in self.pieces:
                 yield piece
@@ -97,8 +97,8 @@ async def test_log_is_asked_of_the_cluster_of_the_run() -> None:
     role = Role(b"a", b"b")
     request = job_pb2.GetJobLogRequest(attempt=1, pod=1, container="c", follow=True, tail_line_count=0)
     assert await read(role, make_record(make_run(1), make_run(2)), request) == b"ab"
-    question = LogQuestion(handle=77, attempt=1, object_index=2, container="c", follow=True, tail_line_count=0)
-    assert role.asked == [("c1", question)]
+    asked = LogRequest(handle=77, attempt=1, object_index=2, container="c", follow=True, tail_line_count=0)
+    assert role.asked == [("c1", asked)]
     await read(role, make_record(make_run(1)), job_pb2.GetJobLogRequest())
     assert role.asked[1][1].tail_line_count is None
 

@@ -62,7 +62,7 @@ World = tuple[QueueCache, Queues, Clock]
 
 
 async def test_queues_in_use_are_read_together(world: World) -> None:
-    """Five queues, each used on its own all the time, cost one question a second once they are known."""
+    """Five queues, each used on its own all the time, cost one request a second once they are known."""
     cache, queues, clock = world
     for name in NAMES:
         await cache.find([name])

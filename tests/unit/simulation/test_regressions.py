@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from argosy_core.job.states import ObjectState
-from argosy_core.reconcile import CreateAnswers
+from argosy_core.reconcile import CreateResponses
 from argosy_testkit.reconcile_world import World
 
 
@@ -28,7 +28,7 @@ def test_late_answer_of_a_creation_does_not_touch_the_run_that_has_its_slot_now(
     assert under_way is not None
     assert under_way.slot_column.tolist() == lost.slot_column.tolist()
     none = np.zeros(1, dtype=np.bool_)
-    unknown = CreateAnswers(
+    unknown = CreateResponses(
         exists_column=none,
         refused_column=none,
         later_column=none,
@@ -36,7 +36,7 @@ def test_late_answer_of_a_creation_does_not_touch_the_run_that_has_its_slot_now(
         message_column=np.full(1, -1, dtype=np.int32),
         messages=(),
     )
-    world.reconciler.take_create_answers(lost, unknown, world.now)
+    world.reconciler.take_create_responses(lost, unknown, world.now)
     world.pass_time(5.0)
     assert world.actions().creates is None
 

@@ -11,7 +11,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.states import JobState
 from argosy_core.nodes import NodeSpec
-from argosy_simulation import START_US, WishPlan, World, WorldPlan, WorldResult, WorldSettings, draw_world
+from argosy_simulation import START_US, ChangeRequestPlan, World, WorldPlan, WorldResult, WorldSettings, draw_world
 
 
 def make_plan(
@@ -21,7 +21,7 @@ def make_plan(
     cores: int = 2,
     exit_code: int = 0,
     layout: int = 0,
-    wishes: tuple[WishPlan, ...] = (),
+    change_requests: tuple[ChangeRequestPlan, ...] = (),
 ) -> WorldPlan:
     """One cluster with one node of four cores; all jobs alike."""
     count = len(submit_s)
@@ -38,7 +38,7 @@ def make_plan(
         priority=zeros,
         exit_code=zeros + exit_code,
         layout=zeros + layout,
-        wishes=wishes,
+        change_requests=change_requests,
     )
 
 
@@ -73,8 +73,8 @@ def test_job_ends_as_its_pod_does(exit_code: int, end: JobState, layout: int) ->
 
 
 def test_cancelled_job_ends_and_leaves_nothing() -> None:
-    """A cancel wish stops an endless pod; the world comes to rest only if nothing of it is left."""
-    plan = make_plan([0.0], [np.inf], wishes=(WishPlan(at_s=60.0, jobs=(0,)),))
+    """A cancel request stops an endless pod; the world comes to rest only if nothing of it is left."""
+    plan = make_plan([0.0], [np.inf], change_requests=(ChangeRequestPlan(at_s=60.0, jobs=(0,)),))
     world = World(plan, seed=1)
     result = world.run()
     assert result.times.state.tolist() == [JobState.CANCELLED]

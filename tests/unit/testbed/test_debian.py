@@ -24,7 +24,7 @@ def apt_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_packages_are_installed_for_root_that_allows_it(apt_get: Path) -> None:
-    """The lists are brought up to date, then exactly what was asked for is installed, without a question."""
+    """The lists are brought up to date, then exactly what was asked for is installed, without a request."""
     said: list[str] = []
 
     assert debian.install(["cmake", "libgrpc++-dev"], say=said.append)

@@ -87,7 +87,10 @@ def test_remote_compiler_is_not_newer_than_the_libraries() -> None:
 def test_rust_program_names_exact_versions() -> None:
     """There is no lock file, which would name its registry; so what the program uses is stated, and the oldest Rust."""
     cargo = tomllib.loads((EXAMPLES / "rust" / "Cargo.toml").read_text())
-    named = [wish if isinstance(wish, str) else wish["version"] for wish in cargo["dependencies"].values()]
+    named = [
+        change_request if isinstance(change_request, str) else change_request["version"]
+        for change_request in cargo["dependencies"].values()
+    ]
 
     assert all(re.fullmatch(r"=\d+\.\d+\.\d+", version) for version in named), named
     assert cargo["package"]["resolver"] == "3"

@@ -1,4 +1,4 @@
-"""Options that select jobs, shared by lists and wishes.
+"""Options that select jobs, shared by lists and change requests.
 
 Source: proto/argosy/api/v1/job.proto, JobSelector.
 """

@@ -18,6 +18,7 @@ from argosy_client.client import ArgosyClient
 from argosy_client.values import (
     JOB_STATES,
     OPEN_STATES,
+    ChangeResult,
     Cluster,
     EventBatch,
     Explanation,
@@ -35,13 +36,13 @@ from argosy_client.values import (
     ServerInfo,
     Shares,
     StageLatency,
-    WishAnswer,
 )
 
 __all__ = [
     "JOB_STATES",
     "OPEN_STATES",
     "ArgosyClient",
+    "ChangeResult",
     "Cluster",
     "EventBatch",
     "Explanation",
@@ -60,6 +61,5 @@ __all__ = [
     "ServerInfo",
     "Shares",
     "StageLatency",
-    "WishAnswer",
     "split_drafts",
 ]

@@ -1,9 +1,9 @@
 """The client: every RPC of argosy.api.v1 as a coroutine that takes and answers values.
 
 Every call is repeated while the server cannot be reached, does not answer in time, or says how long to wait. That is
-safe because every mutation is idempotent: submits carry client ids (made here if the user gave none), wishes set what
-is set already, an equal queue is success. The two that are not quite so (deleting a queue, updating one at a stated
-version) say below what a repetition does.
+safe because every mutation is idempotent: submits carry client ids (made here if the user gave none), cancelling sets
+what is set already, an equal queue is success. The two that are not quite so (deleting a queue, updating one at a
+stated version) say below what a repetition does.
 
 Source: design section 2 ("client"), section 3, section 5 ("Submit", "Change requests").
 """
@@ -42,6 +42,7 @@ from argosy_client.backoff import RetryPolicy
 from argosy_client.propagation import trace_metadata
 from argosy_client.rpc_errors import is_repeatable, to_error
 from argosy_client.values import (
+    ChangeResult,
     Cluster,
     EventBatch,
     Explanation,
@@ -54,7 +55,6 @@ from argosy_client.values import (
     Queue,
     ServerInfo,
     Shares,
-    WishAnswer,
 )
 from argosy_client.watching import EventStream, watch_job_set
 from argosy_core.errors import ArgosyError, NotFound
@@ -300,7 +300,7 @@ class ArgosyClient:
 
     async def cancel_jobs(
         self, target: Sequence[str] | JobSelector, *, reason: str = "", validate_only: bool = False
-    ) -> WishAnswer:
+    ) -> ChangeResult:
         """Ask that jobs end, by ids or by selector.
 
         Args:
@@ -313,18 +313,18 @@ class ArgosyClient:
             request.selector.CopyFrom(codec.selector_message(target))
         else:
             request.jobs.ids.extend(target)
-        return codec.wish_answer_of(await self._call(self._jobs.CancelJobs, request))
+        return codec.change_result_of(await self._call(self._jobs.CancelJobs, request))
 
     async def reprioritize_jobs(
         self, target: Sequence[str] | JobSelector, priority: int, *, validate_only: bool = False
-    ) -> WishAnswer:
+    ) -> ChangeResult:
         """Give jobs another priority, by ids or by selector; pending and running jobs do not move."""
         request = job_pb2.ReprioritizeJobsRequest(priority=priority, validate_only=validate_only)
         if isinstance(target, JobSelector):
             request.selector.CopyFrom(codec.selector_message(target))
         else:
             request.jobs.ids.extend(target)
-        return codec.wish_answer_of(await self._call(self._jobs.ReprioritizeJobs, request))
+        return codec.change_result_of(await self._call(self._jobs.ReprioritizeJobs, request))
 
     async def explain_job(self, job_id: str) -> Explanation:
         """Return where a job stands and, if it waits, why.

@@ -15,6 +15,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from argosy.api.v1 import cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2, server_pb2
 from argosy_client.values import (
+    ChangeResult,
     Cluster,
     ClusterWaitReason,
     EventBatch,
@@ -33,11 +34,11 @@ from argosy_client.values import (
     ServerInfo,
     Shares,
     StageLatency,
-    WishAnswer,
 )
 from argosy_core.errors import FieldViolation, InvalidRequest
 
 __all__ = [
+    "change_result_of",
     "cluster_of",
     "event_batch_of",
     "explanation_of",
@@ -51,7 +52,6 @@ __all__ = [
     "server_info_of",
     "shares_of",
     "submit_message",
-    "wish_answer_of",
 ]
 
 
@@ -184,9 +184,9 @@ def server_info_of(message: server_pb2.GetServerInfoResponse) -> ServerInfo:
     )
 
 
-def wish_answer_of(message: job_pb2.CancelJobsResponse | job_pb2.ReprioritizeJobsResponse) -> WishAnswer:
-    """Return what a wish did or would do."""
-    return WishAnswer(
+def change_result_of(message: job_pb2.CancelJobsResponse | job_pb2.ReprioritizeJobsResponse) -> ChangeResult:
+    """Return what a change request did or would do."""
+    return ChangeResult(
         job_count=message.job_count,
         unknown_ids=tuple(message.unknown_ids),
         sample=tuple(job_of(job) for job in message.sample),

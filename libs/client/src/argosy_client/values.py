@@ -16,6 +16,7 @@ from typing import Final
 __all__ = [
     "JOB_STATES",
     "OPEN_STATES",
+    "ChangeResult",
     "Cluster",
     "EventBatch",
     "Explanation",
@@ -33,7 +34,6 @@ __all__ = [
     "ServerInfo",
     "Shares",
     "StageLatency",
-    "WishAnswer",
 ]
 
 JOB_STATES: Final = ("queued", "leased", "running", "succeeded", "failed", "cancelled")
@@ -99,7 +99,7 @@ class JobSelector:
     job_set: str = ""
     """Job set, whole name."""
     states: tuple[str, ...] = ()
-    """States; none means all for lists and all open ones for wishes."""
+    """States; none means all for lists and all open ones for change requests."""
     label_selector: str = ""
     """Kubernetes label selector over the jobs' labels."""
 
@@ -193,7 +193,7 @@ class ServerInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WishAnswer:
+class ChangeResult:
     """What a cancel or reprioritise does, or would do."""
 
     job_count: int

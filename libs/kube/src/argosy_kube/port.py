@@ -382,7 +382,7 @@ class Cluster(Protocol):
     async def list_objects(self, selector: Selector) -> ObjectEvents:
         """Return every selected object as ADDED, then what of them has changed meanwhile; its version is to watch from.
 
-        The answer is younger than the question; for `Selector.OURS` it is never older than what a watch has told.
+        The answer is younger than the request; for `Selector.OURS` it is never older than what a watch has told.
         Each call that this takes is bounded, the whole is not: it grows with the cluster.
         """
         ...

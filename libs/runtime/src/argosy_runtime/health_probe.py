@@ -1,7 +1,7 @@
 """`python -m argosy_runtime.health_probe ADDRESS`: ask a service whether it serves, for container engines.
 
 ADDRESS is host:port of a gRPC port, or `tcp:host:port` of a port that need only take connections. An engine asks every
-few seconds and for every container, so the question must cost next to nothing: this module needs the standard library
+few seconds and for every container, so the request must cost next to nothing: this module needs the standard library
 alone and speaks just enough HTTP/2 for the one call `grpc.health.v1.Health/Check`: 40 ms of CPU, where a client with
 grpcio takes 250.
 

@@ -72,8 +72,8 @@ class Metrics:
     submit_waiting_jobs: Gauge = field(
         default_factory=lambda: _gauge("submit_waiting_jobs", "Jobs that wait for a submit transaction.")
     )
-    wished_jobs: Counter = field(
-        default_factory=lambda: _counter("wished_jobs", "Jobs a wish was set on, by kind.", ("kind",))
+    changed_jobs: Counter = field(
+        default_factory=lambda: _counter("changed_jobs", "Jobs a change request was set on, by kind.", ("kind",))
     )
     watched_job_sets: Gauge = field(default_factory=lambda: _gauge("watched_job_sets", "Watches under way."))
     parsed_specs: Counter = field(

@@ -14,16 +14,16 @@ Source: design section 2, `simulation`; section 7.
 """
 
 from argosy_simulation.drawing import draw_plan, draw_world
-from argosy_simulation.plan import START_US, WishPlan, WorldPlan
+from argosy_simulation.plan import START_US, ChangeRequestPlan, WorldPlan
 from argosy_simulation.results import JobTimes, WorldResult
 from argosy_simulation.settings import FaultSettings, WorldSettings
 from argosy_simulation.world import World
 
 __all__ = [
     "START_US",
+    "ChangeRequestPlan",
     "FaultSettings",
     "JobTimes",
-    "WishPlan",
     "World",
     "WorldPlan",
     "WorldResult",

@@ -9,7 +9,7 @@ import numpy as np
 
 from argosy_core.leader import LeaderMachine
 from argosy_core.leader.events import Change, ChangesRead, References
-from argosy_core.scheduler import EndedJobs, JobColumns, WishColumns
+from argosy_core.scheduler import ChangeRequestColumns, EndedJobs, JobColumns
 from argosy_core.scheduler.messages import Int64s
 from argosy_simulation.durable import DurableStore
 from argosy_simulation.plan import JobBook
@@ -40,7 +40,7 @@ def _change(store: DurableStore, book: JobBook, change_id: int) -> Change:
     change = store.changes[change_id]
     if isinstance(change, str):
         return Change(change_id=change_id, clusters=(change,))
-    if isinstance(change, WishColumns):
+    if isinstance(change, ChangeRequestColumns):
         return Change(change_id=change_id, requests=change)
     return Change(change_id=change_id, jobs=_jobs(store, book, change))
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from argosy_core.job.states import FailureKind, ObjectState
 from argosy_core.nodes import NodeSpec
-from argosy_core.reconcile import CreateAnswers, Creates, DeleteAnswers, Deletes
+from argosy_core.reconcile import CreateResponses, Creates, DeleteResponses, Deletes
 from argosy_core.resources import PODS
 from argosy_simulation.agenda import Agenda, Process
 from argosy_simulation.audit import Audit
@@ -327,13 +327,13 @@ class ClusterActor(Process):
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def create(
-        self, owner: ExecutorActor, creates: Creates, take: Callable[[Creates, CreateAnswers | None], None]
+        self, owner: ExecutorActor, creates: Creates, take: Callable[[Creates, CreateResponses | None], None]
     ) -> None:
         """Call: create objects, in order."""
         sent = self._audit.sending(creates, is_superseded=owner.is_superseded())
         self._call(owner, partial(self._create, sent=sent), creates, take)
 
-    def delete(self, owner: Process, deletes: Deletes, take: Callable[[Deletes, DeleteAnswers | None], None]) -> None:
+    def delete(self, owner: Process, deletes: Deletes, take: Callable[[Deletes, DeleteResponses | None], None]) -> None:
         """Call: delete objects that still have their uid."""
         self._call(owner, self._delete, deletes, take)
 
@@ -374,7 +374,7 @@ class ClusterActor(Process):
         if take is not None:
             self._agenda.after(self._network.draw_s(self._settings.call_s), owner, take, what, answers)
 
-    def _create(self, creates: Creates, *, sent: frozenset[Key]) -> CreateAnswers:
+    def _create(self, creates: Creates, *, sent: frozenset[Key]) -> CreateResponses:
         count = len(creates)
         uids = []
         columns = (creates.handle_column, creates.attempt_column, creates.object_column, creates.node_column)
@@ -386,7 +386,7 @@ class ClusterActor(Process):
             self._label(key, item)
             uids.append(item.uid)
         none = np.zeros(count, dtype=np.bool_)
-        return CreateAnswers(
+        return CreateResponses(
             exists_column=np.ones(count, dtype=np.bool_),
             refused_column=none,
             later_column=none,
@@ -395,7 +395,7 @@ class ClusterActor(Process):
             messages=(),
         )
 
-    def _delete(self, deletes: Deletes) -> DeleteAnswers:
+    def _delete(self, deletes: Deletes) -> DeleteResponses:
         count = len(deletes)
         accepted, gone = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
         uids = np.ascontiguousarray(deletes.uid_column).view(np.int64)[:, 0].tolist()
@@ -413,7 +413,7 @@ class ClusterActor(Process):
                 ended = item.state in (_SUCCEEDED, _FAILED) or item.kind != POD
                 delay_s = 0.0 if ended else self._network.draw_s(self._settings.pod_stop_s)
                 self._agenda.after(delay_s, self, self._stop, key, uid)
-        return DeleteAnswers(accepted_column=accepted, gone_column=gone)
+        return DeleteResponses(accepted_column=accepted, gone_column=gone)
 
     def _find(self, lookups: Creates) -> list[ObjectChange]:
         columns = (lookups.handle_column, lookups.attempt_column, lookups.object_column)

@@ -13,7 +13,7 @@ from argosy_core.job.classes import SchedulingClass
 from argosy_core.leader import MachineSettings
 from argosy_core.nodes import NodeSpec
 from argosy_core.scheduler import RoundSettings
-from argosy_simulation.plan import WishPlan, WorldPlan
+from argosy_simulation.plan import ChangeRequestPlan, WorldPlan
 from argosy_simulation.settings import FaultSettings, WorldSettings
 from argosy_simulation.world import World
 
@@ -138,8 +138,8 @@ def draw_plan(rng: np.random.Generator, until_s: float) -> WorldPlan:
     alone = len(clusters) == 1 and len(clusters[0][1]) == 1
     run_s[endless & (not alone)] = np.inf
     submit_s = np.sort(rng.choice(np.round(rng.random(max(count // 2, 1)) * until_s, 3), count))
-    wishes = [
-        WishPlan(
+    change_requests = [
+        ChangeRequestPlan(
             at_s=float(rng.uniform(0.0, until_s)),
             jobs=tuple(rng.choice(count, int(rng.integers(1, 6)), replace=False).tolist()),
             priority=None if rng.random() < 0.6 else int(rng.integers(0, 5)),
@@ -158,5 +158,5 @@ def draw_plan(rng: np.random.Generator, until_s: float) -> WorldPlan:
         priority=rng.integers(0, 3, count).astype(np.int32),
         exit_code=(rng.random(count) < 0.1).astype(np.int32),
         layout=(rng.random(count) < 0.3).astype(np.int32),
-        wishes=tuple(sorted(wishes, key=lambda wish: wish.at_s)),
+        change_requests=tuple(sorted(change_requests, key=lambda change_request: change_request.at_s)),
     )

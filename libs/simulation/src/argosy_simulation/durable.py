@@ -19,6 +19,7 @@ from argosy_core.job.states import IS_RUN_TERMINAL, JobEventKind, JobState, Obje
 from argosy_core.leader.events import ClusterSettings
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import (
+    ChangeRequestColumns,
     EventDraft,
     LeasePlan,
     LoadedColumns,
@@ -27,7 +28,6 @@ from argosy_core.scheduler import (
     ObjectUpdates,
     RoundStateColumns,
     RunUpdates,
-    WishColumns,
 )
 from argosy_core.scheduler.messages import Int64s
 from argosy_simulation.agenda import Process
@@ -36,8 +36,8 @@ from argosy_simulation.results import JobTimes
 
 __all__ = ["Change", "DurableStore", "JobRow", "LogRecord", "RunRow"]
 
-Change: TypeAlias = "Int64s | WishColumns | str"
-"""News for the leader: indices of accepted jobs, wishes, or the name of a cluster whose settings changed."""
+Change: TypeAlias = "Int64s | ChangeRequestColumns | str"
+"""News for the leader: indices of accepted jobs, change requests, or the name of a cluster whose settings changed."""
 _LEASED = int(ObjectState.LEASED)
 _UNKNOWN = int(ObjectState.UNKNOWN)
 _RUNNING = int(ObjectState.RUNNING)
@@ -67,8 +67,8 @@ class JobRow:
     priority: int
     state: int = 0
     """0 while open, else the terminal JobState."""
-    wish: bool = False
-    """A cancel wish is set."""
+    change_request: bool = False
+    """A cancel request is set."""
     live_attempt: int = 0
     """Attempt of the live run, 0 if none."""
     runs: dict[int, RunRow] = field(default_factory=dict)
@@ -146,8 +146,8 @@ class DurableStore(Process):
         self._times.submit_us[rows] = now_us
         self.changes[change_id] = rows
 
-    def wish(self, handles: Iterable[int], priority: int | None) -> bool:
-        """Commit a wish for jobs together with its change; jobs without a live run end by a cancel wish.
+    def change_request(self, handles: Iterable[int], priority: int | None) -> bool:
+        """Commit a change request for jobs together with its change; jobs without a live run end by a cancel request.
 
         Its change comes behind those of the jobs, because it was written after they were committed.
 
@@ -165,9 +165,9 @@ class DurableStore(Process):
                 job.priority = priority
                 over = False
             else:
-                if job.wish:
+                if job.change_request:
                     continue
-                job.wish = True
+                job.change_request = True
                 over = not job.live_attempt
                 if over:
                     self._end_job(handle, job, _CANCELLED)
@@ -175,7 +175,7 @@ class DurableStore(Process):
             ended.append(over)
         count = len(chosen)
         if count:
-            self.changes[self.next_change_id()] = WishColumns(
+            self.changes[self.next_change_id()] = ChangeRequestColumns(
                 handle=np.array(chosen, dtype=np.int64),
                 kind=np.full(count, 1 if priority is None else 2, dtype=np.int8),
                 priority=np.full(count, priority or 0, dtype=np.int32),
@@ -325,7 +325,7 @@ class DurableStore(Process):
         )
         for handle, attempt, cluster, node, count in rows:
             job = self.jobs[handle]
-            if job.state or job.wish or job.live_attempt or any(known >= attempt for known in job.runs):
+            if job.state or job.change_request or job.live_attempt or any(known >= attempt for known in job.runs):
                 refused.append(handle)
                 continue
             job.runs[attempt] = RunRow(runs.clusters[cluster], runs.nodes[node], [_LEASED] * count)
@@ -411,7 +411,7 @@ class DurableStore(Process):
         sets = sorted(set(columns.job_set.tolist()))
         return LoadedColumns(
             jobs=columns,
-            wish=np.array([job.wish for job in jobs], dtype=np.int8),
+            cancel_requested=np.array([job.change_request for job in jobs], dtype=np.int8),
             last_attempt=np.array([max(job.runs, default=0) for job in jobs], dtype=np.int32),
             runs=LoadedRuns(
                 handle=np.array([h for h, _, _ in live], dtype=np.int64),

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 
 from argosy_core.reconcile import (
-    CreateAnswers,
+    CreateResponses,
     Creates,
-    DeleteAnswers,
+    DeleteResponses,
     Deletes,
     Fence,
     Instant,
@@ -175,12 +175,12 @@ class ExecutorActor(Process):
             self.fence.confirm(self._context.network.confirmed_s(self.stream))
         return self.fence.may_act(self._context.agenda.now_s)
 
-    def _take_created(self, creates: Creates, answers: CreateAnswers | None) -> None:
+    def _take_created(self, creates: Creates, answers: CreateResponses | None) -> None:
         self._creating -= 1
         if answers is None:
             count = len(creates)
             none = np.zeros(count, dtype=np.bool_)
-            answers = CreateAnswers(
+            answers = CreateResponses(
                 exists_column=none,
                 refused_column=none,
                 later_column=none,
@@ -188,15 +188,15 @@ class ExecutorActor(Process):
                 message_column=np.full(count, -1, dtype=np.int32),
                 messages=(),
             )
-        self.reconciler.take_create_answers(creates, answers, self._now())
+        self.reconciler.take_create_responses(creates, answers, self._now())
         self._news()
 
-    def _take_deleted(self, deletes: Deletes, answers: DeleteAnswers | None) -> None:
+    def _take_deleted(self, deletes: Deletes, answers: DeleteResponses | None) -> None:
         self._deleting -= 1
         if answers is None:
             none = np.zeros(len(deletes), dtype=np.bool_)
-            answers = DeleteAnswers(accepted_column=none, gone_column=none)
-        self.reconciler.take_delete_answers(deletes, answers, self._now())
+            answers = DeleteResponses(accepted_column=none, gone_column=none)
+        self.reconciler.take_delete_responses(deletes, answers, self._now())
         self._news()
 
     def _look(self, lookups: Creates) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from argosy_core.scheduler import CommitQuestion
+from argosy_core.scheduler import CommitRequest
 from argosy_simulation.agenda import Process
 from argosy_simulation.network import Stream
 from argosy_simulation.sampler_actor import SamplerActor
@@ -58,7 +58,7 @@ class Saboteur(Process):
             for moment_s in (rng.random(count) * settings.until_s).tolist():
                 world.context.agenda.after(moment_s, self, self._strike, action)
         self._late_rng = late_rng
-        self._held: dict[str, tuple[int, CommitQuestion]] = {}
+        self._held: dict[str, tuple[int, CommitRequest]] = {}
         """By cluster the epoch and the first commits of a leader that nobody has replaced yet, or was just."""
         late_kinds: tuple[tuple[int, Callable[[], None]], ...] = (
             (settings.api_crashes, self.crash_api),
@@ -177,16 +177,16 @@ class Saboteur(Process):
         """Keep the last commits of each epoch that were sent to each cluster, the older epoch's if there are two."""
         if getattr(action, "__name__", "") != "answer_commit" or not isinstance(to, SamplerActor):
             return
-        _, epoch, question = what
+        _, epoch, request = what
         held = self._held.get(to.cluster.name)
         if held is None or held[0] == epoch or held[0] < epoch - 1:
-            self._held[to.cluster.name] = epoch, question
+            self._held[to.cluster.name] = epoch, request
 
     def deliver_late_commit(self) -> None:
         """Hand a commit of a replaced leader to a sampler that has greeted the next one."""
         for sampler in self._world.samplers:
-            epoch, question = self._held.get(sampler.cluster.name, (0, None))
-            if question is not None and sampler.alive and sampler.ready and sampler.epoch > epoch:
+            epoch, request = self._held.get(sampler.cluster.name, (0, None))
+            if request is not None and sampler.alive and sampler.ready and sampler.epoch > epoch:
                 del self._held[sampler.cluster.name]
                 self._world.context.counters["late commits"] += 1
-                sampler.answer_commit(sampler.stream, epoch, question)  # type: ignore[arg-type]
+                sampler.answer_commit(sampler.stream, epoch, request)  # type: ignore[arg-type]

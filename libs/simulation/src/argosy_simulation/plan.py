@@ -20,7 +20,7 @@ from argosy_core.nodes import NodeSpec
 from argosy_core.resources import PODS
 from argosy_core.scheduler import JobColumns, JobSetView, QueueView, SpecReference
 
-__all__ = ["CONFIG_MAP", "POD", "START_US", "JobBook", "WishPlan", "WorldPlan"]
+__all__ = ["CONFIG_MAP", "POD", "START_US", "ChangeRequestPlan", "JobBook", "WorldPlan"]
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -41,8 +41,8 @@ _POD_PLACES: Final = tuple(tuple(place for place, kind in enumerate(kinds) if ki
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WishPlan:
-    """A wish that somebody will have for some jobs."""
+class ChangeRequestPlan:
+    """A change request that somebody will have for some jobs."""
 
     at_s: float
     """When, seconds from the start."""
@@ -79,8 +79,8 @@ class WorldPlan:
     """Exit code of the first pod, the others succeed; 0 is success."""
     layout: Int32s
     """0: one pod; 1: a config map and a pod; 2: two pods; 3: a config map and three pods."""
-    wishes: tuple[WishPlan, ...] = ()
-    """Wishes, in order of time."""
+    change_requests: tuple[ChangeRequestPlan, ...] = ()
+    """ChangeRequests, in order of time."""
 
     def __post_init__(self) -> None:
         """Refuse columns that do not fit each other.

@@ -18,10 +18,10 @@ from argosy_core.placement import NodeSampler, PlacementPart, SamplerSession
 from argosy_core.scheduler import (
     CapacityColumns,
     ClusterRuns,
-    CommitQuestion,
     CommitReply,
+    CommitRequest,
     Placements,
-    SampleQuestion,
+    SampleRequest,
     ask_nearby,
 )
 from argosy_core.scheduler.messages import Int64s
@@ -207,7 +207,7 @@ class SamplerActor(Process):
             self._send_capacity()
 
     def take_placements(self, stream: Stream, epoch: int, placements: Placements, classes: Classes) -> None:
-        """Take in the full list of placements; from now on questions are answered."""
+        """Take in the full list of placements; from now on requests are answered."""
         if self._refuses(stream, epoch):
             return
         self._define(classes)
@@ -226,33 +226,33 @@ class SamplerActor(Process):
     def _define(self, classes: Classes) -> None:
         self.session.define((class_id, SchedulingClass.parse(definition)) for class_id, definition in classes)
 
-    def answer_sample(self, stream: Stream, epoch: int, question: SampleQuestion, classes: Classes) -> None:
-        """Answer a question of the sampling phase."""
+    def answer_sample(self, stream: Stream, epoch: int, request: SampleRequest, classes: Classes) -> None:
+        """Answer a request of the sampling phase."""
         if self._refuses(stream, epoch) or not self.session.ready:
             return
         self._define(classes)
-        self.ledger.extend_axis(question.resources)
-        answer = ask_nearby(self.session.sampler, question, self._rng, incarnation=self.incarnation)
+        self.ledger.extend_axis(request.resources)
+        answer = ask_nearby(self.session.sampler, request, self._rng, incarnation=self.incarnation)
         leader = cast("LeaderActor", stream.server)
         self._context.network.send(
-            stream, leader, leader.take_sample, stream, question.round_number, answer, repeatable=True
+            stream, leader, leader.take_sample, stream, request.round_number, answer, repeatable=True
         )
 
-    def answer_commit(self, stream: Stream, epoch: int, question: CommitQuestion) -> None:
+    def answer_commit(self, stream: Stream, epoch: int, request: CommitRequest) -> None:
         """Place runs (MultiBind)."""
         if self._refuses(stream, epoch) or not self.session.ready:
             return
-        before = self.ledger.nodes_of(run_keys(question.handle, question.attempt))
+        before = self.ledger.nodes_of(run_keys(request.handle, request.attempt))
         nodes, outcomes = self.session.commit(
             epoch,
-            question.handle,
-            question.attempt,
-            class_ids=question.class_ids,
-            offsets=question.offset,
-            candidates=question.candidate,
+            request.handle,
+            request.attempt,
+            class_ids=request.class_ids,
+            offsets=request.offset,
+            candidates=request.candidate,
         )
         placed = (before < 0) & (nodes >= 0)
-        self._context.audit.committed(self.name, self.ledger, question.class_ids[placed], nodes[placed])
+        self._context.audit.committed(self.name, self.ledger, request.class_ids[placed], nodes[placed])
         self._tell_soon()
         answer = CommitReply(incarnation=self.incarnation, node=nodes, outcome=outcomes)
         leader = cast("LeaderActor", stream.server)
@@ -261,8 +261,8 @@ class SamplerActor(Process):
             leader,
             leader.take_commit,
             stream,
-            question.round_number,
-            question.stage,
+            request.round_number,
+            request.stage,
             answer,
             repeatable=True,
         )

@@ -2,7 +2,7 @@
 
 ::
 
-    submits, wishes --> store <-- writer -- leader <== streams ==> samplers, executors
+    submits, change requests --> store <-- writer -- leader <== streams ==> samplers, executors
                                                                         |         |
                                                                    watches      calls
                                                                         +-- clusters --+
@@ -35,7 +35,7 @@ from argosy_simulation.executor_actor import ExecutorActor
 from argosy_simulation.faults import Saboteur
 from argosy_simulation.leader_actor import LeaderActor
 from argosy_simulation.network import Network
-from argosy_simulation.plan import START_US, JobBook, WishPlan, WorldPlan
+from argosy_simulation.plan import START_US, ChangeRequestPlan, JobBook, WorldPlan
 from argosy_simulation.results import JobTimes, WorldResult
 from argosy_simulation.sampler_actor import SamplerActor
 from argosy_simulation.settings import FaultSettings, WorldSettings
@@ -117,15 +117,15 @@ class World:
     # --- people -------------------------------------------------------------------------------------------------------
 
     def _plan_people(self, plan: WorldPlan) -> None:
-        """Put submits (one for all jobs of a moment) and wishes on the agenda."""
+        """Put submits (one for all jobs of a moment) and change requests on the agenda."""
         agenda = self.context.agenda
         moments_us = START_US + np.round(plan.submit_s * _SECOND_US).astype(np.int64)
         bounds = [0, *(np.flatnonzero(np.diff(moments_us)) + 1).tolist(), len(plan)]
         for first, last in pairwise(bounds):
             if last > first:
                 agenda.at(int(moments_us[first]), self._people, self._call_submit, first, last)
-        for wish in plan.wishes:
-            agenda.after(wish.at_s, self._people, self._call_wish, wish)
+        for change_request in plan.change_requests:
+            agenda.after(change_request.at_s, self._people, self._call_change_request, change_request)
 
     def _call_submit(self, first: int, last: int) -> None:
         context = self.context
@@ -160,18 +160,18 @@ class World:
                 raise InvariantViolation(f"job {handle} was acknowledged and is not stored")
         self.submitted_count += rows.size
 
-    def _call_wish(self, wish: WishPlan) -> None:
+    def _call_change_request(self, change_request: ChangeRequestPlan) -> None:
         context = self.context
         if self.api is not None:
-            self.api.call(partial(self._wish, wish), lambda: None)
+            self.api.call(partial(self._change_request, change_request), lambda: None)
             return
         delay_s = context.network.draw_s(context.settings.transaction_s)
-        context.agenda.after(delay_s, context.store, self._wish, wish)
+        context.agenda.after(delay_s, context.store, self._change_request, change_request)
 
-    def _wish(self, wish: WishPlan) -> None:
-        """Commit a wish."""
-        handles = self.context.book.handles(np.array(wish.jobs, dtype=np.int64))
-        if self.context.store.wish(handles.tolist(), wish.priority):
+    def _change_request(self, change_request: ChangeRequestPlan) -> None:
+        """Commit a change request."""
+        handles = self.context.book.handles(np.array(change_request.jobs, dtype=np.int64))
+        if self.context.store.change_request(handles.tolist(), change_request.priority):
             self._tell_leader()
 
     def _tell_leader(self) -> None:

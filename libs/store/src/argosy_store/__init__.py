@@ -17,6 +17,7 @@ All classes are synchronous and thread-safe; asynchronous services call them in 
 from __future__ import annotations
 
 from argosy_store.api import ApiStore
+from argosy_store.change_requests import BoundedFilter
 from argosy_store.effects import (
     AppliedEffects,
     Effects,
@@ -37,14 +38,14 @@ from argosy_store.log import PostgresLog
 from argosy_store.migrate import check, create_database, drop_database, migrate
 from argosy_store.partitions import ensure_partitions
 from argosy_store.retention import Retained, retain
-from argosy_store.rows import ClusterRow, JobRecord, QueueRow, RunRecord, WishResult
+from argosy_store.rows import ChangeRequestResult, ClusterRow, JobRecord, QueueRow, RunRecord
 from argosy_store.submission import SpecRow, SubmitRequest, SubmitResult
-from argosy_store.wishes import BoundedFilter
 
 __all__ = [
     "ApiStore",
     "AppliedEffects",
     "BoundedFilter",
+    "ChangeRequestResult",
     "ClusterRow",
     "Effects",
     "EmbeddedPostgres",
@@ -73,7 +74,6 @@ __all__ = [
     "SpecRow",
     "SubmitRequest",
     "SubmitResult",
-    "WishResult",
     "check",
     "create_database",
     "drop_database",

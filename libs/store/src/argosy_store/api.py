@@ -1,4 +1,4 @@
-"""The store of an API replica: accepting jobs, wishes, queues, clusters, reads.
+"""The store of an API replica: accepting jobs, change requests, queues, clusters, reads.
 
 Source: design section 1, "API replicas write jobs, specs, ... and append to `changes`".
 """
@@ -14,12 +14,12 @@ import psycopg
 
 from argosy_core.errors import BackendUnavailable
 from argosy_store.binary import INT4, UUID, array, bytes_array, fields, text_array, uuid_column
+from argosy_store.change_requests import ChangeRequestCalls
 from argosy_store.clusters import ClusterCalls
 from argosy_store.jobs import JobCalls
 from argosy_store.pool import Connections
 from argosy_store.queues import QueueCalls
 from argosy_store.submission import EncodeChanges, SubmitRequest, SubmitResult, TimelineChanged, submit_requests
-from argosy_store.wishes import WishCalls
 
 __all__ = ["ApiStore"]
 
@@ -42,12 +42,12 @@ _ADD_JOB_SETS: Final = (
 )
 
 
-class ApiStore(QueueCalls, JobCalls, WishCalls, ClusterCalls):
+class ApiStore(QueueCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
     """The database as an API replica sees it. Thread-safe.
 
     Args:
         url: Database, migrated, with partitions.
-        max_connections: Most connections for questions, and for bulk statements other than submits.
+        max_connections: Most connections for requests, and for bulk statements other than submits.
         max_submits: Most connections for submits and what they look up; nothing else takes them.
     """
 

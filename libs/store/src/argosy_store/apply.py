@@ -67,7 +67,7 @@ _NO_UID: Final = "'00000000-0000-0000-0000-000000000000'::uuid"
 _REFUSED: Final = (
     "SELECT n.handle FROM unnest($1::bigint[], $2::smallint[]) AS n (handle, attempt)"
     " LEFT JOIN {jobs} j ON j.handle = n.handle"
-    " WHERE j.handle IS NULL OR j.state <> 0 OR j.wish <> 0 OR EXISTS (SELECT FROM {runs} r"
+    " WHERE j.handle IS NULL OR j.state <> 0 OR j.cancel_requested <> 0 OR EXISTS (SELECT FROM {runs} r"
     " WHERE r.handle = n.handle AND (r.end_time_us IS NULL OR r.attempt >= n.attempt))"
 )
 _END_RUNS: Final = (

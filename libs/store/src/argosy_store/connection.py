@@ -41,7 +41,7 @@ __all__ = [
     "LEADER_SETTINGS",
     "MAINTENANCE_SETTINGS",
     "OLDEST_VERSION",
-    "QUESTION_SETTINGS",
+    "QUERY_SETTINGS",
     "READ_SETTINGS",
     "Line",
     "Parameter",
@@ -87,14 +87,14 @@ LEADER_SETTINGS: Final = {
 """Settings of a leader: the next one has to wait for what a stopped one holds. A lock is waited for: giving up would
 cost the leadership."""
 READ_SETTINGS: Final = {"jit": "off", "idle_in_transaction_session_timeout": "60000", "application_name": "argosy"}
-"""Settings of connections that answer questions, whole loads of a pool among them."""
-QUESTION_SETTINGS: Final = {
+"""Settings of connections that answer requests, whole loads of a pool among them."""
+QUERY_SETTINGS: Final = {
     **READ_SETTINGS,
     "statement_timeout": "30000",
     "lock_timeout": "10000",
     "application_name": "argosy-api",
 }
-"""Settings of connections that answer the questions of clients, none of which may take long."""
+"""Settings of connections that answer the requests of clients, none of which may take long."""
 MAINTENANCE_SETTINGS: Final = {**READ_SETTINGS, "application_name": "argosy-maintenance"}
 """Settings of migrations, partitions and retention, which take the time they take."""
 OLDEST_VERSION: Final = 150_000

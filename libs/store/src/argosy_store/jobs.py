@@ -351,7 +351,7 @@ def _read_jobs(
             submit_time_us=row["submit_time_us"],
             end_time_us=row["end_time_us"],
             reason=row["reason"],
-            cancel_requested=row["wish"] == 1,
+            cancel_requested=row["cancel_requested"] == 1,
             client_id=row["client_id"],
             metadata=row["metadata"],
             runs=tuple(by_job.get(row["handle"], ())),

@@ -25,7 +25,7 @@ from argosy_store.connection import LEADER_SETTINGS, READ_SETTINGS, Line, StoreC
 from argosy_store.effects import AppliedEffects, Effects
 from argosy_store.load import LoadedPool, load_pool
 from argosy_store.outbox import insert_outbox
-from argosy_store.partitions import PARTITION_LOCK, STATE_COLUMNS, learn_state, prologue, wish_lock
+from argosy_store.partitions import PARTITION_LOCK, STATE_COLUMNS, change_request_lock, learn_state, prologue
 from argosy_store.rows import CLUSTER_COLUMNS, QUEUE_COLUMNS, ClusterRow, QueueRow
 
 __all__ = ["LeaderStore", "Leadership", "LogState"]
@@ -220,7 +220,7 @@ class LeaderStore:
             InvariantViolation: Events leave a gap; nothing was written.
         """
         with self._writer.use() as connection:
-            locks = [] if effects.new_runs is None else [wish_lock(self._pool, shared=False)]
+            locks = [] if effects.new_runs is None else [change_request_lock(self._pool, shared=False)]
             with connection.transaction_block(_opening(self._pool, locks)) as state:
                 if state.ntuples == 0 or int(state.get_value(0, STATE_COLUMNS) or b"0") != epoch:
                     raise StateConflict(f"epoch {epoch} does not lead pool {self._pool} any more")

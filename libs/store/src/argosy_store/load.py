@@ -52,7 +52,7 @@ class LoadedJobs:
     """Priorities."""
     submit_time_us: npt.NDArray[np.int64]
     """Acceptance, microseconds since the Unix epoch."""
-    wishes: npt.NDArray[np.int16]
+    cancel_requested: npt.NDArray[np.int16]
     """1 where somebody asked to cancel."""
     last_attempts: npt.NDArray[np.int16]
     """Attempt of the newest run, 0 for none."""
@@ -170,7 +170,7 @@ def load_pool(connection: StoreConnection, pool: str) -> LoadedPool:
             class_ids=jobs[4],
             priorities=jobs[5],
             submit_time_us=jobs[6],
-            wishes=jobs[7],
+            cancel_requested=jobs[7],
             last_attempts=_last_attempts(connection, scope, jobs[0]),
             spec_index=spec_index,
             metadata_index=metadata_index,
@@ -234,8 +234,8 @@ def _load_jobs(connection: StoreConnection, scope: _Scope) -> tuple[list[npt.NDA
     """Return the numeric columns of open jobs and their spec hashes."""
     columns = _columns(
         connection,
-        "SELECT j.handle, j.job_id, j.queue_id, j.job_set_id, j.class_id, j.priority, j.submit_time_us, j.wish,"
-        f" j.spec_hash FROM jobs j WHERE {scope.jobs} ORDER BY j.handle",
+        "SELECT j.handle, j.job_id, j.queue_id, j.job_set_id, j.class_id, j.priority, j.submit_time_us,"
+        f" j.cancel_requested, j.spec_hash FROM jobs j WHERE {scope.jobs} ORDER BY j.handle",
         [INT8, UUID, INT4, INT8, INT4, INT4, INT8, INT2, UUID],
     )
     ids = columns[1].view(">i8").reshape(-1, 2)[:, 0].astype(np.int64) if len(columns[1]) else columns[0]

@@ -29,6 +29,7 @@ from argosy_store.connection import MAINTENANCE_SETTINGS, StoreConnection, conne
 __all__ = [
     "PARTITION_LOCK",
     "STATE_COLUMNS",
+    "change_request_lock",
     "database_time_us",
     "ensure_partitions",
     "exclusively",
@@ -36,7 +37,6 @@ __all__ = [
     "partition",
     "prologue",
     "split_days",
-    "wish_lock",
 ]
 
 ChangedT = TypeVar("ChangedT")
@@ -175,11 +175,11 @@ def _present_days(connection: StoreConnection) -> list[int]:
     return list(row[0]) if row else []
 
 
-def wish_lock(pool: str, *, shared: bool) -> str:
-    """Return the statement that keeps wishes and leases of a pool apart.
+def change_request_lock(pool: str, *, shared: bool) -> str:
+    """Return the statement that keeps change requests and leases of a pool apart.
 
-    A wish ends a job that has no run; a lease gives a run to a job that is open. Each must see what the other did.
-    Wishes take the lock in shared mode, leases exclusively, both for one transaction.
+    A cancel request ends a job that has no run; a lease gives a run to an open job. Each must see what the other did.
+    Change requests take the lock in shared mode, leases exclusively, both for one transaction.
     """
     quoted = pool.replace("'", "''")
     return f"SELECT pg_advisory_xact_lock{'_shared' if shared else ''}(7310, hashtext('{quoted}'))"

@@ -1,4 +1,4 @@
-"""Connections of an API replica: pools for submits, for other bulk transactions, and for questions.
+"""Connections of an API replica: pools for submits, for other bulk transactions, and for requests.
 
 Source: design section 5, "Submit".
 """
@@ -14,7 +14,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from argosy_store.connection import (
     BULK_SETTINGS,
-    QUESTION_SETTINGS,
+    QUERY_SETTINGS,
     StoreConnection,
     check_alive,
     connection_options,
@@ -65,7 +65,7 @@ class Connections:
 
     Args:
         url: Database.
-        max_size: Most connections for bulk statements and for questions, each.
+        max_size: Most connections for bulk statements and for requests, each.
         max_submits: Most connections for submits.
         wait_s: How long a caller waits for one.
     """
@@ -76,7 +76,7 @@ class Connections:
         kind = self._failure.connection_class()
         self._bulk = _pool(connection_options(url, BULK_SETTINGS), kind, max_size, wait_s)
         self._submits = _pool(connection_options(url, BULK_SETTINGS), kind, max_submits, wait_s)
-        self._read = _pool(connection_options(url, QUESTION_SETTINGS), kind, max_size, wait_s)
+        self._read = _pool(connection_options(url, QUERY_SETTINGS), kind, max_size, wait_s)
         self._pools = (self._submits, self._bulk, self._read)
 
     @contextmanager

@@ -51,7 +51,7 @@ _API: Final[Mapping[str, Sequence[str]]] = {
     "job_set_events": ("SELECT",),
     "job_sets": ("SELECT", "INSERT"),
     "job_specs": ("SELECT", "INSERT"),
-    "jobs": ("SELECT", "INSERT", "UPDATE (state, wish, priority, end_time_us, reason)"),
+    "jobs": ("SELECT", "INSERT", "UPDATE (state, cancel_requested, priority, end_time_us, reason)"),
     "object_rows": ("SELECT",),
     "objects": ("SELECT",),
     "partition_state": ("SELECT", "UPDATE (deleted_queue_ids)"),

@@ -12,12 +12,12 @@ from typing import Any, Final
 __all__ = [
     "CLUSTER_COLUMNS",
     "QUEUE_COLUMNS",
+    "ChangeRequestResult",
     "ClusterRow",
     "JobRecord",
     "JobSetRow",
     "QueueRow",
     "RunRecord",
-    "WishResult",
 ]
 
 _QUEUE_SETTINGS: Final = "namespaces, max_queued_count, deleted"
@@ -184,8 +184,8 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WishResult:
-    """What a wish did."""
+class ChangeRequestResult:
+    """What a change request did."""
 
     job_count: int
     """Open jobs it was set on."""

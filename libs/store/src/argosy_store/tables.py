@@ -93,7 +93,7 @@ jobs: Final = sa.Table(
     sa.Column("submit_time_us", sa.BigInteger, nullable=False),
     sa.Column("spec_hash", UUID, nullable=False),
     sa.Column("state", sa.SmallInteger, nullable=False, server_default=_ZERO),
-    sa.Column("wish", sa.SmallInteger, nullable=False, server_default=_ZERO),
+    sa.Column("cancel_requested", sa.SmallInteger, nullable=False, server_default=_ZERO),
     sa.Column("end_time_us", sa.BigInteger),
     sa.Column("reason", sa.Text),
     sa.Column("client_id", sa.Text),
@@ -101,7 +101,7 @@ jobs: Final = sa.Table(
     sa.Index("jobs_job_set_id_handle_idx", "job_set_id", "handle"),
     postgresql_partition_by="RANGE (handle)",
 )
-"""A job. `state` is 0 while it is open, then its terminal JobState; `wish` is 1 once somebody asked to cancel it."""
+"""A job. `state` is 0 while it is open, then its terminal JobState; `cancel_requested` is 1 once somebody did."""
 
 job_specs: Final = sa.Table(
     "job_specs",

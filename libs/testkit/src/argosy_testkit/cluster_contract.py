@@ -191,7 +191,7 @@ class ClusterContract:
         assert [item.uid for item in listed] == [uid.tobytes() for uid in result.uid_column]
         assert listed[0].requests == {"cpu": 1000, "memory": 1 << 30, "pods": 1}
 
-    async def test_create_answers_exists_with_the_run_when_repeated(self, lab: ClusterLab) -> None:
+    async def test_create_responses_exists_with_the_run_when_repeated(self, lab: ClusterLab) -> None:
         """Repeating a create is safe: the answer names the object that exists and whose it is."""
         cluster = lab.open("one")
         first = await cluster.create_objects(make_create_batch([(11, 2)]))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from argosy_core.job.states import IS_RUN_TERMINAL, FailureKind, ObjectState
-from argosy_core.reconcile import CreateAnswers, Creates, DeleteAnswers, Deletes, Observations
+from argosy_core.reconcile import CreateResponses, Creates, DeleteResponses, Deletes, Observations
 from argosy_core.reconcile.intake import kinds_of_body
 
 __all__ = ["ClusterModel", "ModelObject", "make_observations"]
@@ -96,7 +96,7 @@ class ClusterModel:
     next_uid: int = 1
     """Next uid."""
 
-    def create(self, creates: Creates, *, lost_answers: bool = False, lost_calls: bool = False) -> CreateAnswers:
+    def create(self, creates: Creates, *, lost_answers: bool = False, lost_calls: bool = False) -> CreateResponses:
         """Create objects.
 
         Args:
@@ -121,7 +121,7 @@ class ClusterModel:
         if lost_answers:
             exists, refused, later = (np.zeros(count, dtype=np.bool_) for _ in range(3))
             uids = [0] * count
-        return CreateAnswers(
+        return CreateResponses(
             exists_column=exists,
             refused_column=refused,
             later_column=later,
@@ -148,7 +148,7 @@ class ClusterModel:
             return
         self.unread.append(ModelObject(item.key, item.uid, item.kind, item.state, item.exit_code, item.is_gone))
 
-    def delete(self, deletes: Deletes, *, lost_answers: bool = False, lost_calls: bool = False) -> DeleteAnswers:
+    def delete(self, deletes: Deletes, *, lost_answers: bool = False, lost_calls: bool = False) -> DeleteResponses:
         """Delete objects by uid, at once; arguments as in `create`."""
         count = len(deletes)
         accepted, gone = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
@@ -167,7 +167,7 @@ class ClusterModel:
                 accepted[place] = True
         if lost_answers:
             accepted[:] = gone[:] = False
-        return DeleteAnswers(accepted_column=accepted, gone_column=gone)
+        return DeleteResponses(accepted_column=accepted, gone_column=gone)
 
     def find(self, lookups: Creates, *, time_us: int = 0) -> Observations:
         """Return what is there of some objects, by name, and give it its labels back."""

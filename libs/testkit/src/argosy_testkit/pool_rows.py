@@ -32,8 +32,8 @@ class StoredJob:
 
     state: int = 0
     """0 open, else the terminal JobState."""
-    cancel_wished: bool = False
-    """Whether a cancel wish is set."""
+    cancel_requested: bool = False
+    """Whether a cancel request is set."""
     live_attempt: int = 0
     """Attempt of the live run, 0 if none."""
     last_attempt: int = 0
@@ -91,7 +91,7 @@ def load_columns(
             metadata_index=np.full(handles.size, -1, dtype=np.int32),
             specs=tuple(specs),
         ),
-        wish=np.array([job.cancel_wished for job in jobs.values()], dtype=np.int8),
+        cancel_requested=np.array([job.cancel_requested for job in jobs.values()], dtype=np.int8),
         last_attempt=np.array([job.last_attempt for job in jobs.values()], dtype=np.int32),
         runs=LoadedRuns(
             handle=np.array(list(live), dtype=np.int64),

@@ -20,10 +20,12 @@ from argosy_core.nodes import NodeSpec
 from argosy_core.placement import NodeSampler, commit
 from argosy_core.scheduler import (
     CapacityColumns,
+    ChangeRequestColumns,
+    ChangeRequestEffects,
     ClusterRuns,
     ClusterView,
-    CommitQuestion,
     CommitReply,
+    CommitRequest,
     EndedJobs,
     EventDraft,
     JobColumns,
@@ -37,13 +39,11 @@ from argosy_core.scheduler import (
     Refusals,
     RoundSettings,
     RoundStateColumns,
-    SampleQuestion,
     SampleReply,
+    SampleRequest,
     SpecReference,
     StateColumns,
     StateEffects,
-    WishColumns,
-    WishEffects,
     adopt_plan,
     apply_ingested,
     ask_nearby,
@@ -59,9 +59,9 @@ from argosy_core.scheduler import (
     refuse_leases,
     set_cluster,
     set_queues,
+    take_change_requests,
     take_jobs,
     take_states,
-    take_wishes,
     update_capacity,
 )
 from argosy_core.scheduler.messages import Int64s
@@ -224,23 +224,23 @@ class PoolWorld:
                 cluster.ledger.define_class(class_id, SchedulingClass.parse(self.classes[class_id]))
                 cluster.known_classes.add(class_id)
 
-    def sample(self, question: SampleQuestion) -> SampleReply:
-        """Answer a sampling question with the real sampler."""
-        cluster = self.clusters[question.cluster]
-        self._define(cluster, question.class_ids.tolist())
-        cluster.ledger.extend_axis(question.resources)
-        return ask_nearby(cluster.sampler, question, self.rng, incarnation=cluster.incarnation)
+    def sample(self, request: SampleRequest) -> SampleReply:
+        """Answer a sampling request with the real sampler."""
+        cluster = self.clusters[request.cluster]
+        self._define(cluster, request.class_ids.tolist())
+        cluster.ledger.extend_axis(request.resources)
+        return ask_nearby(cluster.sampler, request, self.rng, incarnation=cluster.incarnation)
 
-    def commit(self, question: CommitQuestion) -> CommitReply:
-        """Answer a commit question with the real MultiBind."""
-        cluster = self.clusters[question.cluster]
+    def commit(self, request: CommitRequest) -> CommitReply:
+        """Answer a commit request with the real MultiBind."""
+        cluster = self.clusters[request.cluster]
         nodes, outcomes = commit(
             cluster.ledger,
-            question.handle,
-            question.attempt,
-            class_ids=question.class_ids,
-            offsets=question.offset,
-            candidates=question.candidate,
+            request.handle,
+            request.attempt,
+            class_ids=request.class_ids,
+            offsets=request.offset,
+            candidates=request.candidate,
             framework=cluster.sampler.framework,
         )
         return CommitReply(incarnation=cluster.incarnation, node=nodes, outcome=outcomes)
@@ -316,8 +316,8 @@ class PoolWorld:
             specs=(spec,),
         )
 
-    def cancel(self, handles: Sequence[int], *, deliver: bool = True) -> Callable[[], WishEffects]:
-        """Set cancel wishes as the API would: jobs without a live run end at once.
+    def cancel(self, handles: Sequence[int], *, deliver: bool = True) -> Callable[[], ChangeRequestEffects]:
+        """Set cancel requests as the API would: jobs without a live run end at once.
 
         Args:
             handles: Jobs.
@@ -327,10 +327,10 @@ class PoolWorld:
         for handle in handles:
             job = self.stored[handle]
             ended.append(int(job.state == 0 and job.live_attempt == 0))
-            job.cancel_wished = True
+            job.cancel_requested = True
             if ended[-1]:
                 job.state = int(JobState.CANCELLED)
-        columns = WishColumns(
+        columns = ChangeRequestColumns(
             handle=np.array(handles, dtype=np.int64),
             kind=np.ones(len(handles), dtype=np.int8),
             priority=np.zeros(len(handles), dtype=np.int32),
@@ -338,8 +338,8 @@ class PoolWorld:
             reason="asked by a test",
         )
 
-        def take() -> WishEffects:
-            effects = take_wishes(self.state, columns, self.now_s)
+        def take() -> ChangeRequestEffects:
+            effects = take_change_requests(self.state, columns, self.now_s)
             self.take_events(effects.events)
             self.take_job_updates(effects.job_updates)
             if effects.unknown_ended.size:
@@ -359,16 +359,16 @@ class PoolWorld:
             take()
         return take
 
-    def reprioritize(self, handles: Sequence[int], priority: int) -> WishEffects:
+    def reprioritize(self, handles: Sequence[int], priority: int) -> ChangeRequestEffects:
         """Give jobs another priority."""
         count = len(handles)
-        columns = WishColumns(
+        columns = ChangeRequestColumns(
             handle=np.array(handles, dtype=np.int64),
             kind=np.full(count, 2, dtype=np.int8),
             priority=np.full(count, priority, dtype=np.int32),
             ended=np.zeros(count, dtype=np.int8),
         )
-        effects = take_wishes(self.state, columns, self.now_s)
+        effects = take_change_requests(self.state, columns, self.now_s)
         self.take_events(effects.events)
         self.check()
         return effects
@@ -378,27 +378,27 @@ class PoolWorld:
     def plan(
         self,
         *,
-        answer_sample: Callable[[SampleQuestion], SampleReply | None] | None = None,
-        answer_commit: Callable[[CommitQuestion], CommitReply | None] | None = None,
+        answer_sample: Callable[[SampleRequest], SampleReply | None] | None = None,
+        answer_commit: Callable[[CommitRequest], CommitReply | None] | None = None,
     ) -> LeasePlan:
         """Run one round to its plan.
 
         Args:
-            answer_sample: Stands in for the samplers' answers to sampling questions.
+            answer_sample: Stands in for the samplers' answers to sampling requests.
             answer_commit: Stands in for the samplers' answers to commits.
         """
         self.tell_news()
         current = begin_round(self.state, self.now_s, self.rng)
         self.check()
-        for question in current.questions:
-            current.take_sample(question.cluster, (answer_sample or self.sample)(question))
+        for request in current.requests:
+            current.take_sample(request.cluster, (answer_sample or self.sample)(request))
         self.check()
-        questions = current.decide(self.rng)
-        while questions:
-            for commit_question in questions:
-                current.take_commits(commit_question.cluster, (answer_commit or self.commit)(commit_question))
+        requests = current.decide(self.rng)
+        while requests:
+            for commit_request in requests:
+                current.take_commits(commit_request.cluster, (answer_commit or self.commit)(commit_request))
                 self.check()
-            questions = current.next_commits()
+            requests = current.next_commits()
         plan = current.finish(self.now_s)
         for runs in plan.releases:
             self.release(runs)
@@ -441,12 +441,12 @@ class PoolWorld:
         return effects
 
     def _store_runs(self, plan: LeasePlan, runs: NewRuns) -> Int64s:
-        """Insert runs whose job is open and has no cancel wish; return the handles of the others."""
+        """Insert runs whose job is open and has no cancel request; return the handles of the others."""
         refused = []
         rows = {handle: row for row, handle in enumerate(plan.handle.tolist())}
         for handle, attempt in zip(runs.handle.tolist(), runs.attempt.tolist(), strict=True):
             job = self.stored[handle]
-            if job.state or job.cancel_wished:
+            if job.state or job.cancel_requested:
                 refused.append(handle)
                 continue
             assert job.live_attempt == 0, f"two live runs of {handle}"

@@ -83,10 +83,10 @@ class World:
         actions = self.actions()
         if actions.creates is not None:
             made = self.cluster.create(actions.creates, lost_answers=lost_answers, lost_calls=lost_calls)
-            self.reconciler.take_create_answers(actions.creates, made, self.now)
+            self.reconciler.take_create_responses(actions.creates, made, self.now)
         if actions.deletes is not None:
             gone = self.cluster.delete(actions.deletes, lost_answers=lost_answers, lost_calls=lost_calls)
-            self.reconciler.take_delete_answers(actions.deletes, gone, self.now)
+            self.reconciler.take_delete_responses(actions.deletes, gone, self.now)
         if actions.lookups is not None:
             found = self.cluster.find(actions.lookups, time_us=self.now.wall_us) if not lost_answers else None
             self.reconciler.take_found(actions.lookups, found, started_s=self.now_s, now=self.now)

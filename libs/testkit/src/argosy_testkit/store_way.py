@@ -9,7 +9,7 @@ from argosy_store import ApiStore, Effects, LeaderStore, ensure_partitions, reta
 from argosy_store.log import PostgresLog
 from argosy_store.migrate import check
 from argosy_testkit.postgres import today
-from argosy_testkit.store_world import encode_parts, encode_wishes
+from argosy_testkit.store_world import encode_change_requests, encode_parts
 from argosy_testkit.submissions import (
     make_job_ends,
     make_leases,
@@ -25,7 +25,7 @@ _DAY_US = 86_400_000_000
 
 
 def go_whole_way(api_url: str, leader_url: str, *, pool: str) -> None:
-    """Do once whatever an API replica and a leader do: jobs, wishes, queues, clusters, the log, partitions, retention.
+    """Do what an API replica and a leader do: jobs, change requests, queues, clusters, log, partitions, retention.
 
     Args:
         api_url: By which the API comes.
@@ -95,7 +95,7 @@ def _run_jobs(api: ApiStore, leader: LeaderStore, epoch: int, *, pool: str, **id
     )
     leader.apply(epoch, Effects(object_updates=make_reports(done, ObjectState.RUNNING)))
     leader.apply(epoch, Effects(run_updates=make_run_ends(done), job_updates=make_job_ends(done)))
-    api.set_wishes(pool, waiting, "reprioritize", encode=encode_wishes, priority=3)
-    api.set_wishes(pool, np.concatenate([cancelled, waiting]), "cancel", encode=encode_wishes)
+    api.set_change_requests(pool, waiting, "reprioritize", encode=encode_change_requests, priority=3)
+    api.set_change_requests(pool, np.concatenate([cancelled, waiting]), "cancel", encode=encode_change_requests)
     leader.apply(epoch, Effects(queued_counts={ids["queue_id"]: 0}, clusters_contact={"nobody": 1}))
     return [*done.tolist(), *cancelled.tolist()]

@@ -13,7 +13,7 @@ from argosy_store import ApiStore, Effects, Leadership, LeaderStore, SubmitReque
 from argosy_testkit.postgres import today
 from argosy_testkit.submissions import make_leases, make_objects, make_request
 
-__all__ = ["StoreWorld", "encode_parts", "encode_wishes"]
+__all__ = ["StoreWorld", "encode_change_requests", "encode_parts"]
 
 
 def encode_parts(parts: Sequence[tuple[SubmitRequest, npt.NDArray[np.bool_]]]) -> bytes:
@@ -23,10 +23,10 @@ def encode_parts(parts: Sequence[tuple[SubmitRequest, npt.NDArray[np.bool_]]]) -
     )
 
 
-def encode_wishes(handles: npt.NDArray[np.int64], ended: npt.NDArray[np.int8]) -> bytes:
-    """Return the wishes as text, for tests to look at."""
+def encode_change_requests(handles: npt.NDArray[np.int64], ended: npt.NDArray[np.int8]) -> bytes:
+    """Return the change requests as text, for tests to look at."""
     pairs = zip(handles.tolist(), ended.tolist(), strict=True)
-    return b"wished " + b",".join(b"%d:%d" % pair for pair in pairs)
+    return b"asked " + b",".join(b"%d:%d" % pair for pair in pairs)
 
 
 class StoreWorld:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.ledger import NodeLedger, PodEvents, run_keys
 from argosy_core.nodes import NodeSpec
-from argosy_core.placement import CandidatePool, NodeSampler, SampleQuestion, commit, decide
+from argosy_core.placement import CandidatePool, NodeSampler, SampleRequest, commit, decide
 
 __all__ = ["run"]
 
@@ -90,7 +90,7 @@ class _World:
         drawn = self.rng.random((len(classes), len(self.samplers))).argsort(axis=1) < asked
         for cluster, sampler in enumerate(self.samplers):
             mine = np.flatnonzero(drawn[:, cluster])
-            question = SampleQuestion(
+            request = SampleRequest(
                 class_ids=classes[mine].astype(np.int32),
                 wanted=wanted[mine].astype(np.int32),
                 complete=np.zeros(len(mine), np.int8),
@@ -98,9 +98,9 @@ class _World:
                 nodes_to_sample_ratio=_NODES_TO_SAMPLE,
             )
             with self.spent.on("sample", len(mine)):
-                reply = sampler.sample(question, self.rng)
+                reply = sampler.sample(request, self.rng)
             with self.spent.on("decide", 0):
-                pool.add(cluster, question.class_ids, reply)
+                pool.add(cluster, request.class_ids, reply)
         with self.spent.on("decide", len(class_ids)):
             decision = decide(pool, class_ids, _CANDIDATES, self.rng)
         handles = np.arange(self.next_handle, self.next_handle + len(class_ids), dtype=np.int64)

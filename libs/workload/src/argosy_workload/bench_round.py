@@ -28,16 +28,16 @@ from argosy_core.scheduler import (
     CapacityColumns,
     ClusterRuns,
     ClusterView,
-    CommitQuestion,
     CommitReply,
+    CommitRequest,
     JobColumns,
     JobSetView,
     LeasePlan,
     PoolState,
     QueueView,
     RoundSettings,
-    SampleQuestion,
     SampleReply,
+    SampleRequest,
     SpecReference,
     StateColumns,
     apply_ingested,
@@ -273,17 +273,17 @@ class _World:
                     self._tell(name, cluster, np.zeros(0, np.int32))
         with self._on("begin"):
             current = begin_round(self._state, self._now_s, self._rng)
-        for question in current.questions:
-            reply = self._sample(question)
+        for request in current.requests:
+            reply = self._sample(request)
             with self._on("decide"):
-                current.take_sample(question.cluster, reply)
+                current.take_sample(request.cluster, reply)
         with self._on("decide"):
             commits = current.decide(self._rng)
         while commits:
-            for commit_question in commits:
-                commit_reply = self._commit(commit_question)
+            for commit_request in commits:
+                commit_reply = self._commit(commit_request)
                 with self._on("finish"):
-                    current.take_commits(commit_question.cluster, commit_reply)
+                    current.take_commits(commit_request.cluster, commit_reply)
             with self._on("finish"):
                 commits = current.next_commits()
         with self._on("finish"):
@@ -296,22 +296,22 @@ class _World:
         self._give_out(plan)
         return int(plan.handle.size)
 
-    def _sample(self, question: SampleQuestion) -> SampleReply:
+    def _sample(self, request: SampleRequest) -> SampleReply:
         """Answer as a sampler does."""
-        cluster = self._clusters[question.cluster]
+        cluster = self._clusters[request.cluster]
         with self._on("sample"):
-            return ask_nearby(cluster.sampler, question, self._rng, incarnation=1)
+            return ask_nearby(cluster.sampler, request, self._rng, incarnation=1)
 
-    def _commit(self, question: CommitQuestion) -> CommitReply:
+    def _commit(self, request: CommitRequest) -> CommitReply:
         """Bind as a sampler does."""
         with self._on("commit"):
             nodes, outcomes = commit(
-                self._clusters[question.cluster].ledger,
-                question.handle,
-                question.attempt,
-                class_ids=question.class_ids,
-                offsets=question.offset,
-                candidates=question.candidate,
+                self._clusters[request.cluster].ledger,
+                request.handle,
+                request.attempt,
+                class_ids=request.class_ids,
+                offsets=request.offset,
+                candidates=request.candidate,
             )
         return CommitReply(incarnation=1, node=nodes, outcome=outcomes)
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.job.states import ObjectState
-from argosy_core.reconcile import CreateAnswers, Creates, DeleteAnswers, Deletes, Observations
+from argosy_core.reconcile import CreateResponses, Creates, DeleteResponses, Deletes, Observations
 from argosy_kube.failure_table import describe_failure, describe_wait, failure_of, waiting_failure_of
 from argosy_kube.port import (
     Change,
@@ -27,7 +27,7 @@ from argosy_kube.port import (
     PodPhase,
 )
 
-__all__ = ["create_answers", "create_batch", "delete_answers", "delete_batch", "observations"]
+__all__ = ["create_batch", "create_responses", "delete_batch", "delete_responses", "observations"]
 
 _STATES: Final = np.zeros(len(PodPhase) + 1, dtype=np.int8)
 _STATES[PodPhase.PENDING] = ObjectState.CREATED
@@ -119,12 +119,12 @@ def create_batch(creates: Creates) -> CreateBatch:
     )
 
 
-def create_answers(creates: Creates, result: CreateResult | None) -> CreateAnswers:
+def create_responses(creates: Creates, result: CreateResult | None) -> CreateResponses:
     """Return what became of creates; nothing is known of any if there is no result."""
     count = len(creates)
     if result is None:
         none = np.zeros(count, dtype=np.bool_)
-        return CreateAnswers(
+        return CreateResponses(
             exists_column=none,
             refused_column=none,
             later_column=none,
@@ -144,7 +144,7 @@ def create_answers(creates: Creates, result: CreateResult | None) -> CreateAnswe
     if stolen.any():
         message_column = np.where(stolen, len(messages), message_column).astype(np.int32)
         messages = (*messages, "an object of the name of the run's own exists and belongs to somebody else")
-    return CreateAnswers(
+    return CreateResponses(
         exists_column=(codes == int(CreateCode.CREATED)) | (taken & own),
         refused_column=(codes == int(CreateCode.REJECTED)) | stolen,
         later_column=codes == int(CreateCode.QUOTA),
@@ -166,10 +166,10 @@ def delete_batch(deletes: Deletes) -> DeleteBatch:
     )
 
 
-def delete_answers(deletes: Deletes, result: DeleteResult | None) -> DeleteAnswers:
+def delete_responses(deletes: Deletes, result: DeleteResult | None) -> DeleteResponses:
     """Return what became of deletes; nothing is known of any if there is no result."""
     if result is None:
         none = np.zeros(len(deletes), dtype=np.bool_)
-        return DeleteAnswers(accepted_column=none, gone_column=none)
+        return DeleteResponses(accepted_column=none, gone_column=none)
     codes = result.code_column
-    return DeleteAnswers(accepted_column=codes == int(DeleteCode.DELETED), gone_column=codes == int(DeleteCode.GONE))
+    return DeleteResponses(accepted_column=codes == int(DeleteCode.DELETED), gone_column=codes == int(DeleteCode.GONE))

@@ -22,12 +22,12 @@ from functools import partial
 import numpy as np
 
 from argosy_core.errors import BackendUnavailable
-from argosy_core.reconcile import CreateAnswers, Creates, Deletes, Fence, Reconciler, StartTimeouts
+from argosy_core.reconcile import CreateResponses, Creates, Deletes, Fence, Reconciler, StartTimeouts
 from argosy_executor.cluster_codec import (
-    create_answers,
     create_batch,
-    delete_answers,
+    create_responses,
     delete_batch,
+    delete_responses,
     observations,
 )
 from argosy_executor.config import ExecutorConfig
@@ -203,9 +203,9 @@ class Executor:
                     result = await self._cluster.create_objects(create_batch(creates))
             except (BackendUnavailable, TimeoutError) as error:
                 self._log.warning("creates without an answer", object_count=len(creates), reason=str(error))
-            answers = create_answers(creates, result)
+            answers = create_responses(creates, result)
             self._note_held_back(answers)
-            self._reconciler.take_create_answers(creates, answers, self._clock())
+            self._reconciler.take_create_responses(creates, answers, self._clock())
             self._created.inc(int(answers.exists_column.sum()))
             if self._traces is not None and span is not None:
                 self._traces.end(span, creates, answers.exists_column)
@@ -213,7 +213,7 @@ class Executor:
             self._calls[0].release()
             self._tell()
 
-    def _note_held_back(self, answers: CreateAnswers) -> None:
+    def _note_held_back(self, answers: CreateResponses) -> None:
         """Say why objects are not made now, and tried again until the timeout."""
         held_back = np.flatnonzero(answers.later_column)
         if held_back.size:
@@ -231,8 +231,8 @@ class Executor:
                     result = await self._cluster.delete_objects(delete_batch(deletes))
             except (BackendUnavailable, TimeoutError) as error:
                 self._log.warning("deletes without an answer", object_count=len(deletes), reason=str(error))
-            answers = delete_answers(deletes, result)
-            self._reconciler.take_delete_answers(deletes, answers, self._clock())
+            answers = delete_responses(deletes, result)
+            self._reconciler.take_delete_responses(deletes, answers, self._clock())
             self._deleted.inc(int(answers.accepted_column.sum()))
         finally:
             self._calls[1].release()

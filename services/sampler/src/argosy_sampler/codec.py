@@ -18,19 +18,19 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeGroup
-from argosy_core.placement import PlacementPart, SampleQuestion, SampleReply
+from argosy_core.placement import PlacementPart, SampleReply, SampleRequest
 from argosy_runtime.columns import check_indices, pack_column, read_columns, unpack_column
 
 __all__ = [
     "CapacityWriter",
-    "CommitQuestion",
+    "CommitRequest",
     "class_definitions",
-    "commit_answer",
+    "commit_response",
     "read_commit",
     "read_placements",
     "read_runs",
     "read_sample",
-    "sample_answer",
+    "sample_response",
 ]
 
 Int64s = npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ _NO_CLASSES = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitQuestion:
+class CommitRequest:
     """Runs to place; n runs, k candidates."""
 
     handles: Int64s
@@ -90,8 +90,8 @@ def read_placements(message: sampler_pb2.PlacementList) -> PlacementPart:
     )
 
 
-def read_sample(message: sampler_pb2.SampleRequest) -> SampleQuestion:
-    """Return a question.
+def read_sample(message: sampler_pb2.SampleRequest) -> SampleRequest:
+    """Return a request.
 
     Raises:
         InvalidRequest: Columns do not fit each other.
@@ -101,7 +101,7 @@ def read_sample(message: sampler_pb2.SampleRequest) -> SampleQuestion:
         {"class_column": "int32", "wanted_column": "int32", "complete_column": "int8"},
         where="sample",
     )
-    return SampleQuestion(
+    return SampleRequest(
         class_ids=columns["class_column"],
         wanted=columns["wanted_column"],
         complete=columns["complete_column"],
@@ -111,9 +111,9 @@ def read_sample(message: sampler_pb2.SampleRequest) -> SampleQuestion:
     )
 
 
-def sample_answer(reply: SampleReply, *, round_number: int, incarnation: int) -> sampler_pb2.SampleAnswer:
+def sample_response(reply: SampleReply, *, round_number: int, incarnation: int) -> sampler_pb2.SampleResponse:
     """Return an answer as a message."""
-    return sampler_pb2.SampleAnswer(
+    return sampler_pb2.SampleResponse(
         round=round_number,
         incarnation=incarnation,
         node_column=pack_column(reply.node, "int32"),
@@ -134,7 +134,7 @@ def sample_answer(reply: SampleReply, *, round_number: int, incarnation: int) ->
     )
 
 
-def read_commit(message: sampler_pb2.CommitRequest) -> CommitQuestion:
+def read_commit(message: sampler_pb2.CommitRequest) -> CommitRequest:
     """Return runs to place.
 
     Raises:
@@ -146,7 +146,7 @@ def read_commit(message: sampler_pb2.CommitRequest) -> CommitQuestion:
     count = len(columns["handle_column"])
     offsets: Any = unpack_column(message.offset_column, "int32", name="commit.offset_column", count=count + 1)
     candidates: Any = unpack_column(message.candidate_column, "int32", name="commit.candidate_column")
-    return CommitQuestion(
+    return CommitRequest(
         handles=columns["handle_column"],
         attempts=columns["attempt_column"],
         class_ids=columns["class_column"],
@@ -155,11 +155,11 @@ def read_commit(message: sampler_pb2.CommitRequest) -> CommitQuestion:
     )
 
 
-def commit_answer(
+def commit_response(
     nodes: Int32s, outcomes: npt.NDArray[np.int8], request: sampler_pb2.CommitRequest, *, incarnation: int
-) -> sampler_pb2.CommitAnswer:
+) -> sampler_pb2.CommitResponse:
     """Return the outcome of each commit as a message."""
-    return sampler_pb2.CommitAnswer(
+    return sampler_pb2.CommitResponse(
         round=request.round,
         stage=request.stage,
         incarnation=incarnation,

@@ -19,12 +19,12 @@ from argosy_runtime.plugins import FaultReporter
 from argosy_sampler.codec import (
     CapacityWriter,
     class_definitions,
-    commit_answer,
+    commit_response,
     read_commit,
     read_placements,
     read_runs,
     read_sample,
-    sample_answer,
+    sample_response,
 )
 
 __all__ = ["SessionHandler"]
@@ -145,30 +145,30 @@ class SessionHandler:
             answers.insert(0, sampler_pb2.SessionRequest(capacity=capacity))
         return answers
 
-    def _sample(self, request: sampler_pb2.SampleRequest) -> sampler_pb2.SampleAnswer:
+    def _sample(self, request: sampler_pb2.SampleRequest) -> sampler_pb2.SampleResponse:
         self._session.check_request(request.epoch)
         self._session.define(class_definitions(request.classes))
         deadline = self._monotonic() + request.deadline_ms / 1000
-        question = read_sample(request)
-        reply = self._session.sample(request.epoch, question, should_stop=lambda: self._monotonic() >= deadline)
+        asked = read_sample(request)
+        reply = self._session.sample(request.epoch, asked, should_stop=lambda: self._monotonic() >= deadline)
         METRICS.filter_faults.labels(self._cluster).inc(int(np.count_nonzero(reply.reason == WaitReason.FAULT)))
-        METRICS.sampled_classes.labels(self._cluster).inc(len(question.class_ids))
-        return sample_answer(reply, round_number=request.round, incarnation=self.incarnation)
+        METRICS.sampled_classes.labels(self._cluster).inc(len(asked.class_ids))
+        return sample_response(reply, round_number=request.round, incarnation=self.incarnation)
 
-    def _commit(self, request: sampler_pb2.CommitRequest) -> sampler_pb2.CommitAnswer:
-        question = read_commit(request)
+    def _commit(self, request: sampler_pb2.CommitRequest) -> sampler_pb2.CommitResponse:
+        asked = read_commit(request)
         nodes, outcomes = self._session.commit(
             request.epoch,
-            question.handles,
-            question.attempts,
-            class_ids=question.class_ids,
-            offsets=question.offsets,
-            candidates=question.candidates,
+            asked.handles,
+            asked.attempts,
+            class_ids=asked.class_ids,
+            offsets=asked.offsets,
+            candidates=asked.candidates,
         )
         placed = int(np.count_nonzero(outcomes == CommitOutcome.PLACED))
         METRICS.committed_placements.labels(self._cluster).inc(placed)
         METRICS.refused_placements.labels(self._cluster).inc(len(outcomes) - placed)
-        return commit_answer(nodes, outcomes, request, incarnation=self.incarnation)
+        return commit_response(nodes, outcomes, request, incarnation=self.incarnation)
 
     def _release(self, message: sampler_pb2.Release) -> None:
         self._session.release(message.epoch, *read_runs(message))

@@ -1,6 +1,6 @@
 """The session with the pool's leader: one stream, dialled by the sampler, begun again whenever it ends.
 
-A stream goes hello and nodes up; welcome, cordons and the full list of placements down; ready up; then questions down
+A stream goes hello and nodes up; welcome, cordons and the full list of placements down; ready up; then requests down
 and answers up, with heartbeats in silence. A replica that does not lead answers with the leader's address.
 
 Source: design section 5, "Sampler session" and "Leader lost".
@@ -18,7 +18,7 @@ import grpc
 
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest
-from argosy_core.placement import CapacityPace, PaceSettings, Word
+from argosy_core.placement import CapacityThrottle, ThrottleSettings, Word
 from argosy_runtime.channel import Backoff, open_channel
 from argosy_runtime.errors import from_rpc_error
 from argosy_runtime.logs import Logger
@@ -56,7 +56,7 @@ class SessionClient:
         self._handler = handler
         self._backoff = backoff
         self._log = log
-        self._pace_settings = PaceSettings(
+        self._throttle_settings = ThrottleSettings(
             interval_s=config.capacity_interval_ms / 1000,
             rise_interval_s=config.rise_interval_ms / 1000,
             node_interval_s=config.node_interval_ms / 1000,
@@ -150,7 +150,7 @@ class SessionClient:
     async def _converse(self, stream: Stream, heartbeat_s: float, on_ready: Callable[[], None]) -> None:
         """Answer until the stream ends or one of its tasks fails; the failure is raised."""
         outbox: asyncio.Queue[sampler_pb2.SessionRequest] = asyncio.Queue(_OUTBOX_LIMIT)
-        pace = CapacityPace(self._pace_settings, time.monotonic())
+        pace = CapacityThrottle(self._throttle_settings, time.monotonic())
         failure: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as group:
@@ -197,7 +197,7 @@ class SessionClient:
                 message = sampler_pb2.SessionRequest(heartbeat=sampler_pb2.Heartbeat())
             await stream.write(message)
 
-    async def _tell_capacity(self, outbox: asyncio.Queue[sampler_pb2.SessionRequest], pace: CapacityPace) -> None:
+    async def _tell_capacity(self, outbox: asyncio.Queue[sampler_pb2.SessionRequest], pace: CapacityThrottle) -> None:
         """Tell of what changed whenever it is time to."""
         cluster, took_s = self._config.cluster, 0.0
         while True:

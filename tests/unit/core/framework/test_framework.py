@@ -131,7 +131,7 @@ def test_filter_that_answers_no_mask_of_the_nodes_fails(answer: object, text: st
     assert cycle.faults[0].reason == text
 
 
-def test_wish_to_wait_is_told_with_its_time_and_is_no_error() -> None:
+def test_request_to_wait_is_told_with_its_time_and_is_no_error() -> None:
     """By an exception about one class, or by naming many at once; the others go on."""
 
     def function(cycle: Cycle) -> None:

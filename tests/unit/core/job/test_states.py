@@ -78,7 +78,7 @@ def test_invalid_transition_carries_history_for_what_is_not_in_table(
 
 
 def test_writers_are_api_before_and_leader_after_the_lease() -> None:
-    """API replicas write submits and wishes; everything else is the leader's."""
+    """API replicas write submits and change requests; everything else is the leader's."""
     by_api = {event for (_, event), (_, writer) in JOB_TRANSITIONS.items() if writer is Writer.API}
     assert by_api == {
         JobEventKind.SUBMITTED,
@@ -136,8 +136,10 @@ def test_terminal_mask_covers_every_state() -> None:
 @pytest.mark.parametrize(
     ("pod_state", "stop_sent", "gone", "end"),
     [
-        pytest.param(ObjectState.SUCCEEDED, True, False, ObjectState.SUCCEEDED, id="success-beats-wish"),
-        pytest.param(ObjectState.SUCCEEDED, True, True, ObjectState.SUCCEEDED, id="success-beats-wish-then-gone"),
+        pytest.param(ObjectState.SUCCEEDED, True, False, ObjectState.SUCCEEDED, id="success-beats-change request"),
+        pytest.param(
+            ObjectState.SUCCEEDED, True, True, ObjectState.SUCCEEDED, id="success-beats-change request-then-gone"
+        ),
         pytest.param(ObjectState.FAILED, False, False, ObjectState.FAILED, id="own-failure"),
         pytest.param(ObjectState.FAILED, True, True, ObjectState.CANCELLED, id="killed-by-us"),
         pytest.param(ObjectState.RUNNING, True, True, ObjectState.CANCELLED, id="deleted-by-us"),
@@ -146,9 +148,9 @@ def test_terminal_mask_covers_every_state() -> None:
         pytest.param(ObjectState.RUNNING, True, False, ObjectState.RUNNING, id="still-terminating"),
     ],
 )
-def test_resolve_ends_lets_the_pod_win_over_the_wish(
+def test_resolve_ends_lets_the_pod_win_over_the_change_request(
     *, pod_state: ObjectState, stop_sent: bool, gone: bool, end: ObjectState
 ) -> None:
-    """What the pod did wins over what was wished."""
+    """What the pod did wins over what was asked."""
     ends = resolve_ends(np.array([pod_state], np.int8), np.array([stop_sent]), np.array([gone]))
     assert ends.tolist() == [end]

@@ -40,6 +40,7 @@ from argosy_core.leader.events import (
 from argosy_core.leader.transaction import SetAside
 from argosy_core.scheduler import (
     CapacityColumns,
+    ChangeRequestColumns,
     CommitReply,
     JobColumns,
     JobSetView,
@@ -48,7 +49,6 @@ from argosy_core.scheduler import (
     SampleReply,
     SpecReference,
     StateColumns,
-    WishColumns,
 )
 from argosy_testkit.pool_rows import load_columns
 
@@ -447,7 +447,7 @@ def test_changes_whose_references_are_gone_are_read_again() -> None:
 def test_a_job_that_was_never_held_is_cancelled_with_what_was_read_of_it() -> None:
     """After a change of leader its row had ended already, but its request was still unread."""
     told = lead()
-    request = WishColumns(
+    request = ChangeRequestColumns(
         handle=np.array([10], dtype=np.int64),
         kind=np.ones(1, dtype=np.int8),
         priority=np.zeros(1, dtype=np.int32),

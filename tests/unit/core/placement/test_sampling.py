@@ -10,7 +10,7 @@ from argosy_core.framework import ClassTable, Cycle, Framework, NotNow, Point, R
 from argosy_core.job.classes import HostPort, SchedulingClass
 from argosy_core.ledger import NodeLedger, PodEvents
 from argosy_core.nodes import NodeSpec, NodeTable
-from argosy_core.placement import NodeSampler, SampleQuestion, SampleReply, WaitReason, commit, sample, sampling
+from argosy_core.placement import NodeSampler, SampleReply, SampleRequest, WaitReason, commit, sample, sampling
 from argosy_core.plugins import Profile, build_framework
 
 
@@ -34,7 +34,7 @@ def ask(
 ) -> SampleReply:
     """Ask for candidates of some classes."""
     sampler = sampler if isinstance(sampler, NodeSampler) else NodeSampler(sampler)
-    question = SampleQuestion(
+    request = SampleRequest(
         class_ids=np.array(class_ids, np.int32),
         wanted=np.full(len(class_ids), wanted, np.int32),
         complete=np.full(len(class_ids), complete, np.int8),
@@ -42,7 +42,7 @@ def ask(
         nodes_to_sample_ratio=ratio,
         **fields,  # type: ignore[arg-type]
     )
-    return sampler.sample(question, np.random.default_rng(seed))
+    return sampler.sample(request, np.random.default_rng(seed))
 
 
 def candidates(reply: SampleReply, position: int = 0) -> list[int]:
@@ -122,14 +122,14 @@ def test_looking_goes_on_until_the_nodes_hold_all_pods_that_wait(
 def test_looking_goes_on_for_the_class_alone_that_lacks_room() -> None:
     """Of classes asked together, those of which few pods wait look no further than Np and get what they need."""
     sampler = NodeSampler(make_ledger([4] * 1000, [1, 1]))
-    question = SampleQuestion(
+    request = SampleRequest(
         class_ids=np.array([0, 1], np.int32),
         wanted=np.array([2, 800], np.int32),
         complete=np.zeros(2, np.int8),
         resources=("cpu",),
         nodes_to_sample_ratio=0.04,
     )
-    reply = sampler.sample(question, np.random.default_rng(0))
+    reply = sampler.sample(request, np.random.default_rng(0))
     assert (len(candidates(reply, 0)), len(candidates(reply, 1))) == (6, 204)
     assert (reply.examined[0], reply.examined[1] >= 200) == (40, True)
 
@@ -189,7 +189,7 @@ def test_deadline_ends_the_look_with_what_was_found() -> None:
     """Once told to stop, no further window is looked at."""
     ledger = make_ledger([1] * 999 + [8], [4, 1])
     sampler, asked = NodeSampler(ledger), []
-    question = SampleQuestion(
+    request = SampleRequest(
         class_ids=np.array([0, 1], np.int32),
         wanted=np.array([1, 1], np.int32),
         complete=np.zeros(2, np.int8),
@@ -201,11 +201,11 @@ def test_deadline_ends_the_look_with_what_was_found() -> None:
         asked.append(1)
         return len(asked) > 1
 
-    reply = sampler.sample(question, np.random.default_rng(1), should_stop=stop)
+    reply = sampler.sample(request, np.random.default_rng(1), should_stop=stop)
     assert reply.examined.tolist() == [40, 40]
     assert len(candidates(reply, 1)) == 5
     assert reply.complete.tolist() == [0, 0]
-    assert sampler.sample(question, np.random.default_rng(1), should_stop=lambda: True).examined.tolist() == [0, 0]
+    assert sampler.sample(request, np.random.default_rng(1), should_stop=lambda: True).examined.tolist() == [0, 0]
 
 
 def test_full_cluster_is_searched_once_and_then_only_where_something_rose(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -434,10 +434,10 @@ def test_unknown_class_gets_no_candidate() -> None:
 
 
 def test_no_class_asked_is_answered_with_totals() -> None:
-    """An empty question is legal."""
+    """An empty request is legal."""
     reply = sample(
         make_ledger([4] * 10, []),
-        SampleQuestion(
+        SampleRequest(
             class_ids=np.zeros(0, np.int32), wanted=np.zeros(0, np.int32), complete=np.zeros(0, np.int8),
             resources=("cpu",), nodes_to_sample_ratio=0.04,
         ),
@@ -483,19 +483,19 @@ def test_sample_leaves_nothing_behind_that_only_the_collector_could_free() -> No
     """A ring of references would keep megabytes of every round until the collector's next full run, hours later."""
     ledger = make_ledger([4, 4, 1, 2], [1000, 3000, 9000])
     sampler = NodeSampler(ledger)
-    question = SampleQuestion(
+    request = SampleRequest(
         class_ids=np.arange(3, dtype=np.int32),
         wanted=np.ones(3, np.int32),
         complete=np.array([0, 1, 1], np.int8),
         resources=("cpu",),
         nodes_to_sample_ratio=0.5,
     )
-    sampler.sample(question, np.random.default_rng(0))
+    sampler.sample(request, np.random.default_rng(0))
     gc.collect()
     gc.disable()
     try:
         for seed in range(3):
-            sampler.sample(question, np.random.default_rng(seed))
+            sampler.sample(request, np.random.default_rng(seed))
         assert gc.collect() == 0
     finally:
         gc.enable()

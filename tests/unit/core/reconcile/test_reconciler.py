@@ -198,7 +198,7 @@ def test_event_before_the_answer_counts_as_the_answer(world: World) -> None:
     answers = world.cluster.create(creates)
     world.cluster.show((7, 1, 0), ObjectState.RUNNING)
     world.watch()
-    world.reconciler.take_create_answers(creates, answers, world.now)
+    world.reconciler.take_create_responses(creates, answers, world.now)
     assert world.report() == [(7, 0, "CREATED"), (7, 0, "RUNNING")]
 
 
@@ -249,13 +249,13 @@ def test_stop_deletes_running_pod_and_reports_cancelled(world: World) -> None:
     world.cluster.show((7, 1, 0), ObjectState.FAILED, exit_code=143)
     world.watch()
     assert world.report() == [(7, 0, "CANCELLED")]
-    world.reconciler.take_delete_answers(deletes, world.cluster.delete(deletes), world.now)
+    world.reconciler.take_delete_responses(deletes, world.cluster.delete(deletes), world.now)
     world.settle()
     assert world.reconciler.object_count == 0
 
 
 def test_success_wins_over_a_stop(world: World) -> None:
-    """What the pod did wins over what was wished."""
+    """What the pod did wins over what was asked."""
     world.give([7])
     world.settle(steps=1)
     world.cluster.show((7, 1, 0), ObjectState.SUCCEEDED)

@@ -10,7 +10,7 @@ from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import NodeSampler
 from argosy_core.plugins import build_framework
-from argosy_core.scheduler import SampleQuestion, StateColumns, ask_nearby, join_states
+from argosy_core.scheduler import SampleRequest, StateColumns, ask_nearby, join_states
 
 
 def report_of(*runs: int, message: list[int], texts: tuple[str, ...]) -> StateColumns:
@@ -58,12 +58,12 @@ def test_one_report_is_itself() -> None:
 
 
 def test_a_sampler_nearby_answers_what_it_was_asked() -> None:
-    """Every field of the question arrives, and the answer says whose it is."""
+    """Every field of the request arrives, and the answer says whose it is."""
     ledger = NodeLedger()
     ledger.put_nodes([NodeSpec(name=f"n{cpu}", total={"cpu": cpu, "memory": 8}) for cpu in (1, 2, 4)])
     ledger.define_class(0, SchedulingClass(requests=(("cpu", 2),)))
     ledger.define_class(1, SchedulingClass(requests=(("cpu", 8),)))
-    question = SampleQuestion(
+    request = SampleRequest(
         cluster="a",
         round_number=1,
         class_ids=np.array([1, 0], np.int32),
@@ -74,7 +74,7 @@ def test_a_sampler_nearby_answers_what_it_was_asked() -> None:
         deadline_ms=1000,
         strategy="random",
     )
-    reply = ask_nearby(NodeSampler(ledger, build_framework()), question, np.random.default_rng(1), incarnation=7)
+    reply = ask_nearby(NodeSampler(ledger, build_framework()), request, np.random.default_rng(1), incarnation=7)
     assert reply.incarnation == 7
     assert reply.offset.tolist() == [0, 0, 2]
     assert reply.examined.tolist() == [3, 3]

@@ -81,7 +81,7 @@ def test_states_give_events_in_legal_order_and_never_go_backwards(
         pytest.param(FAILED, 3, JobState.QUEUED, id="evicted"),
         pytest.param(FAILED, 5, JobState.QUEUED, id="infrastructure"),
         pytest.param(LOST, 0, JobState.QUEUED, id="lost"),
-        pytest.param(CANCELLED, 0, JobState.QUEUED, id="stopped-without-a-wish"),
+        pytest.param(CANCELLED, 0, JobState.QUEUED, id="stopped-without-a-change request"),
     ],
 )
 def test_end_of_a_run_ends_the_job_or_queues_it_again(state: int, failure: int, outcome: JobState) -> None:

@@ -13,7 +13,7 @@ from argosy_testkit.pool_world import PoolWorld
 _SETTINGS = RoundSettings(clusters_to_sample_ratio=1.0)
 
 
-@pytest.mark.parametrize("error", [ConnectionError("away"), NotNow("closed")], ids=["error", "wish"])
+@pytest.mark.parametrize("error", [ConnectionError("away"), NotNow("closed")], ids=["error", "wait"])
 @pytest.mark.parametrize("reads_nodes_only", [True, False])
 def test_filter_that_fails_for_a_while_holds_back_its_class_for_as_long(
     *, error: Exception, reads_nodes_only: bool
@@ -70,7 +70,7 @@ def test_run_that_a_plugin_refuses_at_the_commit_is_tried_again_and_never_fails(
 @pytest.mark.parametrize(
     ("error", "reason", "after_s"),
     [(NotNow("closed", retry_after_s=20), WaitReason.PLUGIN, 20.0), (KeyError("zone"), WaitReason.FAULT, 1.0)],
-    ids=["wish", "error"],
+    ids=["wait", "error"],
 )
 def test_class_that_a_plugin_of_the_leader_turns_away_waits_with_its_reason(
     error: Exception, reason: WaitReason, after_s: float

@@ -43,8 +43,8 @@ def test_failed_attempts_survive_the_leader() -> None:
     for turn in range(3):
         world.now_s += 20
 
-        def conflict(question: object) -> object:
-            reply = world.commit(question)  # type: ignore[arg-type]
+        def conflict(request: object) -> object:
+            reply = world.commit(request)  # type: ignore[arg-type]
             world.clusters["a"].ledger.release(np.array([handle << 8 | 1]))
             return type(reply)(incarnation=reply.incarnation, node=no, outcome=np.full(1, 2, np.int8))
 
@@ -91,8 +91,8 @@ def test_plan_in_the_log_leases_nothing_to_a_cluster_that_was_declared_gone() ->
     assert world.round().handle.tolist() == handles, "it has come back and may be given work"
 
 
-def test_job_with_a_wish_and_no_run_is_ended_by_the_next_leader() -> None:
-    """The API saw a run that was over before its wish was read."""
+def test_job_with_a_change_request_and_no_run_is_ended_by_the_next_leader() -> None:
+    """The API saw a run that was over before its change request was read."""
     world = PoolWorld()
     handle = world.submit(1)[0]
     world.round()
@@ -104,7 +104,7 @@ def test_job_with_a_wish_and_no_run_is_ended_by_the_next_leader() -> None:
 
 
 def test_stop_is_decided_again_by_the_next_leader() -> None:
-    """The wish is in the row, so its stop cannot be lost."""
+    """The change request is in the row, so its stop cannot be lost."""
     world = PoolWorld()
     handle = world.submit(1)[0]
     world.round()
@@ -220,7 +220,7 @@ def test_recover_refuses_a_pool_that_holds_jobs() -> None:
         recover(world.state, load_columns(world.stored, world.job_sets, {}, None), world.now_s)
 
 
-@pytest.mark.parametrize("leases_first", [True, False], ids=["refusal-first", "wish-first"])
+@pytest.mark.parametrize("leases_first", [True, False], ids=["refusal-first", "change request-first"])
 def test_refusal_learned_after_the_commit_is_made_good(*, leases_first: bool) -> None:
     """A shell with an ordered writer counts the lease, then takes it back; either news may come first."""
     world = PoolWorld()

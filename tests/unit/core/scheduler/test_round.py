@@ -13,12 +13,12 @@ from argosy_core.job.states import JobEventKind, JobState, ObjectState
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import (
     ClusterView,
-    CommitQuestion,
     CommitReply,
+    CommitRequest,
     QueueView,
     RoundSettings,
-    SampleQuestion,
     SampleReply,
+    SampleRequest,
     begin_round,
     explain,
     last_round,
@@ -32,8 +32,8 @@ from argosy_testkit.pool_world import PoolWorld, Report
 ALL_CLUSTERS = RoundSettings(clusters_to_sample_ratio=1.0, nodes_to_sample_ratio=1.0)
 
 
-def _conflict(question: CommitQuestion) -> CommitReply:
-    count = question.handle.size
+def _conflict(request: CommitRequest) -> CommitReply:
+    count = request.handle.size
     return CommitReply(incarnation=1, node=np.full(count, -1, np.int32), outcome=np.full(count, 2, np.int8))
 
 
@@ -81,9 +81,9 @@ def test_clusters_asked_are_the_configured_share_of_those_that_can_hold_the_clas
     world.submit(1, class_id=2)
     current = begin_round(world.state, world.now_s, world.rng)
     asked = {class_id: [] for class_id in (1, 2)}
-    for question in current.questions:
-        for class_id in question.class_ids.tolist():
-            asked[class_id].append(question.cluster)
+    for request in current.requests:
+        for class_id in request.class_ids.tolist():
+            asked[class_id].append(request.cluster)
     assert len(asked[1]) == 2  # ceil(0.3 x 5)
     assert asked[2] == ["large"]
 
@@ -100,7 +100,7 @@ def test_cluster_that_may_not_be_given_work_is_not_asked(view: ClusterView) -> N
     world = PoolWorld()
     world.submit(1)
     set_cluster(world.state, view)
-    assert begin_round(world.state, world.now_s, world.rng).questions == ()
+    assert begin_round(world.state, world.now_s, world.rng).requests == ()
     assert world.state.round is not None
     world.state.round.finish(world.now_s)
     set_cluster(world.state, ClusterView(name="a", connected=True))
@@ -159,9 +159,9 @@ def test_conflict_in_one_cluster_goes_on_to_the_next_candidate_in_another() -> N
     handle = world.submit(1)[0]
     stages: list[tuple[int, str]] = []
 
-    def answer(question: CommitQuestion) -> CommitReply:
-        stages.append((question.stage, question.cluster))
-        return world.commit(question) if len(stages) == 3 else _conflict(question)
+    def answer(request: CommitRequest) -> CommitReply:
+        stages.append((request.stage, request.cluster))
+        return world.commit(request) if len(stages) == 3 else _conflict(request)
 
     plan = world.plan(answer_commit=answer)
     assert [stage for stage, _ in stages] == [1, 2, 3]
@@ -176,8 +176,8 @@ def test_commit_whose_answer_is_lost_is_released_and_decided_again() -> None:
     world = PoolWorld(clusters={"a": 1})
     handle = world.submit(1)[0]
 
-    def place_in_silence(question: CommitQuestion) -> None:
-        world.commit(question)
+    def place_in_silence(request: CommitRequest) -> None:
+        world.commit(request)
 
     plan = world.plan(answer_commit=place_in_silence)
     assert plan.handle.size == 0
@@ -187,11 +187,11 @@ def test_commit_whose_answer_is_lost_is_released_and_decided_again() -> None:
 
 
 def test_answers_of_another_incarnation_count_for_nothing() -> None:
-    """A sampler that restarted between question and answer has other node indices."""
+    """A sampler that restarted between request and answer has other node indices."""
     world = PoolWorld(clusters={"a": 2})
     world.submit(1)
     current = begin_round(world.state, world.now_s, world.rng)
-    reply = world.sample(current.questions[0])
+    reply = world.sample(current.requests[0])
     world.reconnect_sampler("a")
     current.take_sample("a", reply)
     assert current.decide(world.rng) == ()
@@ -205,13 +205,13 @@ def test_placements_are_taken_off_free_capacity_once_when_totals_that_hold_them_
     world = PoolWorld(clusters={"a": 4})
     world.submit(9)
     current = begin_round(world.state, world.now_s, world.rng)
-    current.take_sample("a", world.sample(current.questions[0]))
+    current.take_sample("a", world.sample(current.requests[0]))
     reply = world.commit(current.decide(world.rng)[0])
     if told:
         world.send_capacity("a")
     current.take_commits("a", reply)
-    while questions := current.next_commits():
-        current.take_commits("a", world.commit(questions[0]))
+    while requests := current.next_commits():
+        current.take_commits("a", world.commit(requests[0]))
     leased = current.finish(world.now_s)
     assert leased.handle.size == 9
     assert world.state.clusters.free[0, 0] == (16 - 9) * 1000
@@ -223,9 +223,9 @@ def test_placed_run_is_in_the_list_of_placements_before_its_lease_is_published()
     world = PoolWorld(clusters={"a": 2})
     handle = world.submit(1)[0]
     current = begin_round(world.state, world.now_s, world.rng)
-    current.take_sample("a", world.sample(current.questions[0]))
-    question = current.decide(world.rng)[0]
-    current.take_commits("a", world.commit(question))
+    current.take_sample("a", world.sample(current.requests[0]))
+    request = current.decide(world.rng)[0]
+    current.take_commits("a", world.commit(request))
     assert placements_of(world.state, "a").handle.tolist() == [handle]
     world.reconnect_sampler("a")
     assert world.clusters["a"].ledger.placement_count == 1
@@ -238,8 +238,8 @@ def test_commit_answered_before_a_new_session_counts_for_nothing() -> None:
     world = PoolWorld(clusters={"a": 1})
     handle = world.submit(1)[0]
 
-    def answer_then_reconnect(question: CommitQuestion) -> CommitReply:
-        reply = world.commit(question)
+    def answer_then_reconnect(request: CommitRequest) -> CommitReply:
+        reply = world.commit(request)
         set_cluster(world.state, ClusterView(name="a", connected=False, incarnation=1))
         assert placements_of(world.state, "a").handle.size == 0
         set_cluster(world.state, ClusterView(name="a", connected=True, incarnation=1))
@@ -277,18 +277,18 @@ def test_suspect_class_is_asked_completely_next() -> None:
     world = PoolWorld(clusters={"a": 4})
     world.submit(1)
 
-    def half_answer(question: SampleQuestion) -> SampleReply:
-        reply = world.sample(question)
+    def half_answer(request: SampleRequest) -> SampleReply:
+        reply = world.sample(request)
         nothing = {"offset": np.zeros_like(reply.offset), "candidate": reply.candidate[:0], "score": reply.score[:0]}
         return replace(reply, **nothing, complete=np.zeros_like(reply.complete))
 
     world.plan(answer_sample=half_answer)
     current = begin_round(world.state, world.now_s, world.rng)
-    assert current.questions[0].complete.tolist() == [1]
+    assert current.requests[0].complete.tolist() == [1]
 
 
 def test_explain_counts_filters_over_all_clusters_and_names_the_nearest_miss() -> None:
-    """The round after the question asks every connected cluster in full."""
+    """The round after the request asks every connected cluster in full."""
     world = PoolWorld(clusters={"a": 2, "b": 3}, settings=RoundSettings(clusters_to_sample_ratio=0.1))
     world.define_class(2, cpu=5000)
     handle = world.submit(1, class_id=2)[0]

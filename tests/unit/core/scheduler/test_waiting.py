@@ -15,8 +15,8 @@ from argosy_core.scheduler import (
     ClusterView,
     QueueView,
     RoundSettings,
-    SampleQuestion,
     SampleReply,
+    SampleRequest,
     begin_round,
     check_invariants,
     count_waiting,
@@ -47,7 +47,7 @@ def _idle(world: PoolWorld) -> bool:
     world.tell_news()
     current = begin_round(world.state, world.now_s, world.rng)
     current.finish(world.now_s)
-    return current.questions == ()
+    return current.requests == ()
 
 
 def _full() -> tuple[PoolWorld, list[int], list[int]]:
@@ -164,7 +164,7 @@ def test_news_in_the_middle_of_a_round_outlast_its_answers() -> None:
     world.state.waits.clear_cluster(0)
     world.state.change_count += 1
     current = begin_round(world.state, world.now_s, world.rng)
-    reply = world.sample(current.questions[0])
+    reply = world.sample(current.requests[0])
     world.report("a", [Report(handle=small[0], state=4)])
     world.send_capacity("a")
     current.take_sample("a", reply)
@@ -275,9 +275,9 @@ def test_failed_filter_is_asked_again_after_a_back_off_that_doubles() -> None:
     world = PoolWorld(clusters={"a": 1}, settings=_SETTINGS)
     handle = world.submit(1)[0]
 
-    def fail(question: SampleQuestion) -> SampleReply:
-        reply = world.sample(question)
-        count = question.class_ids.size
+    def fail(request: SampleRequest) -> SampleReply:
+        reply = world.sample(request)
+        count = request.class_ids.size
         return replace(
             reply,
             offset=np.zeros_like(reply.offset),

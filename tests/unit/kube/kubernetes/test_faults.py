@@ -87,7 +87,7 @@ def posts(lab: FakeKubeLab) -> int:
         ),
     ],
 )
-async def test_create_answers_by_what_the_api_server_said(
+async def test_create_responses_by_what_the_api_server_said(
     lab: FakeKubeLab, fault: dict[str, Any], code: CreateCode, post_count: int
 ) -> None:
     """Passing failures are tried again, others answered; whatever happens there is at most one pod."""
@@ -268,7 +268,7 @@ async def test_slow_reader_loses_nothing(lab: FakeKubeLab) -> None:
         pytest.param({"status": 500, "count": 99}, DeleteCode.UNAVAILABLE, id="500-for-ever"),
     ],
 )
-async def test_delete_answers_by_what_the_api_server_said(
+async def test_delete_responses_by_what_the_api_server_said(
     lab: FakeKubeLab, fault: dict[str, Any], code: DeleteCode
 ) -> None:
     """Passing failures are tried again; what is not there, or is another object, is gone."""

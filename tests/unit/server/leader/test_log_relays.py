@@ -9,10 +9,10 @@ import pytest
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotFound, QuotaExceeded
-from argosy_server.api.leader_view import LogQuestion
+from argosy_server.api.leader_view import LogRequest
 from argosy_server.leader.sessions.log_relays import MAX_RELAY_COUNT, WINDOW_BYTES, LogRelays
 
-QUESTION = LogQuestion(handle=7, attempt=2, object_index=1, container="main", follow=True, tail_line_count=3)
+QUESTION = LogRequest(handle=7, attempt=2, object_index=1, container="main", follow=True, tail_line_count=3)
 
 
 class Stream:
@@ -33,7 +33,7 @@ class Stream:
 
 
 async def test_log_is_given_in_order_until_its_end() -> None:
-    """What the executor sends is what the reader gets; the question travels whole, and tail 0 is not no tail."""
+    """What the executor sends is what the reader gets; the request travels whole, and tail 0 is not no tail."""
     stream = Stream()
     reading = stream.relays.read(QUESTION)
     first = asyncio.ensure_future(anext(reading))
@@ -53,7 +53,7 @@ async def test_log_is_given_in_order_until_its_end() -> None:
 async def test_credit_is_given_as_the_reader_takes_and_never_more_than_a_window() -> None:
     """Half a window taken is half a window given; an executor that sends more than it may is at fault."""
     stream = Stream()
-    reading = stream.relays.read(LogQuestion(handle=1, attempt=1, object_index=0))
+    reading = stream.relays.read(LogRequest(handle=1, attempt=1, object_index=0))
     first = asyncio.ensure_future(anext(reading))
     await asyncio.sleep(0)
     assert stream.requests()[0].tail_line_count == -1

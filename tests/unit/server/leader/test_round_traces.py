@@ -137,7 +137,7 @@ def test_traced_job_tells_where_it_went_and_how_long_it_waited(
 
 
 def test_refused_lease_fails_in_its_jobs_trace(traces: RoundTraces, exporter: InMemorySpanExporter) -> None:
-    """A lease that met a wish is told as failed, and only that one."""
+    """A lease that met a change request is told as failed, and only that one."""
     traces.note_jobs(jobs_of(1, 2), {1: context(1), 2: context(2)})
 
     lease(traces, plan_of(1, 2), refused=(2,))

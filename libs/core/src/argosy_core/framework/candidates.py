@@ -63,7 +63,7 @@ class CandidateCycle:
         self.state: dict[str, object] = {}
         """Notes by key; trusted plugins may read and write all of them. Gone with the cycle."""
         self.faults: dict[int, Fault] = {}
-        """By class id: the error or wish to wait that turned the class away."""
+        """By class id: the error or change request to wait that turned the class away."""
         self.plugin = ""
         """Name of the plugin that is being asked."""
         self._begins = np.flatnonzero(np.diff(class_ids, prepend=-1))

@@ -96,7 +96,7 @@ class Cycle:
         self.alive: Bools = np.broadcast_to(nodes >= 0, (len(pods), nodes.shape[1]))
         """(k, n): nodes that no earlier filter turned away; a filter need not look at the others."""
         self.faults: dict[int, Fault] = {}
-        """By class slot: the error or wish to wait that turned the class away on some node; the first one counts."""
+        """By class slot: the error or request to wait that turned the class away on some node; the first one counts."""
         self.plugin = ""
         """Name of the plugin that is being asked."""
         # A method of our own would make a ring of references, and what was gathered stay until the next collection.

@@ -268,7 +268,7 @@ class Framework:
             self._count(registration, error)
 
     def _count(self, registration: Registration, error: Exception) -> None:
-        """Note an error; a wish to wait is none."""
+        """Note an error; a change request to wait is none."""
         if not isinstance(error, NotNow):
             key = (registration.point, registration.name)
             count, _ = self._faults.get(key, (0, ""))

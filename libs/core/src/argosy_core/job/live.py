@@ -19,9 +19,9 @@ from argosy_core.job.handle_index import HandleIndex
 from argosy_core.job.interning import InternTable, SpecTable
 from argosy_core.job.states import JobState
 
-__all__ = ["BACKING_OFF", "CANCEL_WISHED", "IN_FLIGHT", "PENDING", "STOP_SENT", "LiveJobs", "NewJobs"]
+__all__ = ["BACKING_OFF", "CANCEL_REQUESTED", "IN_FLIGHT", "PENDING", "STOP_SENT", "LiveJobs", "NewJobs"]
 
-CANCEL_WISHED: Final = 1
+CANCEL_REQUESTED: Final = 1
 """Flag: the job shall end."""
 IN_FLIGHT: Final = 2
 """Flag: placed, lease not yet ingested."""
@@ -118,7 +118,7 @@ class LiveJobs:
     failed_attempts: npt.NDArray[np.uint8]
     """Rounds in which all commit candidates conflicted."""
     flags: npt.NDArray[np.uint8]
-    """CANCEL_WISHED, IN_FLIGHT, PENDING, STOP_SENT, BACKING_OFF."""
+    """CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT, BACKING_OFF."""
 
     def __init__(self, capacity: int = 1024) -> None:
         """Make an empty table with room for `capacity` jobs."""

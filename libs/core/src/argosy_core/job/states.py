@@ -21,7 +21,7 @@ Rules:
   as an array, says so for the scheduler and the reconciler, and they drop the rest.
 * The events of a job that the scheduler writes follow the table of jobs. `next_job_state` raises `InvalidTransition`
   for an event that does not; the simulated worlds ask it of every event, services do not (decision 0010).
-* What the pod did wins over what was wished: `resolve_ends`.
+* What the pod did wins over what was asked: `resolve_ends`.
 
 Source: design section 4, "States and rows"; codes are those of the protobuf enums of the same names.
 """
@@ -215,7 +215,7 @@ _LEADER_ENDS: Final = {
     JobEventKind.FAILED: JobState.FAILED,
     JobEventKind.CANCELLED: JobState.CANCELLED,
 }
-_WISHES: Final = (JobEventKind.CANCEL_REQUESTED, JobEventKind.REPRIORITIZED)
+_CHANGE_REQUESTS: Final = (JobEventKind.CANCEL_REQUESTED, JobEventKind.REPRIORITIZED)
 
 
 def _job_transitions() -> dict[tuple[JobState | None, JobEventKind], tuple[JobState, Writer]]:
@@ -226,15 +226,15 @@ def _job_transitions() -> dict[tuple[JobState | None, JobEventKind], tuple[JobSt
         (queued, JobEventKind.LEASED): (leased, Writer.LEADER),
         # Ten failed attempts end a job that never had a run.
         (queued, JobEventKind.FAILED): (JobState.FAILED, Writer.LEADER),
-        # A job without a run ends in the transaction of the wish.
+        # A job without a run ends in the transaction of the change request.
         (queued, JobEventKind.CANCELLED): (JobState.CANCELLED, Writer.API),
         (leased, JobEventKind.CREATED): (leased, Writer.LEADER),
         # A node that did not answer is back.
         (running, JobEventKind.RUNNING): (running, Writer.LEADER),
     }
     for state in (queued, leased, running):
-        for wish in _WISHES:
-            table[state, wish] = (state, Writer.API)
+        for change_request in _CHANGE_REQUESTS:
+            table[state, change_request] = (state, Writer.API)
     for state in (leased, running):
         # Whoever cannot be asked must be taken for running.
         table[state, JobEventKind.UNKNOWN] = (running, Writer.LEADER)
@@ -337,9 +337,9 @@ def resolve_ends(
 ) -> npt.NDArray[np.int8]:
     """Return the states to report of pods, given what was done to them.
 
-    Success always wins over a wish. A pod that fails after its deletion was sent was killed by it, so the wish explains
-    the end; a failure seen before is the pod's own. A pod that is gone without a word was cancelled if we deleted it,
-    and is lost otherwise.
+    Success always wins over a cancel request. A pod that fails after its deletion was sent was killed by it, so the
+    request explains the end; a failure seen before is the pod's own. A pod that is gone without a word was cancelled
+    if we deleted it, and is lost otherwise.
 
     Args:
         pod_states: int8[n], ObjectState as the pods show it.

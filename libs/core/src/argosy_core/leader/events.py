@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 from argosy_core.leader.transaction import SetAside
 from argosy_core.scheduler import (
     CapacityColumns,
+    ChangeRequestColumns,
     CommitReply,
     EndedJobs,
     JobColumns,
@@ -23,7 +24,6 @@ from argosy_core.scheduler import (
     Runs,
     SampleReply,
     StateColumns,
-    WishColumns,
 )
 from argosy_core.scheduler.messages import Int64s
 
@@ -156,7 +156,7 @@ class Change:
     """Id."""
     jobs: JobColumns | None = None
     """Accepted jobs."""
-    requests: WishColumns | None = None
+    requests: ChangeRequestColumns | None = None
     """Cancel and priority requests."""
     clusters: tuple[str, ...] = ()
     """Clusters whose settings changed."""

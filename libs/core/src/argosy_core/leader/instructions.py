@@ -12,11 +12,11 @@ from argosy_core.leader.events import Session
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import (
     ClusterRuns,
-    CommitQuestion,
+    CommitRequest,
     ExecutorRows,
     LeasePlan,
     Placements,
-    SampleQuestion,
+    SampleRequest,
 )
 
 __all__ = [
@@ -141,7 +141,7 @@ class SendSample:
 
     session: Session
     """Its session."""
-    request: SampleQuestion
+    request: SampleRequest
     """What is asked."""
     classes: ClassDefinitions
     """Definitions of the classes that the session has not seen."""
@@ -153,7 +153,7 @@ class SendCommit:
 
     session: Session
     """Its session."""
-    request: CommitQuestion
+    request: CommitRequest
     """What is to be placed."""
 
 

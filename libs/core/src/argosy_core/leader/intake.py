@@ -21,12 +21,12 @@ from argosy_core.leader.sessions import ClusterSessions
 from argosy_core.leader.term import Term
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import (
+    ChangeRequestColumns,
     EndedJobs,
     JobColumns,
     Missing,
     SpecReference,
     StateColumns,
-    WishColumns,
     define_classes,
     define_job_sets,
     forget_cluster,
@@ -35,9 +35,9 @@ from argosy_core.scheduler import (
     note_ended,
     remove_queues,
     set_queues,
+    take_change_requests,
     take_jobs,
     take_states,
-    take_wishes,
 )
 from argosy_core.scheduler.messages import ClusterRuns, Int32s
 
@@ -106,7 +106,7 @@ class Intake:
             ended=tuple(ended),
         )
 
-    def _unknown_ended(self, requests: WishColumns) -> list[int]:
+    def _unknown_ended(self, requests: ChangeRequestColumns) -> list[int]:
         chosen = (requests.kind == _CANCEL) & (requests.ended != 0)
         handles = requests.handle[chosen]
         if not handles.size:
@@ -211,10 +211,10 @@ class Intake:
         transaction.add_events(taken.events)
         term.totals["submitted"] += taken.added_count
 
-    def _take_requests(self, requests: WishColumns, ended: EndedJobs | None, transaction: Transaction) -> None:
+    def _take_requests(self, requests: ChangeRequestColumns, ended: EndedJobs | None, transaction: Transaction) -> None:
         """Take cancel and priority requests; jobs that ended without having been held get their event all the same."""
         term = self._term
-        effects = take_wishes(term.state, requests, term.now.db_s)
+        effects = take_change_requests(term.state, requests, term.now.db_s)
         term.stories.note(term.now.db_us, "requests taken", requests.handle)
         transaction.add_events(effects.events)
         transaction.add_job_ends(effects.job_updates)

@@ -45,8 +45,8 @@ class RoundRequests:
         round_ = self._round = begin_round(term.state, term.now.db_s, term.rng)
         term.enter(Phase.SAMPLING)
         self._stage = 0
-        self._awaited = {request.cluster for request in round_.questions if self._sessions.send_sample(request)}
-        for request in round_.questions:
+        self._awaited = {request.cluster for request in round_.requests if self._sessions.send_sample(request)}
+        for request in round_.requests:
             if request.cluster not in self._awaited:
                 round_.take_sample(request.cluster, None)
         self._await()

@@ -28,10 +28,10 @@ from argosy_core.leader.term import Term
 from argosy_core.scheduler import (
     ClusterRuns,
     ClusterView,
-    CommitQuestion,
+    CommitRequest,
     ExecutorRows,
     Runs,
-    SampleQuestion,
+    SampleRequest,
     class_definitions,
     placements_of,
     rows_missing,
@@ -176,7 +176,7 @@ class ClusterSessions:
         self._show(session.cluster)
         return True
 
-    def send_sample(self, request: SampleQuestion) -> bool:
+    def send_sample(self, request: SampleRequest) -> bool:
         """Ask a cluster's sampler for candidates; return False if there is none to ask."""
         link = self._samplers.get(request.cluster)
         if link is None or not link.ready:
@@ -186,7 +186,7 @@ class ClusterSessions:
         self._term.say(SendSample(session=link.session, request=request, classes=classes))
         return True
 
-    def send_commit(self, request: CommitQuestion) -> bool:
+    def send_commit(self, request: CommitRequest) -> bool:
         """Ask a cluster's sampler to place runs; return False if there is none to ask."""
         link = self._samplers.get(request.cluster)
         if link is None or not link.ready:

@@ -1,25 +1,25 @@
 """Placement: sampling and MultiBind on the sampler, decision on the leader."""
 
-from argosy_core.placement.capacity_pace import CapacityPace, PaceSettings, Word
+from argosy_core.placement.capacity_throttle import CapacityThrottle, ThrottleSettings, Word
 from argosy_core.placement.decision import CandidatePool, Decider, Decision, DecisionProfile, decide
 from argosy_core.placement.multibind import CommitOutcome, commit, release
 from argosy_core.placement.reasons import WaitReason
-from argosy_core.placement.sampling import NodeSampler, SampleQuestion, SampleReply, sample
+from argosy_core.placement.sampling import NodeSampler, SampleReply, SampleRequest, sample
 from argosy_core.placement.session import PlacementPart, SamplerSession
 
 __all__ = [
     "CandidatePool",
-    "CapacityPace",
+    "CapacityThrottle",
     "CommitOutcome",
     "Decider",
     "Decision",
     "DecisionProfile",
     "NodeSampler",
-    "PaceSettings",
     "PlacementPart",
-    "SampleQuestion",
     "SampleReply",
+    "SampleRequest",
     "SamplerSession",
+    "ThrottleSettings",
     "WaitReason",
     "Word",
     "commit",

@@ -182,7 +182,7 @@ class CandidatePool:
             reply: The answer; resource columns as in `requests`.
 
         Raises:
-            InvalidRequest: The answer does not fit the question, or the pool was decided upon before.
+            InvalidRequest: The answer does not fit the request, or the pool was decided upon before.
         """
         if self._queues is not None:
             raise InvalidRequest("the round has begun to decide; candidates come too late")

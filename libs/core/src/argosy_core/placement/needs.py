@@ -1,6 +1,6 @@
 """How many pods of each class wait, and how many nodes answer that.
 
-Np says how many eligible nodes are enough to choose one pod's node among. A question stands for all waiting pods of a
+Np says how many eligible nodes are enough to choose one pod's node among. A request stands for all waiting pods of a
 class, which may be more than so many nodes hold: then a round would give out no more than they hold, however much is
 free elsewhere. So a sampler looks on until what it found holds the pods that wait, and answers as many nodes as that
 takes.
@@ -58,7 +58,7 @@ def count_room(table: NodeTable, classes: ClassTable, slots: npt.NDArray[np.inte
 
 
 class Needs:
-    """Pods that wait of the classes of one question, and how many nodes each is answered.
+    """Pods that wait of the classes of one request, and how many nodes each is answered.
 
     Args:
         table: The node table.
@@ -93,7 +93,7 @@ class Needs:
         """Return of which classes more pods wait than the nodes found hold.
 
         Args:
-            positions: k positions in the question.
+            positions: k positions in the request.
             ranks: (k, n) ranks of what was found for them.
             found: (k,) how many nodes that is.
 
@@ -110,7 +110,7 @@ class Needs:
         """Return how many nodes classes are answered: more than are enough to choose among where these hold too little.
 
         Args:
-            positions: k positions in the question.
+            positions: k positions in the request.
             ranks: (k, n) ranks of what was found for them.
         """
         limits = self._limits[positions]

@@ -31,7 +31,7 @@ from argosy_core.placement.strategies import Strategy, strategy_of
 from argosy_core.placement.waiting import WaitingClasses
 from argosy_core.plugins import build_framework, count_and_compare, sum_up
 
-__all__ = ["NodeSampler", "SampleQuestion", "SampleReply", "sample"]
+__all__ = ["NodeSampler", "SampleReply", "SampleRequest", "sample"]
 
 Bools = npt.NDArray[np.bool_]
 Int8s = npt.NDArray[np.int8]
@@ -56,7 +56,7 @@ _NO_RANKS: Final = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleQuestion:
+class SampleRequest:
     """What a sampler is asked; c classes."""
 
     class_ids: Int32s
@@ -82,7 +82,7 @@ class SampleReply:
     node: Int32s
     """(n,) rows of the distinct candidate nodes."""
     free: Int64s
-    """(n, r) free now, in the order of the question's resources."""
+    """(n, r) free now, in the order of the request's resources."""
     offset: Int32s
     """(c + 1,) positions in `candidate`."""
     candidate: Int32s
@@ -144,7 +144,7 @@ class NodeSampler:
         self._memory = ScarcityMemory()
         self._waiting = WaitingClasses(ledger, self.framework)
         self._faults: dict[int, Fault] = {}
-        """Slot -> what kept the class from being judged in this question."""
+        """Slot -> what kept the class from being judged in this request."""
         self._explained: dict[int, tuple[int, Int32s, str, str]] = {}
         # The C library gives freed blocks of this size back to the system until a larger one was freed once; faulting
         # them in again would cost half as much as all the arithmetic.
@@ -152,51 +152,51 @@ class NodeSampler:
 
     def sample(
         self,
-        question: SampleQuestion,
+        request: SampleRequest,
         rng: np.random.Generator,
         *,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> SampleReply:
-        """Return candidates for each class of a question.
+        """Return candidates for each class of a request.
 
         Args:
-            question: What is asked. Classes that are not defined get no candidate.
+            request: What is asked. Classes that are not defined get no candidate.
             rng: Draws samples and breaks ties.
             should_stop: Asked between windows; once it says yes, what was found so far is the answer.
 
         Raises:
-            InvalidRequest: The question's columns differ in length, Np is no share, or there is no such strategy.
+            InvalidRequest: The request's columns differ in length, Np is no share, or there is no such strategy.
 
         Complexity: about 5 us a class that finds its nodes at once; on a full cluster, about 1 us a class plus the
         nodes that changed.
         """
-        self._check(question)
-        findings = _Findings(len(question.class_ids))
+        self._check(request)
+        findings = _Findings(len(request.class_ids))
         self._faults.clear()
-        slots = self.ledger.classes.slots(question.class_ids)
+        slots = self.ledger.classes.slots(request.class_ids)
         live_count = len(self.ledger.nodes.live())
-        required = max(1, ceil(question.nodes_to_sample_ratio * live_count - _ROUNDING))
+        required = max(1, ceil(request.nodes_to_sample_ratio * live_count - _ROUNDING))
         needs = Needs(
             self.ledger.nodes,
             self.ledger.classes,
             slots,
-            wanted=question.wanted,
+            wanted=request.wanted,
             enough=required,
-            spare=question.spare_count,
+            spare=request.spare_count,
         )
-        full = question.complete.astype(np.bool_)
+        full = request.complete.astype(np.bool_)
         todo = np.flatnonzero(slots >= 0)
         if live_count:
             enough = max(required, min(4 * required, _MAX_SCARCE))
             todo = self._look_where_scarce(todo, slots, needs, enough=enough, findings=findings, rng=rng)
             looks = _Looks(self, slots, needs, findings=findings, rng=rng, should_stop=should_stop, enough=enough)
-            strategy = self._strategies.get(question.strategy) or strategy_of(question.strategy)
-            self._strategies[question.strategy] = strategy
+            strategy = self._strategies.get(request.strategy) or strategy_of(request.strategy)
+            self._strategies[request.strategy] = strategy
             looks.run(todo[full[todo]], strategy, required=live_count + 1)
             looks.run(todo[~full[todo]], strategy, required=required)
         else:
             findings.complete[todo], findings.lacking[todo] = 1, True
-        return self._reply(question, slots, findings, should_stop)
+        return self._reply(request, slots, findings, should_stop)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -244,8 +244,8 @@ class NodeSampler:
         """Remember where classes that looked at every node fitted, if that is on no more than `enough` nodes.
 
         Args:
-            positions: Positions of k classes in the question.
-            slots: Slots of all classes of the question.
+            positions: Positions of k classes in the request.
+            slots: Slots of all classes of the request.
             ranks: (k, n) ranks over every node on which the classes can fit.
             enough: With more nodes than that, looking again from anew is as cheap.
             generation: Generation of the node table that was looked at.
@@ -325,17 +325,17 @@ class NodeSampler:
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
-    def _check(self, question: SampleQuestion) -> None:
-        """Refuse a question that makes no sense."""
-        if not len(question.class_ids) == len(question.wanted) == len(question.complete):
+    def _check(self, request: SampleRequest) -> None:
+        """Refuse a request that makes no sense."""
+        if not len(request.class_ids) == len(request.wanted) == len(request.complete):
             raise InvalidRequest("the columns of the sampling request differ in length")
-        if not 0 <= question.nodes_to_sample_ratio <= 1:
-            raise InvalidRequest(f"nodes_to_sample_ratio is {question.nodes_to_sample_ratio}, not between 0 and 1")
+        if not 0 <= request.nodes_to_sample_ratio <= 1:
+            raise InvalidRequest(f"nodes_to_sample_ratio is {request.nodes_to_sample_ratio}, not between 0 and 1")
         if len(self.ledger.nodes) >= 1 << NODE_BITS:
             raise InvalidRequest(f"a cluster can have at most {(1 << NODE_BITS) - 1} nodes")
 
     def _reply(
-        self, question: SampleQuestion, slots: Int32s, findings: _Findings, should_stop: Callable[[], bool]
+        self, request: SampleRequest, slots: Int32s, findings: _Findings, should_stop: Callable[[], bool]
     ) -> SampleReply:
         """Put the answer together."""
         table = self.ledger.nodes
@@ -346,7 +346,7 @@ class NodeSampler:
         place[rows] = 1
         nodes = np.flatnonzero(place).astype(np.int32)
         place[nodes] = np.arange(len(nodes), dtype=np.int32)
-        columns = [table.axis.names.index(name) if name in table.axis.names else -1 for name in question.resources]
+        columns = [table.axis.names.index(name) if name in table.axis.names else -1 for name in request.resources]
         free = np.zeros((len(nodes), len(columns)), np.int64)
         total_free = np.zeros(len(columns), np.int64)
         sums = table.totals().free
@@ -358,7 +358,7 @@ class NodeSampler:
         findings.complete[faulty] &= lengths[faulty] > 0  # a class that could not be judged is not known to fit nowhere
         reason, texts, retry_after_s = self._reasons(slots, findings, lengths == 0)
         nowhere = np.flatnonzero((findings.complete > 0) & (lengths == 0))
-        rejection, explanations, misses = self._explain(nowhere, slots, question.complete.astype(np.bool_), should_stop)
+        rejection, explanations, misses = self._explain(nowhere, slots, request.complete.astype(np.bool_), should_stop)
         return SampleReply(
             node=nodes,
             free=free,
@@ -585,10 +585,10 @@ def _keep_best(
 
 def sample(
     ledger: NodeLedger,
-    question: SampleQuestion,
+    request: SampleRequest,
     rng: np.random.Generator,
     *,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> SampleReply:
-    """Answer one question without memory of others; services keep a `NodeSampler`."""
-    return NodeSampler(ledger).sample(question, rng, should_stop=should_stop)
+    """Answer one request without memory of others; services keep a `NodeSampler`."""
+    return NodeSampler(ledger).sample(request, rng, should_stop=should_stop)

@@ -20,7 +20,7 @@ from argosy_core.job.classes import SchedulingClass
 from argosy_core.ledger import NodeLedger, run_keys
 from argosy_core.ledger.records import ListOutcome
 from argosy_core.placement.multibind import commit, release
-from argosy_core.placement.sampling import NodeSampler, SampleQuestion, SampleReply
+from argosy_core.placement.sampling import NodeSampler, SampleReply, SampleRequest
 
 __all__ = ["PlacementPart", "SamplerSession"]
 
@@ -132,7 +132,7 @@ class SamplerSession:
         return rows[part.nodes] if part.nodes.size else np.zeros(0, dtype=np.int32)
 
     def sample(
-        self, epoch: int, request: SampleQuestion, should_stop: Callable[[], bool] = lambda: False
+        self, epoch: int, request: SampleRequest, should_stop: Callable[[], bool] = lambda: False
     ) -> SampleReply:
         """Answer a sample request.
 

@@ -2,7 +2,7 @@
 
 A class that was answered with *no room* or *mismatch* is remembered. Whenever capacity rises, the remembered classes
 are tried on the nodes that rose, and those that fit some node are told to the leader, who asks for exactly these
-again. Nothing else wakes a class, so a full cluster costs its leader one question per class that can really use what
+again. Nothing else wakes a class, so a full cluster costs its leader one request per class that can really use what
 came free.
 
 Source: design section 5, "Round" 2; seed 000 "Sampling Phase".

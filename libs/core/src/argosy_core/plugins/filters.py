@@ -14,7 +14,7 @@ import numpy.typing as npt
 from argosy_core.framework import ClassTable, Cycle
 from argosy_core.job.classes import Toleration
 from argosy_core.nodes import NodeFlag, NodeGroup, Taint
-from argosy_core.plugins.groups import GroupAnswers
+from argosy_core.plugins.groups import GroupResults
 
 __all__ = [
     "PlatformFilter",
@@ -77,14 +77,14 @@ class TaintFilter:
     def __init__(self) -> None:
         """Start with nothing evaluated."""
         self._classes: ClassTable | None = None
-        self._answers = GroupAnswers(self._accepts)
+        self._answers = GroupResults(self._accepts)
 
     def __call__(self, cycle: Cycle) -> Bools | None:
         """Return (k, n): which nodes have no taint that repels the pod; None if no node has one."""
         pods = cycle.pods
         if self._classes is not pods.table:
             self._classes = pods.table
-            self._answers = GroupAnswers(self._accepts)
+            self._answers = GroupResults(self._accepts)
         if self._answers.all_true(cycle.table.groups, len(pods.table.tolerations)):
             return None
         return self._answers.look_up(cycle.table.groups, len(pods.table.tolerations), pods.toleration, cycle.group())
@@ -114,7 +114,7 @@ class PlatformFilter:
     def __init__(self) -> None:
         """Start with nothing evaluated."""
         self._classes: ClassTable | None = None
-        self._answers = GroupAnswers(self._accepts)
+        self._answers = GroupResults(self._accepts)
 
     def __call__(self, cycle: Cycle) -> Bools | None:
         """Return (k, n): which nodes have a platform that the pod accepts; None if no pod minds."""
@@ -123,7 +123,7 @@ class PlatformFilter:
             return None
         if self._classes is not pods.table:
             self._classes = pods.table
-            self._answers = GroupAnswers(self._accepts)
+            self._answers = GroupResults(self._accepts)
         return self._answers.look_up(cycle.table.groups, len(pods.table.platforms), pods.platform, cycle.group())
 
     def _accepts(self, number: int, group: NodeGroup) -> bool:

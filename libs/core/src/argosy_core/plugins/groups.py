@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from argosy_core.nodes import GroupTable, NodeGroup
 
-__all__ = ["GroupAnswers"]
+__all__ = ["GroupResults"]
 
 Bools = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int32]
 
 
-class GroupAnswers:
+class GroupResults:
     """A growing table of yes and no: part number by group index.
 
     Args:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from argosy_core.framework import ClassTable, Cycle, Selector
 from argosy_core.job.classes import MatchExpression
 from argosy_core.nodes import HOSTNAME_LABEL, PER_NODE_LABELS, NodeGroup, NodeTable
-from argosy_core.plugins.groups import GroupAnswers
+from argosy_core.plugins.groups import GroupResults
 
 __all__ = ["NodeSelectorFilter", "holds", "selects_group"]
 
@@ -72,7 +72,7 @@ class NodeSelectorFilter:
     def __init__(self) -> None:
         """Start with nothing evaluated."""
         self._classes: ClassTable | None = None
-        self._answers = GroupAnswers(self._selects)
+        self._answers = GroupResults(self._selects)
         self._naming: list[bool] = []
         self._per_node: dict[int, tuple[int, Bools]] = {}
 
@@ -96,7 +96,7 @@ class NodeSelectorFilter:
         """Learn which selectors name nodes; forget everything if another class table is asked about."""
         if self._classes is not classes:
             self._classes = classes
-            self._answers = GroupAnswers(self._selects)
+            self._answers = GroupResults(self._selects)
             self._naming.clear()
             self._per_node.clear()
         for number in range(len(self._naming), len(classes.selectors)):

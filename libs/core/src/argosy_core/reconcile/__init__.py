@@ -7,9 +7,9 @@ used by the executor, its codecs and the simulated worlds. Begin with `machine` 
 
 from argosy_core.reconcile.columns import (
     Actions,
-    CreateAnswers,
+    CreateResponses,
     Creates,
-    DeleteAnswers,
+    DeleteResponses,
     Deletes,
     Instant,
     Observations,
@@ -25,9 +25,9 @@ __all__ = [
     "SETTLE_MARGIN_S",
     "SPEC_CACHE_BYTES",
     "Actions",
-    "CreateAnswers",
+    "CreateResponses",
     "Creates",
-    "DeleteAnswers",
+    "DeleteResponses",
     "Deletes",
     "Fence",
     "Instant",

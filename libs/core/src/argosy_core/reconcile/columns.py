@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 __all__ = [
     "Actions",
-    "CreateAnswers",
+    "CreateResponses",
     "Creates",
-    "DeleteAnswers",
+    "DeleteResponses",
     "Deletes",
     "Instant",
     "Observations",
@@ -148,7 +148,7 @@ class Creates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateAnswers:
+class CreateResponses:
     """What became of each object of `Creates`, in its order. Exactly one mask holds per element, or none: not known."""
 
     exists_column: BoolArray
@@ -190,7 +190,7 @@ class Deletes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteAnswers:
+class DeleteResponses:
     """What became of each object of `Deletes`, in its order. Neither mask means: not known, ask again."""
 
     accepted_column: BoolArray

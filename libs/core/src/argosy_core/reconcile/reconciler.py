@@ -4,7 +4,7 @@
 
     take_rows, take_stops          what the leader wants
     take_observed, take_listing    what the cluster shows
-    take_create_answers, take_delete_answers, take_found, acknowledge    what became of what was asked
+    take_create_responses, take_delete_responses, take_found, acknowledge    what became of what was asked
                  |
                  v
     next_actions -> creates, deletes, lookups        next_reports -> states for the leader
@@ -39,9 +39,9 @@ from argosy_core.job.states import IS_RUN_TERMINAL, RUN_MAY_FOLLOW, FailureKind,
 from argosy_core.reconcile.action_columns import build_creates, build_deletes, is_same_object
 from argosy_core.reconcile.columns import (
     Actions,
-    CreateAnswers,
+    CreateResponses,
     Creates,
-    DeleteAnswers,
+    DeleteResponses,
     Deletes,
     Instant,
     Observations,
@@ -333,7 +333,7 @@ class Reconciler:
 
     # --- what became of what was asked -------------------------------------------------------------------------------
 
-    def take_create_answers(self, creates: Creates, answers: CreateAnswers, now: Instant) -> None:
+    def take_create_responses(self, creates: Creates, answers: CreateResponses, now: Instant) -> None:
         """Take what became of creates."""
         table, slots = self._table, creates.slot_column
         is_same = is_same_object(table, creates)
@@ -366,7 +366,7 @@ class Reconciler:
             self._reports.note(slots[moves], states[moves], np.full(int(moves.sum()), now.wall_us, dtype=np.int64))
             self._ready.append(slots)
 
-    def _take_not_created(self, slots: Int64Array, places: Int64Array, answers: CreateAnswers, now: Instant) -> None:
+    def _take_not_created(self, slots: Int64Array, places: Int64Array, answers: CreateResponses, now: Instant) -> None:
         """Take objects that were refused, put off or not answered for: they fail, or are tried again."""
         table, settling = self._table, self._settling
         where = slots[places]
@@ -395,7 +395,7 @@ class Reconciler:
                 record.message = answers.messages[text] if text >= 0 else default
             self._endings.close(failed, np.full(failed.size, _FAILED, np.int8), now)
 
-    def take_delete_answers(self, deletes: Deletes, answers: DeleteAnswers, now: Instant) -> None:
+    def take_delete_responses(self, deletes: Deletes, answers: DeleteResponses, now: Instant) -> None:
         """Take what became of deletes."""
         table, slots = self._table, deletes.slot_column
         waits = (table.phase[slots] == Phase.DELETING) & is_same_object(table, deletes)

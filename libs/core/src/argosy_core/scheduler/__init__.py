@@ -20,7 +20,7 @@ Changes (jobs need their classes, queues and job sets defined; `missing` says wh
 
     missing(state, JobColumns) -> Missing
     take_jobs(state, JobColumns, now_s) -> TakeEffects
-    take_wishes(state, WishColumns, now_s) -> WishEffects
+    take_change_requests(state, ChangeRequestColumns, now_s) -> ChangeRequestEffects
     note_ended(state, EndedJobs, reason=..., now_s=...) -> EventDraft
 
 Samplers::
@@ -33,12 +33,12 @@ Round::
 
     next_due_s(state, now_s) -> float                             # when a round could do something without news
     round = begin_round(state, now_s, rng)                        # chooses whom to ask for what
-    round.questions -> tuple[SampleQuestion, ...]
+    round.requests -> tuple[SampleRequest, ...]
     round.take_sample(cluster, SampleReply | None)                # None: no answer in time
-    ask_nearby(NodeSampler, SampleQuestion, rng, incarnation=...) -> SampleReply  # of a sampler in this process
-    round.decide(rng) -> tuple[CommitQuestion, ...]               # stage 1; may be empty
+    ask_nearby(NodeSampler, SampleRequest, rng, incarnation=...) -> SampleReply  # of a sampler in this process
+    round.decide(rng) -> tuple[CommitRequest, ...]               # stage 1; may be empty
     round.take_commits(cluster, CommitReply | None)               # None: outcome not known, will be released
-    round.next_commits() -> tuple[CommitQuestion, ...]            # further stages until empty
+    round.next_commits() -> tuple[CommitRequest, ...]            # further stages until empty
     round.finish(now_s) -> LeasePlan
 
 Ingest (runs of a plan are in flight until then)::
@@ -68,6 +68,7 @@ Source: design section 5 and 6; seed 003.
 """
 
 from argosy_core.scheduler.effects import (
+    ChangeRequestEffects,
     ExecutorRows,
     LeaseEffects,
     LeasePlan,
@@ -79,7 +80,6 @@ from argosy_core.scheduler.effects import (
     RowsMissing,
     StateEffects,
     TakeEffects,
-    WishEffects,
 )
 from argosy_core.scheduler.events import EventDraft, EventGroup
 from argosy_core.scheduler.ingest import apply_ingested, draft_ingest, refuse_leases
@@ -92,17 +92,18 @@ from argosy_core.scheduler.intake import (
     remove_queues,
     set_cluster,
     set_queues,
+    take_change_requests,
     take_jobs,
-    take_wishes,
     update_capacity,
 )
 from argosy_core.scheduler.invariants import check_invariants
 from argosy_core.scheduler.messages import (
     CapacityColumns,
+    ChangeRequestColumns,
     ClusterRuns,
     ClusterView,
-    CommitQuestion,
     CommitReply,
+    CommitRequest,
     EndedJobs,
     JobColumns,
     JobPriorities,
@@ -117,11 +118,10 @@ from argosy_core.scheduler.messages import (
     RoundStateColumns,
     Runs,
     RunUpdates,
-    SampleQuestion,
     SampleReply,
+    SampleRequest,
     SpecReference,
     StateColumns,
-    WishColumns,
     join_states,
 )
 from argosy_core.scheduler.nearby import ask_nearby
@@ -146,11 +146,13 @@ from argosy_core.scheduler.views import (
 __all__ = [
     "DEFAULT_RESOURCE_WEIGHTS",
     "CapacityColumns",
+    "ChangeRequestColumns",
+    "ChangeRequestEffects",
     "ClusterReason",
     "ClusterRuns",
     "ClusterView",
-    "CommitQuestion",
     "CommitReply",
+    "CommitRequest",
     "EndedJobs",
     "EventDraft",
     "EventGroup",
@@ -184,14 +186,12 @@ __all__ = [
     "RowsMissing",
     "RunUpdates",
     "Runs",
-    "SampleQuestion",
     "SampleReply",
+    "SampleRequest",
     "SpecReference",
     "StateColumns",
     "StateEffects",
     "TakeEffects",
-    "WishColumns",
-    "WishEffects",
     "adopt_plan",
     "apply_ingested",
     "ask_nearby",
@@ -218,8 +218,8 @@ __all__ = [
     "set_cluster",
     "set_queues",
     "shares",
+    "take_change_requests",
     "take_jobs",
     "take_states",
-    "take_wishes",
     "update_capacity",
 ]

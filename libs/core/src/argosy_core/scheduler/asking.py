@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.placement import WaitReason
-from argosy_core.scheduler.messages import Bools, Int32s, Int64s, SampleQuestion
+from argosy_core.scheduler.messages import Bools, Int32s, Int64s, SampleRequest
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["Asking", "askable", "choose", "count_room", "find_placeable", "find_unjudged", "reasons_at"]
@@ -142,7 +142,7 @@ def find_placeable(state: PoolState) -> tuple[Int32s, Int64s]:
 
 
 class Asking:
-    """The questions of one round: rows are classes, columns clusters."""
+    """The requests of one round: rows are classes, columns clusters."""
 
     def __init__(self, state: PoolState, classes: Int32s, *, wanted: Int32s, asked: Bools, complete: Bools) -> None:
         """Keep what is asked, with the state of the clusters at this moment.
@@ -163,19 +163,19 @@ class Asking:
         self.incarnation = state.clusters.incarnation.copy()
 
     def rows(self, cluster: int) -> npt.NDArray[np.int64]:
-        """Return the rows asked of a cluster, in the order of its question."""
+        """Return the rows asked of a cluster, in the order of its request."""
         if cluster >= self.asked.shape[1]:
             return np.zeros(0, dtype=np.int64)
         return np.flatnonzero(self.asked[:, cluster])
 
-    def questions(self, state: PoolState) -> tuple[SampleQuestion, ...]:
-        """Return one question per cluster that is asked anything."""
+    def requests(self, state: PoolState) -> tuple[SampleRequest, ...]:
+        """Return one request per cluster that is asked anything."""
         settings = state.settings
-        questions = []
+        requests = []
         for cluster in np.flatnonzero(self.asked.any(axis=0)).tolist():
             rows = self.rows(cluster)
-            questions.append(
-                SampleQuestion(
+            requests.append(
+                SampleRequest(
                     cluster=state.clusters.names[cluster],
                     round_number=state.round_number,
                     class_ids=self.class_ids[rows],
@@ -187,7 +187,7 @@ class Asking:
                     strategy=settings.strategy,
                 )
             )
-        return tuple(questions)
+        return tuple(requests)
 
 
 def choose(

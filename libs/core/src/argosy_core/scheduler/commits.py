@@ -21,7 +21,7 @@ from argosy_core.scheduler.codes import (
     COMMIT_PLACED,
     COMMIT_REFUSED,
 )
-from argosy_core.scheduler.messages import CommitQuestion, CommitReply, Int32s, Int64s
+from argosy_core.scheduler.messages import CommitReply, CommitRequest, Int32s, Int64s
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["CommitStages", "Placed"]
@@ -95,8 +95,8 @@ class CommitStages:
         """Return where runs were placed, -1 for those that were not."""
         return self._placed_cluster[rows]
 
-    def next_questions(self, round_number: int) -> tuple[CommitQuestion, ...]:
-        """Begin the next stage and return its questions; empty once no run waits.
+    def next_requests(self, round_number: int) -> tuple[CommitRequest, ...]:
+        """Begin the next stage and return its requests; empty once no run waits.
 
         Runs whose cluster has not answered the last stage count as unknown (see `unanswered`).
         """
@@ -115,19 +115,19 @@ class CommitStages:
             further = inside & (clusters[np.where(inside, end, 0)] == target)
             end = end + further
         self._stage_end[rows] = end
-        questions = []
+        requests = []
         for cluster in np.unique(target).tolist():
             part = rows[target == cluster]
             self._asked[cluster] = part
-            questions.append(self._question(cluster, part, round_number))
-        return tuple(questions)
+            requests.append(self._request(cluster, part, round_number))
+        return tuple(requests)
 
-    def _question(self, cluster: int, rows: npt.NDArray[np.int64], round_number: int) -> CommitQuestion:
-        """Return the question for one cluster."""
+    def _request(self, cluster: int, rows: npt.NDArray[np.int64], round_number: int) -> CommitRequest:
+        """Return the request for one cluster."""
         counts = self._stage_end[rows] - self._cursor[rows]
         offset = np.concatenate([[0], np.cumsum(counts)])
         places = np.arange(offset[-1]) + np.repeat(self._cursor[rows] - offset[:-1], counts)
-        return CommitQuestion(
+        return CommitRequest(
             cluster=self._clusters.names[cluster],
             round_number=round_number,
             stage=self.stage,

@@ -29,6 +29,7 @@ from argosy_core.scheduler.messages import (
 )
 
 __all__ = [
+    "ChangeRequestEffects",
     "ExecutorRows",
     "LeaseEffects",
     "LeasePlan",
@@ -40,7 +41,6 @@ __all__ = [
     "RowsMissing",
     "StateEffects",
     "TakeEffects",
-    "WishEffects",
 ]
 
 
@@ -57,8 +57,8 @@ class TakeEffects:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WishEffects:
-    """Answer of `take_wishes`."""
+class ChangeRequestEffects:
+    """Answer of `take_change_requests`."""
 
     events: EventDraft
     """CANCELLED, CANCEL_REQUESTED, REPRIORITIZED."""
@@ -95,7 +95,7 @@ class LeasePlan:
     nodes: tuple[str, ...]
     """Names of the nodes used; a name may stand once per cluster."""
     stops: Runs
-    """Runs to stop because of a cancel wish."""
+    """Runs to stop because of a cancel request."""
     failed_handle: Int64s
     """Jobs that end because too many attempts failed."""
     failed_reasons: tuple[str, ...]
@@ -165,7 +165,7 @@ class LeaseEffects:
     events: EventDraft
     """LEASED, FAILED."""
     job_updates: JobUpdates
-    """Jobs that failed without a run, and refused ones whose cancel wish the leader already knew."""
+    """Jobs that failed without a run, and refused ones whose cancel request the leader already knew."""
     releases: tuple[ClusterRuns, ...]
     """Placements of refused leases."""
     rows: tuple[ExecutorRows, ...]
@@ -179,9 +179,9 @@ class RefusedEffects:
     """Answer of `refuse_leases`."""
 
     events: EventDraft
-    """CANCELLED where the wish is known."""
+    """CANCELLED where the change request is known."""
     job_updates: JobUpdates
-    """Jobs that end because their wish is known."""
+    """Jobs that end because their change request is known."""
     releases: tuple[ClusterRuns, ...]
     """Placements to give back."""
 
@@ -258,8 +258,8 @@ class LoadedColumns:
 
     jobs: JobColumns
     """All open jobs of the pool."""
-    wish: Int8s
-    """Per job: 1 if it has a cancel wish."""
+    cancel_requested: Int8s
+    """Per job: 1 if it has a cancel request."""
     last_attempt: Int32s
     """Per job: attempt of its newest run, ended or not; 0 if it never had one."""
     runs: LoadedRuns
@@ -277,7 +277,7 @@ class RecoverEffects:
     """Answer of `recover`."""
 
     events: EventDraft
-    """CANCELLED of jobs that had a cancel wish and no live run."""
+    """CANCELLED of jobs that had a cancel request and no live run."""
     job_updates: JobUpdates
     """The same jobs."""
     job_count: int

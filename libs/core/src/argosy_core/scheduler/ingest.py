@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.job.interning import Layout, distinct
-from argosy_core.job.live import CANCEL_WISHED, IN_FLIGHT
+from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT
 from argosy_core.job.naming import object_label, run_suffixes
 from argosy_core.scheduler.codes import (
     EVENT_CANCELLED,
@@ -45,7 +45,7 @@ def draft_ingest(state: PoolState, plan: LeasePlan) -> tuple[NewRuns, NewObjects
     """Return the rows that a plan makes, for the store to insert; nothing is changed.
 
     Leases whose job ended meanwhile are left out. The store skips the rows of jobs that are not open or have a cancel
-    wish, and answers their handles; pass those to `apply_ingested`.
+    change request, and answers their handles; pass those to `apply_ingested`.
 
     Complexity: O(n log n) in NumPy, and about half a microsecond of Python per object for its name.
     """
@@ -99,9 +99,9 @@ def _name_objects(state: PoolState, slots: Int32s, attempts: Int32s) -> tuple[tu
 def apply_ingested(state: PoolState, plan: LeasePlan, refused_handles: Int64s, now_s: float) -> LeaseEffects:
     """Take in that the store took a plan's rows, and return what follows.
 
-    A lease that was refused gives its placement back; its job ends if its cancel wish is known here, or waits again
-    until the wish arrives. May be called inside the store's transaction, between its check and its commit, so that the
-    events go with the rows.
+    A lease that was refused gives its placement back; its job ends if its cancel request is known here, or waits again
+    until the request arrives. May be called inside the store's transaction, between its check and its commit, so that
+    the events go with the rows.
 
     Args:
         state: The pool.
@@ -177,9 +177,9 @@ def refuse_leases(state: PoolState, refused_handles: Int64s, now_s: float) -> Re
     """Take back leases that `apply_ingested` counted and the database then refused.
 
     For a shell that hands rows to an ordered writer and learns of refusals only after the commit. The job waits again,
-    or ends if its cancel wish is known here; otherwise the wish is on its way. Jobs that are gone, or whose run was
-    reported of already, are left alone. What was stored of the lease is `Refusals`' affair: no event says that the job
-    was ever leased, so none says that it waits again.
+    or ends if its cancel request is known here; otherwise the request is on its way. Jobs that are gone, or whose run
+    was reported of already, are left alone. What was stored of the lease is `Refusals`' affair: no event says that the
+    job was ever leased, so none says that it waits again.
 
     Args:
         state: The pool.
@@ -195,8 +195,8 @@ def refuse_leases(state: PoolState, refused_handles: Int64s, now_s: float) -> Re
     state.advance_flow(now_s)
     events = EventBuffer(state, now_s)
     live.state[slots] = JOB_QUEUED
-    wished = (live.flags[slots] & CANCEL_WISHED) != 0
-    events.add(slots[wished], EVENT_CANCELLED, to_state=JOB_CANCELLED)
+    asked = (live.flags[slots] & CANCEL_REQUESTED) != 0
+    events.add(slots[asked], EVENT_CANCELLED, to_state=JOB_CANCELLED)
     releases = give_back_placements(state, slots)
     live.run_state[slots] = 0
     live.free_bags(slots)
@@ -212,8 +212,8 @@ def refuse_leases(state: PoolState, refused_handles: Int64s, now_s: float) -> Re
 def _wait_again(state: PoolState, slots: Int32s, now_s: float) -> Int32s:
     """Let jobs with refused leases wait again, except those to be cancelled, which are returned."""
     live = state.live
-    wished = (live.flags[slots] & CANCEL_WISHED) != 0
-    again = slots[~wished]
+    asked = (live.flags[slots] & CANCEL_REQUESTED) != 0
+    again = slots[~asked]
     if again.size:
         state.count_held(again, -1)
         live.flags[again] = 0
@@ -221,9 +221,9 @@ def _wait_again(state: PoolState, slots: Int32s, now_s: float) -> Int32s:
         live.node[again] = -1
         live.attempt[again] -= 1
         state.count_queued(again, 1)
-        # The wish that refused the lease is on its way; until it is here there is no use in trying again.
+        # The change request that refused the lease is on its way; until it is here there is no use in trying again.
         state.back_off_until(again, np.full(again.size, now_s + _REFUSED_BACK_OFF_S))
-    cancelled: Int32s = slots[wished]
+    cancelled: Int32s = slots[asked]
     return cancelled
 
 
@@ -236,7 +236,7 @@ def _failed(state: PoolState, plan: LeasePlan, refused: Int64s, texts: Texts) ->
 
 
 def _remember_failed(state: PoolState, handles: Int64s) -> None:
-    """Keep a bounded number of handles for which a late wish is no news."""
+    """Keep a bounded number of handles for which a late change request is no news."""
     state.failed_handles.update(dict.fromkeys(handles.tolist()))
     while len(state.failed_handles) > _MAX_FAILED_HANDLES:
         del state.failed_handles[next(iter(state.failed_handles))]

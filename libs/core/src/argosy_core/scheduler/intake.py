@@ -1,4 +1,4 @@
-"""What comes in from people and clusters: definitions, jobs, wishes, capacity.
+"""What comes in from people and clusters: definitions, jobs, change requests, capacity.
 
 Source: design section 5, "Take changes", "Change requests", "Sampler session".
 """
@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from argosy_core.errors import NotAllowedNow
-from argosy_core.job.live import CANCEL_WISHED, NewJobs
+from argosy_core.job.live import CANCEL_REQUESTED, NewJobs
 from argosy_core.scheduler.codes import (
     EVENT_CANCEL_REQUESTED,
     EVENT_CANCELLED,
@@ -20,11 +20,12 @@ from argosy_core.scheduler.codes import (
     JOB_CANCELLED,
     JOB_QUEUED,
 )
-from argosy_core.scheduler.effects import TakeEffects, WishEffects
+from argosy_core.scheduler.effects import ChangeRequestEffects, TakeEffects
 from argosy_core.scheduler.events import Detail, EventBuffer, EventDraft
 from argosy_core.scheduler.ingest import give_back_placements
 from argosy_core.scheduler.messages import (
     CapacityColumns,
+    ChangeRequestColumns,
     ClusterView,
     EndedJobs,
     Int32s,
@@ -33,7 +34,6 @@ from argosy_core.scheduler.messages import (
     JobSetView,
     Missing,
     QueueView,
-    WishColumns,
 )
 from argosy_core.scheduler.rows import job_ends
 from argosy_core.scheduler.state import PoolState
@@ -49,8 +49,8 @@ __all__ = [
     "remove_queues",
     "set_cluster",
     "set_queues",
+    "take_change_requests",
     "take_jobs",
-    "take_wishes",
     "update_capacity",
 ]
 
@@ -291,8 +291,8 @@ def take_jobs(state: PoolState, columns: JobColumns, now_s: float) -> TakeEffect
     return TakeEffects(events=events.draft(), added_count=int(rows.size), known_count=int(known.sum()))
 
 
-def take_wishes(state: PoolState, columns: WishColumns, now_s: float) -> WishEffects:
-    """Take wishes.
+def take_change_requests(state: PoolState, columns: ChangeRequestColumns, now_s: float) -> ChangeRequestEffects:
+    """Take change requests.
 
     Cancel: a job that waits, or whose row the API ended, ends now; a job that is in flight, leased or running is
     stopped by the next round's plan. Reprioritise: a queued job moves in its queue, any other only
@@ -300,7 +300,7 @@ def take_wishes(state: PoolState, columns: WishColumns, now_s: float) -> WishEff
 
     Args:
         state: The pool.
-        columns: The wishes; of several for one job the last counts.
+        columns: The change requests; of several for one job the last counts.
         now_s: Now.
 
     Complexity: O(n log n) in NumPy.
@@ -324,8 +324,8 @@ def take_wishes(state: PoolState, columns: WishColumns, now_s: float) -> WishEff
     # The API ends a job only while the database has no live run of it: a lease that counts here is refused there.
     over = waiting | chosen_ended
     held = chosen[~over]
-    held = held[(live.flags[held] & CANCEL_WISHED) == 0]
-    live.flags[held] |= CANCEL_WISHED
+    held = held[(live.flags[held] & CANCEL_REQUESTED) == 0]
+    live.flags[held] |= CANCEL_REQUESTED
     state.unsent_stops.update(dict.fromkeys(live.handle[held].tolist()))
     events.add(held, EVENT_CANCEL_REQUESTED, to_state=live.state[held], reason=reason, with_run=Detail.ATTEMPT)
     events.add(chosen[over], EVENT_CANCELLED, to_state=JOB_CANCELLED, reason=reason)
@@ -333,7 +333,7 @@ def take_wishes(state: PoolState, columns: WishColumns, now_s: float) -> WishEff
     draft = events.draft()
     releases = give_back_placements(state, chosen[over & ~waiting])
     state.remove_jobs(chosen[over])
-    return WishEffects(
+    return ChangeRequestEffects(
         events=draft,
         job_updates=updates,
         job_priorities=priorities,
@@ -344,12 +344,15 @@ def take_wishes(state: PoolState, columns: WishColumns, now_s: float) -> WishEff
 
 
 def _reprioritize(
-    state: PoolState, columns: WishColumns, rows: np.ndarray[tuple[int], np.dtype[np.intp]], events: EventBuffer
+    state: PoolState,
+    columns: ChangeRequestColumns,
+    rows: np.ndarray[tuple[int], np.dtype[np.intp]],
+    events: EventBuffer,
 ) -> JobPriorities:
     """Give live jobs another priority; queued ones move in their queue."""
     live = state.live
     slots = live.slots(columns.handle[rows])
-    # The last wish for a job counts.
+    # The last change request for a job counts.
     _, from_end = np.unique(slots[::-1], return_index=True)
     rows = rows[np.sort(rows.size - 1 - from_end)] if rows.size else rows
     slots = live.slots(columns.handle[rows])
@@ -365,12 +368,12 @@ def _reprioritize(
 def note_ended(state: PoolState, jobs: EndedJobs, *, reason: str, now_s: float) -> EventDraft:
     """Number the CANCELLED events of jobs that the API ended and that this leader never held.
 
-    That happens after a change of leader: the job's row was ended, so it was not loaded, but its wish was still unread.
+    That happens after a change of leader: the job's row was ended, so it was not loaded, but its request was unread.
 
     Args:
         state: The pool; the job sets must be defined.
         jobs: What the database knows of them.
-        reason: Reason of the wish.
+        reason: Reason of the change request.
         now_s: Now.
 
     Raises:

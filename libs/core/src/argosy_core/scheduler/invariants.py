@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation
-from argosy_core.job.live import CANCEL_WISHED, IN_FLIGHT, PENDING, STOP_SENT
+from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT
 from argosy_core.scheduler.codes import (
     JOB_QUEUED,
     JOB_RUNNING,
@@ -56,7 +56,7 @@ def _check_stages(state: PoolState, slots: Int32s) -> None:
     _require(bool((live.cluster[slots][held] >= 0).all()), "runs have a cluster")
     waiting = queued_state & ~flying
     _require(bool((live.cluster[slots][waiting] == -1).all()), "waiting jobs have no cluster")
-    _require(not ((flags & STOP_SENT != 0) & (flags & CANCEL_WISHED == 0)).any(), "only wished jobs are stopped")
+    _require(not ((flags & STOP_SENT != 0) & (flags & CANCEL_REQUESTED == 0)).any(), "only asked jobs are stopped")
     counts = live.specs.object_counts(live.spec[slots])
     _require(bool(((live.bag[slots] >= 0) == (held & (counts > 1))).all()), "runs of several objects have a bag row")
 

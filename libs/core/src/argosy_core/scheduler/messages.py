@@ -18,10 +18,11 @@ import numpy.typing as npt
 __all__ = [
     "Bools",
     "CapacityColumns",
+    "ChangeRequestColumns",
     "ClusterRuns",
     "ClusterView",
-    "CommitQuestion",
     "CommitReply",
+    "CommitRequest",
     "EndedJobs",
     "Float32s",
     "Float64s",
@@ -42,11 +43,10 @@ __all__ = [
     "RoundStateColumns",
     "RunUpdates",
     "Runs",
-    "SampleQuestion",
     "SampleReply",
+    "SampleRequest",
     "SpecReference",
     "StateColumns",
-    "WishColumns",
     "join_states",
 ]
 
@@ -160,8 +160,8 @@ class JobColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WishColumns:
-    """Wishes, one element per job (lease.v1.Wishes)."""
+class ChangeRequestColumns:
+    """ChangeRequests, one element per job (lease.v1.ChangeRequests)."""
 
     handle: Int64s
     """Job handles."""
@@ -170,14 +170,14 @@ class WishColumns:
     priority: Int32s
     """New priority for kind 2."""
     ended: Int8s
-    """1 where the job had no run and ended in the wish's transaction."""
+    """1 where the job had no run and ended in the change request's transaction."""
     reason: str = ""
     """Who asked and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedJobs:
-    """Jobs that a wish ended and that this leader never held (found by the shell in the database)."""
+    """Jobs that a change request ended and that this leader never held (found by the shell in the database)."""
 
     handle: Int64s
     """Job handles."""
@@ -223,7 +223,7 @@ class CapacityColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleQuestion:
+class SampleRequest:
     """What one sampler is asked in the sampling phase: c classes at once."""
 
     cluster: str
@@ -248,7 +248,7 @@ class SampleQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleReply:
-    """A sampler's answer (sampler.v1.SampleAnswer); c classes, n nodes, r resources, f filters, k candidates."""
+    """A sampler's answer (sampler.v1.SampleResponse); c classes, n nodes, r resources, f filters, k candidates."""
 
     incarnation: int
     """Incarnation of the sampler."""
@@ -285,7 +285,7 @@ class SampleReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitQuestion:
+class CommitRequest:
     """Runs that one sampler shall place (MultiBind), in the order of the decision; n runs, k candidates."""
 
     cluster: str
@@ -308,7 +308,7 @@ class CommitQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitReply:
-    """Outcome of each commit (sampler.v1.CommitAnswer); n runs in the order of the question."""
+    """Outcome of each commit (sampler.v1.CommitResponse); n runs in the order of the request."""
 
     incarnation: int
     """Incarnation of the sampler."""

@@ -8,31 +8,31 @@ from __future__ import annotations
 import numpy as np
 
 from argosy_core.placement import NodeSampler
-from argosy_core.placement import SampleQuestion as SamplerQuestion
-from argosy_core.scheduler.messages import SampleQuestion, SampleReply
+from argosy_core.placement import SampleRequest as SamplerRequest
+from argosy_core.scheduler.messages import SampleReply, SampleRequest
 
 __all__ = ["ask_nearby"]
 
 
 def ask_nearby(
-    sampler: NodeSampler, question: SampleQuestion, rng: np.random.Generator, *, incarnation: int
+    sampler: NodeSampler, request: SampleRequest, rng: np.random.Generator, *, incarnation: int
 ) -> SampleReply:
-    """Return what a sampler answers to a question of the sampling phase.
+    """Return what a sampler answers to a request of the sampling phase.
 
     Args:
         sampler: Whom to ask; it knows the classes, and its ledger the resources.
-        question: What the scheduler asks. It is answered however long that takes.
+        request: What the scheduler asks. It is answered however long that takes.
         rng: The sampler's.
         incarnation: Of the sampler's ledger.
     """
     reply = sampler.sample(
-        SamplerQuestion(
-            class_ids=question.class_ids,
-            wanted=question.wanted,
-            complete=question.complete,
-            resources=question.resources,
-            nodes_to_sample_ratio=question.nodes_to_sample_ratio,
-            strategy=question.strategy,
+        SamplerRequest(
+            class_ids=request.class_ids,
+            wanted=request.wanted,
+            complete=request.complete,
+            resources=request.resources,
+            nodes_to_sample_ratio=request.nodes_to_sample_ratio,
+            strategy=request.strategy,
         ),
         rng,
     )

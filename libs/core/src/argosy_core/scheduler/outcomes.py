@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.live import BACKING_OFF, CANCEL_WISHED, IN_FLIGHT, STOP_SENT
+from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT
 from argosy_core.job.states import (
     FAILURE_REASONS,
     IS_RUN_TERMINAL,
@@ -255,14 +255,14 @@ def _finish(state: PoolState, cluster: int, ends: _Ends, *, events: EventBuffer,
 def _judge(state: PoolState, ends: _Ends) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:
     """Return how each run ended and what its job becomes (QUEUED: waits again).
 
-    What the pod did wins over what was wished; a pod that did not succeed after its stop was sent was killed by it.
+    What the pod did wins over what was asked; a pod that did not succeed after its stop was sent was killed by it.
     """
     flags = state.live.flags[ends.slots]
-    wished, stopped = (flags & CANCEL_WISHED) != 0, (flags & STOP_SENT) != 0
+    asked, stopped = (flags & CANCEL_REQUESTED) != 0, (flags & STOP_SENT) != 0
     succeeded = ends.pod_end == RUN_SUCCEEDED
     run_end = np.where(stopped & ~succeeded, RUN_CANCELLED, ends.pod_end).astype(np.int16)
     own = (run_end == RUN_FAILED) & ~np.isin(ends.failure, _RETRIED)
-    job_end = np.select([succeeded, own, wished], [JOB_SUCCEEDED, JOB_FAILED, JOB_CANCELLED], JOB_QUEUED)
+    job_end = np.select([succeeded, own, asked], [JOB_SUCCEEDED, JOB_FAILED, JOB_CANCELLED], JOB_QUEUED)
     return run_end, job_end.astype(np.int16)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.interning import distinct
-from argosy_core.job.live import CANCEL_WISHED, IN_FLIGHT, STOP_SENT
+from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT
 from argosy_core.job.states import IS_RUN_TERMINAL, RUN_RANKS
 from argosy_core.scheduler.codes import (
     EVENT_CANCELLED,
@@ -60,13 +60,13 @@ def recover(state: PoolState, loaded: LoadedColumns, now_s: float) -> RecoverEff
     live = state.live
     slots = add_jobs(state, loaded.jobs, np.arange(loaded.jobs.handle.size, dtype=np.int32))
     live.attempt[slots] = loaded.last_attempt
-    wished = slots[loaded.wish == 1]
-    live.flags[wished] |= CANCEL_WISHED
+    asked = slots[loaded.cancel_requested == 1]
+    live.flags[asked] |= CANCEL_REQUESTED
     run_count = _recover_runs(state, loaded)
     held = slots[live.run_state[slots] > 0]
-    state.unsent_stops.update(dict.fromkeys(live.handle[wished[live.run_state[wished] > 0]].tolist()))
+    state.unsent_stops.update(dict.fromkeys(live.handle[asked[live.run_state[asked] > 0]].tolist()))
     _recover_objects(state, loaded.objects)
-    over = wished[live.run_state[wished] == 0]
+    over = asked[live.run_state[asked] == 0]
     events = EventBuffer(state, now_s)
     events.add(over, EVENT_CANCELLED, to_state=JOB_CANCELLED)
     updates = job_ends(live.handle[over], JOB_CANCELLED, round(now_s * 1e6), "")
@@ -153,7 +153,7 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
     Afterwards its runs are in flight here, as if this leader had decided them: pass the answer to `draft_ingest` and
     `apply_ingested`. Left out are jobs that are not waiting or whose next attempt is another one, and leases to
     clusters that were declared gone: nobody has heard of those, so their jobs wait on. Stops are decided anew from the
-    wishes.
+    change requests.
 
     Args:
         state: The pool, after `recover` and before its first round.
@@ -165,7 +165,7 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
     slots = live.slots(plan.handle)
     fits = (slots >= 0) & state.stage_is_queued(slots)
     fits &= live.attempt[slots].astype(np.int64) + 1 == plan.attempt
-    fits &= (live.flags[slots] & CANCEL_WISHED) == 0
+    fits &= (live.flags[slots] & CANCEL_REQUESTED) == 0
     if state.clusters.forgotten:
         gone = [state.clusters.find(name) in state.clusters.forgotten for name in plan.clusters]
         fits &= ~np.array(gone, dtype=np.bool_)[plan.cluster]

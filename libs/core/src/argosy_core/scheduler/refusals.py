@@ -92,7 +92,7 @@ class Refusals:
 
 
 def _cancel(draft: EventDraft, ended_before: Int64s) -> EventDraft:
-    """Return a draft in which jobs that had ended were not given up: only the API ends a job that waits, by a wish."""
+    """Return a draft in which jobs that had ended were not given up: only the API ends a waiting job."""
     given_up = (draft.kind == EVENT_FAILED) & (draft.from_state == JOB_QUEUED) & np.isin(draft.handle, ended_before)
     if not given_up.any():
         return draft

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from argosy_core.errors import InvariantViolation
 from argosy_core.framework import Fault
 from argosy_core.job.interning import distinct
-from argosy_core.job.live import BACKING_OFF, CANCEL_WISHED, IN_FLIGHT, PENDING, STOP_SENT
+from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT
 from argosy_core.placement import CandidatePool, Decider, WaitReason
 from argosy_core.queueing import Filled, walk
 from argosy_core.scheduler.asking import choose, find_placeable, find_unjudged
@@ -34,19 +34,19 @@ from argosy_core.scheduler.commits import CommitStages, Placed
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.messages import (
     ClusterRuns,
-    CommitQuestion,
     CommitReply,
+    CommitRequest,
     Int32s,
     Int64s,
     RoundStateColumns,
     Runs,
-    SampleQuestion,
     SampleReply,
+    SampleRequest,
 )
 from argosy_core.scheduler.outcomes import back_off_s
 from argosy_core.scheduler.prioritise import choose_jobs, elect_heads, queues_of
 from argosy_core.scheduler.rows import cluster_runs
-from argosy_core.scheduler.state import ClassAnswer, PoolState, RoundStatistics
+from argosy_core.scheduler.state import ClassResult, PoolState, RoundStatistics
 
 __all__ = ["Round", "begin_round", "next_due_s"]
 
@@ -73,7 +73,7 @@ def next_due_s(state: PoolState, now_s: float) -> float:
 
 
 def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Round:
-    """Choose the jobs to ask for and return the round with its questions to samplers. Nothing moves.
+    """Choose the jobs to ask for and return the round with its requests to samplers. Nothing moves.
 
     Args:
         state: The pool.
@@ -134,11 +134,11 @@ class Round:
             definition=state.classes.definition,
             cluster_names=state.clusters.names,
         )
-        self.questions: tuple[SampleQuestion, ...] = self._asking.questions(state)
+        self.requests: tuple[SampleRequest, ...] = self._asking.requests(state)
         """What to ask the samplers; each answers with `take_sample`."""
-        if not self.questions:
+        if not self.requests:
             state.idle_at = state.change_count
-        self._waiting = {question.cluster for question in self.questions}
+        self._waiting = {request.cluster for request in self.requests}
         self.number = state.round_number
         """Number of the round."""
         self._stages: CommitStages | None = None
@@ -154,12 +154,12 @@ class Round:
             asked_count=int(self._jobs.slots.size),
             class_count=int(self._asking.classes.size),
             waiting_class_count=int((state.classes.waiting_count > 0).sum() - state.placeable.sum()),
-            asked_cluster_count=len(self.questions),
+            asked_cluster_count=len(self.requests),
         )
         state.round = self
 
     def note_woken(self, cluster: int, classes: Int32s) -> None:
-        """Take note that a sampler's news came in the middle of this round: it outlasts the answer to its question."""
+        """Take note that a sampler's news came in the middle of this round: it outlasts the answer to its request."""
         self._woken.update((index, cluster) for index in classes.tolist())
 
     # --- sampling -------------------------------------------------------------------------------------------------
@@ -190,14 +190,14 @@ class Round:
         """Remember what the answer says of each class, but for whether it waits: that the decision tells."""
         state, asking = self._state, self._asking
         classes = asking.classes[rows]
-        # The class may have been forgotten and its index given to another while the question was on its way.
+        # The class may have been forgotten and its index given to another while the request was on its way.
         same = state.classes.class_id[classes] == asking.class_ids[rows]
         empty = np.diff(reply.offset) == 0
         unfinished = empty & same & (reply.complete == 0) & (reply.reason == WaitReason.NONE)
         state.asked_complete.difference_update(classes[~unfinished].tolist())
         state.asked_complete.update(classes[unfinished].tolist())
         for row in np.flatnonzero(empty & same & (reply.reason != WaitReason.NONE)).tolist():
-            state.answers[int(classes[row]), index] = ClassAnswer(
+            state.answers[int(classes[row]), index] = ClassResult(
                 reason=WaitReason(int(reply.reason[row])),
                 text=reply.texts[row] if reply.texts else "",
                 filters=reply.filters,
@@ -239,7 +239,7 @@ class Round:
             retry_s = np.array([fault.retry_after_s])
             state.waits.wait(one, index, np.array([reason], dtype=np.int8), retry_after_s=retry_s, now_s=self._now_s)
             state.totals["faults"] += reason == WaitReason.FAULT
-            state.answers[int(one[0]), index] = ClassAnswer(
+            state.answers[int(one[0]), index] = ClassResult(
                 reason=reason,
                 text=f"{fault.plugin}: {fault.reason}",
                 filters=reply.filters,
@@ -251,8 +251,8 @@ class Round:
 
     # --- decision and commit --------------------------------------------------------------------------------------
 
-    def decide(self, rng: np.random.Generator) -> tuple[CommitQuestion, ...]:
-        """Choose commit candidates and return the first stage of commits, one question per cluster; may be empty.
+    def decide(self, rng: np.random.Generator) -> tuple[CommitRequest, ...]:
+        """Choose commit candidates and return the first stage of commits, one request per cluster; may be empty.
 
         Args:
             rng: Orders candidates of equal score.
@@ -276,7 +276,7 @@ class Round:
         self._stages = CommitStages(state, jobs.slots[placed], decider.decision())
         self._told_count = state.clusters.told_count.copy()
         self._statistics.decided_count = self._stages.decided_count
-        return self._stages.next_questions(self.number)
+        return self._stages.next_requests(self.number)
 
     def _is_there(self, slots: Int32s, handles: Int64s) -> npt.NDArray[np.bool_]:
         """Return which jobs still wait."""
@@ -335,8 +335,8 @@ class Round:
             name = self._state.clusters.names[index]
             self._releases.append(cluster_runs(name, stages.handle[rows], stages.attempt[rows]))
 
-    def next_commits(self) -> tuple[CommitQuestion, ...]:
-        """Begin the next stage and return its questions; empty once every run is placed or out of candidates.
+    def next_commits(self) -> tuple[CommitRequest, ...]:
+        """Begin the next stage and return its requests; empty once every run is placed or out of candidates.
 
         A cluster that has not answered the stage before counts as one whose answer is not known.
         """
@@ -344,7 +344,7 @@ class Round:
             return ()
         self._close_stage()
         self._told_count = self._state.clusters.told_count.copy()
-        return self._stages.next_questions(self.number)
+        return self._stages.next_requests(self.number)
 
     def _close_stage(self) -> None:
         """Take missing answers as not known."""
@@ -393,8 +393,8 @@ class Round:
     def _elect(self) -> None:
         """Choose the waiting heads anew, unless nothing happened since they were chosen."""
         state = self._state
-        if self.questions or not self._is_idle or state.change_count != self._seen_change:
-            if self.questions:
+        if self.requests or not self._is_idle or state.change_count != self._seen_change:
+            if self.requests:
                 find_placeable(state)
             elect_heads(state)
 
@@ -456,12 +456,12 @@ class Round:
 
 
 def _decide_stops(state: PoolState) -> Runs:
-    """Return the runs to stop now: those of wished jobs that are ingested; others wait for the next round."""
+    """Return the runs to stop now: those of asked jobs that are ingested; others wait for the next round."""
     live = state.live
     handles = np.fromiter(state.unsent_stops, dtype=np.int64, count=len(state.unsent_stops))
     slots = live.slots(handles)
     ready = (slots >= 0) & ((live.flags[slots] & (IN_FLIGHT | STOP_SENT)) == 0) & (live.run_state[slots] > 0)
-    ready &= (live.flags[slots] & CANCEL_WISHED) != 0
+    ready &= (live.flags[slots] & CANCEL_REQUESTED) != 0
     chosen = slots[ready]
     live.flags[chosen] |= STOP_SENT
     for handle in handles[ready | (slots < 0)].tolist():

@@ -30,7 +30,7 @@ from argosy_core.scheduler.settings import RoundSettings
 from argosy_core.scheduler.tables import ClassTable, ClusterTable, JobSetTable, QueueTable
 from argosy_core.scheduler.waits import WaitTable
 
-__all__ = ["BagFailure", "ClassAnswer", "PoolState", "RoundStatistics"]
+__all__ = ["BagFailure", "ClassResult", "PoolState", "RoundStatistics"]
 
 
 class RoundUnderWay(Protocol):
@@ -53,7 +53,7 @@ class BagFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClassAnswer:
+class ClassResult:
     """What a cluster last said of a class that it has no node for."""
 
     reason: WaitReason
@@ -150,7 +150,7 @@ class PoolState:
         """`change_count` at which a round found nothing to ask."""
         self.attempted: dict[int, None] = {}
         """Handles of waiting jobs whose commits failed."""
-        self.answers: dict[tuple[int, int], ClassAnswer] = {}
+        self.answers: dict[tuple[int, int], ClassResult] = {}
         """(class, cluster) -> what it last said of why it has no node."""
         self.asked_complete: set[int] = set()
         """Class indices that had no candidate when only some nodes were looked at: ask for complete answers."""
@@ -159,9 +159,9 @@ class PoolState:
         self.bag_failures: dict[int, BagFailure] = {}
         """Handle -> first failure of the current run, for runs of several objects."""
         self.failed_handles: dict[int, None] = {}
-        """Handles of the last jobs that this leader failed without a run, so that a late wish is not taken for news."""
+        """Handles of the last jobs that this leader failed without a run: a late request is no news of them."""
         self.unsent_stops: dict[int, None] = {}
-        """Handles of held jobs whose stop was not decided yet, in order of the wishes."""
+        """Handles of held jobs whose stop was not decided yet, in order of the change requests."""
         self.round_number = 0
         self.round: RoundUnderWay | None = None
         """The round in progress."""

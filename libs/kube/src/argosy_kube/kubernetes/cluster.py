@@ -27,7 +27,7 @@ from argosy_core.reconcile.rendering import INSTALLATION_LABEL
 from argosy_kube.failure_table import NODE_LOST
 from argosy_kube.kubernetes.acting.creation import Creator
 from argosy_kube.kubernetes.acting.deletion import Deleter
-from argosy_kube.kubernetes.acting.eviction import EvictionAnswer, Evictor
+from argosy_kube.kubernetes.acting.eviction import EvictionResponse, Evictor
 from argosy_kube.kubernetes.acting.finding import Finder
 from argosy_kube.kubernetes.acting.logs import read_pod_log
 from argosy_kube.kubernetes.acting.rendering import TemplateBook
@@ -284,7 +284,7 @@ class KubernetesCluster:
         apply_health(events, self._own.states, self._tables.texts.intern(NODE_LOST))
         return replace(events, unlistable_kinds=self._kinds.unlistable_names)
 
-    async def evict_pod(self, uid: bytes) -> EvictionAnswer:
+    async def evict_pod(self, uid: bytes) -> EvictionResponse:
         """Evict a pod of ours that was seen, if its disruption budgets allow it now; beyond the port, see `eviction`.
 
         Args:

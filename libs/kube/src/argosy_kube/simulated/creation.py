@@ -10,12 +10,12 @@ from argosy_kube.port import CreateBatch, CreateCode, CreateResult, Int32Array, 
 from argosy_kube.simulated.recipes import RecipeBook
 from argosy_kube.tables import TextTable
 
-__all__ = ["CreateAnswer", "Intake", "read_recipes"]
+__all__ = ["CreateResponse", "Intake", "read_recipes"]
 
 _OBJECTS_PER_BAG = 32
 
 
-class CreateAnswer:
+class CreateResponse:
     """Columns of a CreateResult; every object is UNAVAILABLE until something else is said."""
 
     def __init__(self, count: int) -> None:
@@ -48,7 +48,7 @@ class CreateAnswer:
 
     def unknown(self, message: str) -> CreateResult:
         """Return an answer that tells nothing about any object, whatever was said before."""
-        answer = CreateAnswer(len(self._codes))
+        answer = CreateResponse(len(self._codes))
         answer.refuse(np.arange(len(self._codes)), CreateCode.UNAVAILABLE, message)
         return answer.result()
 
@@ -65,7 +65,7 @@ class CreateAnswer:
         )
 
 
-def read_recipes(batch: CreateBatch, book: RecipeBook, answer: CreateAnswer) -> Int32Array:
+def read_recipes(batch: CreateBatch, book: RecipeBook, answer: CreateResponse) -> Int32Array:
     """Return (n,) the recipe of each object, -1 where the answer says it is rejected.
 
     Complexity: one look-up per distinct (bag, object, metadata), array operations for the rest.
@@ -96,6 +96,6 @@ class Intake:
     batch: CreateBatch
     recipes: Int32Array
     installation: int
-    answer: CreateAnswer
+    answer: CreateResponse
     keys: Int64Array
     """(n,) what an object is found by, whatever its attempt."""

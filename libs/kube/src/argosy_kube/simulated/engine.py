@@ -32,7 +32,7 @@ from argosy_kube.port import (
     NodeDescription,
     PodPhase,
 )
-from argosy_kube.simulated.creation import CreateAnswer, Intake, read_recipes
+from argosy_kube.simulated.creation import CreateResponse, Intake, read_recipes
 from argosy_kube.simulated.faults import Audit, Fault, FaultKind, PendingFaults
 from argosy_kube.simulated.journal import Journal
 from argosy_kube.simulated.objects import GONE, SLOT_MASK, ObjectTable
@@ -178,7 +178,7 @@ class ClusterEngine:
 
     def create(self, batch: CreateBatch, installation: int) -> CreateResult:
         """Create objects as the port says; pods without a start delay run at once."""
-        answer = CreateAnswer(len(batch))
+        answer = CreateResponse(len(batch))
         if self.faults.take("create-throttled"):
             return answer.unknown("too many requests, try again")
         hide = bool(self.faults.take("create-timeout"))

@@ -16,7 +16,7 @@ from argosy_runtime.columns import pack_column
 from argosy_runtime.traces import JOB_BATCH_LIMIT
 from argosy_store.submission import SubmitRequest
 
-__all__ = ["encode_cluster_changes", "encode_queue_changes", "encode_submitted", "encode_wishes"]
+__all__ = ["encode_change_requests", "encode_cluster_changes", "encode_queue_changes", "encode_submitted"]
 
 
 def encode_submitted(parts: Sequence[tuple[SubmitRequest, npt.NDArray[np.bool_]]]) -> bytes:
@@ -87,26 +87,26 @@ def _traced_jobs(parts: Sequence[tuple[npt.NDArray[np.int64], str]]) -> lease_pb
     )
 
 
-def encode_wishes(
+def encode_change_requests(
     handles: npt.NDArray[np.int64],
     ended: npt.NDArray[np.int8],
     *,
-    kind: lease_pb2.WishKind,
+    kind: lease_pb2.ChangeRequestKind,
     priority: int,
     reason: str,
 ) -> bytes:
-    """Return the news of wishes of one kind.
+    """Return the news of change requests of one kind.
 
     Args:
         handles: Jobs.
-        ended: 1 where the job ended in the wish's own transaction.
-        kind: What is wished.
+        ended: 1 where the job ended in the change request's own transaction.
+        kind: What is asked.
         priority: New priority, for a reprioritisation.
         reason: Who asked and why.
     """
     count = len(handles)
     return lease_pb2.Changes(
-        wishes=lease_pb2.Wishes(
+        change_requests=lease_pb2.ChangeRequests(
             handle_column=pack_column(handles, "int64"),
             kind_column=pack_column(np.full(count, int(kind), dtype=np.int8), "int8"),
             priority_column=pack_column(np.full(count, priority, dtype=np.int32), "int32"),

@@ -1,4 +1,4 @@
-"""ClusterService: clusters' rows from the database, with live figures from the leader's memory where it can be asked.
+"""ClusterService: clusters' rows from the database, with live gauges from the leader's memory where it can be asked.
 
 Source: design section 3; `proto/argosy/api/v1/cluster.proto`.
 """
@@ -18,7 +18,7 @@ from argosy_server.api.calls import Context
 from argosy_server.api.changes_codec import encode_cluster_changes
 from argosy_server.api.cursors import read_name_token, write_name_token
 from argosy_server.api.job_codec import timestamp
-from argosy_server.api.leader_view import ClusterFigures, LeaderView, NodeFigures
+from argosy_server.api.leader_view import ClusterGauges, LeaderView, NodeGauges
 from argosy_server.api.names import printable
 from argosy_server.api.routing import LeaderRouter
 from argosy_server.api.selectors import has_labels, parse_label_selector
@@ -49,12 +49,12 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
     async def ListClusters(  # noqa: N802 - the protocol's name
         self, request: cluster_pb2.ListClustersRequest, context: Context
     ) -> cluster_pb2.ListClustersResponse:
-        """Answer the clusters; without live figures where the leader cannot be asked."""
+        """Answer the clusters; without live gauges where the leader cannot be asked."""
         check_request(request)
         after = read_name_token(request.page_token)
         size = request.page_size or _PAGE_SIZE
         rows = await self._threads.run(self._store.list_clusters, after, size + 1)
-        messages = await self._with_figures(rows[:size], context)
+        messages = await self._with_gauges(rows[:size], context)
         return cluster_pb2.ListClustersResponse(
             clusters=messages, next_page_token=write_name_token(rows[size - 1].name) if len(rows) > size else ""
         )
@@ -65,7 +65,7 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
         """Answer one cluster."""
         check_request(request)
         row = await self._threads.run(self._store.get_cluster, request.name)
-        return cluster_pb2.GetClusterResponse(cluster=(await self._with_figures([row], context))[0])
+        return cluster_pb2.GetClusterResponse(cluster=(await self._with_gauges([row], context))[0])
 
     async def ListNodes(  # noqa: N802 - the protocol's name
         self, request: cluster_pb2.ListNodesRequest, context: Context
@@ -136,7 +136,7 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
             reason=printable(reason),
             encode=encode_cluster_changes,
         )
-        return (await self._with_figures([row], context))[0]
+        return (await self._with_gauges([row], context))[0]
 
     async def _cordon_node(
         self, cluster: str, node: str, context: Context, *, cordoned: bool, reason: str = ""
@@ -152,7 +152,7 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
             reason=printable(reason),
             encode=encode_cluster_changes,
         )
-        return (await self._with_figures([row], context))[0]
+        return (await self._with_gauges([row], context))[0]
 
     async def ForgetCluster(  # noqa: N802 - the protocol's name
         self, request: cluster_pb2.ForgetClusterRequest, context: Context
@@ -168,8 +168,8 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
                 request,
                 context=context,
             )
-        figures = _figures_by_name(view.clusters()).get(row.name)
-        if figures is not None and (figures.executor_connected or figures.sampler_connected):
+        gauges = _gauges_by_name(view.clusters()).get(row.name)
+        if gauges is not None and (gauges.executor_connected or gauges.sampler_connected):
             raise NotAllowedNow(
                 f"cluster {row.name!r} is connected; stop its executor and sampler first, so that its pods cannot "
                 "go on while their jobs run elsewhere",
@@ -177,16 +177,16 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
                 resource=Resource(kind="Cluster", name=row.name),
             )
         await self._threads.run(self._store.forget_cluster, row.name, encode=encode_cluster_changes)
-        return cluster_pb2.ForgetClusterResponse(lost_run_count=figures.run_count if figures is not None else 0)
+        return cluster_pb2.ForgetClusterResponse(lost_run_count=gauges.run_count if gauges is not None else 0)
 
-    async def _with_figures(self, rows: Sequence[ClusterRow], context: Context) -> list[cluster_pb2.Cluster]:
-        """Return rows as messages, with live figures as far as their leaders can be asked."""
+    async def _with_gauges(self, rows: Sequence[ClusterRow], context: Context) -> list[cluster_pb2.Cluster]:
+        """Return rows as messages, with live gauges as far as their leaders can be asked."""
         remote: dict[str, cluster_pb2.Cluster] = {}
-        views: dict[str, Mapping[str, ClusterFigures]] = {}
+        views: dict[str, Mapping[str, ClusterGauges]] = {}
         for pool in sorted({row.pool for row in rows}):
             view: LeaderView | None = self._router.view(pool)
             if view is not None:
-                views[pool] = _figures_by_name(view.clusters())
+                views[pool] = _gauges_by_name(view.clusters())
             else:
                 remote.update(await self._ask_leader(pool, rows, context))
         return [_cluster_message(row, views.get(row.pool, {}).get(row.name), remote.get(row.name)) for row in rows]
@@ -218,12 +218,12 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
             return {}
 
 
-def _figures_by_name(figures: Iterable[ClusterFigures]) -> dict[str, ClusterFigures]:
-    return {one.name: one for one in figures}
+def _gauges_by_name(gauges: Iterable[ClusterGauges]) -> dict[str, ClusterGauges]:
+    return {one.name: one for one in gauges}
 
 
 def _cluster_message(
-    row: ClusterRow, figures: ClusterFigures | None, remote: cluster_pb2.Cluster | None
+    row: ClusterRow, gauges: ClusterGauges | None, remote: cluster_pb2.Cluster | None
 ) -> cluster_pb2.Cluster:
     message = cluster_pb2.Cluster(
         name=row.name,
@@ -234,15 +234,15 @@ def _cluster_message(
             cluster_pb2.CordonedNode(name=name, cordon=_node_cordon(row, name)) for name in sorted(row.cordoned_nodes)
         ],
     )
-    live = figures or remote
+    live = gauges or remote
     if live is not None:
         message.sampler_connected = live.sampler_connected
         message.executor_connected = live.executor_connected
         message.node_count = live.node_count
         message.run_count = live.run_count
-    if figures is not None:
-        message.total.amounts.update(figures.total)
-        message.free.amounts.update(figures.free)
+    if gauges is not None:
+        message.total.amounts.update(gauges.total)
+        message.free.amounts.update(gauges.free)
     elif remote is not None:
         message.total.CopyFrom(remote.total)
         message.free.CopyFrom(remote.free)
@@ -253,7 +253,7 @@ def _node_cordon(row: ClusterRow, name: str) -> queue_pb2.Cordon:
     return queue_pb2.Cordon(reason=row.node_cordon_reasons.get(name, ""))
 
 
-def _node_message(row: ClusterRow, node: NodeFigures) -> cluster_pb2.Node:
+def _node_message(row: ClusterRow, node: NodeGauges) -> cluster_pb2.Node:
     return cluster_pb2.Node(
         name=node.name,
         allocatable=cluster_pb2.ResourceAmounts(amounts=node.allocatable),

@@ -82,28 +82,28 @@ class WatchCursor:
         return WatchCursor(job_set_id=job_set_id, number=number, counts=tuple(counts), is_complete=complete)
 
 
-def write_handle_token(handle: int, question: bytes) -> str:
+def write_handle_token(handle: int, request: bytes) -> str:
     """Return the token of the page after a job.
 
     Args:
         handle: Last job of the page.
-        question: What was asked, page size apart; a token goes on with the same question only.
+        request: What was asked, page size apart; a token goes on with the same request only.
     """
-    return _encode(_HANDLE_TOKEN.pack(_HANDLE_VERSION, handle, zlib.crc32(question)))
+    return _encode(_HANDLE_TOKEN.pack(_HANDLE_VERSION, handle, zlib.crc32(request)))
 
 
-def read_handle_token(text: str, question: bytes) -> int:
+def read_handle_token(text: str, request: bytes) -> int:
     """Return the handle after which a page begins; 0 for empty text.
 
     Raises:
-        InvalidRequest: It is no such token, or was given for another question.
+        InvalidRequest: It is no such token, or was given for another request.
     """
     if not text:
         return 0
     packed = _decode(text, "page_token")
     if len(packed) == _HANDLE_TOKEN.size:
         version, handle, checksum = _HANDLE_TOKEN.unpack(packed)
-        if version == _HANDLE_VERSION and 0 < handle < _MAX_HANDLE and checksum == zlib.crc32(question):
+        if version == _HANDLE_VERSION and 0 < handle < _MAX_HANDLE and checksum == zlib.crc32(request):
             return int(handle)
     raise _wrong(
         "page_token", "is no token of this list; use next_page_token of the page before, with the same selector"

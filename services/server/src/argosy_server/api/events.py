@@ -17,13 +17,13 @@ from argosy_core.job.states import JobState
 from argosy_runtime.metrics import METRICS
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
+from argosy_server.api.change_requests import read_ids
 from argosy_server.api.cursors import WatchCursor
 from argosy_server.api.event_codec import StoredBatch, watch_responses
 from argosy_server.api.names import NAME_RULE, is_name
 from argosy_server.api.selectors import parse_label_selector
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.watch import WatchHub
-from argosy_server.api.wishes import read_ids
 from argosy_store.api import ApiStore
 from argosy_store.jobs import JobFilter
 

@@ -15,7 +15,7 @@ from argosy.api.v1 import job_pb2, job_pb2_grpc
 from argosy_core.errors import NotFound
 from argosy_core.job.states import JobState, RunState
 from argosy_server.api.calls import Context
-from argosy_server.api.leader_view import LogQuestion
+from argosy_server.api.leader_view import LogRequest
 from argosy_server.api.routing import FORWARDED_KEY, LeaderRouter
 from argosy_store.rows import JobRecord, RunRecord
 
@@ -87,7 +87,7 @@ async def read_log(
             async for response in responses:
                 yield response
         return
-    question = LogQuestion(
+    asked = LogRequest(
         handle=record.handle,
         attempt=run.attempt,
         object_index=position,
@@ -96,7 +96,7 @@ async def read_log(
         tail_line_count=request.tail_line_count if request.HasField("tail_line_count") else None,
     )
     try:
-        async with contextlib.aclosing(view.read_log(run.cluster, question)) as pieces:
+        async with contextlib.aclosing(view.read_log(run.cluster, asked)) as pieces:
             async for piece in pieces:
                 yield job_pb2.GetJobLogResponse(data=piece)
     except NotFound as error:

@@ -17,6 +17,13 @@ from argosy_core.job.states import JobState
 from argosy_runtime.traces import active
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
+from argosy_server.api.change_requests import (
+    ChangeRequest,
+    ChangeRequestOutcome,
+    make_change_request,
+    read_filter,
+    read_ids,
+)
 from argosy_server.api.cursors import read_handle_token, read_name_token, write_handle_token, write_name_token
 from argosy_server.api.event_codec import STATE_NAMES, state_counts
 from argosy_server.api.job_codec import explain_response, job_message
@@ -26,7 +33,6 @@ from argosy_server.api.names import printable
 from argosy_server.api.routing import LeaderRouter
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.submit import Submission
-from argosy_server.api.wishes import Wish, WishOutcome, make_wish, read_filter, read_ids
 from argosy_store.api import ApiStore
 from argosy_store.rows import JobRecord
 
@@ -230,8 +236,8 @@ class JobService(LeaderJobService):
         """Answer jobs by selector."""
         del context
         check_request(request)
-        question = _question(request)
-        after = read_handle_token(request.page_token, question)
+        query = _query(request)
+        after = read_handle_token(request.page_token, query)
         size = request.page_size or _PAGE_SIZE
 
         def read() -> list[JobRecord]:
@@ -248,21 +254,21 @@ class JobService(LeaderJobService):
         records = records[:size]
         return job_pb2.ListJobsResponse(
             jobs=[job_message(record) for record in records],
-            next_page_token=write_handle_token(records[-1].handle, question) if more else "",
+            next_page_token=write_handle_token(records[-1].handle, query) if more else "",
         )
 
     async def CancelJobs(self, request: job_pb2.CancelJobsRequest, context: Context) -> job_pb2.CancelJobsResponse:  # noqa: N802 - the protocol's name
         """Ask that jobs end."""
         del context
         check_request(request)
-        wish = Wish(
+        change_request = ChangeRequest(
             kind="cancel",
             job_ids=tuple(request.jobs.ids) if request.HasField("jobs") else None,
             selector=request.selector if request.HasField("selector") else None,
             is_preview=request.validate_only,
             reason=printable(request.reason),
         )
-        outcome = await self._wish(wish)
+        outcome = await self._change_request(change_request)
         return job_pb2.CancelJobsResponse(
             job_count=outcome.job_count,
             unknown_ids=outcome.unknown_ids,
@@ -275,31 +281,31 @@ class JobService(LeaderJobService):
         """Give jobs another priority."""
         del context
         check_request(request)
-        wish = Wish(
+        change_request = ChangeRequest(
             kind="reprioritize",
             job_ids=tuple(request.jobs.ids) if request.HasField("jobs") else None,
             selector=request.selector if request.HasField("selector") else None,
             is_preview=request.validate_only,
             priority=request.priority,
         )
-        outcome = await self._wish(wish)
+        outcome = await self._change_request(change_request)
         return job_pb2.ReprioritizeJobsResponse(
             job_count=outcome.job_count,
             unknown_ids=outcome.unknown_ids,
             sample=[job_message(record) for record in outcome.sample],
         )
 
-    async def _wish(self, wish: Wish) -> WishOutcome:
-        return await self._threads.run(make_wish, self._store, wish)
+    async def _change_request(self, change_request: ChangeRequest) -> ChangeRequestOutcome:
+        return await self._threads.run(make_change_request, self._store, change_request)
 
 
-def _question(request: job_pb2.ListJobsRequest) -> bytes:
-    """Return all of a request but its page, so that a token goes on with the same question only."""
-    question = job_pb2.ListJobsRequest()
-    question.CopyFrom(request)
-    question.ClearField("page_size")
-    question.ClearField("page_token")
-    return question.SerializeToString(deterministic=True)
+def _query(request: job_pb2.ListJobsRequest) -> bytes:
+    """Return all of a request but its page, so that a token goes on with the same query only."""
+    query = job_pb2.ListJobsRequest()
+    query.CopyFrom(request)
+    query.ClearField("page_size")
+    query.ClearField("page_token")
+    return query.SerializeToString(deterministic=True)
 
 
 def _time_us(request: job_pb2.ListJobsRequest, field: str) -> int | None:

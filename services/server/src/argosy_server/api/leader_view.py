@@ -16,17 +16,17 @@ from argosy_core.scheduler import ClusterReason
 from argosy_runtime.lifecycle import Lifecycle
 
 __all__ = [
-    "ClusterFigures",
+    "ClusterGauges",
     "Explanation",
     "FilterTurnAway",
     "LeaderRoleLike",
     "LeaderView",
-    "LogQuestion",
-    "NodeFigures",
+    "LogRequest",
+    "NodeGauges",
     "PoolShares",
-    "RoundFigures",
+    "RoundGauges",
     "Servicer",
-    "ShareFigures",
+    "ShareGauges",
     "StageLatencies",
 ]
 
@@ -72,7 +72,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareFigures:
+class ShareGauges:
     """Share of one queue; units as in argosy.api.v1.QueueShare."""
 
     queue: str
@@ -101,7 +101,7 @@ class ShareFigures:
 class PoolShares:
     """Shares of all queues of a pool."""
 
-    shares: tuple[ShareFigures, ...]
+    shares: tuple[ShareGauges, ...]
     """By queue name."""
     capacity_cores: float
     """Capacity of the pool, cores of weighted resources."""
@@ -128,7 +128,7 @@ class StageLatencies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundFigures:
+class RoundGauges:
     """What the last round did."""
 
     round: int
@@ -154,8 +154,8 @@ class RoundFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterFigures:
-    """Live figures of one cluster."""
+class ClusterGauges:
+    """Live gauges of one cluster."""
 
     name: str
     """Name."""
@@ -174,8 +174,8 @@ class ClusterFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFigures:
-    """Live figures of one node."""
+class NodeGauges:
+    """Live gauges of one node."""
 
     name: str
     """Name."""
@@ -192,7 +192,7 @@ class NodeFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogQuestion:
+class LogRequest:
     """Which log."""
 
     handle: int
@@ -218,16 +218,16 @@ class LeaderView(Protocol):
     def shares(self) -> PoolShares:
         """Return the shares of the pool's queues."""
 
-    def last_round(self) -> RoundFigures:
+    def last_round(self) -> RoundGauges:
         """Return what the last round did."""
 
     def dump(self) -> Iterator[str]:
         """Yield the state as JSON text in chunks to be joined."""
 
-    def clusters(self) -> Sequence[ClusterFigures]:
+    def clusters(self) -> Sequence[ClusterGauges]:
         """Return the clusters the leader knows, in order of their names."""
 
-    def read_log(self, cluster: str, question: LogQuestion) -> AsyncGenerator[bytes, None]:
+    def read_log(self, cluster: str, request: LogRequest) -> AsyncGenerator[bytes, None]:
         """Give a log of a cluster's pod in pieces; closing the iterator ends the reading.
 
         Raises:
@@ -236,7 +236,7 @@ class LeaderView(Protocol):
             BackendUnavailable: The cluster's executor is not connected, or cannot reach its cluster.
         """
 
-    def nodes(self, cluster: str) -> Sequence[NodeFigures]:
+    def nodes(self, cluster: str) -> Sequence[NodeGauges]:
         """Return a cluster's nodes in order of their names; none if the leader does not know the cluster."""
 
 

@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from argosy.api.v1 import scheduling_pb2, scheduling_pb2_grpc
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
-from argosy_server.api.leader_view import PoolShares, RoundFigures
+from argosy_server.api.leader_view import PoolShares, RoundGauges
 from argosy_server.api.routing import LeaderRouter
 
 __all__ = ["SchedulingService"]
@@ -82,19 +82,17 @@ def _shares_message(shares: PoolShares) -> scheduling_pb2.GetSharesResponse:
     )
 
 
-def _round_message(figures: RoundFigures) -> scheduling_pb2.GetLastRoundResponse:
+def _round_message(gauges: RoundGauges) -> scheduling_pb2.GetLastRoundResponse:
     return scheduling_pb2.GetLastRoundResponse(
-        round=figures.round,
-        epoch=figures.epoch,
-        queued_count=figures.queued_count,
-        pending_count=figures.pending_count,
-        leased_count=figures.leased_count,
-        conflict_count=figures.conflict_count,
-        class_count=figures.class_count,
-        phases=[
-            scheduling_pb2.PhaseDuration(phase=phase, duration=_duration(value)) for phase, value in figures.phases
-        ],
-        totals=dict(figures.totals),
+        round=gauges.round,
+        epoch=gauges.epoch,
+        queued_count=gauges.queued_count,
+        pending_count=gauges.pending_count,
+        leased_count=gauges.leased_count,
+        conflict_count=gauges.conflict_count,
+        class_count=gauges.class_count,
+        phases=[scheduling_pb2.PhaseDuration(phase=phase, duration=_duration(value)) for phase, value in gauges.phases],
+        totals=dict(gauges.totals),
         latencies=[
             scheduling_pb2.StageLatency(
                 stage=f"LATENCY_STAGE_{latency.stage.upper()}",
@@ -105,7 +103,7 @@ def _round_message(figures: RoundFigures) -> scheduling_pb2.GetLastRoundResponse
                 bucket_bounds=[_duration(bound) or Duration() for bound in latency.bound_ms],
                 bucket_counts=latency.bucket_count,
             )
-            for latency in figures.latencies
+            for latency in gauges.latencies
         ],
     )
 

@@ -1,4 +1,4 @@
-"""Threads for the store, whose calls block: submits have their own, so that slow questions do not hold them up.
+"""Threads for the store, whose calls block: submits have their own, so that slow requests do not hold them up.
 
 Source: `argosy_store.api`.
 """
@@ -18,12 +18,12 @@ Answer = TypeVar("Answer")
 
 
 class StoreThreads:
-    """Three bounded sets of threads: for questions and wishes, for submits, and for what submits look up before.
+    """Three bounded sets of threads: for reads and change requests, for submits, and for what submits look up before.
 
     Waiting calls are bounded by the number of gRPC calls that may be under way.
 
     Args:
-        reader_count: Threads for questions and wishes.
+        reader_count: Threads for requests and change requests.
         submit_count: Threads for submit transactions.
     """
 
@@ -35,12 +35,12 @@ class StoreThreads:
         self._look_ups = ThreadPoolExecutor(1, thread_name_prefix="store-look-up")
 
     async def run(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
-        """Return what a blocking call returns, called in a thread for questions."""
+        """Return what a blocking call returns, called in a thread for requests."""
         call = partial(function, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._readers, call)
 
     async def look_up(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
-        """Return what a short blocking call returns that submits wait for; slow questions do not hold it up."""
+        """Return what a short blocking call returns that submits wait for; slow requests do not hold it up."""
         call = partial(function, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._look_ups, call)
 

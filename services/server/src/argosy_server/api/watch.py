@@ -33,7 +33,7 @@ class EventStore(Protocol):
 
 
 @dataclass(slots=True)
-class _Question:
+class _Request:
     job_set_id: int
     after_number: int
     answer: asyncio.Future[EventRows]
@@ -53,7 +53,7 @@ class WatchHub:
         self._store = store
         self._threads = threads
         self._poll_s = poll_s
-        self._questions: list[_Question] = []
+        self._requests: list[_Request] = []
         self._asked = asyncio.Event()
         self._closed = False
         self.poll_count = 0
@@ -71,10 +71,10 @@ class WatchHub:
         """
         if self._closed:
             raise _closing()
-        question = _Question(job_set_id, after_number, asyncio.get_running_loop().create_future())
-        self._questions.append(question)
+        request = _Request(job_set_id, after_number, asyncio.get_running_loop().create_future())
+        self._requests.append(request)
         self._asked.set()
-        return await question.answer
+        return await request.answer
 
     async def next_poll(self) -> None:
         """Wait for the next poll.
@@ -85,33 +85,33 @@ class WatchHub:
         await self.read_next(_NO_SET, 0)
 
     async def poll(self) -> None:
-        """Answer questions for ever, one poll after the other."""
+        """Answer requests for ever, one poll after the other."""
         while True:
             await self._asked.wait()
             await asyncio.sleep(self._poll_s)
-            questions, self._questions = self._questions, []
+            requests, self._requests = self._requests, []
             self._asked.clear()
-            questions = [question for question in questions if not question.answer.done()]
-            if not questions:
+            requests = [request for request in requests if not request.answer.done()]
+            if not requests:
                 continue
             self.poll_count += 1
             try:
-                found = await self._threads.run(self._read_all, {(q.job_set_id, q.after_number) for q in questions})
+                found = await self._threads.run(self._read_all, {(q.job_set_id, q.after_number) for q in requests})
             except Exception as error:  # noqa: BLE001 - handed to those who wait
-                for question in questions:
-                    if not question.answer.done():
-                        question.answer.set_exception(error)
+                for request in requests:
+                    if not request.answer.done():
+                        request.answer.set_exception(error)
                 continue
-            for question in questions:
-                if not question.answer.done():
-                    question.answer.set_result(found[question.job_set_id, question.after_number])
+            for request in requests:
+                if not request.answer.done():
+                    request.answer.set_result(found[request.job_set_id, request.after_number])
 
     def close(self) -> None:
         """End every watch, because the server shuts down."""
         self._closed = True
-        for question in self._questions:
-            if not question.answer.done():
-                question.answer.set_exception(_closing())
+        for request in self._requests:
+            if not request.answer.done():
+                request.answer.set_exception(_closing())
 
     def _read_all(
         self, positions: Sequence[tuple[int, int]] | set[tuple[int, int]]

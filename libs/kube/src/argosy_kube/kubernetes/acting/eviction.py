@@ -1,6 +1,6 @@
 """Evicting a pod: deleting it only if its disruption budgets allow that, which a plain deletion does not ask.
 
-Nothing calls this yet: runs that are stopped are deleted, since their owner wished it. It is what making room for other
+Nothing calls this yet: runs that are stopped are deleted, since their owner asked it. It is what making room for other
 jobs will call, and needs the right to create `pods/eviction`, which the manifests do not give before that.
 """
 
@@ -19,7 +19,7 @@ from argosy_kube.kubernetes.api.resources import PODS
 from argosy_kube.kubernetes.api.transport import ApiServer
 from argosy_kube.kubernetes.ours.places import PlaceBook
 
-__all__ = ["EvictionAnswer", "EvictionCode", "Evictor"]
+__all__ = ["EvictionCode", "EvictionResponse", "Evictor"]
 
 
 class EvictionCode(IntEnum):
@@ -34,7 +34,7 @@ class EvictionCode(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class EvictionAnswer:
+class EvictionResponse:
     """What became of an eviction, and why."""
 
     code: EvictionCode
@@ -58,7 +58,7 @@ class Evictor:
         self._server = server
         self._places = places
 
-    async def evict(self, uid: bytes) -> EvictionAnswer:
+    async def evict(self, uid: bytes) -> EvictionResponse:
         """Evict a pod that was seen, only if it still has its uid.
 
         Args:
@@ -69,7 +69,7 @@ class Evictor:
         """
         place = self._places.find(uid)
         if place is None or place.resource != PODS:
-            return EvictionAnswer(EvictionCode.GONE)
+            return EvictionResponse(EvictionCode.GONE)
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -86,10 +86,10 @@ class Evictor:
             )
         except ApiFailure as failure:
             if failure.is_budgeted:
-                return EvictionAnswer(EvictionCode.BUDGETED, failure.message, failure.retry_after_s)
+                return EvictionResponse(EvictionCode.BUDGETED, failure.message, failure.retry_after_s)
             if failure.code == MISSING:
-                return EvictionAnswer(EvictionCode.GONE)
+                return EvictionResponse(EvictionCode.GONE)
             if failure.code == CONFLICT and not await is_there(self._server, place, str(UUID(bytes=uid))):
-                return EvictionAnswer(EvictionCode.GONE)
+                return EvictionResponse(EvictionCode.GONE)
             raise
-        return EvictionAnswer(EvictionCode.EVICTED)
+        return EvictionResponse(EvictionCode.EVICTED)

@@ -7,14 +7,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class WishKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+class ChangeRequestKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
-    WISH_KIND_UNSPECIFIED: _ClassVar[WishKind]
-    WISH_KIND_CANCEL: _ClassVar[WishKind]
-    WISH_KIND_REPRIORITIZE: _ClassVar[WishKind]
-WISH_KIND_UNSPECIFIED: WishKind
-WISH_KIND_CANCEL: WishKind
-WISH_KIND_REPRIORITIZE: WishKind
+    CHANGE_REQUEST_KIND_UNSPECIFIED: _ClassVar[ChangeRequestKind]
+    CHANGE_REQUEST_KIND_CANCEL: _ClassVar[ChangeRequestKind]
+    CHANGE_REQUEST_KIND_REPRIORITIZE: _ClassVar[ChangeRequestKind]
+CHANGE_REQUEST_KIND_UNSPECIFIED: ChangeRequestKind
+CHANGE_REQUEST_KIND_CANCEL: ChangeRequestKind
+CHANGE_REQUEST_KIND_REPRIORITIZE: ChangeRequestKind
 
 class LeaseBatch(_message.Message):
     __slots__ = ("pool", "epoch", "sequence", "create_time_us", "leader_marker", "leases", "stops", "failed_jobs", "round_state", "traceparent")
@@ -87,18 +87,18 @@ class RoundState(_message.Message):
     def __init__(self, queue_column: _Optional[bytes] = ..., flow_column: _Optional[bytes] = ..., flow_time_us: _Optional[int] = ..., attempted_handle_column: _Optional[bytes] = ..., failed_attempt_column: _Optional[bytes] = ...) -> None: ...
 
 class Changes(_message.Message):
-    __slots__ = ("submitted", "wishes", "changed_queue_ids", "changed_clusters", "traced")
+    __slots__ = ("submitted", "change_requests", "changed_queue_ids", "changed_clusters", "traced")
     SUBMITTED_FIELD_NUMBER: _ClassVar[int]
-    WISHES_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_REQUESTS_FIELD_NUMBER: _ClassVar[int]
     CHANGED_QUEUE_IDS_FIELD_NUMBER: _ClassVar[int]
     CHANGED_CLUSTERS_FIELD_NUMBER: _ClassVar[int]
     TRACED_FIELD_NUMBER: _ClassVar[int]
     submitted: SubmittedJobs
-    wishes: Wishes
+    change_requests: ChangeRequests
     changed_queue_ids: _containers.RepeatedScalarFieldContainer[int]
     changed_clusters: _containers.RepeatedScalarFieldContainer[str]
     traced: TracedJobs
-    def __init__(self, submitted: _Optional[_Union[SubmittedJobs, _Mapping]] = ..., wishes: _Optional[_Union[Wishes, _Mapping]] = ..., changed_queue_ids: _Optional[_Iterable[int]] = ..., changed_clusters: _Optional[_Iterable[str]] = ..., traced: _Optional[_Union[TracedJobs, _Mapping]] = ...) -> None: ...
+    def __init__(self, submitted: _Optional[_Union[SubmittedJobs, _Mapping]] = ..., change_requests: _Optional[_Union[ChangeRequests, _Mapping]] = ..., changed_queue_ids: _Optional[_Iterable[int]] = ..., changed_clusters: _Optional[_Iterable[str]] = ..., traced: _Optional[_Union[TracedJobs, _Mapping]] = ...) -> None: ...
 
 class TracedJobs(_message.Message):
     __slots__ = ("handle_column", "context_column", "traceparents")
@@ -146,7 +146,7 @@ class SpecReference(_message.Message):
     layout: bytes
     def __init__(self, hash: _Optional[bytes] = ..., day: _Optional[int] = ..., layout: _Optional[bytes] = ...) -> None: ...
 
-class Wishes(_message.Message):
+class ChangeRequests(_message.Message):
     __slots__ = ("handle_column", "kind_column", "priority_column", "ended_column", "reason")
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     KIND_COLUMN_FIELD_NUMBER: _ClassVar[int]

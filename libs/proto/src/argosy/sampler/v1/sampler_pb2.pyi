@@ -47,10 +47,10 @@ class SessionRequest(_message.Message):
     hello: Hello
     capacity: Capacity
     ready: Ready
-    sample: SampleAnswer
-    commit: CommitAnswer
+    sample: SampleResponse
+    commit: CommitResponse
     heartbeat: Heartbeat
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., capacity: _Optional[_Union[Capacity, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., sample: _Optional[_Union[SampleAnswer, _Mapping]] = ..., commit: _Optional[_Union[CommitAnswer, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., capacity: _Optional[_Union[Capacity, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., sample: _Optional[_Union[SampleResponse, _Mapping]] = ..., commit: _Optional[_Union[CommitResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("cluster", "cluster_uid", "incarnation", "pool")
@@ -102,7 +102,7 @@ class Ready(_message.Message):
     placement_count: int
     def __init__(self, placement_count: _Optional[int] = ...) -> None: ...
 
-class SampleAnswer(_message.Message):
+class SampleResponse(_message.Message):
     __slots__ = ("round", "incarnation", "node_column", "free_column", "offset_column", "candidate_column", "score_column", "examined_column", "eligible_column", "filters", "rejection_column", "total_free_column", "complete_column", "nearest_misses", "reason_column", "texts", "retry_after_column")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -140,7 +140,7 @@ class SampleAnswer(_message.Message):
     retry_after_column: bytes
     def __init__(self, round: _Optional[int] = ..., incarnation: _Optional[int] = ..., node_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., offset_column: _Optional[bytes] = ..., candidate_column: _Optional[bytes] = ..., score_column: _Optional[bytes] = ..., examined_column: _Optional[bytes] = ..., eligible_column: _Optional[bytes] = ..., filters: _Optional[_Iterable[str]] = ..., rejection_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., complete_column: _Optional[bytes] = ..., nearest_misses: _Optional[_Iterable[str]] = ..., reason_column: _Optional[bytes] = ..., texts: _Optional[_Iterable[str]] = ..., retry_after_column: _Optional[bytes] = ...) -> None: ...
 
-class CommitAnswer(_message.Message):
+class CommitResponse(_message.Message):
     __slots__ = ("round", "stage", "incarnation", "node_column", "outcome_column")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]

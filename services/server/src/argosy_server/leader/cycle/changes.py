@@ -119,6 +119,8 @@ def _decode(row_id: int, payload: bytes) -> tuple[Change, DecodedChanges | None]
     except InvalidRequest as error:
         return Change(change_id=row_id, bad=SetAside(payload=payload, error=error.message)), None
     return (
-        Change(change_id=row_id, jobs=content.jobs, requests=content.wishes, clusters=content.changed_clusters),
+        Change(
+            change_id=row_id, jobs=content.jobs, requests=content.change_requests, clusters=content.changed_clusters
+        ),
         content,
     )

@@ -18,7 +18,7 @@ from argosy_core.leader.events import ReadRecord
 from argosy_core.leader.transaction import SetAside
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.events import EventGroup
-from argosy_core.scheduler.messages import JobColumns, RoundStateColumns, Runs, SpecReference, WishColumns
+from argosy_core.scheduler.messages import ChangeRequestColumns, JobColumns, RoundStateColumns, Runs, SpecReference
 from argosy_eventlog import LogRecord
 from argosy_runtime.columns import check_indices, pack_column, read_columns
 
@@ -42,8 +42,8 @@ class DecodedChanges:
 
     jobs: JobColumns | None
     """Accepted jobs."""
-    wishes: WishColumns | None
-    """Wishes."""
+    change_requests: ChangeRequestColumns | None
+    """ChangeRequests."""
     changed_queue_ids: tuple[int, ...]
     """Queues to read again."""
     changed_clusters: tuple[str, ...]
@@ -92,7 +92,9 @@ def decode_changes(payload: bytes) -> DecodedChanges:
     _parse(message, payload, "Changes")
     return DecodedChanges(
         jobs=_job_columns(message.submitted) if message.HasField("submitted") else None,
-        wishes=_wish_columns(message.wishes) if message.HasField("wishes") else None,
+        change_requests=_change_request_columns(message.change_requests)
+        if message.HasField("change_requests")
+        else None,
         changed_queue_ids=tuple(message.changed_queue_ids),
         changed_clusters=tuple(message.changed_clusters),
         traceparents=_traceparents(message.traced) if message.HasField("traced") else {},
@@ -143,14 +145,14 @@ def _job_columns(message: lease_pb2.SubmittedJobs) -> JobColumns:
     )
 
 
-def _wish_columns(message: lease_pb2.Wishes) -> WishColumns:
-    """Return wishes."""
+def _change_request_columns(message: lease_pb2.ChangeRequests) -> ChangeRequestColumns:
+    """Return change requests."""
     columns: dict[str, Any] = read_columns(
         message,
         {"handle_column": "int64", "kind_column": "int8", "priority_column": "int32", "ended_column": "int8"},
-        where="wishes",
+        where="change_requests",
     )
-    return WishColumns(
+    return ChangeRequestColumns(
         handle=columns["handle_column"],
         kind=columns["kind_column"],
         priority=columns["priority_column"],

@@ -18,11 +18,11 @@ from argosy_core.job.states import FailureKind
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler.messages import (
     CapacityColumns,
-    CommitQuestion,
     CommitReply,
+    CommitRequest,
     Placements,
-    SampleQuestion,
     SampleReply,
+    SampleRequest,
     StateColumns,
 )
 from argosy_runtime.columns import check_indices, pack_column, read_columns, unpack_column
@@ -113,36 +113,36 @@ def capacity_columns(message: sampler_pb2.Capacity, incarnation: int) -> Capacit
 
 
 def sample_request(
-    question: SampleQuestion, *, epoch: int, classes: Iterable[tuple[int, bytes]]
+    request: SampleRequest, *, epoch: int, classes: Iterable[tuple[int, bytes]]
 ) -> sampler_pb2.SampleRequest:
-    """Return a question as a message.
+    """Return a request as a message.
 
     Args:
-        question: What to ask.
+        request: What to ask.
         epoch: Epoch of the leader.
         classes: Definitions of the classes that this stream has not seen.
     """
     return sampler_pb2.SampleRequest(
-        round=question.round_number,
+        round=request.round_number,
         epoch=epoch,
         classes=[sampler_pb2.ClassDefinition(class_id=class_id, definition=body) for class_id, body in classes],
-        class_column=pack_column(question.class_ids, "int32"),
-        wanted_column=pack_column(question.wanted, "int32"),
-        resources=question.resources,
-        nodes_to_sample_ratio=question.nodes_to_sample_ratio,
-        deadline_ms=question.deadline_ms,
-        complete_column=pack_column(question.complete, "int8"),
-        strategy=question.strategy,
+        class_column=pack_column(request.class_ids, "int32"),
+        wanted_column=pack_column(request.wanted, "int32"),
+        resources=request.resources,
+        nodes_to_sample_ratio=request.nodes_to_sample_ratio,
+        deadline_ms=request.deadline_ms,
+        complete_column=pack_column(request.complete, "int8"),
+        strategy=request.strategy,
     )
 
 
-def sample_reply(message: sampler_pb2.SampleAnswer, question: SampleQuestion) -> SampleReply:
-    """Return an answer, checked against its question.
+def sample_reply(message: sampler_pb2.SampleResponse, request: SampleRequest) -> SampleReply:
+    """Return an answer, checked against its request.
 
     Raises:
-        InvalidRequest: Columns do not fit the question or each other.
+        InvalidRequest: Columns do not fit the request or each other.
     """
-    classes, resources, filters = len(question.class_ids), len(question.resources), len(message.filters)
+    classes, resources, filters = len(request.class_ids), len(request.resources), len(message.filters)
     node: Any = unpack_column(message.node_column, "int32", name="sample.node_column")
     offset: Any = unpack_column(message.offset_column, "int32", name="sample.offset_column", count=classes + 1)
     candidate: Any = unpack_column(message.candidate_column, "int32", name="sample.candidate_column")
@@ -188,29 +188,29 @@ def sample_reply(message: sampler_pb2.SampleAnswer, question: SampleQuestion) ->
     )
 
 
-def commit_request(question: CommitQuestion, *, epoch: int) -> sampler_pb2.CommitRequest:
+def commit_request(request: CommitRequest, *, epoch: int) -> sampler_pb2.CommitRequest:
     """Return runs to place as a message."""
     return sampler_pb2.CommitRequest(
-        round=question.round_number,
-        stage=question.stage,
+        round=request.round_number,
+        stage=request.stage,
         epoch=epoch,
-        handle_column=pack_column(question.handle, "int64"),
-        attempt_column=pack_column(question.attempt, "int32"),
-        class_column=pack_column(question.class_ids, "int32"),
-        offset_column=pack_column(question.offset, "int32"),
-        candidate_column=pack_column(question.candidate, "int32"),
+        handle_column=pack_column(request.handle, "int64"),
+        attempt_column=pack_column(request.attempt, "int32"),
+        class_column=pack_column(request.class_ids, "int32"),
+        offset_column=pack_column(request.offset, "int32"),
+        candidate_column=pack_column(request.candidate, "int32"),
     )
 
 
-def commit_reply(message: sampler_pb2.CommitAnswer, question: CommitQuestion) -> CommitReply:
-    """Return the outcome of each commit, checked against its question.
+def commit_reply(message: sampler_pb2.CommitResponse, request: CommitRequest) -> CommitReply:
+    """Return the outcome of each commit, checked against its request.
 
     Raises:
-        InvalidRequest: Columns do not fit the question.
+        InvalidRequest: Columns do not fit the request.
     """
     columns: dict[str, Any] = read_columns(message, {"node_column": "int32", "outcome_column": "int8"})
-    if len(columns["node_column"]) != len(question.handle):
-        raise InvalidRequest(f"the answer has {len(columns['node_column'])} outcomes for {len(question.handle)} runs")
+    if len(columns["node_column"]) != len(request.handle):
+        raise InvalidRequest(f"the answer has {len(columns['node_column'])} outcomes for {len(request.handle)} runs")
     return CommitReply(incarnation=message.incarnation, node=columns["node_column"], outcome=columns["outcome_column"])
 
 

@@ -18,7 +18,7 @@ import grpc
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotFound, QuotaExceeded
-from argosy_server.api.leader_view import LogQuestion
+from argosy_server.api.leader_view import LogRequest
 
 __all__ = ["MAX_RELAY_COUNT", "WINDOW_BYTES", "LogRelays"]
 
@@ -68,7 +68,7 @@ class LogRelays:
         """Return the number of readers."""
         return len(self._relays)
 
-    async def read(self, question: LogQuestion) -> AsyncGenerator[bytes, None]:
+    async def read(self, request: LogRequest) -> AsyncGenerator[bytes, None]:
         """Give a log in pieces; closing the iterator ends the reading at the executor, too.
 
         Raises:
@@ -83,7 +83,7 @@ class LogRelays:
         self._last_number += 1
         number, relay = self._last_number, _Relay()
         self._relays[number] = relay
-        self._send(executor_pb2.SyncResponse(log_request=_request(number, question)))
+        self._send(executor_pb2.SyncResponse(log_request=_request(number, request)))
         try:
             async for piece in self._pieces(number, relay):
                 yield piece
@@ -143,15 +143,15 @@ class LogRelays:
             relay.end(BackendUnavailable(self._close_reason))
 
 
-def _request(number: int, question: LogQuestion) -> executor_pb2.LogRequest:
-    """Return a question as a message."""
+def _request(number: int, request: LogRequest) -> executor_pb2.LogRequest:
+    """Return a request as a message."""
     return executor_pb2.LogRequest(
         request=number,
-        handle=question.handle,
-        attempt=question.attempt,
-        object=question.object_index,
-        container=question.container,
-        follow=question.follow,
-        tail_line_count=-1 if question.tail_line_count is None else question.tail_line_count,
+        handle=request.handle,
+        attempt=request.attempt,
+        object=request.object_index,
+        container=request.container,
+        follow=request.follow,
+        tail_line_count=-1 if request.tail_line_count is None else request.tail_line_count,
         credit_bytes=WINDOW_BYTES,
     )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from argosy_core.leader.events import Event
     from argosy_core.leader.events import Session as SessionKey
     from argosy_core.leader.instructions import SendCommit, SendCordons, SendPlacements, SendReleases, SendSample
-    from argosy_core.scheduler import CommitQuestion, SampleQuestion
+    from argosy_core.scheduler import CommitRequest, SampleRequest
     from argosy_server.leader.sessions.streams import Term
 
 __all__ = ["SamplerService", "SamplerSession"]
@@ -51,8 +51,8 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
         self.notes = ClusterNotes(key.cluster)
         """What the sampler tells of its nodes."""
         self._epoch = 0
-        self._sample: SampleQuestion | None = None
-        self._commit: CommitQuestion | None = None
+        self._sample: SampleRequest | None = None
+        self._commit: CommitRequest | None = None
 
     def welcome(self, epoch: int, heartbeat_s: float, notes: ClusterNotes) -> None:
         """Greet the sampler.
@@ -98,7 +98,7 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
         )
         self.send(sampler_pb2.SessionResponse(release=release))
 
-    def read_sample(self, answer: sampler_pb2.SampleAnswer) -> SampleAnswered | None:
+    def read_sample(self, answer: sampler_pb2.SampleResponse) -> SampleAnswered | None:
         """Return candidates as the machine takes them; None if nobody awaits them.
 
         Raises:
@@ -111,7 +111,7 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
         reply = cluster_codec.sample_reply(answer, request)
         return SampleAnswered(session=self.key, round_number=answer.round, reply=reply)
 
-    def read_commit(self, answer: sampler_pb2.CommitAnswer) -> CommitAnswered | None:
+    def read_commit(self, answer: sampler_pb2.CommitResponse) -> CommitAnswered | None:
         """Return the outcome of commits as the machine takes it; None if nobody awaits it.
 
         Raises:

@@ -76,7 +76,7 @@ class LeaseTrace:
             self.ingest.end()
         turned_down = set(refused.tolist())
         for handle, (_, span) in self.jobs.items():
-            span.end(error="a wish was set while the round ran" if handle in turned_down else "")
+            span.end(error="a change request was set while the round ran" if handle in turned_down else "")
 
 
 @dataclass(slots=True)

@@ -14,20 +14,20 @@ from argosy_core.placement import WaitReason
 from argosy_core.plugins import FILTERS, explanation_text
 from argosy_core.scheduler import dump, explain, last_round, shares
 from argosy_server.api.leader_view import (
-    ClusterFigures,
+    ClusterGauges,
     Explanation,
     FilterTurnAway,
-    NodeFigures,
+    NodeGauges,
     PoolShares,
-    RoundFigures,
-    ShareFigures,
+    RoundGauges,
+    ShareGauges,
     StageLatencies,
 )
 from argosy_server.leader.show.latency import BOUNDS_MS, quantile_ms
 
 if TYPE_CHECKING:
     from argosy_core.scheduler import Explanation as CoreExplanation
-    from argosy_server.api.leader_view import LogQuestion
+    from argosy_server.api.leader_view import LogRequest
     from argosy_server.leader.cycle.driver import LeaderDriver
     from argosy_server.leader.sessions.executors import SyncSession
     from argosy_server.leader.sessions.outbox import SessionTable
@@ -89,7 +89,7 @@ class LeaderMemoryView:
         return PoolShares(
             capacity_cores=found.capacity_cores,
             shares=tuple(
-                ShareFigures(
+                ShareGauges(
                     queue=row.name,
                     weight=row.weight,
                     fair_share_ratio=row.fair_share_ratio,
@@ -105,20 +105,20 @@ class LeaderMemoryView:
             ),
         )
 
-    def last_round(self) -> RoundFigures:
+    def last_round(self) -> RoundGauges:
         """Return what the last round did."""
         machine, clock = self._machine, self._notes.clock
-        figures = last_round(machine.state)
-        return RoundFigures(
-            round=figures.round_number,
+        gauges = last_round(machine.state)
+        return RoundGauges(
+            round=gauges.round_number,
             epoch=machine.epoch,
-            queued_count=figures.queued_count,
-            pending_count=figures.pending_count,
-            leased_count=figures.leased_count,
-            conflict_count=figures.conflict_count,
-            class_count=figures.class_count,
+            queued_count=gauges.queued_count,
+            pending_count=gauges.pending_count,
+            leased_count=gauges.leased_count,
+            conflict_count=gauges.conflict_count,
+            class_count=gauges.class_count,
             phases=tuple(clock.phases_ms.items()),
-            totals={**machine.totals, **figures.totals},
+            totals={**machine.totals, **gauges.totals},
             latencies=tuple(
                 StageLatencies(
                     stage=stage,
@@ -137,17 +137,17 @@ class LeaderMemoryView:
         """Yield the state as JSON text in chunks to be joined."""
         return dump(self._machine.state, time.time(), seed=self._seed)
 
-    def clusters(self) -> Sequence[ClusterFigures]:
+    def clusters(self) -> Sequence[ClusterGauges]:
         """Return the clusters the leader knows, in order of their names."""
-        figures = []
+        gauges = []
         for name, notes in sorted(self._notes.clusters.items()):
             sampler = self._samplers.find(name)
             capacity = notes.capacity
             resources = capacity.resources if capacity is not None else ()
             totals = capacity.total.tolist() if capacity is not None else []
             free = capacity.total_free.tolist() if capacity is not None else []
-            figures.append(
-                ClusterFigures(
+            gauges.append(
+                ClusterGauges(
                     name=name,
                     sampler_connected=sampler is not None and sampler.ready,
                     executor_connected=self._executors.find(name) is not None,
@@ -157,24 +157,24 @@ class LeaderMemoryView:
                     free=dict(zip(resources, free, strict=True)),
                 )
             )
-        return figures
+        return gauges
 
-    def read_log(self, cluster: str, question: LogQuestion) -> AsyncGenerator[bytes, None]:
+    def read_log(self, cluster: str, request: LogRequest) -> AsyncGenerator[bytes, None]:
         """Give a log of a cluster's pod, read by its executor.
 
         Raises:
             BackendUnavailable: The cluster's executor is not connected.
         """
-        return self._executors.require(cluster).logs.read(question)
+        return self._executors.require(cluster).logs.read(request)
 
-    def nodes(self, cluster: str) -> Sequence[NodeFigures]:
+    def nodes(self, cluster: str) -> Sequence[NodeGauges]:
         """Return a cluster's nodes in order of their names; none if the leader does not know the cluster."""
         notes = self._notes.clusters.get(cluster)
         if notes is None:
             return ()
         cordoned = set(notes.cordoned_nodes)
         return [
-            NodeFigures(
+            NodeGauges(
                 name=node.name,
                 allocatable=node.allocatable,
                 free=node.free,

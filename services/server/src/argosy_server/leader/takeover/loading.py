@@ -85,7 +85,7 @@ def _columns(loaded: LoadedPool) -> LoadedColumns:
             specs=tuple(SpecReference(hash=spec.hash, day=spec.day, layout=spec.layout) for spec in loaded.specs),
             metadata=loaded.metadata,
         ),
-        wish=jobs.wishes.astype(np.int8),
+        cancel_requested=jobs.cancel_requested.astype(np.int8),
         last_attempt=jobs.last_attempts.astype(np.int32),
         runs=LoadedRuns(
             handle=runs.handles,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-__all__ = ["CapacityPace", "PaceSettings", "Word"]
+__all__ = ["CapacityThrottle", "ThrottleSettings", "Word"]
 
 
 _LEAST_TICK_S: Final = 0.001
@@ -32,7 +32,7 @@ class Word(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaceSettings:
+class ThrottleSettings:
     """Least times between words, seconds."""
 
     interval_s: float
@@ -43,7 +43,7 @@ class PaceSettings:
     """Between what single nodes have left."""
 
 
-class CapacityPace:
+class CapacityThrottle:
     """The times of one stream.
 
     Args:
@@ -51,7 +51,7 @@ class CapacityPace:
         now_s: Now; everything was told just now.
     """
 
-    def __init__(self, settings: PaceSettings, now_s: float) -> None:
+    def __init__(self, settings: ThrottleSettings, now_s: float) -> None:
         """Start with nobody waiting."""
         self._settings = settings
         self._totals_s = now_s

@@ -1,4 +1,4 @@
-"""Wishes by ids or selector: cancel and reprioritise, with a preview.
+"""ChangeRequests by ids or selector: cancel and reprioritise, with a preview.
 
 A selector is bounded to the jobs that exist when the request is taken, so one submitted a moment later is never meant.
 
@@ -20,15 +20,15 @@ from argosy_core.errors import FieldViolation, InvalidRequest
 from argosy_core.job.identity import parse_id
 from argosy_core.job.states import JobState
 from argosy_runtime.metrics import METRICS
-from argosy_server.api.changes_codec import encode_wishes
+from argosy_server.api.changes_codec import encode_change_requests
 from argosy_server.api.names import NAME_RULE, is_name
 from argosy_server.api.selectors import parse_label_selector
 from argosy_store.api import ApiStore
+from argosy_store.change_requests import BoundedFilter
 from argosy_store.jobs import JobFilter
 from argosy_store.rows import JobRecord
-from argosy_store.wishes import BoundedFilter
 
-__all__ = ["Wish", "WishOutcome", "make_wish", "read_filter", "read_ids"]
+__all__ = ["ChangeRequest", "ChangeRequestOutcome", "make_change_request", "read_filter", "read_ids"]
 
 _SAMPLE_COUNT: Final = 20
 _LOOK_UP_COUNT: Final = 1000
@@ -36,11 +36,11 @@ _OPEN: Final = frozenset({JobState.QUEUED, JobState.LEASED, JobState.RUNNING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What is wished of which jobs."""
+class ChangeRequest:
+    """What is asked of which jobs."""
 
     kind: Literal["cancel", "reprioritize"]
-    """What is wished."""
+    """What is asked."""
     job_ids: tuple[str, ...] | None
     """Ids, or None where a selector says which."""
     selector: job_pb2.JobSelector | None
@@ -54,8 +54,8 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WishOutcome:
-    """What a wish did, or would do."""
+class ChangeRequestOutcome:
+    """What a change request did, or would do."""
 
     job_count: int
     """Open jobs meant."""
@@ -87,22 +87,26 @@ def read_filter(store: ApiStore, selector: job_pb2.JobSelector) -> JobFilter:
     )
 
 
-def make_wish(store: ApiStore, wish: Wish) -> WishOutcome:
-    """Set a wish, or say what it would do. Blocks.
+def make_change_request(store: ApiStore, change_request: ChangeRequest) -> ChangeRequestOutcome:
+    """Set a change request, or say what it would do. Blocks.
 
     Raises:
         InvalidRequest: An id or the selector is wrong.
         NotFound: The selector's queue does not exist.
         BackendUnavailable: The database cannot be reached; part of a large selection may have been done: repeat.
     """
-    outcome = _wish_by_ids(store, wish) if wish.job_ids is not None else _wish_by_selector(store, wish)
-    if not wish.is_preview:
-        METRICS.wished_jobs.labels(wish.kind).inc(outcome.job_count)
+    outcome = (
+        _change_request_by_ids(store, change_request)
+        if change_request.job_ids is not None
+        else _change_request_by_selector(store, change_request)
+    )
+    if not change_request.is_preview:
+        METRICS.changed_jobs.labels(change_request.kind).inc(outcome.job_count)
     return outcome
 
 
-def _wish_by_ids(store: ApiStore, wish: Wish) -> WishOutcome:
-    handles = read_ids(wish.job_ids or (), field="jobs.ids")
+def _change_request_by_ids(store: ApiStore, change_request: ChangeRequest) -> ChangeRequestOutcome:
+    handles = read_ids(change_request.job_ids or (), field="jobs.ids")
     meant: list[int] = []
     unknown: list[str] = []
     sample: list[JobRecord] = []
@@ -120,34 +124,42 @@ def _wish_by_ids(store: ApiStore, wish: Wish) -> WishOutcome:
                 if len(sample) < _SAMPLE_COUNT:
                     sample.append(record)
     count = len(meant)
-    if meant and not wish.is_preview:
-        count = _set(store, wish, meant)
-    return WishOutcome(job_count=count, unknown_ids=tuple(unknown), sample=tuple(sample))
+    if meant and not change_request.is_preview:
+        count = _set(store, change_request, meant)
+    return ChangeRequestOutcome(job_count=count, unknown_ids=tuple(unknown), sample=tuple(sample))
 
 
-def _wish_by_selector(store: ApiStore, wish: Wish) -> WishOutcome:
-    assert wish.selector is not None
-    job_filter = read_filter(store, wish.selector)
+def _change_request_by_selector(store: ApiStore, change_request: ChangeRequest) -> ChangeRequestOutcome:
+    assert change_request.selector is not None
+    job_filter = read_filter(store, change_request.selector)
     target = BoundedFilter(job_filter=job_filter, upper_handle=store.highest_handle())
-    previewed, sample_handles = store.preview_wishes(None, target)
+    previewed, sample_handles = store.preview_change_requests(None, target)
     sample = store.get_jobs(sample_handles) if sample_handles else []
     count = previewed.job_count
-    if count and not wish.is_preview:
-        count = _set(store, wish, target)
-    return WishOutcome(job_count=count, unknown_ids=(), sample=tuple(sample))
+    if count and not change_request.is_preview:
+        count = _set(store, change_request, target)
+    return ChangeRequestOutcome(job_count=count, unknown_ids=(), sample=tuple(sample))
 
 
-def _set(store: ApiStore, wish: Wish, target: Sequence[int] | BoundedFilter) -> int:
-    kind = lease_pb2.WISH_KIND_CANCEL if wish.kind == "cancel" else lease_pb2.WISH_KIND_REPRIORITIZE
+def _set(store: ApiStore, change_request: ChangeRequest, target: Sequence[int] | BoundedFilter) -> int:
+    kind = (
+        lease_pb2.CHANGE_REQUEST_KIND_CANCEL
+        if change_request.kind == "cancel"
+        else lease_pb2.CHANGE_REQUEST_KIND_REPRIORITIZE
+    )
 
     ended_counts: dict[int, int] = {}  # by first handle of the transaction, which may be tried again
 
     def encode(handles: npt.NDArray[np.int64], ended: npt.NDArray[np.int8]) -> bytes:
         if len(handles):
             ended_counts[int(handles[0])] = int(np.count_nonzero(ended))
-        return encode_wishes(handles, ended, kind=kind, priority=wish.priority, reason=wish.reason)
+        return encode_change_requests(
+            handles, ended, kind=kind, priority=change_request.priority, reason=change_request.reason
+        )
 
-    result = store.set_wishes(None, target, wish.kind, encode=encode, priority=wish.priority, reason=wish.reason)
+    result = store.set_change_requests(
+        None, target, change_request.kind, encode=encode, priority=change_request.priority, reason=change_request.reason
+    )
     METRICS.finished_jobs.labels("cancelled").inc(sum(ended_counts.values()))
     return result.job_count
 

@@ -1,4 +1,4 @@
-"""Wishes, and how they and leases see each other."""
+"""ChangeRequests, and how they and leases see each other."""
 
 import threading
 
@@ -7,23 +7,25 @@ import pytest
 
 from argosy_core.job.states import JobState
 from argosy_store import BoundedFilter, Effects, JobFilter, LabelRequirement, LeaderStore
-from argosy_store import wishes as wishes_module
-from argosy_testkit.store_world import StoreWorld, encode_wishes
+from argosy_store import change_requests as change_requests_module
+from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import make_job_ends, make_leases
 
 
 def news(world: StoreWorld) -> list[bytes]:
-    """Return what the leader hears of wishes."""
-    return [payload for _, payload in world.leader.read_changes(1000) if payload.startswith(b"wished")]
+    """Return what the leader hears of change requests."""
+    return [payload for _, payload in world.leader.read_changes(1000) if payload.startswith(b"asked")]
 
 
 def test_cancel_ends_jobs_without_a_live_run_and_marks_the_others(world: StoreWorld) -> None:
-    """A job without a run ends in the transaction of the wish; otherwise the leader acts."""
+    """A job without a run ends in the transaction of the change request; otherwise the leader acts."""
     handles = world.submit_jobs(4)
     waiting, live, ended, other = handles.tolist()
     world.lease(np.array([live]))
     world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(np.array([ended]))))
-    result = world.api.set_wishes(None, [live, waiting, ended, 12345], "cancel", encode=encode_wishes, reason="no use")
+    result = world.api.set_change_requests(
+        None, [live, waiting, ended, 12345], "cancel", encode=encode_change_requests, reason="no use"
+    )
     assert (result.job_count, result.unknown_handles) == (2, (12345,))
     jobs = {job.handle: job for job in world.api.list_jobs(JobFilter())}
     assert (jobs[waiting].state, jobs[waiting].reason) == (JobState.CANCELLED, "no use")
@@ -31,32 +33,32 @@ def test_cancel_ends_jobs_without_a_live_run_and_marks_the_others(world: StoreWo
     assert (jobs[live].state, jobs[live].cancel_requested, jobs[live].end_time_us) == (JobState.LEASED, True, None)
     assert jobs[ended].state == JobState.SUCCEEDED
     assert not jobs[other].cancel_requested
-    assert news(world) == [b"wished %d:1,%d:0" % (waiting, live)]
+    assert news(world) == [b"asked %d:1,%d:0" % (waiting, live)]
 
 
 def test_cancel_twice_tells_the_leader_once(world: StoreWorld) -> None:
-    """Repeating a wish changes nothing; it still counts the jobs it is set on."""
+    """Repeating a change request changes nothing; it still counts the jobs it is set on."""
     handles = world.submit_jobs(1)
     world.lease(handles)
-    first = world.api.set_wishes("default", handles, "cancel", encode=encode_wishes)
-    again = world.api.set_wishes("default", handles, "cancel", encode=encode_wishes)
+    first = world.api.set_change_requests("default", handles, "cancel", encode=encode_change_requests)
+    again = world.api.set_change_requests("default", handles, "cancel", encode=encode_change_requests)
     assert first == again
     assert len(news(world)) == 1
 
 
-def test_wishes_are_bound_to_their_pool(world: StoreWorld) -> None:
+def test_change_requests_are_bound_to_their_pool(world: StoreWorld) -> None:
     """With a pool named, jobs of other pools are not meant; each pool's leader hears of its own."""
     other = world.api.create_queue("gpu", weight=1, pool="gpu", create_time_us=1, encode=lambda _: b"queue")
     mine = world.submit_jobs(1)
     theirs = world.submit_jobs(1, queue_id=other.queue_id, pool="gpu")
     both = np.concatenate([mine, theirs])
-    assert world.api.set_wishes("default", both, "cancel", encode=encode_wishes).job_count == 1
-    assert world.api.set_wishes(None, both, "cancel", encode=encode_wishes).job_count == 1
+    assert world.api.set_change_requests("default", both, "cancel", encode=encode_change_requests).job_count == 1
+    assert world.api.set_change_requests(None, both, "cancel", encode=encode_change_requests).job_count == 1
     assert [job.state for job in world.api.get_jobs(both.tolist())] == [JobState.CANCELLED] * 2
-    assert news(world) == [b"wished %d:1" % mine[0]]
+    assert news(world) == [b"asked %d:1" % mine[0]]
 
 
-def test_a_filter_means_the_jobs_that_existed_when_the_wish_was_taken(world: StoreWorld) -> None:
+def test_a_filter_means_the_jobs_that_existed_when_the_change_request_was_taken(world: StoreWorld) -> None:
     """A selector has an upper bound; later jobs are not meant."""
     early = world.submit_jobs(3, metadata=(b'{"labels": {"app": "x"}}', b'{"labels": {"app": "y"}}'))
     bound = world.api.highest_handle()
@@ -67,22 +69,22 @@ def test_a_filter_means_the_jobs_that_existed_when_the_wish_was_taken(world: Sto
         labels=(LabelRequirement(key="app", operator="In", values=("x",)),),
     )
     target = BoundedFilter(job_filter=chosen, upper_handle=bound)
-    preview, sample = world.api.preview_wishes(None, target)
+    preview, sample = world.api.preview_change_requests(None, target)
     assert (preview.job_count, sample) == (2, early[[0, 2]].tolist())
-    assert world.api.set_wishes(None, target, "cancel", encode=encode_wishes).job_count == 2
+    assert world.api.set_change_requests(None, target, "cancel", encode=encode_change_requests).job_count == 2
     states = [job.state for job in world.api.list_jobs(JobFilter())]
     assert states == [6, 1, 6, 1, 1]
     assert late[0] > bound
 
 
-def test_wishes_are_applied_in_chunks(world: StoreWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_change_requests_are_applied_in_chunks(world: StoreWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """No transaction holds more jobs than a chunk, and every job is reached, by handles and by filter."""
-    monkeypatch.setattr(wishes_module, "CHUNK", 4)
+    monkeypatch.setattr(change_requests_module, "CHUNK", 4)
     handles = world.submit_jobs(10)
-    result = world.api.set_wishes(None, handles, "reprioritize", encode=encode_wishes, priority=5)
+    result = world.api.set_change_requests(None, handles, "reprioritize", encode=encode_change_requests, priority=5)
     assert result.job_count == 10
     target = BoundedFilter(job_filter=JobFilter(queue_id=world.queue.queue_id), upper_handle=int(handles[-1]))
-    assert world.api.set_wishes(None, target, "cancel", encode=encode_wishes).job_count == 10
+    assert world.api.set_change_requests(None, target, "cancel", encode=encode_change_requests).job_count == 10
     assert [line.count(b":") for line in news(world)] == [4, 4, 2, 4, 4, 2]
     assert {job.state for job in world.api.list_jobs(JobFilter())} == {6}
     assert {job.priority for job in world.api.list_jobs(JobFilter())} == {5}
@@ -92,40 +94,40 @@ def test_reprioritize_changes_open_jobs_only(world: StoreWorld) -> None:
     """Ended jobs keep their priority; jobs that have it already are no news."""
     handles = world.submit_jobs(3, priority=1)
     world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(handles[:1])))
-    world.api.set_wishes(None, handles[1:2], "reprioritize", encode=encode_wishes, priority=4)
-    world.api.set_wishes(None, handles, "reprioritize", encode=encode_wishes, priority=4)
+    world.api.set_change_requests(None, handles[1:2], "reprioritize", encode=encode_change_requests, priority=4)
+    world.api.set_change_requests(None, handles, "reprioritize", encode=encode_change_requests, priority=4)
     assert [job.priority for job in world.api.list_jobs(JobFilter())] == [1, 4, 4]
-    assert news(world) == [b"wished %d:0" % handles[1], b"wished %d:0" % handles[2]]
+    assert news(world) == [b"asked %d:0" % handles[1], b"asked %d:0" % handles[2]]
 
 
-def test_a_job_that_ends_while_a_wish_is_on_its_way_stays_as_it_ended(
+def test_a_job_that_ends_while_a_change_request_is_on_its_way_stays_as_it_ended(
     world: StoreWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wish finds its jobs first and sets itself later; what ended in between is not touched."""
+    """A change request finds its jobs first and sets itself later; what ended in between is not touched."""
     handles = world.submit_jobs(2)
-    look_up = wishes_module._look_up
+    look_up = change_requests_module._look_up
 
     def look_up_and_end(*arguments: object) -> object:
         found = look_up(*arguments)  # type: ignore[arg-type]
         world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(handles[:1])))
         return found
 
-    monkeypatch.setattr(wishes_module, "_look_up", look_up_and_end)
-    world.api.set_wishes(None, handles, "cancel", encode=encode_wishes)
+    monkeypatch.setattr(change_requests_module, "_look_up", look_up_and_end)
+    world.api.set_change_requests(None, handles, "cancel", encode=encode_change_requests)
     assert [job.state for job in world.api.list_jobs(JobFilter())] == [JobState.SUCCEEDED, JobState.CANCELLED]
-    assert news(world) == [b"wished %d:1" % handles[1]]
+    assert news(world) == [b"asked %d:1" % handles[1]]
 
 
 def test_preview_changes_nothing(world: StoreWorld) -> None:
     """A preview counts, shows a sample and sets nothing."""
     handles = world.submit_jobs(25)
-    result, sample = world.api.preview_wishes(None, [*handles.tolist(), 1])
+    result, sample = world.api.preview_change_requests(None, [*handles.tolist(), 1])
     assert (result.job_count, result.unknown_handles, sample) == (25, (1,), handles[:20].tolist())
     assert not any(job.cancel_requested for job in world.api.list_jobs(JobFilter()))
 
 
-def test_a_lease_and_a_cancel_wish_never_miss_each_other(world: StoreWorld) -> None:
-    """Whichever comes first, a job is cancelled without a run, or leased with the wish set; never both unseen."""
+def test_a_lease_and_a_cancel_request_never_miss_each_other(world: StoreWorld) -> None:
+    """Whichever comes first, a job is cancelled without a run, or leased with the request set; never both unseen."""
     handles = world.submit_jobs(200)
     second = LeaderStore(world.url, "default")
     barrier = threading.Barrier(2)
@@ -141,7 +143,7 @@ def test_a_lease_and_a_cancel_wish_never_miss_each_other(world: StoreWorld) -> N
     thread.start()
     barrier.wait()
     for chunk in np.array_split(handles[::-1], 40):
-        world.api.set_wishes(None, chunk, "cancel", encode=encode_wishes)
+        world.api.set_change_requests(None, chunk, "cancel", encode=encode_change_requests)
     thread.join()
     second.close()
     for job in world.api.list_jobs(JobFilter(), limit=1000):

@@ -1,4 +1,4 @@
-"""Changes: submitted jobs and wishes, at every stage a job can be in."""
+"""Changes: submitted jobs and change requests, at every stage a job can be in."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pytest
 from argosy_core.errors import NotAllowedNow, NotFound
 from argosy_core.job.states import JobEventKind, JobState, ObjectState
 from argosy_core.scheduler import (
+    ChangeRequestColumns,
     EndedJobs,
-    WishColumns,
     explain,
     missing,
     note_ended,
     remove_queues,
     rows_missing,
     shares,
+    take_change_requests,
     take_jobs,
-    take_wishes,
 )
 from argosy_core.scheduler.messages import Runs
 from argosy_testkit.pool_world import POD_LAYOUT, PoolWorld, Report
@@ -76,7 +76,7 @@ def test_cancelled_job_that_waits_is_gone_at_once(rounds: int) -> None:
 
 
 def test_running_job_is_stopped_by_the_next_plan_and_ends_when_its_pod_has() -> None:
-    """The wish is an event, the stop a message, the end a fact."""
+    """The change request is an event, the stop a message, the end a fact."""
     world = PoolWorld()
     handle = world.submit(1)[0]
     world.round()
@@ -103,7 +103,9 @@ def test_running_job_is_stopped_by_the_next_plan_and_ends_when_its_pod_has() -> 
         pytest.param(False, 7, 0, JobState.CANCELLED, id="no-new-run-after-it-was-lost"),
     ],
 )
-def test_what_the_pod_did_wins_over_the_wish(*, stop_sent: bool, state: int, failure: int, outcome: JobState) -> None:
+def test_what_the_pod_did_wins_over_the_change_request(
+    *, stop_sent: bool, state: int, failure: int, outcome: JobState
+) -> None:
     """Success always; failure only if it was the pod's own."""
     world = PoolWorld()
     handle = world.submit(1)[0]
@@ -115,8 +117,8 @@ def test_what_the_pod_did_wins_over_the_wish(*, stop_sent: bool, state: int, fai
     assert world.job_state(handle) == outcome
 
 
-def test_wish_that_overtook_its_lease_in_the_database_refuses_it() -> None:
-    """The API ended the job while its lease was on the log: refused, released, gone when the wish arrives."""
+def test_change_request_that_overtook_its_lease_in_the_database_refuses_it() -> None:
+    """The API ended the job while its lease was on the log: refused, released, gone when the change request arrives."""
     world = PoolWorld()
     handle = world.submit(1)[0]
     plan = world.plan()
@@ -130,7 +132,7 @@ def test_wish_that_overtook_its_lease_in_the_database_refuses_it() -> None:
     assert len(world.state.live) == 0
 
 
-def test_wish_taken_while_its_lease_is_in_flight_ends_the_job_and_releases_the_placement() -> None:
+def test_change_request_taken_while_its_lease_is_in_flight_ends_the_job_and_releases_the_placement() -> None:
     """The leader knows of the end before its own record comes back."""
     world = PoolWorld()
     handle = world.submit(1)[0]
@@ -156,7 +158,7 @@ def test_cancel_of_a_job_between_two_runs_is_ended_by_the_leader() -> None:
     assert effects.job_updates.state.tolist() == [JobState.CANCELLED]
 
 
-def test_wish_refused_at_ingest_ends_the_job_if_the_leader_knows_it() -> None:
+def test_change_request_refused_at_ingest_ends_the_job_if_the_leader_knows_it() -> None:
     """A cancel of an in-flight second attempt: the row stays open until the leader writes its end."""
     world = PoolWorld()
     handle = world.submit(1)[0]
@@ -177,8 +179,8 @@ def test_job_cancelled_in_the_middle_of_a_round_is_left_out() -> None:
     world = PoolWorld()
     handles = world.submit(2)
 
-    def commit_then_cancel(question: object) -> object:
-        reply = world.commit(question)  # type: ignore[arg-type]
+    def commit_then_cancel(request: object) -> object:
+        reply = world.commit(request)  # type: ignore[arg-type]
         world.cancel([handles[0]])
         world.submit(1)
         return reply
@@ -189,17 +191,17 @@ def test_job_cancelled_in_the_middle_of_a_round_is_left_out() -> None:
     assert world.clusters["a"].ledger.placement_count == 1
 
 
-def test_wish_for_a_job_that_never_was_here_is_told_so_that_its_event_is_not_lost() -> None:
+def test_change_request_for_a_job_that_never_was_here_is_told_so_that_its_event_is_not_lost() -> None:
     """After a change of leader the shell reads the job and numbers its event."""
     world = PoolWorld()
     world.submit(1)
-    wishes = WishColumns(
+    change_requests = ChangeRequestColumns(
         handle=np.array([77, 78], dtype=np.int64),
         kind=np.ones(2, dtype=np.int8),
         priority=np.zeros(2, dtype=np.int32),
         ended=np.array([1, 0], dtype=np.int8),
     )
-    effects = take_wishes(world.state, wishes, world.now_s)
+    effects = take_change_requests(world.state, change_requests, world.now_s)
     assert effects.unknown_ended.tolist() == [77]
     assert effects.unknown_count == 1
     jobs = EndedJobs(handle=effects.unknown_ended, id_high=np.array([1]), job_set=np.array([1]))

@@ -1,7 +1,7 @@
-"""Wishes: cancel and reprioritise, by handles or by a bounded filter, in chunks.
+"""Change requests: cancel and reprioritise, by handles or by a bounded filter, in chunks.
 
-A wish is durable once its transaction is; the leader learns of it from `changes`. A job without a live run ends right
-there. Leases and wishes exclude each other by a lock per pool, so none overlooks the other.
+A change request is durable once its transaction is; the leader learns of it from `changes`. A job without a live run
+ends right there. Leases and change requests exclude each other by a lock per pool, so none overlooks the other.
 
 Source: design section 5, "Change requests".
 """
@@ -21,25 +21,25 @@ from argosy_core.job.states import JobState
 from argosy_store.binary import INT4, INT8, TEXT, array, scalar
 from argosy_store.connection import StoreConnection
 from argosy_store.jobs import JobFilter, filter_conditions
-from argosy_store.partitions import learn_state, partition, prologue, split_days, wish_lock
+from argosy_store.partitions import change_request_lock, learn_state, partition, prologue, split_days
 from argosy_store.pool import Connections
-from argosy_store.rows import WishResult
+from argosy_store.rows import ChangeRequestResult
 from argosy_store.tables import jobs, queues
 
-__all__ = ["BoundedFilter", "EncodeWishes", "WishCalls"]
+__all__ = ["BoundedFilter", "ChangeRequestCalls", "EncodeChangeRequests"]
 
-EncodeWishes = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int8]], bytes]
+EncodeChangeRequests = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int8]], bytes]
 """Makes the payload of a `changes` row out of handles and, for each, whether the job ended in the transaction."""
 
 CHUNK: Final = 5000
 """Most jobs of one transaction."""
 _CANCEL: Final = (
-    "UPDATE {jobs} t SET wish = 1, state = CASE WHEN l.live THEN 0 ELSE 6 END::smallint,"
+    "UPDATE {jobs} t SET cancel_requested = 1, state = CASE WHEN l.live THEN 0 ELSE 6 END::smallint,"
     " end_time_us = CASE WHEN l.live THEN NULL ELSE $2::bigint END,"
     " reason = CASE WHEN l.live THEN NULL ELSE $3::text END"
     " FROM unnest($1::bigint[]) AS n (handle) CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM {runs} r"
     " WHERE r.handle = n.handle AND r.end_time_us IS NULL) AS live) l"
-    " WHERE t.handle = n.handle AND t.state = 0 AND t.wish = 0 AND t.queue_id = ANY ($4::integer[])"
+    " WHERE t.handle = n.handle AND t.state = 0 AND t.cancel_requested = 0 AND t.queue_id = ANY ($4::integer[])"
     " RETURNING t.handle, t.state"
 )
 _REPRIORITIZE: Final = (
@@ -51,7 +51,7 @@ _REPRIORITIZE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedFilter:
-    """Open jobs that a filter means, among those that existed when the wish was taken."""
+    """Open jobs that a filter means, among those that existed when the change request was taken."""
 
     job_filter: JobFilter
     """Which jobs; ended ones are never meant."""
@@ -59,24 +59,24 @@ class BoundedFilter:
     """Highest handle that is meant."""
 
 
-class WishCalls:
-    """What an API replica writes when somebody wishes."""
+class ChangeRequestCalls:
+    """What an API replica writes when somebody asks for a change."""
 
     def __init__(self, connections: Connections) -> None:
         """Keep the connections."""
         self._connections = connections
 
-    def set_wishes(
+    def set_change_requests(
         self,
         pool: str | None,
         target: Sequence[int] | npt.NDArray[np.int64] | BoundedFilter,
         kind: Literal["cancel", "reprioritize"],
         *,
-        encode: EncodeWishes,
+        encode: EncodeChangeRequests,
         priority: int = 0,
         reason: str = "",
-    ) -> WishResult:
-        """Set a wish on open jobs; repeating it changes nothing and tells the leader nothing.
+    ) -> ChangeRequestResult:
+        """Set a change request on open jobs; repeating it changes nothing and tells the leader nothing.
 
         Args:
             pool: Pool whose jobs are meant; None for those of all pools.
@@ -93,7 +93,9 @@ class WishCalls:
             BackendUnavailable: Postgres cannot be reached; chunks before may have been applied. Repeat it.
         """
         end_time_us = time.time_ns() // 1000
-        wish = _Wish(kind=kind, encode=encode, priority=priority, reason=reason, end_time_us=end_time_us)
+        change_request = _ChangeRequest(
+            kind=kind, encode=encode, priority=priority, reason=reason, end_time_us=end_time_us
+        )
         count = 0
         unknown: list[int] = []
         after = 0
@@ -113,14 +115,14 @@ class WishCalls:
                 count += len(found)
                 after = found[-1][0]
                 with self._connections.bulk() as connection:
-                    _apply(connection, found, wish)
+                    _apply(connection, found, change_request)
             if chunk_end:
-                return WishResult(job_count=count, unknown_handles=tuple(unknown))
+                return ChangeRequestResult(job_count=count, unknown_handles=tuple(unknown))
 
-    def preview_wishes(
+    def preview_change_requests(
         self, pool: str | None, target: Sequence[int] | npt.NDArray[np.int64] | BoundedFilter
-    ) -> tuple[WishResult, list[int]]:
-        """Return what `set_wishes` would do, and up to 20 handles of jobs it would do it to.
+    ) -> tuple[ChangeRequestResult, list[int]]:
+        """Return what `set_change_requests` would do, and up to 20 handles of jobs it would do it to.
 
         Raises:
             BackendUnavailable: Postgres cannot be reached.
@@ -130,9 +132,11 @@ class WishCalls:
                 conditions = _open_conditions(target, pool)
                 row = reader.select(sa.select(sa.func.count()).select_from(jobs).where(*conditions)).fetchone()
                 sample = reader.select(sa.select(jobs.c.handle).where(*conditions).order_by(jobs.c.handle).limit(20))
-                return WishResult(job_count=int(row[0]) if row else 0), [item[0] for item in sample]
+                return ChangeRequestResult(job_count=int(row[0]) if row else 0), [item[0] for item in sample]
             found, missing = _look_up(reader, np.unique(np.asarray(target, dtype=np.int64)), pool)
-        return WishResult(job_count=len(found), unknown_handles=tuple(missing)), [item[0] for item in found[:20]]
+        return ChangeRequestResult(job_count=len(found), unknown_handles=tuple(missing)), [
+            item[0] for item in found[:20]
+        ]
 
     def highest_handle(self) -> int:
         """Return the highest handle that exists, the upper bound for a filter; 0 without jobs.
@@ -146,11 +150,11 @@ class WishCalls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish:
-    """A wish on its way through the chunks."""
+class _ChangeRequest:
+    """A change request on its way through the chunks."""
 
     kind: Literal["cancel", "reprioritize"]
-    encode: EncodeWishes
+    encode: EncodeChangeRequests
     priority: int
     reason: str
     end_time_us: int
@@ -193,42 +197,45 @@ def _look_up(connection: StoreConnection, handles: npt.NDArray[np.int64], pool: 
     return found, [handle for handle in handles.tolist() if handle not in present]
 
 
-def _apply(connection: StoreConnection, found: _Found, wish: _Wish) -> None:
-    """Set a wish on one chunk of open jobs, in one transaction."""
+def _apply(connection: StoreConnection, found: _Found, change_request: _ChangeRequest) -> None:
+    """Set a change request on one chunk of open jobs, in one transaction."""
     pools = sorted({row[2] for row in found})
-    locks = [wish_lock(pool, shared=True) for pool in pools] if wish.kind == "cancel" else []
+    locks = [change_request_lock(pool, shared=True) for pool in pools] if change_request.kind == "cancel" else []
     with connection.transaction_block(prologue(*locks)) as state:
         learn_state(connection, state)
         for pool in pools:
             handles = np.array([row[0] for row in found if row[2] == pool], dtype=np.int64)
             queue_ids = sorted({row[1] for row in found if row[2] == pool})
-            changed, ended = _update(connection, handles, queue_ids, wish)
+            changed, ended = _update(connection, handles, queue_ids, change_request)
             if len(changed):
                 connection.execute(
-                    "INSERT INTO changes (pool, payload) VALUES (%s, %s)", [pool, wish.encode(changed, ended)]
+                    "INSERT INTO changes (pool, payload) VALUES (%s, %s)", [pool, change_request.encode(changed, ended)]
                 )
 
 
 def _update(
-    connection: StoreConnection, handles: npt.NDArray[np.int64], queue_ids: Sequence[int], wish: _Wish
+    connection: StoreConnection,
+    handles: npt.NDArray[np.int64],
+    queue_ids: Sequence[int],
+    change_request: _ChangeRequest,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
     """Return the handles that changed, ascending, and which of the jobs ended."""
     changed: list[tuple[int, int]] = []
     for day, piece in split_days(handles):
         table = partition(connection, "jobs", day)
-        if wish.kind == "cancel":
+        if change_request.kind == "cancel":
             result = connection.bulk(
                 _CANCEL.format(jobs=table, runs=partition(connection, "runs", day)),
                 array(INT8, handles[piece]),
-                scalar(INT8, wish.end_time_us),
-                scalar(TEXT, wish.reason or None),
+                scalar(INT8, change_request.end_time_us),
+                scalar(TEXT, change_request.reason or None),
                 array(INT4, queue_ids),
             )
         else:
             result = connection.bulk(
                 _REPRIORITIZE.format(jobs=table),
                 array(INT8, handles[piece]),
-                scalar(INT4, wish.priority),
+                scalar(INT4, change_request.priority),
                 array(INT4, queue_ids),
             )
         changed += [

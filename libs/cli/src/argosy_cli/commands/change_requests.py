@@ -1,4 +1,4 @@
-"""`argosy cancel` and `argosy reprioritize`: wishes, by id or selector, with a preview."""
+"""`argosy cancel` and `argosy reprioritize`: change requests, by id or selector, with a preview."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from argosy_cli.selectors import make_selector, selector_options
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
-    from argosy_client import ArgosyClient, JobSelector, WishAnswer
+    from argosy_client import ArgosyClient, ChangeResult, JobSelector
 
 __all__ = ["cancel", "reprioritize"]
 
@@ -44,10 +44,10 @@ def cancel(  # noqa: PLR0913 - one parameter per option
     """Ask that jobs end, by JOB_IDS or by selector; a selector shows how many it means and asks first."""
     target = _target(context, job_ids, make_selector(queue, job_set, states, label_selector))
 
-    def wish(validate_only: bool) -> Callable[[ArgosyClient], Awaitable[WishAnswer]]:  # noqa: FBT001 - private
+    def change_request(validate_only: bool) -> Callable[[ArgosyClient], Awaitable[ChangeResult]]:  # noqa: FBT001 - private
         return lambda client: client.cancel_jobs(target, reason=reason, validate_only=validate_only)
 
-    return _carry_out(settings_of(context), wish, verb="cancel", dry_run=dry_run, sure=yes or bool(job_ids))
+    return _carry_out(settings_of(context), change_request, verb="cancel", dry_run=dry_run, sure=yes or bool(job_ids))
 
 
 @click.command()
@@ -75,10 +75,12 @@ def reprioritize(  # noqa: PLR0913 - one parameter per option
     """Give jobs another priority, by JOB_IDS or by selector; pending and running jobs do not move."""
     target = _target(context, job_ids, make_selector(queue, job_set, states, label_selector))
 
-    def wish(validate_only: bool) -> Callable[[ArgosyClient], Awaitable[WishAnswer]]:  # noqa: FBT001 - private
+    def change_request(validate_only: bool) -> Callable[[ArgosyClient], Awaitable[ChangeResult]]:  # noqa: FBT001 - private
         return lambda client: client.reprioritize_jobs(target, priority, validate_only=validate_only)
 
-    return _carry_out(settings_of(context), wish, verb="reprioritize", dry_run=dry_run, sure=yes or bool(job_ids))
+    return _carry_out(
+        settings_of(context), change_request, verb="reprioritize", dry_run=dry_run, sure=yes or bool(job_ids)
+    )
 
 
 def _target(context: click.Context, job_ids: tuple[str, ...], selector: JobSelector) -> Sequence[str] | JobSelector:
@@ -94,7 +96,7 @@ def _target(context: click.Context, job_ids: tuple[str, ...], selector: JobSelec
 
 def _carry_out(
     settings: Settings,
-    wish: Callable[[bool], Callable[[ArgosyClient], Awaitable[WishAnswer]]],
+    change_request: Callable[[bool], Callable[[ArgosyClient], Awaitable[ChangeResult]]],
     *,
     verb: str,
     dry_run: bool,
@@ -102,7 +104,7 @@ def _carry_out(
 ) -> int:
     """Preview if asked to or unsure, ask, then carry out; return the exit code."""
     if dry_run or not sure:
-        preview = call(settings, wish(True))
+        preview = call(settings, change_request(True))
         if dry_run:
             _print(settings, preview, f"would {verb}")
             return ExitCode.NOT_FOUND if preview.unknown_ids else ExitCode.OK
@@ -114,12 +116,12 @@ def _carry_out(
         if preview.job_count == 0:
             return ExitCode.OK
         click.confirm(f"{verb} {preview.job_count} jobs?", abort=True, err=True)
-    answer = call(settings, wish(False))
+    answer = call(settings, change_request(False))
     _print(settings, answer, f"asked to {verb}")
     return ExitCode.NOT_FOUND if answer.unknown_ids else ExitCode.OK
 
 
-def _print(settings: Settings, answer: WishAnswer, what: str) -> None:
+def _print(settings: Settings, answer: ChangeResult, what: str) -> None:
     if not settings.is_table:
         print_value(settings, answer)
         return
