@@ -9,17 +9,9 @@ import psycopg
 import pytest
 
 from argosy_core.errors import BackendUnavailable, InvariantViolation, NotAllowedNow, StateConflict
+from argosy_core.job.rows import JobPriorities, NewObjects, ObjectUpdates
 from argosy_core.job.states import JobState, ObjectState, RunState
-from argosy_store import (
-    Effects,
-    EventRow,
-    JobFilter,
-    JobPriorities,
-    LeaderStore,
-    NewObjects,
-    ObjectUpdates,
-    QuarantinedRecord,
-)
+from argosy_store import Effects, EventRow, JobFilter, LeaderStore, QuarantinedRecord
 from argosy_store.leader import LogState
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import make_job_ends, make_leases, make_objects, make_reports, make_run_ends
@@ -59,7 +51,7 @@ def everything(world: StoreWorld, handles: np.ndarray) -> Effects:
         object_updates=make_reports(handles[:1], 4),
         run_updates=make_run_ends(handles[:1]),
         job_updates=make_job_ends(handles[:1]),
-        job_priorities=JobPriorities(handles=handles[1:], priorities=np.full(len(handles) - 1, 9, dtype=np.int32)),
+        job_priorities=JobPriorities(handle=handles[1:], priority=np.full(len(handles) - 1, 9, dtype=np.int32)),
         events=[event(world, 1, 3)],
         quarantined=[QuarantinedRecord(position=1, payload=b"bad", error="why\0", create_time_us=NOW_US)],
         clusters_contact={"east": NOW_US},
@@ -391,10 +383,14 @@ def test_object_updates_take_the_furthest_of_several_reports_of_one_object(world
         world.epoch,
         Effects(
             object_updates=ObjectUpdates(
-                handles=np.array([second, first, first, second, first]),
-                attempts=np.ones(5, dtype=np.int16),
-                objects=np.zeros(5, dtype=np.int16),
-                states=np.array([3, 2, 4, 2, 3], dtype=np.int16),
+                handle=np.array([second, first, first, second, first]),
+                attempt=np.ones(5, dtype=np.int16),
+                object_index=np.zeros(5, dtype=np.int16),
+                state=np.array([3, 2, 4, 2, 3], dtype=np.int16),
+                uid=np.zeros(5, dtype="V16"),
+                message_index=np.full(5, -1, dtype=np.int32),
+                messages=(),
+                start_time_us=np.zeros(5, dtype=np.int64),
             )
         ),
     )
@@ -402,7 +398,7 @@ def test_object_updates_take_the_furthest_of_several_reports_of_one_object(world
 
 
 def test_object_updates_keep_what_they_do_not_carry(world: StoreWorld) -> None:
-    """Uid, message and node stay unless a report brings them."""
+    """Uid, message and start stay unless a report brings them."""
     handles = world.submit_jobs(2)
     world.lease(handles)
     ones, zeros = np.ones(2, dtype=np.int16), np.zeros(2, dtype=np.int16)
@@ -411,19 +407,19 @@ def test_object_updates_keep_what_they_do_not_carry(world: StoreWorld) -> None:
         world.epoch,
         Effects(
             object_updates=ObjectUpdates(
-                handles=handles, attempts=ones, objects=zeros, states=ones * 2,
-                uids=np.frombuffer(uid + bytes(16), dtype="V16"),
+                handle=handles, attempt=ones, object_index=zeros, state=ones * 2,
+                uid=np.frombuffer(uid + bytes(16), dtype="V16"),
                 message_index=np.array([0, -1], dtype=np.int32), messages=("pulling",),
-                node_index=np.array([-1, 0], dtype=np.int32), nodes=("n7",),
+                start_time_us=np.array([0, 7], dtype=np.int64),
             )
         ),
     )  # fmt: skip
     world.leader.apply(world.epoch, Effects(object_updates=make_reports(handles, 3)))
     with psycopg.connect(world.url) as connection:
-        rows = connection.execute("SELECT uid, message, node, state FROM objects ORDER BY handle").fetchall()
+        rows = connection.execute("SELECT uid, message, start_time_us, state FROM objects ORDER BY handle").fetchall()
     assert [(row[0].bytes if row[0] else None, *row[1:]) for row in rows] == [
         (uid, "pulling", None, 3),
-        (None, None, "n7", 3),
+        (None, None, 7, 3),
     ]
 
 
@@ -441,7 +437,7 @@ def test_a_job_that_has_ended_never_changes(world: StoreWorld, second: int) -> N
     later = Effects(
         run_updates=make_run_ends(handles, second, reason="late"),
         job_updates=make_job_ends(handles, second, reason="late", end_time_us=NOW_US),
-        job_priorities=JobPriorities(handles=handles[:1], priorities=np.array([3], dtype=np.int32)),
+        job_priorities=JobPriorities(handle=handles[:1], priority=np.array([3], dtype=np.int32)),
     )
     applied = world.leader.apply(world.epoch, later)
     assert applied.absorbed_handles.tolist() == [handles[0]]
@@ -478,12 +474,12 @@ def test_new_objects_keep_their_own_names_and_kinds_when_some_are_refused(world:
     world.api.set_change_requests(None, handles[1:2], "cancel", encode=encode_change_requests)
     objects = make_objects(handles, kinds=("Pod", "Service"))
     named = NewObjects(
-        handles=objects.handles,
-        attempts=objects.attempts,
-        objects=objects.objects,
+        handle=objects.handle,
+        attempt=objects.attempt,
+        object_index=objects.object_index,
         kind_index=objects.kind_index,
         kinds=objects.kinds,
-        names=[b"a0", b"a1", b"b0", b"b1", b"c0", b"c1"],
+        name=[b"a0", b"a1", b"b0", b"b1", b"c0", b"c1"],
     )
     world.leader.apply(world.epoch, Effects(new_runs=make_leases(handles), new_objects=named))
     with psycopg.connect(world.url) as connection:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvariantViolation, StateConflict
+from argosy_core.job.rows import JobUpdates
 from argosy_core.job.states import JobState
 from argosy_core.leader.transaction import Transaction
-from argosy_core.scheduler import JobUpdates
 from argosy_simulation import WorldSettings, draw_world
 from argosy_simulation.agenda import Agenda, Process
 from argosy_simulation.fingerprint import Fingerprint

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from argosy_core.arrays import Int64s
 from argosy_core.leader import LeaderMachine
 from argosy_core.leader.events import Change, ChangesRead, References
 from argosy_core.scheduler import ChangeRequestColumns, EndedJobs, JobColumns
-from argosy_core.scheduler.messages import Int64s
 from argosy_simulation.durable import DurableStore
 from argosy_simulation.plan import JobBook
 

@@ -14,7 +14,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from argosy_core.arrays import Int64s
 from argosy_core.errors import InvariantViolation, StateConflict
+from argosy_core.job.rows import ObjectUpdates, RunUpdates
 from argosy_core.job.states import IS_RUN_TERMINAL, JobEventKind, JobState, ObjectState, next_job_state
 from argosy_core.leader.events import ClusterSettings
 from argosy_core.leader.transaction import Transaction
@@ -25,11 +27,8 @@ from argosy_core.scheduler import (
     LoadedColumns,
     LoadedObjects,
     LoadedRuns,
-    ObjectUpdates,
     RoundStateColumns,
-    RunUpdates,
 )
-from argosy_core.scheduler.messages import Int64s
 from argosy_simulation.agenda import Process
 from argosy_simulation.plan import JobBook
 from argosy_simulation.results import JobTimes

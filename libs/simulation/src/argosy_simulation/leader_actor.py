@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from argosy_core.arrays import Int64s
 from argosy_core.errors import StateConflict
 from argosy_core.leader import LeaderMachine, Phase
 from argosy_core.leader.events import (
@@ -63,7 +64,6 @@ from argosy_core.leader.instructions import (
 )
 from argosy_core.reconcile import ReportBatch
 from argosy_core.scheduler import CapacityColumns, CommitReply, LeasePlan, PoolState, SampleReply, StateColumns
-from argosy_core.scheduler.messages import Int64s
 from argosy_simulation.agenda import Process
 from argosy_simulation.changes import read_changes
 from argosy_simulation.context import Context

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from argosy_core.arrays import Int64s
 from argosy_core.errors import StateConflict
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.states import ObjectState
@@ -24,7 +25,6 @@ from argosy_core.scheduler import (
     SampleRequest,
     ask_nearby,
 )
-from argosy_core.scheduler.messages import Int64s
 from argosy_simulation.agenda import Process
 from argosy_simulation.cluster_actor import ClusterActor, NodeChange, ObjectChange, Scope, UnmanagedPod, uid_column
 from argosy_simulation.context import Context

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from psycopg.pq.abc import PGresult
 
 from argosy_core.errors import InvariantViolation, StateConflict
+from argosy_core.job.rows import JobPriorities, JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
 from argosy_core.job.states import RUN_RANKS, ObjectState, RunState
 from argosy_store.binary import (
     INT2,
@@ -35,13 +36,7 @@ from argosy_store.binary import (
 from argosy_store.connection import StoreConnection
 from argosy_store.effects import (
     EventRow,
-    JobPriorities,
-    JobUpdates,
-    NewObjects,
-    NewRuns,
-    ObjectUpdates,
     QuarantinedRecord,
-    RunUpdates,
 )
 from argosy_store.partitions import partition, split_days
 
@@ -62,7 +57,6 @@ __all__ = [
 
 _Handles = npt.NDArray[np.int64]
 _DAY_US: Final = 86_400_000_000
-_NO_UID: Final = "'00000000-0000-0000-0000-000000000000'::uuid"
 
 _REFUSED: Final = (
     "SELECT n.handle FROM unnest($1::bigint[], $2::smallint[]) AS n (handle, attempt)"
@@ -70,6 +64,21 @@ _REFUSED: Final = (
     " WHERE j.handle IS NULL OR j.state <> 0 OR j.cancel_requested <> 0 OR EXISTS (SELECT FROM {runs} r"
     " WHERE r.handle = n.handle AND (r.end_time_us IS NULL OR r.attempt >= n.attempt))"
 )
+# Terminal states (4 to 7) absorb; unknown (8) stands beside running.
+_UPDATE_OBJECTS: Final = (
+    "UPDATE {table} t SET state = n.state, start_time_us = coalesce(t.start_time_us, nullif(n.start_time_us, 0)),"
+    " uid = CASE WHEN n.uid = '00000000-0000-0000-0000-000000000000'::uuid THEN t.uid ELSE n.uid END{messages}"
+    " FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::smallint[], $5::uuid[], $6::bigint[]{seventh})"
+    " AS n (handle, attempt, object, state, uid, start_time_us{message})"
+    " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.object = n.object"
+    " AND t.state NOT BETWEEN 4 AND 7 AND (n.state > t.state OR t.state = 8 AND n.state BETWEEN 3 AND 7)"
+)
+_NO_MESSAGES: Final = {"messages": "", "seventh": "", "message": ""}
+_MESSAGES: Final = {
+    "messages": ", message = coalesce(n.message, t.message)",
+    "seventh": ", $7::text[]",
+    "message": ", message",
+}
 _END_RUNS: Final = (
     "UPDATE {table} t SET state = n.state, start_time_us = nullif(n.start_time_us, 0), end_time_us = n.end_time_us,"
     " exit_code = n.exit_code, failure = n.failure, reason = n.reason"
@@ -120,8 +129,8 @@ def refuse_runs(connection: StoreConnection, runs: NewRuns) -> _Handles:
 
     A lease is refused if its job is unknown, has ended, shall be cancelled, or has a live run or a later attempt.
     """
-    order = np.argsort(runs.handles, kind="stable")
-    handles, attempts = runs.handles[order], runs.attempts[order]
+    order = np.argsort(runs.handle, kind="stable")
+    handles, attempts = runs.handle[order], runs.attempt[order]
     refused: list[_Handles] = []
     for day, piece in split_days(handles):
         statement = _REFUSED.format(jobs=partition(connection, "jobs", day), runs=partition(connection, "runs", day))
@@ -132,11 +141,11 @@ def refuse_runs(connection: StoreConnection, runs: NewRuns) -> _Handles:
 
 def insert_runs(connection: StoreConnection, runs: NewRuns, epoch: int, refused: _Handles) -> None:
     """Insert leases, except those of refused handles."""
-    order = _kept_order(runs.handles, refused)
-    handles = runs.handles[order]
+    order = _kept_order(runs.handle, refused)
+    handles = runs.handle[order]
     columns = [
         Column(INT8, handles),
-        Column(INT2, runs.attempts[order]),
+        Column(INT2, runs.attempt[order]),
         Column(INT8, epoch),
         Column(INT2, int(RunState.LEASED)),
         Column(INT8, runs.lease_time_us[order]),
@@ -157,15 +166,15 @@ def insert_runs(connection: StoreConnection, runs: NewRuns, epoch: int, refused:
 
 def insert_objects(connection: StoreConnection, objects: NewObjects, refused: _Handles) -> None:
     """Insert the objects of leases, except those of refused handles."""
-    order = _kept_order(objects.handles, refused)
-    handles = objects.handles[order]
+    order = _kept_order(objects.handle, refused)
+    handles = objects.handle[order]
     columns = [
         Column(INT8, handles),
-        Column(INT2, objects.attempts[order]),
-        Column(INT2, objects.objects[order]),
+        Column(INT2, objects.attempt[order]),
+        Column(INT2, objects.object_index[order]),
         Column(INT2, int(ObjectState.LEASED)),
     ]
-    names = list(map(fields(objects.names).__getitem__, order.tolist()))
+    names = list(map(fields(objects.name).__getitem__, order.tolist()))
     variable = [indexed_fields(objects.kind_index[order], objects.kinds), names]
     _copy(
         connection,
@@ -180,76 +189,51 @@ def insert_objects(connection: StoreConnection, objects: NewObjects, refused: _H
 def update_objects(connection: StoreConnection, updates: ObjectUpdates) -> None:
     """Move objects to the states reported; reports that do not advance an object change nothing."""
     order = _last_by_rank(updates)
-    handles = updates.handles[order]
-    assignments, names = ["state = n.state"], ["handle", "attempt", "object", "state"]
-    types = ["bigint[]", "smallint[]", "smallint[]", "smallint[]"]
-    uids = None if updates.uids is None else updates.uids[order]
-    if uids is not None:
-        names.append("uid")
-        types.append("uuid[]")
-        assignments.append(f"uid = CASE WHEN n.uid = {_NO_UID} THEN t.uid ELSE n.uid END")
-    starts = None if updates.start_time_us is None else updates.start_time_us[order]
-    if starts is not None:
-        names.append("start_time_us")
-        types.append("bigint[]")
-        assignments.append("start_time_us = coalesce(t.start_time_us, nullif(n.start_time_us, 0))")
-    texts: list[list[bytes]] = []
-    for name, index, table in (
-        ("message", updates.message_index, updates.messages),
-        ("node", updates.node_index, updates.nodes),
-    ):
-        if index is not None and bool((index >= 0).any()):
-            names.append(name)
-            types.append("text[]")
-            assignments.append(f"{name} = coalesce(n.{name}, t.{name})")
-            texts.append(indexed_fields(index[order], table))
-    unnested = ", ".join(f"${place}::{kind}" for place, kind in enumerate(types, 1))
-    # Terminal states (4 to 7) absorb; unknown (8) stands beside running.
-    template = (
-        f"UPDATE {{table}} t SET {', '.join(assignments)} FROM unnest({unnested}) AS n ({', '.join(names)})"
-        " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.object = n.object"
-        " AND t.state NOT BETWEEN 4 AND 7 AND (n.state > t.state OR t.state = 8 AND n.state BETWEEN 3 AND 7)"
-    )
+    handles = updates.handle[order]
+    messages: list[bytes] = []
+    if bool((updates.message_index >= 0).any()):
+        messages = indexed_fields(updates.message_index[order], updates.messages)
+    clauses = _MESSAGES if messages else _NO_MESSAGES
     for day, piece in split_days(handles):
         chosen = order[piece]
         parameters = [
             array(INT8, handles[piece]),
-            array(INT2, updates.attempts[chosen]),
-            array(INT2, updates.objects[chosen]),
-            array(INT2, updates.states[chosen]),
+            array(INT2, updates.attempt[chosen]),
+            array(INT2, updates.object_index[chosen]),
+            array(INT2, updates.state[chosen]),
+            array(UUID, updates.uid[chosen]),
+            array(INT8, updates.start_time_us[chosen]),
         ]
-        if uids is not None:
-            parameters.append(array(UUID, uids[piece]))
-        if starts is not None:
-            parameters.append(array(INT8, starts[piece]))
-        parameters += [text_array(values[piece]) for values in texts]
-        connection.bulk(template.format(table=partition(connection, "objects", day)), *parameters)
+        if messages:
+            parameters.append(text_array(messages[piece]))
+        table = partition(connection, "objects", day)
+        connection.bulk(_UPDATE_OBJECTS.format(table=table, **clauses), *parameters)
 
 
 def end_runs(connection: StoreConnection, updates: RunUpdates) -> None:
     """End runs that are live."""
-    order = _unique_order(updates.handles, updates.attempts)
-    handles = updates.handles[order]
+    order = _unique_order(updates.handle, updates.attempt)
+    handles = updates.handle[order]
     reasons = indexed_fields(updates.reason_index[order], updates.reasons)
     for day, piece in split_days(handles):
         chosen = order[piece]
         connection.bulk(
             _END_RUNS.format(table=partition(connection, "runs", day)),
             array(INT8, handles[piece]),
-            array(INT2, updates.attempts[chosen]),
-            array(INT2, updates.states[chosen]),
+            array(INT2, updates.attempt[chosen]),
+            array(INT2, updates.state[chosen]),
             array(INT8, updates.start_time_us[chosen]),
             array(INT8, updates.end_time_us[chosen]),
-            array(INT4, updates.exit_codes[chosen]),
-            array(INT2, updates.failures[chosen]),
+            array(INT4, updates.exit_code[chosen]),
+            array(INT2, updates.failure[chosen]),
             text_array(reasons[piece]),
         )
 
 
 def end_jobs(connection: StoreConnection, updates: JobUpdates) -> _Handles:
     """End jobs that are open; return the ascending handles of those that had ended before."""
-    order = _unique_order(updates.handles)
-    handles = updates.handles[order]
+    order = _unique_order(updates.handle)
+    handles = updates.handle[order]
     reasons = indexed_fields(updates.reason_index[order], updates.reasons)
     absorbed: list[_Handles] = []
     for day, piece in split_days(handles):
@@ -257,7 +241,7 @@ def end_jobs(connection: StoreConnection, updates: JobUpdates) -> _Handles:
         ended = connection.bulk(
             _END_JOBS.format(table=table),
             array(INT8, handles[piece]),
-            array(INT2, updates.states[chosen]),
+            array(INT2, updates.state[chosen]),
             array(INT8, updates.end_time_us[chosen]),
             text_array(reasons[piece]),
         )
@@ -271,13 +255,13 @@ def end_jobs(connection: StoreConnection, updates: JobUpdates) -> _Handles:
 
 def set_priorities(connection: StoreConnection, updates: JobPriorities) -> None:
     """Give open jobs other priorities."""
-    order = _unique_order(updates.handles)
-    handles = updates.handles[order]
+    order = _unique_order(updates.handle)
+    handles = updates.handle[order]
     for day, piece in split_days(handles):
         connection.bulk(
             _SET_PRIORITIES.format(table=partition(connection, "jobs", day)),
             array(INT8, handles[piece]),
-            array(INT4, updates.priorities[order[piece]]),
+            array(INT4, updates.priority[order[piece]]),
         )
 
 
@@ -395,14 +379,9 @@ def _unique_order(*keys: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
 
 def _last_by_rank(updates: ObjectUpdates) -> npt.NDArray[np.intp]:
     """Return indices in key order; of several reports of one object the one that goes furthest, first among equals."""
-    ranks = -RUN_RANKS[updates.states].astype(np.int16)
-    order = np.lexsort((ranks, updates.objects, updates.attempts, updates.handles))
-    keys = (updates.handles, updates.attempts, updates.objects)
-    same = np.ones(max(len(order) - 1, 0), dtype=np.bool_)
-    for key in keys:
-        ordered = key[order]
-        same &= ordered[1:] == ordered[:-1]
-    return order[np.concatenate(([True], ~same))] if same.any() else order
+    furthest = np.argsort(-RUN_RANKS[updates.state].astype(np.int16), kind="stable")
+    keys = (updates.handle, updates.attempt, updates.object_index)
+    return furthest[_unique_order(*(key[furthest] for key in keys))]
 
 
 def _int8_column(result: PGresult) -> _Handles:

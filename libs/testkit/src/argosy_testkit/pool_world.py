@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from argosy_core.arrays import Int64s
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.rows import JobUpdates, NewRuns
 from argosy_core.job.states import JobEventKind, JobState, next_job_state
 from argosy_core.ledger import NodeLedger
 from argosy_core.ledger.records import run_keys
@@ -30,10 +32,8 @@ from argosy_core.scheduler import (
     EventDraft,
     JobColumns,
     JobSetView,
-    JobUpdates,
     LeaseEffects,
     LeasePlan,
-    NewRuns,
     PoolState,
     QueueView,
     Refusals,
@@ -64,7 +64,6 @@ from argosy_core.scheduler import (
     take_states,
     update_capacity,
 )
-from argosy_core.scheduler.messages import Int64s
 from argosy_testkit.pool_rows import StoredJob, load_columns, spec_hash
 
 __all__ = ["POD_LAYOUT", "PoolWorld", "Report", "StoredJob"]

@@ -11,15 +11,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from argosy_core.job.identity import DAY_SHIFT, id_high
-from argosy_store import (
-    JobUpdates,
-    NewObjects,
-    NewRuns,
-    ObjectUpdates,
-    RunUpdates,
-    SpecRow,
-    SubmitRequest,
-)
+from argosy_core.job.rows import JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
+from argosy_store import SpecRow, SubmitRequest
 from argosy_store.queue_limits import QueueLimit
 
 __all__ = ["make_job_ends", "make_leases", "make_objects", "make_reports", "make_request", "make_run_ends", "make_spec"]
@@ -101,8 +94,8 @@ def make_leases(
     count = len(handles)
     places = np.arange(count, dtype=np.int32)
     return NewRuns(
-        handles=handles,
-        attempts=np.full(count, attempt, dtype=np.int16),
+        handle=handles,
+        attempt=np.full(count, attempt, dtype=np.int16),
         cluster_index=places % len(clusters),
         clusters=clusters,
         node_index=places % len(nodes),
@@ -120,12 +113,12 @@ def make_objects(
     spread = np.repeat(handles, per_run)
     places = np.tile(np.arange(per_run), len(handles))
     return NewObjects(
-        handles=spread,
-        attempts=np.full(count, attempt, dtype=np.int16),
-        objects=places.astype(np.int16),
+        handle=spread,
+        attempt=np.full(count, attempt, dtype=np.int16),
+        object_index=places.astype(np.int16),
         kind_index=places.astype(np.int32),
         kinds=kinds,
-        names=[b"main-%d-%d" % (handle, attempt) for handle in spread.tolist()],
+        name=[b"main-%d-%d" % (handle, attempt) for handle in spread.tolist()],
     )
 
 
@@ -135,18 +128,19 @@ def make_reports(
     *,
     attempt: int = 1,
     message: str | None = None,
-    start_time_us: int | None = None,
+    start_time_us: int = 0,
 ) -> ObjectUpdates:
     """Return reports that the first object of runs is in a state, and since when their runs run."""
     count = len(handles)
     return ObjectUpdates(
-        handles=handles,
-        attempts=np.full(count, attempt, dtype=np.int16),
-        objects=np.zeros(count, dtype=np.int16),
-        states=np.full(count, state, dtype=np.int16),
-        message_index=None if message is None else np.zeros(count, dtype=np.int32),
+        handle=handles,
+        attempt=np.full(count, attempt, dtype=np.int16),
+        object_index=np.zeros(count, dtype=np.int16),
+        state=np.full(count, state, dtype=np.int16),
+        uid=np.zeros(count, dtype="V16"),
+        message_index=np.full(count, -1 if message is None else 0, dtype=np.int32),
         messages=() if message is None else (message,),
-        start_time_us=None if start_time_us is None else np.full(count, start_time_us, dtype=np.int64),
+        start_time_us=np.full(count, start_time_us, dtype=np.int64),
     )
 
 
@@ -156,13 +150,13 @@ def make_run_ends(
     """Return ends of runs."""
     count = len(handles)
     return RunUpdates(
-        handles=handles,
-        attempts=np.full(count, attempt, dtype=np.int16),
-        states=np.full(count, state, dtype=np.int16),
+        handle=handles,
+        attempt=np.full(count, attempt, dtype=np.int16),
+        state=np.full(count, state, dtype=np.int16),
         start_time_us=np.full(count, 1_700_000_002_000_000, dtype=np.int64),
         end_time_us=np.full(count, 1_700_000_003_000_000, dtype=np.int64),
-        exit_codes=np.zeros(count, dtype=np.int32),
-        failures=np.zeros(count, dtype=np.int16),
+        exit_code=np.zeros(count, dtype=np.int32),
+        failure=np.zeros(count, dtype=np.int16),
         reason_index=np.full(count, -1 if reason is None else 0, dtype=np.int32),
         reasons=() if reason is None else (reason,),
     )
@@ -178,8 +172,8 @@ def make_job_ends(
     """Return ends of jobs."""
     count = len(handles)
     return JobUpdates(
-        handles=handles,
-        states=np.full(count, state, dtype=np.int16),
+        handle=handles,
+        state=np.full(count, state, dtype=np.int16),
         end_time_us=np.full(count, end_time_us, dtype=np.int64),
         reason_index=np.full(count, -1 if reason is None else 0, dtype=np.int32),
         reasons=() if reason is None else (reason,),

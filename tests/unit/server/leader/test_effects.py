@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from argosy.lease.v1 import lease_pb2
+from argosy_core.job.rows import JobUpdates, ObjectUpdates
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler.events import EventDraft
-from argosy_core.scheduler.messages import JobUpdates, ObjectUpdates
 from argosy_server.leader.cycle.effects import merge_events, store_effects
 from argosy_store.effects import AppliedEffects
 
@@ -74,7 +74,7 @@ def _objects(handles: list[int], states: list[int], messages: tuple[str, ...]) -
         attempt=np.ones(count, dtype=np.int16),
         object_index=np.zeros(count, dtype=np.int16),
         state=np.array(states, dtype=np.int16),
-        uid=bytes(16 * count),
+        uid=np.zeros(count, dtype="V16"),
         message_index=np.zeros(count, dtype=np.int32) if messages else np.full(count, -1, dtype=np.int32),
         messages=messages,
         start_time_us=np.array(handles, dtype=np.int64) * 10,
@@ -88,11 +88,9 @@ def test_an_object_reported_twice_in_a_cycle_is_updated_once_with_its_last_state
     effects = store_effects(draft, 0)
     updates = effects.object_updates
     assert updates is not None
-    assert updates.handles.tolist() == [1, 2]
-    assert updates.states.tolist() == [3, 4]
-    assert updates.start_time_us is not None
+    assert updates.handle.tolist() == [1, 2]
+    assert updates.state.tolist() == [3, 4]
     assert updates.start_time_us.tolist() == [10, 20]
-    assert updates.message_index is not None
     assert [updates.messages[index] for index in updates.message_index.tolist()] == ["a", "b"]
 
 
@@ -113,7 +111,7 @@ def test_reasons_of_job_ends_keep_their_texts_when_parts_are_joined() -> None:
     ends = effects.job_updates
     assert ends is not None
     found = [ends.reasons[index] if index >= 0 else "" for index in ends.reason_index.tolist()]
-    assert dict(zip(ends.handles.tolist(), found, strict=True)) == {3: "", 4: "because 4", 5: "because 5"}
+    assert dict(zip(ends.handle.tolist(), found, strict=True)) == {3: "", 4: "because 4", 5: "because 5"}
 
 
 def test_a_cycle_in_which_nothing_happened_writes_nothing() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 
+from argosy_core.arrays import Int64s
 from argosy_core.leader.events import Published, StatesReported
 from argosy_core.leader.instructions import Acknowledge, Publish
 from argosy_core.leader.intake import Intake
@@ -36,7 +37,6 @@ from argosy_core.scheduler import (
     next_due_s,
     refuse_leases,
 )
-from argosy_core.scheduler.messages import Int64s
 
 __all__ = ["MARKER_SEQUENCE", "Cycle"]
 

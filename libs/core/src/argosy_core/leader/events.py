@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
+from argosy_core.arrays import Int64s
 from argosy_core.leader.transaction import SetAside
 from argosy_core.scheduler import (
     CapacityColumns,
@@ -25,7 +26,6 @@ from argosy_core.scheduler import (
     SampleReply,
     StateColumns,
 )
-from argosy_core.scheduler.messages import Int64s
 
 __all__ = [
     "Bound",

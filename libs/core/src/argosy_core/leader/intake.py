@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from argosy_core.arrays import Int32s
 from argosy_core.leader.events import Change, ChangesRead, ClusterSettings, References, StatesReported
 from argosy_core.leader.instructions import Warn
 from argosy_core.leader.sessions import ClusterSessions
@@ -39,7 +40,7 @@ from argosy_core.scheduler import (
     take_jobs,
     take_states,
 )
-from argosy_core.scheduler.messages import ClusterRuns, Int32s
+from argosy_core.scheduler.messages import ClusterRuns
 
 __all__ = ["Intake", "Lacking", "join_jobs"]
 

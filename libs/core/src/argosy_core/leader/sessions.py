@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from argosy_core.arrays import Int64s
 from argosy_core.leader.events import Bound, CapacityTold, ClusterSettings, Role, Session
 from argosy_core.leader.instructions import (
     ClassDefinitions,
@@ -38,7 +39,6 @@ from argosy_core.scheduler import (
     set_cluster,
     update_capacity,
 )
-from argosy_core.scheduler.messages import Int64s
 
 __all__ = ["ClusterSessions"]
 

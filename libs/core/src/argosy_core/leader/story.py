@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from argosy_core.scheduler.messages import Int64s
+from argosy_core.arrays import Int64s
 
 __all__ = ["Step", "Stories"]
 

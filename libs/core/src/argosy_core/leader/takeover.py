@@ -14,6 +14,7 @@ from collections import deque
 
 import numpy as np
 
+from argosy_core.arrays import Int64s
 from argosy_core.errors import InvariantViolation
 from argosy_core.leader.cycle import Cycle
 from argosy_core.leader.events import ChangesRead, Loaded, MarkerPublished, ReadRecord, RecordsRead
@@ -24,7 +25,6 @@ from argosy_core.leader.sessions import ClusterSessions
 from argosy_core.leader.term import Phase, Term
 from argosy_core.leader.transaction import SetAside, Transaction
 from argosy_core.scheduler import adopt_plan, define_classes, define_job_sets, recover, set_queues
-from argosy_core.scheduler.messages import Int64s
 
 __all__ = ["Takeover"]
 

@@ -11,13 +11,13 @@ from typing import Protocol
 
 import numpy as np
 
+from argosy_core.arrays import Int64s
 from argosy_core.leader.events import Moment
 from argosy_core.leader.instructions import Instruction
 from argosy_core.leader.settings import MachineSettings
 from argosy_core.leader.story import Stories
 from argosy_core.placement import DecisionProfile
 from argosy_core.scheduler import PoolState
-from argosy_core.scheduler.messages import Int64s
 
 __all__ = ["Observer", "Phase", "Term"]
 

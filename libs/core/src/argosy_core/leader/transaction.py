@@ -10,18 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from argosy_core.scheduler import (
-    EventDraft,
-    JobPriorities,
-    JobUpdates,
-    NewObjects,
-    NewRuns,
-    ObjectUpdates,
-    Refusals,
-    RoundStateColumns,
-    RunUpdates,
-    StateEffects,
-)
+from argosy_core.job.rows import JobPriorities, JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
+from argosy_core.scheduler import EventDraft, Refusals, RoundStateColumns, StateEffects
 
 __all__ = ["SetAside", "Transaction"]
 

@@ -14,8 +14,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.placement import WaitReason
-from argosy_core.scheduler.messages import Bools, Int32s, Int64s, SampleRequest
+from argosy_core.scheduler.messages import SampleRequest
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["Asking", "askable", "choose", "count_room", "find_placeable", "find_unjudged", "reasons_at"]

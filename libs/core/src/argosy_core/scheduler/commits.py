@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import Int32s, Int64s
 from argosy_core.placement import Decision
 from argosy_core.scheduler.codes import (
     COMMIT_CONFLICT,
@@ -21,7 +22,7 @@ from argosy_core.scheduler.codes import (
     COMMIT_PLACED,
     COMMIT_REFUSED,
 )
-from argosy_core.scheduler.messages import CommitReply, CommitRequest, Int32s, Int64s
+from argosy_core.scheduler.messages import CommitReply, CommitRequest
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["CommitStages", "Placed"]

@@ -9,24 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from argosy_core.arrays import Bools, Int8s, Int16s, Int32s, Int64s
+from argosy_core.job.rows import JobPriorities, JobUpdates, ObjectUpdates, RunUpdates
 from argosy_core.scheduler.events import EventDraft
-from argosy_core.scheduler.messages import (
-    Bools,
-    ClusterRuns,
-    Int8s,
-    Int16s,
-    Int32s,
-    Int64s,
-    JobColumns,
-    JobPriorities,
-    JobSetView,
-    JobUpdates,
-    ObjectUpdates,
-    RoundStateColumns,
-    Runs,
-    RunUpdates,
-    SpecReference,
-)
+from argosy_core.scheduler.messages import ClusterRuns, JobColumns, JobSetView, RoundStateColumns, Runs, SpecReference
 
 __all__ = [
     "ChangeRequestEffects",

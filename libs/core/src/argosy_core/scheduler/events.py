@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import Int8s, Int32s, Int64s
 from argosy_core.scheduler.codes import (
     EVENT_CANCELLED,
     EVENT_SUBMITTED,
     JOB_CANCELLED,
     JOB_QUEUED,
 )
-from argosy_core.scheduler.messages import Int8s, Int32s, Int64s
 
 if TYPE_CHECKING:
     from argosy_core.scheduler.state import PoolState

@@ -8,9 +8,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.job.interning import Layout, distinct
 from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT
 from argosy_core.job.naming import object_label, run_suffixes
+from argosy_core.job.rows import NewObjects, NewRuns
 from argosy_core.scheduler.codes import (
     EVENT_CANCELLED,
     EVENT_FAILED,
@@ -23,7 +25,7 @@ from argosy_core.scheduler.codes import (
 )
 from argosy_core.scheduler.effects import ExecutorRows, LeaseEffects, LeasePlan, RefusedEffects
 from argosy_core.scheduler.events import Detail, EventBuffer
-from argosy_core.scheduler.messages import Bools, ClusterRuns, Int32s, Int64s, NewObjects, NewRuns, SpecReference
+from argosy_core.scheduler.messages import ClusterRuns, SpecReference
 from argosy_core.scheduler.rows import Texts, cluster_runs, job_ends, job_updates
 from argosy_core.scheduler.state import PoolState
 

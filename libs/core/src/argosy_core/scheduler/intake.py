@@ -10,8 +10,10 @@ from typing import Final
 
 import numpy as np
 
+from argosy_core.arrays import Int32s
 from argosy_core.errors import NotAllowedNow
 from argosy_core.job.live import CANCEL_REQUESTED, NewJobs
+from argosy_core.job.rows import JobPriorities
 from argosy_core.scheduler.codes import (
     EVENT_CANCEL_REQUESTED,
     EVENT_CANCELLED,
@@ -28,9 +30,7 @@ from argosy_core.scheduler.messages import (
     ChangeRequestColumns,
     ClusterView,
     EndedJobs,
-    Int32s,
     JobColumns,
-    JobPriorities,
     JobSetView,
     Missing,
     QueueView,

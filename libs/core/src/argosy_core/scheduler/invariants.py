@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import Int32s
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT
 from argosy_core.scheduler.codes import (
     JOB_QUEUED,
     JOB_RUNNING,
 )
-from argosy_core.scheduler.messages import Int32s
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["check_invariants"]

@@ -9,14 +9,13 @@ Source: design section 5 and the protos of argosy.lease.v1, argosy.executor.v1 a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+
+from argosy_core.arrays import Float32s, Float64s, Int8s, Int16s, Int32s, Int64s
 
 __all__ = [
-    "Bools",
     "CapacityColumns",
     "ChangeRequestColumns",
     "ClusterRuns",
@@ -24,24 +23,12 @@ __all__ = [
     "CommitReply",
     "CommitRequest",
     "EndedJobs",
-    "Float32s",
-    "Float64s",
-    "Int8s",
-    "Int16s",
-    "Int32s",
-    "Int64s",
     "JobColumns",
-    "JobPriorities",
     "JobSetView",
-    "JobUpdates",
     "Missing",
-    "NewObjects",
-    "NewRuns",
-    "ObjectUpdates",
     "Placements",
     "QueueView",
     "RoundStateColumns",
-    "RunUpdates",
     "Runs",
     "SampleReply",
     "SampleRequest",
@@ -49,14 +36,6 @@ __all__ = [
     "StateColumns",
     "join_states",
 ]
-
-Bools: TypeAlias = npt.NDArray[np.bool_]
-Int8s: TypeAlias = npt.NDArray[np.int8]
-Int16s: TypeAlias = npt.NDArray[np.int16]
-Int32s: TypeAlias = npt.NDArray[np.int32]
-Int64s: TypeAlias = npt.NDArray[np.int64]
-Float32s: TypeAlias = npt.NDArray[np.float32]
-Float64s: TypeAlias = npt.NDArray[np.float64]
 
 
 # --- what is defined beforehand ---------------------------------------------------------------------------------------
@@ -411,117 +390,7 @@ def join_states(parts: list[StateColumns]) -> StateColumns:
     )
 
 
-# --- what the store writes --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewRuns:
-    """Rows of `runs` to insert, sorted by handle."""
-
-    handle: Int64s
-    """Job handles."""
-    attempt: Int16s
-    """Attempts."""
-    cluster_index: Int32s
-    """Index into `clusters`."""
-    clusters: tuple[str, ...]
-    """Cluster names."""
-    node_index: Int32s
-    """Index into `nodes`."""
-    nodes: tuple[str, ...]
-    """Node names."""
-    lease_time_us: Int64s
-    """When the lease was decided."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewObjects:
-    """Rows of `objects` to insert, sorted by handle, then object."""
-
-    handle: Int64s
-    """Job handles."""
-    attempt: Int16s
-    """Attempts."""
-    object_index: Int16s
-    """Positions in the bag."""
-    kind_index: Int32s
-    """Index into `kinds`."""
-    kinds: tuple[str, ...]
-    """Kubernetes kinds."""
-    name: list[bytes]
-    """Object names, ASCII."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectUpdates:
-    """Last state of each object that changed, sorted by (handle, attempt, object)."""
-
-    handle: Int64s
-    """Job handles."""
-    attempt: Int16s
-    """Attempts."""
-    object_index: Int16s
-    """Positions in the bag."""
-    state: Int16s
-    """New states."""
-    uid: bytes
-    """16 bytes per element, zeros keep."""
-    message_index: Int32s
-    """Index into `messages`, or -1."""
-    messages: tuple[str, ...]
-    """Messages."""
-    start_time_us: Int64s = field(compare=False)
-    """When the run's first pod ran, for the leader that comes next; 0 not yet."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunUpdates:
-    """Runs that ended, sorted by handle."""
-
-    handle: Int64s
-    """Job handles."""
-    attempt: Int16s
-    """Attempts."""
-    state: Int16s
-    """Terminal run states."""
-    start_time_us: Int64s
-    """When the first pod ran; 0 unknown or never."""
-    end_time_us: Int64s
-    """When the run ended."""
-    exit_code: Int32s
-    """Exit codes."""
-    failure: Int16s
-    """Values of FailureKind."""
-    reason_index: Int32s
-    """Index into `reasons`, or -1."""
-    reasons: tuple[str, ...]
-    """Reasons."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobUpdates:
-    """Jobs that ended, sorted by handle."""
-
-    handle: Int64s
-    """Job handles."""
-    state: Int16s
-    """Terminal job states."""
-    end_time_us: Int64s
-    """When they ended."""
-    reason_index: Int32s
-    """Index into `reasons`, or -1."""
-    reasons: tuple[str, ...]
-    """Reasons."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobPriorities:
-    """Open jobs whose priority changed, sorted by handle."""
-
-    handle: Int64s
-    """Job handles."""
-    priority: Int32s
-    """New priorities."""
+# --- what the next leader needs ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

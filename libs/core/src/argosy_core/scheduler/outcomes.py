@@ -11,7 +11,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import Bools, Int8s, Int32s, Int64s
 from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT
+from argosy_core.job.rows import JobUpdates, RunUpdates
 from argosy_core.job.states import (
     FAILURE_REASONS,
     IS_RUN_TERMINAL,
@@ -37,7 +39,7 @@ from argosy_core.scheduler.codes import (
 )
 from argosy_core.scheduler.effects import StateEffects
 from argosy_core.scheduler.events import Detail, EventBuffer
-from argosy_core.scheduler.messages import Bools, Int8s, Int32s, Int64s, JobUpdates, RunUpdates, StateColumns
+from argosy_core.scheduler.messages import StateColumns
 from argosy_core.scheduler.progress import Progress, waves
 from argosy_core.scheduler.rows import Texts, cluster_runs, job_ends, job_updates, object_updates, run_updates
 from argosy_core.scheduler.state import PoolState

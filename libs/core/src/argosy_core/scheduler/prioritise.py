@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
+from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.job.live import PENDING
 from argosy_core.placement import WaitReason
 from argosy_core.queueing import Filled, FillingLimits, FillingQueues, fill, flow_keys
 from argosy_core.scheduler.asking import find_placeable, reasons_at
-from argosy_core.scheduler.messages import Bools, Int32s, Int64s
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["choose_jobs", "elect_heads", "queues_of"]

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import Bools, Int8s, Int32s, Int64s
 from argosy_core.job.states import (
     IS_RUN_TERMINAL,
     RUN_MAY_FOLLOW,
@@ -45,7 +46,7 @@ from argosy_core.scheduler.codes import (
     RUN_UNKNOWN,
 )
 from argosy_core.scheduler.events import Detail, EventBuffer
-from argosy_core.scheduler.messages import Bools, Int8s, Int32s, Int64s, StateColumns
+from argosy_core.scheduler.messages import StateColumns
 from argosy_core.scheduler.state import BagFailure, PoolState
 
 __all__ = ["Ended", "Progress", "broken_bags", "waves"]

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import Int32s
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.interning import distinct
 from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT
@@ -29,7 +30,7 @@ from argosy_core.scheduler.effects import LeasePlan, LoadedColumns, LoadedObject
 from argosy_core.scheduler.events import EventBuffer
 from argosy_core.scheduler.ingest import executor_rows
 from argosy_core.scheduler.intake import add_jobs, define_job_sets
-from argosy_core.scheduler.messages import Int32s, Placements, RoundStateColumns, Runs
+from argosy_core.scheduler.messages import Placements, RoundStateColumns, Runs
 from argosy_core.scheduler.progress import broken_bags
 from argosy_core.scheduler.rows import cluster_runs, job_ends
 from argosy_core.scheduler.state import PoolState

@@ -21,6 +21,7 @@ from typing import Final
 
 import numpy as np
 
+from argosy_core.arrays import Int64s
 from argosy_core.scheduler.codes import (
     EVENT_CANCEL_REQUESTED,
     EVENT_CANCELLED,
@@ -32,7 +33,6 @@ from argosy_core.scheduler.codes import (
     JOB_QUEUED,
 )
 from argosy_core.scheduler.events import EventDraft
-from argosy_core.scheduler.messages import Int64s
 
 __all__ = ["Refusals"]
 

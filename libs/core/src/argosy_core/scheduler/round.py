@@ -23,6 +23,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import Int32s, Int64s
 from argosy_core.errors import InvariantViolation
 from argosy_core.framework import Fault
 from argosy_core.job.interning import distinct
@@ -36,8 +37,6 @@ from argosy_core.scheduler.messages import (
     ClusterRuns,
     CommitReply,
     CommitRequest,
-    Int32s,
-    Int64s,
     RoundStateColumns,
     Runs,
     SampleReply,

@@ -10,14 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.scheduler.messages import (
-    ClusterRuns,
-    Int64s,
-    JobUpdates,
-    ObjectUpdates,
-    RunUpdates,
-    StateColumns,
-)
+from argosy_core.arrays import Int64s
+from argosy_core.job.rows import JobUpdates, ObjectUpdates, RunUpdates
+from argosy_core.scheduler.messages import ClusterRuns, StateColumns
 
 __all__ = ["Texts", "cluster_runs", "job_ends", "job_updates", "object_updates", "run_updates"]
 
@@ -128,7 +123,7 @@ def object_updates(columns: StateColumns, rows: npt.NDArray[np.integer], start_t
         attempt=columns.attempt[rows].astype(np.int16),
         object_index=columns.object_index[rows],
         state=columns.state[rows].astype(np.int16),
-        uid=np.frombuffer(columns.uid, dtype="V16")[rows].tobytes(),
+        uid=np.frombuffer(columns.uid, dtype="V16")[rows],
         message_index=message,
         messages=texts,
         start_time_us=start_time_us[rows],

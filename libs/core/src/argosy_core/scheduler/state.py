@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PENDING, LiveJobs
 from argosy_core.placement import WaitReason
 from argosy_core.placement.decision import DecisionProfile
@@ -25,7 +26,6 @@ from argosy_core.queueing.flow import advance_flow
 from argosy_core.queueing.order import Backlog, ChainedBacklog, Comparator, Entries, QueueOrder
 from argosy_core.queueing.usage import to_cores, weigh_vector
 from argosy_core.scheduler.codes import JOB_QUEUED
-from argosy_core.scheduler.messages import Bools, Int32s, Int64s
 from argosy_core.scheduler.settings import RoundSettings
 from argosy_core.scheduler.tables import ClassTable, ClusterTable, JobSetTable, QueueTable
 from argosy_core.scheduler.waits import WaitTable

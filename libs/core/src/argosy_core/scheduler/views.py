@@ -13,12 +13,12 @@ from typing import Final
 
 import numpy as np
 
+from argosy_core.arrays import Int64s
 from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PENDING
 from argosy_core.job.states import JobState
 from argosy_core.placement import WaitReason
 from argosy_core.queueing import MICRO, fill_water, to_cores
 from argosy_core.scheduler.asking import reasons_at
-from argosy_core.scheduler.messages import Int64s
 from argosy_core.scheduler.state import PoolState, RoundStatistics
 
 __all__ = [

@@ -9,54 +9,23 @@ Source: design section 1, "One writer per fact"; section 8.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.job.rows import JobPriorities, JobUpdates, ObjectUpdates, RunUpdates
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import Refusals
 from argosy_core.scheduler.events import EventDraft
-from argosy_core.scheduler.messages import JobPriorities as CorePriorities
-from argosy_core.scheduler.messages import JobUpdates as CoreJobUpdates
-from argosy_core.scheduler.messages import NewObjects as CoreObjects
-from argosy_core.scheduler.messages import NewRuns as CoreRuns
-from argosy_core.scheduler.messages import ObjectUpdates as CoreObjectUpdates
-from argosy_core.scheduler.messages import RunUpdates as CoreRunUpdates
 from argosy_server.leader.log.codec import encode_event_group, encode_round_state
-from argosy_store.effects import (
-    AppliedEffects,
-    Effects,
-    EventRow,
-    JobPriorities,
-    JobUpdates,
-    NewObjects,
-    NewRuns,
-    ObjectUpdates,
-    QuarantinedRecord,
-    RunUpdates,
-)
+from argosy_store.effects import AppliedEffects, Effects, EventRow, QuarantinedRecord
 
 __all__ = ["merge_events", "store_effects"]
 
 Array = npt.NDArray[Any]
-
-
-def _join(arrays: Sequence[Array]) -> Array:
-    """Return arrays one behind the other."""
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-def _join_indices(indices: Sequence[Array], tables: Sequence[tuple[str, ...]]) -> tuple[Array, tuple[str, ...]]:
-    """Return index columns over one joined table of texts; -1 stays."""
-    if len(indices) == 1:
-        return indices[0], tables[0]
-    moved: list[Array] = []
-    joined: list[str] = []
-    for index, table in zip(indices, tables, strict=True):
-        moved.append(np.where(index >= 0, index + len(joined), -1).astype(np.int32))
-        joined.extend(table)
-    return np.concatenate(moved), tuple(joined)
+RowsT = TypeVar("RowsT", ObjectUpdates, RunUpdates, JobUpdates, JobPriorities)
 
 
 def _last_of_each(*keys: Array) -> Array:
@@ -128,12 +97,12 @@ def store_effects(transaction: Transaction, time_us: int) -> Effects:
     state = transaction.round_state
     return Effects(
         events=_EventMaker(transaction.refusals, transaction.number, events) if events is not None else (),
-        object_updates=_object_updates(transaction.objects),
-        run_updates=_run_updates(transaction.run_ends),
-        job_updates=_job_updates(transaction.job_ends),
-        job_priorities=_job_priorities(transaction.priorities),
-        new_runs=_new_runs(transaction.new_runs),
-        new_objects=_new_objects(transaction.new_objects),
+        object_updates=_merged(transaction.objects, "handle", "attempt", "object_index", texts="message"),
+        run_updates=_merged(transaction.run_ends, "handle", "attempt", texts="reason"),
+        job_updates=_merged(transaction.job_ends, "handle", texts="reason"),
+        job_priorities=_merged(transaction.priorities, "handle"),
+        new_runs=transaction.new_runs,
+        new_objects=transaction.new_objects,
         log_position=transaction.log,
         round_state=encode_round_state(state) if state is not None else None,
         deleted_change_ids=np.array(sorted(transaction.change_ids), dtype=np.int64) if transaction.change_ids else None,
@@ -147,97 +116,29 @@ def store_effects(transaction: Transaction, time_us: int) -> Effects:
     )
 
 
-def _new_runs(runs: CoreRuns | None) -> NewRuns | None:
-    if runs is None:
-        return None
-    return NewRuns(
-        handles=runs.handle,
-        attempts=runs.attempt,
-        cluster_index=runs.cluster_index,
-        clusters=runs.clusters,
-        node_index=runs.node_index,
-        nodes=runs.nodes,
-        lease_time_us=runs.lease_time_us,
-    )
+def _merged(parts: Sequence[RowsT], *keys: str, texts: str = "") -> RowsT | None:
+    """Return the rows of all parts as one, sorted by key, of each key the last one; None without parts.
 
-
-def _new_objects(objects: CoreObjects | None) -> NewObjects | None:
-    if objects is None:
-        return None
-    return NewObjects(
-        handles=objects.handle,
-        attempts=objects.attempt,
-        objects=objects.object_index,
-        kind_index=objects.kind_index,
-        kinds=objects.kinds,
-        names=objects.name,
-    )
-
-
-def _object_updates(parts: list[CoreObjectUpdates]) -> ObjectUpdates | None:
-    """Return the last state of each object."""
+    Args:
+        parts: Columns of one type, in the order in which they arose.
+        keys: Names of the columns that tell which row is meant.
+        texts: What the type's table of texts holds: column `<texts>_index` points into table `<texts>s`.
+    """
     if not parts:
         return None
-    handle, attempt = _join([p.handle for p in parts]), _join([p.attempt for p in parts])
-    place = _join([p.object_index for p in parts])
-    last = _last_of_each(handle, attempt, place)
-    uid = np.frombuffer(b"".join(p.uid for p in parts), dtype="V16")
-    message_index, messages = _join_indices([p.message_index for p in parts], [p.messages for p in parts])
-    return ObjectUpdates(
-        handles=handle[last],
-        attempts=attempt[last],
-        objects=place[last],
-        states=_join([p.state for p in parts])[last],
-        uids=uid[last],
-        message_index=message_index[last] if messages else None,
-        messages=messages,
-        start_time_us=_join([p.start_time_us for p in parts])[last],
-    )
-
-
-def _run_updates(parts: list[CoreRunUpdates]) -> RunUpdates | None:
-    """Return the ends of runs."""
-    if not parts:
-        return None
-    handle, attempt = _join([p.handle for p in parts]), _join([p.attempt for p in parts])
-    last = _last_of_each(handle, attempt)
-    reason_index, reasons = _join_indices([p.reason_index for p in parts], [p.reasons for p in parts])
-    return RunUpdates(
-        handles=handle[last],
-        attempts=attempt[last],
-        states=_join([p.state for p in parts])[last],
-        start_time_us=_join([p.start_time_us for p in parts])[last],
-        end_time_us=_join([p.end_time_us for p in parts])[last],
-        exit_codes=_join([p.exit_code for p in parts])[last],
-        failures=_join([p.failure for p in parts])[last],
-        reason_index=reason_index[last],
-        reasons=reasons,
-    )
-
-
-def _job_updates(parts: list[CoreJobUpdates]) -> JobUpdates | None:
-    """Return the ends of jobs."""
-    if not parts:
-        return None
-    handle = _join([p.handle for p in parts])
-    last = _last_of_each(handle)
-    reason_index, reasons = _join_indices([p.reason_index for p in parts], [p.reasons for p in parts])
-    return JobUpdates(
-        handles=handle[last],
-        states=_join([p.state for p in parts])[last],
-        end_time_us=_join([p.end_time_us for p in parts])[last],
-        reason_index=reason_index[last],
-        reasons=reasons,
-    )
-
-
-def _job_priorities(parts: list[CorePriorities]) -> JobPriorities | None:
-    """Return the last priority of each job."""
-    if not parts:
-        return None
-    handle = _join([p.handle for p in parts])
-    last = _last_of_each(handle)
-    return JobPriorities(handles=handle[last], priorities=_join([p.priority for p in parts])[last])
+    columns = {one.name: [getattr(part, one.name) for part in parts] for one in fields(parts[0])}
+    table: list[str] = []
+    if texts:
+        indices = columns[f"{texts}_index"]
+        for place, known in enumerate(columns.pop(f"{texts}s")):
+            indices[place] = np.where(indices[place] >= 0, indices[place] + len(table), -1).astype(np.int32)
+            table.extend(known)
+    joined: dict[str, Any] = {name: np.concatenate(arrays) for name, arrays in columns.items()}
+    last = _last_of_each(*(joined[key] for key in keys))
+    joined = {name: values[last] for name, values in joined.items()}
+    if texts:
+        joined[f"{texts}s"] = tuple(table)
+    return type(parts[0])(**joined)
 
 
 class _EventMaker:

@@ -16,8 +16,9 @@ from argosy_core.errors import ArgosyError, BackendUnavailable, InvariantViolati
 from argosy_runtime.columns import pack_column
 
 if TYPE_CHECKING:
+    from argosy_core.arrays import Int32s, Int64s
     from argosy_core.scheduler.effects import ExecutorRows
-    from argosy_core.scheduler.messages import ClusterRuns, Int32s, Int64s
+    from argosy_core.scheduler.messages import ClusterRuns
     from argosy_server.leader.sessions.executors import SyncSession
     from argosy_server.leader.show.notes import LeaderNotes
     from argosy_server.leader.show.round_traces import LeaseTrace

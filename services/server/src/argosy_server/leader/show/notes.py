@@ -21,7 +21,8 @@ from argosy_server.leader.show.latency import LatencyHistogram
 from argosy_server.leader.show.round_traces import RoundTraces, round_traces
 
 if TYPE_CHECKING:
-    from argosy_core.scheduler.messages import CapacityColumns, Int64s
+    from argosy_core.arrays import Int64s
+    from argosy_core.scheduler.messages import CapacityColumns
     from argosy_store import ClusterRow
 
 __all__ = ["ClusterNotes", "LeaderNotes", "NodeNote", "NodeNotes", "PhaseClock", "SpecBodies"]

@@ -25,8 +25,9 @@ from argosy_core.job.identity import compose_id
 from argosy_runtime.traces import JOB_BATCH_LIMIT, TraceSpan, Tracing, active
 
 if TYPE_CHECKING:
+    from argosy_core.arrays import Int64s
     from argosy_core.scheduler.effects import ExecutorRows, LeasePlan
-    from argosy_core.scheduler.messages import Int64s, JobColumns
+    from argosy_core.scheduler.messages import JobColumns
 
 __all__ = ["LeaseTrace", "RoundTraces", "TracedJob", "round_traces"]
 

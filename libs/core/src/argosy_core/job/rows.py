@@ -1,0 +1,124 @@
+"""Rows of runs, objects and jobs that a leader writes, as columns: one array element per row.
+
+Times are microseconds since the Unix epoch. Indices point into the tables of texts beside them; -1 means none.
+
+Source: design section 1, "One writer per fact"; section 5, "Ingest".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from argosy_core.arrays import Int16s, Int32s, Int64s, Uids
+
+__all__ = ["JobPriorities", "JobUpdates", "NewObjects", "NewRuns", "ObjectUpdates", "RunUpdates"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRuns:
+    """Leases: rows of `runs` to insert. Those whose job is not open or shall be cancelled are refused one by one."""
+
+    handle: Int64s
+    """Job handles."""
+    attempt: Int16s
+    """Attempts."""
+    cluster_index: Int32s
+    """Index into `clusters`."""
+    clusters: tuple[str, ...]
+    """Cluster names."""
+    node_index: Int32s
+    """Index into `nodes`."""
+    nodes: tuple[str, ...]
+    """Node names."""
+    lease_time_us: Int64s
+    """When the lease was decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewObjects:
+    """Rows of `objects` to insert; those of refused runs are left out."""
+
+    handle: Int64s
+    """Job handles."""
+    attempt: Int16s
+    """Attempts."""
+    object_index: Int16s
+    """Positions in the bag."""
+    kind_index: Int32s
+    """Index into `kinds`."""
+    kinds: tuple[str, ...]
+    """Kubernetes kinds."""
+    name: list[bytes]
+    """Object names, ASCII."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectUpdates:
+    """States of objects that changed. They move forward by rank only; terminal ones absorb."""
+
+    handle: Int64s
+    """Job handles."""
+    attempt: Int16s
+    """Attempts."""
+    object_index: Int16s
+    """Positions in the bag."""
+    state: Int16s
+    """New states."""
+    uid: Uids
+    """Kubernetes uids; zeros leave what is stored."""
+    message_index: Int32s
+    """Index into `messages`, -1 to leave what is stored."""
+    messages: tuple[str, ...]
+    """Messages."""
+    start_time_us: Int64s
+    """When the run's first pod ran, for the leader that comes next; 0 not yet. What is stored stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunUpdates:
+    """Runs that ended. A run ends once; later ends change nothing."""
+
+    handle: Int64s
+    """Job handles."""
+    attempt: Int16s
+    """Attempts."""
+    state: Int16s
+    """Terminal run states."""
+    start_time_us: Int64s
+    """When the first pod ran; 0 unknown or never."""
+    end_time_us: Int64s
+    """When the run ended."""
+    exit_code: Int32s
+    """Exit codes."""
+    failure: Int16s
+    """Values of FailureKind."""
+    reason_index: Int32s
+    """Index into `reasons`, or -1."""
+    reasons: tuple[str, ...]
+    """Reasons."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobUpdates:
+    """Jobs that ended. Only open jobs end."""
+
+    handle: Int64s
+    """Job handles."""
+    state: Int16s
+    """Terminal job states."""
+    end_time_us: Int64s
+    """When they ended."""
+    reason_index: Int32s
+    """Index into `reasons`, or -1."""
+    reasons: tuple[str, ...]
+    """Reasons."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPriorities:
+    """Open jobs whose priority changed."""
+
+    handle: Int64s
+    """Job handles."""
+    priority: Int32s
+    """New priorities."""
