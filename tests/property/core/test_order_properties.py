@@ -49,9 +49,12 @@ _JOBS = st.lists(st.tuples(st.integers(-2, 2), st.integers(0, 9)), max_size=40)
         max_size=8,
     ),
     st.integers(1, 30),
+    st.sampled_from([0, 1, 2]),
 )
 def test_backlog_equals_a_sorted_list(
-    steps: list[tuple[list[tuple[int, int]], list[int], list[int], list[tuple[int, list[bool]]]]], count: int
+    steps: list[tuple[list[tuple[int, int]], list[int], list[int], list[tuple[int, list[bool]]]]],
+    count: int,
+    width: int,
 ) -> None:
     """Pushes, removals and moves; heads of all or some classes and positions agree with sorting what waits."""
     waiting: dict[int, tuple[int, int]] = {}
@@ -67,7 +70,13 @@ def test_backlog_equals_a_sorted_list(
             np.array([submit for _, submit in rows], dtype=np.int64),
             np.array(handles, dtype=np.int64),
             np.array(handles, dtype=np.int32),
+            np.array([keys(handle) for handle in handles], dtype=np.int64).reshape(len(handles), width)
+            if width
+            else None,
         )
+
+    def keys(handle: int) -> tuple[int, ...]:
+        return (handle % 5, -handle % 3)[:width]
 
     order = Backlog(valid, lambda slots: slots % 3)
     following = 0
@@ -82,7 +91,7 @@ def test_backlog_equals_a_sorted_list(
         for handle in again:
             waiting[handle] = (waiting[handle][0] + 1, waiting[handle][1])
         order.push(entries(again))
-        expected = sorted(waiting, key=lambda handle: (-waiting[handle][0], waiting[handle][1], handle))
+        expected = sorted(waiting, key=lambda one: (*keys(one), -waiting[one][0], waiting[one][1], one))
         heads, all_of_them = order.heads(count)
         # Old entries of moved jobs can shorten what is answered, but never reorder it or hide that there is more.
         assert heads.tolist() == expected[: heads.size]

@@ -5,14 +5,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from argosy_core.queueing import Backlog, ChainedBacklog, Entries
+from argosy_core.queueing import Backlog, Entries
 
 
 class _Jobs:
     """Waiting jobs by handle; a slot is the handle."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: Callable[[int], list[int]] | None = None) -> None:
         self.priority: dict[int, int] = {}
+        self.keys = keys
 
     def class_of(self, slots: np.ndarray) -> np.ndarray:
         """Every third job is of class 1, the others of class 0."""
@@ -22,42 +23,39 @@ class _Jobs:
         pairs = zip(entries.handle.tolist(), entries.priority.tolist(), strict=True)
         return np.array([self.priority.get(handle) == priority for handle, priority in pairs], dtype=np.bool_)
 
-    def add(self, order: Backlog | ChainedBacklog, *rows: tuple[int, int, int]) -> None:
+    def add(self, order: Backlog, *rows: tuple[int, int, int]) -> None:
         """Add (handle, priority, submit time)."""
         self.priority.update({handle: priority for handle, priority, _ in rows})
-        order.push(_entries(*rows))
+        order.push(self.entries(*rows))
+
+    def entries(self, *rows: tuple[int, int, int]) -> Entries:
+        """Return entries of (handle, priority, submit time) with the keys of plugins, if there are any."""
+        handle, priority, submit = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
+        keys = np.array([self.keys(one) for one in handle.tolist()], dtype=np.int64) if self.keys else None
+        return Entries(priority.astype(np.int32), submit, handle, handle.astype(np.int32), keys)
 
 
-def _entries(*rows: tuple[int, int, int]) -> Entries:
-    handle, priority, submit = (np.array(column) for column in zip(*rows, strict=True))
-    return Entries(priority.astype(np.int32), submit.astype(np.int64), handle.astype(np.int64), handle.astype(np.int32))
-
-
-def _all(order: Backlog | ChainedBacklog) -> list[int]:
+def _all(order: Backlog) -> list[int]:
     return order.heads(1000)[0].tolist()
 
 
-@pytest.fixture(params=["default", "chain without an opinion"])
-def make_order(request: pytest.FixtureRequest) -> Callable[[_Jobs], Backlog | ChainedBacklog]:
-    """Both kinds of order; a chain that never decides is the default order."""
-    if request.param == "default":
-        return lambda jobs: Backlog(jobs.valid, jobs.class_of)
-    return lambda jobs: ChainedBacklog(jobs.valid, jobs.class_of, [lambda first, second: 0])
+@pytest.fixture(params=["no plugins", "plugins without an opinion"])
+def jobs(request: pytest.FixtureRequest) -> _Jobs:
+    """Jobs whose keys decide nothing."""
+    return _Jobs() if request.param == "no plugins" else _Jobs(lambda _: [7, 7])
 
 
-def test_heads_are_by_priority_then_submit_time_then_handle(make_order: Callable[[_Jobs], Backlog]) -> None:
+def test_heads_are_by_priority_then_submit_time_then_handle(jobs: _Jobs) -> None:
     """Higher priority first, then submit order; equal times go by handle."""
-    jobs = _Jobs()
-    order = make_order(jobs)
+    order = Backlog(jobs.valid, jobs.class_of)
     jobs.add(order, (1, 0, 50), (2, 5, 90), (3, -2, 10))
     jobs.add(order, (5, 0, 20), (4, 0, 20), (6, -(2**31), 0), (7, 2**31 - 1, 99))
     assert _all(order) == [7, 2, 4, 5, 1, 3, 6]
 
 
-def test_heads_pass_over_jobs_that_no_longer_wait(make_order: Callable[[_Jobs], Backlog]) -> None:
+def test_heads_pass_over_jobs_that_no_longer_wait(jobs: _Jobs) -> None:
     """Cancelled jobs are removed lazily."""
-    jobs = _Jobs()
-    order = make_order(jobs)
+    order = Backlog(jobs.valid, jobs.class_of)
     jobs.add(order, *[(handle, 0, handle) for handle in range(1, 200)])
     for handle in range(1, 150):
         del jobs.priority[handle]
@@ -67,10 +65,9 @@ def test_heads_pass_over_jobs_that_no_longer_wait(make_order: Callable[[_Jobs], 
     assert order.heads(50)[1]
 
 
-def test_reprioritised_job_stands_once_at_its_new_place(make_order: Callable[[_Jobs], Backlog]) -> None:
+def test_reprioritised_job_stands_once_at_its_new_place(jobs: _Jobs) -> None:
     """A job that moves and moves back is not there twice."""
-    jobs = _Jobs()
-    order = make_order(jobs)
+    order = Backlog(jobs.valid, jobs.class_of)
     jobs.add(order, (1, 0, 1), (2, 0, 2), (3, 0, 3))
     jobs.add(order, (3, 9, 3))
     assert _all(order) == [3, 1, 2]
@@ -78,22 +75,34 @@ def test_reprioritised_job_stands_once_at_its_new_place(make_order: Callable[[_J
     assert _all(order) == [1, 2, 3]
 
 
-def test_position_counts_waiting_jobs_before_one(make_order: Callable[[_Jobs], Backlog]) -> None:
+def test_position_counts_waiting_jobs_before_one(jobs: _Jobs) -> None:
     """Jobs that left, and old entries of jobs that moved, do not count."""
-    jobs = _Jobs()
-    order = make_order(jobs)
+    order = Backlog(jobs.valid, jobs.class_of)
     jobs.add(order, *[(handle, 0, handle) for handle in range(1, 11)])
     jobs.add(order, (9, 4, 9))
     del jobs.priority[2]
-    assert order.position(_entries((5, 0, 5))) == 4  # 9, 1, 3, 4
+    assert order.position(jobs.entries((5, 0, 5))) == 4  # 9, 1, 3, 4
 
 
-def test_chain_decides_before_the_default_order() -> None:
-    """The first comparator that is not 0 wins, then the next, then priority and submit order."""
-    jobs = _Jobs()
-    even_first = ChainedBacklog(jobs.valid, jobs.class_of, [lambda a, b: a % 2 - b % 2, lambda a, b: (a > 4) - (b > 4)])
-    jobs.add(even_first, *[(handle, handle, 0) for handle in range(1, 9)])
-    assert _all(even_first) == [4, 2, 8, 6, 3, 1, 7, 5]
+def test_keys_of_plugins_decide_before_the_default_order() -> None:
+    """The first key that differs decides, then the next, then priority and submit order; a position counts so, too."""
+    jobs = _Jobs(lambda handle: [handle % 2, int(handle > 4)])
+    order = Backlog(jobs.valid, jobs.class_of)
+    for handles in ((8, 1, 5), (2, 7, 3), (6, 4)):  # runs of several lengths, merged and appended to
+        jobs.add(order, *[(handle, handle, 0) for handle in handles])
+    assert _all(order) == [4, 2, 8, 6, 3, 1, 7, 5]
+    assert [order.position(jobs.entries((handle, handle, 0))) for handle in _all(order)] == list(range(8))
+
+
+def test_job_of_which_a_plugin_changed_its_mind_stands_once() -> None:
+    """An entry with another key does not make it two jobs."""
+    minds = [3, 1]
+    jobs = _Jobs(lambda handle: [minds.pop(0) if handle == 1 else 2])
+    order = Backlog(jobs.valid, jobs.class_of)
+    jobs.add(order, (1, 0, 0), (2, 0, 0))
+    assert _all(order) == [2, 1]
+    jobs.add(order, (1, 0, 0))
+    assert _all(order) == [1, 2]
 
 
 def test_backlog_of_mostly_ordered_jobs_stays_in_few_runs_and_bounded_memory() -> None:
@@ -102,7 +111,7 @@ def test_backlog_of_mostly_ordered_jobs_stays_in_few_runs_and_bounded_memory() -
     order = Backlog(jobs.valid, jobs.class_of)
     for start in range(0, 60_000, 100):
         jobs.priority = dict.fromkeys(range(start + 1, start + 101), 0)
-        order.push(_entries(*[(handle, 0, handle) for handle in range(start + 1, start + 101)]))
+        order.push(_Jobs().entries(*[(handle, 0, handle) for handle in range(start + 1, start + 101)]))
     assert order.entry_count < 10_000
     assert _all(order) == list(range(59_901, 60_001))
 

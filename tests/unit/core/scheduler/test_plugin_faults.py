@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from argosy_core.framework import CandidateCycle, Cycle, NotNow, PlacementBatch, Point, Registration
+from argosy_core.framework import CandidateCycle, Cycle, JobBatch, NotNow, PlacementBatch, Point, Registration
 from argosy_core.placement import WaitReason
-from argosy_core.scheduler import RoundSettings, count_waiting
+from argosy_core.scheduler import RoundSettings, count_waiting, explain
 from argosy_testkit.pool_world import PoolWorld
 
 _SETTINGS = RoundSettings(clusters_to_sample_ratio=1.0)
@@ -93,3 +93,24 @@ def test_class_that_a_plugin_of_the_leader_turns_away_waits_with_its_reason(
     assert world.round().handle.size == 0
     world.now_s += 0.2 * after_s
     assert world.round().handle.tolist() == handles
+
+
+def test_jobs_of_a_queue_are_leased_in_the_order_of_a_plugins_keys() -> None:
+    """Between jobs of equal keys priority decides; a job on which the plugin fails has the key 0."""
+    world = PoolWorld(clusters={"a": 1}, settings=_SETTINGS)
+
+    def by_job_set(jobs: JobBatch) -> np.ndarray:
+        assert set(jobs.queue) == {"alice"}
+        assert [definition.requests for definition in jobs.definition] == [(("cpu", 1000),)] * len(jobs)
+        return np.array([int(name) for name in jobs.job_set])
+
+    framework = world.state.decision_profile.framework
+    framework.register(Registration(point=Point.QUEUE_SORT, name="by-job-set", function=by_job_set))
+    late, low, high, failed = (
+        world.submit(count, job_set=job_set, priority=priority)
+        for count, job_set, priority in ((2, "9", 5), (2, "3", 0), (1, "3", 1), (2, "?", -1))
+    )
+    assert sorted(world.round().handle.tolist()) == sorted([*failed, *high, low[0]])
+    (fault,) = framework.take_faults()
+    assert (fault.point, fault.plugin, fault.count) == ("queue-sort", "by-job-set", 2)
+    assert explain(world.state, late[0], world.now_s).queue_position == 1

@@ -5,6 +5,7 @@ from argosy_core.framework.candidates import CandidateCycle, Entries
 from argosy_core.framework.cycle import Cycle, NodesChanged, PlacementBatch
 from argosy_core.framework.faults import Fault, NotNow, PluginFaults
 from argosy_core.framework.framework import Framework
+from argosy_core.framework.jobs import JobBatch, objects
 from argosy_core.framework.pods import ClassTable, PartTable, PodBatch, Selector
 from argosy_core.framework.points import DECISION, SAMPLING, Point, ProfileKind, Registration
 
@@ -17,6 +18,7 @@ __all__ = [
     "Entries",
     "Fault",
     "Framework",
+    "JobBatch",
     "NodeView",
     "NodesChanged",
     "NotNow",
@@ -29,6 +31,7 @@ __all__ = [
     "ProfileKind",
     "Registration",
     "Selector",
+    "objects",
     "per_node_filter",
     "per_node_score",
     "view_node",

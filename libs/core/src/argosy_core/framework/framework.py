@@ -8,6 +8,7 @@ All functions take batches, and are called in the order of registration. What th
 - A class that pre-filter, filter or post-filter fails on is turned away, since nobody knows which nodes could run it;
   `faults` of the cycle says why, and when the plugin wants to be asked again.
 - A score that fails, or is not a finite number, counts 0 where it does; the other plugins' parts stay.
+- A queue-sort function that fails for a job gives it the key 0.
 - A node refused by post-score is followed by the run's next candidate.
 - Unreserve is called in reverse order of registration for every placement given up after reserve began, for all plugins
   that have it. They must bear being called for a reservation that was not made.
@@ -26,6 +27,7 @@ import numpy.typing as npt
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework.cycle import PlacementBatch
 from argosy_core.framework.faults import Fault, NotNow, PluginFaults
+from argosy_core.framework.jobs import JobBatch
 from argosy_core.framework.points import SAMPLING, Point, ProfileKind, Registration
 
 __all__ = ["Framework", "Judged"]
@@ -167,6 +169,11 @@ class Framework:
             total += scores if registration.weight == 1.0 else scores * registration.weight
         return total
 
+    def queue_keys(self, batch: JobBatch) -> npt.NDArray[np.int64]:
+        """Return (n, k) keys of jobs, one column per queue-sort function; 0 where one fails: it decides nothing."""
+        columns = [self._keys(registration, batch) for registration in self._at[Point.QUEUE_SORT]]
+        return np.stack(columns, axis=1)
+
     # --- committing ---------------------------------------------------------------------------------------------------
 
     def has(self, *points: Point) -> bool:
@@ -240,6 +247,19 @@ class Framework:
                 self._count(registration, ValueError("answered a score that is not a finite number"))
             scores = np.where(wrong, 0.0, scores)
         return np.asarray(scores, np.float64)
+
+    def _keys(self, registration: Registration, batch: JobBatch) -> npt.NDArray[np.int64]:
+        """Return the keys of one function, 0 where it fails."""
+        try:
+            keys = _checked(registration.function(batch), (len(batch),), "iu")
+            return np.broadcast_to(keys, len(batch)).astype(np.int64)
+        except Exception as error:  # noqa: BLE001 - as above
+            middle = len(batch) // 2
+            if middle:
+                halves = (batch.take(slice(0, middle)), batch.take(slice(middle, None)))
+                return np.concatenate([self._keys(registration, half) for half in halves])
+            self._count(registration, error)
+            return np.zeros(len(batch), np.int64)
 
     def _accepted(self, registration: Registration, batch: PlacementBatch) -> Bools:
         """Return (n,): which lines a function accepts."""

@@ -16,6 +16,7 @@ __all__ = ["DECISION", "SAMPLING", "Point", "ProfileKind", "Registration"]
 class Point(StrEnum):
     """Extension points in the order in which a pod comes to them."""
 
+    QUEUE_SORT = "queue-sort"
     PRE_FILTER = "pre-filter"
     FILTER = "filter"
     POST_FILTER = "post-filter"
@@ -71,12 +72,23 @@ leader lists, which replaces what reserve and unreserve told before.
 DECISION: Final = ProfileKind(
     name="decision",
     methods={
+        Point.QUEUE_SORT: "queue_sort",
         Point.FILTER: "filter_candidates",
         Point.SCORE: "score_candidates",
     },
 )
-"""At the leader, over the candidates of all clusters: both are given a `CandidateCycle` and return (k,), a bool or a
-number for each candidate."""
+"""At the leader: jobs as they come to their queues, and the candidates of all clusters in each round.
+
+================= ============== ======================================================================================
+method            is given       returns
+================= ============== ======================================================================================
+queue_sort        JobBatch       (n,) integers: in a queue the smaller goes first, then higher priority, then earlier
+filter_candidates CandidateCycle (k,) bool: which candidates may be used; None for all
+score_candidates  CandidateCycle (k,) numbers, added to the sampler's score
+================= ============== ======================================================================================
+
+A job keeps the key that it got when it came to its queue, or came back to it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,20 +5,17 @@ Source: 003 "Resource usage and fairness", "Global prioritisation".
 
 from argosy_core.queueing.filling import Filled, FillingLimits, FillingQueues, fill, flow_keys, walk
 from argosy_core.queueing.flow import advance_flow
-from argosy_core.queueing.order import Backlog, ChainedBacklog, Comparator, Entries, QueueOrder
+from argosy_core.queueing.order import Backlog, Entries
 from argosy_core.queueing.usage import MICRO, to_cores, weigh_amounts, weigh_vector
 from argosy_core.queueing.water_filling import fill_water
 
 __all__ = [
     "MICRO",
     "Backlog",
-    "ChainedBacklog",
-    "Comparator",
     "Entries",
     "Filled",
     "FillingLimits",
     "FillingQueues",
-    "QueueOrder",
     "advance_flow",
     "fill",
     "fill_water",

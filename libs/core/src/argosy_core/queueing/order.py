@@ -1,4 +1,4 @@
-"""Order of the jobs of one queue: higher priority first, then submit order.
+"""Order of the jobs of one queue: keys of plugins if there are any, then higher priority first, then submit order.
 
 A backlog is a handful of sorted runs of entries, merged when they are of like size, so that mostly ordered arrays are
 appended and anything else costs O(log n) amortised per job. Nothing is deleted from the middle: an entry counts only
@@ -8,24 +8,20 @@ Heads may be asked for of some classes only. What stands before the first of the
 classes, and passed over at no cost until one of these classes is wanted again: so jobs that cannot run keep their
 places without being looked at again and again.
 
-Source: 003 "Scheduler architecture" (jobs within each queue are ordered by priority); design section 6, "order in a
-queue".
+Source: 003 "Scheduler architecture" (jobs within each queue are ordered by priority); 002 "Scheduling queue sort";
+design section 6, "order in a queue".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cmp_to_key
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Backlog", "ChainedBacklog", "Comparator", "Entries", "QueueOrder"]
-
-Comparator = Callable[[int, int], int]
-"""Compares two slots: below 0 if the first goes first, above 0 if the second does, 0 if this one does not decide."""
+__all__ = ["Backlog", "Entries"]
 
 _SWEEP_SLACK: Final = 4096
 _NO_CLASSES: Final = np.zeros(0, dtype=np.int32)
@@ -43,6 +39,8 @@ class Entries:
     """Job handles."""
     slot: npt.NDArray[np.int32]
     """Slots."""
+    keys: npt.NDArray[np.int64] | None = None
+    """(n, k) keys that plugins sort by, smaller first and the first column most important; None without plugins."""
 
     def __len__(self) -> int:
         """Return the number of entries."""
@@ -50,13 +48,16 @@ class Entries:
 
     def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_] | slice) -> Entries:
         """Return some of the entries."""
-        return Entries(self.priority[rows], self.submit_time_us[rows], self.handle[rows], self.slot[rows])
+        keys = self.keys[rows] if self.keys is not None else None
+        return Entries(self.priority[rows], self.submit_time_us[rows], self.handle[rows], self.slot[rows], keys)
 
     def sorted(self) -> Entries:
         """Return the entries in queue order; those that are in order already are not copied."""
         if len(self) < 2:
             return self
         priority, submit, handle = self.priority, self.submit_time_us, self.handle
+        if self.keys is not None:
+            return self.take(np.lexsort((handle, submit, ~priority, *self.keys.T[::-1])))
         later = submit[1:] - submit[:-1]
         same = priority[1:] == priority[:-1]
         if same.all() and ((later > 0) | ((later == 0) & (handle[1:] >= handle[:-1]))).all():
@@ -64,18 +65,21 @@ class Entries:
         # ~p falls as p rises and, unlike -p, exists for every int32.
         return self.take(np.lexsort((handle, submit, ~priority)))
 
-    def key(self, row: int) -> tuple[int, int, int]:
+    def key(self, row: int) -> tuple[int, ...]:
         """Return the sort key of one entry."""
-        return ~int(self.priority[row]), int(self.submit_time_us[row]), int(self.handle[row])
+        first = self.keys[row].tolist() if self.keys is not None else ()
+        return *first, ~int(self.priority[row]), int(self.submit_time_us[row]), int(self.handle[row])
 
     @staticmethod
     def join(parts: Sequence[Entries]) -> Entries:
         """Return several columns in one."""
+        keys = [part.keys for part in parts if part.keys is not None]
         return Entries(
             np.concatenate([part.priority for part in parts]),
             np.concatenate([part.submit_time_us for part in parts]),
             np.concatenate([part.handle for part in parts]),
             np.concatenate([part.slot for part in parts]),
+            np.concatenate(keys) if keys else None,
         )
 
 
@@ -85,28 +89,6 @@ ClassOf = Callable[[npt.NDArray[np.int32]], npt.NDArray[np.int32]]
 """Returns the class index of slots."""
 Wanted = npt.NDArray[np.bool_] | None
 """By class index, which classes are asked for; None for all."""
-
-
-class QueueOrder(Protocol):
-    """What filling and views need of a queue's waiting jobs."""
-
-    def push(self, entries: Entries) -> None:
-        """Add waiting jobs; an entry for a job that is already in stands beside the old one and counts once."""
-
-    def heads(self, count: int, wanted: Wanted = None, view: int = 0) -> tuple[npt.NDArray[np.int32], bool]:
-        """Return the slots of the first jobs of wanted classes in order, at most `count`, and whether these are all.
-
-        Args:
-            count: At least 1.
-            wanted: Classes asked for.
-            view: 0 or 1: who asks. Each remembers apart from the other what may be passed over.
-        """
-
-    def look_again(self, view: int) -> None:
-        """Forget what may be passed over, for one who asks: a job there is of another class now."""
-
-    def position(self, entry: Entries) -> int:
-        """Return how many waiting jobs stand before the one entry given."""
 
 
 class _Run:
@@ -164,6 +146,7 @@ class _Run:
                 np.zeros(room, dtype=np.int64),
                 np.zeros(room, dtype=np.int64),
                 np.zeros(room, dtype=np.int32),
+                np.zeros((room, kept.keys.shape[1]), dtype=np.int64) if kept.keys is not None else None,
             )
             self._skipped_to = [end - self.head for end in self._skipped_to]
             self._length, self.head = len(kept) + len(entries), 0
@@ -174,11 +157,13 @@ class _Run:
         self._entries.submit_time_us[place] = entries.submit_time_us
         self._entries.handle[place] = entries.handle
         self._entries.slot[place] = entries.slot
+        if self._entries.keys is not None and entries.keys is not None:
+            self._entries.keys[place] = entries.keys
         self._length = end
 
 
 class Backlog:
-    """The default order: priority, then submit time, then handle."""
+    """The one order: keys of plugins, then priority, then submit time, then handle."""
 
     def __init__(self, valid: Valid, class_of: ClassOf) -> None:
         """Start empty.
@@ -198,7 +183,10 @@ class Backlog:
         return sum(len(run) for run in self._runs)
 
     def push(self, entries: Entries) -> None:
-        """Add waiting jobs. Complexity: O(n) for entries in order, else O(n log n) and O(log total) amortised each."""
+        """Add waiting jobs; an entry for a job that is already in stands beside the old one and counts once.
+
+        Complexity: O(n) for entries in order, else O(n log n) and O(log total) amortised each.
+        """
         if not len(entries):
             return
         entries = entries.sorted()
@@ -226,6 +214,11 @@ class Backlog:
     def heads(self, count: int, wanted: Wanted = None, view: int = 0) -> tuple[npt.NDArray[np.int32], bool]:
         """Return the slots of the first jobs of wanted classes in order, at most `count`, and whether these are all.
 
+        Args:
+            count: At least 1.
+            wanted: Classes asked for.
+            view: 0 or 1: who asks. Each remembers apart from the other what may be passed over.
+
         Complexity: O(count * runs), and what was passed over: ended jobs once for good, jobs of other classes once for
         each time that one of their classes was wanted. Runs are at most the logarithm of the jobs.
         """
@@ -240,6 +233,10 @@ class Backlog:
             return np.zeros(0, dtype=np.int32), exhausted
         merged = parts[0] if len(parts) == 1 else Entries.join(parts).sorted()
         handles = merged.handle
+        if merged.keys is not None:
+            # A plugin that changed its mind about a job has it stand at two places: the first one counts.
+            merged = merged.take(np.sort(np.unique(handles, return_index=True)[1]))
+            handles = merged.handle
         repeated = handles[1:] == handles[:-1]
         slots = merged.slot[np.concatenate([[True], ~repeated])] if repeated.any() else merged.slot
         return slots[:count], exhausted and slots.size <= count
@@ -279,82 +276,13 @@ class Backlog:
     def position(self, entry: Entries) -> int:
         """Return how many waiting jobs stand before the one entry given. Complexity: O(jobs of the queue)."""
         handles: list[npt.NDArray[np.int64]] = []
-        not_priority, submit, handle = entry.key(0)
+        own = entry.key(0)
         for run in self._runs:
             window = run.window(len(run))
-            lower = ~window.priority < not_priority
-            same = ~window.priority == not_priority
-            earlier = (window.submit_time_us < submit) | ((window.submit_time_us == submit) & (window.handle < handle))
-            before = window.take(np.flatnonzero(lower | (same & earlier)))
+            columns = (*(window.keys.T if window.keys is not None else ()), ~window.priority, window.submit_time_us)
+            earlier = window.handle < own[-1]
+            for column, value in zip(reversed(columns), reversed(own[:-1]), strict=True):
+                earlier = (column < value) | ((column == value) & earlier)
+            before = window.take(np.flatnonzero(earlier))
             handles.append(before.handle[self._valid(before)])
         return int(np.unique(np.concatenate(handles)).size) if handles else 0
-
-
-class ChainedBacklog:
-    """An order given by a chain of comparators: the first that is not 0 decides, then the default order.
-
-    Sorted in Python when it is read after a change: for custom queue sort plugins, not for millions.
-
-    Source: 002, queue sort; design section 6, "queue sort chain (first non-equal wins)".
-    """
-
-    def __init__(self, valid: Valid, class_of: ClassOf, chain: Sequence[Comparator]) -> None:
-        """Start empty.
-
-        Args:
-            valid: Says which entries still count.
-            class_of: Says of what class the jobs of slots are.
-            chain: Comparators over slots, most important first.
-        """
-        self._valid = valid
-        self._class_of = class_of
-        self._chain = tuple(chain)
-        self._entries: Entries | None = None
-        self._sorted = True
-
-    def push(self, entries: Entries) -> None:
-        """Add waiting jobs."""
-        if len(entries):
-            self._entries = entries if self._entries is None else Entries.join([self._entries, entries])
-            self._sorted = False
-
-    def heads(self, count: int, wanted: Wanted = None, view: int = 0) -> tuple[npt.NDArray[np.int32], bool]:  # noqa: ARG002 - it remembers nothing
-        """Return the slots of the first jobs of wanted classes in order, at most `count`, and whether these are all."""
-        slots = self._waiting().slot
-        if wanted is not None:
-            slots = slots[wanted[self._class_of(slots)]]
-        return slots[:count], slots.size <= count
-
-    def look_again(self, view: int) -> None:
-        """Do nothing: nothing is remembered."""
-
-    def position(self, entry: Entries) -> int:
-        """Return how many waiting jobs stand before the one entry given."""
-        return int(np.argmax(self._waiting().handle == entry.handle[0]))
-
-    def _waiting(self) -> Entries:
-        """Return the entries that count, in order."""
-        if self._entries is None:
-            none = np.zeros(0, dtype=np.int64)
-            return Entries(none.astype(np.int32), none, none, none.astype(np.int32))
-        self._entries = self._entries.take(np.flatnonzero(self._valid(self._entries)))
-        if not self._sorted:
-            _, first = np.unique(self._entries.handle, return_index=True)
-            entries = self._entries.take(np.sort(first)).sorted()
-            rows = sorted(range(len(entries)), key=cmp_to_key(self._comparison(entries)))
-            self._entries = entries.take(np.array(rows, dtype=np.int64))
-            self._sorted = True
-        return self._entries
-
-    def _comparison(self, entries: Entries) -> Comparator:
-        """Return the chain as one comparator over rows of entries that stand in the default order."""
-        slots = entries.slot.tolist()
-
-        def compare(first: int, second: int) -> int:
-            for comparator in self._chain:
-                decision = comparator(slots[first], slots[second])
-                if decision:
-                    return decision
-            return first - second
-
-        return compare

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from argosy_core.arrays import Int32s
 from argosy_core.errors import InvariantViolation
+from argosy_core.framework import Point
 from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT
 from argosy_core.scheduler.codes import (
     JOB_QUEUED,
@@ -106,7 +107,7 @@ def _check_orders(state: PoolState, slots: Int32s) -> None:
         missing = set(live.handle[mine].tolist()) - set(live.handle[heads].tolist()) - set(away)
         _require(not missing, "every queued job stands in its order")
         _require(np.unique(heads).size == heads.size, "no job stands twice in its order")
-        if not state.queue_sort:
+        if not state.decision_profile.framework.has(Point.QUEUE_SORT):
             keys = np.lexsort((live.handle[heads], live.submit_time_us[heads], ~live.priority[heads]))
             _require(bool((keys == np.arange(heads.size)).all()), "orders are by priority, then submit order")
 

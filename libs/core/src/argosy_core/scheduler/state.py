@@ -19,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int32s, Int64s
+from argosy_core.framework import JobBatch, Point, objects
 from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PENDING, LiveJobs
 from argosy_core.placement import WaitReason
 from argosy_core.placement.decision import DecisionProfile
 from argosy_core.queueing.flow import advance_flow
-from argosy_core.queueing.order import Backlog, ChainedBacklog, Comparator, Entries, QueueOrder
+from argosy_core.queueing.order import Backlog, Entries
 from argosy_core.queueing.usage import to_cores, weigh_vector
 from argosy_core.scheduler.codes import JOB_QUEUED
 from argosy_core.scheduler.settings import RoundSettings
@@ -112,19 +113,16 @@ class PoolState:
         self,
         settings: RoundSettings | None = None,
         *,
-        queue_sort: Sequence[Comparator] = (),
         decision_profile: DecisionProfile | None = None,
     ) -> None:
         """Start with nothing known.
 
         Args:
             settings: How rounds work; the defaults if None.
-            queue_sort: Chain of comparators over slots that orders each queue; empty for priority, then submit order.
-            decision_profile: Global filters and scores of the decision phase; those that the settings name if None.
+            decision_profile: Plugins of the leader; those that the settings name if None.
         """
         self.settings = settings or RoundSettings()
         self.decision_profile = decision_profile or self.settings.make_profile()
-        self.queue_sort = tuple(queue_sort)
         self.live = LiveJobs()
         self.classes = ClassTable(self.settings)
         self.queues = QueueTable()
@@ -170,10 +168,8 @@ class PoolState:
 
     # --- order ----------------------------------------------------------------------------------------------------
 
-    def make_order(self) -> QueueOrder:
+    def make_order(self) -> Backlog:
         """Return an empty order for a queue."""
-        if self.queue_sort:
-            return ChainedBacklog(self._waits, self.job_class, self.queue_sort)
         return Backlog(self._waits, self.job_class)
 
     def _waits(self, entries: Entries) -> Bools:
@@ -186,8 +182,25 @@ class PoolState:
 
     def entries(self, slots: Int32s) -> Entries:
         """Return entries for jobs as they are now."""
-        live = self.live
-        return Entries(live.priority[slots], live.submit_time_us[slots], live.handle[slots], slots)
+        live, framework = self.live, self.decision_profile.framework
+        keys = framework.queue_keys(self.job_batch(slots)) if framework.has(Point.QUEUE_SORT) else None
+        return Entries(live.priority[slots], live.submit_time_us[slots], live.handle[slots], slots, keys)
+
+    def job_batch(self, slots: Int32s) -> JobBatch:
+        """Return jobs as plugins see them. Complexity: Python work per job."""
+        live, class_ids = self.live, self.classes.class_id[self.live.class_index[slots]]
+        class_ids, which = np.unique(class_ids, return_inverse=True)
+        definitions = objects(self.classes.definition(class_id) for class_id in class_ids.tolist())
+        texts = live.metadata_texts
+        return JobBatch(
+            handle=live.handle[slots],
+            priority=live.priority[slots],
+            submit_time_us=live.submit_time_us[slots],
+            definition=definitions[which],
+            queue=objects(self.queues.names[index] for index in live.queue[slots].tolist()),
+            job_set=objects(self.job_sets.names[index] for index in live.job_set[slots].tolist()),
+            metadata=objects(texts.value(index) if index >= 0 else b"" for index in live.metadata[slots].tolist()),
+        )
 
     def push_queued(self, slots: Int32s) -> None:
         """Put queued jobs into the orders of their queues. Complexity: one push per queue concerned."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation, NotFound
 from argosy_core.job.classes import HostPort, SchedulingClass
-from argosy_core.queueing.order import QueueOrder
+from argosy_core.queueing.order import Backlog
 from argosy_core.queueing.usage import weigh_amounts
 from argosy_core.resources.axis import DEFAULT_AXIS, PODS, ResourceAxis
 from argosy_core.scheduler.settings import RoundSettings
@@ -204,7 +204,7 @@ class QueueTable:
         self.ids = IdTable()
         self.names: dict[int, str] = {}
         """Index -> name."""
-        self.orders: dict[int, QueueOrder] = {}
+        self.orders: dict[int, Backlog] = {}
         """Index -> waiting jobs in order."""
         self.queue_id: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Id of each index, 0 where the index is free."""
@@ -225,7 +225,7 @@ class QueueTable:
         self.leased_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """In-flight, leased and running jobs."""
 
-    def add(self, queue_id: int, order: QueueOrder) -> int:
+    def add(self, queue_id: int, order: Backlog) -> int:
         """Add a queue that is not known and return its index."""
         index = self.ids.add(queue_id)
         end = self.ids.end
