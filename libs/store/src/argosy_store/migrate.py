@@ -24,7 +24,6 @@ __all__ = [
     "as_role",
     "check",
     "check_server",
-    "clear",
     "create_database",
     "database_of",
     "drop_database",
@@ -176,40 +175,6 @@ def drop_database(url: str, name: str) -> None:
     statement = psycopg.sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(psycopg.sql.Identifier(name))
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(statement)
-
-
-@translated
-def clear(url: str) -> tuple[int, ...]:
-    """Delete everything from a database whose tables stay, ending all other connections to it.
-
-    For whoever begins anew on a database that was in use, as tests do. Partitions stay as they are, and numbers go on,
-    so that no job has the handle of an earlier one.
-
-    Returns:
-        The days that have partitions, ascending.
-
-    Raises:
-        BackendUnavailable: Postgres cannot be reached.
-    """
-    with psycopg.connect(url) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-        used = connection.execute(
-            "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
-            " AND pg_relation_size(oid) > 0 AND relname NOT IN"
-            " ('alembic_version', 'shared_state', 'partition_state', 'schema_support')"
-        ).fetchall()
-        if used:
-            names = psycopg.sql.SQL(", ").join(psycopg.sql.Identifier(name) for (name,) in used)
-            connection.execute(psycopg.sql.SQL("TRUNCATE {} RESTART IDENTITY").format(names))
-        # Identities of partitioned tables belong to the parents, which hold no rows themselves.
-        row = connection.execute(
-            "UPDATE partition_state SET closed_days = '{}', deleted_queue_ids = '{}', first_open_day = 0 RETURNING days"
-        ).fetchone()
-        connection.execute("SELECT pg_stat_reset()")
-    return tuple(sorted(row[0])) if row else ()
 
 
 def url_of(host: str, port: int, database: str, user: str) -> str:

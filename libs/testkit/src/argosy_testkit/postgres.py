@@ -70,6 +70,33 @@ def set_database_time(url: str, now_us: int) -> None:
     _moved.add(url)
 
 
+def _clear(url: str) -> tuple[int, ...]:
+    """Delete everything from a database whose tables stay, ending all other connections; return days with partitions.
+
+    Numbers go on, so that no job has the handle of an earlier one.
+    """
+    from argosy_store.connection import MAINTENANCE_SETTINGS, connect
+
+    with connect(url, MAINTENANCE_SETTINGS) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        used = connection.execute(
+            "SELECT quote_ident(relname) FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+            " AND pg_relation_size(oid) > 0 AND relname NOT IN"
+            " ('alembic_version', 'shared_state', 'partition_state', 'schema_support')"
+        ).fetchall()
+        if used:
+            connection.run(f"TRUNCATE {', '.join(name for (name,) in used)} RESTART IDENTITY")
+        # Identities of partitioned tables belong to the parents, which hold no rows themselves.
+        row = connection.execute(
+            "UPDATE partition_state SET closed_days = '{}', deleted_queue_ids = '{}', first_open_day = 0 RETURNING days"
+        ).fetchone()
+        connection.execute("SELECT pg_stat_reset()")
+    return tuple(sorted(row[0])) if row else ()
+
+
 @pytest.fixture(scope="session")
 def postgres_directory() -> Iterator[Path]:
     """Give a short directory that any account can reach."""
@@ -102,7 +129,7 @@ def idle_databases() -> list[str]:
 def database_url(postgres_server: EmbeddedPostgres, idle_databases: list[str]) -> Iterator[str]:
     """Give a migrated, empty database of the test's own, with the partitions that migrations make."""
     from argosy_store import create_database, drop_database
-    from argosy_store.migrate import clear, database_of
+    from argosy_store.migrate import database_of
 
     name = idle_databases.pop() if idle_databases else ""
     if not name:
@@ -110,7 +137,7 @@ def database_url(postgres_server: EmbeddedPostgres, idle_databases: list[str]) -
         create_database(postgres_server.url, name, _TEMPLATE)
     url = database_of(postgres_server.url, name)
     yield url
-    if url not in _moved and clear(url) == tuple(range(today() - 1, today() + 4)):
+    if url not in _moved and _clear(url) == tuple(range(today() - 1, today() + 4)):
         idle_databases.append(name)
     else:
         drop_database(postgres_server.url, name)
