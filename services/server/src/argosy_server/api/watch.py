@@ -9,7 +9,6 @@ Source: design section 3, "resumable by opaque cursor"; section 7, invariants 6 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -95,16 +94,19 @@ class WatchHub:
             if not requests:
                 continue
             self.poll_count += 1
+            positions = {(q.job_set_id, q.after_number) for q in requests}
+            found: dict[tuple[int, int], EventRows | Exception]
             try:
-                found = await self._threads.run(self._read_all, {(q.job_set_id, q.after_number) for q in requests})
+                found = await self._threads.run(self._read_all, positions)
             except Exception as error:  # noqa: BLE001 - handed to those who wait
-                for request in requests:
-                    if not request.answer.done():
-                        request.answer.set_exception(error)
-                continue
+                found = dict.fromkeys(positions, error)
             for request in requests:
                 if not request.answer.done():
-                    request.answer.set_result(found[request.job_set_id, request.after_number])
+                    rows = found[request.job_set_id, request.after_number]
+                    if isinstance(rows, Exception):
+                        request.answer.set_exception(rows)
+                    else:
+                        request.answer.set_result(rows)
 
     def close(self) -> None:
         """End every watch, because the server shuts down."""
@@ -113,13 +115,21 @@ class WatchHub:
             if not request.answer.done():
                 request.answer.set_exception(_closing())
 
-    def _read_all(
-        self, positions: Sequence[tuple[int, int]] | set[tuple[int, int]]
-    ) -> dict[tuple[int, int], EventRows]:
-        return {
-            (job_set_id, number): self._store.read_events(job_set_id, number, _ROWS) if job_set_id != _NO_SET else []
-            for job_set_id, number in positions
-        }
+    def _read_all(self, positions: set[tuple[int, int]]) -> dict[tuple[int, int], EventRows | Exception]:
+        """Return what follows each position, or why that cannot be told: an error is for whoever stands there alone.
+
+        Raises:
+            BackendUnavailable: The database cannot be reached, which each position would find out by a timeout.
+        """
+        found: dict[tuple[int, int], EventRows | Exception] = {}
+        for position in positions:
+            try:
+                found[position] = self._store.read_events(*position, _ROWS) if position[0] != _NO_SET else []
+            except BackendUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - handed to those who wait
+                found[position] = error
+        return found
 
 
 def _closing() -> BackendUnavailable:

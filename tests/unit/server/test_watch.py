@@ -1,0 +1,46 @@
+"""Watchers share polls, not errors."""
+
+import asyncio
+
+from argosy_core.errors import BackendUnavailable, OutOfRange
+from argosy_server.api.store_threads import StoreThreads
+from argosy_server.api.watch import EventRows, WatchHub
+
+
+class Events:
+    """Job set 1 has a row, the events of job set 2 have aged out, job set 3 stands in a database that is gone."""
+
+    def read_events(self, job_set_id: int, after_number: int, limit_rows: int) -> EventRows:
+        del limit_rows
+        if job_set_id == 2:
+            raise OutOfRange("too old")
+        if job_set_id == 3:
+            raise BackendUnavailable("gone")
+        return [(after_number + 1, after_number + 1, b"row")]
+
+
+async def ask(*job_set_ids: int) -> list[object]:
+    """Return what watchers of job sets get at one poll."""
+    threads = StoreThreads(reader_count=1, submit_count=1)
+    hub = WatchHub(Events(), threads, poll_s=0.001)
+    polling = asyncio.create_task(hub.poll())
+    requests = (hub.read_next(job_set_id, 4) for job_set_id in job_set_ids)
+    answers = await asyncio.wait_for(asyncio.gather(*requests, return_exceptions=True), 10)
+    assert hub.poll_count == 1
+    assert not polling.done()
+    polling.cancel()
+    threads.close()
+    return list(answers)
+
+
+async def test_error_of_one_watcher_reaches_nobody_else() -> None:
+    """Who asks for events that are gone is told; others of the same poll get theirs."""
+    rows, error = await ask(1, 2)
+    assert rows == [(5, 5, b"row")]
+    assert isinstance(error, OutOfRange)
+
+
+async def test_database_that_is_gone_is_asked_once_for_all() -> None:
+    """Each watcher hears it, and none of them waits for a time-out of its own; polls go on."""
+    answers = await ask(3, 3, 3)
+    assert all(isinstance(answer, BackendUnavailable) for answer in answers)
