@@ -110,10 +110,14 @@ async def test_submit_refuses_unequal_items_with_one_client_id(api: Any, leader_
 
 
 async def test_submit_names_copies_after_their_client_id(api: Any) -> None:
-    """Copies of an item are `id`, `id/1`, `id/2`, so that they can be named one by one and repeated together."""
+    """Copies of an item are `id`, `id~1`, `id~2`, which no client can ask for: a job called `id/2` is another one."""
     ids = await api.submit({"client_id": "c", "count": 3})
     assert await api.submit({"client_id": "c", "count": 3}) == ids
-    assert await api.submit({"client_id": "c/2"}) == ids[2:]
+    assert (await api.submit({"client_id": "c/2"}))[0] not in ids
+    assert (await api.submit({"client_id": "c/1", "priority": 9}))[0] not in ids
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await api.submit({"client_id": "c~1"})
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_submit_applies_concurrent_requests_once_each(api: Any, leader_store: Any) -> None:

@@ -137,3 +137,16 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
     for call in (check, migrate):
         with pytest.raises(BackendUnavailable):
             call(url)
+
+
+def test_copies_that_were_accepted_before_are_found_by_their_new_names(empty_database_url: str) -> None:
+    """A submit that is repeated after the upgrade is still a repeat; jobs that only look like copies stay as they are."""
+    _migrate_to(empty_database_url, "0009")
+    one, two = "00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002"
+    rows = [("a", 10, one), ("a/1", 11, one), ("a/2", 12, one), ("a/3", 99, one), ("b/1", 20, one), ("a/4", 14, two)]
+    with psycopg.connect(empty_database_url) as connection:
+        connection.cursor().executemany("INSERT INTO deduplication VALUES (1, %s, %s, 0, %s)", rows)
+    migrate(empty_database_url)
+    with psycopg.connect(empty_database_url) as connection:
+        found = connection.execute("SELECT handle, client_id FROM deduplication ORDER BY handle").fetchall()
+    assert found == [(10, "a"), (11, "a~1"), (12, "a~2"), (14, "a/4"), (20, "b/1"), (99, "a/3")]

@@ -94,8 +94,11 @@ def test_delete_queue_needs_that_no_job_is_open(world: StoreWorld) -> None:
     world.api.delete_queue("team", encode=encode)
     with pytest.raises(NotFound):
         world.api.get_queue("team")
+    heard = len(news(world))
+    world.api.delete_queue("team", encode=encode)  # as a client does that got no answer
+    assert len(news(world)) == heard
     with pytest.raises(NotFound):
-        world.api.delete_queue("team", encode=encode)
+        world.api.delete_queue("never-was", encode=encode)
     assert world.api.list_queues() == []
     assert make(world, "team").queue_id != world.queue.queue_id  # type: ignore[attr-defined]
     job = world.api.get_job(int(handles[0]))

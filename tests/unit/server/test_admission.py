@@ -68,7 +68,7 @@ def test_admit_gives_one_row_per_job_with_counts_expanded() -> None:
     assert jobs.spec_index.tolist() == [0, 0, 1, 0]
     assert jobs.metadata_index.tolist() == [0, 0, -1, 0]
     assert jobs.metadata == (b'{"annotations":{},"labels":{"a":"b"}}',)
-    assert jobs.client_ids == ("x", "x/1", None, None)
+    assert jobs.client_ids == ("x", "x~1", None, None)
     assert jobs.items.tolist() == [0, 0, 1, 2]
 
 
@@ -93,11 +93,12 @@ def test_admit_hashes_all_that_makes_a_job_another(change: dict[str, Any]) -> No
 
 
 def test_admit_compares_client_ids_within_their_queue_and_with_copies() -> None:
-    """The same id in two queues is two jobs; a copy's name can clash with another item's."""
+    """The same id in two queues is two jobs; a copy's name never clashes with another item's, for whatever id."""
     assert admit_items({"client_id": "x"}, {"client_id": "x", "queue": "blue", "priority": 1}).count == 2
-    with pytest.raises(AlreadyExists) as caught:
-        admit_items({"client_id": "x", "count": 3}, {"client_id": "x/2", "priority": 1})
-    assert "'x/2' stands for another job in items[0]" in caught.value.violations[0].description
+    assert admit_items({"client_id": "x", "count": 3}, {"client_id": "x/2", "priority": 1}).count == 4
+    with pytest.raises(InvalidRequest) as caught:
+        admit_items({"client_id": "x~2"})
+    assert [violation.field for violation in caught.value.violations] == ["items[0].client_id"]
 
 
 @pytest.mark.parametrize(

@@ -191,15 +191,17 @@ class QueueCalls:
             return changed
 
     def delete_queue(self, name: str, *, encode: EncodeQueues) -> None:
-        """Delete a queue that has no open jobs. Submits that raced with it are refused.
+        """Delete a queue that has no open jobs; one that was deleted before is fine. Submits that raced are refused.
 
         Raises:
-            NotFound: There is none by that name.
+            NotFound: There never was one by that name.
             NotAllowedNow: It has open jobs.
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._connections.read() as connection:
             # Asked first without the lock that holds up submits.
+            if _was_deleted(connection, name):
+                return
             self._refuse_open(connection, _find(connection, name))
             exclusively(connection, partial(self._delete, connection, name, encode))
 
@@ -233,6 +235,12 @@ def _find(connection: StoreConnection, name: str, *, lock: bool = False) -> Queu
     if row is None:
         raise NotFound(f"there is no queue {name}", resource=_resource(name))
     return QueueRow.of(row)
+
+
+def _was_deleted(connection: StoreConnection, name: str) -> bool:
+    """Return whether there was a queue by this name, and is none now."""
+    row = connection.execute("SELECT bool_and(deleted) FROM queues WHERE name = %s", [name]).fetchone()
+    return row is not None and bool(row[0])
 
 
 def _has_open_jobs(connection: StoreConnection, queue_id: int) -> bool:

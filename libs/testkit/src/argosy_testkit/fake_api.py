@@ -165,7 +165,7 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
         ids = []
         for item in request.items if not request.validate_only else ():
             for copy in range(max(item.count, 1)):
-                key = f"{item.client_id}/{copy}"
+                key = f"{item.client_id}~{copy}"
                 known = self.api.ids.get(key) if item.client_id else None
                 if known is None:
                     known = f"01890000-0000-7000-8000-{len(self.api.jobs) + 1:012d}"

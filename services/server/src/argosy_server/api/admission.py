@@ -311,7 +311,9 @@ def _payload_hashes(spec_hashes: Sequence[bytes], items: ItemColumns, metadata: 
 def _expand_client_ids(
     client_ids: Sequence[str], hashes: Sequence[bytes], counts: npt.NDArray[np.int64]
 ) -> tuple[tuple[str | None, ...], bytes]:
-    """Return client ids and payload hashes per job; copies are called `id/1`, `id/2` and so on."""
+    """Return client ids and payload hashes per job; copies are called `id~1`, `id~2` and so on.
+
+    No client id holds a tilde, so a copy is never taken for another job."""
     if int(counts.max()) == 1:
         return tuple([client_id or None for client_id in client_ids]), b"".join(hashes)
     ids: list[str | None] = []
@@ -319,7 +321,7 @@ def _expand_client_ids(
     for client_id, digest, count in zip(client_ids, hashes, counts.tolist(), strict=True):
         if client_id:
             ids.append(client_id)
-            ids.extend([f"{client_id}/{copy}" for copy in range(1, count)])
+            ids.extend([f"{client_id}~{copy}" for copy in range(1, count)])
         else:
             ids.extend([None] * count)
         parts.append(digest * count)
