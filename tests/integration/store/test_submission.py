@@ -1,5 +1,6 @@
 """Accepting jobs."""
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -369,3 +370,25 @@ def test_leader_of_a_lost_database_writes_nothing_and_loads_again(replaceable: S
     assert leadership is not None
     world.leadership = leadership
     assert world.lease(handles).tolist() == []
+
+
+def test_what_a_slow_caller_was_told_by_a_lost_database_is_not_remembered_for_the_new_one(world: StoreWorld) -> None:
+    """Looking at the timeline and remembering ids is one step, whoever else meets another database meanwhile."""
+    api = world.api
+    done = threading.Event()
+
+    def remember(timeline: str, class_id: int) -> None:
+        while not done.is_set():
+            api._remember(api._classes, {b"c": class_id}, timeline)
+
+    threads = [threading.Thread(target=remember, args=arguments) for arguments in (("lost", 1), ("new", 2))]
+    for thread in threads:
+        thread.start()
+    seen = set()
+    for _ in range(20_000):
+        with api._caches_lock:
+            seen.add((api._timeline, api._classes.get(b"c")))
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert {pair for pair in seen if pair[0] in {"lost", "new"}} == {("lost", 1), ("new", 2)}

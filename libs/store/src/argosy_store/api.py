@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import psycopg
 
@@ -22,6 +22,8 @@ from argosy_store.queues import QueueCalls
 from argosy_store.submission import EncodeChanges, SubmitRequest, SubmitResult, TimelineChanged, submit_requests
 
 __all__ = ["ApiStore"]
+
+_KeyT = TypeVar("_KeyT")
 
 _NUMBER_BLOCK: Final = 10_000
 _CACHE_LIMIT: Final = 100_000
@@ -60,6 +62,7 @@ class ApiStore(QueueCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
         self._classes: dict[bytes, int] = {}
         self._job_sets: dict[tuple[int, str], int] = {}
         self._specs: set[tuple[int, bytes]] = set()
+        self._caches_lock = threading.Lock()
         self._timeline = ""
         self.generation = 0
         """Grows when the database turns out to be another one, as after a fail-over: ids from before mean nothing."""
@@ -111,8 +114,7 @@ class ApiStore(QueueCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
                 ).fetchall()
             found = {hashes[row[1].bytes]: row[0] for row in rows}
             known.update(found)
-            self._meet(rows[0][2])
-            self._remember(self._classes, found)
+            self._remember(self._classes, found, rows[0][2])
         return [known[value] or 0 for value in definitions]
 
     def job_set_ids(self, pairs: Sequence[tuple[int, str]]) -> list[int]:
@@ -141,12 +143,16 @@ class ApiStore(QueueCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
                 ).fetchall()
             found = {(row[1], row[2]): row[0] for row in rows}
             known.update(found)
-            self._meet(rows[0][3])
-            self._remember(self._job_sets, found)
+            self._remember(self._job_sets, found, rows[0][3])
         return [known[pair] or 0 for pair in pairs]
 
     def _meet(self, timeline: str) -> None:
         """Forget what another database than this one has said, if it is another one."""
+        with self._caches_lock:
+            self._move_to(timeline)
+
+    def _move_to(self, timeline: str) -> None:
+        """Forget as `_meet` does, under its lock."""
         if timeline == self._timeline:
             return
         if self._timeline:
@@ -157,12 +163,17 @@ class ApiStore(QueueCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
             self.generation += 1
         self._timeline = timeline
 
-    @staticmethod
-    def _remember(cache: dict, found: dict) -> None:  # type: ignore[type-arg]
-        """Add to a cache, which begins anew when it is full."""
-        if len(cache) + len(found) > _CACHE_LIMIT:
-            cache.clear()
-        cache.update(found)
+    def _remember(self, cache: dict[_KeyT, int], found: dict[_KeyT, int], timeline: str) -> None:
+        """Add to a cache what a database of some timeline said; the cache begins anew when it is full.
+
+        In one step with the look at the timeline: a caller that was slow would add what another database said to a
+        cache that had been cleared meanwhile.
+        """
+        with self._caches_lock:
+            self._move_to(timeline)
+            if len(cache) + len(found) > _CACHE_LIMIT:
+                cache.clear()
+            cache.update(found)
 
     def submit(self, requests: Sequence[SubmitRequest], encode_changes: EncodeChanges) -> list[SubmitResult]:
         """Store requests in one transaction, each whole or not at all; what is returned is durable.
