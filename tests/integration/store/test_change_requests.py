@@ -150,3 +150,41 @@ def test_a_lease_and_a_cancel_request_never_miss_each_other(world: StoreWorld) -
         assert job.cancel_requested
         assert (job.state == JobState.CANCELLED) == (not job.runs)
         assert (job.handle in refused) == (not job.runs)
+
+
+def test_a_new_priority_and_ends_of_jobs_never_wait_for_each_other_in_a_circle(world: StoreWorld) -> None:
+    """A leader that ends jobs while their priorities change loses no transaction to a deadlock, nor does the API."""
+    handles = world.submit_jobs(2000)
+    second = LeaderStore(world.url, "default")
+    barrier = threading.Barrier(2)
+    failures: list[Exception] = []
+
+    def end() -> None:
+        barrier.wait()
+        try:
+            for chunk in range(40):
+                second.apply(world.epoch, Effects(job_updates=make_job_ends(handles[chunk::40][::-1])))
+        except Exception as error:  # noqa: BLE001 - told below
+            failures.append(error)
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    barrier.wait()
+    for priority in range(1, 21):
+        world.api.set_change_requests(
+            None, handles[::-1], "reprioritize", encode=encode_change_requests, priority=priority
+        )
+    thread.join()
+    second.close()
+    assert failures == []
+
+
+def test_a_new_priority_that_is_read_late_does_not_undo_a_newer_one(world: StoreWorld) -> None:
+    """The row holds what was asked last; the leader, who hears of it later, writes no priority."""
+    handles = world.submit_jobs(1)
+    for priority in (4, 7):
+        world.api.set_change_requests(None, handles, "reprioritize", encode=encode_change_requests, priority=priority)
+    taken = np.array([change for change, _ in world.leader.read_changes(100)], dtype=np.int64)
+    world.leader.apply(world.epoch, Effects(deleted_change_ids=taken))
+    assert [job.priority for job in world.api.list_jobs(JobFilter())] == [7]
+    assert not [field for field in Effects.__dataclass_fields__ if "priorit" in field]

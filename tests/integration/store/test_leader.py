@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from argosy_core.errors import BackendUnavailable, InvariantViolation, NotAllowedNow, StateConflict
-from argosy_core.job.rows import JobPriorities, NewObjects, ObjectUpdates
+from argosy_core.job.rows import NewObjects, ObjectUpdates
 from argosy_core.job.states import JobState, ObjectState, RunState
 from argosy_store import Effects, EventRow, JobFilter, LeaderStore, QuarantinedRecord
 from argosy_store.leader import LogState
@@ -51,7 +51,6 @@ def everything(world: StoreWorld, handles: np.ndarray) -> Effects:
         object_updates=make_reports(handles[:1], 4),
         run_updates=make_run_ends(handles[:1]),
         job_updates=make_job_ends(handles[:1]),
-        job_priorities=JobPriorities(handle=handles[1:], priority=np.full(len(handles) - 1, 9, dtype=np.int32)),
         events=[event(world, 1, 3)],
         quarantined=[QuarantinedRecord(position=1, payload=b"bad", error="why\0", create_time_us=NOW_US)],
         clusters_contact={"east": NOW_US},
@@ -202,7 +201,6 @@ def test_apply_writes_every_part(world: StoreWorld) -> None:
     assert applied.refused_handles.tolist() == applied.absorbed_handles.tolist() == []
     jobs = world.api.list_jobs(JobFilter())
     assert [job.state for job in jobs] == [JobState.SUCCEEDED, JobState.LEASED, JobState.LEASED]
-    assert [job.priority for job in jobs] == [0, 9, 9]
     run = jobs[0].runs[0]
     assert (run.attempt, run.cluster, run.node, run.state, run.exit_code) == (1, "east", "node-1", 4, 0)
     assert (run.start_time_us, run.end_time_us) == (1_700_000_002_000_000, 1_700_000_003_000_000)
@@ -437,7 +435,6 @@ def test_a_job_that_has_ended_never_changes(world: StoreWorld, second: int) -> N
     later = Effects(
         run_updates=make_run_ends(handles, second, reason="late"),
         job_updates=make_job_ends(handles, second, reason="late", end_time_us=NOW_US),
-        job_priorities=JobPriorities(handle=handles[:1], priority=np.array([3], dtype=np.int32)),
     )
     applied = world.leader.apply(world.epoch, later)
     assert applied.absorbed_handles.tolist() == [handles[0]]

@@ -140,7 +140,7 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
 
 
 def test_copies_that_were_accepted_before_are_found_by_their_new_names(empty_database_url: str) -> None:
-    """A submit that is repeated after the upgrade is still a repeat; jobs that only look like copies stay as they are."""
+    """A submit that is repeated after the upgrade is still a repeat; what only looks like a copy keeps its name."""
     _migrate_to(empty_database_url, "0009")
     one, two = "00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002"
     rows = [("a", 10, one), ("a/1", 11, one), ("a/2", 12, one), ("a/3", 99, one), ("b/1", 20, one), ("a/4", 14, two)]

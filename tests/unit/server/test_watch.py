@@ -11,6 +11,7 @@ class Events:
     """Job set 1 has a row, the events of job set 2 have aged out, job set 3 stands in a database that is gone."""
 
     def read_events(self, job_set_id: int, after_number: int, limit_rows: int) -> EventRows:
+        """Return the row, or raise."""
         del limit_rows
         if job_set_id == 2:
             raise OutOfRange("too old")

@@ -274,7 +274,7 @@ class DurableStore(Process):
         return np.array(refused, dtype=np.int64)
 
     def _update_jobs(self, transaction: Transaction) -> list[int]:
-        """End open jobs, and set priorities; return the handles of jobs that had ended before."""
+        """End open jobs; return the handles of jobs that had ended before."""
         ended_before = []
         for ends in transaction.job_ends:
             for handle, state in zip(ends.handle.tolist(), ends.state.tolist(), strict=True):
@@ -283,9 +283,6 @@ class DurableStore(Process):
                     ended_before.append(handle)
                 else:
                     self._end_job(handle, job, state)
-        for priorities in transaction.priorities:
-            for handle, priority in zip(priorities.handle.tolist(), priorities.priority.tolist(), strict=True):
-                self.jobs[handle].priority = priority
         return ended_before
 
     def _end_job(self, handle: int, job: JobRow, state: int) -> None:

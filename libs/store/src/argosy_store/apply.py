@@ -16,7 +16,7 @@ import numpy.typing as npt
 from psycopg.pq.abc import PGresult
 
 from argosy_core.errors import InvariantViolation, StateConflict
-from argosy_core.job.rows import JobPriorities, JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
+from argosy_core.job.rows import JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
 from argosy_core.job.states import RUN_RANKS, ObjectState, RunState
 from argosy_store.binary import (
     INT2,
@@ -49,7 +49,6 @@ __all__ = [
     "insert_runs",
     "refuse_runs",
     "set_contacts",
-    "set_priorities",
     "set_queued_counts",
     "update_objects",
     "write_events",
@@ -95,10 +94,6 @@ _END_JOBS: Final = (
 _ENDED_BEFORE: Final = (
     "SELECT n.handle FROM unnest($1::bigint[]) AS n (handle) LEFT JOIN {table} t ON t.handle = n.handle"
     " WHERE t.handle IS NULL OR t.xmin::text <> pg_current_xact_id()::xid::text"
-)
-_SET_PRIORITIES: Final = (
-    "UPDATE {table} t SET priority = n.priority FROM unnest($1::bigint[], $2::integer[]) AS n (handle, priority)"
-    " WHERE t.handle = n.handle AND t.state = 0 AND t.priority <> n.priority"
 )
 _DELETE_CHANGES: Final = "DELETE FROM changes WHERE pool = $1::text AND id = ANY ($2::bigint[])"
 _ADVANCE_SETS: Final = (
@@ -251,18 +246,6 @@ def end_jobs(connection: StoreConnection, updates: JobUpdates) -> _Handles:
                 _int8_column(connection.bulk(_ENDED_BEFORE.format(table=table), array(INT8, handles[piece])))
             )
     return np.sort(np.concatenate(absorbed)) if absorbed else np.empty(0, dtype=np.int64)
-
-
-def set_priorities(connection: StoreConnection, updates: JobPriorities) -> None:
-    """Give open jobs other priorities."""
-    order = _unique_order(updates.handle)
-    handles = updates.handle[order]
-    for day, piece in split_days(handles):
-        connection.bulk(
-            _SET_PRIORITIES.format(table=partition(connection, "jobs", day)),
-            array(INT8, handles[piece]),
-            array(INT4, updates.priority[order[piece]]),
-        )
 
 
 def write_events(connection: StoreConnection, events: Sequence[EventRow]) -> None:

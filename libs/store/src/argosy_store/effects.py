@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from argosy_core.arrays import Int64s
-from argosy_core.job.rows import JobPriorities, JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
+from argosy_core.job.rows import JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
 
 __all__ = [
     "AppliedEffects",
@@ -84,8 +84,6 @@ class Effects:
     """Ends of runs."""
     job_updates: JobUpdates | None = None
     """Ends of jobs."""
-    job_priorities: JobPriorities | None = None
-    """Priorities."""
     events: Sequence[EventRow] | Callable[[AppliedEffects], Sequence[EventRow]] = ()
     """Events, or a function that makes them once it is known what was refused; called inside the transaction."""
     quarantined: Sequence[QuarantinedRecord] = ()

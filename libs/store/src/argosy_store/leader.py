@@ -205,7 +205,7 @@ class LeaderStore:
         """Write everything in one transaction.
 
         Order: ends of runs, leases and their objects, states of objects, ends of runs that were leased in here, jobs,
-        priorities, events, changes, quarantine, contacts, position and round state.
+        events, changes, quarantine, contacts, position and round state.
 
         Args:
             epoch: The caller's epoch.
@@ -242,8 +242,6 @@ class LeaderStore:
         absorbed = np.empty(0, dtype=np.int64)
         if effects.job_updates is not None:
             absorbed = apply.end_jobs(connection, effects.job_updates)
-        if effects.job_priorities is not None:
-            apply.set_priorities(connection, effects.job_priorities)
         applied = AppliedEffects(refused_handles=refused, absorbed_handles=absorbed)
         events = effects.events(applied) if callable(effects.events) else effects.events
         if events:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from argosy_core.arrays import Int16s, Int32s, Int64s, Uids
 
-__all__ = ["JobPriorities", "JobUpdates", "NewObjects", "NewRuns", "ObjectUpdates", "RunUpdates"]
+__all__ = ["JobUpdates", "NewObjects", "NewRuns", "ObjectUpdates", "RunUpdates"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,13 +112,3 @@ class JobUpdates:
     """Index into `reasons`, or -1."""
     reasons: tuple[str, ...]
     """Reasons."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobPriorities:
-    """Open jobs whose priority changed."""
-
-    handle: Int64s
-    """Job handles."""
-    priority: Int32s
-    """New priorities."""

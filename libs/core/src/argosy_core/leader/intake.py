@@ -219,7 +219,6 @@ class Intake:
         term.stories.note(term.now.db_us, "requests taken", requests.handle)
         transaction.add_events(effects.events)
         transaction.add_job_ends(effects.job_updates)
-        transaction.add_priorities(effects.job_priorities)
         self.release(effects.releases)
         if effects.unknown_ended.size and ended is not None:
             chosen = np.isin(ended.handle, effects.unknown_ended)

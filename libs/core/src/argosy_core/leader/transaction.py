@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from argosy_core.job.rows import JobPriorities, JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
+from argosy_core.job.rows import JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
 from argosy_core.scheduler import EventDraft, Refusals, RoundStateColumns, StateEffects
 
 __all__ = ["SetAside", "Transaction"]
@@ -46,8 +46,6 @@ class Transaction:
     """Ends of runs."""
     job_ends: list[JobUpdates] = field(default_factory=list)
     """Ends of jobs."""
-    priorities: list[JobPriorities] = field(default_factory=list)
-    """Priorities."""
     new_runs: NewRuns | None = None
     """Leases."""
     new_objects: NewObjects | None = None
@@ -73,11 +71,6 @@ class Transaction:
         if updates.handle.size:
             self.job_ends.append(updates)
 
-    def add_priorities(self, priorities: JobPriorities) -> None:
-        """Add new priorities."""
-        if priorities.handle.size:
-            self.priorities.append(priorities)
-
     def add_states(self, effects: StateEffects) -> None:
         """Add what a report of states brought."""
         if effects.object_updates.handle.size:
@@ -100,7 +93,6 @@ class Transaction:
             or self.objects
             or self.run_ends
             or self.job_ends
-            or self.priorities
             or self.new_runs is not None
             or self.log is not None
             or self.set_aside

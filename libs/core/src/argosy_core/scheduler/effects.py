@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from argosy_core.arrays import Bools, Int8s, Int16s, Int32s, Int64s
-from argosy_core.job.rows import JobPriorities, JobUpdates, ObjectUpdates, RunUpdates
+from argosy_core.job.rows import JobUpdates, ObjectUpdates, RunUpdates
 from argosy_core.scheduler.events import EventDraft
 from argosy_core.scheduler.messages import ClusterRuns, JobColumns, JobSetView, RoundStateColumns, Runs, SpecReference
 
@@ -50,8 +50,6 @@ class ChangeRequestEffects:
     """CANCELLED, CANCEL_REQUESTED, REPRIORITIZED."""
     job_updates: JobUpdates
     """Jobs that end now because they wait without a run; those that the API ended itself are not among them."""
-    job_priorities: JobPriorities
-    """Open jobs with a new priority."""
     releases: tuple[ClusterRuns, ...]
     """Placements of jobs that ended although they counted as leased here: the database refused their leases."""
     unknown_ended: Int64s

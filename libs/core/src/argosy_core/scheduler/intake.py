@@ -13,7 +13,6 @@ import numpy as np
 from argosy_core.arrays import Int32s
 from argosy_core.errors import NotAllowedNow
 from argosy_core.job.live import CANCEL_REQUESTED, NewJobs
-from argosy_core.job.rows import JobPriorities
 from argosy_core.scheduler.codes import (
     EVENT_CANCEL_REQUESTED,
     EVENT_CANCELLED,
@@ -315,7 +314,7 @@ def take_change_requests(state: PoolState, columns: ChangeRequestColumns, now_s:
     events = EventBuffer(state, now_s)
     reason = events.reason(columns.reason)
     state.advance_flow(now_s)
-    priorities = _reprioritize(state, columns, np.flatnonzero(~unknown & (columns.kind == _REPRIORITIZE)), events)
+    _reprioritize(state, columns, np.flatnonzero(~unknown & (columns.kind == _REPRIORITIZE)), events)
     rows = np.flatnonzero(~unknown & cancel)
     _, first = np.unique(slots[rows], return_index=True)
     rows = rows[np.sort(first)]
@@ -336,7 +335,6 @@ def take_change_requests(state: PoolState, columns: ChangeRequestColumns, now_s:
     return ChangeRequestEffects(
         events=draft,
         job_updates=updates,
-        job_priorities=priorities,
         releases=releases,
         unknown_ended=strange,
         unknown_count=int(unknown.sum()) - int(strange.size),
@@ -348,8 +346,8 @@ def _reprioritize(
     columns: ChangeRequestColumns,
     rows: np.ndarray[tuple[int], np.dtype[np.intp]],
     events: EventBuffer,
-) -> JobPriorities:
-    """Give live jobs another priority; queued ones move in their queue."""
+) -> None:
+    """Give live jobs another priority; queued ones move in their queue. The API has stored it already."""
     live = state.live
     slots = live.slots(columns.handle[rows])
     # The last change request for a job counts.
@@ -361,8 +359,6 @@ def _reprioritize(
     events.add(slots, EVENT_REPRIORITIZED, to_state=live.state[slots], reason=events.reason(columns.reason))
     live.priority[slots] = priority
     state.push_queued(slots[state.stage_is_queued(slots)])
-    order = np.argsort(live.handle[slots], kind="stable")
-    return JobPriorities(handle=live.handle[slots][order], priority=priority[order])
 
 
 def note_ended(state: PoolState, jobs: EndedJobs, *, reason: str, now_s: float) -> EventDraft:

@@ -313,7 +313,8 @@ def _expand_client_ids(
 ) -> tuple[tuple[str | None, ...], bytes]:
     """Return client ids and payload hashes per job; copies are called `id~1`, `id~2` and so on.
 
-    No client id holds a tilde, so a copy is never taken for another job."""
+    No client id holds a tilde, so a copy is never taken for another job.
+    """
     if int(counts.max()) == 1:
         return tuple([client_id or None for client_id in client_ids]), b"".join(hashes)
     ids: list[str | None] = []

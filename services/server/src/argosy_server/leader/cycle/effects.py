@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.rows import JobPriorities, JobUpdates, ObjectUpdates, RunUpdates
+from argosy_core.job.rows import JobUpdates, ObjectUpdates, RunUpdates
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import Refusals
 from argosy_core.scheduler.events import EventDraft
@@ -25,7 +25,7 @@ from argosy_store.effects import AppliedEffects, Effects, EventRow, QuarantinedR
 __all__ = ["merge_events", "store_effects"]
 
 Array = npt.NDArray[Any]
-RowsT = TypeVar("RowsT", ObjectUpdates, RunUpdates, JobUpdates, JobPriorities)
+RowsT = TypeVar("RowsT", ObjectUpdates, RunUpdates, JobUpdates)
 
 
 def _last_of_each(*keys: Array) -> Array:
@@ -100,7 +100,6 @@ def store_effects(transaction: Transaction, time_us: int) -> Effects:
         object_updates=_merged(transaction.objects, "handle", "attempt", "object_index", texts="message"),
         run_updates=_merged(transaction.run_ends, "handle", "attempt", texts="reason"),
         job_updates=_merged(transaction.job_ends, "handle", texts="reason"),
-        job_priorities=_merged(transaction.priorities, "handle"),
         new_runs=transaction.new_runs,
         new_objects=transaction.new_objects,
         log_position=transaction.log,
