@@ -66,7 +66,7 @@ from argosy_core.scheduler import (
 )
 from argosy_testkit.pool_rows import StoredJob, load_columns, spec_hash
 
-__all__ = ["POD_LAYOUT", "PoolWorld", "Report", "StoredJob"]
+__all__ = ["POD_LAYOUT", "PoolWorld", "Report", "StoredJob", "report_columns"]
 
 POD_LAYOUT = b'[["Pod","work"]]'
 """Layout of a job of one pod."""
@@ -465,24 +465,7 @@ class PoolWorld:
 
     def report(self, cluster: str, reports: Sequence[Report]) -> StateEffects:
         """Have a cluster's executor report states, and do what follows."""
-        texts = tuple(dict.fromkeys(report.text for report in reports if report.text))
-        effects = take_states(
-            self.state,
-            cluster,
-            StateColumns(
-                handle=np.array([report.handle for report in reports], dtype=np.int64),
-                attempt=np.array([report.attempt for report in reports], dtype=np.int32),
-                object_index=np.array([report.object_index for report in reports], dtype=np.int16),
-                state=np.array([report.state for report in reports], dtype=np.int8),
-                time_us=np.array([report.time_us or round(self.now_s * 1e6) for report in reports], dtype=np.int64),
-                exit_code=np.array([report.exit_code for report in reports], dtype=np.int32),
-                failure=np.array([report.failure for report in reports], dtype=np.int8),
-                message=np.array([texts.index(r.text) if r.text else -1 for r in reports], dtype=np.int32),
-                uid=bytes(16 * len(reports)),
-                texts=texts,
-            ),
-            self.now_s,
-        )
+        effects = take_states(self.state, [(cluster, report_columns(reports, self.now_s))], self.now_s)
         self.take_state_effects(effects)
         return effects
 
@@ -502,7 +485,8 @@ class PoolWorld:
             assert self.stored[handle].live_attempt == attempt, "a run that is not live ended"
             self.stored[handle].live_attempt = 0
         self.take_job_updates(effects.job_updates)
-        self.release(effects.releases)
+        for runs in effects.releases:
+            self.release(runs)
         self.check()
 
     def take_over(self, unread: LeasePlan | None = None, *, forgotten: str = "") -> None:
@@ -597,3 +581,20 @@ class PoolWorld:
     def with_settings(self, **changes: float) -> RoundSettings:
         """Return the settings with changes."""
         return replace(self.settings, **changes)  # type: ignore[arg-type]
+
+
+def report_columns(reports: Sequence[Report], now_s: float) -> StateColumns:
+    """Return what an executor reports as columns; what has no time of its own was seen now."""
+    texts = tuple(dict.fromkeys(report.text for report in reports if report.text))
+    return StateColumns(
+        handle=np.array([report.handle for report in reports], dtype=np.int64),
+        attempt=np.array([report.attempt for report in reports], dtype=np.int32),
+        object_index=np.array([report.object_index for report in reports], dtype=np.int16),
+        state=np.array([report.state for report in reports], dtype=np.int8),
+        time_us=np.array([report.time_us or round(now_s * 1e6) for report in reports], dtype=np.int64),
+        exit_code=np.array([report.exit_code for report in reports], dtype=np.int32),
+        failure=np.array([report.failure for report in reports], dtype=np.int8),
+        message=np.array([texts.index(r.text) if r.text else -1 for r in reports], dtype=np.int32),
+        uid=bytes(16 * len(reports)),
+        texts=texts,
+    )

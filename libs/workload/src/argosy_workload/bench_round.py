@@ -330,6 +330,7 @@ class _World:
         """Have every executor report that what was leased runs, and that some runs ended well."""
         running_count = sum(cluster.running.size for cluster in self._clusters.values())
         ratio = min(1.0, ending_count / max(1, running_count))
+        reports = []
         for name, cluster in self._clusters.items():
             chosen = np.zeros(cluster.running.size, np.bool_)
             chosen[self._rng.permutation(chosen.size)[: round(ratio * chosen.size)]] = True
@@ -350,6 +351,8 @@ class _World:
                 message=np.full(count, -1, np.int32),
                 uid=bytes(16 * count),
             )
-            with self._on("states"):
-                effects = take_states(self._state, name, columns, self._now_s)
-            self._release(effects.releases)
+            reports.append((name, columns))
+        with self._on("states"):
+            effects = take_states(self._state, reports, self._now_s)
+        for runs in effects.releases:
+            self._release(runs)

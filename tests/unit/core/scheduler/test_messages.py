@@ -10,7 +10,8 @@ from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import NodeSampler
 from argosy_core.plugins import build_framework
-from argosy_core.scheduler import SampleRequest, StateColumns, ask_nearby, join_states
+from argosy_core.scheduler import SampleRequest, StateColumns, ask_nearby
+from argosy_core.scheduler.messages import join_states
 
 
 def report_of(*runs: int, message: list[int], texts: tuple[str, ...]) -> StateColumns:

@@ -7,8 +7,17 @@ import pytest
 
 from argosy_core.job.states import JobEventKind as Kind
 from argosy_core.job.states import JobState, RunState
-from argosy_core.scheduler import RoundSettings, Runs, draft_ingest, forget_cluster, rows_missing, shares
-from argosy_testkit.pool_world import PoolWorld, Report
+from argosy_core.scheduler import (
+    RoundSettings,
+    Runs,
+    StateColumns,
+    draft_ingest,
+    forget_cluster,
+    rows_missing,
+    shares,
+    take_states,
+)
+from argosy_testkit.pool_world import PoolWorld, Report, report_columns
 
 BAG = b'[["Service","front"],["Pod","one"],["Pod","two"]]'
 LEASED, CREATED, RUNNING, SUCCEEDED, FAILED, CANCELLED, LOST, UNKNOWN = range(1, 9)
@@ -91,7 +100,7 @@ def test_end_of_a_run_ends_the_job_or_queues_it_again(state: int, failure: int, 
     assert world.job_state(handle) == outcome
     assert effects.run_updates.attempt.tolist() == [1]
     assert effects.run_updates.exit_code.tolist() == [3]
-    assert effects.releases.handle.tolist() == [handle]
+    assert [(runs.cluster, runs.handle.tolist()) for runs in effects.releases] == [("a", [handle])]
     assert world.clusters["a"].ledger.placement_count == 0
     assert effects.requeued_count == int(outcome == JobState.QUEUED)
     if outcome == JobState.QUEUED:
@@ -159,7 +168,7 @@ def test_report_of_a_run_that_is_not_live_is_counted_and_told_to_stop(report: Re
     )
     effects = world.report("a", [meant])
     assert effects.stale_count == 1
-    assert effects.stops.handle.tolist() == ([meant.handle] if stopped else [])
+    assert [runs.handle.tolist() for runs in effects.stops] == ([[meant.handle]] if stopped else [])
     assert world.job_state(handle) == JobState.LEASED
 
 
@@ -170,8 +179,44 @@ def test_report_from_another_cluster_than_the_run_s_is_stale() -> None:
     cluster = world.round().clusters[0]
     other = "b" if cluster == "a" else "a"
     effects = world.report(other, [Report(handle=handle, state=RUNNING)])
-    assert effects.stops.handle.tolist() == [handle]
+    assert [(runs.cluster, runs.handle.tolist()) for runs in effects.stops] == [(other, [handle])]
     assert world.job_state(handle) == JobState.LEASED
+
+
+def test_reports_of_several_clusters_at_once_do_what_they_do_one_by_one() -> None:
+    """The same rows, releases, stops and counts, whichever way they come."""
+    settings = RoundSettings(clusters_to_sample_ratio=1.0)
+    worlds = [PoolWorld(clusters={"a": 2, "b": 2}, settings=settings) for _ in range(2)]
+    answers = []
+    for world in worlds:
+        world.submit(4)
+        plan = world.round()
+        assert set(plan.clusters) == {"a", "b"}
+        parts: list[tuple[str, StateColumns]] = []
+        for index, cluster in enumerate(plan.clusters):
+            handles = plan.handle[plan.cluster == index].tolist()
+            reports = [Report(handle=handle, state=RUNNING) for handle in handles]
+            reports += [Report(handle=handles[0], state=FAILED, failure=1, text=f"broke in {cluster}")]
+            reports += [Report(handle=99, state=RUNNING)]
+            parts.append((cluster, report_columns(reports, world.now_s)))
+        groups = [parts] if world is worlds[0] else [[part] for part in parts]
+        answers.append([take_states(world.state, group, world.now_s) for group in groups])
+    (together,), apart = answers
+    assert [runs.cluster for runs in together.releases] == ["a", "b"]
+    for found, single in ((together.releases, "releases"), (together.stops, "stops")):
+        expected = [runs for effects in apart for runs in getattr(effects, single)]
+        assert [(one.cluster, one.handle.tolist()) for one in found] == [
+            (one.cluster, one.handle.tolist()) for one in expected
+        ]
+    for name in ("object_updates", "run_updates", "job_updates"):
+        rows = [getattr(effects, name) for effects in apart]
+        assert sorted(getattr(together, name).handle.tolist()) == sorted(
+            handle for part in rows for handle in part.handle.tolist()
+        )
+    assert together.stale_count == sum(effects.stale_count for effects in apart) == 2
+    assert set(together.run_updates.reasons) == {"broke in a", "broke in b"}
+    free = [world.state.clusters.free[: len(world.state.clusters)].tolist() for world in worlds]
+    assert free[0] == free[1]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +245,7 @@ def test_bag_ends_with_all_its_pods_and_fails_with_any(
     stopped = 0
     for index, state in batches:
         report = Report(handle=handle, object_index=index, state=state, failure=1 if state == FAILED else 0)
-        stopped += world.report("a", [report]).stops.handle.size
+        stopped += len(world.report("a", [report]).stops)
     assert world.job_state(handle) == outcome
     assert stopped == stops
 

@@ -72,7 +72,7 @@ class Cycle:
         self._transaction = Transaction()
         self._next_transaction = Transaction(refusals=self._refusals)
         self._reported: list[StatesReported] = []
-        self._stops: list[ClusterRuns] = []
+        self._stops: tuple[ClusterRuns, ...] = ()
         self._plan: LeasePlan | None = None
         self._record_count = 0
         self._begin_time_us = 0
@@ -211,7 +211,7 @@ class Cycle:
         stops, leased = self._stops, NOBODY
         if effects is not None:
             self._intake.release(effects.releases)
-            rows, stops = effects.rows, [*effects.stops, *stops]
+            rows, stops = effects.rows, (*effects.stops, *stops)
             leased = transaction.new_runs.handle if transaction.new_runs is not None else NOBODY
         self._note_counts(transaction)
         follow = CycleEnd(
@@ -223,7 +223,7 @@ class Cycle:
             round_number=round_number,
             record_count=self._record_count if effects is not None else 0,
         )
-        self._reported, self._stops = [], []
+        self._reported, self._stops = [], ()
         for ready in self._line.put(transaction, follow, round_number=round_number):
             self.follow(ready)
         term.enter(Phase.WAITING)

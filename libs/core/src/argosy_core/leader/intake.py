@@ -27,11 +27,9 @@ from argosy_core.scheduler import (
     JobColumns,
     Missing,
     SpecReference,
-    StateColumns,
     define_classes,
     define_job_sets,
     forget_cluster,
-    join_states,
     missing,
     note_ended,
     remove_queues,
@@ -40,13 +38,12 @@ from argosy_core.scheduler import (
     take_jobs,
     take_states,
 )
+from argosy_core.scheduler.codes import OBJECT_CANCELLED, OBJECT_RUNNING, OBJECT_SUCCEEDED
 from argosy_core.scheduler.messages import ClusterRuns
 
 __all__ = ["Intake", "Lacking", "join_jobs"]
 
 _CANCEL: Final = 1
-_RUNNING: Final = 3
-_TERMINAL: Final = (4, 5, 6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,34 +229,30 @@ class Intake:
         if settings.forgotten:
             effects = forget_cluster(term.state, settings.name, term.now.db_s)
             transaction.add_states(effects)
-            self.release((effects.releases,))
+            self.release(effects.releases)
             term.totals["requeued"] += effects.requeued_count
 
     # --- reports ------------------------------------------------------------------------------------------------------
 
-    def take_reports(self, transaction: Transaction) -> tuple[list[StatesReported], list[ClusterRuns]]:
-        """Take what executors reported, that of each cluster at once; return it with the runs to stop for it."""
+    def take_reports(self, transaction: Transaction) -> tuple[list[StatesReported], tuple[ClusterRuns, ...]]:
+        """Take what executors reported, all at once; return it with the runs to stop for it."""
         reported, self.inbox = self.inbox, []
-        by_cluster: dict[str, list[StateColumns]] = {}
-        for states in reported:
-            by_cluster.setdefault(states.session.cluster, []).append(states.columns)
-        stops: list[ClusterRuns] = []
-        for cluster, parts in by_cluster.items():
-            stops += self._take_states(cluster, join_states(parts), transaction)
-        return reported, stops
-
-    def _take_states(self, cluster: str, columns: StateColumns, transaction: Transaction) -> list[ClusterRuns]:
+        if not reported:
+            return reported, ()
         term = self._term
-        if term.observer is not None:
-            term.reach("running", columns.handle[columns.state == _RUNNING])
-            term.reach("finished", columns.handle[np.isin(columns.state, _TERMINAL)])
-        term.stories.note(term.now.db_us, f"states reported by {cluster}", columns.handle)
-        effects = take_states(term.state, cluster, columns, term.now.db_s)
+        reports = [(states.session.cluster, states.columns) for states in reported]
+        handles = np.concatenate([columns.handle for _, columns in reports])
+        reached = np.concatenate([columns.state for _, columns in reports])
+        term.reach("running", handles[reached == OBJECT_RUNNING])
+        term.reach("finished", handles[(reached >= OBJECT_SUCCEEDED) & (reached <= OBJECT_CANCELLED)])
+        for cluster, columns in reports:
+            term.stories.note(term.now.db_us, f"states reported by {cluster}", columns.handle)
+        effects = take_states(term.state, reports, term.now.db_s)
         transaction.add_states(effects)
-        self.release((effects.releases,))
+        self.release(effects.releases)
         term.totals["requeued"] += effects.requeued_count
         term.totals["stale"] += effects.stale_count
-        return [effects.stops] if effects.stops.handle.size else []
+        return reported, effects.stops
 
     def release(self, releases: Iterable[ClusterRuns]) -> None:
         """Have samplers told of placements that ended."""

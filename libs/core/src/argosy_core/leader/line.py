@@ -32,7 +32,7 @@ class CycleEnd:
     """Changes that are gone now."""
     reported: list[StatesReported]
     """Reports to acknowledge."""
-    stops: list[ClusterRuns]
+    stops: tuple[ClusterRuns, ...]
     """Runs to stop."""
     leased: Int64s = field(default_factory=lambda: NOBODY)
     """Jobs of which executors may hear now."""

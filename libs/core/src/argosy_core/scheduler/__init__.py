@@ -51,8 +51,7 @@ Ingest (runs of a plan are in flight until then)::
 Executors::
 
     rows_missing(state, cluster, Runs) -> RowsMissing             # at hello
-    join_states([StateColumns...]) -> StateColumns               # in order
-    take_states(state, cluster, StateColumns, now_s) -> StateEffects
+    take_states(state, [(cluster, StateColumns)...], now_s) -> StateEffects
     forget_cluster(state, cluster, now_s) -> StateEffects         # runs lost, jobs queued again
 
 Views::
@@ -116,7 +115,6 @@ from argosy_core.scheduler.messages import (
     SampleRequest,
     SpecReference,
     StateColumns,
-    join_states,
 )
 from argosy_core.scheduler.nearby import ask_nearby
 from argosy_core.scheduler.outcomes import forget_cluster, take_states
@@ -193,7 +191,6 @@ __all__ = [
     "dump",
     "explain",
     "forget_cluster",
-    "join_states",
     "last_round",
     "missing",
     "next_due_s",

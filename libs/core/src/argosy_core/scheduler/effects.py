@@ -182,9 +182,9 @@ class StateEffects:
     """Jobs that ended."""
     events: EventDraft
     """Every state reached, in legal order."""
-    releases: ClusterRuns
-    """Placements that ended, for the cluster's sampler."""
-    stops: ClusterRuns
+    releases: tuple[ClusterRuns, ...]
+    """Placements that ended, for their clusters' samplers."""
+    stops: tuple[ClusterRuns, ...]
     """Runs to stop at once: not live here, or a bag of which an object failed."""
     requeued_count: int
     """Jobs that wait again."""

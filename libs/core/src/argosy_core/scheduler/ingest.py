@@ -6,7 +6,6 @@ Source: design section 5, "Ingest".
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.job.interning import Layout, distinct
@@ -26,7 +25,7 @@ from argosy_core.scheduler.codes import (
 from argosy_core.scheduler.effects import ExecutorRows, LeaseEffects, LeasePlan, RefusedEffects
 from argosy_core.scheduler.events import Detail, EventBuffer
 from argosy_core.scheduler.messages import ClusterRuns, SpecReference
-from argosy_core.scheduler.rows import Texts, cluster_runs, job_ends, job_updates
+from argosy_core.scheduler.rows import Texts, job_ends, job_updates, runs_by_cluster
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["apply_ingested", "draft_ingest", "executor_rows", "give_back_placements", "refuse_leases"]
@@ -124,10 +123,8 @@ def apply_ingested(state: PoolState, plan: LeasePlan, refused_handles: Int64s, n
     live.run_state[taken] = RUN_LEASED
     live.flags[taken] &= np.uint8(0xFF ^ IN_FLIGHT)
     live.open_bags(taken, RUN_LEASED)
-    releases = [
-        cluster_runs(plan.clusters[cluster], plan.handle[rows], plan.attempt[rows])
-        for cluster, rows in _by_cluster(plan.cluster, ~flying | refused)
-    ]
+    lost = ~flying | refused
+    releases = runs_by_cluster(plan.clusters, plan.cluster[lost], plan.handle[lost], plan.attempt[lost])
     texts, ended, ended_state = Texts(), [], []
     give_back_placements(state, slots[flying & refused])
     cancelled = _wait_again(state, slots[flying & refused], now_s)
@@ -150,7 +147,7 @@ def apply_ingested(state: PoolState, plan: LeasePlan, refused_handles: Int64s, n
     effects = LeaseEffects(
         events=events.draft(),
         job_updates=updates,
-        releases=tuple(releases),
+        releases=releases,
         rows=_rows_per_cluster(state, taken),
         stops=_stops_per_cluster(state, plan),
     )
@@ -166,13 +163,9 @@ def apply_ingested(state: PoolState, plan: LeasePlan, refused_handles: Int64s, n
 def give_back_placements(state: PoolState, slots: Int32s) -> tuple[ClusterRuns, ...]:
     """Count the placements of held jobs as free and return them for their samplers to release."""
     live = state.live
-    releases = []
-    for cluster in np.unique(live.cluster[slots]).tolist():
-        if cluster >= 0:
-            part = slots[live.cluster[slots] == cluster]
-            state.give_back(cluster, part)
-            releases.append(cluster_runs(state.clusters.names[cluster], live.handle[part], live.attempt[part]))
-    return tuple(releases)
+    placed = slots[live.cluster[slots] >= 0]
+    state.give_back(placed)
+    return runs_by_cluster(state.clusters.names, live.cluster[placed], live.handle[placed], live.attempt[placed])
 
 
 def refuse_leases(state: PoolState, refused_handles: Int64s, now_s: float) -> RefusedEffects:
@@ -244,17 +237,10 @@ def _remember_failed(state: PoolState, handles: Int64s) -> None:
         del state.failed_handles[next(iter(state.failed_handles))]
 
 
-def _by_cluster(clusters: npt.NDArray[np.integer], chosen: Bools) -> list[tuple[int, npt.NDArray[np.int64]]]:
-    """Return (cluster, rows) for the chosen rows."""
-    rows = np.flatnonzero(chosen)
-    return [(cluster, rows[clusters[rows] == cluster]) for cluster in np.unique(clusters[rows]).tolist()]
-
-
 def _rows_per_cluster(state: PoolState, slots: Int32s) -> tuple[ExecutorRows, ...]:
     """Return the rows of new runs for each executor."""
     clusters = state.live.cluster[slots]
-    parts = _by_cluster(clusters, np.ones(slots.size, dtype=np.bool_))
-    return tuple(executor_rows(state, cluster, slots[rows]) for cluster, rows in parts)
+    return tuple(executor_rows(state, index, slots[clusters == index]) for index in np.unique(clusters).tolist())
 
 
 def _stops_per_cluster(state: PoolState, plan: LeasePlan) -> tuple[ClusterRuns, ...]:
@@ -262,10 +248,8 @@ def _stops_per_cluster(state: PoolState, plan: LeasePlan) -> tuple[ClusterRuns, 
     live = state.live
     slots = live.slots(plan.stops.handle)
     open_run = (slots >= 0) & (live.attempt[slots] == plan.stops.attempt) & (live.run_state[slots] > 0)
-    handle, attempt, clusters = plan.stops.handle, plan.stops.attempt, live.cluster[slots]
-    return tuple(
-        cluster_runs(state.clusters.names[cluster], handle[rows], attempt[rows])
-        for cluster, rows in _by_cluster(clusters, open_run)
+    return runs_by_cluster(
+        state.clusters.names, live.cluster[slots[open_run]], plan.stops.handle[open_run], plan.stops.attempt[open_run]
     )
 
 

@@ -365,7 +365,7 @@ class StateColumns:
 
 
 def join_states(parts: list[StateColumns]) -> StateColumns:
-    """Return one or more reports of one executor as one, in order; a message stays with its element.
+    """Return one or more reports as one, in order; a message stays with its element.
 
     Source: design section 5, "Sync": states go up in batches.
     """

@@ -5,6 +5,7 @@ Source: design section 4, "States and rows"; section 5, "Sync", "Node lost", "Ex
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,9 +40,9 @@ from argosy_core.scheduler.codes import (
 )
 from argosy_core.scheduler.effects import StateEffects
 from argosy_core.scheduler.events import Detail, EventBuffer
-from argosy_core.scheduler.messages import StateColumns
+from argosy_core.scheduler.messages import ClusterRuns, StateColumns, join_states
 from argosy_core.scheduler.progress import Progress, waves
-from argosy_core.scheduler.rows import Texts, cluster_runs, job_ends, job_updates, object_updates, run_updates
+from argosy_core.scheduler.rows import Texts, job_ends, job_updates, object_updates, run_updates, runs_by_cluster
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["forget_cluster", "take_states"]
@@ -79,26 +80,22 @@ class _Outcome:
     """Rows of the runs."""
     job_updates: JobUpdates
     """Rows of the jobs that ended with them."""
-    handle: Int64s
-    """Jobs whose placement ended."""
-    attempt: Int32s
-    """Attempts of those runs."""
+    releases: tuple[ClusterRuns, ...]
+    """Placements that ended."""
     requeued_count: int
     """Jobs that wait again."""
 
 
-_NO_RUNS: Final = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
 _NOTHING_ENDED: Final = _Outcome(
     run_updates=run_updates([np.zeros(0, dtype=np.int64)] * 8, Texts()),
-    job_updates=job_ends(_NO_RUNS[0], JOB_CANCELLED, 0, ""),
-    handle=_NO_RUNS[0],
-    attempt=_NO_RUNS[1],
+    job_updates=job_ends(np.zeros(0, dtype=np.int64), JOB_CANCELLED, 0, ""),
+    releases=(),
     requeued_count=0,
 )
 
 
-def take_states(state: PoolState, cluster: str, columns: StateColumns, now_s: float) -> StateEffects:
-    """Take states of objects from a cluster's executor.
+def take_states(state: PoolState, reports: Sequence[tuple[str, StateColumns]], now_s: float) -> StateEffects:
+    """Take states of objects from executors, all at once: a round costs the same however many clusters report.
 
     States apply by rank, never backwards, and what has ended absorbs everything. Every state that a job reached gets
     its event, also one that was overtaken: a pod that ended was created, and one that ended by itself ran. Elements of
@@ -106,19 +103,21 @@ def take_states(state: PoolState, cluster: str, columns: StateColumns, now_s: fl
 
     Args:
         state: The pool.
-        cluster: Name of the executor's cluster.
-        columns: The states, in order of observation.
+        reports: One or more (cluster, its states); those of a cluster in order of observation.
         now_s: Now.
 
     Raises:
-        NotFound: The cluster is not known.
+        NotFound: A cluster is not known.
 
-    Complexity: O(n log n) in NumPy for n elements; Python work only per distinct failure and for failing bags.
+    Complexity: O(n log n) in NumPy for n elements; Python work only per cluster with ended or strange runs, per
+    distinct failure and for failing bags.
     """
-    index = state.clusters.index(cluster)
     live = state.live
+    indices = [state.clusters.index(cluster) for cluster, _ in reports]
+    clusters = np.repeat(indices, [part.handle.size for _, part in reports])
+    columns = join_states([part for _, part in reports])
     slots = live.slots(columns.handle)
-    current = _is_current(state, index, columns, slots)
+    current = _is_current(state, clusters, columns, slots)
     state.advance_flow(now_s)
     events = EventBuffer(state, now_s)
     progress = Progress(state, columns, events)
@@ -134,30 +133,30 @@ def take_states(state: PoolState, cluster: str, columns: StateColumns, now_s: fl
     # Read before anything that ended leaves its slot.
     start_time_us = np.where(current, live.start_time_us[slots], 0)
     updates = object_updates(columns, np.concatenate([*progress.applied, ended_stale]), start_time_us)
-    stops: tuple[Int64s, npt.NDArray[np.integer]] = _NO_RUNS
+    stops: tuple[ClusterRuns, ...] = ()
     if stale_count or progress.broken:
         broken = np.concatenate([*progress.broken, np.zeros(0, dtype=np.int32)])
-        stops = _stops(state, columns, slots, stale=stale, broken=broken)
+        stops = _stops(state, (clusters, columns), slots, stale=stale, broken=broken)
     outcome = _NOTHING_ENDED
     if progress.ended:
-        outcome = _finish(state, index, _collect(state, columns, progress), events=events, now_s=now_s)
+        outcome = _finish(state, _collect(state, columns, progress), events=events, now_s=now_s)
     return StateEffects(
         object_updates=updates,
         run_updates=outcome.run_updates,
         job_updates=outcome.job_updates,
         events=events.draft(),
-        releases=cluster_runs(cluster, outcome.handle, outcome.attempt),
-        stops=cluster_runs(cluster, *stops),
+        releases=outcome.releases,
+        stops=stops,
         requeued_count=outcome.requeued_count,
         stale_count=stale_count,
     )
 
 
-def _is_current(state: PoolState, cluster: int, columns: StateColumns, slots: Int32s) -> Bools:
-    """Return which elements are about the current, ingested run of a live job in this cluster."""
+def _is_current(state: PoolState, clusters: Int64s, columns: StateColumns, slots: Int32s) -> Bools:
+    """Return which elements are about the current, ingested run of a live job in the cluster that reports."""
     live = state.live
     current: Bools = slots >= 0
-    current &= (live.attempt[slots] == columns.attempt) & (live.cluster[slots] == cluster)
+    current &= (live.attempt[slots] == columns.attempt) & (live.cluster[slots] == clusters)
     current &= ((live.flags[slots] & IN_FLIGHT) == 0) & (live.run_state[slots] > 0)
     objects = live.specs.object_counts(np.where(current, live.spec[slots], 0))
     current &= (columns.object_index >= 0) & (columns.object_index < objects)
@@ -165,15 +164,20 @@ def _is_current(state: PoolState, cluster: int, columns: StateColumns, slots: In
 
 
 def _stops(
-    state: PoolState, columns: StateColumns, slots: Int32s, *, stale: Bools, broken: Int32s
-) -> tuple[Int64s, npt.NDArray[np.integer]]:
+    state: PoolState, reported: tuple[Int64s, StateColumns], slots: Int32s, *, stale: Bools, broken: Int32s
+) -> tuple[ClusterRuns, ...]:
     """Return the runs to stop: those that are not live here and have not ended, and bags that broke."""
     live = state.live
+    clusters, columns = reported
     strange = stale & (columns.state > 0) & ~IS_RUN_TERMINAL[np.clip(columns.state, 0, len(IS_RUN_TERMINAL) - 1)]
     # A run that is just being ingested is live although nothing may be reported of it yet.
     strange &= ~((slots >= 0) & ((live.flags[slots] & IN_FLIGHT) != 0) & (live.attempt[slots] == columns.attempt))
-    handle = np.concatenate([columns.handle[strange], live.handle[broken]])
-    return handle, np.concatenate([columns.attempt[strange], live.attempt[broken]])
+    return runs_by_cluster(
+        state.clusters.names,
+        np.concatenate([clusters[strange], live.cluster[broken]]),
+        np.concatenate([columns.handle[strange], live.handle[broken]]),
+        np.concatenate([columns.attempt[strange], live.attempt[broken]]),
+    )
 
 
 def _collect(state: PoolState, columns: StateColumns, progress: Progress) -> _Ends:
@@ -216,10 +220,11 @@ def _reason(failure: int, texts: tuple[str, ...], message: int) -> str:
     return FAILURE_REASONS[FailureKind(failure)] if failure in FailureKind.__members__.values() else ""
 
 
-def _finish(state: PoolState, cluster: int, ends: _Ends, *, events: EventBuffer, now_s: float) -> _Outcome:
+def _finish(state: PoolState, ends: _Ends, *, events: EventBuffer, now_s: float) -> _Outcome:
     """End runs: decide what becomes of their jobs, write events, free what they held."""
     live, slots = state.live, ends.slots
     handle, attempt = live.handle[slots], live.attempt[slots].astype(np.int32)
+    releases = runs_by_cluster(state.clusters.names, live.cluster[slots], handle, attempt)
     run_end, job_end = _judge(state, ends)
     exhausted = (job_end == _REQUEUE) & (attempt >= state.settings.max_runs)
     reason = ends.reason.copy()
@@ -233,7 +238,7 @@ def _finish(state: PoolState, cluster: int, ends: _Ends, *, events: EventBuffer,
     )
     again = job_end == _REQUEUE
     _say_ends(events, slots, ends, job_end=job_end, reason=reason)
-    state.give_back(cluster, slots)
+    state.give_back(slots)
     _requeue(state, slots[again], ends.failure[again], now_s)
     over = ~again
     jobs = job_updates(handle[over], job_end[over], ends.time_us[over], reason=reason[over], texts=ends.texts)
@@ -248,8 +253,7 @@ def _finish(state: PoolState, cluster: int, ends: _Ends, *, events: EventBuffer,
     return _Outcome(
         run_updates=runs,
         job_updates=jobs,
-        handle=handle,
-        attempt=attempt,
+        releases=releases,
         requeued_count=int(again.sum()),
     )
 
@@ -360,4 +364,4 @@ def forget_cluster(state: PoolState, cluster: str, now_s: float) -> StateEffects
         uid=bytes(16 * every.size),
         texts=(f"cluster {cluster} was forgotten",),
     )
-    return take_states(state, cluster, columns, now_s)
+    return take_states(state, [(cluster, columns)], now_s)

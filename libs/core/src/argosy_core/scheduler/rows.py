@@ -14,7 +14,7 @@ from argosy_core.arrays import Int64s
 from argosy_core.job.rows import JobUpdates, ObjectUpdates, RunUpdates
 from argosy_core.scheduler.messages import ClusterRuns, StateColumns
 
-__all__ = ["Texts", "cluster_runs", "job_ends", "job_updates", "object_updates", "run_updates"]
+__all__ = ["Texts", "cluster_runs", "job_ends", "job_updates", "object_updates", "run_updates", "runs_by_cluster"]
 
 
 class Texts:
@@ -134,3 +134,18 @@ def cluster_runs(cluster: str, handle: Int64s, attempt: npt.NDArray[np.integer])
     """Return runs of one cluster, each once, sorted by key."""
     key = np.unique(handle << 8 | attempt.astype(np.int64))
     return ClusterRuns(cluster=cluster, handle=key >> 8, attempt=(key & 0xFF).astype(np.int32))
+
+
+def runs_by_cluster(
+    names: Sequence[str], cluster: npt.NDArray[np.integer], handle: Int64s, attempt: npt.NDArray[np.integer]
+) -> tuple[ClusterRuns, ...]:
+    """Return runs cluster by cluster, each once, sorted by key.
+
+    Args:
+        names: Names of the clusters by index.
+        cluster: Index of each run's cluster.
+        handle: Job of each.
+        attempt: Attempt of each.
+    """
+    rows_of = ((index, np.flatnonzero(cluster == index)) for index in np.unique(cluster).tolist())
+    return tuple(cluster_runs(names[index], handle[rows], attempt[rows]) for index, rows in rows_of)

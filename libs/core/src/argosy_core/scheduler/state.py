@@ -345,13 +345,13 @@ class PoolState:
         total = self.clusters.total[self.clusters.usable()].sum(axis=0)
         return weigh_vector(np.asarray(total, dtype=np.int64), self.classes.axis.names, self.settings.resource_weights)
 
-    def give_back(self, cluster: int, slots: Int32s) -> None:
-        """Count the requests of ended runs as free in their cluster.
+    def give_back(self, slots: Int32s) -> None:
+        """Count the requests of ended runs as free in their clusters.
 
-        That wakes no class which the cluster's sampler has no node for: whether it fits now, only the sampler knows.
+        That wakes no class which a cluster's sampler has no node for: whether it fits now, only the sampler knows.
         """
         if slots.size:
-            self.clusters.free[cluster] += self.classes.vector[self.live.class_index[slots]].sum(axis=0)
+            np.add.at(self.clusters.free, self.live.cluster[slots], self.classes.vector[self.live.class_index[slots]])
             self.change_count += 1
 
     def ensure_class_grid(self) -> None:
