@@ -8,6 +8,7 @@ from typing import Any
 import click
 import pytest
 
+from argosy_cli import trace_options
 from argosy_cli.catalogue import COMMANDS, GROUPS, help_text
 from argosy_cli.commands import replays
 from argosy_cli.exits import exit_code_of_jobs
@@ -15,7 +16,7 @@ from argosy_cli.options import FiniteRange
 from argosy_cli.root import cli
 from argosy_cli.selectors import JOB_STATE_NAMES
 from argosy_client import JOB_STATES
-from argosy_workload import timing
+from argosy_workload import timing, traces
 
 HEAVY = ("click", "grpc", "numpy", "google", "rich", "yaml", "asyncio", "psycopg", "argosy_client")
 SLOW_TO_LOAD = ("numpy", "protovalidate", "matplotlib", "psycopg", "sqlalchemy", "pulsar")
@@ -118,6 +119,11 @@ def test_module_that_no_extra_brings_is_a_fault() -> None:
 def test_replay_ends_within_what_the_plans_take_by_default() -> None:
     """The help says the number of the module that plans, without loading it."""
     assert replays.WITHIN_S == timing.WITHIN_S
+
+
+def test_formats_are_those_that_tell_jobs() -> None:
+    """The help of --format says those of the module that reads, without loading it."""
+    assert trace_options.FORMATS == traces.JOB_FORMATS
 
 
 def test_every_command_is_listed_once_and_loads() -> None:

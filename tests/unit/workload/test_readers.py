@@ -36,6 +36,30 @@ def test_swf_becomes_cores_and_seconds_from_the_first_submit(samples: type[Any],
     assert any("1 of 4 jobs" in note for note in workload.notes)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "1 0 -1 50 8 -1 -1 8 60 -1 1 1 1 1 1 1 -1 -1 0.93 n1,n2",
+        "1 0 -1 50 8 -1 -1 8 60 -1 1 1 1 1 1 1 -1 -1 {n1 n2} ; moved",
+        "{1 0 -1 50 8 -1 -1 8 60 -1 1 1 1 1 1 1 -1 -1}",
+        "1 0 -1 50 8 -1 -1 8 60 -1 1 1 1 1 1 1 -1 -1",
+    ],
+    ids=["columns", "list-in-braces", "line-in-braces", "no-header"],
+)
+def test_swf_of_simulators_is_read_by_its_first_18_columns(samples: type[Any], tmp_path: Path, line: str) -> None:
+    """More columns, braces and no header comments are no reason to refuse a log."""
+    workload = read_trace(samples.write(tmp_path, f"{line}\n")).workload
+    assert (workload.run_s.tolist(), workload.shapes[0].amount(CPU)) == ([50.0], 8000)
+
+
+def test_format_that_is_said_is_taken_for_granted(samples: type[Any], tmp_path: Path) -> None:
+    """A log whose first lines look like nothing known is read once its format is said."""
+    path = samples.write(tmp_path, f"# made by a simulator\n{samples.swf}")
+    with pytest.raises(InvalidRequest, match="--format"):
+        read_trace(path)
+    assert len(read_trace(path, trace_format="swf").workload) == len(read_swf(path))
+
+
 def test_swf_memory_counts_per_processor(samples: type[Any], tmp_path: Path) -> None:
     """Field 10, else field 7, is KB for each processor."""
     line = "1 0 0 5 4 -1 2048 4 -1 4096 1 1 1 -1 -1 -1 -1 -1\n2 0 0 5 4 -1 2048 4 -1 -1 1 1 1 -1 -1 -1 -1 -1\n"

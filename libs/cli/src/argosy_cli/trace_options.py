@@ -6,18 +6,30 @@ Source: design section 9, "replay", "simulate".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
-__all__ = ["trace_options"]
+__all__ = ["FORMATS", "format_option", "trace_options"]
+
+FORMATS: Final = ("swf", "openb-pods", "philly", "surf", "native", "profile")
+"""What `argosy_workload.traces` reads jobs from, which is too slow to import for --help; a test holds them equal."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
+format_option = click.option(
+    "--format",
+    "trace_format",
+    type=click.Choice(FORMATS),
+    help="Format of the trace; found out from its text if not given.",
+)
+
+
 def trace_options(function: _Function) -> _Function:
-    """Add --nodes, --clusters, --jobs, --seed and --queue-by to a command."""
+    """Add --nodes, --clusters, --jobs, --seed, --queue-by and --format to a command."""
     for option in (
+        format_option,
         click.option(
             "--queue-by",
             type=click.Choice(["auto", "queue", "user"]),
@@ -32,7 +44,7 @@ def trace_options(function: _Function) -> _Function:
         click.option(
             "--nodes",
             default="",
-            help="Node list, or 4x32cpu,128Gi, or 4:cpu=32,memory=128Gi; else what the trace says.",
+            help="Node list, or 4x32cpu,128Gi, or 4:cpu=32,memory=128Gi; else as the trace says, or guessed from it.",
         ),
     ):
         function = option(function)

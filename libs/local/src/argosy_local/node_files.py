@@ -18,6 +18,7 @@ from argosy_core.resources import format_amount
 from argosy_kube.port import NodeDescription
 from argosy_kube.simulated.inventory import format_nodes, parse_uniform
 from argosy_local.compose import ClusterPlan
+from argosy_workload.guess import guess_nodes
 from argosy_workload.model import NodeModel, NodeSet, Workload, uniform_nodes
 from argosy_workload.traces import read_nodes, read_trace
 
@@ -33,7 +34,7 @@ class TraceChoice:
     trace: str
     """File, or name of a bundled profile."""
     nodes: str
-    """Node list or short text; empty for what the trace says."""
+    """Node list or short text; empty for what the trace says, or what is guessed from it."""
     clusters: int
     """Clusters to deal nodes to."""
     job_limit: int | None
@@ -42,6 +43,8 @@ class TraceChoice:
     """Draws the jobs of a profile."""
     queue_by: str
     """What is the queue of a job of the Standard Workload Format."""
+    trace_format: str | None = None
+    """Key of the trace's format; None to find it out."""
 
 
 def nodes_of(text: str, *, cluster_count: int) -> NodeSet:
@@ -121,14 +124,17 @@ def without_impossible(workload: Workload, nodes: NodeSet) -> Workload:
 def read_workload(choice: TraceChoice) -> tuple[Workload, NodeSet]:
     """Return the jobs and nodes that the options name; jobs that fit no node are left out, and a note counts them.
 
+    Nodes that nobody names are guessed from the jobs.
+
     Raises:
-        InvalidRequest: A file is missing or damaged, or it is not said which nodes there are.
+        InvalidRequest: A file is missing or damaged.
     """
-    read = read_trace(choice.trace, seed=choice.seed, queue_by=choice.queue_by)
+    read = read_trace(choice.trace, seed=choice.seed, queue_by=choice.queue_by, trace_format=choice.trace_format)
+    workload = read.workload
     nodes = nodes_of(choice.nodes, cluster_count=choice.clusters) if choice.nodes else read.nodes
     if nodes is None:
-        raise InvalidRequest(f"{choice.trace} does not say which nodes there are: give --nodes")
-    workload = read.workload
+        nodes = guess_nodes(workload, cluster_count=choice.clusters)
+        workload = workload.with_notes(*nodes.notes)
     if choice.job_limit and choice.job_limit < len(workload):
         note = f"Only the first {choice.job_limit:,} of {len(workload):,} jobs."
         workload = select_jobs(workload, np.arange(choice.job_limit)).with_notes(note)

@@ -1,7 +1,9 @@
 """Standard Workload Format: logs and models of parallel machines.
 
 One job a line, 18 fields apart by blanks, -1 for unknown, comments behind `;`. The header comments `MaxProcs` and
-`MaxNodes` state the size of the machine.
+`MaxNodes` state the size of the machine; there need not be any. Simulators write more columns behind the 18, put
+lists or whole lines into braces, or begin comments with `#`: what stands behind the 18 is not read, braces count as
+blanks and `#` as `;`.
 
 A job becomes one pod with as many cores as it asked for processors. A parallel job ran over many nodes of the machine
 it was logged on; a pod does not, so the machine is modelled as one node with all processors. Source of the format:
@@ -14,7 +16,7 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +24,7 @@ import numpy.typing as npt
 from argosy_core.errors import InvalidRequest
 from argosy_core.resources import CPU, MAX_AMOUNT, MEMORY
 from argosy_workload.model import MAX_TIME_S, JobColumns, NodeSet, Shape, Workload, build_workload, uniform_nodes
-from argosy_workload.tracefile import MAX_ROW_COUNT, read_text, refuse
+from argosy_workload.tracefile import MAX_ROW_COUNT, is_number, read_text, refuse
 
 __all__ = ["FIELD_COUNT", "is_swf", "read_swf", "read_swf_nodes"]
 
@@ -35,6 +37,7 @@ DEFAULT_MEMORY_BYTES_PER_CORE: Final = 2**30
 MAX_PROCESSOR_COUNT: Final = 10_000_000
 """Most processors of one job."""
 _HEADER = re.compile(r"^;\s*(MaxProcs|MaxNodes)\s*:\s*(\d{1,9})\s*$", re.MULTILINE)
+_BRACES: Final = str.maketrans("{}#", "  ;")
 _UNKNOWN: Final = -1.0
 
 
@@ -73,9 +76,15 @@ class _Log:
 
 
 def is_swf(text: str) -> bool:
-    """Return whether a text looks like this format: its first line is a `;` comment or has 18 numbers."""
+    """Return whether a text looks like this format: its first line is a `;` comment or begins with 18 numbers."""
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return first.startswith(";") or len(first.split()) == FIELD_COUNT
+    fields = _fields(first)
+    return first.startswith(";") or (len(fields) == FIELD_COUNT and all(map(is_number, fields)))
+
+
+def _fields(line: str) -> list[str]:
+    """Return the fields of a line that count: the first 18, without braces and comment."""
+    return line.translate(_BRACES).partition(";")[0].split(maxsplit=FIELD_COUNT)[:FIELD_COUNT]
 
 
 def read_swf(path: Path, *, queue_by: str = "auto", text: str | None = None) -> Workload:
@@ -144,12 +153,12 @@ def _parse(path: Path, text: str) -> _Log:
     fields: list[str] = []
     lines: list[int] = []
     for number, line in enumerate(text.splitlines(), start=1):
-        parts = line.partition(";")[0].split()
+        parts = _fields(line)
         if not parts:
             continue
-        if len(parts) != FIELD_COUNT:
+        if len(parts) < FIELD_COUNT:
             what = f"{len(parts)} fields; the Standard Workload Format has {FIELD_COUNT}"
-            refuse(path, what, line=number, column=min(len(parts), FIELD_COUNT) + 1)
+            refuse(path, what, line=number, column=len(parts) + 1)
         fields += parts
         lines.append(number)
         if len(lines) > MAX_ROW_COUNT:
@@ -170,14 +179,11 @@ def _parse(path: Path, text: str) -> _Log:
     return _Log(values, lines, max(sizes, default=0))
 
 
-def _refuse_text(path: Path, fields: list[str], lines: list[int]) -> None:
+def _refuse_text(path: Path, fields: list[str], lines: list[int]) -> NoReturn:
     """Raise InvalidRequest about the first field that is no number."""
-    for index, text in enumerate(fields):
-        try:
-            float(text)
-        except ValueError:
-            row, column = divmod(index, FIELD_COUNT)
-            refuse(path, f"{text[:40]!r} is not a number", line=lines[row], column=column + 1, field=_NAMES[column])
+    index = next(index for index, text in enumerate(fields) if not is_number(text))
+    row, column = divmod(index, FIELD_COUNT)
+    refuse(path, f"{fields[index][:40]!r} is not a number", line=lines[row], column=column + 1, field=_NAMES[column])
 
 
 def _check(path: Path, values: FloatArray, lines: list[int]) -> None:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from argosy_core.errors import InvalidRequest
 from argosy_workload.model import MAX_TIME_S
 
-__all__ = ["MAX_ROW_COUNT", "MAX_TEXT_BYTES", "Table", "read_table", "read_text", "refuse"]
+__all__ = ["MAX_ROW_COUNT", "MAX_TEXT_BYTES", "Table", "is_number", "read_table", "read_text", "refuse"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -149,7 +149,7 @@ class Table:
                 bad &= np.array([bool(text.strip()) for text in self.columns[name]])
             rows = np.flatnonzero(bad)
         except ValueError:
-            rows = np.flatnonzero([not _is_number(text) for text in texts])
+            rows = np.flatnonzero([not is_number(text) for text in texts])
         if len(rows) or any("_" in text for text in texts):
             row = int(rows[0]) if len(rows) else next(i for i, text in enumerate(texts) if "_" in text)
             kind = "a whole number" if whole else "a number"
@@ -158,7 +158,7 @@ class Table:
         return values
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     """Return whether `float` takes the text."""
     try:
         float(text)

@@ -24,7 +24,7 @@ from argosy_workload.profile import PROFILE_VERSION, bundled_profiles, load_prof
 from argosy_workload.swf import is_swf, read_swf, read_swf_nodes
 from argosy_workload.tracefile import read_text, refuse
 
-__all__ = ["FORMATS", "Trace", "detect_format", "read_nodes", "read_trace"]
+__all__ = ["FORMATS", "JOB_FORMATS", "Trace", "detect_format", "read_nodes", "read_trace"]
 
 FORMATS = {
     "swf": "Standard Workload Format",
@@ -37,6 +37,8 @@ FORMATS = {
     "machines": "Alea machine file",
 }
 """Formats that are read, with what they are called."""
+JOB_FORMATS = tuple(key for key in FORMATS if key not in {"openb-nodes", "machines"})
+"""Formats that tell jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +64,24 @@ def detect_format(text: str) -> str | None:
     ):
         if set(wanted) <= columns:
             return name
-    if first.startswith("{"):
-        return "profile" if PROFILE_VERSION.rpartition("/")[0] in head or '"version"' in head else None
     if is_swf(head):
         return "swf"
+    if first.startswith("{"):
+        return "profile" if PROFILE_VERSION.rpartition("/")[0] in head or '"version"' in head else None
     if any(line.startswith(("version:", "jobs:", "shapes:")) for line in head.splitlines()):
         return "native"
     parts = first.split()
     return "machines" if len(parts) == 6 and all(parts[i].isdigit() for i in (2, 3, 5)) else None
 
 
-def read_trace(source: str | Path, *, seed: int = 0, queue_by: str = "auto") -> Trace:
+def read_trace(source: str | Path, *, seed: int = 0, queue_by: str = "auto", trace_format: str | None = None) -> Trace:
     """Return the jobs, and the nodes where they are told, of a trace file, a profile file or a bundled profile.
 
     Args:
         source: Path of a plain or gzip file, or the name of a bundled profile, as `alibaba-gpu-2023`.
         seed: Draws the jobs of a profile; other formats draw nothing.
         queue_by: What becomes the queue of a log in the Standard Workload Format (`auto`, `queue` or `user`).
+        trace_format: Key in FORMATS of the file's format; None to find it out from the text.
 
     Raises:
         InvalidRequest: No format fits, or the file is not there or damaged; the message names line and column.
@@ -87,7 +90,7 @@ def read_trace(source: str | Path, *, seed: int = 0, queue_by: str = "auto") -> 
         return Trace(*generate(load_profile(str(source)), seed))
     path = Path(source)
     text = read_text(path)
-    match detect_format(text):
+    match trace_format or detect_format(text):
         case "swf":
             workload = read_swf(path, queue_by=queue_by, text=text)
             return Trace(workload, read_swf_nodes(path, workload, text=text))
@@ -103,9 +106,10 @@ def read_trace(source: str | Path, *, seed: int = 0, queue_by: str = "auto") -> 
             return Trace(*generate(parse_profile(text, path=path), seed))
         case "openb-nodes" | "machines" as name:
             refuse(path, f"this is a list of machines ({FORMATS[name]}), not of jobs; give it as nodes")
-    known = "; ".join(name for key, name in FORMATS.items() if key not in {"openb-nodes", "machines"})
+    known = "; ".join(f"{name} ({key})" for key, name in FORMATS.items() if key in JOB_FORMATS)
     profiles = ", ".join(bundled_profiles())
-    return refuse(path, f"no known trace format; known are: {known}; or the name of a profile: {profiles}", line=1)
+    what = f"no known trace format; known are: {known}; or the name of a profile: {profiles}; --format says which"
+    return refuse(path, what, line=1)
 
 
 def read_nodes(source: str | Path, *, cluster_count: int = 3) -> NodeSet:

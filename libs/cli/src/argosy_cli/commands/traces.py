@@ -8,6 +8,7 @@ import click
 
 from argosy_cli.options import output_options, settings_of
 from argosy_cli.output import print_one, print_value
+from argosy_cli.trace_options import format_option
 from argosy_core.errors import InvalidRequest
 
 __all__ = ["trace"]
@@ -20,6 +21,7 @@ def trace() -> None:
 
 @trace.command("profile")
 @click.argument("file")
+@format_option
 @click.option("--nodes", default="", help="Node list, or 4x32cpu,128Gi; else what the trace says.")
 @click.option(
     "--clusters", type=click.IntRange(1, 100), default=3, show_default=True, help="Clusters to deal nodes to."
@@ -30,7 +32,17 @@ def trace() -> None:
 )
 @output_options
 @click.pass_context
-def profile(context: click.Context, *, file: str, nodes: str, clusters: int, source: str, out: Path | None) -> None:
+def profile(
+    context: click.Context,
+    /,
+    *,
+    file: str,
+    trace_format: str | None,
+    nodes: str,
+    clusters: int,
+    source: str,
+    out: Path | None,
+) -> None:
     """Compute the profile of the trace FILE: counts and quantiles from which the same load can be drawn.
 
     A profile holds no job, user or file of the trace, so a cluster's load can be shared without its data. `argosy
@@ -40,7 +52,7 @@ def profile(context: click.Context, *, file: str, nodes: str, clusters: int, sou
     from argosy_workload.profile import compute_profile, format_profile
     from argosy_workload.traces import read_trace
 
-    read = read_trace(file)
+    read = read_trace(file, trace_format=trace_format)
     node_set = nodes_of(nodes, cluster_count=clusters) if nodes else read.nodes
     if node_set is None:
         raise InvalidRequest(f"{file} does not say which nodes there are: give --nodes")
@@ -58,13 +70,14 @@ def profile(context: click.Context, *, file: str, nodes: str, clusters: int, sou
 
 @trace.command("show")
 @click.argument("file")
+@format_option
 @output_options
 @click.pass_context
-def show(context: click.Context, *, file: str) -> None:
+def show(context: click.Context, *, file: str, trace_format: str | None) -> None:
     """Show what the trace FILE, or a bundled profile, holds."""
     from argosy_workload.traces import read_trace
 
-    read = read_trace(file)
+    read = read_trace(file, trace_format=trace_format)
     workload = read.workload
     shown = {
         "source": workload.source,
