@@ -1,5 +1,7 @@
 """What a new leader reads."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -124,3 +126,14 @@ def test_reads_by_key_give_what_was_stored(world: StoreWorld) -> None:
     assert world.leader.read_classes([world.class_id, 99]) == {world.class_id: b'{"requests":{"cpu":1000}}'}
     assert world.leader.read_queues([world.queue.queue_id, 99]) == [world.queue]
     assert world.leader.read_job_sets([world.job_set_id]) == {world.job_set_id: (world.queue.queue_id, "nightly", 0)}
+
+
+def test_load_gives_when_the_last_failed_run_of_a_job_ended(world: StoreWorld) -> None:
+    """A new leader lets the job back off for as long as the one before would have."""
+    handles = world.submit_jobs(2)
+    world.lease(handles)
+    ends = make_run_ends(handles, 5)
+    world.leader.apply(world.epoch, Effects(run_updates=replace(ends, failure=np.array([5, 0], dtype=np.int16))))
+    jobs = world.leader.load().jobs
+    assert jobs.failed_time_us.tolist() == [int(ends.end_time_us[0]), 0]
+    assert jobs.last_attempts.tolist() == [1, 1]

@@ -72,6 +72,8 @@ class JobRow:
     """Attempt of the live run, 0 if none."""
     runs: dict[int, RunRow] = field(default_factory=dict)
     """Runs by attempt."""
+    failed_time_us: int = 0
+    """When the last of its runs that failed ended; 0 if none has."""
     event_state: int = 0
     """State that its events have led to; 0 before the first."""
 
@@ -268,8 +270,8 @@ class DurableStore(Process):
             del self.changes[change_id]
         if transaction.log is not None:
             self.log_position = transaction.log[1]
-            if transaction.round_state is not None:
-                self.round_state = transaction.round_state
+        if transaction.round_state is not None:
+            self.round_state = transaction.round_state
         self.refused_count += len(refused)
         return np.array(refused, dtype=np.int64)
 
@@ -347,8 +349,9 @@ class DurableStore(Process):
             InvariantViolation: One began at another moment than it does by what was stored while it ran.
         """
         for updates in ends:
-            columns = (updates.handle, updates.attempt, updates.state, updates.start_time_us)
-            for handle, attempt, state, start_us in zip(*(column.tolist() for column in columns), strict=True):
+            names = ("handle", "attempt", "state", "start_time_us", "end_time_us", "failure")
+            columns = (getattr(updates, name).tolist() for name in names)
+            for handle, attempt, state, start_us, end_us, failure in zip(*columns, strict=True):
                 job = self.jobs[handle]
                 run = job.runs.get(attempt)
                 if run is not None and not run.ended:
@@ -358,6 +361,7 @@ class DurableStore(Process):
                         )
                     run.ended, run.state = True, state
                     job.live_attempt = 0
+                    job.failed_time_us = end_us if failure else job.failed_time_us
 
     def _take_events(self, draft: EventDraft) -> None:
         """Store events.
@@ -409,6 +413,7 @@ class DurableStore(Process):
             jobs=columns,
             cancel_requested=np.array([job.change_request for job in jobs], dtype=np.int8),
             last_attempt=np.array([max(job.runs, default=0) for job in jobs], dtype=np.int32),
+            failed_time_us=np.array([job.failed_time_us for job in jobs], dtype=np.int64),
             runs=LoadedRuns(
                 handle=np.array([h for h, _, _ in live], dtype=np.int64),
                 attempt=np.array([a for _, a, _ in live], dtype=np.int32),

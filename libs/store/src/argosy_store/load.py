@@ -56,6 +56,8 @@ class LoadedJobs:
     """1 where somebody asked to cancel."""
     last_attempts: npt.NDArray[np.int16]
     """Attempt of the newest run, 0 for none."""
+    failed_time_us: npt.NDArray[np.int64]
+    """When the last run that failed ended, microseconds since the Unix epoch; 0 for none."""
     spec_index: npt.NDArray[np.int32]
     """Index into the pool's specs."""
     metadata_index: npt.NDArray[np.int32]
@@ -149,6 +151,7 @@ def load_pool(connection: StoreConnection, pool: str) -> LoadedPool:
     metadata, metadata_index = _load_metadata(connection, scope, jobs[0])
     runs, run_clusters, run_nodes = _load_runs(connection, scope)
     objects = _load_objects(connection, scope)
+    last_attempts, failed_time_us = _last_attempts(connection, scope, jobs[0])
     return LoadedPool(
         queues=_load_queues(connection, pool, jobs[2]),
         clusters=tuple(
@@ -171,7 +174,8 @@ def load_pool(connection: StoreConnection, pool: str) -> LoadedPool:
             priorities=jobs[5],
             submit_time_us=jobs[6],
             cancel_requested=jobs[7],
-            last_attempts=_last_attempts(connection, scope, jobs[0]),
+            last_attempts=last_attempts,
+            failed_time_us=failed_time_us,
             spec_index=spec_index,
             metadata_index=metadata_index,
         ),
@@ -345,17 +349,21 @@ def _with_states(runs: list[npt.NDArray[Any]], objects: LoadedObjects) -> Loaded
     )
 
 
-def _last_attempts(connection: StoreConnection, scope: _Scope, handles: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
-    """Return the newest attempt of each open job, live or not."""
+def _last_attempts(
+    connection: StoreConnection, scope: _Scope, handles: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64]]:
+    """Return the newest attempt of each open job, live or not, and when the last one that failed ended."""
     columns = _columns(
         connection,
-        "SELECT r.handle, max(r.attempt)::smallint FROM runs r JOIN jobs j ON j.handle = r.handle"
+        "SELECT r.handle, max(r.attempt)::smallint, coalesce(max(r.end_time_us) FILTER (WHERE r.failure > 0), 0)"
+        " FROM runs r JOIN jobs j ON j.handle = r.handle"
         f" WHERE {scope.jobs} AND {scope.handles('r')} GROUP BY r.handle",
-        [INT8, INT2],
+        [INT8, INT2, INT8],
     )
-    attempts = np.zeros(len(handles), dtype=np.int16)
-    attempts[np.searchsorted(handles, columns[0])] = columns[1]
-    return attempts
+    attempts, failed_time_us = np.zeros(len(handles), dtype=np.int16), np.zeros(len(handles), dtype=np.int64)
+    rows = np.searchsorted(handles, columns[0])
+    attempts[rows], failed_time_us[rows] = columns[1], columns[2]
+    return attempts, failed_time_us
 
 
 def _load_queues(connection: StoreConnection, pool: str, queue_ids: npt.NDArray[np.int32]) -> tuple[QueueRow, ...]:

@@ -38,6 +38,8 @@ class StoredJob:
     """Attempt of the live run, 0 if none."""
     last_attempt: int = 0
     """Attempt of the newest run."""
+    failed_time_us: int = 0
+    """When the last of its runs that failed ended."""
     row: dict[str, int] = field(default_factory=dict)
     """Columns of the submit."""
     layout: bytes = b""
@@ -93,6 +95,7 @@ def load_columns(
         ),
         cancel_requested=np.array([job.cancel_requested for job in jobs.values()], dtype=np.int8),
         last_attempt=np.array([job.last_attempt for job in jobs.values()], dtype=np.int32),
+        failed_time_us=np.array([job.failed_time_us for job in jobs.values()], dtype=np.int64),
         runs=LoadedRuns(
             handle=np.array(list(live), dtype=np.int64),
             attempt=np.array([job.live_attempt for job in live.values()], dtype=np.int32),

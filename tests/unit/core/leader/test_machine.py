@@ -236,15 +236,16 @@ def test_a_term_begins_with_marker_load_changes_and_records_and_only_then_serves
     told.tell(loaded())
     assert told.kinds() == [say.ReadChanges]
     told.tell(submitted(1, 10))
-    assert told.kinds() == [say.ReadChanges], "as long as there are more"
+    assert told.kinds() == [say.Store, say.ReadChanges], "as long as there are more"
+    assert told.one(say.Store).transaction.change_ids == [1]
     told.tell(ChangesRead(changes=()))
     assert told.one(say.ReadRecords).after == 0
     told.tell(RecordsRead(records=tuple(ReadRecord(position=n, epoch=e, plan=None) for n, e in ((1, 2), (2, 3)))))
     assert told.kinds() == [say.Store, say.Store]
     assert [store.transaction.log for store in told.said] == [(0, 1), (1, 2)]
-    told.tell(Stored(number=1, refused=NOBODY))
+    told.tell(Stored(number=1, refused=NOBODY), Stored(number=2, refused=NOBODY))
     assert told.kinds() == []
-    told.tell(Stored(number=2, refused=NOBODY))
+    told.tell(Stored(number=3, refused=NOBODY))
     assert told.kinds() == [say.Serve]
     assert told.machine.phase is Phase.IDLE
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from argosy.executor.v1 import executor_pb2
-from argosy_core.leader.events import Role, Session
+from argosy_core.leader.events import Role, RowsLost, Session
 from argosy_core.reconcile.spec_cache import SpecCache
 from argosy_core.scheduler.effects import ExecutorRows
 from argosy_core.scheduler.messages import SpecReference
@@ -71,9 +72,10 @@ async def run_until(sender: RowSender, condition: Any) -> None:
     await asyncio.gather(running, return_exceptions=True)
 
 
-def new_sender() -> RowSender:
-    """Return a sender over a store with three specs."""
-    return RowSender(LeaderNotes("default"), SpecStore())  # type: ignore[arg-type]
+def new_sender(lost: list[RowsLost] | None = None) -> RowSender:
+    """Return a sender over a store with three specs, and where it tells of rows that cannot be made."""
+    tell = (lost if lost is not None else []).append
+    return RowSender(LeaderNotes("default"), SpecStore(), tell)  # type: ignore[arg-type]
 
 
 def sent_rows(session: SyncSession) -> list[executor_pb2.ObjectRows]:
@@ -99,14 +101,30 @@ async def test_bodies_arrive_also_when_an_earlier_piece_drove_one_out_of_the_cac
     assert not session.closed.is_set()
 
 
+async def test_rows_without_a_spec_are_told_and_all_others_are_sent() -> None:
+    """A spec that is not stored costs the runs that need it; the session goes on, also for the same cluster."""
+    lost: list[RowsLost] = []
+    sender, session = new_sender(lost), new_session()
+    sender.put(rows_of("bx"), session)
+    sender.put(rows_of("a"), session)
+
+    await run_until(sender, lambda: len(sent_rows(session)) == 2)
+
+    assert [list(rows.spec_hashes) for rows in sent_rows(session)] == [[HASHES["b"]], [HASHES["a"]]]
+    (told,) = lost
+    assert told.session == session.key
+    assert told.runs.handle.tolist() == [2]
+    assert HASHES["x"].hex() in told.reason
+    assert not session.closed.is_set()
+
+
 async def test_rows_that_cannot_be_sent_end_that_clusters_session_only() -> None:
-    """A spec that is not stored is said so, and the next cluster gets its rows."""
+    """What nobody foresaw is one cluster's trouble, and the next cluster gets its rows."""
     sender, broken, sound = new_sender(), new_session("c1"), new_session("c2")
-    sender.put(rows_of("x"), broken)
+    sender.put(replace(rows_of("a"), node=np.zeros(0, np.str_)), broken)
     sender.put(rows_of("b"), sound)
 
     await run_until(sender, lambda: sent_rows(sound))
 
     assert broken.closed.is_set()
-    assert HASHES["x"].hex() in broken.close_reason
     assert not sound.closed.is_set()

@@ -125,6 +125,6 @@ class SchedulingClass:
                 host_ports=tuple(HostPort(*port) for port in document.get("host_ports", [])),
                 node_name=document.get("node_name", ""),
             )
-        except (KeyError, TypeError, AttributeError) as cause:
+        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as cause:
             msg = "not a scheduling class definition"
             raise ValueError(msg) from cause

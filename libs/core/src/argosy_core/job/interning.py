@@ -127,12 +127,15 @@ class Layout:
         Raises:
             ValueError: The text is no layout, has no pod, or has pods before other objects.
         """
-        rows = json.loads(text)
-        kinds = tuple(str(kind) for kind, _ in rows)
+        try:
+            rows = [(str(kind), str(name)) for kind, name in json.loads(text)]
+        except (TypeError, RecursionError) as cause:
+            raise ValueError(f"not a layout: {text[:80]!r}") from cause
+        kinds = tuple(kind for kind, _ in rows)
         pod_count = kinds.count("Pod")
         if not pod_count or any(kind == "Pod" for kind in kinds[: len(kinds) - pod_count]):
             raise ValueError(f"not a layout with its pods last: {text[:80]!r}")
-        return Layout(kinds=kinds, names=tuple(str(name) for _, name in rows), pod_count=pod_count)
+        return Layout(kinds=kinds, names=tuple(name for _, name in rows), pod_count=pod_count)
 
 
 class SpecTable:
@@ -159,6 +162,7 @@ class SpecTable:
 
         Raises:
             ValueError: A layout is malformed; what stands before it was added.
+            OverflowError: A day is none.
 
         Complexity: about half a microsecond of Python for a known spec, one for a new one with a known layout.
         """
@@ -166,17 +170,19 @@ class SpecTable:
         fresh: list[int] = []
         layouts: list[bytes] = []
         keys = self._keys
-        for spec_hash, day, layout in references:
-            key = spec_hash + day.to_bytes(4, "little")
-            index = keys.find(key)
-            if index is None:
-                self._parse(layout)
-                index = keys.add(key)
-                fresh.append(index)
-                layouts.append(layout)
-            result.append(index)
-        if fresh:
-            self._set_layouts(fresh, layouts)
+        try:
+            for spec_hash, day, layout in references:
+                key = spec_hash + day.to_bytes(4, "little")
+                index = keys.find(key)
+                if index is None:
+                    self._parse(layout)
+                    index = keys.add(key)
+                    fresh.append(index)
+                    layouts.append(layout)
+                result.append(index)
+        finally:
+            if fresh:
+                self._set_layouts(fresh, layouts)
         return np.array(result, dtype=np.int32)
 
     def _set_layouts(self, indices: list[int], texts: list[bytes]) -> None:

@@ -158,6 +158,9 @@ class Cycle:
         term.totals["rounds"] += 1
         self._intake.release(plan.releases)
         if not plan.has_news:
+            if term.state.statistics.failed_attempt_count:
+                # A leader that fails again and again must not try the same for ever: the next one counts on.
+                self._transaction.round_state = plan.round_state
             self._store(None)
             return
         term.enter(Phase.PUBLISHING)

@@ -45,6 +45,7 @@ __all__ = [
     "RecordsRead",
     "References",
     "Role",
+    "RowsLost",
     "SampleAnswered",
     "SamplerReady",
     "Session",
@@ -303,6 +304,18 @@ class StatesReported:
     """The states."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsLost:
+    """Rows for an executor cannot be made, and never will be."""
+
+    session: Session
+    """Its session."""
+    runs: Runs
+    """Whose."""
+    reason: str
+    """Why."""
+
+
 # --- people and time --------------------------------------------------------------------------------------------------
 
 
@@ -331,6 +344,7 @@ Event: TypeAlias = (
     | SampleAnswered
     | CommitAnswered
     | StatesReported
+    | RowsLost
     | Explained
     | Tick
 )

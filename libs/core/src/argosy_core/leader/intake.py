@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Int32s
+from argosy_core.arrays import Int32s, Int64s
 from argosy_core.leader.events import Change, ChangesRead, ClusterSettings, References, StatesReported
 from argosy_core.leader.instructions import Warn
 from argosy_core.leader.sessions import ClusterSessions
@@ -26,14 +26,18 @@ from argosy_core.scheduler import (
     EndedJobs,
     JobColumns,
     Missing,
+    Runs,
     SpecReference,
     define_classes,
     define_job_sets,
+    fail_unfit,
+    failed_states,
     forget_cluster,
     missing,
     note_ended,
     remove_queues,
     set_queues,
+    settle_missing,
     take_change_requests,
     take_jobs,
     take_states,
@@ -76,6 +80,7 @@ class Intake:
         self._held: set[int] = set()
         self._deleted: set[int] = set()  # since the read under way began: it may still have seen them
         self._returned: set[int] = set()
+        self._failed: list[tuple[str, Runs, str]] = []
         self.inbox: list[StatesReported] = []
         """State batches that wait for a round."""
 
@@ -141,15 +146,27 @@ class Intake:
 
     def take_changes(self, transaction: Transaction) -> bool:
         """Take the changes that wait, in order; return whether none has to be read again."""
-        while self._waiting:
+        is_all = True
+        while self._waiting and is_all:
             changes, references = self._waiting.popleft()
             self._define(references)
             if self._lacks(changes):
                 self._return(changes)
-                return False
-            self._take(changes, references, transaction)
-            remove_queues(self._term.state, references.deleted_queue_ids)
-        return True
+                is_all = False
+            else:
+                self._take(changes, references, transaction)
+                remove_queues(self._term.state, references.deleted_queue_ids)
+        self._fail_unfit(transaction)
+        return is_all
+
+    def _fail_unfit(self, transaction: Transaction) -> None:
+        """End jobs that wait and cannot be led."""
+        term = self._term
+        failed = fail_unfit(term.state, term.now.db_s)
+        if failed is not None:
+            term.stories.note(term.now.db_us, "cannot be led", failed.job_updates.handle)
+            transaction.add_events(failed.events)
+            transaction.add_job_ends(failed.job_updates)
 
     def _define(self, references: References) -> None:
         """Make known what changes refer to; a job set that is known keeps its own event number."""
@@ -201,13 +218,24 @@ class Intake:
         """Take accepted jobs of several changes at once."""
         if not parts:
             return
-        term, jobs = self._term, join_jobs(parts)
+        term = self._term
+        jobs = join_jobs(parts)
+        homeless = settle_missing(term.state, jobs)
+        if homeless.size:
+            self.note_homeless(homeless)
+            jobs = jobs.only(~np.isin(jobs.handle, homeless))
         taken = take_jobs(term.state, jobs, term.now.db_s)
         if term.observer is not None:
             term.observer.reach("considered", jobs.submit_time_us, term.now.db_us)
         term.stories.note(term.now.db_us, "taken", jobs.handle)
         transaction.add_events(taken.events)
         term.totals["submitted"] += taken.added_count
+
+    def note_homeless(self, handles: Int64s) -> None:
+        """Warn of jobs that are left out, since they have no queue or no job set."""
+        first = ", ".join(map(str, handles[:5].tolist()))
+        self._term.say(Warn(text=f"{handles.size} jobs have no queue or no job set and stay aside", subject=first))
+        self._term.totals["quarantined"] += int(handles.size)
 
     def _take_requests(self, requests: ChangeRequestColumns, ended: EndedJobs | None, transaction: Transaction) -> None:
         """Take cancel and priority requests; jobs that ended without having been held get their event all the same."""
@@ -232,15 +260,22 @@ class Intake:
             self.release(effects.releases)
             term.totals["requeued"] += effects.requeued_count
 
+    def note_failed(self, cluster: str, runs: Runs, reason: str) -> None:
+        """Let runs fail in the next round, with everything else that arrived."""
+        self._failed.append((cluster, runs, reason))
+
     # --- reports ------------------------------------------------------------------------------------------------------
 
     def take_reports(self, transaction: Transaction) -> tuple[list[StatesReported], tuple[ClusterRuns, ...]]:
         """Take what executors reported, all at once; return it with the runs to stop for it."""
         reported, self.inbox = self.inbox, []
-        if not reported:
+        failed, self._failed = self._failed, []
+        if not reported and not failed:
             return reported, ()
         term = self._term
         reports = [(states.session.cluster, states.columns) for states in reported]
+        for cluster, runs, reason in failed:
+            reports.append((cluster, failed_states(term.state, runs, reason, term.now.db_s)))
         handles = np.concatenate([columns.handle for _, columns in reports])
         reached = np.concatenate([columns.state for _, columns in reports])
         term.reach("running", handles[reached == OBJECT_RUNNING])
@@ -268,7 +303,7 @@ def join_jobs(parts: list[JobColumns]) -> JobColumns:
     """Return the jobs of several changes as one; specs and metadata that repeat stand once."""
     if len(parts) == 1:
         return parts[0]
-    specs: dict[bytes, int] = {}
+    specs: dict[tuple[bytes, int], int] = {}
     references: list[SpecReference] = []
     metadata: dict[bytes, int] = {}
     spec_columns: list[Int32s] = []
@@ -276,7 +311,8 @@ def join_jobs(parts: list[JobColumns]) -> JobColumns:
     for part in parts:
         moved = np.empty(len(part.specs), dtype=np.int32)
         for index, reference in enumerate(part.specs):
-            position = specs.setdefault(reference.hash, len(specs))
+            # A spec is stored once a day, so at midnight the same one has two rows.
+            position = specs.setdefault((reference.hash, reference.day), len(specs))
             if position == len(references):
                 references.append(reference)
             moved[index] = position

@@ -38,6 +38,7 @@ from argosy_core.leader.events import (
     Published,
     RecordsRead,
     Role,
+    RowsLost,
     SampleAnswered,
     SamplerReady,
     Session,
@@ -115,6 +116,7 @@ class LeaderMachine:
             SampleAnswered: self._cycle.requests.take_sample,
             CommitAnswered: self._cycle.requests.take_commits,
             StatesReported: self._take_states,
+            RowsLost: self._take_lost_rows,
             Explained: lambda _: self._cycle.note_news(),
             Tick: lambda _: None,
         }
@@ -258,4 +260,10 @@ class LeaderMachine:
         if self._sessions.is_live(event.session):
             self._sessions.note_contact(event.session)
             self._intake.inbox.append(event)
+            self._cycle.note_news()
+
+    def _take_lost_rows(self, event: RowsLost) -> None:
+        """Let the runs of rows that cannot be made fail, as if their executor had said so."""
+        if self._sessions.is_live(event.session):
+            self._intake.note_failed(event.session.cluster, event.runs, event.reason)
             self._cycle.note_news()

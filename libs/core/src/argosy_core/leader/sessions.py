@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from argosy_core.arrays import Int64s
+from argosy_core.errors import InvalidRequest
 from argosy_core.leader.events import Bound, CapacityTold, ClusterSettings, Role, Session
 from argosy_core.leader.instructions import (
     ClassDefinitions,
@@ -164,7 +165,10 @@ class ClusterSessions:
             return False
         state = self._term.state
         before = state.change_count
-        update_capacity(state, event.session.cluster, event.columns)
+        try:
+            update_capacity(state, event.session.cluster, event.columns)
+        except InvalidRequest as error:
+            self._term.say(Close(session=event.session, reason=error.message))
         # What is known already, because this leader took it or gave it back, is no news.
         return state.change_count != before
 

@@ -24,7 +24,7 @@ from argosy_core.leader.line import NOBODY, RecordEnd, StoreLine, TakenOver
 from argosy_core.leader.sessions import ClusterSessions
 from argosy_core.leader.term import Phase, Term
 from argosy_core.leader.transaction import SetAside, Transaction
-from argosy_core.scheduler import adopt_plan, define_classes, define_job_sets, recover, set_queues
+from argosy_core.scheduler import adopt_plan, define_classes, define_job_sets, recover, set_queues, settle_missing
 
 __all__ = ["Takeover"]
 
@@ -53,6 +53,7 @@ class Takeover:
         self._records: deque[ReadRecord] = deque()
         self._transaction: Transaction | None = None
         self._refused: list[Int64s] = []
+        self._has_more_changes = False
         self._is_reading = False
         self._is_read = False
         self.is_over = False
@@ -73,7 +74,11 @@ class Takeover:
         define_job_sets(state, event.columns.job_sets)
         for settings in event.clusters:
             self._sessions.configure(settings)
-        effects = recover(state, event.columns, term.now.db_s)
+        columns, homeless = event.columns, settle_missing(state, event.columns.jobs)
+        if homeless.size:
+            self._intake.note_homeless(homeless)
+            columns = columns.without(homeless)
+        effects = recover(state, columns, term.now.db_s)
         self._cycle.log_position = self._seen = event.log_position
         self._transaction = transaction = self._cycle.take_transaction()
         transaction.add_job_ends(effects.job_updates)
@@ -82,17 +87,19 @@ class Takeover:
         term.say(ReadChanges())
 
     def take_changes(self, event: ChangesRead) -> None:
-        """Take every change that can be read before any record.
+        """Take every change that can be read before any record, as much as is read at once in a transaction each.
 
         A record may lease a job whose submit its leader had taken, but not yet stored the events of; they must come
         before those of the lease.
         """
-        if self._intake.receive(event):
-            self._term.say(ReadChanges())
-            return
-        assert self._transaction is not None
-        if not self._intake.take_changes(self._transaction):
-            self._term.say(ReadChanges())
+        is_last = not self._intake.receive(event)
+        transaction = self._transaction = self._transaction or self._cycle.take_transaction()
+        if not self._intake.take_changes(transaction) or not is_last:
+            # Else a backlog of any length would stand in memory.
+            self._transaction = None
+            self._put(transaction)
+            self._has_more_changes = True
+            self._read_changes()
             return
         self._term.enter(Phase.REPLAYING)
         if self._cycle.log_position >= self._marker:
@@ -100,6 +107,12 @@ class Takeover:
             self._term.say(Warn(text="the log is not the one that was applied", subject=f"marker {self._marker}"))
             self._move_to(self._marker)
         self.go_on()
+
+    def _read_changes(self) -> None:
+        """Read on while the line has room."""
+        if self._line.has_room:
+            self._has_more_changes = False
+            self._term.say(ReadChanges())
 
     def take_records(self, event: RecordsRead) -> None:
         """Let records wait for their turn; one is stale if one of a higher epoch stands before it.
@@ -124,6 +137,10 @@ class Takeover:
 
     def go_on(self) -> None:
         """Ingest what waits while the line has room, read more, and end once the marker is reached."""
+        if self._term.phase is Phase.LOADING:
+            if self._has_more_changes:
+                self._read_changes()
+            return
         while self._records and self._line.has_room:
             self._ingest(self._records.popleft())
         if self._records or self._is_reading or self._is_read:

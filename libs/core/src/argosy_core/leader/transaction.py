@@ -95,6 +95,7 @@ class Transaction:
             or self.job_ends
             or self.new_runs is not None
             or self.log is not None
+            or self.round_state is not None
             or self.set_aside
             or self.contacts
         )

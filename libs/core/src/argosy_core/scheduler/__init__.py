@@ -19,6 +19,8 @@ Setting up::
 Changes (jobs need their classes, queues and job sets defined; `missing` says which are not)::
 
     missing(state, JobColumns) -> Missing
+    settle_missing(state, JobColumns) -> handles to leave out     # what the database does not have either
+    fail_unfit(state, now_s) -> UnfitJobs | None                  # jobs whose rows cannot be used
     take_jobs(state, JobColumns, now_s) -> TakeEffects
     take_change_requests(state, ChangeRequestColumns, now_s) -> ChangeRequestEffects
     note_ended(state, EndedJobs, reason=..., now_s=...) -> EventDraft
@@ -52,6 +54,7 @@ Executors::
 
     rows_missing(state, cluster, Runs) -> RowsMissing             # at hello
     take_states(state, [(cluster, StateColumns)...], now_s) -> StateEffects
+    failed_states(state, Runs, reason, now_s) -> StateColumns     # of runs whose rows cannot be made
     forget_cluster(state, cluster, now_s) -> StateEffects         # runs lost, jobs queued again
 
 Views::
@@ -117,12 +120,13 @@ from argosy_core.scheduler.messages import (
     StateColumns,
 )
 from argosy_core.scheduler.nearby import ask_nearby
-from argosy_core.scheduler.outcomes import forget_cluster, take_states
+from argosy_core.scheduler.outcomes import failed_states, forget_cluster, take_states
 from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
 from argosy_core.scheduler.refusals import Refusals
 from argosy_core.scheduler.round import Round, begin_round, next_due_s
 from argosy_core.scheduler.settings import DEFAULT_RESOURCE_WEIGHTS, RoundSettings
 from argosy_core.scheduler.state import PoolState, RoundStatistics
+from argosy_core.scheduler.unfit import UnfitJobs, fail_unfit, settle_missing
 from argosy_core.scheduler.views import (
     ClusterReason,
     Explanation,
@@ -178,6 +182,7 @@ __all__ = [
     "StateColumns",
     "StateEffects",
     "TakeEffects",
+    "UnfitJobs",
     "adopt_plan",
     "apply_ingested",
     "ask_nearby",
@@ -190,6 +195,8 @@ __all__ = [
     "draft_ingest",
     "dump",
     "explain",
+    "fail_unfit",
+    "failed_states",
     "forget_cluster",
     "last_round",
     "missing",
@@ -202,6 +209,7 @@ __all__ = [
     "rows_missing",
     "set_cluster",
     "set_queues",
+    "settle_missing",
     "shares",
     "take_change_requests",
     "take_jobs",

@@ -246,6 +246,8 @@ class LoadedColumns:
     """Per job: 1 if it has a cancel request."""
     last_attempt: Int32s
     """Per job: attempt of its newest run, ended or not; 0 if it never had one."""
+    failed_time_us: Int64s
+    """Per job: when the last of its runs that failed ended, microseconds since the Unix epoch; 0 if none has."""
     runs: LoadedRuns
     """Live runs of those jobs."""
     objects: LoadedObjects
@@ -254,6 +256,17 @@ class LoadedColumns:
     """The last stored round state, if any."""
     job_sets: tuple[JobSetView, ...] = ()
     """Job sets of those jobs."""
+
+    def without(self, handles: Int64s) -> LoadedColumns:
+        """Return all but some jobs; the rows of their runs and objects stay and are met by nobody."""
+        kept = ~np.isin(self.jobs.handle, handles)
+        return replace(
+            self,
+            jobs=self.jobs.only(kept),
+            cancel_requested=self.cancel_requested[kept],
+            last_attempt=self.last_attempt[kept],
+            failed_time_us=self.failed_time_us[kept],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Int32s
-from argosy_core.errors import NotAllowedNow
 from argosy_core.job.live import CANCEL_REQUESTED, NewJobs
 from argosy_core.scheduler.codes import (
     EVENT_CANCEL_REQUESTED,
@@ -37,6 +36,7 @@ from argosy_core.scheduler.messages import (
 from argosy_core.scheduler.rows import job_ends
 from argosy_core.scheduler.state import PoolState
 from argosy_core.scheduler.tables import NodeNames, grow
+from argosy_core.scheduler.unfit import intern_specs, note_unfit
 
 __all__ = [
     "add_jobs",
@@ -56,6 +56,8 @@ __all__ = [
 _CANCEL: Final = 1
 _REPRIORITIZE: Final = 2
 _REMOVED: Final = 4
+_ROOMY_AXIS: Final = 64
+"""Resources up to which nobody looks whether they are all still used."""
 
 
 def define_classes(state: PoolState, definitions: Mapping[int, bytes]) -> None:
@@ -65,14 +67,19 @@ def define_classes(state: PoolState, definitions: Mapping[int, bytes]) -> None:
         state: The pool.
         definitions: Class id -> canonical JSON (`argosy_core.job.classes`).
 
-    Raises:
-        ValueError: A definition is malformed; those before it were added.
+    A class that cannot be used, since it is malformed or asks for more different resources than a pool counts, is
+    noted with the reason: its jobs fail with that.
+
+    Complexity: O(definitions), and once in a while O(classes).
     """
-    for index in state.classes.drop_idle():
+    is_crowded = len(state.classes.axis) > _ROOMY_AXIS and state.round is None
+    for index in state.classes.drop_idle(0) if is_crowded else state.classes.drop_idle():
         state.waits.clear_class(index)
         state.asked_complete.discard(index)
         for key in [key for key in state.answers if key[0] == index]:
             del state.answers[key]
+    if is_crowded:
+        state.shrink_axis()
     before = len(state.classes.axis)
     for class_id, definition in definitions.items():
         state.classes.define(class_id, definition)
@@ -106,16 +113,16 @@ def set_queues(state: PoolState, queues: Iterable[QueueView]) -> None:
 def remove_queues(state: PoolState, queue_ids: Iterable[int]) -> None:
     """Forget deleted queues; unknown ones are ignored.
 
-    Raises:
-        NotAllowedNow: A queue has open jobs.
+    One that has open jobs is kept for as long as that is so, and nothing more is placed of it: what ended them before
+    the queue was deleted stands in `changes` and has not been read yet.
     """
-    for queue_id in queue_ids:
-        index = state.queues.ids.find(queue_id)
-        if index is None:
-            continue
-        if state.queues.open_count(index):
-            raise NotAllowedNow(f"queue {state.queues.names[index]!r} has open jobs; it cannot be removed yet")
-        state.queues.drop(queue_id)
+    queues = state.queues
+    queues.deleted.update(queue_id for queue_id in queue_ids if queue_id in queues.ids)
+    for queue_id in sorted(queues.deleted):
+        index = queues.ids.indices(np.array([queue_id]))[0]
+        queues.cordoned[index] = True
+        if not queues.open_count(index):
+            queues.drop(queue_id)
 
 
 def define_job_sets(state: PoolState, job_sets: Iterable[JobSetView], now_s: float = 0.0) -> None:
@@ -166,6 +173,7 @@ def update_capacity(state: PoolState, cluster: str, columns: CapacityColumns) ->
 
     Raises:
         NotFound: The cluster is not known.
+        InvalidRequest: It has resources beyond those that a pool counts; nothing was changed.
     """
     clusters = state.clusters
     index = clusters.index(cluster)
@@ -231,7 +239,7 @@ def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s) -> Int32s:
     queue = state.queues.ids.indices(columns.queue[rows])
     job_set = state.job_sets.ids.indices(columns.job_set[rows])
     class_index = state.classes.ids.indices(columns.class_id[rows])
-    specs = live.specs.intern([(spec.hash, spec.day, spec.layout) for spec in columns.specs])
+    specs, bad_specs = intern_specs(state, columns.specs)
     texts = live.metadata_texts.intern(columns.metadata)
     metadata_index = columns.metadata_index[rows]
     if texts.size:
@@ -256,6 +264,8 @@ def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s) -> Int32s:
     np.add.at(state.classes.job_count, class_index, 1)
     np.add.at(state.job_sets.job_count, job_set, 1)
     state.count_queued(slots, 1)
+    if bad_specs or state.classes.refused:
+        note_unfit(state, slots, columns.spec[rows], bad_specs)
     return slots
 
 

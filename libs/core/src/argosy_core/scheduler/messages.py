@@ -10,10 +10,11 @@ Source: design section 5 and the protos of argosy.lease.v1, argosy.executor.v1 a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Float32s, Float64s, Int8s, Int16s, Int32s, Int64s
+from argosy_core.arrays import Bools, Float32s, Float64s, Int8s, Int16s, Int32s, Int64s
 
 __all__ = [
     "CapacityColumns",
@@ -136,6 +137,16 @@ class JobColumns:
     """Specs the jobs use."""
     metadata: tuple[bytes, ...] = ()
     """Distinct labels and annotations as JSON."""
+
+    def only(self, chosen: Bools) -> JobColumns:
+        """Return some of the jobs."""
+        columns = {name: getattr(self, name)[chosen] for name in _JOB_COLUMNS}
+        return JobColumns(**columns, specs=self.specs, metadata=self.metadata)
+
+
+_JOB_COLUMNS: Final = (
+    "handle", "id_high", "queue", "job_set", "class_id", "priority", "submit_time_us", "spec", "metadata_index"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

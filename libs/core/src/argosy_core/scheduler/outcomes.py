@@ -31,6 +31,7 @@ from argosy_core.scheduler.codes import (
     JOB_FAILED,
     JOB_QUEUED,
     JOB_SUCCEEDED,
+    OBJECT_FAILED,
     OBJECT_LEASED,
     OBJECT_LOST,
     OBJECT_UNKNOWN,
@@ -40,12 +41,12 @@ from argosy_core.scheduler.codes import (
 )
 from argosy_core.scheduler.effects import StateEffects
 from argosy_core.scheduler.events import Detail, EventBuffer
-from argosy_core.scheduler.messages import ClusterRuns, StateColumns, join_states
+from argosy_core.scheduler.messages import ClusterRuns, Runs, StateColumns, join_states
 from argosy_core.scheduler.progress import Progress, waves
 from argosy_core.scheduler.rows import Texts, job_ends, job_updates, object_updates, run_updates, runs_by_cluster
 from argosy_core.scheduler.state import PoolState
 
-__all__ = ["forget_cluster", "take_states"]
+__all__ = ["failed_states", "forget_cluster", "take_states"]
 
 _RETRIED: Final = (FAILURE_EVICTED, FAILURE_INFRASTRUCTURE)
 """Failures that are not the job's own."""
@@ -349,19 +350,43 @@ def forget_cluster(state: PoolState, cluster: str, now_s: float) -> StateEffects
     live = state.live
     slots = live.live_slots()
     slots = slots[(live.cluster[slots] == index) & ((live.flags[slots] & IN_FLIGHT) == 0) & (live.run_state[slots] > 0)]
+    text = f"cluster {cluster} was forgotten"
+    columns = _every_object(state, slots, OBJECT_LOST, failure=FailureKind.NONE, text=text, now_s=now_s)
+    return take_states(state, [(cluster, columns)], now_s)
+
+
+def failed_states(state: PoolState, runs: Runs, reason: str, now_s: float) -> StateColumns:
+    """Return states as if an executor had reported that every object of some runs failed, by the job's own fault.
+
+    Args:
+        state: The pool.
+        runs: The runs; those that are not live are left out.
+        reason: Why.
+        now_s: Now.
+    """
+    live = state.live
+    slots = live.slots(runs.handle)
+    slots = slots[(slots >= 0) & (live.attempt[slots] == runs.attempt) & (live.run_state[slots] > 0)]
+    return _every_object(state, slots, OBJECT_FAILED, failure=FailureKind.REJECTED, text=reason, now_s=now_s)
+
+
+def _every_object(
+    state: PoolState, slots: Int32s, reached: int, *, failure: FailureKind, text: str, now_s: float
+) -> StateColumns:
+    """Return one state for all objects of the present runs of jobs."""
+    live = state.live
     counts = live.specs.object_counts(live.spec[slots]).astype(np.int64)
     every = np.repeat(slots, counts)
     place = np.arange(every.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    columns = StateColumns(
+    return StateColumns(
         handle=live.handle[every],
         attempt=live.attempt[every].astype(np.int32),
         object_index=place.astype(np.int16),
-        state=np.full(every.size, OBJECT_LOST, dtype=np.int8),
+        state=np.full(every.size, reached, dtype=np.int8),
         time_us=np.full(every.size, round(now_s * 1e6), dtype=np.int64),
         exit_code=np.zeros(every.size, dtype=np.int32),
-        failure=np.zeros(every.size, dtype=np.int8),
+        failure=np.full(every.size, failure, dtype=np.int8),
         message=np.zeros(every.size, dtype=np.int32),
         uid=bytes(16 * every.size),
-        texts=(f"cluster {cluster} was forgotten",),
+        texts=(text,),
     )
-    return take_states(state, [(cluster, columns)], now_s)

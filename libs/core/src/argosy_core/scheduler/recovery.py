@@ -13,7 +13,7 @@ import numpy.typing as npt
 from argosy_core.arrays import Int32s
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.interning import distinct
-from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT
+from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT
 from argosy_core.job.states import IS_RUN_TERMINAL, RUN_RANKS
 from argosy_core.scheduler.codes import (
     EVENT_CANCELLED,
@@ -31,6 +31,7 @@ from argosy_core.scheduler.events import EventBuffer
 from argosy_core.scheduler.ingest import executor_rows
 from argosy_core.scheduler.intake import add_jobs, define_job_sets
 from argosy_core.scheduler.messages import Placements, RoundStateColumns, Runs
+from argosy_core.scheduler.outcomes import back_off_s
 from argosy_core.scheduler.progress import broken_bags
 from argosy_core.scheduler.rows import cluster_runs, job_ends
 from argosy_core.scheduler.state import PoolState
@@ -51,7 +52,7 @@ def recover(state: PoolState, loaded: LoadedColumns, now_s: float) -> RecoverEff
 
     Raises:
         InvariantViolation: The pool holds jobs already.
-        NotFound: A class or queue is not defined.
+        NotFound: A class, queue or job set is not defined; see `settle_missing`.
 
     Complexity: O(n log n) in NumPy, Python work per distinct spec, node and job set.
     """
@@ -75,9 +76,10 @@ def recover(state: PoolState, loaded: LoadedColumns, now_s: float) -> RecoverEff
     state.remove_jobs(over)
     waiting = slots[live.handle[slots] >= 0]
     waiting = waiting[live.run_state[waiting] == 0]
-    state.push_queued(waiting)
+    _recover_back_offs(state, loaded, now_s)
+    state.push_queued(waiting[(live.flags[waiting] & BACKING_OFF) == 0])
     if loaded.round_state is not None:
-        _recover_round_state(state, loaded.round_state)
+        _recover_round_state(state, loaded.round_state, now_s)
     state.raise_flow()
     state.flow_time_s = state.flow_time_s or now_s
     return RecoverEffects(
@@ -134,7 +136,18 @@ def _recover_objects(state: PoolState, objects: LoadedObjects) -> None:
     live.state[slots[ran]] = JOB_RUNNING
 
 
-def _recover_round_state(state: PoolState, stored: RoundStateColumns) -> None:
+def _recover_back_offs(state: PoolState, loaded: LoadedColumns, now_s: float) -> None:
+    """Have jobs whose last run failed wait for as long as they would have without a new leader."""
+    live, rows = state.live, np.flatnonzero(loaded.failed_time_us)
+    slots = live.slots(loaded.jobs.handle[rows])
+    there = slots >= 0
+    slots, rows = slots[there], rows[there]
+    moments_s = loaded.failed_time_us[rows] / 1e6 + back_off_s(state, live.attempt[slots].astype(np.int64))
+    chosen = state.stage_is_queued(slots) & (moments_s > now_s)
+    state.back_off_until(slots[chosen], np.minimum(moments_s[chosen], now_s + state.settings.back_off_max_s))
+
+
+def _recover_round_state(state: PoolState, stored: RoundStateColumns, now_s: float) -> None:
     """Continue the order of the last leader: flows and failed attempts."""
     live, queues = state.live, state.queues
     for queue_id, flow in zip(stored.queue.tolist(), stored.flow.tolist(), strict=True):
@@ -146,6 +159,9 @@ def _recover_round_state(state: PoolState, stored: RoundStateColumns) -> None:
     there = attempted >= 0
     live.failed_attempts[attempted[there]] = stored.failed_attempt[there]
     state.attempted.update(dict.fromkeys(stored.attempted_handle[there].tolist()))
+    slots = attempted[there]
+    slots = slots[state.stage_is_queued(slots) & ((live.flags[slots] & BACKING_OFF) == 0)]
+    state.back_off_until(slots, now_s + back_off_s(state, live.failed_attempts[slots].astype(np.int64)))
 
 
 def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:

@@ -158,6 +158,8 @@ class PoolState:
         """Handle -> first failure of the current run, for runs of several objects."""
         self.failed_handles: dict[int, None] = {}
         """Handles of the last jobs that this leader failed without a run: a late request is no news of them."""
+        self.unfit: dict[int, str] = {}
+        """Handle -> why a job cannot be led; it fails with that reason."""
         self.unsent_stops: dict[int, None] = {}
         """Handles of held jobs whose stop was not decided yet, in order of the change requests."""
         self.round_number = 0
@@ -321,10 +323,24 @@ class PoolState:
     # --- capacity -------------------------------------------------------------------------------------------------
 
     def ensure_columns(self, names: Sequence[str]) -> None:
-        """Give new resources a column in every resource array."""
+        """Give new resources a column in every resource array.
+
+        Raises:
+            InvalidRequest: There would be too many.
+        """
         before = len(self.classes.axis)
         if self.classes.extend_axis(names):
             self.clusters.add_columns(len(self.classes.axis) - before)
+
+    def shrink_axis(self) -> None:
+        """Take away the columns of resources that no class and no cluster counts; only between rounds."""
+        clusters = self.clusters
+        used = self.classes.used_columns()
+        for column in (clusters.total, clusters.free, clusters.largest):
+            used |= column.any(axis=0)
+        if not used.all():
+            self.classes.keep_columns(used)
+            clusters.keep_columns(used)
 
     def in_axis_order(self, values: npt.NDArray[np.int64], names: Sequence[str]) -> npt.NDArray[np.int64]:
         """Return resource columns (..., r) in the order of the axis; the axis must have all names."""

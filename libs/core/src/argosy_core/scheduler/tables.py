@@ -13,20 +13,25 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.errors import InvariantViolation, NotFound
+from argosy_core.errors import InvalidRequest, InvariantViolation, NotFound
 from argosy_core.job.classes import HostPort, SchedulingClass
 from argosy_core.queueing.order import Backlog
 from argosy_core.queueing.usage import weigh_amounts
 from argosy_core.resources.axis import DEFAULT_AXIS, PODS, ResourceAxis
 from argosy_core.scheduler.settings import RoundSettings
 
-__all__ = ["ClassTable", "ClusterTable", "IdTable", "JobSetTable", "NodeNames", "QueueTable", "grow"]
+__all__ = ["MAX_RESOURCES", "ClassTable", "ClusterTable", "IdTable", "JobSetTable", "NodeNames", "QueueTable", "grow"]
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
+MAX_RESOURCES: Final = 256
+"""Different resources that a pool counts: each is a column of every class, node and request."""
+_MAX_REQUESTED: Final = 192
+"""How many of them classes may bring, so that there is room for what nodes have."""
 _MAX_IDLE_CLASSES: Final = 20_000
 _MAX_IDLE_JOB_SETS: Final = 50_000
 _IDLE_JOB_SET_S: Final = 60.0
+_NOTHING: Final = SchedulingClass(requests=())
 
 
 def grow(column: npt.NDArray[Scalar], count: int, fill: float = 0) -> npt.NDArray[Scalar]:
@@ -127,19 +132,29 @@ class ClassTable:
         """Queued jobs of the class."""
         self.definitions: dict[int, bytes] = {}
         """Index -> definition."""
+        self.refused: dict[int, str] = {}
+        """Index -> why a class cannot be used; its jobs fail with that reason."""
         self._ports: dict[int, tuple[HostPort, ...]] = {}
 
     def define(self, class_id: int, definition: bytes) -> int:
-        """Add a class and return its index; a known one is left alone.
-
-        Raises:
-            ValueError: The definition is malformed.
-        """
+        """Add a class and return its index; a known one is left alone, and one that cannot be used is refused."""
         known = self.ids.find(class_id)
         if known is not None:
             return known
-        parsed = SchedulingClass.parse(definition)
-        self.extend_axis([name for name, _ in parsed.requests])
+        try:
+            parsed = SchedulingClass.parse(definition)
+            self.extend_axis([name for name, _ in parsed.requests], _MAX_REQUESTED)
+        except (ValueError, InvalidRequest) as error:
+            return self.refuse(class_id, f"its scheduling class cannot be used: {error}")
+        return self._add(class_id, parsed, definition)
+
+    def refuse(self, class_id: int, reason: str) -> int:
+        """Add a class that cannot be used, as one that asks for nothing, and return its index."""
+        index = self._add(class_id, _NOTHING, _NOTHING.definition())
+        self.refused[index] = reason
+        return index
+
+    def _add(self, class_id: int, parsed: SchedulingClass, definition: bytes) -> int:
         index = self.ids.add(class_id)
         end = self.ids.end
         self.class_id = grow(self.class_id, end)
@@ -174,25 +189,43 @@ class ClassTable:
             raise NotFound(f"class {class_id} is not defined")
         return SchedulingClass.parse(self.definitions[index])
 
-    def extend_axis(self, names: Iterable[str]) -> bool:
-        """Give new resources a column; return whether there were any."""
+    def extend_axis(self, names: Iterable[str], most: int = MAX_RESOURCES) -> bool:
+        """Give new resources a column; return whether there were any.
+
+        Raises:
+            InvalidRequest: There would be too many.
+        """
         axis = self.axis.extend(names)
         added = len(axis) - len(self.axis)
+        if added and len(axis) > most:
+            raise InvalidRequest(f"a pool counts at most {most} different resources; {axis.names[-1]!r} is one more")
         if added:
             self.axis = axis
             self.vector = np.pad(self.vector, ((0, 0), (0, added)))
         return added > 0
 
-    def drop_idle(self) -> list[int]:
-        """Forget classes without live jobs once there are many; return the indices forgotten."""
+    def used_columns(self) -> npt.NDArray[np.bool_]:
+        """Return which resources every node has or some class asks for."""
+        used: npt.NDArray[np.bool_] = (self.vector[[index for _, index in self.ids.items()]] != 0).any(axis=0)
+        used[: len(DEFAULT_AXIS)] = True
+        return used
+
+    def keep_columns(self, used: npt.NDArray[np.bool_]) -> None:
+        """Take away the other resources."""
+        self.axis = ResourceAxis(tuple(self.axis.names[column] for column in np.flatnonzero(used).tolist()))
+        self.vector = self.vector[:, used]
+
+    def drop_idle(self, most: int = _MAX_IDLE_CLASSES) -> list[int]:
+        """Forget classes without live jobs once there are more than `most`; return the indices forgotten."""
         live = self.job_count[: self.ids.end]
-        if len(self.ids) - int((live > 0).sum()) <= _MAX_IDLE_CLASSES:
+        if len(self.ids) - int((live > 0).sum()) <= most:
             return []
         idle = [(class_id, index) for class_id, index in self.ids.items() if live[index] == 0]
         for class_id, index in idle:
             self.ids.drop(class_id)
             del self.definitions[index]
             self._ports.pop(index, None)
+            self.refused.pop(index, None)
         return [index for _, index in idle]
 
 
@@ -224,6 +257,8 @@ class QueueTable:
         """`PoolState.wake_count` at which no queued job was of a class that may be placed; -1 if that is not known."""
         self.leased_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """In-flight, leased and running jobs."""
+        self.deleted: set[int] = set()
+        """Ids of deleted queues whose last jobs are not known to have ended."""
 
     def add(self, queue_id: int, order: Backlog) -> int:
         """Add a queue that is not known and return its index."""
@@ -253,6 +288,7 @@ class QueueTable:
     def drop(self, queue_id: int) -> None:
         """Forget a queue without live jobs."""
         index = self.ids.drop(queue_id)
+        self.deleted.discard(queue_id)
         self.queue_id[index] = 0
         self.weight[index] = 0.0
         self.flow[index] = 0.0
@@ -422,6 +458,11 @@ class ClusterTable:
         self.free = np.pad(self.free, ((0, 0), (0, count)))
         self.largest = np.pad(self.largest, ((0, 0), (0, count)))
         self.allocatable = [np.pad(matrix, ((0, 0), (0, count))) for matrix in self.allocatable]
+
+    def keep_columns(self, used: npt.NDArray[np.bool_]) -> None:
+        """Take the other resources out of every resource array."""
+        self.total, self.free, self.largest = (column[:, used] for column in (self.total, self.free, self.largest))
+        self.allocatable = [matrix[:, used] for matrix in self.allocatable]
 
     def usable(self) -> npt.NDArray[np.bool_]:
         """Return which clusters may be given work."""

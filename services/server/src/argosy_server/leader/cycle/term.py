@@ -101,7 +101,7 @@ class LeaderTerm:
         self._executors = executors
         self._binder = ClusterBinder(store, self.epoch)
         self._writer = EffectWriter(store, self.epoch)
-        self._rows = RowSender(self.notes, store)
+        self._rows = RowSender(self.notes, store, self.feed)
         self._changes = ChangeReader(self.driver, store, self.notes)
         self._trimmer = LogTrimmer(log, kept_count=settings.kept_log_count, period_s=settings.log_trim_s)
         self._gauges = LeaderGauges(config.pool, machine, self.notes.clock, samplers=samplers, executors=executors)

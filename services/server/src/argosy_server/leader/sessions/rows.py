@@ -6,13 +6,16 @@ Source: design section 5, "Sync" ("rows it does not have come down with each spe
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import structlog
 
 from argosy.executor.v1 import executor_pb2
-from argosy_core.errors import ArgosyError, BackendUnavailable, InvariantViolation
+from argosy_core.errors import ArgosyError, BackendUnavailable
+from argosy_core.leader.events import RowsLost
+from argosy_core.scheduler.messages import Runs
 from argosy_runtime.columns import pack_column
 
 if TYPE_CHECKING:
@@ -38,10 +41,17 @@ WAITING_LIMIT = 1_000
 class RowSender:
     """Sends rows and stops to executors in the order they were put, after reading the spec bodies they need."""
 
-    def __init__(self, notes: LeaderNotes, store: LeaderStore) -> None:
-        """Start with nothing to send."""
+    def __init__(self, notes: LeaderNotes, store: LeaderStore, tell: Callable[[RowsLost], None]) -> None:
+        """Start with nothing to send.
+
+        Args:
+            notes: Specs that were read, and which jobs are traced.
+            store: Where specs are.
+            tell: Is told of rows that cannot be made.
+        """
         self._notes = notes
         self._store = store
+        self._tell = tell
         self._queue: asyncio.Queue[tuple[ExecutorRows | ClusterRuns, SyncSession, LeaseTrace | None]] = asyncio.Queue(
             WAITING_LIMIT
         )
@@ -123,8 +133,7 @@ class RowSender:
     ) -> None:
         """Send one message with the bodies that the executor's cache of specs does not hold.
 
-        Raises:
-            InvariantViolation: A body is not stored.
+        Rows whose body is not stored are left out, and the machine is told, so that their jobs fail.
         """
         used, spec = np.unique(rows.spec[part], return_inverse=True)
         hashes = [rows.specs[index].hash for index in used.tolist()]
@@ -132,9 +141,12 @@ class RowSender:
         lacking = [spec_hash for spec_hash in session.specs.missing(hashes) if spec_hash not in bodies]
         if lacking:
             bodies |= await self._read_bodies(rows, lacking)
-        lost = [spec_hash for spec_hash in lacking if spec_hash not in bodies]
-        if lost:
-            raise InvariantViolation(f"the spec {lost[0].hex()} of a leased job is not stored")
+        lost = np.array([spec_hash in lacking and spec_hash not in bodies for spec_hash in hashes], dtype=np.bool_)
+        if lost.any():
+            self._give_up(rows, part[lost[spec]], session)
+            if not lost.all():
+                await self._send_piece(rows, part[~lost[spec]], bodies, session, traceparent=traceparent)
+            return
         message = executor_pb2.ObjectRows(
             handle_column=pack_column(rows.handle[part], "int64"),
             attempt_column=pack_column(rows.attempt[part], "int32"),
@@ -153,6 +165,14 @@ class RowSender:
             traced=self._traced(rows.handle[part]),
         )
         session.send(executor_pb2.SyncResponse(rows=message))
+
+    def _give_up(self, rows: ExecutorRows, part: Int64s, session: SyncSession) -> None:
+        """Tell of rows that have no spec."""
+        spec = rows.specs[int(rows.spec[part[0]])]
+        reason = f"its spec {spec.hash.hex()} is not stored"
+        _log.error("jobs cannot run", cluster=session.cluster, job_count=part.size, reason=reason)
+        runs = Runs(handle=rows.handle[part], attempt=rows.attempt[part])
+        self._tell(RowsLost(session=session.key, runs=runs, reason=reason))
 
     def _traced(self, handles: Int64s) -> executor_pb2.TracedRuns | None:
         """Return which runs their submitter traces, None if none."""

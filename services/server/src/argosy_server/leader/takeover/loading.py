@@ -24,7 +24,10 @@ __all__ = ["cluster_settings", "job_set_views", "loaded_pool", "queue_views"]
 
 def queue_views(rows: Iterable[QueueRow]) -> list[QueueView]:
     """Return queues as the scheduler sees them."""
-    return [QueueView(queue_id=row.queue_id, name=row.name, weight=row.weight, cordoned=row.cordoned) for row in rows]
+    return [
+        QueueView(queue_id=row.queue_id, name=row.name, weight=row.weight, cordoned=row.cordoned or row.deleted)
+        for row in rows
+    ]
 
 
 def cluster_settings(row: ClusterRow) -> ClusterSettings:
@@ -58,7 +61,7 @@ def loaded_pool(loaded: LoadedPool, log_position: int) -> Loaded:
     return Loaded(
         columns=_columns(loaded),
         classes=loaded.classes,
-        queues=tuple(queue_views(row for row in loaded.queues if not row.deleted)),
+        queues=tuple(queue_views(loaded.queues)),
         clusters=tuple(cluster_settings(row) for row in loaded.clusters),
         log_position=log_position,
     )
@@ -87,6 +90,7 @@ def _columns(loaded: LoadedPool) -> LoadedColumns:
         ),
         cancel_requested=jobs.cancel_requested.astype(np.int8),
         last_attempt=jobs.last_attempts.astype(np.int32),
+        failed_time_us=jobs.failed_time_us,
         runs=LoadedRuns(
             handle=runs.handles,
             attempt=runs.attempts.astype(np.int32),
