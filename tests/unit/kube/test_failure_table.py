@@ -22,7 +22,7 @@ from argosy_kube.failure_table import (
 )
 from argosy_kube.kubernetes.api.documents import POD
 from argosy_kube.kubernetes.reading.details import detail_of
-from argosy_kube.kubernetes.reading.pods import deletion_us, exit_and_reason, phase_of
+from argosy_kube.kubernetes.reading.pods import exit_and_reason, phase_of
 from argosy_kube.port import Detail, PodPhase
 
 DOCUMENTS = Path(__file__).parent / "pod_documents"
@@ -140,8 +140,8 @@ def read(name: str) -> tuple[PodPhase, int, str, Detail]:
     """Return phase, exit code, reason and detail of an example pod."""
     pod = POD.decode((DOCUMENTS / f"{name}.json").read_bytes())
     phase = phase_of(pod.status)
-    exit_code, reason = exit_and_reason(pod.status, phase, deleted_us=deletion_us(pod.metadata))
-    return phase, exit_code, reason, detail_of(pod.status, phase, reason) or Detail()
+    exit_code, reason = exit_and_reason(pod, phase)
+    return phase, exit_code, reason, detail_of(pod, phase, reason) or Detail()
 
 
 @pytest.mark.parametrize(("name", "kind", "told"), ENDED, ids=[row[0] for row in ENDED])

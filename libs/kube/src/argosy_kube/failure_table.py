@@ -23,6 +23,7 @@ __all__ = [
     "NODE_LOST",
     "ORDINARY_ENDS",
     "ORDINARY_WAITS",
+    "OWN_LIMIT",
     "POD_DELETED",
     "UNSEEN_END",
     "WORDS",
@@ -45,6 +46,8 @@ DISRUPTIONS: Final[Mapping[str, str]] = {
     "TerminationByKubelet": "Terminated",
 }
 """Words of the condition DisruptionTarget, and the word of the table that each is taken for."""
+OWN_LIMIT: Final = "StorageLimit"
+"""Reason of pods that a kubelet evicted because they took more storage than their own limits; it writes Evicted."""
 ORDINARY_ENDS: Final = frozenset({"", "Error"})
 """Reasons of containers that just ended with an exit code."""
 ORDINARY_WAITS: Final = frozenset({"ContainerCreating", "PodInitializing"})
@@ -74,6 +77,7 @@ _OWN, _CLUSTER, _IMAGE = FailureKind.EXIT_CODE, FailureKind.INFRASTRUCTURE, Fail
 WORDS: Final = (
     # The job's own, whatever its exit code.
     *(Word(word, _OWN) for word in ("", "Error", "Completed", "ContainerCannotRun", "DeadlineExceeded", "StartError")),
+    Word(OWN_LIMIT, _OWN),
     Word("OOMKilled", FailureKind.OUT_OF_MEMORY),
     # Sent away: by its node for want of memory, disk or process ids, or by whoever may evict.
     Word("Evicted", FailureKind.EVICTED),
@@ -143,6 +147,8 @@ def describe_failure(reason: str, exit_code: int, detail: Detail = _NO_DETAIL) -
     kind = failure_of(reason, exit_code)
     if reason == "DeadlineExceeded":
         return "the pod ran longer than its activeDeadlineSeconds (DeadlineExceeded)"
+    if reason == OWN_LIMIT:
+        return _with_message("the pod took more ephemeral storage than its limit", detail)
     if kind == FailureKind.EXIT_CODE and exit_code:
         whose = f"container {detail.container}" if detail.container else "a container"
         text = f"{whose} ended with exit code {exit_code}{_signal_text(exit_code)}"

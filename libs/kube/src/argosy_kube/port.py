@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import OutOfRange
+from argosy_core.job.classes import HostPort
 from argosy_core.nodes import Taint
 
 __all__ = [
@@ -243,6 +244,8 @@ class ObjectEvents:
     """Version to resume from after this batch."""
     details: dict[int, Detail] = field(default_factory=dict)
     """By place: details of pods that have failed or that wait for something; not every adapter has them."""
+    host_ports: dict[int, tuple[HostPort, ...]] = field(default_factory=dict)
+    """By place: ports of their node that unmanaged pods have; only in events of all pods."""
     unlistable_kinds: tuple[str, ...] = ()
     """Kinds that the cluster does not let us list now, `*.group` for all of a group: that no object of theirs is
     here says nothing. As of this batch, whatever it brings."""

@@ -183,6 +183,7 @@ class Informer:
             nodes=nodes,
             ended=_ENDED[events.phase_column] | (events.change_column == Change.DELETED),
             requests=self._mapped[events.request_column],
+            host_ports=events.host_ports,
         )
         return self._run_pods.fold(pods, self._shapes, events.request_column)
 

@@ -191,6 +191,44 @@ def test_read_bag_refuses_kinds_of_kubernetes_itself_and_what_is_none(
     assert text in faults(read(manifest, pod()))[f"manifests[0].{field}"]
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "both"),
+    [
+        ({"key": "x", "operator": "Exists"}, {"key": "x", "value": "1"}, Toleration("x", "Equal", "1")),
+        ({"operator": "Exists"}, {"key": "y", "effect": "NoSchedule"}, Toleration("y", "Equal", "", "NoSchedule")),
+        ({"key": "x", "effect": "NoExecute"}, {"key": "x"}, Toleration("x", "Equal", "", "NoExecute")),
+        ({"key": "x", "value": "1"}, {"key": "x", "value": "2"}, None),
+        ({"key": "x", "effect": "NoExecute"}, {"key": "x", "effect": "NoSchedule"}, None),
+        ({"key": "x", "operator": "Exists"}, {"key": "y", "operator": "Exists"}, None),
+    ],
+)  # fmt: skip
+def test_bag_tolerates_the_taints_that_each_of_its_pods_tolerates(
+    ours: dict[str, str], theirs: dict[str, str], both: Toleration | None
+) -> None:
+    """What they mean counts, not how they are written."""
+    for first, second in ((ours, theirs), (theirs, ours)):
+        bag = read(pod(tolerations=[first]), pod(metadata={"name": "side"}, tolerations=[second]))
+        assert bag.scheduling_class.tolerations == ((both,) if both else ())
+
+
+def test_on_failure_with_a_deadline_is_taken() -> None:
+    """It ends, if only by its deadline."""
+    assert not faults(read(pod(restartPolicy="OnFailure", activeDeadlineSeconds=60)))
+
+
+@pytest.mark.parametrize("amount", ["2.0", "2e0", "0.002k", 2])
+def test_devices_may_be_written_as_any_whole_number(amount: object) -> None:
+    """Kubernetes takes them so."""
+    devices = container(resources={"requests": {"cpu": "1", "memory": "1"}, "limits": {"nvidia.com/gpu": amount}})
+    assert requests(read(pod(devices)))["nvidia.com/gpu"] == 2
+
+
+def test_limit_of_the_pod_stands_in_only_for_what_no_container_asks_for() -> None:
+    """As the API server fills in requests."""
+    bag = read(pod(resources={"limits": {"cpu": "8", "memory": "8Gi", "ephemeral-storage": "5"}}))
+    assert requests(bag) == {"cpu": 1000, "memory": GIB, "ephemeral-storage": 5}
+
+
 def test_read_bag_sums_pods_of_one_node_and_merges_constraints() -> None:
     """Several pods are placed on one node together: requests and pods add up, constraints hold at once."""
     first = pod(nodeSelector={"zone": "a"}, tolerations=[{"key": "x", "operator": "Exists"}])
@@ -278,6 +316,18 @@ REFUSED = [
     pytest.param(pod(serviceAccountName="admin"), "spec.serviceAccountName", id="foreign-account"),
     pytest.param(pod(automountServiceAccountToken=True), "spec.automountServiceAccountToken", id="token"),
     pytest.param(pod(restartPolicy="Always"), "spec.restartPolicy", id="never-ends"),
+    pytest.param(pod(restartPolicy="OnFailure"), "spec.restartPolicy", id="may-never-end"),
+    *(
+        pytest.param(
+            pod(terminationGracePeriodSeconds=grace), "spec.terminationGracePeriodSeconds", id=f"grace-{grace}"
+        )
+        for grace in (0, -1, 10**9, "30", True)
+    ),
+    pytest.param(
+        pod(initContainers=[container("init", ports=[{"hostPort": 22}])]),
+        "spec.initContainers[0].ports[0].hostPort",
+        id="port-of-an-init-container",
+    ),
     pytest.param(pod(volumes=[{"name": "h", "hostPath": {"path": "/"}}]), "spec.volumes[0].hostPath", id="host-path"),
     pytest.param(
         pod(container(securityContext={"privileged": True})),

@@ -77,15 +77,15 @@ def waiting(name: str, reason: str, message: str | None = None) -> dict[str, Any
 )  # fmt: skip
 def test_detail_is_that_of_the_reason(status: dict[str, Any], expected: Detail | None) -> None:
     """Container and message belong to what `exit_and_reason` chose."""
-    read = POD.decode(msgspec.json.encode({"status": status})).status
-    phase = phase_of(read)
+    read = POD.decode(msgspec.json.encode({"status": status}))
+    phase = phase_of(read.status)
     assert detail_of(read, phase, exit_and_reason(read, phase)[1]) == expected
 
 
 def test_killed_by_a_deletion_says_nothing_of_the_container() -> None:
     """Its exit code is that of the kill."""
-    status = POD.decode(msgspec.json.encode({"status": {"containerStatuses": [terminated("main", 143)]}})).status
-    assert detail_of(status, PodPhase.FAILED, "Deleted") is None
+    pod = POD.decode(msgspec.json.encode({"status": {"containerStatuses": [terminated("main", 143)]}}))
+    assert detail_of(pod, PodPhase.FAILED, "Deleted") is None
 
 
 @pytest.mark.parametrize(

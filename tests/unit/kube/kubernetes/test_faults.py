@@ -29,64 +29,77 @@ def posts(lab: FakeKubeLab) -> int:
     return sum(method == "POST" and path.endswith("/pods") for method, path in lab.api.faults.seen)
 
 
-@pytest.mark.parametrize(
-    ("fault", "code", "post_count"),
-    [
-        pytest.param({"status": 500}, CreateCode.CREATED, 2, id="500-is-tried-again"),
-        pytest.param({"status": 503, "reason": "ServiceUnavailable"}, CreateCode.CREATED, 2, id="503-is-tried-again"),
-        pytest.param({"status": 429, "retry_after": "1"}, CreateCode.CREATED, 2, id="429-is-tried-again"),
-        pytest.param({"status": 504, "is_applied": True}, CreateCode.EXISTS, 2, id="504-after-having-applied"),
-        pytest.param({"kind": "drop", "is_applied": True}, CreateCode.EXISTS, 2, id="dropped-after-having-applied"),
-        pytest.param({"kind": "drop"}, CreateCode.CREATED, 2, id="dropped"),
-        pytest.param({"kind": "truncate"}, CreateCode.EXISTS, 2, id="truncated-answer"),
-        pytest.param({"kind": "garbage"}, CreateCode.EXISTS, 2, id="answer-that-is-no-json"),
-        pytest.param({"kind": "bad-utf8"}, CreateCode.EXISTS, 2, id="answer-that-is-not-utf8"),
-        pytest.param({"kind": "slow", "delay_s": 0.05}, CreateCode.CREATED, 1, id="slow-body"),
-        pytest.param({"status": 409, "reason": "Conflict"}, CreateCode.CREATED, 2, id="409-of-a-quota-is-tried-again"),
-        pytest.param({"status": 500, "count": 99}, CreateCode.UNAVAILABLE, 4, id="500-for-ever"),
+ANSWERS = [
+    pytest.param({"status": 500}, CreateCode.CREATED, 2, id="500-is-tried-again"),
+    pytest.param({"status": 503, "reason": "ServiceUnavailable"}, CreateCode.CREATED, 2, id="503-is-tried-again"),
+    pytest.param({"status": 429, "retry_after": "1"}, CreateCode.CREATED, 2, id="429-is-tried-again"),
+    pytest.param({"status": 504, "is_applied": True}, CreateCode.EXISTS, 2, id="504-after-having-applied"),
+    pytest.param({"kind": "drop", "is_applied": True}, CreateCode.EXISTS, 2, id="dropped-after-having-applied"),
+    pytest.param({"kind": "drop"}, CreateCode.CREATED, 2, id="dropped"),
+    pytest.param({"kind": "truncate"}, CreateCode.EXISTS, 2, id="truncated-answer"),
+    pytest.param({"kind": "garbage"}, CreateCode.EXISTS, 2, id="answer-that-is-no-json"),
+    pytest.param({"kind": "bad-utf8"}, CreateCode.EXISTS, 2, id="answer-that-is-not-utf8"),
+    pytest.param({"kind": "slow", "delay_s": 0.05}, CreateCode.CREATED, 1, id="slow-body"),
+    pytest.param({"status": 409, "reason": "Conflict"}, CreateCode.CREATED, 2, id="409-of-a-quota-is-tried-again"),
+    pytest.param({"status": 500, "count": 99}, CreateCode.UNAVAILABLE, 4, id="500-for-ever"),
+    pytest.param(
+        {
+            "status": 403,
+            "reason": "Forbidden",
+            "name": "work",
+            "message": 'pods "work" is forbidden: exceeded quota: q',
+        },
+        CreateCode.QUOTA,
+        1,
+        id="quota",
+    ),
+    pytest.param(
+        {"status": 403, "reason": "Forbidden", "name": "work", "message": "violates PodSecurity"},
+        CreateCode.REJECTED,
+        1,
+        id="admission-refuses",
+    ),
+    pytest.param({"status": 422, "reason": "Invalid"}, CreateCode.REJECTED, 1, id="422"),
+    pytest.param(
+        {"status": 500, "message": 'failed calling webhook "x": Post "https://x/": EOF', "count": 99},
+        CreateCode.QUOTA,
+        4,
+        id="webhook-that-cannot-be-reached-is-waited-for-like-room-in-a-quota",
+    ),
+    *(
         pytest.param(
-            {
-                "status": 403,
-                "reason": "Forbidden",
-                "name": "work",
-                "message": 'pods "work" is forbidden: exceeded quota: q',
-            },
+            {"status": 403, "reason": "Forbidden", "name": "work", "message": f'pods "work" is forbidden: {text}'},
             CreateCode.QUOTA,
             1,
-            id="quota",
-        ),
-        pytest.param(
-            {"status": 403, "reason": "Forbidden", "name": "work", "message": "violates PodSecurity"},
-            CreateCode.REJECTED,
-            1,
-            id="admission-refuses",
-        ),
-        pytest.param({"status": 422, "reason": "Invalid"}, CreateCode.REJECTED, 1, id="422"),
-        pytest.param(
-            {"status": 500, "message": 'failed calling webhook "x": Post "https://x/": EOF', "count": 99},
-            CreateCode.UNAVAILABLE,
-            4,
-            id="webhook-cannot-be-reached",
-        ),
-        pytest.param(
-            {
-                "status": 403,
-                "reason": "Forbidden",
-                "resource": "pods",
-                "message": 'pods is forbidden: User "x" cannot create resource "pods" in API group ""',
-            },
-            CreateCode.QUOTA,
-            1,
-            id="right-that-is-missing-is-waited-for-like-room-in-a-quota",
-        ),
-        pytest.param(
-            {"status": 401, "reason": "Unauthorized", "name": "work", "resource": "pods", "count": 2},
-            CreateCode.REJECTED,
-            2,
-            id="policy-that-refuses-with-401",
-        ),
-    ],
-)
+            id=name,
+        )
+        for name, text in (
+            ("quota-that-was-not-counted-yet", "status unknown for quota: q, resources: cpu"),
+            ("service-account-not-made-yet", "error looking up service account a/default: not found"),
+        )
+    ),
+    pytest.param(
+        {
+            "status": 403,
+            "reason": "Forbidden",
+            "resource": "pods",
+            "message": 'pods is forbidden: User "x" cannot create resource "pods" in API group ""',
+        },
+        CreateCode.QUOTA,
+        1,
+        id="right-that-is-missing-is-waited-for-like-room-in-a-quota",
+    ),
+    pytest.param(
+        {"status": 401, "reason": "Unauthorized", "name": "work", "resource": "pods", "count": 2},
+        CreateCode.REJECTED,
+        2,
+        id="policy-that-refuses-with-401",
+    ),
+]
+"""What the API server does, what a creation is answered, and how often it is posted."""
+
+
+@pytest.mark.parametrize(("fault", "code", "post_count"), ANSWERS)
 async def test_create_responses_by_what_the_api_server_said(
     lab: FakeKubeLab, fault: dict[str, Any], code: CreateCode, post_count: int
 ) -> None:

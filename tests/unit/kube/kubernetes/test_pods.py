@@ -7,11 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from argosy_core.job.classes import HostPort
+from argosy_core.job.states import FailureKind
+from argosy_kube.failure_table import failure_of
 from argosy_kube.kubernetes.api.documents import POD, PodDocument
 from argosy_kube.kubernetes.reading.pods import (
-    deletion_us,
+    RequestReader,
     effective_request,
     exit_and_reason,
+    host_ports,
     is_gone,
     phase_of,
     read_time_us,
@@ -123,9 +127,9 @@ STATUSES = [
 @pytest.mark.parametrize(("status", "phase", "exit_code", "reason"), STATUSES)
 def test_state_is_read_from_the_status(status: dict[str, Any], phase: PodPhase, exit_code: int, reason: str) -> None:
     """The pod's own reason comes first, then that of a disruption, then that of the first failed container."""
-    read_status = read(status).status
-    assert phase_of(read_status) == phase
-    assert exit_and_reason(read_status, phase) == (exit_code, reason)
+    pod = read(status)
+    assert phase_of(pod.status) == phase
+    assert exit_and_reason(pod, phase) == (exit_code, reason)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +175,7 @@ def test_container_that_fails_after_a_deletion_was_killed_by_it(
     container_status = terminated(143, container_reason)
     container_status["state"]["terminated"]["finishedAt"] = finished and f"2026-01-01T{finished}Z"
     pod = read({"phase": "Failed", "containerStatuses": [container_status]}, **deleted)
-    found = exit_and_reason(pod.status, PodPhase.FAILED, deleted_us=deletion_us(pod.metadata))
+    found = exit_and_reason(pod, PodPhase.FAILED)
     assert found == (143, reason)
 
 
@@ -183,15 +187,15 @@ def test_container_that_fails_in_the_second_of_a_deletion_is_judged_by_its_exit_
     container_status = terminated(exit_code, "Error")
     container_status["state"]["terminated"]["finishedAt"] = "2026-01-01T10:00:30Z"
     pod = read({"phase": "Failed", "containerStatuses": [container_status]}, deletionTimestamp="2026-01-01T10:00:30Z")
-    found = exit_and_reason(pod.status, PodPhase.FAILED, deleted_us=deletion_us(pod.metadata))
+    found = exit_and_reason(pod, PodPhase.FAILED)
     assert found == (exit_code, reason)
 
 
 def test_pod_deleted_before_its_containers_began_was_deleted() -> None:
     """A kubelet says that it failed, and nothing else."""
-    status = read({"phase": "Failed", "containerStatuses": [waiting("ContainerCreating")]}).status
-    assert exit_and_reason(status, PodPhase.FAILED, deleted_us=1) == (0, "Deleted")
-    assert exit_and_reason(status, PodPhase.FAILED) == (0, "")
+    status = {"phase": "Failed", "containerStatuses": [waiting("ContainerCreating")]}
+    assert exit_and_reason(read(status, deletionTimestamp="2026-01-01T10:00:30Z"), PodPhase.FAILED) == (0, "Deleted")
+    assert exit_and_reason(read(status), PodPhase.FAILED) == (0, "")
 
 
 def container(cpu: str | None = None, memory: str | None = None, **fields: Any) -> dict[str, Any]:
@@ -251,7 +255,90 @@ def container(cpu: str | None = None, memory: str | None = None, **fields: Any) 
 )
 def test_request_is_counted_as_kubernetes_does(spec: dict[str, Any], expected: dict[str, int]) -> None:
     """The rules of the scheduler, worked out by hand."""
-    assert effective_request(read(spec=spec).spec) == expected
+    assert effective_request(read(spec=spec)) == expected
+
+
+def test_exit_code_of_a_sidecar_counts_only_where_no_other_container_has_failed() -> None:
+    """The kubelet stops sidecars, by a signal as a rule, when the containers are done."""
+    spec = {"initContainers": [{"name": "proxy", "restartPolicy": "Always"}], "containers": [{"name": "main"}]}
+    stopped = {"name": "proxy", "state": {"terminated": {"exitCode": 137, "reason": "Error"}}}
+    status = {"phase": "Failed", "initContainerStatuses": [stopped], "containerStatuses": [terminated(3, "Error")]}
+    assert exit_and_reason(read(status, spec), PodPhase.FAILED) == (3, "Error")
+    alone = status | {"containerStatuses": [terminated(0, "Completed")]}
+    assert exit_and_reason(read(alone, spec), PodPhase.FAILED) == (137, "Error")
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ", FailureKind.EXIT_CODE),
+        ('Container main exceeded its local ephemeral storage limit "1Gi". ', FailureKind.EXIT_CODE),
+        ('Usage of EmptyDir volume "scratch" exceeds the limit "1Gi". ', FailureKind.EXIT_CODE),
+        ("The node was low on resource: ephemeral-storage. Threshold quantity: 1Gi.", FailureKind.EVICTED),
+    ],
+)
+def test_eviction_for_the_jobs_own_limit_is_its_own_failure(message: str, kind: FailureKind) -> None:
+    """It would be evicted again on any node; one for want of the node is tried elsewhere."""
+    pod = read({"phase": "Failed", "reason": "Evicted", "message": message})
+    exit_code, reason = exit_and_reason(pod, PodPhase.FAILED)
+    assert failure_of(reason, exit_code) == kind
+
+
+def resized(asked: str, given: str, actual: str, **status: Any) -> PodDocument:
+    """Return a pod of one container in the middle of a resize of its cpu."""
+    held = {
+        "name": "c", "allocatedResources": {"cpu": given}, "resources": {"requests": {"cpu": actual}},
+    }  # fmt: skip
+    return read({"phase": "Running", "containerStatuses": [held], **status}, {"containers": [container(asked)]})
+
+
+@pytest.mark.parametrize(
+    ("pod", "cpu"),
+    [
+        pytest.param(resized("1", "1", "1"), 1000, id="at-rest"),
+        pytest.param(resized("3", "1", "1"), 3000, id="grows"),
+        pytest.param(resized("1", "1", "3"), 3000, id="shrinks-still-has"),
+        pytest.param(resized("1", "2", "1"), 2000, id="given-by-the-kubelet"),
+        pytest.param(
+            resized("9", "1", "1", conditions=[{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]),
+            1000,
+            id="infeasible-never-comes",
+        ),
+        pytest.param(
+            resized("9", "1", "1", conditions=[{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]),
+            9000,
+            id="deferred-may-come",
+        ),
+    ],
+)
+def test_pod_that_is_resized_counts_with_the_most_that_it_may_hold(pod: PodDocument, cpu: int) -> None:
+    """The greatest of desired, allocated and actual, as the scheduler of Kubernetes counts it."""
+    assert effective_request(pod) == {"cpu": cpu}
+    reader = RequestReader(lambda amounts: amounts["cpu"])
+    assert [reader.row(one) for one in (resized("1", "1", "1"), pod)] == [1000, cpu]
+
+
+def test_limit_of_the_pod_stands_in_only_for_what_no_container_asks() -> None:
+    """A limit alone is no request where the containers have theirs."""
+    spec = {"containers": [container("1")], "resources": {"limits": {"cpu": "8", "memory": "64"}}}
+    assert effective_request(read(spec=spec)) == {"cpu": 1000, "memory": 64}
+
+
+def test_ports_of_containers_and_sidecars_are_the_nodes() -> None:
+    """Init containers end before they matter; every address is none in particular."""
+    spec = {
+        "containers": [
+            {"name": "a", "ports": [{"containerPort": 1}, {"hostPort": 80, "hostIP": "0.0.0.0"}]},
+            {"name": "b", "ports": [{"hostPort": 53, "protocol": "UDP", "hostIP": "10.0.0.1"}]},
+        ],
+        "initContainers": [
+            {"name": "proxy", "restartPolicy": "Always", "ports": [{"hostPort": 22}]},
+            {"name": "init", "ports": [{"hostPort": 23}]},
+        ],
+    }
+    assert host_ports(read(spec=spec).spec) == (
+        HostPort("TCP", 22), HostPort("TCP", 80), HostPort("UDP", 53, "10.0.0.1"),
+    )  # fmt: skip
 
 
 def test_times_are_read_to_the_second() -> None:

@@ -55,6 +55,7 @@ def read_constraints(
     findings: Findings,
     *,
     containers: list[dict[str, Any]],
+    init_containers: list[dict[str, Any]],
     rights: PodRights,
 ) -> NodeConstraints:
     """Return where a pod may run.
@@ -64,9 +65,10 @@ def read_constraints(
         path: Its path, for violations.
         findings: Where violations are noted.
         containers: The pod's `spec.containers`, already read as objects.
+        init_containers: Its `spec.initContainers`, likewise.
         rights: What is allowed beyond the baseline.
     """
-    host_ports = _read_host_ports(containers, f"{path}.containers", findings, rights)
+    host_ports = _read_host_ports({"containers": containers, "initContainers": init_containers}, path, findings, rights)
     if not spec.keys() & {"nodeSelector", "affinity", "tolerations", "os"} and not host_ports:
         return _FREE
     selector = _read_selector(spec.get("nodeSelector"), f"{path}.nodeSelector", findings)
@@ -183,35 +185,45 @@ def _read_tolerations(value: object, path: str, findings: Findings) -> frozenset
 
 
 def _read_host_ports(
-    containers: list[dict[str, Any]], path: str, findings: Findings, rights: PodRights
+    groups: dict[str, list[dict[str, Any]]], path: str, findings: Findings, rights: PodRights
 ) -> tuple[HostPort, ...]:
-    """Return the ports of the node that the containers take."""
+    """Return the ports of the node that the pod takes: those of containers and sidecars, which run side by side."""
     taken: list[HostPort] = []
-    for index, container in enumerate(containers):
-        if "ports" not in container:
-            continue
-        for number, port in enumerate(findings.mappings(container["ports"], f"{path}[{index}].ports")):
-            place = f"{path}[{index}].ports[{number}]"
-            host_port = port.get("hostPort")
-            protocol = port.get("protocol") or "TCP"
-            host_ip = findings.text(port.get("hostIP"), f"{place}.hostIP")
-            if protocol not in _PROTOCOLS:
-                findings.add(f"{place}.protocol", "must be TCP, UDP or SCTP")
-            elif host_port in (None, 0):
+    for field, group in groups.items():
+        for index, container in enumerate(group):
+            if "ports" not in container:
                 continue
-            elif type(host_port) is not int or not 1 <= host_port <= 65535:
-                findings.add(f"{place}.hostPort", "must be a port, 1 to 65535")
-            elif not any(first <= host_port <= last for first, last in rights.host_ports):
-                findings.add(f"{place}.hostPort", f"the node's port {host_port} is not granted to jobs")
-            elif not _is_address(host_ip):
-                findings.add(f"{place}.hostIP", "must be an IP address")
-            else:
-                wanted = HostPort(protocol, host_port, "" if host_ip == _ALL_ADDRESSES else host_ip)
+            place = f"{path}.{field}[{index}].ports"
+            stays = field == "containers" or container.get("restartPolicy") == "Always"
+            for number, port in enumerate(findings.mappings(container["ports"], place)):
+                wanted = _read_host_port(port, f"{place}[{number}]", findings, rights)
+                if wanted is None or not stays:
+                    continue
                 if any(wanted.clashes_with(other) for other in taken):
-                    findings.add(f"{place}.hostPort", f"the node's port {host_port} is taken twice")
+                    findings.add(f"{place}[{number}].hostPort", f"the node's port {wanted.port} is taken twice")
                 else:
                     taken.append(wanted)
     return tuple(taken)
+
+
+def _read_host_port(port: dict[str, Any], place: str, findings: Findings, rights: PodRights) -> HostPort | None:
+    """Return the port of the node that one element of a container's ports takes, None if it takes none or is wrong."""
+    host_port = port.get("hostPort")
+    protocol = port.get("protocol") or "TCP"
+    host_ip = findings.text(port.get("hostIP"), f"{place}.hostIP")
+    if protocol not in _PROTOCOLS:
+        findings.add(f"{place}.protocol", "must be TCP, UDP or SCTP")
+    elif host_port in (None, 0):
+        return None
+    elif type(host_port) is not int or not 1 <= host_port <= 65535:
+        findings.add(f"{place}.hostPort", "must be a port, 1 to 65535")
+    elif not any(first <= host_port <= last for first, last in rights.host_ports):
+        findings.add(f"{place}.hostPort", f"the node's port {host_port} is not granted to jobs")
+    elif not _is_address(host_ip):
+        findings.add(f"{place}.hostIP", "must be an IP address")
+    else:
+        return HostPort(protocol, host_port, "" if host_ip == _ALL_ADDRESSES else host_ip)
+    return None
 
 
 def _is_address(text: str) -> bool:
@@ -220,6 +232,26 @@ def _is_address(text: str) -> bool:
         return not text or bool(ip_address(text))
     except ValueError:
         return False
+
+
+def _common_tolerations(first: frozenset[Toleration], second: frozenset[Toleration]) -> frozenset[Toleration]:
+    """Return what tolerates the taints that both sets tolerate."""
+    if first == second:
+        return first
+    met = (_meet(ours, theirs) for ours in first for theirs in second)
+    return frozenset(one for one in met if one is not None)
+
+
+def _meet(ours: Toleration, theirs: Toleration) -> Toleration | None:
+    """Return what tolerates the taints that two tolerations do, None if there are none; an empty part means any."""
+    if ours.key and theirs.key and ours.key != theirs.key:
+        return None
+    if ours.effect and theirs.effect and ours.effect != theirs.effect:
+        return None
+    if "Exists" not in {ours.operator, theirs.operator} and ours.value != theirs.value:
+        return None
+    narrow = theirs if ours.operator == "Exists" else ours
+    return Toleration(ours.key or theirs.key, narrow.operator, narrow.value, ours.effect or theirs.effect)
 
 
 def merge_constraints(
@@ -256,7 +288,7 @@ def merge_constraints(
     return NodeConstraints(
         node_selector={**first.node_selector, **second.node_selector},
         affinity=affinity,
-        tolerations=first.tolerations & second.tolerations,
+        tolerations=_common_tolerations(first.tolerations, second.tolerations),
         platform=(platform[0], platform[1]),
         host_ports=(*first.host_ports, *second.host_ports),
     )

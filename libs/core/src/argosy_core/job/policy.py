@@ -59,6 +59,7 @@ _SYSCTLS: Final = frozenset(
 )
 _PROFILES: Final = frozenset({"RuntimeDefault", "Localhost"})
 _MAX_USER_PRIORITY: Final = 1_000_000_000
+_MAX_GRACE_S: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +131,12 @@ def _check_restart_policy(value: object, path: str, findings: Findings, _: PodRi
     """Refuse pods that never end."""
     if value not in (None, "Never", "OnFailure"):
         findings.add(path, "must be Never or OnFailure, because a job ends; left out it is Never")
+
+
+def _check_grace(value: object, path: str, findings: Findings, _: PodRights) -> None:
+    """Refuse graces with which a pod is called ended while it runs, or never ends."""
+    if value is not None and (type(value) is not int or not 1 <= value <= _MAX_GRACE_S):
+        findings.add(path, f"must be a whole number of seconds, 1 to {_MAX_GRACE_S}")
 
 
 def _check_volumes(value: object, path: str, findings: Findings, rights: PodRights) -> None:
@@ -238,6 +245,7 @@ _POD_CHECKS: Final[dict[str, Check]] = {
     "serviceAccount": _check_service_account,
     "automountServiceAccountToken": _check_token,
     "restartPolicy": _check_restart_policy,
+    "terminationGracePeriodSeconds": _check_grace,
     "volumes": _check_volumes,
     "securityContext": _check_security_context,
     "ephemeralContainers": _must_be_absent("cannot be set when a pod is made"),
@@ -263,6 +271,12 @@ def check_pod_spec(spec: dict[str, Any], path: str, findings: Findings, *, right
         findings: Where violations are noted.
         rights: What is allowed beyond the baseline.
     """
+    if spec.get("restartPolicy") == "OnFailure" and type(spec.get("activeDeadlineSeconds")) is not int:
+        findings.add(
+            f"{path}.restartPolicy",
+            "OnFailure needs activeDeadlineSeconds, or a container that always fails would be started for ever; "
+            "with Never Argosy tells the failure",
+        )
     for key, value in spec.items():
         check = _POD_CHECKS.get(key)
         if check is not None:

@@ -5,8 +5,9 @@ For each resource::
     max(sum of containers + restartable init containers,
         for each init container: its own + the restartable ones before it) + overhead
 
-A limit stands in for a missing request. A request for the pod as a whole replaces the sum. A container that gives
-neither request nor limit for cpu or memory is refused, because it could not be counted.
+A limit stands in for a missing request. A request for the pod as a whole replaces the sum, and so does its limit where
+no container asks for the resource. A container that gives neither request nor limit for cpu or memory is refused,
+because it could not be counted.
 
 Source: design section 6, "ledger transitions" (a container without a value is rejected at submit); seed 001.
 """
@@ -18,7 +19,7 @@ from typing import Any, Final
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.findings import Findings, is_label_key
-from argosy_core.resources import CPU, MAX_AMOUNT, MEMORY, PODS, parse_quantity
+from argosy_core.resources import CPU, MAX_AMOUNT, MEMORY, PODS, is_whole, parse_quantity
 
 __all__ = ["Amounts", "read_pod_requests"]
 
@@ -28,7 +29,6 @@ Amounts = dict[str, int]
 _NEEDED: Final = (CPU, MEMORY)
 _OVERCOMMITTED: Final = frozenset({CPU, MEMORY, "ephemeral-storage"})
 _HUGE_PAGES: Final = re.compile(r"hugepages-[1-9][0-9]{0,5}(?:Ki|Mi|Gi)", re.ASCII)
-_WHOLE: Final = re.compile(r"\d+(?:k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 
 
 def _read_amounts(value: object, path: str, findings: Findings) -> Amounts:
@@ -57,7 +57,7 @@ def _is_resource(name: str, text: str, path: str, findings: Findings) -> bool:
             f"{path}.{name}", "is not a resource of a container; use cpu, memory, ephemeral-storage or a domain/name"
         )
         return False
-    if not text.startswith("-") and _WHOLE.fullmatch(text) is None:
+    if not is_whole(text):
         findings.add(f"{path}.{name}", f"{text[:40]!r} is not a whole number; {name} is counted in whole units")
         return False
     return True
@@ -132,7 +132,8 @@ def read_pod_requests(
         _add(total, requests)
     if init_containers:
         _read_init_containers(init_containers, path, findings, total=total, whole=whole)
-    total.update(whole)
+    asked = (spec.get("resources") or {}).get("requests") if whole else None
+    total |= {name: amount for name, amount in whole.items() if name in (asked or ()) or name not in total}
     if "overhead" in spec:
         _add(total, _read_amounts(spec["overhead"], f"{path}.overhead", findings))
     for name, amount in total.items():

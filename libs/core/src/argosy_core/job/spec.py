@@ -315,7 +315,9 @@ def _read_pod(value: object, path: str, reading: _Reading) -> None:
         spec, path, findings, containers=containers, init_containers=init_containers
     ).items():
         reading.requests[name] = reading.requests.get(name, 0) + amount
-    constraints = read_constraints(spec, path, findings, containers=containers, rights=limits.rights)
+    constraints = read_constraints(
+        spec, path, findings, containers=containers, init_containers=init_containers, rights=limits.rights
+    )
     if reading.constraints is None:
         reading.constraints = constraints
     else:

@@ -5,6 +5,7 @@ from argosy_core.resources.quantities import (
     MAX_AMOUNT,
     base_units_per_unit,
     format_amount,
+    is_whole,
     max_job_amount,
     parse_quantity,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "ResourceAxis",
     "base_units_per_unit",
     "format_amount",
+    "is_whole",
     "max_job_amount",
     "parse_quantity",
 ]

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from argosy_core.errors import InvalidRequest
 
-__all__ = ["MAX_AMOUNT", "base_units_per_unit", "format_amount", "max_job_amount", "parse_quantity"]
+__all__ = ["MAX_AMOUNT", "base_units_per_unit", "format_amount", "is_whole", "max_job_amount", "parse_quantity"]
 
 MAX_AMOUNT = 2**62
 """Largest amount that is accepted, so that sums of two never overflow int64."""
@@ -54,6 +54,22 @@ def max_job_amount(name: str) -> int:
     return _MAX_JOB_MILLICORES if name == "cpu" else _MAX_JOB_AMOUNT
 
 
+def _read(text: str) -> Fraction | None:
+    """Return the value of a quantity without its sign, None if it is none."""
+    match = _QUANTITY.match(text)
+    if match is None:
+        return None
+    _, number, _, exponent, suffix = match.groups()
+    value = Fraction(number if not number.startswith(".") else "0" + number)
+    return value * (Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix or ""])
+
+
+def is_whole(text: str) -> bool:
+    """Return whether a quantity is a whole number, as 2, 2.0, 1e3 and 2k; what is no quantity at all counts as one."""
+    value = _read(text)
+    return value is None or value.denominator == 1
+
+
 @lru_cache(maxsize=4096)
 def parse_quantity(name: str, text: str) -> int:
     """Return a Kubernetes quantity as base units of the named resource, rounded up.
@@ -65,14 +81,11 @@ def parse_quantity(name: str, text: str) -> int:
     Raises:
         InvalidRequest: The text is no quantity, is negative, or is too large.
     """
-    match = _QUANTITY.match(text)
-    if match is None:
+    value = _read(text)
+    if value is None:
         msg = f"{text[:40]!r} is not a quantity of {name}; write a number with an optional suffix, as 500m, 2 or 1.5Gi"
         raise InvalidRequest(msg)
-    sign, number, _, exponent, suffix = match.groups()
-    value = Fraction(number if not number.startswith(".") else "0" + number)
-    value *= Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
-    if sign == "-" and value:
+    if text.startswith("-") and value:
         msg = f"{text!r} is negative; an amount of {name} is 0 or more"
         raise InvalidRequest(msg)
     value *= base_units_per_unit(name)

@@ -58,6 +58,7 @@ def select_events(events: ObjectEvents, selector: Selector, *, after_version: in
     if details:
         places = (np.cumsum(mask) - 1).tolist()
         details = {places[place]: detail for place, detail in details.items() if mask[place]}
+    # No pod of a simulated cluster has host ports of its own, so there are none to move.
     return replace(events, details=details, **{name: getattr(events, name)[mask] for name in _COLUMNS})
 
 

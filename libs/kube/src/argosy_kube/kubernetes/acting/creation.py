@@ -236,7 +236,12 @@ def _refusal(failure: ApiFailure, resource: Resource = PODS, *, is_of_creation: 
     A right to make custom objects nobody may have meant to give; one that is missing for anything else is no word about
     the object.
     """
-    if failure.is_quota or (is_of_creation and failure.lacks_right and not resource.is_custom):
+    if (
+        failure.is_quota
+        or failure.is_of_namespace
+        or failure.is_broken_webhook
+        or (is_of_creation and failure.lacks_right and not resource.is_custom)
+    ):
         return _Answer(CreateCode.QUOTA, message=failure.message)
     if resource.is_custom and failure.is_refused_right and failure.code == FORBIDDEN:
         return _Answer(CreateCode.REJECTED, message=not_granted(resource, failure))

@@ -47,9 +47,13 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 """Patches that say which parts of lists to take away."""
 
 _QUOTA_TEXT: Final = "exceeded quota"
+_UNREADY: Final = re.compile(r"status unknown for quota|error looking up service account")
+"""What a namespace that is new, or was just changed, lacks for a moment: admission refuses pods until it is there."""
+_BROKEN_WEBHOOK: Final = "failed calling webhook"
 _LONGEST_MESSAGE: Final = 1024
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _TOO_MANY: Final = 429
+_INTERNAL: Final = 500
 _BUDGET: Final = "DisruptionBudget"
 _DENIED: Final = "Denied"
 _DENIAL: Final = re.compile(r'admission webhook "[^"]+" denied the request')
@@ -159,6 +163,16 @@ class ApiFailure(Exception):
     def is_quota(self) -> bool:
         """A quota stands against the object."""
         return self.code == FORBIDDEN and not self.is_denied and _QUOTA_TEXT in self.message
+
+    @property
+    def is_of_namespace(self) -> bool:
+        """The namespace is not ready for pods: its quota was not counted, or its service account is not there yet."""
+        return self.code == FORBIDDEN and not self.is_denied and _UNREADY.search(self.message) is not None
+
+    @property
+    def is_broken_webhook(self) -> bool:
+        """A webhook that must be asked does not answer; nobody knows for how long."""
+        return self.code == _INTERNAL and _BROKEN_WEBHOOK in self.message
 
 
 def read_failure(code: int, body: bytes, *, retry_after: str | None) -> ApiFailure:

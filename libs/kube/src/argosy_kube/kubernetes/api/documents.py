@@ -76,12 +76,21 @@ class Resources(_Part):
     limits: Quantities | None = None
 
 
+class ContainerPort(_Part):
+    """Element of ports[]."""
+
+    host_port: int | None = None
+    protocol: str | None = None
+    host_ip: str | None = msgspec.field(default=None, name="hostIP")
+
+
 class Container(_Part):
     """A container."""
 
     name: str = ""
     resources: Resources | None = None
     restart_policy: str | None = None
+    ports: list[ContainerPort] | None = None
 
 
 class PodSpec(_Part):
@@ -127,6 +136,8 @@ class ContainerStatus(_Part):
 
     name: str = ""
     state: ContainerState | None = None
+    allocated_resources: Quantities | None = None
+    resources: Resources | None = None
 
 
 class Condition(_Part):
@@ -145,6 +156,7 @@ class PodStatus(_Part):
     reason: str | None = None
     message: str | None = None
     start_time: str | None = None
+    nominated_node_name: str | None = None
     conditions: list[Condition] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     container_statuses: list[ContainerStatus] | None = None

@@ -19,7 +19,7 @@ from argosy_kube.kubernetes.ours.relabelling import Relabeller, tells_deletion
 from argosy_kube.kubernetes.reading.columns import EventRows, EventTables, read_run, uid_bytes
 from argosy_kube.kubernetes.reading.details import detail_of
 from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates
-from argosy_kube.kubernetes.reading.pods import deletion_us, ended_us, exit_and_reason, is_gone, phase_of, read_time_us
+from argosy_kube.kubernetes.reading.pods import ended_us, exit_and_reason, host_ports, is_gone, phase_of, read_time_us
 from argosy_kube.port import Change, Detail, ObjectEvents, PodPhase
 
 __all__ = ["CHANGES", "STORED_FINALIZER", "Observer", "apply_health"]
@@ -98,16 +98,28 @@ class Observer:
         if run is None or told is None:
             return
         phase, exit_code, reason = _state_of(pod)
-        detail = detail_of(pod.status, phase, reason)
+        detail = detail_of(pod, phase, reason)
         warned = self.warnings.note(pod, phase, reason, is_there=told != Change.DELETED)
         if warned is not None:
             reason, detail = warned.reason, warned.detail
-        self._add(rows, told, pod, run=run, state=(phase, exit_code, reason), time_us=time_us, detail=detail)
+        self._add(
+            rows,
+            told,
+            pod,
+            run=run,
+            state=(pod.spec.node_name, phase, exit_code, reason),
+            time_us=time_us,
+            detail=detail,
+        )
 
     def add_any_pod(self, rows: EventRows, change: Change, pod: PodDocument, *, time_us: int) -> None:
         """Add a pod, whoever owns it, for a reader who counts what pods ask for; nothing is noted of it."""
         run = self.places.run_of(uid_bytes(pod.metadata.uid)) or read_run(pod.metadata.labels, self._installation)
-        self._add(rows, change, pod, run=run, state=_state_of(pod), time_us=time_us)
+        # Room that a preemption made for a pod is that pod's, though it is not bound yet.
+        node = pod.spec.node_name or pod.status.nominated_node_name
+        self._add(rows, change, pod, run=run, state=(node, *_state_of(pod)), time_us=time_us)
+        if run is None and (ports := host_ports(pod.spec)):
+            rows.note_ports(ports)
 
     def _add(
         self,
@@ -116,12 +128,12 @@ class Observer:
         pod: PodDocument,
         *,
         run: tuple[int, int, int] | None,
-        state: tuple[PodPhase, int, str],
+        state: tuple[str | None, PodPhase, int, str],
         time_us: int,
         detail: Detail | None = None,
     ) -> None:
-        phase, exit_code, reason = state
-        tables, node = self.tables, pod.spec.node_name
+        node, phase, exit_code, reason = state
+        tables = self.tables
         rows.add(
             change,
             pod.metadata,
@@ -133,7 +145,7 @@ class Observer:
                 phase,
                 exit_code,
                 tables.texts.intern(reason) if reason else -1,
-                tables.pod_requests.row(pod.spec),
+                tables.pod_requests.row(pod),
             ),
             detail=detail,
         )
@@ -203,7 +215,7 @@ class Observer:
 def _state_of(pod: PodDocument) -> tuple[PodPhase, int, str]:
     """Return phase, exit code and reason, as the pod itself says."""
     phase = phase_of(pod.status)
-    return phase, *exit_and_reason(pod.status, phase, deleted_us=deletion_us(pod.metadata))
+    return phase, *exit_and_reason(pod, phase)
 
 
 def _created_us(metadata: Metadata) -> int:

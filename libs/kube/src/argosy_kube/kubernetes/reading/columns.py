@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from argosy_core.job.classes import HostPort
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, parse_run_label
 from argosy_kube.kubernetes.api.documents import Metadata
 from argosy_kube.kubernetes.reading.pods import RequestReader
@@ -73,6 +74,8 @@ class EventRows:
         self._details: dict[int, Detail] = {}
         """Of the rows that are not folded, by place among them."""
         self._chunk_details: list[dict[int, Detail]] = []
+        self._ports: dict[int, tuple[HostPort, ...]] = {}
+        """Of all rows, by place."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -120,6 +123,10 @@ class EventRows:
             )
         )
 
+    def note_ports(self, ports: tuple[HostPort, ...]) -> None:
+        """Note the ports of its node that the pod of the last row has."""
+        self._ports[len(self) - 1] = ports
+
     def fold(self) -> None:
         """Turn the rows so far into an array, which takes a tenth of the memory; call it after each page of a list."""
         if self._rows:
@@ -147,6 +154,7 @@ class EventRows:
         def begin() -> Callable[[list[T]], None]:
             self._rows, self._uids, self._details = [], [], {}
             del self._chunks[mark:], self._chunk_details[mark:]
+            self._ports = {place: ports for place, ports in self._ports.items() if place < len(self)}
             return take
 
         return begin
@@ -155,6 +163,8 @@ class EventRows:
         """Add the rows of another, which has the same tables."""
         self.fold()
         other.fold()
+        begin = len(self)
+        self._ports.update({begin + place: ports for place, ports in other._ports.items()})
         self._chunks += other._chunks
         self._chunk_details += other._chunk_details
 
@@ -198,4 +208,5 @@ class EventRows:
             requests=tables.requests.matrix,
             version=version,
             details=details,
+            host_ports=dict(self._ports),
         )

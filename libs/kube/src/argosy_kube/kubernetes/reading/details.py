@@ -5,10 +5,9 @@ Source: `argosy_kube.port`, "Detail".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from argosy_kube.failure_table import ORDINARY_WAITS, POD_DELETED
-from argosy_kube.kubernetes.api.documents import Condition, ContainerStatus, PodStatus
+from argosy_kube.kubernetes.api.documents import Condition, PodDocument
+from argosy_kube.kubernetes.reading.pods import containers_of
 from argosy_kube.port import MAX_DETAIL_LENGTH, Detail, PodPhase
 
 __all__ = ["detail_of", "one_line"]
@@ -24,47 +23,45 @@ def one_line(text: str | None) -> str:
     return line if len(line) <= MAX_DETAIL_LENGTH else line[: MAX_DETAIL_LENGTH - 1] + "…"
 
 
-def detail_of(status: PodStatus, phase: PodPhase, reason: str) -> Detail | None:
+def detail_of(pod: PodDocument, phase: PodPhase, reason: str) -> Detail | None:
     """Return the detail of what `exit_and_reason` says of a pod, or None if there is none.
 
     Args:
-        status: What the pod says.
+        pod: What it says.
         phase: Its phase.
         reason: As `exit_and_reason` gave it.
     """
     if phase == PodPhase.FAILED:
-        detail = _of_failed(status, reason)
+        detail = _of_failed(pod, reason)
     elif phase == PodPhase.PENDING and reason:
-        detail = _of_waiting(status)
+        detail = _of_waiting(pod)
     else:
         return None
     return detail if detail.container or detail.message else None
 
 
-def _of_failed(status: PodStatus, reason: str) -> Detail:
+def _of_failed(pod: PodDocument, reason: str) -> Detail:
+    status = pod.status
     if status.reason:
         return Detail("", one_line(status.message))
     disruption = _find(status.conditions, "DisruptionTarget", "True")
     if disruption is not None:
         return Detail("", one_line(disruption.message))
-    for container in _containers(status):
+    for container in containers_of(pod):
         ended = container.state.terminated if container.state else None
         if ended is not None and ended.exit_code:
             return Detail() if reason == POD_DELETED else Detail(container.name, one_line(ended.message))
     return Detail()
 
 
-def _of_waiting(status: PodStatus) -> Detail:
-    for container in _containers(status):
+def _of_waiting(pod: PodDocument) -> Detail:
+    status = pod.status
+    for container in containers_of(pod):
         waiting = container.state.waiting if container.state else None
         if waiting is not None and waiting.reason and waiting.reason not in ORDINARY_WAITS:
             return Detail(container.name, one_line(waiting.message))
     unscheduled = _find(status.conditions, "PodScheduled", "False")
     return Detail("", one_line(unscheduled.message if unscheduled is not None else status.message))
-
-
-def _containers(status: PodStatus) -> Iterable[ContainerStatus]:
-    return (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
 
 
 def _find(conditions: list[Condition] | None, kind: str, status: str) -> Condition | None:

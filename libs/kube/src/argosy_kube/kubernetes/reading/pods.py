@@ -5,13 +5,22 @@ Source: design section 5, "Node lost"; `argosy_kube.port`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Final
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.classes import HostPort
 from argosy_core.resources import parse_quantity
-from argosy_kube.failure_table import DISRUPTIONS, ORDINARY_ENDS, ORDINARY_WAITS, POD_DELETED, UNSEEN_END
+from argosy_kube.failure_table import (
+    DISRUPTIONS,
+    ORDINARY_ENDS,
+    ORDINARY_WAITS,
+    OWN_LIMIT,
+    POD_DELETED,
+    UNSEEN_END,
+)
 from argosy_kube.kubernetes.api.documents import (
     Container,
     ContainerStatus,
@@ -27,10 +36,12 @@ from argosy_kube.port import PodPhase
 __all__ = [
     "ENDED",
     "RequestReader",
+    "containers_of",
     "deletion_us",
     "effective_request",
     "ended_us",
     "exit_and_reason",
+    "host_ports",
     "is_gone",
     "phase_of",
     "read_time_us",
@@ -48,6 +59,10 @@ _PHASES: Final = {
 _STOPPED_BY_SIGNAL: Final = frozenset({137, 143})
 """Exit codes of containers that were killed or asked to stop."""
 _MOST_REQUESTS: Final = 20_000
+_NOTHING: Final = Resources()
+_ALL_ADDRESSES: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared, never listened at
+_OWN_LIMIT: Final = re.compile(r"exceeded its local ephemeral storage limit|exceeds the (?:total )?limit\b")
+"""What a kubelet writes of a container, pod or volume that took more storage than its limit."""
 
 
 def phase_of(status: PodStatus) -> PodPhase:
@@ -65,9 +80,14 @@ def is_gone(pod: PodDocument) -> bool:
     )
 
 
-def _containers(status: PodStatus) -> Iterator[ContainerStatus]:
-    yield from status.init_container_statuses or ()
-    yield from status.container_statuses or ()
+def containers_of(pod: PodDocument) -> Iterator[ContainerStatus]:
+    """Give the containers of a pod in the order in which they count: sidecars after those that they serve."""
+    inits = pod.status.init_container_statuses or ()
+    sidecars = {one.name for one in pod.spec.init_containers or () if one.restart_policy == "Always"}
+    yield from (one for one in inits if one.name not in sidecars) if sidecars else inits
+    yield from pod.status.container_statuses or ()
+    if sidecars:
+        yield from (one for one in inits if one.name in sidecars)
 
 
 def deletion_us(metadata: Metadata) -> int:
@@ -80,23 +100,20 @@ def deletion_us(metadata: Metadata) -> int:
     return read_time_us(metadata.deletion_timestamp) - (metadata.deletion_grace_period_seconds or 0) * 1_000_000
 
 
-def exit_and_reason(status: PodStatus, phase: PodPhase, *, deleted_us: int = 0) -> tuple[int, str]:
+def exit_and_reason(pod: PodDocument, phase: PodPhase) -> tuple[int, str]:
     """Return the exit code of the first failed container of a failed pod, else 0, and why the phase is what it is.
 
     A pod's own reason (Evicted, OutOfcpu) comes before that of a disruption, that before the container's (OOMKilled).
-    A container that just failed after the deletion was asked for was killed by it.
-
-    Args:
-        status: What the pod says.
-        phase: Its phase.
-        deleted_us: See `deletion_us`.
+    A container that just failed after the deletion was asked for was killed by it. Sidecars end with the pod, by a
+    signal as a rule, so they count only where no other container has failed.
     """
+    status, deleted_us = pod.status, deletion_us(pod.metadata)
     if phase == PodPhase.PENDING:
-        return 0, _waiting_reason(status)
+        return 0, _waiting_reason(pod)
     if phase != PodPhase.FAILED:
         return 0, status.reason or ""
     exit_code, own = 0, ""
-    for container in _containers(status):
+    for container in containers_of(pod):
         ended = container.state.terminated if container.state else None
         if ended is not None and ended.exit_code:
             exit_code, own = ended.exit_code, ended.reason or ""
@@ -108,16 +125,22 @@ def exit_and_reason(status: PodStatus, phase: PodPhase, *, deleted_us: int = 0) 
     else:
         own = POD_DELETED if deleted_us else ""  # it was deleted before its containers had begun
     if status.reason:
-        return exit_code, status.reason
+        return exit_code, OWN_LIMIT if _is_own_limit(status) else status.reason
     for condition in status.conditions or ():
         if condition.type == "DisruptionTarget" and condition.status == "True" and condition.reason:
             return exit_code, DISRUPTIONS.get(condition.reason, condition.reason)
     return exit_code, own
 
 
-def _waiting_reason(status: PodStatus) -> str:
+def _is_own_limit(status: PodStatus) -> bool:
+    """Return whether a kubelet evicted a pod for more storage than it may use itself, and not for want of the node."""
+    return status.reason == "Evicted" and _OWN_LIMIT.search(status.message or "") is not None
+
+
+def _waiting_reason(pod: PodDocument) -> str:
     """Return why a pending pod waits, if not just because it is new."""
-    for container in _containers(status):
+    status = pod.status
+    for container in containers_of(pod):
         waiting = container.state.waiting if container.state else None
         if waiting is not None and waiting.reason and waiting.reason not in ORDINARY_WAITS:
             return waiting.reason
@@ -141,7 +164,7 @@ def ended_us(pod: PodDocument, phase: PodPhase) -> int:
     """Return when a pod came into its phase, as well as its document says, in microseconds since the Unix epoch."""
     if phase in ENDED:
         finished = 0
-        for container in _containers(pod.status):
+        for container in containers_of(pod):
             ended = container.state.terminated if container.state else None
             if ended is not None:
                 finished = max(finished, read_time_us(ended.finished_at))
@@ -164,14 +187,14 @@ class RequestReader:
         self._intern = intern
         self._known: dict[object, int] = {}
 
-    def row(self, spec: PodSpec) -> int:
+    def row(self, pod: PodDocument) -> int:
         """Return the row of what a pod asks for."""
-        key = _key(spec)
+        key = _key(pod)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _MOST_REQUESTS:
                 self._known.clear()
-            found = self._known[key] = self._intern(effective_request(spec))
+            found = self._known[key] = self._intern(effective_request(pod))
         return found
 
 
@@ -183,11 +206,14 @@ def _resources_key(resources: Resources | None) -> object:
     return None if resources is None else (_items(resources.requests), _items(resources.limits))
 
 
-def _key(spec: PodSpec) -> object:
-    containers = spec.containers or ()
-    if not spec.init_containers and spec.overhead is None and spec.resources is None and len(containers) == 1:
+def _key(pod: PodDocument) -> object:
+    spec, containers, resized = pod.spec, pod.spec.containers or (), _resized(pod)
+    is_plain = not spec.init_containers and spec.overhead is None and spec.resources is None
+    if is_plain and not resized and len(containers) == 1:
         return _resources_key(containers[0].resources)
     return (
+        tuple((name, *map(_resources_key, held)) for name, held in resized.items()),
+        bool(resized) and _is_infeasible(pod.status),
         tuple(_resources_key(container.resources) for container in containers),
         tuple((_resources_key(item.resources), item.restart_policy) for item in spec.init_containers or ()),
         _items(spec.overhead),
@@ -215,34 +241,83 @@ def _add(total: dict[str, int], amounts: dict[str, int]) -> None:
         total[name] = total.get(name, 0) + amount
 
 
-def effective_request(spec: PodSpec) -> dict[str, int]:
+def _resized(pod: PodDocument) -> dict[str, tuple[Resources, ...]]:
+    """Return by container what its kubelet gave it and what it has, where that is not just what is asked for."""
+    asked = {one.name: one.resources for one in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))}
+    found: dict[str, tuple[Resources, ...]] = {}
+    for status in containers_of(pod):
+        if status.allocated_resources is None and status.resources is None:
+            continue
+        wanted = (asked.get(status.name) or _NOTHING).requests or {}
+        given, actual = status.allocated_resources, (status.resources or _NOTHING).requests
+        if (given is not None and given != wanted) or (actual is not None and actual != wanted):
+            found[status.name] = Resources(requests=given), Resources(requests=actual)
+    return found
+
+
+def _is_infeasible(status: PodStatus) -> bool:
+    """Return whether the kubelet will never do what a resize asks for."""
+    return any(one.type == "PodResizePending" and one.reason == "Infeasible" for one in status.conditions or ())
+
+
+def effective_request(pod: PodDocument) -> dict[str, int]:
     """Return the effective request of a pod in base units by resource name, as the Kubernetes scheduler counts it.
 
     For each resource it is the greater of what runs together in the end (containers and sidecars) and what each init
     container needs beside the sidecars before it, and the overhead on top; a request of the pod as a whole stands in
-    place of the sum.
+    place of the sum. A container that is being resized counts with the most of what is asked for, what its kubelet
+    gave it and what it has, without the first where the kubelet said that it cannot be.
     """
+    spec, resized = pod.spec, _resized(pod)
+    is_infeasible = bool(resized) and _is_infeasible(pod.status)
+
+    def requested(container: Container) -> dict[str, int]:
+        amounts = _requested(container.resources)
+        held = resized.get(container.name)
+        if held is None:
+            return amounts
+        if is_infeasible:
+            amounts = dict.fromkeys(amounts, 0)
+        for resources in held:
+            for name, amount in _requested(resources).items():
+                amounts[name] = max(amounts.get(name, 0), amount)
+        return amounts
+
     total: dict[str, int] = {}
     for container in spec.containers or ():
-        _add(total, _requested(container.resources))
-    peak = _raise_sidecars(total, spec.init_containers or [])
+        _add(total, requested(container))
+    peak = _raise_sidecars(total, [(one.restart_policy, requested(one)) for one in spec.init_containers or ()])
     for name, amount in peak.items():
         total[name] = max(total.get(name, 0), amount)
-    total.update(_requested(spec.resources))
+    if spec.resources is not None:
+        # A limit of the pod stands in for its request only where no container asks for any of it.
+        total = _amounts(spec.resources.limits) | total | _amounts(spec.resources.requests)
     _add(total, _amounts(spec.overhead))
     return total
 
 
-def _raise_sidecars(total: dict[str, int], containers: list[Container]) -> dict[str, int]:
+def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """Return the ports of the node that a pod has, those of its sidecars included; others end before they matter."""
+    found: list[HostPort] = []
+    inits = (one for one in spec.init_containers or () if one.restart_policy == "Always")
+    for container in (*(spec.containers or ()), *inits):
+        for port in container.ports or ():
+            if port.host_port:
+                address = port.host_ip or ""
+                address = "" if address in _ALL_ADDRESSES else address
+                found.append(HostPort(port.protocol or "TCP", port.host_port, address))
+    return tuple(sorted(set(found))) if found else ()
+
+
+def _raise_sidecars(total: dict[str, int], containers: list[tuple[str | None, dict[str, int]]]) -> dict[str, int]:
     """Add sidecars to the total; return the most that an init container needs beside the sidecars before it."""
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for container in containers:
-        amounts = _requested(container.resources)
-        if container.restart_policy == "Always":
+    for policy, amounts in containers:
+        if policy == "Always":
             _add(sidecars, amounts)
-            amounts = {}
-        for name in amounts.keys() | sidecars.keys():
-            peak[name] = max(peak.get(name, 0), amounts.get(name, 0) + sidecars.get(name, 0))
+        own = {} if policy == "Always" else amounts
+        for name in own.keys() | sidecars.keys():
+            peak[name] = max(peak.get(name, 0), own.get(name, 0) + sidecars.get(name, 0))
     _add(total, sidecars)
     return peak

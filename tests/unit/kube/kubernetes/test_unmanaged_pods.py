@@ -1,0 +1,33 @@
+"""What a reader who counts pods sees of those that are not ours, beyond their requests."""
+
+from __future__ import annotations
+
+from argosy_core.job.classes import HostPort
+from argosy_kube.port import Selector
+from argosy_testkit.fake_kube_api.lab import FakeKubeLab
+
+PORTS = [{"containerPort": 8080, "hostPort": 8080}]
+
+
+async def test_ports_of_the_node_are_told_of_the_right_pods(lab: FakeKubeLab) -> None:
+    """By place in the list, whatever stands before and after."""
+    cluster = lab.open("one")
+    for number, ports in enumerate(([], PORTS, [])):
+        spec = {"nodeName": "node-a", "containers": [{"name": "main", "ports": ports}]}
+        lab.api.store.create("pods", "default", {"metadata": {"name": f"other-{number}"}, "spec": spec})
+    events = await cluster.list_objects(Selector.ALL_PODS)
+    assert len(events) == 3
+    assert events.host_ports == {1: (HostPort("TCP", 8080),)}
+
+
+async def test_room_that_was_made_for_a_pod_counts_as_its_own(lab: FakeKubeLab) -> None:
+    """The scheduler of the cluster nominates a node when it has preempted there, and binds later."""
+    cluster = lab.open("one")
+    document = {
+        "metadata": {"name": "urgent"},
+        "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}]},
+    }
+    made = lab.api.store.create("pods", "default", document)
+    lab.api.store.replace("pods", made | {"status": {"phase": "Pending", "nominatedNodeName": "node-b"}})
+    events = await cluster.list_objects(Selector.ALL_PODS)
+    assert [events.nodes[node] for node in events.node_column] == ["node-b"]
