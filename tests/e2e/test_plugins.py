@@ -56,7 +56,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "ARGOSY_SAMPLER_PLUGINS": "node-hours,prefer-label,one-per-rack",
         "ARGOSY_SAMPLER_PLUGIN_SETTINGS": "prefer-label.label=kubernetes.io/hostname,prefer-label.value=c1-n00002,"
         "one-per-rack.most=100",
-        "ARGOSY_SERVER_LEADER_PLUGINS": "cluster-costs",
+        "ARGOSY_SERVER_LEADER_PLUGINS": "cluster-costs,start-together",
         "ARGOSY_SERVER_LEADER_PLUGIN_SETTINGS": "cluster-costs.c2=2.5,cluster-costs.c1=1",
         "ARGOSY_SERVER_LEADER_PLUGIN_WEIGHTS": "cluster-costs=10",
         "ARGOSY_SERVER_LEADER_ROUND_CLUSTERS_TO_SAMPLE_RATIO": "1",
@@ -75,11 +75,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         subprocess.run([*program, "down"], capture_output=True, timeout=60, check=False)
 
 
-def run_jobs(home: Path, job_set: str, count: int) -> list[tuple[str, str]]:
-    """Submit jobs and return cluster and node of each once all run."""
+def submit(home: Path, job_set: str, count: int, labels: str = "") -> Any:
+    """Submit jobs and return what the command answered."""
     path = home / "jobs.yaml"
-    path.write_text(JOB.format(job_set=job_set, count=count))
-    argosy(home, "submit", "-f", str(path))
+    path.write_text(JOB.format(job_set=job_set, count=count) + labels)
+    return argosy(home, "submit", "-f", str(path))
+
+
+def run_jobs(home: Path, job_set: str, count: int, labels: str = "") -> list[tuple[str, str]]:
+    """Submit jobs and return cluster and node of each of their job set once all of it run."""
+    submit(home, job_set, count, labels)
     jobs: list[Any] = []
     while not jobs or any(job["state"] != "running" for job in jobs):  # the test's time limit ends it
         jobs = argosy(home, "jobs", "--queue", "science", "--job-set", job_set)
@@ -93,3 +98,18 @@ def test_examples_choose_cluster_and_node(home: Path) -> None:
     later = run_jobs(home, "second", 4)
     assert {cluster for cluster, _ in later} == {"c1"}
     assert ("c1", "c1-n00002") not in later
+
+
+def test_example_starts_a_group_together(home: Path) -> None:
+    """Two of three are placed and held back, for a reason that people read; all run once the third is there."""
+    argosy(home, "queue", "create", "science", "--weight", "1")
+    labels = 'labels: {example.com/group: ring, example.com/group-size: "3"}\n'
+    submit(home, "ring", 2, labels)
+    jobs = argosy(home, "jobs", "--queue", "science", "--job-set", "ring")
+    told: Any = {}
+    while told.get("stage") != "in flight":  # the test's time limit ends it
+        told = argosy(home, "explain", jobs[0]["id"])
+    assert told["wait_reason"] == "plugin"
+    assert told["summary"].endswith("held back by start-together: 2 of 3 of its group are placed")
+    assert {job["state"] for job in argosy(home, "jobs", "--queue", "science")} == {"queued"}
+    assert len(run_jobs(home, "ring", 1, labels)) == 3

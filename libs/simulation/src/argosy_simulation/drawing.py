@@ -5,6 +5,7 @@ Source: design section 7, "each has a test that fails when its defence is remove
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,14 @@ __all__ = ["draw_plan", "draw_world", "widen_plan"]
 _GIB = 1 << 30
 
 
-def draw_world(seed: int, *, with_faults: bool = True, wide: bool = False, check_steps: int = 1) -> World:
+def draw_world(
+    seed: int,
+    *,
+    with_faults: bool = True,
+    wide: bool = False,
+    check_steps: int = 1,
+    make_plugins: Callable[[], Mapping[str, object]] = dict,
+) -> World:
     """Return a small world with everything in it drawn from a seed; all its jobs fit some node.
 
     Args:
@@ -31,6 +39,7 @@ def draw_world(seed: int, *, with_faults: bool = True, wide: bool = False, check
         wide: Whether there may be bags of several pods and the faults that `FaultSettings` leaves out by default; they
             are drawn apart, so that the other worlds stay as they were.
         check_steps: After how many events the memories are checked; what truly happens is checked always.
+        make_plugins: Makes the plugins of each leader anew.
     """
     rng = np.random.default_rng([seed, 9])
     until_s = float(rng.uniform(30.0, 120.0))
@@ -57,6 +66,7 @@ def draw_world(seed: int, *, with_faults: bool = True, wide: bool = False, check
         pod_stop_s=(0.0, float(rng.choice([0.05, 2.0]))),
         keep_finished_s=float(rng.choice([0.0, 5.0, 60.0])),
         check_steps=check_steps,
+        make_plugins=make_plugins,
         max_steps=400_000,
     )
     if not with_faults:

@@ -28,6 +28,7 @@ from argosy_core.leader.events import (
     Loaded,
     MarkerPublished,
     Moment,
+    PluginAnswered,
     Published,
     ReadRecord,
     RecordsRead,
@@ -42,6 +43,7 @@ from argosy_core.leader.events import (
 )
 from argosy_core.leader.instructions import (
     Acknowledge,
+    CallPlugin,
     Close,
     Instruction,
     Listen,
@@ -104,7 +106,11 @@ class LeaderActor(Process):
         self.context = context
         self.epoch = epoch
         self.machine = LeaderMachine(
-            "default", epoch, settings=context.settings.leader, rng=context.generator(1, epoch)
+            "default",
+            epoch,
+            settings=context.settings.leader,
+            rng=context.generator(1, epoch),
+            decision_profile=context.settings.leader.round.make_profile(context.settings.make_plugins()),
         )
         self.serving = False
         """Whether sessions are taken."""
@@ -135,6 +141,7 @@ class LeaderActor(Process):
             Listen: self._listen,
             Acknowledge: self._acknowledge,
             Close: self._close,
+            CallPlugin: lambda call: self._later(self._call_plugin, call),
             Warn: lambda _: None,
         }
         self._do(self.machine.start(self._now()))
@@ -154,6 +161,7 @@ class LeaderActor(Process):
         if self.alive:
             self.alive = False
             self.context.counters.update(self.machine.totals)
+            self.context.counters["placements held back when a leader ended"] += self.machine.held_back_count
             self.context.network.end_all(self)
             self.context.directory.leader_died(self)
 
@@ -194,6 +202,9 @@ class LeaderActor(Process):
         if due_us == self._timer_us:
             self._timer_us = 0
             self.feed(Tick())
+
+    def _call_plugin(self, call: CallPlugin) -> None:
+        self.feed(PluginAnswered(number=call.number, verdicts=call.framework.pre_bind(call.batch)))
 
     # --- the database and the log -------------------------------------------------------------------------------------
 

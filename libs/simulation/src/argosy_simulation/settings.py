@@ -5,6 +5,7 @@ Source: design section 5 for the periods; `WorldSettings` defaults are those of 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from argosy_core.errors import InvalidRequest
@@ -22,6 +23,8 @@ class WorldSettings:
 
     leader: MachineSettings = field(default_factory=MachineSettings)
     """When leaders' rounds begin, and how rounds order, sample, decide and retry; the defaults are the product's."""
+    make_plugins: Callable[[], Mapping[str, object]] = dict
+    """Makes the plugins of each leader anew, by name."""
     message_s: Range = (0.0002, 0.002)
     """Delay of a message."""
     call_s: Range = (0.001, 0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -63,9 +64,12 @@ DEFINITION = SchedulingClass(requests=(("cpu", 1000),)).definition()
 class Told:
     """A machine, the time it is told, and what it says."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, plugins: Mapping[str, object] | None = None, **settings: Any) -> None:
         self.settings = replace(MachineSettings(busy_s=0.0), **settings)
-        self.machine = LeaderMachine("default", 3, settings=self.settings, rng=np.random.default_rng(1))
+        profile = self.settings.round.make_profile(plugins)
+        self.machine = LeaderMachine(
+            "default", 3, settings=self.settings, rng=np.random.default_rng(1), decision_profile=profile
+        )
         self.now_s = 1000.0
         self.said = self.machine.start(self.moment)
 

@@ -6,6 +6,7 @@ from argosy_core.framework.cycle import Cycle, NodesChanged, PlacementBatch
 from argosy_core.framework.faults import Fault, NotNow, PluginFaults
 from argosy_core.framework.framework import Framework
 from argosy_core.framework.jobs import JobBatch, objects
+from argosy_core.framework.permits import PermitBatch, Verdicts
 from argosy_core.framework.pods import ClassTable, PartTable, PodBatch, Selector
 from argosy_core.framework.points import DECISION, SAMPLING, Point, ProfileKind, Registration
 
@@ -23,6 +24,7 @@ __all__ = [
     "NodesChanged",
     "NotNow",
     "PartTable",
+    "PermitBatch",
     "PlacementBatch",
     "PluginFaults",
     "PodBatch",
@@ -31,6 +33,7 @@ __all__ = [
     "ProfileKind",
     "Registration",
     "Selector",
+    "Verdicts",
     "objects",
     "per_node_filter",
     "per_node_score",

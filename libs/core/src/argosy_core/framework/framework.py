@@ -10,6 +10,8 @@ All functions take batches, and are called in the order of registration. What th
 - A score that fails, or is not a finite number, counts 0 where it does; the other plugins' parts stay.
 - A queue-sort function that fails for a job gives it the key 0.
 - A node refused by post-score is followed by the run's next candidate.
+- Permit functions are asked about all that is held back, again and again until all of them permit; to deny counts more
+  than to wait. One that fails denies. So does pre-bind, which is asked in order, and not about what was denied before.
 - Unreserve is called in reverse order of registration for every placement given up after reserve began, for all plugins
   that have it. They must bear being called for a reservation that was not made.
 
@@ -19,6 +21,7 @@ Source: seed 002 "Extension points"; design section 5, "Plugins".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol, Self, cast
 
 import numpy as np
@@ -28,6 +31,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.framework.cycle import PlacementBatch
 from argosy_core.framework.faults import Fault, NotNow, PluginFaults
 from argosy_core.framework.jobs import JobBatch
+from argosy_core.framework.permits import PermitBatch, Verdicts
 from argosy_core.framework.points import SAMPLING, Point, ProfileKind, Registration
 
 __all__ = ["Framework", "Judged"]
@@ -116,6 +120,12 @@ class Framework:
             for (point, plugin), (count, reason) in faults.items()
         ]
 
+    def add_faults(self, faults: Iterable[PluginFaults]) -> None:
+        """Count errors that were met elsewhere."""
+        for fault in faults:
+            key = (Point(fault.point), fault.plugin)
+            self._faults[key] = (self._faults.get(key, (0, ""))[0] + fault.count, fault.reason)
+
     # --- choosing -----------------------------------------------------------------------------------------------------
 
     def pre_filter(self, cycle: Judged) -> None:
@@ -198,7 +208,32 @@ class Framework:
             self.unreserve(batch.take(~standing))
         return standing
 
-    def unreserve(self, batch: PlacementBatch) -> None:
+    def permit(self, batch: PermitBatch) -> Verdicts:
+        """Return what permit functions say of placements that are committed and not published."""
+        return self._judge(Point.PERMIT, batch)
+
+    def pre_bind(self, batch: PermitBatch) -> Verdicts:
+        """Return which placements may be bound, as `denied`; functions may take their time."""
+        verdicts = self._judge(Point.PRE_BIND, batch)
+        verdicts.denied |= verdicts.waits
+        return verdicts
+
+    def _judge(self, point: Point, batch: PermitBatch) -> Verdicts:
+        batch = batch.fresh()
+        for registration in self._at[point]:
+            asked = batch.take(np.flatnonzero(~batch.verdicts.denied))
+            asked = replace(asked, verdicts=Verdicts(len(batch)))
+            asked.verdicts.plugin = registration.name
+            accepted = self._accepted(registration, asked)
+            asked.deny(~accepted & ~asked.verdicts.denied[asked.lines], "denied")
+            batch.verdicts.merge(asked.verdicts)
+        return batch.verdicts
+
+    def only(self, point: Point) -> Framework:
+        """Return a framework with the functions of one point, that counts errors of its own: for another thread."""
+        return Framework(self._at[point], self.kind)
+
+    def unreserve(self, batch: PlacementBatch | PermitBatch) -> None:
         """Call all unreserve functions in reverse order; an error does not keep the others from cleaning up."""
         for registration in reversed(self._at[Point.UNRESERVE]):
             self._tell(registration, batch)
@@ -261,7 +296,7 @@ class Framework:
             self._count(registration, error)
             return np.zeros(len(batch), np.int64)
 
-    def _accepted(self, registration: Registration, batch: PlacementBatch) -> Bools:
+    def _accepted(self, registration: Registration, batch: PlacementBatch | PermitBatch) -> Bools:
         """Return (n,): which lines a function accepts."""
         if not len(batch):
             return np.zeros(0, np.bool_)
@@ -269,6 +304,8 @@ class Framework:
             answer = registration.function(batch)
             return np.ones(len(batch), np.bool_) if answer is None else _mask(answer, (len(batch),))
         except Exception as error:  # noqa: BLE001 - as above
+            if isinstance(batch, PermitBatch):
+                batch.forget()
             if registration.point is Point.RESERVE:
                 for own in self._at[Point.UNRESERVE]:
                     if own.name == registration.name:
@@ -278,6 +315,8 @@ class Framework:
                 halves = (batch.take(slice(0, middle)), batch.take(slice(middle, None)))
                 return np.concatenate([self._accepted(registration, half) for half in halves])
             self._count(registration, error)
+            if isinstance(batch, PermitBatch):
+                batch.note_fault(Fault.of(registration.name, error))
             return np.zeros(1, np.bool_)
 
     def _tell(self, registration: Registration, what: object) -> None:

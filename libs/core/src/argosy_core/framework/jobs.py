@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int32s, Int64s
 
-__all__ = ["JobBatch", "objects"]
+__all__ = ["JobBatch", "Objects", "objects"]
 
 Objects = npt.NDArray[np.object_]
 
@@ -53,7 +53,8 @@ class JobBatch:
 
     def take(self, lines: npt.NDArray[np.integer] | Bools | slice) -> Self:
         """Return some of the jobs as a batch of their own."""
-        columns: dict[str, Any] = {field.name: getattr(self, field.name)[lines] for field in fields(self)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        columns = {name: value[lines] if isinstance(value, np.ndarray) else value for name, value in values.items()}
         return type(self)(**columns)
 
     def labels(self, line: int) -> Mapping[str, str]:

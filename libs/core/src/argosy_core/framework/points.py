@@ -23,6 +23,8 @@ class Point(StrEnum):
     SCORE = "score"
     POST_SCORE = "post-score"
     RESERVE = "reserve"
+    PERMIT = "permit"
+    PRE_BIND = "pre-bind"
     UNRESERVE = "unreserve"
     EVENT = "event"
 
@@ -75,9 +77,12 @@ DECISION: Final = ProfileKind(
         Point.QUEUE_SORT: "queue_sort",
         Point.FILTER: "filter_candidates",
         Point.SCORE: "score_candidates",
+        Point.PERMIT: "permit",
+        Point.PRE_BIND: "pre_bind",
+        Point.UNRESERVE: "reject",
     },
 )
-"""At the leader: jobs as they come to their queues, and the candidates of all clusters in each round.
+"""At the leader: jobs as they come to their queues, the candidates of all clusters, and what samplers have committed.
 
 ================= ============== ======================================================================================
 method            is given       returns
@@ -85,6 +90,9 @@ method            is given       returns
 queue_sort        JobBatch       (n,) integers: in a queue the smaller goes first, then higher priority, then earlier
 filter_candidates CandidateCycle (k,) bool: which candidates may be used; None for all
 score_candidates  CandidateCycle (k,) numbers, added to the sampler's score
+permit            PermitBatch    (n,) bool: which are not denied; None for all; `batch.wait` holds them back
+pre_bind          PermitBatch    (n,) bool: which may be bound; None for all; on a thread of its own, so it may wait
+reject            PermitBatch    nothing; called for all that comes to nothing after permit and before a pod
 ================= ============== ======================================================================================
 
 A job keeps the key that it got when it came to its queue, or came back to it.

@@ -4,6 +4,8 @@
 
     news -> take changes -> prioritise -> (sample) -> decide -> (commit ...) -> (publish) -> ingest -> store -> idle
 
+Between commit and publish plugins may hold placements back (`permits`), over many cycles.
+
 Every phase in brackets waits for answers, so anything may happen meanwhile: sessions and capacity are taken at once,
 changes and states by the next cycle. A cycle begins when there is news, when jobs are left that a further round may
 place, when a back-off ends, or when contacts are to be stored; while there is nothing to try, time passes for free.
@@ -20,6 +22,7 @@ from argosy_core.leader.events import Published, StatesReported
 from argosy_core.leader.instructions import Acknowledge, Publish
 from argosy_core.leader.intake import Intake
 from argosy_core.leader.line import NOBODY, CatchUp, CycleEnd, FollowUp, RecordEnd, StoreLine
+from argosy_core.leader.permits import Permits
 from argosy_core.leader.records import split_plan
 from argosy_core.leader.rounds import RoundRequests
 from argosy_core.leader.sessions import ClusterSessions
@@ -63,6 +66,8 @@ class Cycle:
         self._line = line
         self.requests = RoundRequests(term, sessions, self._finish)
         """The round under way, and what is awaited for it."""
+        self.permits = Permits(term, intake.release)
+        """Placements that plugins hold back."""
         settings = term.settings
         self._throttle = RoundThrottle(busy_s=settings.busy_s, busy_rate=settings.busy_jobs_per_s)
         self.log_position = 0
@@ -103,7 +108,7 @@ class Cycle:
         """Return when something is to be done, monotonic seconds; infinite if only news helps."""
         if not self.is_idle:
             return self.requests.deadline_s
-        begin_s = min(self._window_end_s, self._quiet_s, self._retry_s)
+        begin_s = min(self._window_end_s, self._quiet_s, self._retry_s, self.permits.due_s())
         if begin_s < math.inf:
             begin_s = max(begin_s, self._throttle.earliest_s())
         return min(begin_s, self._contacts_due_s())
@@ -147,7 +152,7 @@ class Cycle:
         term.enter(Phase.TAKING)
         self._intake.take_changes(self._transaction)
         self._reported, self._stops = self._intake.take_reports(self._transaction)
-        if next_due_s(term.state, term.now.db_s) <= term.now.db_s:
+        if next_due_s(term.state, term.now.db_s) <= term.now.db_s or self.permits.due_s() <= term.now.mono_s:
             self.requests.begin()
         else:
             self._store(None)
@@ -157,6 +162,7 @@ class Cycle:
         term = self._term
         term.totals["rounds"] += 1
         self._intake.release(plan.releases)
+        plan = self.permits.admit(plan, self._transaction)
         if not plan.has_news:
             if term.state.statistics.failed_attempt_count:
                 # A leader that fails again and again must not try the same for ever: the next one counts on.
@@ -175,7 +181,9 @@ class Cycle:
         """Ingest the plan that stands in the log."""
         plan, self._plan = self._plan, None
         if plan is not None:
-            self._store(self.ingest(plan, self._transaction, event.position), round_number=plan.round_number)
+            effects = self.ingest(plan, self._transaction, event.position)
+            self.permits.note_ingested()
+            self._store(effects, round_number=plan.round_number)
 
     # --- ingest and store ---------------------------------------------------------------------------------------------
 
@@ -283,6 +291,7 @@ class Cycle:
     def take_back(self, refused: Int64s) -> None:
         """Take back leases that the database refused; what follows goes with the next cycle."""
         term = self._term
+        self.permits.note_refused(refused)
         effects = refuse_leases(term.state, refused, term.now.db_s)
         self._refusals.note_taken_back(refused)
         self._next_transaction.add_events(effects.events)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from argosy_core.arrays import Int64s
+from argosy_core.framework import Verdicts
 from argosy_core.leader.transaction import SetAside
 from argosy_core.scheduler import (
     CapacityColumns,
@@ -40,6 +41,7 @@ __all__ = [
     "Loaded",
     "MarkerPublished",
     "Moment",
+    "PluginAnswered",
     "Published",
     "ReadRecord",
     "RecordsRead",
@@ -316,6 +318,19 @@ class RowsLost:
     """Why."""
 
 
+# --- plugins ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginAnswered:
+    """Pre-bind plugins have answered a call."""
+
+    number: int
+    """Number of its `CallPlugin`."""
+    verdicts: Verdicts
+    """What they said of its placements."""
+
+
 # --- people and time --------------------------------------------------------------------------------------------------
 
 
@@ -345,6 +360,7 @@ Event: TypeAlias = (
     | CommitAnswered
     | StatesReported
     | RowsLost
+    | PluginAnswered
     | Explained
     | Tick
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from argosy_core.framework import Framework, PermitBatch
 from argosy_core.leader.events import Session
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import (
@@ -21,6 +22,7 @@ from argosy_core.scheduler import (
 
 __all__ = [
     "Acknowledge",
+    "CallPlugin",
     "ClassDefinitions",
     "Close",
     "Instruction",
@@ -218,6 +220,18 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallPlugin:
+    """Have pre-bind plugins called, off the machine's thread: `framework.pre_bind(batch)`; answer `PluginAnswered`."""
+
+    number: int
+    """Its number."""
+    framework: Framework
+    """The plugins; nobody else uses it before the answer."""
+    batch: PermitBatch
+    """What they are asked about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Warn:
     """Tell an operator of something."""
 
@@ -246,5 +260,6 @@ Instruction: TypeAlias = (
     | Listen
     | Acknowledge
     | Close
+    | CallPlugin
     | Warn
 )

@@ -35,6 +35,7 @@ from argosy_core.leader.events import (
     Loaded,
     MarkerPublished,
     Moment,
+    PluginAnswered,
     Published,
     RecordsRead,
     Role,
@@ -117,6 +118,7 @@ class LeaderMachine:
             CommitAnswered: self._cycle.requests.take_commits,
             StatesReported: self._take_states,
             RowsLost: self._take_lost_rows,
+            PluginAnswered: self._cycle.permits.take_answer,
             Explained: lambda _: self._cycle.note_news(),
             Tick: lambda _: None,
         }
@@ -189,9 +191,14 @@ class LeaderMachine:
         return self._term.totals
 
     @property
+    def held_back_count(self) -> int:
+        """Placements that plugins hold back."""
+        return self._cycle.permits.held_back_count
+
+    @property
     def is_at_rest(self) -> bool:
         """Whether everything is taken over, decided and stored."""
-        return self.phase is Phase.IDLE and self._line.is_empty
+        return self.phase is Phase.IDLE and self._line.is_empty and not self.held_back_count
 
     def is_live(self, session: Session) -> bool:
         """Return whether a session is its cluster's live one."""

@@ -32,6 +32,10 @@ class MachineSettings:
     """How long a sampler may take to answer before the round goes on without it."""
     release_wait_s: float = 0.25
     """How long placements that ended wait for another message to the same sampler; 0 to send them at once."""
+    permit_timeout_max_s: float = 900.0
+    """Longest time for which permit plugins may hold a placement back (kube-scheduler: 15 minutes)."""
+    pre_bind_timeout_s: float = 30.0
+    """How long a call of pre-bind plugins may take before its placements are given up."""
     contact_period_s: float = 5.0
     """How often it is stored when executors were last heard."""
     count_period_s: float = 1.0

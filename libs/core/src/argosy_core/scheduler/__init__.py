@@ -47,6 +47,7 @@ Ingest (runs of a plan are in flight until then)::
 
     draft_ingest(state, plan) -> (NewRuns, NewObjects)            # changes nothing; the store answers refused handles
     apply_ingested(state, plan, refused_handles, now_s) -> LeaseEffects   # inside that transaction: events go with rows
+    give_up_placements(state, handles, retry_after_s, now_s) -> RefusedEffects   # before: what plugins turned away
     refuse_leases(state, refused_handles, now_s) -> RefusedEffects    # where refusals are known only after the commit
     Refusals().correct(draft_number, drafts, refused) -> list[EventDraft]  # there: the events, inside the transaction
 
@@ -84,7 +85,7 @@ from argosy_core.scheduler.effects import (
     TakeEffects,
 )
 from argosy_core.scheduler.events import EventDraft, EventGroup
-from argosy_core.scheduler.ingest import apply_ingested, draft_ingest, refuse_leases
+from argosy_core.scheduler.ingest import apply_ingested, draft_ingest, give_up_placements, refuse_leases
 from argosy_core.scheduler.intake import (
     class_definitions,
     define_classes,
@@ -123,7 +124,7 @@ from argosy_core.scheduler.nearby import ask_nearby
 from argosy_core.scheduler.outcomes import failed_states, forget_cluster, take_states
 from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
 from argosy_core.scheduler.refusals import Refusals
-from argosy_core.scheduler.round import Round, begin_round, next_due_s
+from argosy_core.scheduler.round import Round, begin_round, lease_columns, next_due_s
 from argosy_core.scheduler.settings import DEFAULT_RESOURCE_WEIGHTS, RoundSettings
 from argosy_core.scheduler.state import PoolState, RoundStatistics
 from argosy_core.scheduler.unfit import UnfitJobs, fail_unfit, settle_missing
@@ -198,7 +199,9 @@ __all__ = [
     "fail_unfit",
     "failed_states",
     "forget_cluster",
+    "give_up_placements",
     "last_round",
+    "lease_columns",
     "missing",
     "next_due_s",
     "note_ended",

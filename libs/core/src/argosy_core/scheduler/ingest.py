@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from argosy_core.arrays import Bools, Int32s, Int64s
+from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
 from argosy_core.job.interning import Layout, distinct
 from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT
 from argosy_core.job.naming import object_label, run_suffixes
@@ -28,7 +28,14 @@ from argosy_core.scheduler.messages import ClusterRuns, SpecReference
 from argosy_core.scheduler.rows import Texts, job_ends, job_updates, runs_by_cluster
 from argosy_core.scheduler.state import PoolState
 
-__all__ = ["apply_ingested", "draft_ingest", "executor_rows", "give_back_placements", "refuse_leases"]
+__all__ = [
+    "apply_ingested",
+    "draft_ingest",
+    "executor_rows",
+    "give_back_placements",
+    "give_up_placements",
+    "refuse_leases",
+]
 
 _REFUSED_BACK_OFF_S = 1.0
 _MAX_FAILED_HANDLES = 10_000
@@ -127,7 +134,7 @@ def apply_ingested(state: PoolState, plan: LeasePlan, refused_handles: Int64s, n
     releases = runs_by_cluster(plan.clusters, plan.cluster[lost], plan.handle[lost], plan.attempt[lost])
     texts, ended, ended_state = Texts(), [], []
     give_back_placements(state, slots[flying & refused])
-    cancelled = _wait_again(state, slots[flying & refused], now_s)
+    cancelled = _wait_again(state, slots[flying & refused], now_s + _REFUSED_BACK_OFF_S)
     events.add(cancelled, EVENT_CANCELLED, to_state=JOB_CANCELLED)
     ended.append(cancelled)
     ended_state.append(np.full(cancelled.size, JOB_CANCELLED, dtype=np.int16))
@@ -188,24 +195,45 @@ def refuse_leases(state: PoolState, refused_handles: Int64s, now_s: float) -> Re
     slots = np.unique(slots[slots >= 0])
     slots = slots[(live.run_state[slots] == RUN_LEASED) & ((live.flags[slots] & IN_FLIGHT) == 0)]
     state.advance_flow(now_s)
-    events = EventBuffer(state, now_s)
     live.state[slots] = JOB_QUEUED
-    asked = (live.flags[slots] & CANCEL_REQUESTED) != 0
-    events.add(slots[asked], EVENT_CANCELLED, to_state=JOB_CANCELLED)
-    releases = give_back_placements(state, slots)
     live.run_state[slots] = 0
     live.free_bags(slots)
     live.flags[slots] |= IN_FLIGHT
-    cancelled = _wait_again(state, slots, now_s)
+    state.totals["refused"] += int(slots.size)
+    return _take_back(state, slots, now_s, now_s + _REFUSED_BACK_OFF_S)
+
+
+def give_up_placements(state: PoolState, handles: Int64s, retry_after_s: Float64s, now_s: float) -> RefusedEffects:
+    """Take back placements in flight that plugins turned away; what they belong to waits again, or is cancelled.
+
+    Args:
+        state: The pool.
+        handles: Jobs in flight.
+        retry_after_s: When each may be tried again; 0 for the usual back-off.
+        now_s: Now.
+
+    Complexity: O(n log n) in NumPy.
+    """
+    state.advance_flow(now_s)
+    after_s = np.where(retry_after_s > 0, retry_after_s, _REFUSED_BACK_OFF_S)
+    return _take_back(state, state.live.slots(handles), now_s, now_s + after_s)
+
+
+def _take_back(state: PoolState, slots: Int32s, now_s: float, again_s: float | Float64s) -> RefusedEffects:
+    """Have jobs in flight wait again, and end those that are to be cancelled."""
+    live = state.live
+    events = EventBuffer(state, now_s)
+    events.add(slots[(live.flags[slots] & CANCEL_REQUESTED) != 0], EVENT_CANCELLED, to_state=JOB_CANCELLED)
+    releases = give_back_placements(state, slots)
+    cancelled = _wait_again(state, slots, again_s)
     updates = job_ends(live.handle[cancelled], JOB_CANCELLED, round(now_s * 1e6), "")
     draft = events.draft()
     state.remove_jobs(cancelled)
-    state.totals["refused"] += int(slots.size)
     return RefusedEffects(events=draft, job_updates=updates, releases=releases)
 
 
-def _wait_again(state: PoolState, slots: Int32s, now_s: float) -> Int32s:
-    """Let jobs with refused leases wait again, except those to be cancelled, which are returned."""
+def _wait_again(state: PoolState, slots: Int32s, again_s: float | Float64s) -> Int32s:
+    """Let jobs whose placement came to nothing wait again, except those to be cancelled, which are returned."""
     live = state.live
     asked = (live.flags[slots] & CANCEL_REQUESTED) != 0
     again = slots[~asked]
@@ -216,8 +244,8 @@ def _wait_again(state: PoolState, slots: Int32s, now_s: float) -> Int32s:
         live.node[again] = -1
         live.attempt[again] -= 1
         state.count_queued(again, 1)
-        # The change request that refused the lease is on its way; until it is here there is no use in trying again.
-        state.back_off_until(again, np.full(again.size, now_s + _REFUSED_BACK_OFF_S))
+        # If a change request refused the lease, it is on its way; until it is here there is no use in trying again.
+        state.back_off_until(again, np.broadcast_to(again_s, slots.size)[~asked])
     cancelled: Int32s = slots[asked]
     return cancelled
 

@@ -19,6 +19,7 @@ Source: design section 5, "Round"; 003 "Global prioritisation", "Scheduler archi
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +48,7 @@ from argosy_core.scheduler.prioritise import choose_jobs, elect_heads, queues_of
 from argosy_core.scheduler.rows import cluster_runs
 from argosy_core.scheduler.state import ClassResult, PoolState, RoundStatistics
 
-__all__ = ["Round", "begin_round", "next_due_s"]
+__all__ = ["Round", "begin_round", "lease_columns", "next_due_s"]
 
 
 def next_due_s(state: PoolState, now_s: float) -> float:
@@ -369,17 +370,10 @@ class Round:
         slots = stages.slots[rows] if stages is not None else np.zeros(0, dtype=np.int32)
         if stages is not None:
             rows, slots = self._still_held(rows, slots)
-        clusters, cluster = distinct(state.live.cluster[slots])
-        nodes, node = distinct(state.live.cluster[slots].astype(np.int64) << 32 | state.live.node[slots])
         plan = LeasePlan(
             round_number=self.number,
             create_time_us=round(now_s * 1e6),
-            handle=state.live.handle[slots],
-            attempt=state.live.attempt[slots].astype(np.int32),
-            cluster=cluster.astype(np.int32),
-            node=node.astype(np.int32),
-            clusters=tuple(state.clusters.names[index] for index in clusters.tolist()),
-            nodes=tuple(state.clusters.nodes[pair >> 32].names[pair & 0xFFFFFFFF] for pair in nodes.tolist()),
+            **lease_columns(state, slots),
             stops=_decide_stops(state),
             failed_handle=failed_handle,
             failed_reasons=reasons,
@@ -452,6 +446,21 @@ class Round:
         state.totals["conflicts"] += statistics.conflict_count
         state.totals["retries"] += statistics.failed_attempt_count
         state.statistics = statistics
+
+
+def lease_columns(state: PoolState, slots: Int32s) -> dict[str, Any]:
+    """Return the columns of a plan that lease the placements of jobs in flight."""
+    live = state.live
+    clusters, cluster = distinct(live.cluster[slots])
+    nodes, node = distinct(live.cluster[slots].astype(np.int64) << 32 | live.node[slots])
+    return {
+        "handle": live.handle[slots],
+        "attempt": live.attempt[slots].astype(np.int32),
+        "cluster": cluster.astype(np.int32),
+        "node": node.astype(np.int32),
+        "clusters": tuple(state.clusters.names[index] for index in clusters.tolist()),
+        "nodes": tuple(state.clusters.nodes[pair >> 32].names[pair & 0xFFFFFFFF] for pair in nodes.tolist()),
+    }
 
 
 def _decide_stops(state: PoolState) -> Runs:

@@ -152,6 +152,8 @@ class PoolState:
         """(class, cluster) -> what it last said of why it has no node."""
         self.asked_complete: set[int] = set()
         """Class indices that had no candidate when only some nodes were looked at: ask for complete answers."""
+        self.objections: dict[int, str] = {}
+        """Handle -> what a plugin said of a job that it holds back, or turned away when it was placed last."""
         self.explained: set[int] = set()
         """Class indices that somebody asked to explain: the next round asks every cluster."""
         self.bag_failures: dict[int, BagFailure] = {}
@@ -307,11 +309,12 @@ class PoolState:
         live = self.live
         np.subtract.at(self.classes.job_count, live.class_index[slots], 1)
         np.subtract.at(self.job_sets.job_count, live.job_set[slots], 1)
-        if self.unsent_stops or self.bag_failures or self.attempted:
+        if self.unsent_stops or self.bag_failures or self.attempted or self.objections:
             for handle in live.handle[slots].tolist():
                 self.unsent_stops.pop(handle, None)
                 self.bag_failures.pop(handle, None)
                 self.attempted.pop(handle, None)
+                self.objections.pop(handle, None)
         live.remove(slots)
 
     def pending_slots(self) -> Int32s:

@@ -61,9 +61,11 @@ class Explanation:
     queue_position: int
     """Jobs of its queue before it, if it waits."""
     reason: WaitReason
-    """Why it waits, as far as is known; NONE if it does not, or only for its turn."""
+    """Why it waits, or is held back in flight, as far as is known; NONE if it does not, or only for its turn."""
     cluster_reasons: tuple[ClusterReason, ...]
     """Why clusters have no node for it, if it waits; those that may be asked are left out."""
+    objection: str
+    """What a plugin says that holds it back, or has turned it away when it was placed last; empty if none does."""
     back_off_until_s: float
     """Moment before which it is passed over, seconds since the Unix epoch; 0 if it is not."""
     filters: tuple[tuple[str, int], ...]
@@ -159,8 +161,9 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
         handle=handle,
         stage=stage,
         queue_position=queues.orders[queue].position(state.entries(one)) if waits else 0,
-        reason=_reason(state, slot) if waits else WaitReason.NONE,
+        reason=_reason(state, slot) if waits or handle in state.objections else WaitReason.NONE,
         cluster_reasons=_cluster_reasons(state, class_index) if waits else (),
+        objection=state.objections.get(handle, ""),
         back_off_until_s=max(until, default=0.0),
         filters=filters,
         examined_count=examined,
@@ -186,7 +189,9 @@ def _stage(state: PoolState, slot: int) -> str:
 
 
 def _reason(state: PoolState, slot: int) -> WaitReason:
-    """Return why a queued job waits."""
+    """Return why a job waits that is queued or held back."""
+    if int(state.live.handle[slot]) in state.objections:
+        return WaitReason.PLUGIN
     if state.queues.cordoned[state.live.queue[slot]]:
         return WaitReason.CONSTRAINT
     if state.live.flags[slot] & BACKING_OFF:
@@ -218,14 +223,16 @@ def _cluster_reasons(state: PoolState, class_index: int) -> tuple[ClusterReason,
 def count_waiting(state: PoolState) -> dict[WaitReason, int]:
     """Return how many queued jobs wait for which reason; NONE are those that wait for their turn.
 
-    Jobs that back off and jobs of cordoned queues count by their class's reason: finding them would mean to look at
-    every job.
+    Jobs in flight that plugins hold back count, too. Jobs that back off and jobs of cordoned queues count by their
+    class's reason: finding them would mean to look at every job.
 
     Complexity: O(classes x clusters) in NumPy.
     """
     waiting = state.classes.waiting_count[: state.classes.ids.end]
     classes = np.flatnonzero(waiting)
     sums = np.bincount(_class_reasons(state, classes), weights=waiting[classes], minlength=len(WaitReason))
+    held_back = state.live.slots(np.fromiter(state.objections, dtype=np.int64, count=len(state.objections)))
+    sums[WaitReason.PLUGIN] += np.count_nonzero(state.live.flags[held_back] & IN_FLIGHT)
     return {reason: int(sums[reason]) for reason in WaitReason}
 
 

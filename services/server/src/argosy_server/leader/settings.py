@@ -49,12 +49,16 @@ class LeaderSettings:
     """How often older ones are deleted."""
     max_record_bytes: int = 4_000_000
     """Largest record of the event log; a round that decided more publishes several. Below what the log takes."""
+    permit_timeout_max_s: float = 900.0
+    """Longest time for which permit plugins may hold a placement back, whatever they ask for."""
+    pre_bind_timeout_s: float = 30.0
+    """How long a call of pre-bind plugins may take before its placements are given up."""
     seed: int = 0
     """Seed of the leader's random choices; 0 takes the epoch, so that a repeated run repeats."""
     round: RoundSettings = field(default_factory=RoundSettings)
     """How rounds order, sample, decide and retry."""
     plugins: tuple[str, ...] = ()
-    """Installed plugins of the decision phase, called in this order; see docs/plugins.md."""
+    """Installed plugins of the leader, called in this order; see docs/plugins.md."""
     plugin_settings: Mapping[str, str] = field(default_factory=dict)
     """What plugins are made with: values by `plugin.keyword`."""
     plugin_weights: Mapping[str, float] = field(default_factory=dict)
@@ -70,6 +74,8 @@ class LeaderSettings:
             busy_s=self.window_busy_ms / 1000,
             busy_jobs_per_s=self.busy_jobs_per_s,
             response_timeout_s=self.answer_timeout_s,
+            permit_timeout_max_s=self.permit_timeout_max_s,
+            pre_bind_timeout_s=self.pre_bind_timeout_s,
             changes_per_round=self.changes_per_round,
             max_record_bytes=self.max_record_bytes,
         )

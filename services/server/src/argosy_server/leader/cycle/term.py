@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ import structlog
 from argosy_core.leader import LeaderMachine
 from argosy_core.leader import instructions as say
 from argosy_core.leader.cycle import MARKER_SEQUENCE
-from argosy_core.leader.events import Loaded, MarkerPublished, Published, RecordsRead, Role, Stored
+from argosy_core.leader.events import Loaded, MarkerPublished, PluginAnswered, Published, RecordsRead, Role, Stored
 from argosy_server.leader.cycle.changes import ChangeReader
 from argosy_server.leader.cycle.driver import LeaderDriver
 from argosy_server.leader.cycle.writer import EffectWriter
@@ -157,6 +158,7 @@ class LeaderTerm:
             say.Listen: self._to_executor(lambda session, _: session.listening.set()),
             say.Acknowledge: self._to_executor(lambda session, it: session.acknowledge(it.batch)),
             say.Close: self._close,
+            say.CallPlugin: self._call_plugin,
             say.Warn: lambda it: _log.warning("the leader found something amiss", reason=f"{it.text}: {it.subject}"),
         }
 
@@ -247,6 +249,20 @@ class LeaderTerm:
             trace.stored(applied.refused_handles)
         self.feed(Stored(number=store.number, refused=applied.refused_handles))
         self._traces.pop(store.round_number, None)
+
+    def _call_plugin(self, call: say.CallPlugin) -> None:
+        """Call pre-bind plugins on a thread, which nobody waits for: one that hangs must not keep the term from ending.
+
+        The machine bounds how many calls are under way, and how long their placements wait.
+        """
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            answer = PluginAnswered(number=call.number, verdicts=call.framework.pre_bind(call.batch))
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self.feed, answer)
+
+        threading.Thread(target=run, name="pre-bind", daemon=True).start()
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 

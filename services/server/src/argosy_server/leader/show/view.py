@@ -203,10 +203,13 @@ def _describe(name: str, count: int) -> str:
 def _summary(found: CoreExplanation, now_s: float) -> str:
     """Return one or two sentences for people."""
     if found.stage in {"leased", "running", "in flight"}:
-        return f"{found.stage} on node {found.node} of cluster {found.cluster}, attempt {found.attempt}"
+        place = f"{found.stage} on node {found.node} of cluster {found.cluster}, attempt {found.attempt}"
+        return f"{place}; held back by {found.objection}" if found.objection else place
     parts = [f"{found.stage} with {found.queue_position} jobs of its queue before it"]
     if found.reason == WaitReason.CONSTRAINT:
         parts.append("its queue is cordoned" if found.queue_cordoned else "no cluster may be given work")
+    elif found.objection:
+        parts.append(f"turned away by {found.objection}")
     elif found.reason in _REASONS:
         parts.append(_REASONS[found.reason])
     parts.extend(f"{one.cluster}: {one.text}" for one in found.cluster_reasons if one.text)
