@@ -30,12 +30,19 @@ _QUEUES = st.lists(
 _COUNTED = np.ones(_CLASS_COUNT, dtype=np.bool_)
 _MANY = np.full(_CLASS_COUNT, 10**9, dtype=np.int64)
 _LIMITS = st.builds(
-    lambda usage, least, most: FillingLimits(
-        usage_limit=usage, min_count=least, max_count=most, room=_MANY, waiting=_MANY, counted=_COUNTED
+    lambda usage, least, most, expected: FillingLimits(
+        usage_limit=usage,
+        min_count=least,
+        max_count=most,
+        room=_MANY,
+        waiting=_MANY,
+        counted=_COUNTED,
+        expected_count=expected,
     ),
     st.integers(0, 120 * MICRO),
     st.integers(1, 30),
     st.integers(1, 300),
+    st.sampled_from([0, 1, 100, 10_000]),
 )
 _NO_LIMIT = FillingLimits(usage_limit=10**15, min_count=1, max_count=10**9, room=_MANY, waiting=_MANY, counted=_COUNTED)
 Drawn = list[tuple[float, float, int, list[tuple[int, int, int]]]]
@@ -89,7 +96,7 @@ class _World:
 
 @given(rows=_QUEUES, limits=_LIMITS)
 def test_filling_equals_the_one_by_one_rule(rows: Drawn, limits: FillingLimits) -> None:
-    """Same jobs, same order, whatever the sizes, as long as every job fits."""
+    """Same jobs, same order, whatever the sizes and however many are expected, as long as every job fits."""
     world = _World(rows)
 
     def stop(placed: list[int]) -> bool:

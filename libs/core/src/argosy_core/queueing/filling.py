@@ -19,6 +19,7 @@ Source: 003 "Global prioritisation"; design section 6, "filling".
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -37,6 +38,8 @@ Floats = npt.NDArray[np.float64]
 
 _FIRST_CHUNK: Final = 32
 _FIRST_QUEUES: Final = 64
+_SPARE: Final = 2
+"""So many times its even share of what is expected is looked at first of each queue."""
 _MAX_CHUNK: Final = 1 << 14
 """Jobs of one queue that are looked at beyond those of a class of which enough was seen."""
 
@@ -79,6 +82,8 @@ class FillingLimits:
     """By class: how many jobs wait, at least."""
     counted: Bools
     """By class: whether its jobs count for the limits; the others are bounded by their room alone."""
+    expected_count: int = 0
+    """About how many jobs will be chosen. What is chosen does not depend on it, only how often is looked for more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +151,7 @@ class _Window:
     cost nothing.
     """
 
-    def __init__(self, queues: FillingQueues) -> None:
+    def __init__(self, queues: FillingQueues, expected_count: int) -> None:
         """Look at nothing yet."""
         self._queues = queues
         self._ranks = _ranks(queues.queue_id)
@@ -154,7 +159,12 @@ class _Window:
         self._zero = queues.weight <= 0
         self._turn = np.lexsort((self._ranks, self._earliest, self._zero))
         self._opened = 0
-        self._count = _FIRST_CHUNK
+        first_count = math.ceil(_SPARE * expected_count / max(1, min(queues.queue_id.size, _FIRST_QUEUES)))
+        self._first_count = min(max(first_count, _FIRST_CHUNK), _MAX_CHUNK)
+        self._counts: dict[int, int] = {}
+        """Queue -> jobs asked of it."""
+        self._ends = np.zeros((2, 0), dtype=np.int64)
+        """Opened queues with jobs not seen, and behind how many jobs of the merged order the last one seen stands."""
         self._parts: dict[int, Int32s] = {}
         self._exhausted = np.zeros(queues.queue_id.size, dtype=np.bool_)
 
@@ -164,18 +174,23 @@ class _Window:
         rows = self._turn[self._opened : end]
         self._opened += rows.size
         for row in rows.tolist():
-            self._parts[row], self._exhausted[row] = self._queues.heads(row, self._count)
+            self._look(row, self._first_count)
         return bool(rows.size)
 
-    def widen(self) -> bool:
-        """Look at twice as many jobs of the queues that have more; return whether there were any."""
-        rows = [row for row in self._parts if not self._exhausted[row]]
-        if self._count >= _MAX_CHUNK or not rows:
-            return False
-        self._count *= 2
+    def _look(self, row: int, count: int) -> None:
+        self._counts[row] = count
+        self._parts[row], self._exhausted[row] = self._queues.heads(row, count)
+
+    def widen(self, wanted: int) -> bool:
+        """Look at twice as many jobs of the queues that leave less than `wanted` jobs certain; tell if there were any.
+
+        Those whose jobs seen reach beyond are left alone: most queues of unlike flows are.
+        """
+        rows = self._ends[0, self._ends[1] < wanted].tolist()
+        rows = [row for row in rows if self._counts[row] < _MAX_CHUNK]
         for row in rows:
-            self._parts[row], self._exhausted[row] = self._queues.heads(row, self._count)
-        return True
+            self._look(row, 2 * self._counts[row])
+        return bool(rows)
 
     def merge(self) -> tuple[Filled, int, int]:
         """Return all jobs seen in filling order, and up to where they are certain.
@@ -191,12 +206,15 @@ class _Window:
         usage = queues.job_usage(slots)
         order, keys = _order(queues, self._ranks, rows, usage)
         certain = before_others = slots.size
+        self._ends = self._ends[:, :0]
         more = ~self._exhausted[opened] & (sizes > 0)
         if more.any():
             # The last job seen of a queue with more to come is certain, what stands behind it is not.
             position = np.empty(slots.size, dtype=np.int64)
             position[order] = np.arange(slots.size)
-            certain = int(position[np.cumsum(sizes)[more] - 1].min()) + 1
+            ends = position[np.cumsum(sizes)[more] - 1] + 1
+            certain = int(ends.min())
+            self._ends = np.stack([opened[more], ends])
         if self._opened < self._turn.size:
             following = self._turn[self._opened]
             zero = self._zero[rows[order]]
@@ -243,7 +261,7 @@ def fill(queues: FillingQueues, limits: FillingLimits) -> Filled:
 
     Source: 003 "Global prioritisation".
     """
-    window = _Window(queues)
+    window = _Window(queues, limits.expected_count)
     window.open_more()
     available = np.minimum(limits.room, limits.waiting)
     while True:
@@ -259,7 +277,7 @@ def fill(queues: FillingQueues, limits: FillingLimits) -> Filled:
         wanted = seen.slots.size + 1 if end is None else end
         went_on = before_others < wanted and window.open_more()
         if certain < wanted:
-            went_on |= window.widen()
+            went_on |= window.widen(wanted)
         if not went_on:
             return seen.take(np.flatnonzero(kept if end is None else kept[:end]))
 

@@ -125,7 +125,7 @@ class _Run:
     def skip(self, view: int, count: int, classes: npt.NDArray[np.int32]) -> None:
         """Remember that the first `count` entries from the head on are of these classes only, or count no more."""
         self._skipped_to[view] = self.head + count
-        self._skipped_classes[view] = np.union1d(self._skipped_classes[view], classes)
+        self._skipped_classes[view] = np.unique(np.concatenate([self._skipped_classes[view], classes]))
 
     def look_again(self, view: int) -> None:
         """Forget what may be passed over."""
@@ -247,18 +247,18 @@ class Backlog:
         while True:
             window = run.window(step, begin)
             valid = self._valid(window)
-            if not begin:
+            if not begin and valid.size and not valid[0]:
                 # What no longer counts at the very front never counts again: it is passed over for good.
-                passed = int(np.argmax(valid)) if valid.any() else len(window)
+                passed = int(np.argmax(valid)) or valid.size  # 0 is the first one, which does not count
                 run.head += passed
                 window, valid = window.take(slice(passed, None)), valid[passed:]
             if wanted is not None:
+                # The slot of an entry that counts no more may have a class of its own by now, or none.
                 classes = self._class_of(window.slot)
-                chosen = valid & wanted[np.where(valid, classes, 0)]
-                rows = np.flatnonzero(chosen)
+                rows = np.flatnonzero(valid & wanted.take(classes, mode="clip"))
                 first = int(rows[0]) if rows.size else len(window)
                 if first:
-                    run.skip(view, begin + first, np.unique(classes[:first][valid[:first]]))
+                    run.skip(view, begin + first, classes[:first][valid[:first]])
                     begin += first
                     window, rows = window.take(slice(first, None)), rows - first
             else:

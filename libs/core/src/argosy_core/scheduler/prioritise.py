@@ -48,13 +48,15 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
     # A waiting head counts as of a class of its own, behind all others, so that it alone is taken of its class.
     head_class = state.classes.ids.end
     wanted = np.append(state.placeable, True)
+    usage_limit = int(_SLACK * state.free_usage())
     limits = FillingLimits(
-        usage_limit=int(_SLACK * state.free_usage()),
+        usage_limit=usage_limit,
         min_count=_LEAST_JOBS,
         max_count=state.settings.max_round_leases,
         room=np.zeros(head_class + 1, dtype=np.int64),
         waiting=np.append(state.classes.waiting_count[:head_class], heads.size),
         counted=np.append(state.placeable, False),
+        expected_count=_expected_count(state, classes, usage_limit),
     )
     limits.room[classes] = room
     limits.room[head_class] = heads.size
@@ -84,6 +86,14 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
     return rows, Filled(
         slots=chosen.slots, rows=chosen.rows, usage=chosen.usage, classes=live.class_index[chosen.slots]
     )
+
+
+def _expected_count(state: PoolState, classes: Int32s, usage_limit: int) -> int:
+    """Return about how many jobs of some classes filling will choose: what is free by what one asks for on average."""
+    waiting = state.classes.waiting_count[classes]
+    mean = float(waiting @ state.classes.usage[classes]) / max(1, int(waiting.sum()))
+    count = max(_LEAST_JOBS, min(usage_limit / max(mean, 1.0), state.settings.max_round_leases))
+    return int(min(count, waiting.sum()))
 
 
 def _rows_with_work(state: PoolState, *, wanted: bool) -> Int64s:
