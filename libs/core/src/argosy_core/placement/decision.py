@@ -45,6 +45,8 @@ _SCORE_STEPS: Final = 1000
 _TIE_BITS: Final = 20
 _TIES: Final = (1 << _TIE_BITS) - 1
 _MAX_SCORE: Final = 2**40
+_FULL: Final = -2
+"""Stamp of an entry that is looked at no more: most of a full pool's are, by each of many classes."""
 
 
 class Candidates(Protocol):
@@ -165,7 +167,9 @@ class CandidatePool:
         self.load: list[float] = []
         """By entry: share of what was free that was given away in this round, mean over the resources asked for."""
         self.stamp: list[int] = []
-        """By entry: how often something was given away."""
+        """By entry: how often something was given away; `_FULL` once no class fits any more."""
+        self.least = _pairs(requests.min(axis=0).tolist()) if len(requests) else []
+        """What every class asks for, at least."""
         self.keys: list[int] = []
         """Keys of all candidates, by class, ascending within it: best first."""
         self.entries: list[int] = []
@@ -268,15 +272,17 @@ class CandidatePool:
         begins = np.flatnonzero(np.diff(rows, prepend=-1))
         used = rows[begins]
         ends = np.append(begins, len(rows))[1:]
-        asked = [
-            [(column, amount) for column, amount in enumerate(amounts) if amount > 0]
-            for amounts in self._requests[used].tolist()
-        ]
+        asked = [_pairs(amounts) for amounts in self._requests[used].tolist()]
         columns = (self._class_ids[used].tolist(), asked, begins.tolist(), ends.tolist())
         return {
             class_id: _Queue(asked=pairs, ports=self._ports.get(class_id, ()), position=begin, end=end)
             for class_id, pairs, begin, end in zip(*columns, strict=True)
         }
+
+
+def _pairs(amounts: list[int]) -> list[tuple[int, int]]:
+    """Return (resource, amount) of what is asked for."""
+    return [(column, amount) for column, amount in enumerate(amounts) if amount > 0]
 
 
 def _undefined(class_id: int) -> SchedulingClass:
@@ -372,7 +378,7 @@ def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *
             break
         version = stamp[entry]
         if known != version:
-            if not fits(entry, asked, ports):
+            if version == _FULL or not fits(entry, asked, ports):
                 continue  # nor will it do so again in this round
             fresh = key
             if spread and version:
@@ -398,4 +404,4 @@ def _give(pool: CandidatePool, entry: int, queue: _Queue) -> None:
         given += amount / pool.sampled[base + column]
     pool.room.take(entry, queue.asked, queue.ports)
     pool.load[entry] = min(1.0, pool.load[entry] + given / max(1, len(queue.asked)))
-    pool.stamp[entry] += 1
+    pool.stamp[entry] = pool.stamp[entry] + 1 if pool.room.fits(entry, pool.least) else _FULL

@@ -215,16 +215,19 @@ class Round:
     def _note_waits(self) -> None:
         """Have classes wait at clusters that said why they have no node for all of them, and had none for some job."""
         state = self._state
+        is_exhausted = np.zeros(state.classes.ids.end + 1, dtype=np.bool_)  # the last stands for a forgotten class
+        is_exhausted[list(self._exhausted)] = True
         for index, classes, reply in self._lacking:
             if state.clusters.session[index] != self._session[index]:
                 continue  # a new session begins with everything asked again
-            known = classes >= 0
-            waits = known & (reply.reason != WaitReason.NONE)
-            waits &= (np.diff(reply.offset) == 0) | np.isin(classes, np.fromiter(self._exhausted, dtype=np.int64))
-            waits &= np.array([(row, index) not in self._woken for row in classes.tolist()], dtype=np.bool_)
-            state.waits.answered(classes[known & ~waits & (reply.reason == WaitReason.NONE)], index)
-            retry_s = reply.retry_after_s[waits] if reply.retry_after_s.size else np.zeros(int(waits.sum()))
-            state.waits.wait(classes[waits], index, reply.reason[waits], retry_after_s=retry_s, now_s=self._now_s)
+            known, said = classes >= 0, reply.reason != WaitReason.NONE
+            waits = known & said & ((np.diff(reply.offset) == 0) | is_exhausted[classes])
+            if self._woken:
+                waits &= np.array([(row, index) not in self._woken for row in classes.tolist()], dtype=np.bool_)
+            state.waits.answered(classes[known & ~said], index)
+            if waits.any():
+                retry_s = reply.retry_after_s[waits] if reply.retry_after_s.size else np.zeros(int(waits.sum()))
+                state.waits.wait(classes[waits], index, reply.reason[waits], retry_after_s=retry_s, now_s=self._now_s)
         for class_id, fault in self._pool.faults.items():
             self._note_fault(class_id, fault)
 
