@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import grpc
 import numpy as np
@@ -41,12 +41,13 @@ from argosy_runtime.metrics import METRICS
 __all__ = ["LeaderSession", "SessionPorts", "read_clock"]
 
 _SILENT_HEARTBEATS = 3
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _REPORT_GATHER_S = 0.005
 
 
 def read_clock() -> Instant:
-    """Return the present moment."""
-    return Instant(time.monotonic(), time.time_ns() // 1000)
+    """Return the present moment; the fence must end while a machine sleeps, too, so time asleep counts."""
+    return Instant(time.clock_gettime(_CLOCK), time.time_ns() // 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from argosy_core.errors import BackendUnavailable, InvalidRequest
 from argosy_kube import open_cluster
-from argosy_kube.kubernetes.api.credentials import Credentials, CredentialSource
+from argosy_kube.kubernetes.api.credentials import Credentials, CredentialSource, goes_direct
 from argosy_kube.kubernetes.cluster import KubernetesCluster
 from argosy_kube.simulated.client import SimulatedCluster
+from argosy_testkit.tls_endpoint import Certificates
 
 
 @pytest.mark.parametrize(
@@ -188,3 +191,78 @@ async def test_bad_kubeconfig_is_unavailable_and_named(tmp_path: Path, content: 
     path.write_text(content, encoding="utf-8")
     with pytest.raises(BackendUnavailable, match="kubeconfig"):
         await Credentials(CredentialSource(path=str(path))).endpoint()
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "url", "direct"),
+    [
+        ("", "https://10.1.2.3:6443", False),
+        ("", "https://127.0.0.1:6443", True),
+        ("", "https://[::1]:6443", True),
+        ("*", "https://api.test", True),
+        ("api.test", "https://api.test:6443", True),
+        ("api.test", "https://x.api.test", True),
+        ("api.test", "https://myapi.test", False),
+        (".test", "https://api.test", True),
+        ("*.test", "https://api.test", True),
+        ("other, API.test ", "https://api.test", True),
+        ("10.0.0.0/8", "https://10.1.2.3:6443", True),
+        ("10.0.0.0/16", "https://10.1.2.3:6443", False),
+        ("fd00::/8", "https://[fd00::5]:6443", True),
+        ("10.0.0.0/x,10.1.2.3", "https://10.1.2.3", True),
+        ("fd00::5", "https://[fd00::5]:6443", True),
+        ("api.test:6443", "https://api.test:6443", True),
+        ("api.test:443", "https://api.test", True),
+        ("api.test:443", "https://api.test:6443", False),
+        ("[fd00::5]:6443", "https://[fd00::5]:6443", True),
+    ],
+)
+def test_no_proxy_names_hosts_domains_networks_and_ports(no_proxy: str, url: str, *, direct: bool) -> None:
+    """Every form that other programs take is taken here."""
+    assert goes_direct(url, no_proxy) is direct
+
+
+async def test_authority_that_was_changed_is_read_anew(tmp_path: Path) -> None:
+    """A cluster whose authority is rotated is reached again as soon as the new one is in the file."""
+    old, new = Certificates(tmp_path, "old"), Certificates(tmp_path, "new")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*new.issue("localhost"))
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({"metadata": {"uid": "7e1b2a3c-0000-0000-0000-000000000001"}})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "localhost", 0, ssl_context=context)
+    await site.start()
+    try:
+        port = runner.addresses[0][1]
+        trusted = tmp_path / "trusted.crt"
+        trusted.write_bytes(old.authority.read_bytes())
+        config = {
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "clusters": [
+                {
+                    "name": "c",
+                    "cluster": {
+                        "server": f"https://localhost:{port}", "certificate-authority": str(trusted),
+                    },
+                }
+            ],
+        }  # fmt: skip
+        path = tmp_path / "config"
+        path.write_text(json.dumps(config), encoding="utf-8")
+        cluster = open_cluster(f"kubernetes:{path}", installation="one")
+        try:
+            with pytest.raises(BackendUnavailable, match="certificate"):
+                await cluster.cluster_uid()
+            trusted.write_bytes(new.authority.read_bytes())
+            assert await cluster.cluster_uid() == "7e1b2a3c-0000-0000-0000-000000000001"
+        finally:
+            await cluster.close()
+    finally:
+        await runner.cleanup()

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from argosy_core.errors import BackendUnavailable, InvalidRequest
 
-__all__ = ["CredentialSource", "Credentials", "Endpoint"]
+__all__ = ["CredentialSource", "Credentials", "Endpoint", "goes_direct"]
 
 _TOKEN_KEPT_S: Final = 30.0
 """Exec plugins and service accounts are asked again this often; both answer from what they have until it expires."""
@@ -192,18 +192,51 @@ def _ssl_context(configuration: Any) -> ssl.SSLContext:  # noqa: ANN401 - untype
 def _proxy(configuration: Any, url: str) -> str | None:  # noqa: ANN401 - untyped in the official client
     """Return the proxy to use: none on this machine, nor for hosts that `no_proxy` names."""
     proxy = configuration.proxy
-    host = urlsplit(url).hostname or ""
-    if not proxy or host == "localhost":
+    if not proxy or goes_direct(url, configuration.no_proxy or ""):
         return None
-    try:
-        if ipaddress.ip_address(host).is_loopback:
-            return None
-    except ValueError:
-        pass
-    for pattern in (configuration.no_proxy or "").split(","):
-        suffix = pattern.strip().lstrip(".")
-        if suffix and (suffix in {"*", host} or host.endswith(f".{suffix}")):
-            return None
     if urlsplit(proxy).scheme not in {"http", "https"}:
         raise InvalidRequest("only http and https proxies can be used")
     return str(proxy)
+
+
+def goes_direct(url: str, no_proxy: str) -> bool:
+    """Return whether an address is reached without a proxy: on this machine, or named by `NO_PROXY`.
+
+    Args:
+        url: Where to.
+        no_proxy: Names and addresses, separated by commas: `*`, `host`, `.domain` or `*.domain`, an IP address or a
+            network as 10.0.0.0/8; each but the network may end in `:port`, and counts for that port only.
+    """
+    place = urlsplit(url)
+    host = (place.hostname or "").lower()
+    port = place.port or (443 if place.scheme == "https" else 80)
+    address = _address(host)
+    if host == "localhost" or (address is not None and address.is_loopback):
+        return True
+    for entry in no_proxy.lower().split(","):
+        pattern = entry.strip()
+        if pattern == "*" or (address is not None and _is_within(address, pattern)):
+            return True
+        name, colon, number = pattern.rpartition(":")
+        if colon and number.isdecimal() and (_address(pattern) is None):
+            if int(number) != port:
+                continue
+            pattern = name
+        suffix = pattern.strip("[]").removeprefix("*").lstrip(".")
+        if suffix and (host == suffix or host.endswith(f".{suffix}") or (address and _address(suffix) == address)):
+            return True
+    return False
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _is_within(address: ipaddress.IPv4Address | ipaddress.IPv6Address, pattern: str) -> bool:
+    try:
+        return "/" in pattern and address in ipaddress.ip_network(pattern, strict=False)
+    except ValueError:
+        return False

@@ -209,6 +209,7 @@ class ApiServer:
                         failure = _failure(response, await response.read())
                 except BROKEN as cause:
                     self.meter.call_answered("STREAM", 0)
+                    await self._doubt(cause)
                     raise _unanswered(cause) from cause
             self._obey(failure)
             if failure.code != UNAUTHORIZED or is_last:
@@ -236,6 +237,7 @@ class ApiServer:
                 failure = _failure(response, answer)
         except BROKEN as cause:
             self.meter.call_answered(call.method, 0)
+            await self._doubt(cause)
             raise _unanswered(cause) from cause
         self._obey(failure)
         raise failure
@@ -276,6 +278,11 @@ class ApiServer:
             raise ApiFailure(0, error.message) from error
         self._headers = {} if self._authorization is None else {"Authorization": self._authorization}
         return self._session
+
+    async def _doubt(self, cause: Exception) -> None:
+        """Read the credentials anew if the API server's certificate is not trusted: its authority may have changed."""
+        if isinstance(cause, aiohttp.ClientConnectorCertificateError):
+            await self._renew()
 
     async def _renew(self) -> None:
         try:
