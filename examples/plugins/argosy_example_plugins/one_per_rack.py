@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 
 from argosy_core.framework import PlacementBatch
+from argosy_core.ledger import PodEvents
 
 
 class OnePerRack:
@@ -13,26 +14,26 @@ class OnePerRack:
     def __init__(self, label: str = "example.com/rack", most: str = "1") -> None:
         """Take the label, and how many may start at once, from the settings."""
         self._label, self._most = label, int(most)
-        self._starting: dict[int, str] = {}
+        self._starting: dict[tuple[int, int], str] = {}
 
     def reserve(self, batch: PlacementBatch) -> np.ndarray:
         """Return (n,): which placements stand; the others are tried again in a later round."""
         counts = Counter(self._starting.values())
-        for key, node in zip(batch.run_keys.tolist(), batch.nodes.tolist(), strict=True):
+        for key, node in zip(batch.members.pairs(), batch.nodes.tolist(), strict=True):
             rack = dict(batch.table.groups[int(batch.table.group[node])].labels).get(self._label, "")
             if counts[rack] < self._most:
                 counts[rack] += 1
                 self._starting[key] = rack
-        return np.isin(batch.run_keys, list(self._starting))
+        return np.array([key in self._starting for key in batch.members.pairs()], dtype=np.bool_)
 
     def unreserve(self, batch: PlacementBatch) -> None:
         """Forget placements that were given up."""
-        for key in batch.run_keys.tolist():
+        for key in batch.members.pairs():
             self._starting.pop(key, None)
 
     def event(self, event: object) -> None:
         """Forget runs whose pod is seen, and all once a new leader has listed what there is."""
         if isinstance(event, PlacementBatch):
             self._starting.clear()
-        for key in getattr(event, "run_keys", np.zeros(0)).tolist():
+        for key in event.members.pairs() if isinstance(event, PodEvents) else ():
             self._starting.pop(key, None)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from argosy_core.job.classes import HostPort, SchedulingClass
+from argosy_core.job.members import Members
 from argosy_core.ledger import NodeLedger, PodEvents
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import commit
@@ -17,6 +18,11 @@ PORT = HostPort("UDP", 53)
 handles = st.integers(1, 12)
 rows = st.integers(0, 3)
 class_ids = st.sampled_from(sorted(CLASSES))
+
+
+def first_runs(handles: list[int]) -> Members:
+    """The first run of each job."""
+    return Members.of(handles, [1] * len(handles))
 
 
 def vector(class_id: int) -> tuple[int, ...]:
@@ -82,7 +88,7 @@ class LedgerMachine(RuleBasedStateMachine):
         )
         for (handle, class_id, _), node in zip(runs, nodes.tolist(), strict=True):
             if node >= 0:
-                pod = self.pods.setdefault(handle << 8 | 1, Pod(node, vector(class_id), vector(class_id)))
+                pod = self.pods.setdefault(handle, Pod(node, vector(class_id), vector(class_id)))
                 assert pod.node == node
                 pod.leader = True
         for row, left in before.items():
@@ -92,10 +98,10 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(released=st.lists(handles, max_size=5))
     def release(self, released: list[int]) -> None:
         """The leader lets go; pods that are there stay."""
-        self.ledger.release(np.array([handle << 8 | 1 for handle in released], np.int64))
+        self.ledger.release(first_runs(released))
         for handle in released:
-            self.let_go(handle << 8 | 1)
-            self.ended.discard(handle << 8 | 1)
+            self.let_go(handle)
+            self.ended.discard(handle)
 
     @rule(
         seen=st.lists(
@@ -110,7 +116,7 @@ class LedgerMachine(RuleBasedStateMachine):
         uids[:, 0] = [uid for _, uid, _, _, _ in seen]
         uids[:, 1] = [handle for handle, _, _, _, _ in seen]
         events = PodEvents(
-            run_keys=np.array([handle << 8 | 1 if handle else 0 for handle, _, _, _, _ in seen], np.int64),
+            members=Members.of([row[0] for row in seen], [min(row[0], 1) for row in seen]),
             uids=uids,
             nodes=np.array([node for _, _, node, _, _ in seen], np.int32),
             ended=np.array([ended for _, _, _, ended, _ in seen], np.bool_),
@@ -119,7 +125,7 @@ class LedgerMachine(RuleBasedStateMachine):
         (self.ledger.observe_all if everything else self.ledger.observe)(events)
         named = set()
         for handle, uid, node, ended, class_id in seen:
-            key = handle << 8 | 1 if handle else -uid
+            key = handle or -uid
             named.add(key)
             self.see(key, uid, node, vector(class_id), ended=ended)
         if everything:
@@ -129,9 +135,9 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(runs=st.dictionaries(handles, st.tuples(class_ids, rows), max_size=6))
     def take_list(self, runs: dict[int, tuple[int, int]]) -> None:
         """A new leader says what it knows."""
-        keys = [handle << 8 | 1 for handle in runs]
+        keys = list(runs)
         self.ledger.take_list(
-            np.array(keys, np.int64),
+            first_runs(keys),
             np.array([class_id for class_id, _ in runs.values()], np.int32),
             np.array([row for _, row in runs.values()], np.int32),
         )
@@ -161,19 +167,20 @@ class LedgerMachine(RuleBasedStateMachine):
         assert {row: tuple(self.ledger.nodes.free[order, row].tolist()) for row in self.nodes} == {
             row: self.free(row) for row in self.nodes
         }
-        assert self.ledger._ended_runs == self.ended
-        keys = np.array(sorted(key for key in self.pods if key > 0), np.int64)
-        assert self.ledger.nodes_of(keys).tolist() == [self.pods[key].node for key in keys.tolist()]
+        assert len(self.ledger._ended) == len(self.ended)
+        assert self.ledger._ended.has(first_runs(sorted(self.ended))).all()
+        keys = sorted(key for key in self.pods if key > 0)
+        assert self.ledger.nodes_of(first_runs(keys)).tolist() == [self.pods[key].node for key in keys]
 
     def teardown(self) -> None:
         """Nothing leaks: once all is released and ended, everything allocatable is free."""
         if not hasattr(self, "ledger"):
             return
-        self.ledger.release(np.arange(1, 20) << 8 | 1)
+        self.ledger.release(first_runs(list(range(1, 20))))
         nothing = np.zeros(0, np.int64)
         self.ledger.observe_all(
             PodEvents(
-                run_keys=nothing, uids=np.zeros((0, 16), np.uint8), nodes=nothing.astype(np.int32),
+                members=first_runs([]), uids=np.zeros((0, 16), np.uint8), nodes=nothing.astype(np.int32),
                 ended=nothing.astype(np.bool_), requests=self.requests([]),
             )
         )  # fmt: skip

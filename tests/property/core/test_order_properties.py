@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from argosy_core.job.handle_index import HandleIndex
+from argosy_core.job.key_index import KeyIndex
 from argosy_core.queueing import Backlog, Entries
 
 _NUMBERS = st.integers(0, 3000)
@@ -17,14 +17,14 @@ _NUMBERS = st.integers(0, 3000)
 )
 def test_handle_index_equals_a_dict(steps: list[tuple[bool, set[int]]], stride: int) -> None:
     """Inserting and removing in bulk, with handles that collide."""
-    index, model = HandleIndex(), {}
+    index, model = KeyIndex(), {}
     for adding, numbers in steps:
         handles = np.array(sorted(number * stride for number in numbers), dtype=np.int64)
         held = np.isin(handles, np.array(list(model), dtype=np.int64))
         chosen = handles[~held] if adding else handles[held]
         if adding:
             slots = np.arange(chosen.size, dtype=np.int32) + len(model)
-            index.insert(chosen, slots)
+            index.insert(chosen, slots=slots)
             model.update(zip(chosen.tolist(), slots.tolist(), strict=True))
         else:
             index.remove(chosen)

@@ -13,8 +13,9 @@ import numpy as np
 from argosy_core.arrays import Int64s
 from argosy_core.errors import StateConflict
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.members import Members
 from argosy_core.job.states import ObjectState
-from argosy_core.ledger import NodeLedger, PodEvents, RunPods, run_keys
+from argosy_core.ledger import NodeLedger, PodEvents, RunPods
 from argosy_core.placement import NodeSampler, PlacementPart, SamplerSession
 from argosy_core.scheduler import (
     CapacityColumns,
@@ -137,13 +138,11 @@ class SamplerActor(Process):
         requests = np.zeros((len(vectors), width), dtype=np.int64)
         for place, vector in enumerate(vectors):
             requests[place, : vector.size] = vector
-        keys = run_keys(
-            np.array([pod.handle for pod in pods], dtype=np.int64),
-            np.array([pod.attempt for pod in pods], dtype=np.int64),
-        )
+        strange = [0] * len(others)
+        members = Members.of([pod.handle for pod in pods] + strange, [pod.attempt for pod in pods] + strange)
         ended = [pod.gone or pod.state in _ENDED for pod in pods] + [other.gone for other in others]
         events = PodEvents(
-            run_keys=np.concatenate([keys, np.zeros(len(others), dtype=np.int64)]),
+            members=members,
             uids=uid_column([pod.uid for pod in pods] + [other.uid for other in others]),
             nodes=self.ledger.rows_of_names([pod.node for pod in pods] + [other.node for other in others]),
             ended=np.array(ended, dtype=np.bool_),
@@ -242,7 +241,7 @@ class SamplerActor(Process):
         """Place runs (MultiBind)."""
         if self._refuses(stream, epoch) or not self.session.ready:
             return
-        before = self.ledger.nodes_of(run_keys(request.handle, request.attempt))
+        before = self.ledger.nodes_of(Members.of(request.handle, request.attempt))
         nodes, outcomes = self.session.commit(
             epoch,
             request.handle,

@@ -14,10 +14,10 @@ import numpy as np
 
 from argosy_core.arrays import Int64s
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.members import Members
 from argosy_core.job.rows import JobUpdates, NewRuns
 from argosy_core.job.states import JobEventKind, JobState, next_job_state
 from argosy_core.ledger import NodeLedger
-from argosy_core.ledger.records import run_keys
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import NodeSampler, commit
 from argosy_core.scheduler import (
@@ -70,7 +70,6 @@ __all__ = ["POD_LAYOUT", "PoolWorld", "Report", "StoredJob", "report_columns"]
 
 POD_LAYOUT = b'[["Pod","work"]]'
 """Layout of a job of one pod."""
-_NO_HANDLES = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +160,7 @@ class PoolWorld:
         ledger = NodeLedger()
         amounts = dict(node_amounts or self.node_amounts)
         ledger.put_nodes([NodeSpec(name=f"{name}-{row}", total=amounts) for row in range(node_count)])
-        ledger.take_list(_NO_HANDLES, np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32))
+        ledger.take_list(Members.of([], []), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32))
         self.clusters[name] = _Cluster(ledger, NodeSampler(ledger))
         set_cluster(self.state, ClusterView(name=name, connected=True, incarnation=1))
         self.send_capacity(name)
@@ -213,7 +212,7 @@ class PoolWorld:
         placements = placements_of(self.state, name)
         self._define(cluster, placements.class_ids.tolist())
         rows = ledger.rows_of_names(placements.nodes)[placements.node]
-        ledger.take_list(run_keys(placements.handle, placements.attempt), placements.class_ids, rows)
+        ledger.take_list(Members.of(placements.handle, placements.attempt), placements.class_ids, rows)
         set_cluster(self.state, ClusterView(name=name, connected=True, incarnation=cluster.incarnation))
         self.send_capacity(name)
 
@@ -246,7 +245,7 @@ class PoolWorld:
 
     def release(self, runs: ClusterRuns) -> None:
         """Have a sampler release placements."""
-        self.clusters[runs.cluster].ledger.release(run_keys(runs.handle, runs.attempt))
+        self.clusters[runs.cluster].ledger.release(Members.of(runs.handle, runs.attempt))
 
     # --- people -------------------------------------------------------------------------------------------------------
 

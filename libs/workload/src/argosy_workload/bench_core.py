@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.job.classes import SchedulingClass
-from argosy_core.ledger import NodeLedger, PodEvents, run_keys
+from argosy_core.job.members import Members
+from argosy_core.ledger import NodeLedger, PodEvents
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import CandidatePool, NodeSampler, SampleRequest, commit, decide
 
@@ -203,9 +204,8 @@ def _measure_full(nodes: int, pods: int, *, class_count: int, seed: int) -> dict
 
     def place(class_ids: Int32s) -> int:
         clusters, _, handles = world.play_round(class_ids)
-        for cluster, keys in enumerate(live):
-            mine = handles[clusters == cluster]
-            keys.extend(run_keys(mine, np.ones_like(mine)).tolist())
+        for cluster, mine in enumerate(live):
+            mine.extend(handles[clusters == cluster].tolist())
         return int(np.count_nonzero(clusters >= 0))
 
     # A node has room for one such pod; a round sees a part of the pool only, so that one in vain is not the end.
@@ -214,10 +214,10 @@ def _measure_full(nodes: int, pods: int, *, class_count: int, seed: int) -> dict
         in_vain = 0 if place(np.tile(order, 4)) else in_vain + 1
     placed, world.spent, begin = 0, _Spent(), time.process_time()
     for _ in range(rounds):
-        for ledger, keys in zip(world.ledgers, live, strict=True):
+        for ledger, mine in zip(world.ledgers, live, strict=True):
             count = max(1, ending // len(world.ledgers))
-            ledger.release(np.array(keys[-count:], np.int64))
-            del keys[-count:]
+            ledger.release(Members.of(mine[-count:], np.ones(len(mine[-count:]))))
+            del mine[-count:]
         placed += place(order)
     seconds = time.process_time() - begin
     return {
@@ -249,12 +249,12 @@ def _measure_ledger(nodes: int, pods: int) -> dict[str, float]:
                 offsets=np.arange(count + 1, dtype=np.int32),
                 candidates=rows,
             )
-        keys = run_keys(handles, attempts)
+        keys = Members.of(handles, attempts)
         uids = generator.integers(0, 255, (count, 16), dtype=np.uint8)
         requests = np.repeat(world.requests, count, axis=0)
         for phase, ended in (("observe", False), ("end", True)):
             events = PodEvents(
-                run_keys=keys, uids=uids, nodes=rows, ended=np.full(count, ended) | (placed < 0), requests=requests
+                members=keys, uids=uids, nodes=rows, ended=np.full(count, ended) | (placed < 0), requests=requests
             )
             with spent.on(phase, count):
                 ledger.observe(events)

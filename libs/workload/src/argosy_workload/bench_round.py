@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.members import Members
 from argosy_core.job.states import ObjectState
-from argosy_core.ledger import NodeLedger, run_keys
+from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import NodeSampler, commit
 from argosy_core.scheduler import (
@@ -185,7 +186,7 @@ class _World:
         total = {"cpu": 1000 * _CORES_PER_NODE, "memory": memory, "pods": 110}
         rows = range(number, self._load.nodes, _CLUSTER_COUNT)
         ledger.put_nodes([NodeSpec(name=f"n{row}", total=total) for row in rows])
-        ledger.take_list(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
+        ledger.take_list(Members.of([], []), np.zeros(0, np.int32), np.zeros(0, np.int32))
         for class_id, definition in self._classes.items():
             ledger.define_class(class_id, definition)
         set_cluster(self._state, ClusterView(name=name, connected=True, incarnation=1))
@@ -318,7 +319,7 @@ class _World:
     def _release(self, runs: ClusterRuns) -> None:
         """Have a sampler release placements."""
         with self._on("release"):
-            self._clusters[runs.cluster].ledger.release(run_keys(runs.handle, runs.attempt))
+            self._clusters[runs.cluster].ledger.release(Members.of(runs.handle, runs.attempt))
 
     def _give_out(self, plan: LeasePlan) -> None:
         """Hand a plan's leases to the executors."""

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from argosy_core.errors import BackendUnavailable
 from argosy_core.framework import Framework, NodesChanged, Point
-from argosy_core.ledger import NodeLedger, PodEvents, RunPods, run_keys
+from argosy_core.job.members import Members
+from argosy_core.ledger import NodeLedger, PodEvents, RunPods
 from argosy_core.nodes import NodeSpec
 from argosy_kube.following import Follower
 from argosy_kube.port import (
@@ -176,9 +177,8 @@ class Informer:
             nodes = np.where(events.node_column >= 0, self._rows[events.node_column], np.int32(-1))
         else:
             nodes = np.full(len(events), -1, dtype=np.int32)
-        keys = run_keys(events.handle_column, events.attempt_column)
         pods = PodEvents(
-            run_keys=keys if events.ours_column.all() else np.where(events.ours_column, keys, 0),
+            members=Members.of(events.handle_column, np.where(events.ours_column, events.attempt_column, 0)),
             uids=np.ascontiguousarray(events.uid_column),
             nodes=nodes,
             ended=_ENDED[events.phase_column] | (events.change_column == Change.DELETED),

@@ -20,6 +20,7 @@ from argosy_core.framework import (
     per_node_filter,
 )
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.members import Members
 from argosy_core.nodes import NodeSpec, NodeTable
 
 Function = Callable[..., object]
@@ -41,7 +42,11 @@ def make_batch(count: int = 4) -> PlacementBatch:
     cycle = make_cycle()
     slots = np.zeros(count, np.int32)
     return PlacementBatch(
-        table=cycle.table, classes=cycle.pods.table, run_keys=np.arange(1, count + 1), class_slots=slots, nodes=slots
+        table=cycle.table,
+        classes=cycle.pods.table,
+        members=Members.of(np.arange(1, count + 1), np.ones(count)),
+        class_slots=slots,
+        nodes=slots,
     )
 
 
@@ -244,11 +249,12 @@ def test_post_score_refuses_lines_and_stops_asking_about_them() -> None:
     asked = []
 
     def odd(batch: PlacementBatch) -> np.ndarray:
-        return np.asarray(batch.run_keys % 2 == 1)
+        return np.asarray(batch.members.handle % 2 == 1)
 
-    framework = Framework(
-        [at(Point.POST_SCORE, odd, "odd"), at(Point.POST_SCORE, lambda b: asked.append(b.run_keys.tolist()), "see")]
-    )
+    def see(batch: PlacementBatch) -> None:
+        asked.append(batch.members.handle.tolist())
+
+    framework = Framework([at(Point.POST_SCORE, odd, "odd"), at(Point.POST_SCORE, see, "see")])
     assert framework.post_score(make_batch()).tolist() == [True, False, True, False]
     assert asked == [[1, 3]]
 
@@ -263,14 +269,14 @@ class Keeper:
 
     def reserve(self, batch: PlacementBatch) -> None:
         """Note the runs before failing, as a plugin may."""
-        self.standing.update(batch.run_keys.tolist())
-        if self.failing in batch.run_keys:
+        self.standing.update(batch.members.handle.tolist())
+        if self.failing in batch.members.handle:
             raise ValueError("no")
 
     def unreserve(self, batch: PlacementBatch) -> None:
         """Forget the runs."""
-        self.log.append((self.name, batch.run_keys.tolist()))
-        self.standing.difference_update(batch.run_keys.tolist())
+        self.log.append((self.name, batch.members.handle.tolist()))
+        self.standing.difference_update(batch.members.handle.tolist())
 
     def registrations(self) -> list[Registration]:
         """At both points."""

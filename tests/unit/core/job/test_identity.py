@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.identity import compose_id, first_handle_of_day, id_high, parse_id, run_key
+from argosy_core.job.identity import compose_id, first_handle_of_day, id_high, parse_id
 
 
 @given(
@@ -37,8 +37,7 @@ def test_foreign_ids_are_refused(text: str) -> None:
         parse_id(text)
 
 
-def test_handles_of_a_day_share_a_range_and_runs_of_a_job_have_keys_of_their_own() -> None:
-    """Rows of one day share a partition; a run key is unique per attempt."""
+def test_handles_of_a_day_share_a_range() -> None:
+    """Rows of one day share a partition."""
     handle = first_handle_of_day(20_000) + 5
     assert first_handle_of_day(20_000) < handle < first_handle_of_day(20_001)
-    assert run_key(handle, 1) != run_key(handle, 2) != run_key(handle + 1, 1)

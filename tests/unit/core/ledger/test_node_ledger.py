@@ -1,14 +1,15 @@
 """The node ledger: reservations, observed pods, lists, nodes that change."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest, InvariantViolation
 from argosy_core.job.classes import HostPort, SchedulingClass
-from argosy_core.job.identity import run_key
-from argosy_core.ledger import NodeLedger, PodEvents, run_keys
+from argosy_core.job.members import Members
+from argosy_core.ledger import NodeLedger, PodEvents
 from argosy_core.nodes import NodeSpec
 
 CORE, BIG, PORT = 1, 2, 3
@@ -27,20 +28,20 @@ def make_ledger() -> NodeLedger:
 
 
 def place(ledger: NodeLedger, *placements: tuple[int, int, int]) -> None:
-    """Reserve and keep runs given as (key, class id, node)."""
-    keys, class_ids, nodes = (np.array(column) for column in zip(*placements, strict=True))
+    """Reserve and keep runs given as (handle, class id, node)."""
+    handles, class_ids, nodes = (np.array(column) for column in zip(*placements, strict=True))
     slots = ledger.classes.slots(class_ids)
     ledger.reserve(slots, nodes.astype(np.int32))
-    ledger.keep(keys.astype(np.int64), slots, nodes.astype(np.int32))
+    ledger.keep(keys(*handles.tolist()), slots, nodes.astype(np.int32))
 
 
 def pods(*rows: tuple[int, int, int, bool], cpu: int = 1000, memory: int = 100, **fields: object) -> PodEvents:
-    """Events given as (run key or 0, uid number, node, ended); all ask for the same."""
+    """Events given as (handle or 0, uid number, node, ended); all ask for the same."""
     uids = np.zeros((len(rows), 16), np.uint8)
     uids[:, 0] = [uid for _, uid, _, _ in rows]
     uids[:, 15] = 1
     return PodEvents(
-        run_keys=np.array([key for key, _, _, _ in rows], np.int64),
+        members=keys(*(handle for handle, _, _, _ in rows)),
         uids=uids,
         nodes=np.array([node for _, _, node, _ in rows], np.int32),
         ended=np.array([ended for _, _, _, ended in rows], np.bool_),
@@ -50,9 +51,9 @@ def pods(*rows: tuple[int, int, int, bool], cpu: int = 1000, memory: int = 100, 
 
 
 def listed(ledger: NodeLedger, *placements: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Take a full list of (key, class id, node); answer how many were added, moved, dropped."""
+    """Take a full list of (handle, class id, node); answer how many were added, moved, dropped."""
     columns = np.array(placements, np.int64).reshape(len(placements), 3).T
-    outcome = ledger.take_list(columns[0], columns[1].astype(np.int32), columns[2].astype(np.int32))
+    outcome = ledger.take_list(keys(*columns[0].tolist()), columns[1].astype(np.int32), columns[2].astype(np.int32))
     return outcome.added_count, outcome.moved_count, outcome.dropped_count
 
 
@@ -62,16 +63,35 @@ def free_cpu(ledger: NodeLedger) -> list[int]:
     return ledger.nodes.free[0].tolist()
 
 
-def keys(*values: int) -> np.ndarray:
-    """Run keys as a column."""
-    return np.array(values, np.int64)
+def keys(*handles: int) -> Members:
+    """Member 0 of the first run of each job; no run for 0."""
+    return Members.of(np.array(handles, np.int64), np.array(handles, np.int64) > 0)
 
 
-def test_run_keys_are_those_of_job_identity() -> None:
-    """Handle and attempt make one key, for arrays as for one."""
-    handles, attempts = np.array([5, (19_000 << 40) + 7]), np.array([1, 255], np.int32)
-    expected = [run_key(handle, attempt) for handle, attempt in zip(handles.tolist(), attempts.tolist(), strict=True)]
-    assert run_keys(handles, attempts).tolist() == expected
+def test_members_of_one_run_are_reserved_on_two_nodes_and_released_apart() -> None:
+    """A member is what is placed: the other one of its run stays where it is."""
+    ledger = make_ledger()
+    both = Members.of([7, 7], [3, 3], np.array([0, 1]))
+    nodes, slots = np.array([0, 2], np.int32), ledger.classes.slots(np.array([BIG, CORE]))
+    ledger.reserve(slots, nodes)
+    ledger.keep(both, slots, nodes)
+    assert (free_cpu(ledger), ledger.placement_count) == ([1000, 4000, 3000], 2)
+    assert ledger.nodes_of(Members.of([7] * 3, [3, 3, 3], np.array([1, 0, 2]))).tolist() == [2, 0, -1]
+    assert ledger.release(both[:1]) == 1
+    assert (free_cpu(ledger), ledger.nodes_of(both).tolist()) == ([4000, 4000, 3000], [-1, 2])
+    outcome = ledger.take_list(both, np.array([BIG, CORE]), nodes)
+    assert (outcome.added_count, outcome.dropped_count, free_cpu(ledger)) == (1, 0, [1000, 4000, 3000])
+    assert ledger.release(both) == 2
+
+
+def test_pod_of_one_member_ends_that_member_alone() -> None:
+    """What is observed is a member's pod; the run's other members keep what they hold."""
+    ledger = make_ledger()
+    both = Members.of([7, 7], [1, 1], np.array([0, 1]))
+    for ended in ([False, False], [True, False]):
+        events = pods((0, 1, 0, ended[0]), (0, 2, 1, ended[1]))
+        ledger.observe(replace(events, members=both))
+    assert (free_cpu(ledger), ledger.nodes_of(both).tolist()) == ([4000, 3000, 4000], [-1, 1])
 
 
 def test_reservation_is_immediate_and_may_go_negative_until_rolled_back() -> None:
@@ -217,7 +237,7 @@ def test_full_list_does_not_bring_back_a_run_that_was_seen_to_end() -> None:
     assert listed(ledger, (1, CORE, 0), (2, CORE, 0)) == (0, 0, 0)
     assert free_cpu(ledger) == [4000, 4000, 4000]
     ledger.release(keys(1, 2))
-    assert ledger._ended_runs == set()
+    assert len(ledger._ended) == 0
 
 
 def test_late_deletions_of_released_runs_cost_no_memory() -> None:
@@ -228,12 +248,16 @@ def test_late_deletions_of_released_runs_cost_no_memory() -> None:
     ledger.observe(pods((1, 1, 0, True)))
     ledger.release(keys(1))
     ledger.observe(pods((1, 1, 0, True)))
-    assert ledger._ended_runs == set()
+    assert len(ledger._ended) == 0
 
 
 @pytest.mark.parametrize(
     ("rows", "text"),
-    [([(1, 99, 0)], "names class 99"), ([(1, CORE, 3)], "node index"), ([(1, CORE, 0), (1, CORE, 1)], "a run twice")],
+    [
+        ([(1, 99, 0)], "names class 99"),
+        ([(1, CORE, 3)], "node index"),
+        ([(1, CORE, 0), (1, CORE, 1)], "a member of a run twice"),
+    ],
     ids=["unknown-class", "unknown-node", "repeated-run"],
 )
 def test_full_list_that_makes_no_sense_changes_nothing(rows: Sequence[tuple[int, int, int]], text: str) -> None:
@@ -312,13 +336,13 @@ def test_slots_are_used_again_and_many_placements_fit() -> None:
     for begin in range(0, 20_000, 1000):
         slots, nodes = np.zeros(1000, np.int32), np.zeros(1000, np.int32)
         ledger.reserve(slots, nodes)
-        ledger.keep(np.arange(begin + 1, begin + 1001), slots, nodes)
-        ledger.release(np.arange(begin + 1, begin + 1001))
-    assert len(ledger._placements.key) <= 2048
+        ledger.keep(keys(*range(begin + 1, begin + 1001)), slots, nodes)
+        ledger.release(keys(*range(begin + 1, begin + 1001)))
+    assert len(ledger._placements.handle) <= 2048
     assert free_cpu(ledger) == [4000, 4000, 4000]
 
 
-@pytest.mark.parametrize("damage", ["free", "hold", "port", "unmanaged_pod"])
+@pytest.mark.parametrize("damage", ["free", "hold", "port", "index"])
 def test_check_invariants_finds_damage(damage: str) -> None:
     """The check compares books and placements, so a fault of ours does not stay hidden."""
     ledger = make_ledger()
@@ -332,6 +356,6 @@ def test_check_invariants_finds_damage(damage: str) -> None:
     elif damage == "port":
         ledger.nodes.take_ports(1, (TCP80,))
     else:
-        ledger._unmanaged_pods.clear()
+        ledger._placements._index.clear()
     with pytest.raises(InvariantViolation):
         ledger.check_invariants()

@@ -6,13 +6,14 @@ import weakref
 
 import numpy as np
 
+from argosy_core.job.members import Members
 from argosy_core.ledger import PodEvents, RunPods
 
 
 def pods(*rows: tuple[int, int, bool], shapes: list[list[int]]) -> PodEvents:
-    """Return events of (run key, uid, ended), each pod as the shape of its place among `shapes`, repeated."""
+    """Return events of (handle, uid, ended), each pod as the shape of its place among `shapes`, repeated."""
     return PodEvents(
-        run_keys=np.array([key for key, _, _ in rows], dtype=np.int64),
+        members=Members.of([handle for handle, _, _ in rows], [1] * len(rows)),
         uids=np.array([[uid] * 16 for _, uid, _ in rows], dtype=np.uint8),
         nodes=np.zeros(len(rows), dtype=np.int32),
         ended=np.array([ended for _, _, ended in rows], dtype=np.bool_),
@@ -45,3 +46,28 @@ def test_live_pod_keeps_its_requests_and_not_the_table_in_which_they_came() -> N
     assert gone() is None
     second = run_pods.fold(pods((7, 3, False), shapes=[[1] * 4]), list(table), column)
     assert second.requests.tolist() == [[2] * 4]
+
+
+def test_pods_of_a_batch_are_taken_in_order() -> None:
+    """One that begins and ends, and the next one of its member, in one batch; what is over leaves nothing behind."""
+    run_pods, shapes = RunPods(), [np.array([1])]
+    rows = ((7, 1, False), (8, 4, False), (7, 1, True), (7, 2, False), (7, 3, False), (7, 2, True), (7, 3, True))
+    folded = run_pods.fold(pods(*rows, shapes=[[1]]), shapes, np.zeros(len(rows), dtype=np.int32))
+    assert folded.requests[:, 0].tolist() == [1, 1, 1, 1, 2, 1, 1]
+    assert folded.uids[:, 0].tolist() == [1, 4, 1, 2, 2, 2, 2]
+    assert folded.ended.tolist() == [False, False, True, False, False, False, True]
+    run_pods.fold(pods((8, 4, True), shapes=[[1]]), shapes, np.zeros(1, dtype=np.int32))
+    assert (len(run_pods._index), run_pods._several, set(run_pods._asked.tolist())) == (0, {}, {None})
+
+
+def test_pods_of_many_members_grow_the_table_and_free_it_again() -> None:
+    """Each slot is given to one member at a time."""
+    run_pods, shapes, count = RunPods(), [np.array([1])], 1000
+    column = np.zeros(count, dtype=np.int32)
+    for round_number in range(3):
+        rows = [(round_number * count + place + 1, place % 251, False) for place in range(count)]
+        events = pods(*rows, shapes=[[1]])
+        assert run_pods.fold(events, shapes, column) is events
+        ended = pods(*((handle, uid, True) for handle, uid, _ in rows), shapes=[[1]])
+        assert run_pods.fold(ended, shapes, column) is ended
+    assert (len(run_pods._index), sorted(run_pods._free.tolist())) == (0, list(range(len(run_pods._uid))))

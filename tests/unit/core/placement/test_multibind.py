@@ -6,7 +6,8 @@ import pytest
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework import Framework, PlacementBatch, Point, Registration
 from argosy_core.job.classes import HostPort, SchedulingClass
-from argosy_core.ledger import NodeLedger, PodEvents, run_keys
+from argosy_core.job.members import Members
+from argosy_core.ledger import NodeLedger, PodEvents
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import CommitOutcome, commit, release
 
@@ -125,7 +126,7 @@ def test_post_score_refuses_single_candidates() -> None:
     """The next candidate is taken; a run all of whose candidates are refused is told apart from a conflict."""
 
     def not_on_node_0(batch: PlacementBatch) -> np.ndarray:
-        return np.asarray((batch.nodes != 0) | (batch.run_keys == key(3)))
+        return np.asarray((batch.nodes != 0) | (batch.members.handle == 3))
 
     framework = Framework([Registration(point=Point.POST_SCORE, name="p", function=not_on_node_0)])
     ledger = make_ledger((4, 1, 4))
@@ -146,22 +147,17 @@ class Licences:
     def reserve(self, batch: PlacementBatch) -> np.ndarray:
         """Give licences out in order."""
         free = self.most - len(self.held)
-        self.held.extend(batch.run_keys[:free].tolist())
+        self.held.extend(batch.members.handle[:free].tolist())
         return np.arange(len(batch)) < free
 
     def unreserve(self, batch: PlacementBatch) -> None:
         """Take them back where they were given."""
-        self.held = [one for one in self.held if one not in batch.run_keys]
+        self.held = [one for one in self.held if one not in batch.members.handle]
 
     def framework(self) -> Framework:
         """At both points."""
         points = ((Point.RESERVE, self.reserve), (Point.UNRESERVE, self.unreserve))
         return Framework([Registration(point=point, name="licences", function=function) for point, function in points])
-
-
-def key(handle: int) -> int:
-    """Run key of the first attempt of a job."""
-    return int(run_keys(np.array([handle], np.int64), np.ones(1, np.int32))[0])
 
 
 def test_reserve_may_refuse_what_was_placed() -> None:
@@ -173,9 +169,9 @@ def test_reserve_may_refuse_what_was_placed() -> None:
     assert bind(ledger, *runs, framework=framework) == [(0, PLACED), (0, PLACED), (-1, REFUSED), (-1, REFUSED)]
     assert ledger.nodes.free[0].tolist() == [0, 4]
     assert ledger.nodes.last_rise == generation
-    assert licences.held == [key(1), key(2)]
+    assert licences.held == [1, 2]
     assert bind(ledger, (1, ONE, [1]), framework=framework) == [(0, PLACED)]
-    assert licences.held == [key(1), key(2)]
+    assert licences.held == [1, 2]
 
 
 def test_release_unreserves_placements_whose_pod_was_never_seen() -> None:
@@ -184,12 +180,12 @@ def test_release_unreserves_placements_whose_pod_was_never_seen() -> None:
     framework = licences.framework()
     bind(ledger, (1, ONE, [0]), (2, ONE, [0]), framework=framework)
     seen = PodEvents(
-        run_keys=np.array([key(2)]), uids=np.full((1, 16), 7, np.uint8), nodes=np.zeros(1, np.int32),
+        members=Members.of([2], [1]), uids=np.full((1, 16), 7, np.uint8), nodes=np.zeros(1, np.int32),
         ended=np.zeros(1, np.bool_), requests=np.ones((1, len(ledger.axis)), np.int64),
     )  # fmt: skip
     ledger.observe(seen)
-    assert release(ledger, np.array([key(1), key(2), key(9)]), framework) == 1
-    assert licences.held == [key(2)]
+    assert release(ledger, Members.of([1, 2, 9], [1, 1, 1]), framework) == 1
+    assert licences.held == [2]
 
 
 def test_unknown_class_is_told_apart() -> None:

@@ -8,6 +8,7 @@ import pytest
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework import ClassTable, Cycle, Framework, NotNow, Point, Registration
 from argosy_core.job.classes import HostPort, SchedulingClass
+from argosy_core.job.members import Members
 from argosy_core.ledger import NodeLedger, PodEvents
 from argosy_core.nodes import NodeSpec, NodeTable
 from argosy_core.placement import NodeSampler, SampleReply, SampleRequest, WaitReason, commit, sample, sampling
@@ -228,7 +229,7 @@ def test_full_cluster_is_searched_once_and_then_only_where_something_rose(monkey
     reply = ask(sampler, 1)
     assert (reply.examined.tolist(), reply.complete.tolist(), len(reply.candidate)) == ([500], [1], 0)
     assert sum(looked) == 0
-    ledger.release(np.array([(8 << 8) + 1, (9 << 8) + 1]))
+    ledger.release(Members.of([8, 9], [1, 1]))
     reply = ask(sampler, 1)
     assert sum(looked) == 2
     assert sorted(candidates(reply)) == [7, 8]
@@ -249,9 +250,9 @@ def test_node_that_fitted_and_rose_again_is_offered_once() -> None:
             assert take(ledger, node, 0, node * 4 + pod + 1)
     assert candidates(ask(sampler, 1)) == []
     for pod in range(3):
-        ledger.release(np.array([(5 * 4 + pod + 1) << 8 | 1]))
+        ledger.release(Members.of([5 * 4 + pod + 1], [1]))
     assert candidates(ask(sampler, 1)) == [5]
-    ledger.release(np.array([(5 * 4 + 4) << 8 | 1]))
+    ledger.release(Members.of([5 * 4 + 4], [1]))
     assert candidates(ask(sampler, 1)) == [5]
 
 
@@ -265,7 +266,7 @@ def test_memory_of_a_full_cluster_sees_every_change_that_may_help(event: str) ->
     port = HostPort("TCP", 80)
     ledger.define_class(0, SchedulingClass(requests=(("cpu", 2),), node_selector=(("zone", "x"),), host_ports=(port,)))
     other = PodEvents(
-        run_keys=np.zeros(1, np.int64), uids=np.full((1, 16), 3, np.uint8), nodes=np.array([20], np.int32),
+        members=Members.of([0], [0]), uids=np.full((1, 16), 3, np.uint8), nodes=np.array([20], np.int32),
         ended=np.array([False]), requests=np.array([[3 if event == "other-gone" else 0, 0, 1]]),
         host_ports={0: (port,)} if event == "port-given-back" else {},
     )  # fmt: skip
@@ -287,7 +288,7 @@ def test_memory_of_a_full_cluster_sees_every_change_that_may_help(event: str) ->
     elif event in {"other-gone", "port-given-back"}:
         ledger.observe(
             PodEvents(
-                run_keys=other.run_keys, uids=other.uids, nodes=other.nodes, ended=np.array([True]),
+                members=other.members, uids=other.uids, nodes=other.nodes, ended=np.array([True]),
                 requests=other.requests,
             )
         )  # fmt: skip

@@ -5,6 +5,7 @@ import pytest
 
 from argosy_core.framework import Cycle
 from argosy_core.job.classes import HostPort, MatchExpression, SchedulingClass, Toleration
+from argosy_core.job.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import HOSTNAME_LABEL, NodeSpec, Taint
 from argosy_core.plugins import DEFAULT_PROFILE, Profile, build_framework
@@ -240,6 +241,6 @@ def test_host_ports_want_the_port_free_on_the_node() -> None:
     ledger.define_class(2, pod(host_ports=(HostPort("UDP", 80), HostPort("TCP", 81))))
     ledger.define_class(3, pod())
     ledger.reserve(np.array([0], np.int32), rows[:1])
-    ledger.keep(np.array([1]), np.array([0], np.int32), rows[:1])
+    ledger.keep(Members.of([1], [1]), np.array([0], np.int32), rows[:1])
     cycle = Cycle(ledger.nodes, ledger.classes.batch(np.array([0, 1, 2])), rows[None, :])
     assert build_framework().filter(cycle).tolist() == [[False, True], [True, True], [True, True]]

@@ -151,7 +151,7 @@ def test_plugin_that_does_not_promise_to_read_nodes_only_is_asked_anew() -> None
 @pytest.mark.parametrize(
     ("name", "plugin", "text"),
     [
-        ("p", object(), "plugin 'p' has nothing that the decision profile calls: filter_candidates, score_candidates"),
+        ("p", object(), "plugin 'p' has nothing that the decision profile calls: queue_sort, filter_candidates"),
         ("p", Filtering(), "plugin 'p' has nothing that the decision profile calls"),
         ("p", type("P", (), {"score_candidates": 3})(), "plugin 'p': score_candidates is no method but 3"),
         ("spread-over-clusters", Both(), "plugin 'spread-over-clusters' is registered twice at score"),

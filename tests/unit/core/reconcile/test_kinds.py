@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from argosy_core.job.members import Members
 from argosy_core.job.states import ObjectState
 from argosy_core.reconcile import kind_table
 from argosy_core.reconcile.machine import Event
@@ -17,9 +18,9 @@ def test_kinds_that_no_object_has_are_forgotten(monkeypatch: pytest.MonkeyPatch)
     """The table stays as large as what is live, and objects keep their kind."""
     monkeypatch.setattr(kind_table, "_MANY_KINDS", 16)
     table = ObjectTable()
-    kept = table.add(1, 1, kinds=table.kind_numbers(["Widget.example.test"]))
+    kept = table.add(Members.of([1], [1]), kinds=table.kind_numbers(["Widget.example.test"]))
     for number in range(1000):
-        slots = table.add(2, 1, kinds=table.kind_numbers([f"K{number}.example.test"]))
+        slots = table.add(Members.of([2], [1]), kinds=table.kind_numbers([f"K{number}.example.test"]))
         assert table.kinds.names[table.kind[slots[0]]] == f"K{number}.example.test"
         table.transit(slots, Event.CLOSE)
         table.forget(slots)
@@ -34,7 +35,8 @@ def test_more_kinds_than_can_be_numbered_share_the_last(monkeypatch: pytest.Monk
     monkeypatch.setattr(kind_table, "_MOST_KINDS", 10)
     table = ObjectTable()
     slots = [
-        int(table.add(number, 1, kinds=table.kind_numbers([f"K{number}.example.test"]))[0]) for number in range(40)
+        int(table.add(Members.of([number], [1]), kinds=table.kind_numbers([f"K{number}.example.test"]))[0])
+        for number in range(40)
     ]
     assert len(table.kinds.names) == 11
     assert table.kind[slots].min() == 1

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvariantViolation
+from argosy_core.job.members import Members, member_key
 from argosy_core.job.states import InvalidTransition, ObjectState
 from argosy_core.reconcile.invariants import check_table
 from argosy_core.reconcile.machine import TRANSITIONS, Action, Event, Phase, look_up
@@ -17,7 +18,7 @@ from argosy_core.reconcile.planning import plan_runs
 from argosy_testkit.reconcile_world import World
 
 PAGE = Path(__file__).parents[4] / "docs" / "executor.md"
-KEY = (7 << 8) | 1
+KEY = member_key(7, 1)
 NEEDS_UID = {Event.SEEN, Event.SEEN_OTHER, Event.REMOVED_OTHER}
 """Events that only an object can meet whose uid is known."""
 FROM_OUTSIDE = (Event.SEEN_FIRST, Event.REMOVED, *NEEDS_UID, Event.CREATED, Event.NOT_CREATED, Event.NOT_DELETED)
@@ -34,8 +35,8 @@ def table_with(
 ) -> tuple[ObjectTable, np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """Return a table with one object to which some things have happened, and its slot."""
     table = ObjectTable()
-    slots = table.add(KEY, 1)
-    table.index[KEY] = int(slots[0])
+    slots = table.add(Members.of_key(KEY))
+    table.index.insert(*Members.of_key(KEY).columns, slots=slots.astype(np.int32))
     if in_trouble:
         table.trouble(int(slots[0]))
     for event in events:
@@ -91,7 +92,7 @@ def test_arrays_are_the_table() -> None:
 def test_event_that_cannot_happen_tells_the_object_s_history_and_changes_nothing() -> None:
     """The error names object, phase, event and what happened before; objects beside it stay as they were."""
     table, slots = table_with(Event.CREATE, Event.NOT_CREATED, Event.CREATE, Event.CREATED, in_trouble=True)
-    both = np.concatenate([slots, table.add((8 << 8) | 1, 1)])
+    both = np.concatenate([slots, table.add(Members.of([8], [1]))])
     with pytest.raises(InvalidTransition) as caught:
         table.transit(both[::-1], Event.CREATE)
     assert str(caught.value) == (
@@ -133,7 +134,7 @@ def test_ordinary_lives_leave_no_record(world: World) -> None:
     check_table(table)
     world.pass_time(61.0)
     world.settle()
-    assert (len(table), table.index, table.bags) == (0, {}, {})
+    assert (len(table), len(table.index), table.bags) == (0, 0, {})
     check_table(table)
 
 

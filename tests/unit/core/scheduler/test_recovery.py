@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvariantViolation
+from argosy_core.job.members import Members
 from argosy_core.job.states import FailureKind, JobEventKind, JobState
 from argosy_core.scheduler import RoundSettings, explain, placements_of, recover, shares, take_jobs
 from argosy_testkit.pool_rows import load_columns
@@ -45,7 +46,7 @@ def test_failed_attempts_survive_the_leader() -> None:
 
         def conflict(request: object) -> object:
             reply = world.commit(request)  # type: ignore[arg-type]
-            world.clusters["a"].ledger.release(np.array([handle << 8 | 1]))
+            world.clusters["a"].ledger.release(Members.of([handle], [1]))
             return type(reply)(incarnation=reply.incarnation, node=no, outcome=np.full(1, 2, np.int8))
 
         plan = world.plan(answer_commit=conflict)  # type: ignore[arg-type]

@@ -9,7 +9,8 @@ import pytest
 
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.live import PENDING
-from argosy_core.ledger import PodEvents, run_keys
+from argosy_core.job.members import Members
+from argosy_core.ledger import PodEvents
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import (
     ClusterView,
@@ -134,7 +135,7 @@ def test_class_is_asked_again_when_one_node_rises_by_what_another_falls() -> Non
     ledger = world.clusters["a"].ledger
     _, goal = (ledger.rows_of_names([world.stored[handle].place[1]]) for handle in small)
     moved = PodEvents(
-        run_keys=run_keys(np.array(small[:1], dtype=np.int64), np.array([1], dtype=np.int32)),
+        members=Members.of(np.array(small[:1], dtype=np.int64), np.array([1], dtype=np.int32)),
         uids=np.ones((1, 16), dtype=np.uint8),
         nodes=goal,
         ended=np.zeros(1, dtype=np.bool_),
@@ -147,7 +148,7 @@ def test_class_is_asked_again_when_one_node_rises_by_what_another_falls() -> Non
 def test_reason_ends_by_itself_when_news_are_lost() -> None:
     """Ten seconds later the sampler is asked again, and next_due_s says so."""
     world, small, large = _full()
-    world.clusters["a"].ledger.release(run_keys(np.array(small[:1], dtype=np.int64), np.array([1], dtype=np.int32)))
+    world.clusters["a"].ledger.release(Members.of(np.array(small[:1], dtype=np.int64), np.array([1], dtype=np.int32)))
     assert world.clusters["a"].sampler.take_fitting()[0].tolist() == [3]
     world.state.clusters.free[0] = world.clusters["a"].ledger.totals().free
     world.state.change_count += 1

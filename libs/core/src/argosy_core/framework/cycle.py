@@ -18,6 +18,7 @@ import numpy.typing as npt
 from argosy_core.framework.faults import Fault
 from argosy_core.framework.pods import ClassTable, PodBatch
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.members import Members
 from argosy_core.nodes import NodeSpec, NodeTable
 
 __all__ = ["Cycle", "NodesChanged", "PlacementBatch"]
@@ -30,14 +31,14 @@ Gather = Callable[[str, npt.NDArray[np.generic]], npt.NDArray[np.generic]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementBatch:
-    """n runs and the node of each, in the sampler's commit; a run may stand several times in post-score."""
+    """n members of runs and the node of each, in the sampler's commit; one may stand several times in post-score."""
 
     table: NodeTable
     """The node table."""
     classes: ClassTable
     """The class table."""
-    run_keys: Int64s
-    """(n,) identity of the run (argosy_core.job.identity.run_key)."""
+    members: Members
+    """(n,) members of runs."""
     class_slots: Int32s
     """(n,) slots of the class table."""
     nodes: Int32s
@@ -47,13 +48,11 @@ class PlacementBatch:
 
     def __len__(self) -> int:
         """Return the number of lines."""
-        return len(self.run_keys)
+        return len(self.members)
 
     def take(self, lines: npt.NDArray[np.integer] | Bools | slice) -> PlacementBatch:
         """Return some of the lines as a batch of their own, with the same notes."""
-        return replace(
-            self, run_keys=self.run_keys[lines], class_slots=self.class_slots[lines], nodes=self.nodes[lines]
-        )
+        return replace(self, members=self.members[lines], class_slots=self.class_slots[lines], nodes=self.nodes[lines])
 
     def definition(self, line: int) -> SchedulingClass:
         """Return the class of a line's run."""

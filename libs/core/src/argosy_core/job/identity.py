@@ -16,14 +16,13 @@ from uuid import UUID
 
 from argosy_core.errors import InvalidRequest
 
-__all__ = ["DAY_SHIFT", "compose_id", "first_handle_of_day", "id_high", "parse_id", "run_key"]
+__all__ = ["DAY_SHIFT", "compose_id", "first_handle_of_day", "id_high", "parse_id"]
 
 DAY_SHIFT: Final = 40
 """Bits of a handle below the day."""
 _VARIANT: Final = 0b10 << 62
 _HANDLE_MASK: Final = (1 << 62) - 1
 _MAX_HANDLE: Final = 1 << 55
-_ATTEMPT_BITS: Final = 8
 
 
 def id_high(time_ms: int, fraction: int) -> int:
@@ -66,8 +65,3 @@ def parse_id(text: str) -> tuple[int, int]:
 def first_handle_of_day(day: int) -> int:
     """Return the smallest handle that a day can have."""
     return day << DAY_SHIFT
-
-
-def run_key(handle: int, attempt: int) -> int:
-    """Return one int64 for a run: the handle with the attempt (1 to 255) in the lower 8 bits."""
-    return handle << _ATTEMPT_BITS | attempt

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.handle_index import HandleIndex
 from argosy_core.job.interning import InternTable, SpecTable
+from argosy_core.job.key_index import KeyIndex
 from argosy_core.job.states import JobState
 
 __all__ = ["BACKING_OFF", "CANCEL_REQUESTED", "IN_FLIGHT", "PENDING", "STOP_SENT", "LiveJobs", "NewJobs"]
@@ -130,7 +130,7 @@ class LiveJobs:
         self.bag_states = np.zeros((0, _BAG_WIDTH), dtype=np.int8)
         """(bag, object) ObjectState of runs of several objects."""
         self._free_bags: list[int] = []
-        self._index = HandleIndex()
+        self._index = KeyIndex()
         self._free = np.zeros(0, dtype=np.int32)
         self._free_count = 0
         self._high_water = 0
@@ -177,7 +177,7 @@ class LiveJobs:
         self.state[slots] = int(JobState.QUEUED)
         for column in (self.run_state, self.attempt, self.failed_attempts, self.flags):
             column[slots] = 0
-        self._index.insert(jobs.handle, slots)
+        self._index.insert(jobs.handle, slots=slots)
         self.specs.acquire(jobs.spec)
         self.metadata_texts.acquire(jobs.metadata)
         return slots

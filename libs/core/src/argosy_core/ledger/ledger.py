@@ -23,7 +23,8 @@ import numpy.typing as npt
 from argosy_core.errors import InvalidRequest, InvariantViolation
 from argosy_core.framework import ClassTable
 from argosy_core.job.classes import SchedulingClass
-from argosy_core.ledger.placements import Hold, PlacementTable
+from argosy_core.job.members import Members, MemberSet
+from argosy_core.ledger.placements import Hold, PlacementTable, unmanaged_keys
 from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
 from argosy_core.nodes import NodeSpec, NodeTable, PortClaims
 from argosy_core.resources import DEFAULT_AXIS, ResourceAxis
@@ -53,9 +54,8 @@ class NodeLedger:
         self.classes = ClassTable(axis)
         """The scheduling classes that were defined."""
         self._placements = PlacementTable(len(axis))
-        self._unmanaged_pods: dict[bytes, int] = {}
-        self._last_unmanaged_pod = 0
-        self._ended_runs: set[int] = set()
+        self._ended = MemberSet()
+        """Members whose pod ended while the leader holds them."""
         self._list_taken = False
 
     # --- definitions and nodes ----------------------------------------------------------------------------------------
@@ -98,14 +98,14 @@ class NodeLedger:
 
     # --- placing ------------------------------------------------------------------------------------------------------
 
-    def nodes_of(self, run_keys: Int64s) -> Int32s:
-        """Return the node of each run's placement, -1 where it has none."""
-        slots = self._placements.slots(run_keys)
+    def nodes_of(self, members: Members) -> Int32s:
+        """Return the node of each member's placement, -1 where it has none."""
+        slots = self._placements.slots(members)
         return np.where(slots >= 0, self._placements.node[slots], np.int32(-1))
 
-    def claim(self, run_keys: Int64s) -> Int32s:
-        """Return the node of each run's placement and let the leader hold those that exist; -1 where there is none."""
-        slots = self._placements.slots(run_keys)
+    def claim(self, members: Members) -> Int32s:
+        """Return the node of each member's placement, -1 for none, and let the leader hold those that exist."""
+        slots = self._placements.slots(members)
         known = slots >= 0
         self._placements.hold[slots[known]] |= _LEADER
         return np.where(known, self._placements.node[slots], np.int32(-1))
@@ -125,64 +125,61 @@ class NodeLedger:
         self.nodes.roll_back(nodes, self.classes.requests[class_slots].T)
         self._each_port(self.classes.port[class_slots], nodes, take=False)
 
-    def keep(self, run_keys: Int64s, class_slots: Int32s, nodes: Int32s) -> None:
-        """Turn n reservations into placements; the runs have none yet and are distinct."""
-        slots = self._placements.add(run_keys)
+    def keep(self, members: Members, class_slots: Int32s, nodes: Int32s) -> None:
+        """Turn n reservations into placements; the members have none yet and are distinct."""
+        slots = self._placements.add(members, _LEADER)
         self._fill(slots, nodes=nodes, class_slots=class_slots)
-        self._placements.hold[slots] = _LEADER
 
-    def release(self, run_keys: Int64s) -> int:
-        """Let the leader go of placements; runs without one are ignored, so it may be repeated.
+    def release(self, members: Members) -> int:
+        """Let the leader go of placements; members without one are ignored, so it may be repeated.
 
         Args:
-            run_keys: n run keys.
+            members: n members of runs.
 
         Returns:
             How many placements ended. One whose pod was observed stays until the pod's end is.
         """
-        self._ended_runs.difference_update(run_keys.tolist())
-        slots = np.unique(self._placements.slots(run_keys))
+        self._ended.discard(members)
+        slots = np.unique(self._placements.slots(members))
         return self._let_go(slots[slots >= 0])
 
-    def unseen(self, run_keys: Int64s) -> tuple[Int64s, Int32s, Int32s]:
+    def unseen(self, members: Members) -> tuple[Members, Int32s, Int32s]:
         """Return keys, class slots and nodes of those runs' placements of which no pod was observed."""
         table = self._placements
-        slots = np.unique(table.slots(run_keys))
+        slots = np.unique(table.slots(members))
         slots = slots[slots >= 0]
         slots = slots[table.hold[slots] == _LEADER]
-        return table.key[slots], table.class_slot[slots], table.node[slots]
+        return table.keys(slots), table.class_slot[slots], table.node[slots]
 
-    def take_list(self, run_keys: Int64s, class_ids: Int32s, nodes: Int32s) -> ListOutcome:
+    def take_list(self, members: Members, class_ids: Int32s, nodes: Int32s) -> ListOutcome:
         """Take in the full list of placements of a new leader.
 
         What the list lacks is dropped unless a pod of it was observed. What it has is held; where no pod was observed
         the leader's word on node and class counts, otherwise the pod. Runs whose pod was seen to end stay ended.
 
         Args:
-            run_keys: n run keys, distinct.
+            members: n members of runs, distinct.
             class_ids: n class ids, all defined.
             nodes: n rows of the node table (see `rows_of_names`).
 
         Raises:
-            InvalidRequest: A class is not defined, a row does not exist, or a run stands twice.
+            InvalidRequest: A class is not defined, a row does not exist, or a member stands twice.
         """
         class_slots = self.classes.slots(class_ids)
         if (class_slots < 0).any():
             raise InvalidRequest(f"the list names class {class_ids[class_slots < 0][0]}, which was not defined")
         if len(nodes) and not 0 <= nodes.min() <= nodes.max() < len(self.nodes):
             raise InvalidRequest("the list names a node index that does not exist")
-        listed = set(run_keys.tolist())
-        if len(listed) != len(run_keys):
-            raise InvalidRequest("the list names a run twice")
-        self._ended_runs &= listed
+        if not members.are_distinct():
+            raise InvalidRequest("the list names a member of a run twice")
+        self._ended.keep(members)
         self._list_taken = True
         table = self._placements
         known = table.live()
-        dropped = known[(table.key[known] > 0) & ~np.isin(table.key[known], run_keys)]
+        dropped = known[(table.handle[known] >= 0) & ~table.keys(known).is_in(members)]
         dropped_count = self._let_go(dropped)
-        slots = table.slots(run_keys)
-        ended = np.fromiter((key in self._ended_runs for key in run_keys.tolist()), np.bool_, len(run_keys))
-        fresh = (slots < 0) & ~ended
+        slots = table.slots(members)
+        fresh = (slots < 0) & ~self._ended.has(members)
         moved = (slots >= 0) & (table.hold[slots] & _POD == 0)
         moved &= (table.node[slots] != nodes) | (table.class_slot[slots] != class_slots)
         if moved.any():
@@ -191,7 +188,7 @@ class NodeLedger:
             self._book(slots[moved])
         self._hold_listed(slots[slots >= 0], class_slots[slots >= 0])
         self.reserve(class_slots[fresh], nodes[fresh])
-        self.keep(run_keys[fresh], class_slots[fresh], nodes[fresh])
+        self.keep(members[fresh], class_slots[fresh], nodes[fresh])
         return ListOutcome(added_count=int(fresh.sum()), moved_count=int(moved.sum()), dropped_count=dropped_count)
 
     # --- observing ----------------------------------------------------------------------------------------------------
@@ -213,24 +210,21 @@ class NodeLedger:
         if len(events) and int(events.nodes.max()) >= len(self.nodes):
             raise InvalidRequest("the events name a node index that does not exist")
         counts = np.zeros(3, np.int64)
-        for wave in self._waves(events):
-            counts += self._observe_distinct(wave)
+        keys = _keys(events)
+        waves = keys.waves()
+        for wave in waves:
+            counts += self._observe_distinct(*((keys, events) if len(waves) == 1 else (keys[wave], events.part(wave))))
         added, replaced, ended = counts.tolist()
         return ObserveOutcome(added_count=added, replaced_count=replaced, ended_count=ended)
 
     def observe_all(self, events: PodEvents) -> ObserveOutcome:
         """Take in the full list of the cluster's pods: `observe`, then end every observed pod that is not in it."""
         outcome = self.observe(events)
-        listed = set(events.run_keys.tolist())
-        listed.update(
-            self._unmanaged_pods.get(uid.tobytes(), 0)
-            for uid, run_key in zip(events.uids, events.run_keys.tolist(), strict=True)
-            if not run_key
-        )
         table = self._placements
-        held = table.live()
-        held = held[table.hold[held] & _POD > 0]
-        gone = np.array([slot for slot in held.tolist() if int(table.key[slot]) not in listed], np.int32)
+        observed = table.hold & _POD > 0
+        listed = table.slots(_keys(events))
+        observed[listed[listed >= 0]] = False
+        gone = np.flatnonzero(observed).astype(np.int32)
         self._end(gone)
         return ObserveOutcome(
             added_count=outcome.added_count,
@@ -242,22 +236,21 @@ class NodeLedger:
 
     @property
     def placement_count(self) -> int:
-        """How many runs have a placement."""
-        return len(self._placements) - len(self._unmanaged_pods)
+        """How many members of runs have a placement."""
+        return len(self._placements) - len(self._placements.unmanaged())
 
     def totals(self) -> LedgerTotals:
         """Return the sums over the cluster."""
         nodes = self.nodes.totals()
-        slots = np.fromiter((self._unmanaged_pods.values()), np.int64, len(self._unmanaged_pods))
-        reserved = self._placements.amounts[:, self._placements.slots(slots)].sum(axis=1)
+        unmanaged = self._placements.unmanaged()
         return LedgerTotals(
             allocatable=nodes.allocatable,
             free=nodes.free,
-            unmanaged_pod_reserved=reserved,
+            unmanaged_pod_reserved=self._placements.amounts[:, unmanaged].sum(axis=1),
             node_count=nodes.node_count,
             usable_count=nodes.usable_count,
-            placement_count=self.placement_count,
-            unmanaged_pod_count=len(self._unmanaged_pods),
+            placement_count=len(self._placements) - len(unmanaged),
+            unmanaged_pod_count=len(unmanaged),
         )
 
     def check_invariants(self) -> None:
@@ -279,10 +272,8 @@ class NodeLedger:
                 f"node {nodes.names[node]} has {nodes.free[resource, node]} {self.axis.names[resource]} free, "
                 f"but its placements leave {free[resource, node]}"
             )
-        if not (table.hold[slots] > 0).all():
-            raise InvariantViolation("a placement is held by nobody")
-        if set(self._unmanaged_pods.values()) != {key for key in table if key < 0}:
-            raise InvariantViolation("unmanaged pods and their placements differ")
+        if len(slots) != len(table) or (table.slots(table.keys(slots)) != slots).any():
+            raise InvariantViolation("a placement is held by nobody, or is not found by its key")
         held = PortClaims()
         for slot in slots[table.port[slots] > 0].tolist():
             held.take(int(table.node[slot]), self.classes.ports[int(table.port[slot])])
@@ -354,37 +345,20 @@ class NodeLedger:
             return
         table = self._placements
         self._unbook(slots)
-        held = (table.hold[slots] & _LEADER > 0) & (table.key[slots] > 0)
         # Until the leader lets go it may list such a run again; what ended must not come back.
-        self._ended_runs.update(table.key[slots[held]].tolist())
-        for slot in slots[table.key[slots] < 0].tolist():
-            del self._unmanaged_pods[table.uid[slot].tobytes()]
+        self._ended.add(table.keys(slots[table.hold[slots] & _LEADER > 0]))
         table.drop(slots)
 
-    def _waves(self, events: PodEvents) -> list[PodEvents]:
-        """Split events so that no pod stands twice in a part and the parts keep each pod's order."""
-        runs = events.run_keys.tolist()
-        if not all(runs):
-            runs = [run or uid.tobytes() for run, uid in zip(runs, events.uids, strict=True)]
-        if len(set(runs)) == len(runs):
-            return [events]
-        seen: dict[object, int] = {}
-        rank = np.empty(len(runs), np.int32)
-        for position, key in enumerate(runs):
-            rank[position] = seen[key] = seen.get(key, -1) + 1
-        return [events.part(np.flatnonzero(rank == wave)) for wave in range(int(rank.max()) + 1)]
-
-    def _observe_distinct(self, events: PodEvents) -> tuple[int, int, int]:
+    def _observe_distinct(self, keys: Members, events: PodEvents) -> tuple[int, int, int]:
         """Take in events of distinct pods; return how many were added, replaced, ended."""
         table = self._placements
-        keys = self._pod_keys(events)
         uids = np.ascontiguousarray(events.uids).view(np.int64)
         slots = table.slots(keys)
         known = slots >= 0
         same_pod = known & ((table.uid[slots] == uids).all(axis=1) | (table.uid[slots] == 0).all(axis=1))
         ending = events.ended & same_pod
         if not self._list_taken:
-            self._ended_runs.update(keys[events.ended & ~known & (keys > 0)].tolist())
+            self._ended.add(keys[events.ended & ~known & (keys.handle >= 0)])
         self._end(slots[ending])
         there = ~events.ended & (events.nodes >= 0)
         stays = there & known
@@ -399,21 +373,6 @@ class NodeLedger:
         if len(added):
             self._add_pods(keys[added], events, added)
         return len(added), replaced, int(ending.sum())
-
-    def _pod_keys(self, events: PodEvents) -> Int64s:
-        """Return the placement key of each event; 0 for the end of an unmanaged pod that was never seen."""
-        keys = events.run_keys
-        unmanaged_pods = np.flatnonzero(keys == 0)
-        if len(unmanaged_pods):
-            keys = keys.copy()
-            for position in unmanaged_pods.tolist():
-                uid = events.uids[position].tobytes()
-                key = self._unmanaged_pods.get(uid, 0)
-                if not key and not events.ended[position] and events.nodes[position] >= 0:
-                    self._last_unmanaged_pod -= 1
-                    key = self._unmanaged_pods[uid] = self._last_unmanaged_pod
-                keys[position] = key
-        return keys
 
     def _replace(self, slots: Int32s, events: PodEvents, positions: npt.NDArray[np.intp]) -> int:
         """Book placements as their observed pods are; return how many differed."""
@@ -441,18 +400,29 @@ class NodeLedger:
         raised[:, known] = np.maximum(amounts[:, known], self.classes.requests[class_slots[known]].T)
         return raised
 
-    def _add_pods(self, keys: Int64s, events: PodEvents, positions: npt.NDArray[np.intp]) -> None:
+    def _add_pods(self, keys: Members, events: PodEvents, positions: npt.NDArray[np.intp]) -> None:
         """Book pods that nothing was known of."""
         table = self._placements
-        slots = table.add(keys)
+        slots = table.add(keys, _POD)
         table.node[slots] = events.nodes[positions]
         table.class_slot[slots] = -1
-        table.hold[slots] = _POD
         table.uid[slots] = np.ascontiguousarray(events.uids[positions]).view(np.int64)
         table.amounts[:, slots] = events.requests[positions].T
         if events.host_ports:
             table.port[slots] = [
                 self.classes.ports.intern(events.host_ports.get(position, ())) for position in positions.tolist()
             ]
-        self._ended_runs.difference_update(keys.tolist())
+        self._ended.discard(keys)
         self._book(slots)
+
+
+def _keys(events: PodEvents) -> Members:
+    """Return the placement key of each event."""
+    is_ours = events.members.ordinal > 0
+    if is_ours.all():
+        return events.members
+    unmanaged = unmanaged_keys(events.uids)
+    return Members(
+        np.where(is_ours, events.members.handle, unmanaged.handle),
+        np.where(is_ours, events.members.ordinal, unmanaged.ordinal),
+    )

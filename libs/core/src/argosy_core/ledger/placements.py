@@ -1,22 +1,24 @@
 """Placements as columns: who takes how much of which node, and on whose word.
 
-A placement stands for one pod. Its key is the run's key, or a negative number for an unmanaged pod. It is held by the
-leader (who committed or listed it), by its pod (which was observed), or by both, and ends when nobody holds it.
+A placement stands for one member of a run, or for one unmanaged pod. A member's key is its own; an unmanaged pod's is
+made of its uid and has a negative handle. A placement is held by the leader (who committed or listed it), by its pod
+(which was observed), or by both, and ends when nobody holds it.
 
 Source: design section 5, "Sampler session"; seed 001.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import IntFlag
-from itertools import repeat
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Hold", "PlacementTable"]
+from argosy_core.job.key_index import LOWEST_KEY, KeyIndex
+from argosy_core.job.members import Members
+
+__all__ = ["Hold", "PlacementTable", "unmanaged_keys"]
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -42,8 +44,10 @@ class PlacementTable:
 
     def __init__(self, resource_count: int) -> None:
         """Start empty."""
-        self.key = np.zeros(_FIRST_CAPACITY, np.int64)
-        """(slot,): run key, negative for unmanaged pods, 0 for a free slot."""
+        self.handle = np.zeros(_FIRST_CAPACITY, np.int64)
+        """(slot,): first column of the key, negative for unmanaged pods."""
+        self.ordinal = np.zeros(_FIRST_CAPACITY, np.int64)
+        """(slot,): second column of the key."""
         self.node = np.zeros(_FIRST_CAPACITY, np.int32)
         """(slot,): row of the node table."""
         self.class_slot = np.zeros(_FIRST_CAPACITY, np.int32)
@@ -56,48 +60,46 @@ class PlacementTable:
         """(slot, 2): uid of the observed pod, zeros if none was."""
         self.amounts = np.zeros((resource_count, _FIRST_CAPACITY), np.int64)
         """(resource, slot): base units taken of the node."""
-        self._slot_of: dict[int, int] = {}
+        self._index = KeyIndex(2)
         self._spare = np.arange(_FIRST_CAPACITY - 1, -1, -1, dtype=np.int32)
         self._spare_count = _FIRST_CAPACITY
 
     def __len__(self) -> int:
         """Return how many placements there are."""
-        return len(self._slot_of)
+        return len(self._index)
 
-    def __contains__(self, key: int) -> bool:
-        """Return whether a key has a placement."""
-        return key in self._slot_of
-
-    def slots(self, keys: Int64s) -> Int32s:
+    def slots(self, keys: Members) -> Int32s:
         """Return the slot of each key, -1 where there is no placement."""
-        wanted = keys.tolist()
-        return np.fromiter(map(self._slot_of.get, wanted, repeat(-1)), np.int32, len(wanted))
+        return self._index.lookup(*keys.columns)
 
     def live(self) -> Int32s:
-        """Return all slots in use."""
-        return np.fromiter(self._slot_of.values(), np.int32, len(self._slot_of))
+        """Return all slots in use, ascending. Complexity: O(capacity) in NumPy."""
+        return np.flatnonzero(self.hold).astype(np.int32)
 
-    def __iter__(self) -> Iterator[int]:
-        """Iterate over all keys that have a placement."""
-        return iter(self._slot_of)
+    def unmanaged(self) -> Int32s:
+        """Return the slots of unmanaged pods. Complexity: O(capacity) in NumPy."""
+        return np.flatnonzero(self.handle < 0).astype(np.int32)
 
-    def add(self, keys: Int64s) -> Int32s:
+    def keys(self, slots: Int32s) -> Members:
+        """Return the keys of placements."""
+        return Members(self.handle[slots], self.ordinal[slots])
+
+    def add(self, keys: Members, hold: np.uint8) -> Int32s:
         """Return a slot for each of n distinct keys that have none; the caller fills in the columns."""
         count = len(keys)
         if count > self._spare_count:
             self._grow(count - self._spare_count)
         slots = self._spare[self._spare_count - count : self._spare_count].copy()
         self._spare_count -= count
-        self.key[slots] = keys
-        self._slot_of.update(zip(keys.tolist(), slots.tolist(), strict=True))
+        self.handle[slots], self.ordinal[slots], self.hold[slots] = *keys.columns, hold
+        self._index.insert(*keys.columns, slots=slots)
         return slots
 
     def drop(self, slots: Int32s) -> None:
         """Forget n distinct placements."""
         count = len(slots)
-        for key in self.key[slots].tolist():
-            del self._slot_of[key]
-        self.key[slots] = 0
+        self._index.remove(*self.keys(slots).columns)
+        self.handle[slots] = 0
         self.hold[slots] = 0
         self.uid[slots] = 0
         self.port[slots] = 0
@@ -110,10 +112,11 @@ class PlacementTable:
 
     def _grow(self, missing: int) -> None:
         """At least double the capacity."""
-        old = len(self.key)
+        old = len(self.handle)
         added = max(old, missing)
         narrow = (0, added)
-        self.key = np.pad(self.key, narrow)
+        self.handle = np.pad(self.handle, narrow)
+        self.ordinal = np.pad(self.ordinal, narrow)
         self.node = np.pad(self.node, narrow)
         self.class_slot = np.pad(self.class_slot, narrow)
         self.port = np.pad(self.port, narrow)
@@ -125,3 +128,13 @@ class PlacementTable:
         spare[self._spare_count : self._spare_count + added] = np.arange(old + added - 1, old - 1, -1, dtype=np.int32)
         self._spare = spare
         self._spare_count += added
+
+
+def unmanaged_keys(uids: npt.NDArray[np.uint8]) -> Members:
+    """Return the keys of unmanaged pods: their uids, but for one bit that tells them from members of runs.
+
+    Args:
+        uids: (n, 16).
+    """
+    halves = np.ascontiguousarray(uids).view(np.int64)
+    return Members(np.maximum(~(halves[:, 0] & np.iinfo(np.int64).max), LOWEST_KEY), halves[:, 1])

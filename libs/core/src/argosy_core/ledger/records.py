@@ -12,26 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.job.classes import HostPort
+from argosy_core.job.members import Members
 
-__all__ = ["LedgerTotals", "ListOutcome", "ObserveOutcome", "PodEvents", "run_keys"]
+__all__ = ["LedgerTotals", "ListOutcome", "ObserveOutcome", "PodEvents"]
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
-
-_ATTEMPT_BITS = 8
-
-
-def run_keys(handles: npt.NDArray[np.integer], attempts: npt.NDArray[np.integer]) -> Int64s:
-    """Return n run keys of n handles and attempts (argosy_core.job.identity.run_key, for arrays)."""
-    return (handles.astype(np.int64) << _ATTEMPT_BITS) | attempts.astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEvents:
     """Pods as the cluster shows them, n events, in order per pod; states in between may be left out."""
 
-    run_keys: Int64s
-    """(n,) run that the pod's label names; 0 for an unmanaged pod."""
+    members: Members
+    """(n,) member of a run that the pod's labels name; ordinal 0 for an unmanaged pod."""
     uids: npt.NDArray[np.uint8]
     """(n, 16) uid of the pod."""
     nodes: Int32s
@@ -45,7 +39,7 @@ class PodEvents:
 
     def __len__(self) -> int:
         """Return the number of events."""
-        return len(self.run_keys)
+        return len(self.members)
 
     def part(self, positions: npt.NDArray[np.integer]) -> PodEvents:
         """Return some of the events."""
@@ -54,7 +48,7 @@ class PodEvents:
             chosen = {old: new for new, old in enumerate(positions.tolist())}
             ports = {chosen[old]: ports for old, ports in self.host_ports.items() if old in chosen}
         return PodEvents(
-            run_keys=self.run_keys[positions],
+            members=self.members[positions],
             uids=self.uids[positions],
             nodes=self.nodes[positions],
             ended=self.ended[positions],
@@ -102,6 +96,6 @@ class LedgerTotals:
     usable_count: int
     """Nodes that are ready and not cordoned."""
     placement_count: int
-    """Runs that have a placement."""
+    """Members of runs that have a placement."""
     unmanaged_pod_count: int
     """Unmanaged pods."""

@@ -22,7 +22,8 @@ import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework import Framework, PlacementBatch, Point
-from argosy_core.ledger import NodeLedger, run_keys
+from argosy_core.job.members import Members
+from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeFlag, Room
 
 __all__ = ["CommitOutcome", "commit", "release"]
@@ -51,8 +52,8 @@ class CommitOutcome(IntEnum):
 class _Batch:
     """Runs that have to be placed, and their candidates that can be used."""
 
-    keys: Int64s
-    """(n,) run keys."""
+    keys: Members
+    """(n,) what is placed."""
     class_slots: Int32s
     """(n,) slots of the class table."""
     offset: Int64s
@@ -108,7 +109,7 @@ def commit(
         raise InvalidRequest("the columns of the commit differ in length")
     if offsets[0] != 0 or offsets[-1] != len(candidates) or (np.diff(offsets) < 0).any():
         raise InvalidRequest("the offsets of the commit do not rise from 0 to the number of candidates")
-    keys = run_keys(handles, attempts)
+    keys = Members.of(handles, attempts)
     nodes = ledger.claim(keys)
     outcomes = np.full(count, CommitOutcome.CONFLICT, np.int8)
     class_slots = ledger.classes.slots(class_ids)
@@ -126,7 +127,7 @@ def commit(
             standing = framework.reserve(_lines(ledger, batch.keys[kept], batch.class_slots[kept], chosen[kept]))
             undone, kept = kept[~standing], kept[standing]
             ledger.roll_back(batch.class_slots[undone], chosen[undone])
-            again = np.isin(batch.keys, batch.keys[undone])
+            again = batch.keys.is_in(batch.keys[undone])
             chosen[again] = -1
             outcomes[todo[again]] = CommitOutcome.REFUSED
         ledger.keep(batch.keys[kept], batch.class_slots[kept], chosen[kept])
@@ -136,7 +137,7 @@ def commit(
     return nodes, outcomes
 
 
-def release(ledger: NodeLedger, keys: Int64s, framework: Framework) -> int:
+def release(ledger: NodeLedger, keys: Members, framework: Framework) -> int:
     """Let the leader go of placements, as `NodeLedger.release`, and unreserve those of which no pod was seen."""
     if framework.has(Point.UNRESERVE):
         lost, class_slots, nodes = ledger.unseen(keys)
@@ -145,9 +146,9 @@ def release(ledger: NodeLedger, keys: Int64s, framework: Framework) -> int:
     return ledger.release(keys)
 
 
-def _lines(ledger: NodeLedger, keys: Int64s, class_slots: Int32s, nodes: Int32s) -> PlacementBatch:
+def _lines(ledger: NodeLedger, keys: Members, class_slots: Int32s, nodes: Int32s) -> PlacementBatch:
     return PlacementBatch(
-        table=ledger.nodes, classes=ledger.classes, run_keys=keys, class_slots=class_slots, nodes=nodes
+        table=ledger.nodes, classes=ledger.classes, members=keys, class_slots=class_slots, nodes=nodes
     )
 
 
@@ -161,11 +162,11 @@ def _accepted_candidates(ledger: NodeLedger, batch: _Batch, framework: Framework
     return replace(batch, candidate=batch.candidate[accepted], run=run, offset=offset), refused
 
 
-def _answer_repeats(keys: Int64s, nodes: Int32s, outcomes: npt.NDArray[np.int8]) -> None:
+def _answer_repeats(keys: Members, nodes: Int32s, outcomes: npt.NDArray[np.int8]) -> None:
     """Answer runs of unknown class that an earlier line of the same commit placed as another class."""
     unknown = np.flatnonzero(outcomes == CommitOutcome.UNKNOWN_CLASS)
     for position in unknown.tolist():
-        earlier = np.flatnonzero((keys[:position] == keys[position]) & (nodes[:position] >= 0))
+        earlier = np.flatnonzero((keys[:position].equal(keys[position : position + 1])) & (nodes[:position] >= 0))
         if len(earlier):
             nodes[position] = nodes[earlier[0]]
             outcomes[position] = CommitOutcome.PLACED
@@ -174,7 +175,7 @@ def _answer_repeats(keys: Int64s, nodes: Int32s, outcomes: npt.NDArray[np.int8])
 def _usable_candidates(
     ledger: NodeLedger,
     todo: npt.NDArray[np.intp],
-    keys: Int64s,
+    keys: Members,
     class_slots: Int32s,
     *,
     offsets: Int32s,
@@ -198,7 +199,7 @@ def _usable_candidates(
 def _place(ledger: NodeLedger, batch: _Batch) -> tuple[Int32s, Int64s]:
     """Reserve for the runs of a batch; return the node of each, or -1, and which distinct runs hold a reservation."""
     first = batch.first
-    if len(set(batch.keys.tolist())) < len(batch.keys):
+    if not batch.keys.are_distinct():
         # A run named twice: the second time it answers what the first time gave, so nothing can be done together.
         contended = np.ones(len(first), np.bool_)
     else:
@@ -261,8 +262,8 @@ def _place_in_order(ledger: NodeLedger, batch: _Batch, runs: npt.NDArray[np.intp
     claims = nodes.ports.at(rows.tolist()) if any(ports.values()) else None
     room = Room(nodes.free[:, rows].T.ravel().tolist(), len(nodes.axis), claims)
     places = np.searchsorted(rows, batch.candidate).tolist()
-    offset, candidate, keys = batch.offset.tolist(), batch.candidate.tolist(), batch.keys.tolist()
-    placed: dict[int, int] = {}
+    offset, candidate, keys = batch.offset.tolist(), batch.candidate.tolist(), batch.keys.pairs()
+    placed: dict[tuple[int, int], int] = {}
     for run in runs.tolist():
         if keys[run] in placed:
             chosen[run] = chosen[placed[keys[run]]]

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from argosy_core.errors import NotAllowedNow, StateConflict
 from argosy_core.framework import PlacementBatch, Point
 from argosy_core.job.classes import SchedulingClass
-from argosy_core.ledger import NodeLedger, run_keys
+from argosy_core.job.members import Members
+from argosy_core.ledger import NodeLedger
 from argosy_core.ledger.records import ListOutcome
 from argosy_core.placement.multibind import commit, release
 from argosy_core.placement.sampling import NodeSampler, SampleReply, SampleRequest
@@ -110,7 +111,7 @@ class SamplerSession:
         if not is_last:
             return None
         parts, self._parts = self._parts, []
-        keys = np.concatenate([run_keys(part.handles, part.attempts) for part in parts])
+        keys = Members.concatenate([Members.of(part.handles, part.attempts) for part in parts])
         class_ids = np.concatenate([part.class_ids for part in parts])
         nodes = np.concatenate([self._rows(part) for part in parts])
         outcome = self.ledger.take_list(keys, class_ids, nodes)
@@ -119,7 +120,7 @@ class SamplerSession:
             batch = PlacementBatch(
                 table=self.ledger.nodes,
                 classes=self.ledger.classes,
-                run_keys=keys,
+                members=keys,
                 class_slots=slots,
                 nodes=nodes,
             )
@@ -182,4 +183,4 @@ class SamplerSession:
             StateConflict: The epoch is over.
         """
         self.check_epoch(epoch)
-        release(self.ledger, run_keys(handles, attempts), self._framework)
+        release(self.ledger, Members.of(handles, attempts), self._framework)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.job.members import Members
 from argosy_core.reconcile.columns import Creates, Deletes
-from argosy_core.reconcile.object_table import ObjectTable, Recipe, run_keys
+from argosy_core.reconcile.object_table import ObjectTable, Recipe
 
 __all__ = ["build_creates", "build_deletes", "is_same_object"]
 
@@ -27,7 +28,7 @@ def _intern(recipes: list[Recipe], field: int) -> tuple[npt.NDArray[np.int32], t
 
 def build_creates(table: ObjectTable, slots: Int64Array) -> Creates:
     """Return what is needed to create the objects in some slots, at least one."""
-    keys = table.key[slots]
+    members = table.members(slots)
     recipes: list[Recipe] = table.recipe[slots].tolist()
     body_column, bodies = _intern(recipes, 1)
     node_column, nodes = _intern(recipes, 2)
@@ -37,8 +38,8 @@ def build_creates(table: ObjectTable, slots: Int64Array) -> Creates:
         slot_column=slots,
         body_column=body_column,
         object_column=table.object[slots],
-        handle_column=keys >> 8,
-        attempt_column=(keys & 255).astype(np.int32),
+        handle_column=members.handle,
+        attempt_column=members.attempt,
         id_high_column=np.array([recipe[0] for recipe in recipes], dtype=np.int64),
         node_column=node_column,
         metadata_column=metadata_column,
@@ -52,13 +53,13 @@ def build_creates(table: ObjectTable, slots: Int64Array) -> Creates:
 
 def build_deletes(table: ObjectTable, slots: Int64Array) -> Deletes:
     """Return what is needed to delete the objects in some slots, at least one."""
-    keys = table.key[slots]
+    members = table.members(slots)
     return Deletes(
         slot_column=slots,
         uid_column=table.uid[slots].view(np.uint8).reshape(-1, 16),
         kind_column=table.kind[slots],
-        handle_column=keys >> 8,
-        attempt_column=(keys & 255).astype(np.int32),
+        handle_column=members.handle,
+        attempt_column=members.attempt,
         object_column=table.object[slots],
         kinds=tuple(table.kinds.names),
     )
@@ -67,6 +68,6 @@ def build_deletes(table: ObjectTable, slots: Int64Array) -> Deletes:
 def is_same_object(table: ObjectTable, calls: Creates | Deletes) -> npt.NDArray[np.bool_]:
     """Return which slots still hold what a call was about: an answer may come so late that another has its slot."""
     slots = calls.slot_column
-    keys = run_keys(calls.handle_column, calls.attempt_column)
-    same: npt.NDArray[np.bool_] = (table.key[slots] == keys) & (table.object[slots] == calls.object_column)
-    return same
+    members = Members.of(calls.handle_column, calls.attempt_column)
+    same: npt.NDArray[np.bool_] = table.object[slots] == calls.object_column
+    return same & table.members(slots).equal(members)

@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.kinds import kind_name
+from argosy_core.job.members import Members
 from argosy_core.reconcile.columns import RunRows
 from argosy_core.reconcile.kind_table import POD_KIND
 from argosy_core.reconcile.machine import Phase
-from argosy_core.reconcile.object_table import ObjectTable, Stop, distinct, run_keys
+from argosy_core.reconcile.object_table import ObjectTable, Stop
 
 __all__ = ["TakenRows", "add_rows", "kinds_of_body"]
 
@@ -61,22 +62,22 @@ def add_rows(table: ObjectTable, rows: RunRows) -> TakenRows:
     Raises:
         InvalidRequest: A body cannot be read; nothing was taken.
     """
-    keys = run_keys(rows.handle_column, rows.attempt_column)
+    members = Members.of(rows.handle_column, rows.attempt_column)
     kinds = [kinds_of_body(body) for body in rows.bodies]
     # What stands twice in a message is taken as one that is known when it comes the second time.
-    is_first = np.ones(keys.size, dtype=np.bool_)
-    if distinct(keys).size != keys.size:
-        is_first[:] = False
-        is_first[np.unique(keys, return_index=True)[1]] = True
-    index, bags = table.index, table.bags
-    is_known = np.fromiter([key in index or key in bags for key in keys.tolist()], np.bool_, keys.size)
+    is_first = np.zeros(len(members), dtype=np.bool_)
+    is_first[members.waves()[0] if len(members) else []] = True
+    is_known = table.index.lookup(*members.columns) >= 0
+    if table.bags:
+        is_known |= [key in table.bags for key in members.pairs()]
     fresh = np.flatnonzero(is_first & ~is_known)
-    slots, places = _add_fresh(table, keys, rows.spec_column, fresh=fresh, kinds=kinds)
+    slots, places = _add_fresh(table, members, rows.spec_column, fresh=fresh, kinds=kinds)
     missing = slots[rows.seen_column[places]].tolist()
     added, added_places = [slots], [places]
-    for place in np.flatnonzero(is_known | ~is_first).tolist():
+    later = np.flatnonzero(is_known | ~is_first)
+    for place, key in zip(later.tolist(), members[later].pairs(), strict=True):
         was_seen = bool(rows.seen_column[place])
-        known = _complete(table, int(keys[place]), kinds[rows.spec_column[place]], missing, was_seen=was_seen)
+        known = _complete(table, key, kinds[rows.spec_column[place]], missing, was_seen=was_seen)
         added.append(np.array(known, dtype=np.int64))
         added_places.append(np.full(len(known), place))
     slots = np.concatenate(added)
@@ -87,7 +88,7 @@ def add_rows(table: ObjectTable, rows: RunRows) -> TakenRows:
 
 def _add_fresh(
     table: ObjectTable,
-    keys: Int64Array,
+    members: Members,
     specs: npt.NDArray[np.int32],
     *,
     fresh: Int64Array,
@@ -97,7 +98,7 @@ def _add_fresh(
 
     Args:
         table: Where to put them.
-        keys: Run key of every row.
+        members: Member of every row.
         specs: Index into `kinds` of every row.
         fresh: Places of the runs' rows.
         kinds: Kinds of the objects of each spec.
@@ -108,12 +109,13 @@ def _add_fresh(
     positions = np.arange(places.size) - np.repeat(firsts, sizes)
     numbers = table.kind_numbers([kind for found in kinds for kind in found])
     offsets = np.cumsum([0, *(len(found) for found in kinds)])
-    slots = table.add(keys[places], places.size, positions=positions, kinds=numbers[offsets[specs[places]] + positions])
+    slots = table.add(members[places], positions=positions, kinds=numbers[offsets[specs[places]] + positions])
     table.has_row[slots] = True
     table.is_bag[slots] = np.repeat(sizes > 1, sizes)
-    table.index.update(zip(keys[fresh].tolist(), slots[firsts].tolist(), strict=True))
-    for row in np.flatnonzero(sizes > 1).tolist():
-        table.bags[int(keys[fresh[row]])] = slots[firsts[row] : firsts[row] + sizes[row]].tolist()
+    table.index.insert(*members[fresh].columns, slots=slots[firsts].astype(np.int32))
+    bags = np.flatnonzero(sizes > 1)
+    for row, key in zip(bags.tolist(), members[fresh[bags]].pairs(), strict=True):
+        table.bags[key] = slots[firsts[row] : firsts[row] + sizes[row]].tolist()
     return slots, places
 
 
@@ -135,12 +137,14 @@ def _fill(table: ObjectTable, slots: Int64Array, rows: RunRows, places: Int64Arr
         table.trouble(slot).was_reported = True
 
 
-def _complete(table: ObjectTable, key: int, kinds: tuple[str, ...], missing: list[int], *, was_seen: bool) -> list[int]:
+def _complete(
+    table: ObjectTable, key: tuple[int, int], kinds: tuple[str, ...], missing: list[int], *, was_seen: bool
+) -> list[int]:
     """Make all objects known of a run of which some are; return their slots, or none if its row is here already.
 
     Objects that are not there although a pod of the run was seen, now or before, go to `missing`.
     """
-    known = table.slots_of_run(key)
+    known = table.slots_of(key)
     if table.has_row[known].any():
         return []
     was_seen = was_seen or any(table.kind[slot] == 0 and table.phase[slot] != Phase.ABSENT for slot in known)
@@ -150,14 +154,14 @@ def _complete(table: ObjectTable, key: int, kinds: tuple[str, ...], missing: lis
     numbers = table.kind_numbers(list(kinds))
     for position, number in enumerate(numbers.tolist()):
         bag = table.bags.get(key)
-        slot = bag[position] if bag is not None else table.index.get(key, -1)
+        slot = bag[position] if bag is not None else table.head_of(key)
         if slot < 0:
-            slot = int(table.add(key, 1, positions=position)[0])
+            slot = int(table.add(Members.of_key(key), positions=position)[0])
             table.put_in_bag(key, position, slot)
             table.stop[slot] = stop
             if was_seen:
                 missing.append(slot)
         table.kind[slot] = number
-    slots = table.slots_of_run(key)
+    slots = table.slots_of(key)
     table.has_row[slots] = True
     return slots

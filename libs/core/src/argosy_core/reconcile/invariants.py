@@ -36,7 +36,7 @@ def check_table(table: ObjectTable) -> None:
     _require("what is gone for good has ended", (phase != Phase.GONE) | IS_RUN_TERMINAL[table.state])
     _require("what has ended was there, or never will be", ~IS_RUN_TERMINAL[table.state] | (phase >= Phase.PRESENT))
     _require("what was never there shows no state", (phase != Phase.ABSENT) | (table.state == 1))
-    for name in ("key", "state", "stop", "stored_state", "in_trouble", "is_bag", "has_row", "calls_until_s"):
+    for name in ("ordinal", "state", "stop", "stored_state", "in_trouble", "is_bag", "has_row", "calls_until_s"):
         _require(f"a free slot has no {name}", in_use | (getattr(table, name) == 0))
     _require("records and flags agree", table.in_trouble == np.isin(np.arange(phase.size), list(table.troubles)))
     _check_ways(table, in_use)
@@ -45,11 +45,14 @@ def check_table(table: ObjectTable) -> None:
 def _check_ways(table: ObjectTable, in_use: npt.NDArray[np.bool_]) -> None:
     """Check that each object is found where its run says, and nothing else is."""
     is_found = np.zeros(in_use.size, dtype=np.bool_)
-    for key in table.index.keys() | table.bags.keys():
-        for slot in table.slots_of_run(key):
-            is_right = int(table.key[slot]) == key and bool(table.is_bag[slot]) == (key in table.bags)
-            is_found[slot] = is_right and int(table.find([key], table.object[[slot]])[0]) == slot
+    used = np.flatnonzero(in_use)
+    members = table.members(used)
+    is_found[used] = table.find(members, table.object[used]) == used
+    is_found[used] &= table.is_bag[used] == np.array([key in table.bags for key in members.pairs()], dtype=np.bool_)
+    _require("no bag is empty", np.array([max(bag) >= 0 for bag in table.bags.values()], dtype=np.bool_))
     _require("an object is found by its run and position", in_use == is_found)
+    heads = int((in_use & (table.object == 0)).sum())
+    _require("nothing is kept of runs without objects", np.array([len(table.index) == heads]))
 
 
 def _require(rule: str, holds: npt.NDArray[np.bool_]) -> None:

@@ -1,7 +1,8 @@
 """The executor's objects: columns for what every object has, a record for each that is in trouble.
 
-One slot per Kubernetes object. Most bags are one pod, so a run is mostly one slot; `index` leads from the run to the
-slot of its object 0. The objects of larger bags, and of bags of which only a later object was seen, are in `bags`.
+One slot per Kubernetes object. Most bags are one pod, so a member of a run is mostly one slot; `index` leads from the
+member to the slot of its object 0. The objects of larger bags, and of bags of which only a later object was seen, are
+in `bags`.
 
 Source: design section 6, "Data layout"; decision 0013.
 """
@@ -15,16 +16,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.job.key_index import KeyIndex
+from argosy_core.job.members import Members
 from argosy_core.job.states import IS_RUN_TERMINAL, InvalidTransition, ObjectState
 from argosy_core.reconcile.kind_table import KindTable
 from argosy_core.reconcile.machine import Event, Phase, look_up
 
-__all__ = ["MAX_HISTORY", "ObjectTable", "Recipe", "Stop", "Trouble", "distinct", "run_keys"]
+__all__ = ["MAX_HISTORY", "ObjectTable", "Recipe", "Stop", "Trouble", "distinct"]
 
 MAX_HISTORY: Final = 16
 """Events that are kept of an object in trouble, the latest."""
 _FIRST_CAPACITY: Final = 256
-_ATTEMPT_BITS: Final = 8
 
 BoolArray = npt.NDArray[np.bool_]
 Int8Array = npt.NDArray[np.int8]
@@ -86,12 +88,6 @@ class Trouble:
         return tuple(f"{Phase(phase).name.lower()}: {Event(event).name.lower()}" for phase, event in pairs)
 
 
-def run_keys(handles: Int64Array, attempts: npt.NDArray[np.integer]) -> Int64Array:
-    """Return one int64 per run: the handle with the attempt in the lower 8 bits."""
-    keys: Int64Array = (handles.astype(np.int64) << _ATTEMPT_BITS) | attempts.astype(np.int64)
-    return keys
-
-
 def distinct(values: Int64Array) -> Int64Array:
     """Return the distinct values, sorted; cheaper than `np.unique` for the few hundred values of a batch."""
     ordered = np.sort(values)
@@ -106,8 +102,10 @@ def distinct(values: Int64Array) -> Int64Array:
 class ObjectTable:
     """Objects by slot, with a free list, and the ways from runs to slots. Only the reconciler writes to it."""
 
-    key: Int64Array
-    """Run key, see `run_keys`."""
+    handle: Int64Array
+    """Job handle."""
+    ordinal: Int64Array
+    """Attempt and member, see `Members`."""
     object: npt.NDArray[np.int16]
     """Position in the bag."""
     kind: npt.NDArray[np.int16]
@@ -142,10 +140,10 @@ class ObjectTable:
     """int64[n, 2]: its uid, zeros while that is not known."""
 
     _DTYPES: Final = {
-        "key": np.int64, "object": np.int16, "kind": np.int16, "phase": np.int8, "state": np.int8,
-        "stored_state": np.int8, "stop": np.int8, "has_row": np.bool_, "is_bag": np.bool_, "in_trouble": np.bool_,
-        "calls_until_s": np.float64, "not_before_s": np.float64, "seen_s": np.float64, "present_s": np.float64,
-        "time_us": np.int64,
+        "handle": np.int64, "ordinal": np.int64, "object": np.int16, "kind": np.int16, "phase": np.int8,
+        "state": np.int8, "stored_state": np.int8, "stop": np.int8, "has_row": np.bool_, "is_bag": np.bool_,
+        "in_trouble": np.bool_, "calls_until_s": np.float64, "not_before_s": np.float64, "seen_s": np.float64,
+        "present_s": np.float64, "time_us": np.int64,
     }  # fmt: skip
 
     def __init__(self) -> None:
@@ -156,17 +154,17 @@ class ObjectTable:
         self.recipe = np.full(_FIRST_CAPACITY, None, dtype=np.object_)
         self.troubles: dict[int, Trouble] = {}
         """Records by slot."""
-        self.index: dict[int, int] = {}
-        """Slot of object 0, by run key."""
-        self.bags: dict[int, list[int]] = {}
-        """Slots by position, -1 where none is known, by run key."""
+        self.index = KeyIndex(2)
+        """Slot of object 0, by member."""
+        self.bags: dict[tuple[int, int], list[int]] = {}
+        """Slots by position, -1 where none is known, by key of a member."""
         self.kinds = KindTable()
         """Kinds by number."""
         self._free: list[int] = list(range(_FIRST_CAPACITY - 1, -1, -1))
 
     def __len__(self) -> int:
         """Return the number of objects known."""
-        return len(self.key) - len(self._free)
+        return len(self.handle) - len(self._free)
 
     # --- the life of objects -----------------------------------------------------------------------------------------
 
@@ -197,8 +195,8 @@ class ObjectTable:
     def _invalid(self, slot: int, event: Event) -> InvalidTransition:
         """Return the error that an event cannot happen to an object."""
         record = self.troubles.get(slot)
-        key = int(self.key[slot])
-        subject = f"object {int(self.object[slot])} of run {key >> _ATTEMPT_BITS}/{key & 255}"
+        of = self.members(np.array([slot]))
+        subject = f"object {int(self.object[slot])} of run {of.handle[0]}/{of.attempt[0]}"
         story = record.story() if record is not None else ()
         return InvalidTransition(subject, Phase(int(self.phase[slot])), event, history=story)
 
@@ -302,22 +300,24 @@ class ObjectTable:
     def known_runs(self) -> tuple[Int64Array, npt.NDArray[np.int32]]:
         """Return (handles, attempts) of the runs that need no row, see `Reconciler.known_runs`."""
         is_known = self.has_row | (self.stop > 0) | ((self.kind == 0) & ~self.is_bag)
-        keys = np.unique(self.key[(self.phase != Phase.FREE) & is_known])
-        return keys >> _ATTEMPT_BITS, (keys & 255).astype(np.int32)
+        known = self.members(np.flatnonzero((self.phase != Phase.FREE) & is_known)).distinct()
+        return known.handle, known.attempt
+
+    def members(self, slots: Int64Array) -> Members:
+        """Return of which member of a run each object is."""
+        return Members(self.handle[slots], self.ordinal[slots])
 
     # --- slots -------------------------------------------------------------------------------------------------------
 
-    def add(
-        self, keys: Int64Array | int, count: int, *, positions: Int64Array | int = 0, kinds: Int64Array | int = 0
-    ) -> Int64Array:
-        """Return `count` slots of new objects, absent and leased; everything else about them is zero.
+    def add(self, members: Members, *, positions: Int64Array | int = 0, kinds: Int64Array | int = 0) -> Int64Array:
+        """Return the slots of n new objects, absent and leased; everything else about them is zero.
 
         Args:
-            keys: Run key of each, or of all.
-            count: How many.
+            members: Of which member of a run each is.
             positions: In the bag.
             kinds: Number of the kind.
         """
+        count = len(members)
         while len(self._free) < count:
             self._grow()
         cut = len(self._free) - count
@@ -326,7 +326,8 @@ class ObjectTable:
         del self._free[cut:]
         self.transit(slots, Event.ADD)
         self.state[slots] = ObjectState.LEASED
-        self.key[slots], self.object[slots], self.kind[slots] = keys, positions, kinds
+        self.handle[slots], self.ordinal[slots] = members.columns
+        self.object[slots], self.kind[slots] = positions, kinds
         return slots
 
     def kind_numbers(self, kinds: list[str]) -> Int64Array:
@@ -338,7 +339,7 @@ class ObjectTable:
 
     def _grow(self) -> None:
         """Double every column."""
-        size = len(self.key)
+        size = len(self.handle)
         for name in self._DTYPES:
             column = getattr(self, name)
             setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
@@ -349,9 +350,8 @@ class ObjectTable:
     def forget(self, slots: Int64Array) -> None:
         """Forget objects that are gone, whole runs of them."""
         self.transit(slots, Event.FORGET)
-        for key in self.key[slots].tolist():
-            self.index.pop(key, None)
-        for key in self.key[slots[self.is_bag[slots]]].tolist():
+        self.index.remove(*self.members(slots[self.object[slots] == 0]).columns)
+        for key in self.members(slots[self.is_bag[slots]]).pairs():
             self.bags.pop(key, None)
         for _, slot, _ in self.troubled(slots):
             del self.troubles[slot]
@@ -360,37 +360,40 @@ class ObjectTable:
         self.uid[slots], self.recipe[slots] = 0, None
         self._free.extend(slots.tolist())
 
-    def slots_of_run(self, key: int) -> list[int]:
-        """Return the slots of a run's known objects in order of their positions; none if the run is not known."""
+    def slots_of(self, key: tuple[int, int]) -> list[int]:
+        """Return the slots of a member's known objects in order of their positions; none if it is not known."""
         bag = self.bags.get(key)
         if bag is not None:
             return [slot for slot in bag if slot >= 0]
-        slot = self.index.get(key)
-        return [] if slot is None else [slot]
+        slot = self.head_of(key)
+        return [] if slot < 0 else [slot]
 
-    def find(self, keys: list[int], objects: npt.NDArray[np.int16]) -> Int64Array:
-        """Return the slot of each (run, object), -1 where it is not known."""
-        slots = np.fromiter(map(self.index.get, keys, [-1] * len(keys)), dtype=np.int64, count=len(keys))
-        for place in np.flatnonzero(objects > 0).tolist():
-            bag = self.bags.get(keys[place])
+    def head_of(self, key: tuple[int, int]) -> int:
+        """Return the slot of a member's object 0, -1 where it is not known."""
+        return int(self.index.lookup(*Members.of_key(key).columns)[0])
+
+    def find(self, members: Members, objects: npt.NDArray[np.int16]) -> Int64Array:
+        """Return the slot of each (member, object), -1 where it is not known."""
+        slots = self.index.lookup(*members.columns).astype(np.int64)
+        later = np.flatnonzero(objects > 0)
+        for place, key in zip(later.tolist(), members[later].pairs(), strict=True):
+            bag = self.bags.get(key)
             position = int(objects[place])
             slots[place] = bag[position] if bag is not None and position < len(bag) else -1
         return slots
 
-    def open_bag(self, key: int, size: int) -> list[int]:
-        """Return the slots of a run as a bag of at least `size` objects, made from what is known of the run."""
+    def open_bag(self, key: tuple[int, int], size: int) -> list[int]:
+        """Return the slots of a member as a bag of at least `size` objects, made from what is known of it."""
         bag = self.bags.get(key)
         if bag is None:
-            head = self.index.get(key)
-            bag = self.bags[key] = [] if head is None else [head]
-            if head is not None:
-                self.is_bag[head] = True
+            bag = self.bags[key] = self.slots_of(key)
+            self.is_bag[bag] = True
         bag.extend([-1] * (size - len(bag)))
         return bag
 
-    def put_in_bag(self, key: int, position: int, slot: int) -> None:
-        """Make a slot the object at a position of a run's bag."""
+    def put_in_bag(self, key: tuple[int, int], position: int, slot: int) -> None:
+        """Make a slot the object at a position of a member's bag."""
         self.open_bag(key, position + 1)[position] = slot
         self.is_bag[slot] = True
         if position == 0:
-            self.index[key] = slot
+            self.index.insert(*self.members(np.array([slot])).columns, slots=np.array([slot], dtype=np.int32))

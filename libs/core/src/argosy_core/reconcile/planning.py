@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState
 from argosy_core.reconcile.machine import Phase
-from argosy_core.reconcile.object_table import ObjectTable, distinct
+from argosy_core.reconcile.object_table import ObjectTable
 
 __all__ = ["Plan", "plan_runs"]
 
@@ -69,7 +69,7 @@ class _Runs:
         self.slots = slots
         if is_bag.any():
             singles = slots[~is_bag]
-            bags = [table.slots_of_run(key) for key in distinct(table.key[slots[is_bag]]).tolist()]
+            bags = [table.slots_of(key) for key in table.members(slots[is_bag]).distinct().pairs()]
             sizes = np.array([1] * singles.size + [len(bag) for bag in bags], dtype=np.int64)
             flat = np.array([slot for bag in bags for slot in bag], dtype=np.int64)
             self.slots = np.concatenate([singles, flat])

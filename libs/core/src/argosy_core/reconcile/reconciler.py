@@ -35,6 +35,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.job.members import Members
 from argosy_core.job.states import IS_RUN_TERMINAL, RUN_MAY_FOLLOW, FailureKind, ObjectState
 from argosy_core.reconcile.action_columns import build_creates, build_deletes, is_same_object
 from argosy_core.reconcile.columns import (
@@ -53,7 +54,7 @@ from argosy_core.reconcile.fence import SETTLE_MARGIN_S
 from argosy_core.reconcile.intake import add_rows
 from argosy_core.reconcile.invariants import check_table
 from argosy_core.reconcile.machine import Action, Event, Phase
-from argosy_core.reconcile.object_table import ObjectTable, Stop, distinct, run_keys
+from argosy_core.reconcile.object_table import ObjectTable, Stop, distinct
 from argosy_core.reconcile.planning import Plan, plan_runs
 from argosy_core.reconcile.reports import ReportQueue
 from argosy_core.reconcile.search import Search
@@ -181,14 +182,15 @@ class Reconciler:
     def take_stops(self, handles: Int64Array, attempts: npt.NDArray[np.int32]) -> None:
         """Take runs whose objects shall not be; a run of which nothing is known ends as cancelled."""
         table = self._table
-        stopped: list[int] = []
-        for key in run_keys(handles, attempts).tolist():
-            slots = table.slots_of_run(key)
-            if not slots:
-                slots = table.add(key, 1).tolist()
-                table.index[key] = slots[0]
-            stopped.extend(slots)
-        touched = np.array(stopped, dtype=np.int64)
+        members = Members.of(handles, attempts).distinct()
+        slots = table.index.lookup(*members.columns)
+        is_single = (slots >= 0) & ~table.is_bag[slots]
+        bags = [table.bags.get(key) for key in members[~is_single].pairs()]
+        unknown = members[~is_single][np.array([bag is None for bag in bags], dtype=np.bool_)]
+        added = table.add(unknown)
+        table.index.insert(*unknown.columns, slots=added.astype(np.int32))
+        in_bags = np.array([slot for bag in bags if bag for slot in bag if slot >= 0], dtype=np.int64)
+        touched = np.concatenate([slots[is_single].astype(np.int64), in_bags, added])
         table.stop[touched] = np.maximum(table.stop[touched], _WANTED)
         self._ready.append(touched)
 
@@ -200,10 +202,10 @@ class Reconciler:
         table.kinds.unlistable = observed.unlistable_kinds
         if not len(observed):
             return _NONE
-        keys = run_keys(observed.handle_column, observed.attempt_column).tolist()
-        slots = table.find(keys, observed.object_column)
+        members = Members.of(observed.handle_column, observed.attempt_column)
+        slots = table.find(members, observed.object_column)
         for place in np.flatnonzero(slots < 0).tolist():
-            slots[place] = self._find_or_add(keys[place], observed, place)
+            slots[place] = self._find_or_add(members[place : place + 1], observed, place)
         places = np.flatnonzero(slots >= 0)
         while places.size:
             if distinct(slots[places]).size == places.size:
@@ -251,15 +253,16 @@ class Reconciler:
             slots = slots[is_unlistable]
         self._retry(slots, now)
 
-    def _find_or_add(self, key: int, observed: Observations, place: int) -> int:
+    def _find_or_add(self, member: Members, observed: Observations, place: int) -> int:
         """Return the slot of an object that was not known when its batch came; -1 if it is gone already."""
         table, position = self._table, int(observed.object_column[place])
-        found = int(table.find([key], observed.object_column[place : place + 1])[0])
+        (key,) = member.pairs()
+        found = int(table.find(member, observed.object_column[place : place + 1])[0])
         if found >= 0 or observed.gone_column[place]:
             return found
         kinds = table.kind_numbers([observed.kinds[observed.kind_column[place]]])
-        slot = int(table.add(key, 1, positions=position, kinds=kinds)[0])
-        siblings = np.array(table.slots_of_run(key), dtype=np.int64)
+        slot = int(table.add(member, positions=position, kinds=kinds)[0])
+        siblings = np.array(table.slots_of(key), dtype=np.int64)
         if siblings.size or position:
             table.put_in_bag(key, position, slot)
             end = int(table.end_states(siblings, 0).max(initial=0))
@@ -267,7 +270,7 @@ class Reconciler:
                 table.trouble(slot).end_state = end
             table.stop[slot] = min(int(table.stop[siblings].max(initial=0)), _WANTED)
         else:
-            table.index[key] = slot
+            table.index.insert(*member.columns, slots=np.array([slot], dtype=np.int32))
         return slot
 
     def _apply(self, slots: Int64Array, places: Int64Array, observed: Observations, now: Instant) -> None:

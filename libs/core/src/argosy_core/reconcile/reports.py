@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.job.members import Members
 from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState
 from argosy_core.reconcile.columns import ReportBatch
 from argosy_core.reconcile.object_table import ObjectTable
@@ -42,7 +43,7 @@ class ReportQueue:
         """Start with nothing to report."""
         self._table = table
         self._waiting: list[tuple[Int64Array, Int8Array, Int64Array]] = []
-        self._sent: deque[tuple[int, Int64Array, Int64Array, Int8Array]] = deque()
+        self._sent: deque[tuple[int, Int64Array, Members, Int8Array]] = deque()
         self._last_number = 0
         self._last_sent_s = -REPORT_INTERVAL_S
 
@@ -79,14 +80,14 @@ class ReportQueue:
         else:
             self._last_sent_s = now_s
         self._last_number += 1
-        self._sent.append((self._last_number, slots, self._table.key[slots], states))
+        self._sent.append((self._last_number, slots, self._table.members(slots), states))
         return self._build(slots, states, times_us)
 
     def _build(self, slots: Int64Array, states: Int8Array, times_us: Int64Array) -> ReportBatch:
         """Return the columns of a batch."""
         table = self._table
         ended = IS_RUN_TERMINAL[states]
-        keys = table.key[slots]
+        members = table.members(slots)
         message_column = np.full(slots.size, -1, dtype=np.int32)
         exit_codes, failures = np.zeros(slots.size, dtype=np.int32), np.zeros(slots.size, dtype=np.int8)
         texts: dict[str, int] = {}
@@ -97,8 +98,8 @@ class ReportQueue:
                     message_column[place] = texts.setdefault(record.message[:MAX_MESSAGE_LENGTH], len(texts))
         return ReportBatch(
             number=self._last_number,
-            handle_column=keys >> 8,
-            attempt_column=(keys & 255).astype(np.int32),
+            handle_column=members.handle,
+            attempt_column=members.attempt,
             object_column=table.object[slots],
             state_column=states,
             time_us_column=times_us,
@@ -114,9 +115,9 @@ class ReportQueue:
         table = self._table
         ended: list[Int64Array] = []
         while self._sent and self._sent[0][0] <= number:
-            _, slots, keys, states = self._sent.popleft()
+            _, slots, members, states = self._sent.popleft()
             # A slot may have gone to another run since a batch that was sent twice.
-            same = table.key[slots] == keys
+            same = table.members(slots).equal(members)
             slots, states = slots[same], states[same]
             table.stored_state[slots] = states
             ended.append(slots[IS_RUN_TERMINAL[states]])

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int8s, Int32s, Int64s
 from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT
+from argosy_core.job.members import waves
 from argosy_core.job.rows import JobUpdates, RunUpdates
 from argosy_core.job.states import (
     FAILURE_REASONS,
@@ -42,7 +43,7 @@ from argosy_core.scheduler.codes import (
 from argosy_core.scheduler.effects import StateEffects
 from argosy_core.scheduler.events import Detail, EventBuffer
 from argosy_core.scheduler.messages import ClusterRuns, Runs, StateColumns, join_states
-from argosy_core.scheduler.progress import Progress, waves
+from argosy_core.scheduler.progress import Progress
 from argosy_core.scheduler.rows import Texts, job_ends, job_updates, object_updates, run_updates, runs_by_cluster
 from argosy_core.scheduler.state import PoolState
 

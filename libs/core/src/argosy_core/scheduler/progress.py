@@ -49,26 +49,11 @@ from argosy_core.scheduler.events import Detail, EventBuffer
 from argosy_core.scheduler.messages import StateColumns
 from argosy_core.scheduler.state import BagFailure, PoolState
 
-__all__ = ["Ended", "Progress", "broken_bags", "waves"]
+__all__ = ["Ended", "Progress", "broken_bags"]
 
 _PLACES: Final = np.arange(32)
 _RAN: Final = np.array([False, True, True, False, False, False, False])
 """bool[7] by FailureKind: a pod that failed so has run."""
-
-
-def waves(slots: Int32s) -> list[npt.NDArray[np.int64]]:
-    """Return positions in groups: each slot at most once per group, repeated slots in order.
-
-    Complexity: O(n log n) in NumPy; as many groups as the most frequent slot has elements.
-    """
-    order = np.argsort(slots, kind="stable")
-    ordered = slots[order]
-    first = np.concatenate([[True], ordered[1:] != ordered[:-1]]) if slots.size else np.zeros(0, dtype=np.bool_)
-    if first.all():
-        return [np.arange(slots.size)] if slots.size else []
-    starts = np.flatnonzero(first)
-    turn = np.arange(slots.size) - np.repeat(starts, np.diff(np.append(starts, slots.size)))
-    return [np.sort(order[turn == index]) for index in range(int(turn.max()) + 1)]
 
 
 @dataclass(frozen=True, slots=True)

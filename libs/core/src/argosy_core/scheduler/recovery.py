@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from argosy_core.arrays import Int32s
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.interning import distinct
 from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT
+from argosy_core.job.members import Members
 from argosy_core.job.states import IS_RUN_TERMINAL, RUN_RANKS
 from argosy_core.scheduler.codes import (
     EVENT_CANCELLED,
@@ -264,22 +264,17 @@ def rows_missing(state: PoolState, cluster: str, known: Runs) -> RowsMissing:
     slots = live.live_slots()
     mine = (live.cluster[slots] == index) & (live.run_state[slots] > 0) & ((live.flags[slots] & IN_FLIGHT) == 0)
     slots = slots[mine]
-    have = _keys(live.handle[slots], live.attempt[slots])
-    told = _keys(known.handle, known.attempt)
+    have = Members.of(live.handle[slots], live.attempt[slots])
+    told = Members.of(known.handle, known.attempt)
     stopping = np.concatenate([slots[(live.flags[slots] & STOP_SENT) != 0], broken_bags(state, slots)])
-    strange = ~np.isin(told, have)
+    strange = ~told.is_in(have)
     # An executor that restarted knows a run by the objects it found; what a bag lacks, only the row tells.
     is_bag = live.specs.object_counts(live.spec[slots]) > 1
     return RowsMissing(
-        rows=executor_rows(state, index, slots[~np.isin(have, told) | is_bag]),
+        rows=executor_rows(state, index, slots[~have.is_in(told) | is_bag]),
         stops=cluster_runs(
             cluster,
             np.concatenate([known.handle[strange], live.handle[stopping]]),
             np.concatenate([known.attempt[strange], live.attempt[stopping].astype(np.int32)]),
         ),
     )
-
-
-def _keys(handle: npt.NDArray[np.int64], attempt: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """Return one integer per run."""
-    return handle << 8 | attempt.astype(np.int64)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Int64s
+from argosy_core.job.members import Members
 from argosy_core.job.rows import JobUpdates, ObjectUpdates, RunUpdates
 from argosy_core.scheduler.messages import ClusterRuns, StateColumns
 
@@ -132,8 +133,8 @@ def object_updates(columns: StateColumns, rows: npt.NDArray[np.integer], start_t
 
 def cluster_runs(cluster: str, handle: Int64s, attempt: npt.NDArray[np.integer]) -> ClusterRuns:
     """Return runs of one cluster, each once, sorted by key."""
-    key = np.unique(handle << 8 | attempt.astype(np.int64))
-    return ClusterRuns(cluster=cluster, handle=key >> 8, attempt=(key & 0xFF).astype(np.int32))
+    runs = Members.of(handle, attempt).distinct()
+    return ClusterRuns(cluster=cluster, handle=runs.handle, attempt=runs.attempt)
 
 
 def runs_by_cluster(

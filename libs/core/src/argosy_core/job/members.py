@@ -1,0 +1,189 @@
+"""Members of runs: what is placed on one node.
+
+A run is one attempt at a job and has one member or several, each on a node: today the whole bag is member 0. A member's
+key is two int64 columns, the job's handle and the *ordinal*, `attempt << 32 | member`, packed here and nowhere else.
+Neither part wraps: what does not fit is refused.
+
+Source: design section 6, "Data layout".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.errors import InvalidRequest
+from argosy_core.job.key_index import KeyIndex
+
+__all__ = ["MAX_ATTEMPT", "MAX_MEMBER", "MemberSet", "Members", "member_key", "waves"]
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+Bools = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.integer] | Bools | slice
+
+_ATTEMPT_SHIFT: Final = 32
+_MEMBER_MASK: Final = (1 << _ATTEMPT_SHIFT) - 1
+MAX_ATTEMPT: Final = (1 << 31) - 1
+"""Highest attempt: what an int32 column holds."""
+MAX_MEMBER: Final = (1 << 15) - 1
+"""Highest number of a member in its run: what an int16 column holds."""
+
+
+def member_key(handle: int, attempt: int, member: int = 0) -> tuple[int, int]:
+    """Return the key of one member, as `Members.pairs` gives it."""
+    return handle, attempt << _ATTEMPT_SHIFT | member
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Keys of n members as two columns."""
+
+    handle: Int64s
+    """(n,) job handles."""
+    ordinal: Int64s
+    """(n,) attempt and member; 0 stands for no run."""
+
+    @classmethod
+    def of(cls, handles: npt.ArrayLike, attempts: npt.ArrayLike, members: npt.NDArray[np.integer] | int = 0) -> Members:
+        """Pack keys.
+
+        Args:
+            handles: n job handles.
+            attempts: n attempts.
+            members: n numbers of members in their runs, or one for all.
+
+        Raises:
+            InvalidRequest: A part is negative or higher than its column holds.
+        """
+        handle = np.asarray(handles, dtype=np.int64)
+        attempt = np.asarray(attempts, dtype=np.int64)
+        member = np.asarray(members, dtype=np.int64)
+        for name, part, highest in (("attempt", attempt, MAX_ATTEMPT), ("member", member, MAX_MEMBER)):
+            if part.size and not 0 <= part.min() <= part.max() <= highest:
+                wrong = part[(part < 0) | (part > highest)].flat[0]
+                raise InvalidRequest(f"{name} {wrong} of a run is not between 0 and {highest}")
+        return cls(handle, attempt << _ATTEMPT_SHIFT | member)
+
+    @classmethod
+    def of_key(cls, key: tuple[int, int]) -> Members:
+        """Return one member by its key."""
+        return cls(np.array(key[:1], dtype=np.int64), np.array(key[1:], dtype=np.int64))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Members]) -> Members:
+        """Return the members of at least one part after the other."""
+        return cls(np.concatenate([part.handle for part in parts]), np.concatenate([part.ordinal for part in parts]))
+
+    def __len__(self) -> int:
+        """Return the number of members."""
+        return len(self.handle)
+
+    def __getitem__(self, positions: Positions) -> Members:
+        """Return some of the members."""
+        return Members(self.handle[positions], self.ordinal[positions])
+
+    @property
+    def columns(self) -> tuple[Int64s, Int64s]:
+        """Return both columns, as a `KeyIndex` of width 2 takes them."""
+        return self.handle, self.ordinal
+
+    @property
+    def attempt(self) -> Int32s:
+        """Return the attempts as int32[n]."""
+        return (self.ordinal >> _ATTEMPT_SHIFT).astype(np.int32)
+
+    @property
+    def member(self) -> npt.NDArray[np.int16]:
+        """Return the number of each member in its run as int16[n]."""
+        return (self.ordinal & _MEMBER_MASK).astype(np.int16)
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Return the keys as pairs, for the few that are looked at one by one."""
+        return list(zip(self.handle.tolist(), self.ordinal.tolist(), strict=True))
+
+    def equal(self, others: Members) -> Bools:
+        """Return where two lists of the same length have the same member."""
+        same: Bools = (self.handle == others.handle) & (self.ordinal == others.ordinal)
+        return same
+
+    def are_distinct(self) -> bool:
+        """Return whether no member stands twice. Complexity: one sort of n numbers, mostly."""
+        mixed = np.sort(self.handle ^ self.ordinal * 0x1E3779B97F4A7C15)
+        return not (mixed[1:] == mixed[:-1]).any() or len(self.distinct()) == len(self)
+
+    def distinct(self) -> Members:
+        """Return each member once, sorted by handle, attempt and member."""
+        ordered = self[np.lexsort((self.ordinal, self.handle))]
+        if len(self) < 2:
+            return ordered
+        return ordered[np.concatenate([[True], ~ordered[1:].equal(ordered[:-1])])]
+
+    def is_in(self, others: Members) -> Bools:
+        """Return which members stand among others. Complexity: O(n + m), and one sort of the others."""
+        found = MemberSet()
+        found.add(others)
+        return found.has(self)
+
+    def waves(self) -> list[npt.NDArray[np.intp]]:
+        """Return positions in groups: each member at most once per group, repeated ones in order."""
+        if self.are_distinct():
+            return [np.arange(len(self))]
+        index = KeyIndex(2)
+        distinct = self.distinct()
+        index.insert(*distinct.columns, slots=np.arange(len(distinct), dtype=np.int32))
+        return waves(index.lookup(*self.columns))
+
+
+class MemberSet:
+    """A set of members, changed in bulk."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._index = KeyIndex(2)
+
+    def __len__(self) -> int:
+        """Return how many members are in it."""
+        return len(self._index)
+
+    def has(self, members: Members) -> Bools:
+        """Return which members are in it."""
+        if not len(self._index):
+            return np.zeros(len(members), np.bool_)
+        found: Bools = self._index.lookup(*members.columns) >= 0
+        return found
+
+    def add(self, members: Members) -> None:
+        """Put members in, those that are in it and repeated ones included."""
+        fresh = members[~self.has(members)].distinct()
+        self._index.insert(*fresh.columns, slots=np.zeros(len(fresh), np.int32))
+
+    def discard(self, members: Members) -> None:
+        """Take members out, whether they are in it or not."""
+        found = members[self.has(members)].distinct()
+        self._index.remove(*found.columns)
+
+    def keep(self, members: Members) -> None:
+        """Take out whatever is not among some members."""
+        kept = members[self.has(members)]
+        self._index.clear()
+        self.add(kept)
+
+
+def waves(values: npt.NDArray[np.integer]) -> list[npt.NDArray[np.intp]]:
+    """Return positions in groups: each value at most once per group, repeated values in order.
+
+    Complexity: O(n log n) in NumPy; as many groups as the most frequent value has elements.
+    """
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    first = np.concatenate([[True], ordered[1:] != ordered[:-1]]) if values.size else np.zeros(0, dtype=np.bool_)
+    if first.all():
+        return [np.arange(values.size)] if values.size else []
+    starts = np.flatnonzero(first)
+    turn = np.arange(values.size) - np.repeat(starts, np.diff(np.append(starts, values.size)))
+    return [np.sort(order[turn == index]) for index in range(int(turn.max()) + 1)]
