@@ -94,7 +94,7 @@ def test_grant_makes_roles_with_rights_and_passwords(admin: Admin, empty_databas
 
 def test_check_lists_what_is_wrong_and_what_to_do(admin: Admin, empty_database_url: str) -> None:
     """Exit code 1, a line per subject, and below it what to do about each problem."""
-    assert _problems(admin("check", "-o", "json")) == {"migrations": "version none, needed is 0009"}
+    assert _problems(admin("check", "-o", "json")) == {"migrations": "version none, needed is 0011"}
     admin("migrate", "--grant", "--prefix", _PREFIX)
     leader, log = LeaderStore(empty_database_url, "p"), PostgresLog(empty_database_url, "p")
     leadership = leader.try_lead("l", "h:1", 600)
@@ -115,7 +115,7 @@ def test_check_lists_what_is_wrong_and_what_to_do(admin: Admin, empty_database_u
     }
     shown = admin("check", "--prefix", _PREFIX)
     assert shown.code == 1
-    assert "quarantine: look at table quarantine" in shown.err
+    assert "quarantine: see `argosy admin quarantine list`" in shown.err
     assert "settings: set fsync = on" in shown.err
     later = inspect_database(empty_database_url, (today() + 30) * _DAY_US, prefix=_PREFIX)
     assert [f.text for f in later if f.subject == "partitions"] == [

@@ -43,6 +43,8 @@ HEALTHY = {
     'argosy_fenced{cluster="a"}': "0+0x",
     'argosy_unlistable_objects{cluster="a"}': "0+0x",
     f'argosy_quarantined_records_total{{pool="default",{LEADER}}}': "0+0x",
+    f'argosy_suspects{{pool="default",{LEADER}}}': "0+0x",
+    f'argosy_abandoned_rounds_total{{pool="default",{LEADER}}}': "0+0x",
     'argosy_log_lag_records{pool="default"}': "3+0x",
     'argosy_queued_jobs{pool="default"}': "50+0x",
     'argosy_rounds_total{pool="default"}': "0+100x",
@@ -116,6 +118,15 @@ CASES = {
         alert="ArgosyQuarantine",
         changed={f'argosy_quarantined_records_total{{pool="default",{LEADER}}}': "_x6 1+0x"},
         labels={**POOL, "job": "argosy-server", "instance": "leader:9090"}, silent_s=50, firing_s=70,
+    ),
+    "something ended a leader and is set aside": Case(
+        alert="ArgosySuspects", changed={f'argosy_suspects{{pool="default",{LEADER}}}': "0x6 1+0x"}, labels=POOL,
+        silent_s=60, firing_s=70,
+    ),
+    "rounds fail": Case(
+        alert="ArgosyRoundsFail",
+        changed={f'argosy_abandoned_rounds_total{{pool="default",{LEADER}}}': "0x6 1+1x"}, labels=POOL,
+        silent_s=180, firing_s=220,
     ),
     "Postgres takes too little": Case(
         alert="ArgosyLogFallsBehind", changed={'argosy_log_lag_records{pool="default"}': "3x6 1001+0x"}, labels=POOL,

@@ -128,6 +128,12 @@ class Metrics:
     quarantined_records: Counter = field(
         default_factory=lambda: _counter("quarantined_records", "Messages that could not be applied.", ("pool",))
     )
+    suspects: Gauge = field(
+        default_factory=lambda: _gauge("suspects", "Inputs that ended a leader term and are set aside.", ("pool",))
+    )
+    abandoned_rounds: Counter = field(
+        default_factory=lambda: _counter("abandoned_rounds", "Rounds that failed and were given up.", ("pool",))
+    )
     outbox_oldest_seconds: Gauge = field(
         default_factory=lambda: _gauge(
             "outbox_oldest_seconds", "Time since the oldest job events that still have to be relayed.", ("pool",)

@@ -9,17 +9,18 @@ import numpy as np
 
 from argosy_core.arrays import Int64s
 from argosy_core.leader import LeaderMachine
-from argosy_core.leader.events import Change, ChangesRead, References
+from argosy_core.leader.events import Change, ChangesRead, OriginKind, References
 from argosy_core.scheduler import ChangeRequestColumns, EndedJobs, JobColumns
 from argosy_simulation.durable import DurableStore
 from argosy_simulation.plan import JobBook
 
-__all__ = ["read_changes"]
+__all__ = ["held_jobs", "read_changes"]
 
 
 def read_changes(store: DurableStore, book: JobBook, machine: LeaderMachine) -> ChangesRead:
     """Return every change that can be seen, in order of ids, and what of it the machine lacks."""
-    changes = [_change(store, book, change_id) for change_id in sorted(store.changes)]
+    ids = [key for key in sorted(store.changes) if not store.is_suspect(OriginKind.CHANGE, key)]
+    changes = [_change(store, book, change_id) for change_id in ids]
     names = sorted({name for change in changes for name in change.clusters})
     lacking = machine.lacking(changes)
     rows = np.array([book.index(handle) for handle in lacking.ended], dtype=np.int64)
@@ -49,3 +50,10 @@ def _jobs(store: DurableStore, book: JobBook, rows: Int64s) -> JobColumns:
     """Return accepted jobs as they were submitted."""
     submit_time_us = [store.jobs[handle].submit_time_us for handle in book.handles(rows).tolist()]
     return book.columns(rows, np.array(submit_time_us, dtype=np.int64), book.plan.priority[rows])
+
+
+def held_jobs(store: DurableStore, book: JobBook) -> tuple[int, ...]:
+    """Return the handles of the jobs that suspect changes accepted."""
+    suspect = [change for key, change in store.changes.items() if store.is_suspect(OriginKind.CHANGE, key)]
+    jobs = [change for change in suspect if not isinstance(change, str | ChangeRequestColumns)]
+    return tuple(handle for rows in jobs for handle in book.handles(rows).tolist())

@@ -18,7 +18,7 @@ from argosy_core.arrays import Int64s
 from argosy_core.errors import InvariantViolation, StateConflict
 from argosy_core.job.rows import ObjectUpdates, RunUpdates
 from argosy_core.job.states import IS_RUN_TERMINAL, JobEventKind, JobState, ObjectState, next_job_state
-from argosy_core.leader.events import ClusterSettings
+from argosy_core.leader.events import ClusterSettings, Origin, OriginKind
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import (
     ChangeRequestColumns,
@@ -118,6 +118,8 @@ class DurableStore(Process):
         """Clusters that somebody declared gone and that have not come back."""
         self.deduplication: dict[int, None] = {}
         """Client ids that became a job; a job's client id is its index."""
+        self.suspects: set[Origin] = set()
+        """What ended terms and is set aside."""
         self._next_change = 0
         """Jobs whose last lease was refused, until their next event."""
         self.refused_count = 0
@@ -219,6 +221,19 @@ class DurableStore(Process):
         if epoch != self.epoch:
             raise StateConflict(f"epoch {epoch} is over; the epoch is {self.epoch}")
 
+    def note_suspects(self, epoch: int, origins: Iterable[Origin]) -> None:
+        """Note what ended a term.
+
+        Raises:
+            StateConflict: The epoch is over.
+        """
+        self.check_epoch(epoch)
+        self.suspects.update(origins)
+
+    def is_suspect(self, kind: OriginKind, key: object) -> bool:
+        """Return whether something ended a term before."""
+        return Origin(kind, str(key)) in self.suspects
+
     def append(self, epoch: int, plan: LeasePlan | None) -> int:
         """Append to the log and return the position; no plan is a marker.
 
@@ -233,9 +248,11 @@ class DurableStore(Process):
         """Note who speaks for a cluster; one that was forgotten begins anew.
 
         Raises:
-            StateConflict: The epoch is over, or a higher incarnation was seen.
+            StateConflict: The epoch is over, a higher incarnation was seen, or the peer ended a term.
         """
         self.check_epoch(epoch)
+        if self.is_suspect(OriginKind(role), cluster):
+            raise StateConflict(f"what the {role} of {cluster} said ended a term")
         if cluster in self.forgotten:
             self.forgotten.discard(cluster)
             for each in ("executor", "sampler"):

@@ -8,16 +8,17 @@ Source: design section 5.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from argosy_core.arrays import Int64s
-from argosy_core.errors import StateConflict
+from argosy_core.errors import InvariantViolation, StateConflict
 from argosy_core.leader import LeaderMachine, Phase
 from argosy_core.leader.events import (
     Bound,
@@ -64,10 +65,11 @@ from argosy_core.leader.instructions import (
     Warn,
     Welcome,
 )
+from argosy_core.leader.rounds import ROUND_GIVEN_UP
 from argosy_core.reconcile import ReportBatch
 from argosy_core.scheduler import CapacityColumns, CommitReply, LeasePlan, PoolState, SampleReply, StateColumns
 from argosy_simulation.agenda import Process
-from argosy_simulation.changes import read_changes
+from argosy_simulation.changes import held_jobs, read_changes
 from argosy_simulation.context import Context
 from argosy_simulation.executor_actor import ExecutorActor, ExecutorHello
 from argosy_simulation.network import Stream
@@ -99,6 +101,9 @@ class LeaderActor(Process):
         context: The world.
         epoch: Its epoch, already the store's.
     """
+
+    FORESEEN: ClassVar[tuple[type[Exception], ...]] = ()
+    """Errors of the machine that worlds make on purpose; any other ends the world, and is a fault found."""
 
     def __init__(self, context: Context, epoch: int) -> None:
         """Begin to take over."""
@@ -142,7 +147,7 @@ class LeaderActor(Process):
             Acknowledge: self._acknowledge,
             Close: self._close,
             CallPlugin: lambda call: self._later(self._call_plugin, call),
-            Warn: lambda _: None,
+            Warn: self._warn,
         }
         self._do(self.machine.start(self._now()))
 
@@ -173,11 +178,32 @@ class LeaderActor(Process):
 
     def feed(self, event: Event) -> None:
         """Tell the machine of something, and carry out what it says."""
-        self._do(self.machine.handle(event, self._now()))
+        try:
+            instructions = self.machine.handle(event, self._now())
+        except self.FORESEEN:
+            # As a server does: what it was about is stored as suspect, and the term ends.
+            self._end_with_suspects()
+            return
+        self._do(instructions)
         if self._has_unread_changes and self.serving and self.machine.budget().changes:
             self._has_unread_changes = False
             self.feed(self._changes())
         self._set_timer()
+
+    def _warn(self, warn: Warn) -> None:
+        """Tell of a round that failed, which is a fault found.
+
+        Raises:
+            InvariantViolation: One did, and not because the world makes errors on purpose.
+        """
+        if warn.text == ROUND_GIVEN_UP and not self.FORESEEN:
+            raise InvariantViolation(warn.subject)
+
+    def _end_with_suspects(self) -> None:
+        self.context.counters["terms ended by an input"] += 1
+        with contextlib.suppress(StateConflict):
+            self.context.store.note_suspects(self.epoch, self.machine.blamed)
+        self.give_up()
 
     def _do(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
@@ -231,6 +257,8 @@ class LeaderActor(Process):
                     for cluster in sorted({key[0] for key in context.store.incarnations})
                 ),
                 log_position=context.store.log_position,
+                suspects=frozenset(context.store.suspects),
+                held=held_jobs(context.store, context.book),
             )
         )
 

@@ -134,6 +134,7 @@ def _contents(url: str, now_us: int) -> list[Finding]:
         return [
             _partitions(connection, now_us // _DAY_US),
             _quarantine(connection),
+            _suspects(connection),
             *_pools(connection),
             _events(connection, now_us),
             _age(connection),
@@ -158,7 +159,15 @@ def _quarantine(connection: psycopg.Connection[tuple[Any, ...]]) -> Finding:
     if not rows:
         return _ok("quarantine", "empty")
     text = "; ".join(f"pool {pool} has {count}, as: {error}" for pool, count, error in rows)
-    return _problem("quarantine", text, "look at table quarantine; delete its rows once they are understood")
+    return _problem("quarantine", text, "see `argosy admin quarantine list`; retry or drop what is understood")
+
+
+def _suspects(connection: psycopg.Connection[tuple[Any, ...]]) -> Finding:
+    rows = _rows(connection, "SELECT pool, kind, count(*), max(error) FROM suspects GROUP BY 1, 2 ORDER BY 1, 2")
+    if not rows:
+        return _ok("suspects", "none")
+    text = "; ".join(f"pool {pool} set aside {count} of kind {kind}, as: {error}" for pool, kind, count, error in rows)
+    return _problem("suspects", text, "see `argosy admin quarantine list`; retry what is understood")
 
 
 def _pools(connection: psycopg.Connection[tuple[Any, ...]]) -> list[Finding]:

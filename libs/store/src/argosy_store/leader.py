@@ -27,6 +27,7 @@ from argosy_store.load import LoadedPool, load_pool
 from argosy_store.outbox import insert_outbox
 from argosy_store.partitions import PARTITION_LOCK, STATE_COLUMNS, change_request_lock, learn_state, prologue
 from argosy_store.rows import CLUSTER_COLUMNS, QUEUE_COLUMNS, ClusterRow, QueueRow
+from argosy_store.suspects import count_suspects, note_suspects, refuse_suspect
 
 __all__ = ["LeaderStore", "Leadership", "LogState"]
 
@@ -58,7 +59,10 @@ WHERE pool = %(pool)s AND epoch = %(epoch)s
 _MOVE: Final = "UPDATE pools SET log_position = $2::bigint WHERE pool = $1::text"
 _MOVE_STATE: Final = "UPDATE pools SET log_position = $2::bigint, round_state = $3::bytea WHERE pool = $1::text"
 _STATE: Final = "UPDATE pools SET round_state = $2::bytea WHERE pool = $1::text"
-_READ_CHANGES: Final = "SELECT id, payload FROM changes WHERE pool = $1::text ORDER BY id LIMIT $2::bigint"
+_READ_CHANGES: Final = (
+    "SELECT id, payload FROM changes c WHERE pool = $1::text AND NOT EXISTS (SELECT FROM suspects s"
+    " WHERE s.pool = c.pool AND s.kind = 'change' AND s.key = c.id::text) ORDER BY id LIMIT $2::bigint"
+)
 _READ_SPECS: Final = (
     "SELECT s.day, s.hash, s.body, s.layout FROM unnest($1::integer[], $2::uuid[]) AS n (day, hash)"
     " JOIN job_specs s ON s.day = n.day AND s.hash = n.hash"
@@ -186,7 +190,7 @@ class LeaderStore:
         }
 
     def read_changes(self, limit: int) -> list[tuple[int, bytes]]:
-        """Return up to `limit` visible changes of the pool in id order.
+        """Return up to `limit` visible changes of the pool in id order, but those that ended a term.
 
         A change that commits late may have a lower id than one read before, so callers keep no cursor: they delete what
         they took.
@@ -269,6 +273,29 @@ class LeaderStore:
             connection.bulk(_MOVE, pool, scalar(INT8, effects.log_position[1]))
         elif effects.round_state is not None:
             connection.bulk(_STATE, pool, scalar(BYTEA, effects.round_state))
+
+    def note_suspects(self, epoch: int, origins: Sequence[tuple[str, str]], error: str) -> None:
+        """Note what ended a term, so that the next leader sets it aside.
+
+        Args:
+            epoch: Epoch of the term.
+            origins: (kind, key).
+            error: What it came to.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._reader.use() as connection:
+            note_suspects(connection, self._pool, epoch=epoch, origins=origins, error=error)
+
+    def count_suspects(self) -> int:
+        """Return how many suspects the pool has.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._reader.use() as connection:
+            return count_suspects(connection, self._pool)
 
     def load(self) -> LoadedPool:
         """Return everything the leader keeps in memory, as of one moment.
@@ -365,12 +392,13 @@ class LeaderStore:
 
         Raises:
             StateConflict: The epoch is not the current one, or a higher incarnation was seen.
-            NotAllowedNow: The name belongs to another uid, or to another pool.
+            NotAllowedNow: The name belongs to another uid, or to another pool, or what the service said ended a term.
         """
         column = {"executor": "executor_incarnation", "sampler": "sampler_incarnation"}[role]
         with self._writer.use() as connection, connection.transaction_block(_opening(self._pool, [])) as state:
             if state.ntuples == 0 or int(state.get_value(0, STATE_COLUMNS) or b"0") != epoch:
                 raise StateConflict(f"epoch {epoch} does not lead pool {self._pool} any more")
+            refuse_suspect(connection, self._pool, role, name)
             connection.execute(
                 "INSERT INTO clusters (name, pool, uid) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
                 [name, self._pool, uid],

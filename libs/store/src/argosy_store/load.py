@@ -18,6 +18,7 @@ from argosy_core.job.identity import DAY_SHIFT
 from argosy_store.binary import INT2, INT4, INT8, UUID, Kind, read_rows
 from argosy_store.connection import StoreConnection
 from argosy_store.rows import CLUSTER_COLUMNS, QUEUE_COLUMNS, ClusterRow, QueueRow
+from argosy_store.suspects import read_suspects
 
 __all__ = ["LoadedJobs", "LoadedObjects", "LoadedPool", "LoadedRuns", "LoadedSpec", "load_pool"]
 
@@ -131,6 +132,10 @@ class LoadedPool:
     """Position up to which the log has been applied."""
     round_state: bytes
     """State of the last round applied."""
+    suspects: tuple[tuple[str, str], ...] = ()
+    """(kind, key) of what ended terms."""
+    suspect_changes: tuple[bytes, ...] = ()
+    """What stands in the changes among them."""
 
 
 def load_pool(connection: StoreConnection, pool: str) -> LoadedPool:
@@ -151,6 +156,7 @@ def load_pool(connection: StoreConnection, pool: str) -> LoadedPool:
     metadata, metadata_index = _load_metadata(connection, scope, jobs[0])
     runs, run_clusters, run_nodes = _load_runs(connection, scope)
     objects = _load_objects(connection, scope)
+    suspects, suspect_changes = read_suspects(connection, pool)
     last_attempts, failed_time_us = _last_attempts(connection, scope, jobs[0])
     return LoadedPool(
         queues=_load_queues(connection, pool, jobs[2]),
@@ -185,6 +191,8 @@ def load_pool(connection: StoreConnection, pool: str) -> LoadedPool:
         objects=objects,
         log_position=head[0],
         round_state=bytes(head[1]),
+        suspects=tuple(suspects),
+        suspect_changes=tuple(suspect_changes),
     )
 
 

@@ -85,6 +85,7 @@ _LEADER: Final[Mapping[str, Sequence[str]]] = {
     "queue_counts": ("INSERT", "UPDATE"),
     "runs": ("INSERT", "UPDATE"),
     "runs_carried": ("DELETE",),
+    "suspects": ("INSERT",),
 }
 _RELAY: Final[Mapping[str, Sequence[str]]] = {
     "alembic_version": ("SELECT",),

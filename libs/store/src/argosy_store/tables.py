@@ -34,6 +34,7 @@ __all__ = [
     "runs",
     "scheduling_classes",
     "shared_state",
+    "suspects",
 ]
 
 metadata: Final = sa.MetaData()
@@ -264,6 +265,19 @@ quarantine: Final = sa.Table(
     sa.Column("create_time_us", sa.BigInteger, nullable=False),
 )
 """A record that could not be applied: out of the way, and never lost."""
+
+suspects: Final = sa.Table(
+    "suspects",
+    metadata,
+    sa.Column("pool", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("create_time_us", sa.BigInteger, nullable=False),
+)
+"""An input that ended a leader term on an error that nobody foresaw; leaders set it aside until an operator forgets
+the suspicion."""
 
 queue_counts: Final = sa.Table(
     "queue_counts",

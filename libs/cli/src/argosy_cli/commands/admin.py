@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from argosy_cli.commands.admin_log import check_log_command, setup_log
+from argosy_cli.commands.admin_quarantine import quarantine_group
 from argosy_cli.exits import ExitCode
 from argosy_cli.options import Settings, output_options, settings_of
 from argosy_cli.output import Column, print_rows, print_value
@@ -185,3 +186,4 @@ def roles(context: click.Context, *, prefix: str, database: str, schema: str) ->
 
 admin.add_command(setup_log)
 admin.add_command(check_log_command)
+admin.add_command(quarantine_group(_database, _database_options))

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from argosy_core.arrays import Int64s
-from argosy_core.leader.events import Published, StatesReported
+from argosy_core.leader.events import OriginKind, Published, StatesReported
 from argosy_core.leader.instructions import Acknowledge, Publish
 from argosy_core.leader.intake import Intake
 from argosy_core.leader.line import NOBODY, CatchUp, CycleEnd, FollowUp, RecordEnd, StoreLine
@@ -26,6 +28,7 @@ from argosy_core.leader.permits import Permits
 from argosy_core.leader.records import split_plan
 from argosy_core.leader.rounds import RoundRequests
 from argosy_core.leader.sessions import ClusterSessions
+from argosy_core.leader.suspects import origins_of
 from argosy_core.leader.term import Phase, Term
 from argosy_core.leader.throttle import RoundThrottle
 from argosy_core.leader.transaction import Transaction
@@ -157,8 +160,11 @@ class Cycle:
         else:
             self._store(None)
 
-    def _finish(self, plan: LeasePlan) -> None:
+    def _finish(self, plan: LeasePlan | None) -> None:
         """Publish what a round decided, or store at once if it decided nothing."""
+        if plan is None:
+            self._store(None)
+            return
         term = self._term
         term.totals["rounds"] += 1
         self._intake.release(plan.releases)
@@ -180,10 +186,19 @@ class Cycle:
     def take_published(self, event: Published) -> None:
         """Ingest the plan that stands in the log."""
         plan, self._plan = self._plan, None
-        if plan is not None:
+        if plan is None:
+            return
+        try:
             effects = self.ingest(plan, self._transaction, event.position)
-            self.permits.note_ingested()
-            self._store(effects, round_number=plan.round_number)
+        except Exception:
+            live = self._term.state.live
+            slots = live.slots(plan.handle)
+            classes = self._term.state.classes.class_id[np.unique(live.class_index[slots[slots >= 0]])]
+            records = origins_of(OriginKind.RECORD, event.positions or (event.position,))
+            self._term.blame.decide((*records, *origins_of(OriginKind.CLASS, classes.tolist())))
+            raise
+        self.permits.note_ingested()
+        self._store(effects, round_number=plan.round_number)
 
     # --- ingest and store ---------------------------------------------------------------------------------------------
 

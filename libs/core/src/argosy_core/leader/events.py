@@ -41,6 +41,8 @@ __all__ = [
     "Loaded",
     "MarkerPublished",
     "Moment",
+    "Origin",
+    "OriginKind",
     "PluginAnswered",
     "Published",
     "ReadRecord",
@@ -92,6 +94,32 @@ class Session(NamedTuple):
     """Tells two streams of one incarnation apart."""
 
 
+class OriginKind(StrEnum):
+    """What kind of input something is."""
+
+    JOB = "job"
+    """A job as it is stored; the key is its handle."""
+    CHANGE = "change"
+    """A row of `changes`, by id."""
+    RECORD = "record"
+    """A record of the log, by position."""
+    CLASS = "class"
+    """A scheduling class, by id."""
+    SAMPLER = "sampler"
+    """What a cluster's sampler says; the key is the cluster's name."""
+    EXECUTOR = "executor"
+    """What a cluster's executor says; the key is the cluster's name."""
+
+
+class Origin(NamedTuple):
+    """Where an input comes from."""
+
+    kind: OriginKind
+    """Kind."""
+    key: str
+    """Which."""
+
+
 # --- the database and the log -----------------------------------------------------------------------------------------
 
 
@@ -131,6 +159,10 @@ class Loaded:
     """Clusters."""
     log_position: int
     """Position up to which the log is applied."""
+    suspects: frozenset[Origin] = frozenset()
+    """What ended a term before: it is set aside."""
+    held: tuple[int, ...] = ()
+    """Handles of the jobs that suspect changes accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +237,8 @@ class Published:
 
     position: int
     """Position of the last one."""
+    positions: tuple[int, ...] = ()
+    """Positions of all, if there are several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

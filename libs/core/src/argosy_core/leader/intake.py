@@ -11,14 +11,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from argosy_core.arrays import Int32s, Int64s
-from argosy_core.leader.events import Change, ChangesRead, ClusterSettings, References, StatesReported
+from argosy_core.leader.events import (
+    Change,
+    ChangesRead,
+    ClusterSettings,
+    Origin,
+    OriginKind,
+    References,
+    StatesReported,
+)
 from argosy_core.leader.instructions import Warn
 from argosy_core.leader.sessions import ClusterSessions
+from argosy_core.leader.suspects import origins_of
 from argosy_core.leader.term import Term
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import (
@@ -81,6 +91,8 @@ class Intake:
         self._deleted: set[int] = set()  # since the read under way began: it may still have seen them
         self._returned: set[int] = set()
         self._failed: list[tuple[str, Runs, str]] = []
+        self.suspects: Int64s = np.zeros(0, dtype=np.int64)
+        """Handles of jobs that ended a term: they are not taken."""
         self.inbox: list[StatesReported] = []
         """State batches that wait for a round."""
 
@@ -149,15 +161,23 @@ class Intake:
         is_all = True
         while self._waiting and is_all:
             changes, references = self._waiting.popleft()
-            self._define(references)
-            if self._lacks(changes):
-                self._return(changes)
-                is_all = False
-            else:
-                self._take(changes, references, transaction)
-                remove_queues(self._term.state, references.deleted_queue_ids)
+            try:
+                is_all = self._take_batch(changes, references, transaction)
+            except Exception:
+                self._term.blame.decide(origins_of(OriginKind.CHANGE, (change.change_id for change in changes)))
+                raise
         self._fail_unfit(transaction)
         return is_all
+
+    def _take_batch(self, changes: list[Change], references: References, transaction: Transaction) -> bool:
+        """Take changes that were read together; return False if they have to be read again."""
+        self._define(references)
+        if self._lacks(changes):
+            self._return(changes)
+            return False
+        self._take(changes, references, transaction)
+        remove_queues(self._term.state, references.deleted_queue_ids)
+        return True
 
     def _fail_unfit(self, transaction: Transaction) -> None:
         """End jobs that wait and cannot be led."""
@@ -194,32 +214,39 @@ class Intake:
         self._held.difference_update(change.change_id for change in [*changes, *behind])
 
     def _take(self, changes: list[Change], references: References, transaction: Transaction) -> None:
-        jobs: list[JobColumns] = []
+        jobs: list[tuple[Origin, JobColumns]] = []
         for change in changes:
+            origin = Origin(OriginKind.CHANGE, str(change.change_id))
             transaction.change_ids.append(change.change_id)
             if change.bad is not None:
                 self._term.say(Warn(text="a change cannot be read and goes to quarantine", subject=change.bad.error))
                 transaction.set_aside.append(change.bad)
                 self._term.totals["quarantined"] += 1
             if change.jobs is not None:
-                jobs.append(change.jobs)
+                jobs.append((origin, change.jobs))
             if change.requests is None and not change.clusters:
                 continue
             self._take_jobs(jobs, transaction)
             jobs = []
-            for name in change.clusters:
-                if name in references.clusters:
-                    self._take_cluster(references.clusters[name], transaction)
-            if change.requests is not None:
-                self._take_requests(change.requests, references.ended, transaction)
+            with self._term.blame.of(origin):
+                for name in change.clusters:
+                    if name in references.clusters:
+                        self._take_cluster(references.clusters[name], transaction)
+                if change.requests is not None:
+                    self._take_requests(change.requests, references.ended, transaction)
         self._take_jobs(jobs, transaction)
 
-    def _take_jobs(self, parts: list[JobColumns], transaction: Transaction) -> None:
+    def _take_jobs(self, parts: list[tuple[Origin, JobColumns]], transaction: Transaction) -> None:
         """Take accepted jobs of several changes at once."""
-        if not parts:
-            return
+        if parts:
+            alone = ((origin, partial(self._take_joined, jobs, Transaction())) for origin, jobs in parts)
+            with self._term.blame.of_any(alone):
+                self._take_joined(join_jobs([jobs for _, jobs in parts]), transaction)
+
+    def _take_joined(self, jobs: JobColumns, transaction: Transaction) -> None:
         term = self._term
-        jobs = join_jobs(parts)
+        if self.suspects.size:
+            jobs = jobs.only(~np.isin(jobs.handle, self.suspects))
         homeless = settle_missing(term.state, jobs)
         if homeless.size:
             self.note_homeless(homeless)
@@ -282,7 +309,14 @@ class Intake:
         term.reach("finished", handles[(reached >= OBJECT_SUCCEEDED) & (reached <= OBJECT_CANCELLED)])
         for cluster, columns in reports:
             term.stories.note(term.now.db_us, f"states reported by {cluster}", columns.handle)
-        effects = take_states(term.state, reports, term.now.db_s)
+        now_s = term.now.db_s
+        alone = (
+            (Origin(OriginKind.EXECUTOR, report[0]), partial(take_states, term.state, [report], now_s))
+            for report in reports
+        )
+        with term.blame.of_any(alone):
+            effects = take_states(term.state, reports, now_s)
+        transaction.reporters.extend(dict.fromkeys(cluster for cluster, _ in reports))
         transaction.add_states(effects)
         self.release(effects.releases)
         term.totals["requeued"] += effects.requeued_count

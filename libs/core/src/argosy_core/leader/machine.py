@@ -35,6 +35,8 @@ from argosy_core.leader.events import (
     Loaded,
     MarkerPublished,
     Moment,
+    Origin,
+    OriginKind,
     PluginAnswered,
     Published,
     RecordsRead,
@@ -54,6 +56,7 @@ from argosy_core.leader.line import CatchUp, StoreLine, TakenOver
 from argosy_core.leader.sessions import ClusterSessions
 from argosy_core.leader.settings import MachineSettings
 from argosy_core.leader.story import Step
+from argosy_core.leader.suspects import origins_of, session_origin
 from argosy_core.leader.takeover import Takeover
 from argosy_core.leader.term import Observer, Phase, Term
 from argosy_core.placement import DecisionProfile
@@ -135,10 +138,15 @@ class LeaderMachine:
 
         Raises:
             InvariantViolation: The shell told what cannot be; the term must end.
-            NotFound: A change refers to what the database does not have.
+            Exception: Nobody foresaw it; the term must end, with `blamed` stored as suspect before.
         """
         self._term.now = now
-        self._handlers[type(event)](event)
+        session: Session | None = getattr(event, "session", None)
+        if session is None:
+            self._handlers[type(event)](event)
+        else:
+            with self._term.blame.of(session_origin(session)):
+                self._handlers[type(event)](event)
         if self._takeover.is_over:
             self._sessions.send_due_releases()
             self._cycle.run_due()
@@ -169,6 +177,11 @@ class LeaderMachine:
         return self._intake.lacking(changes)
 
     # --- what people may look at --------------------------------------------------------------------------------------
+
+    @property
+    def blamed(self) -> tuple[Origin, ...]:
+        """Whose input was being applied when `handle` raised; empty if it was nobody's."""
+        return self._term.blame.origins
 
     @property
     def epoch(self) -> int:
@@ -225,7 +238,8 @@ class LeaderMachine:
         ready = self._line.take(event)
         if not self._takeover.is_over:
             self._takeover.note_refused(event.refused)
-        self._cycle.follow(ready, event.refused)
+        with self._term.blame.of(*origins_of(OriginKind.JOB, event.refused.tolist())):
+            self._cycle.follow(ready, event.refused)
         for further in self._line.rest():
             if isinstance(further, TakenOver):
                 self._takeover.serve()

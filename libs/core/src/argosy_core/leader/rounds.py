@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Final
 
+import numpy as np
+
+from argosy_core.arrays import Int64s
 from argosy_core.errors import InvalidRequest
-from argosy_core.leader.events import CommitAnswered, SampleAnswered, Session
+from argosy_core.leader.events import CommitAnswered, OriginKind, SampleAnswered, Session
 from argosy_core.leader.instructions import Close, Warn
 from argosy_core.leader.sessions import ClusterSessions
+from argosy_core.leader.suspects import origins_of
 from argosy_core.leader.term import Phase, Term
-from argosy_core.scheduler import CommitReply, LeasePlan, Round, SampleReply, begin_round
+from argosy_core.scheduler import CommitReply, LeasePlan, Round, SampleReply, begin_round, hold_up
 
-__all__ = ["RoundRequests"]
+__all__ = ["ROUND_GIVEN_UP", "RoundRequests"]
+
+ROUND_GIVEN_UP: Final = "a round was given up, and the classes that it asked for wait"
+"""Warning of a round that failed."""
 
 
 class RoundRequests:
@@ -24,10 +32,10 @@ class RoundRequests:
     Args:
         term: The term.
         sessions: Sessions of samplers.
-        finish: Takes the plan of a round that ended.
+        finish: Takes the plan of a round that ended; None if it was given up.
     """
 
-    def __init__(self, term: Term, sessions: ClusterSessions, finish: Callable[[LeasePlan], None]) -> None:
+    def __init__(self, term: Term, sessions: ClusterSessions, finish: Callable[[LeasePlan | None], None]) -> None:
         """Start without a round."""
         self._term = term
         self._sessions = sessions
@@ -42,7 +50,14 @@ class RoundRequests:
         """Begin a round and ask the samplers, all at once."""
         term = self._term
         term.enter(Phase.PRIORITISING)
-        round_ = self._round = begin_round(term.state, term.now.db_s, term.rng)
+        try:
+            round_ = self._round = begin_round(term.state, term.now.db_s, term.rng)
+        except Exception as error:
+            waiting = np.flatnonzero(term.state.classes.waiting_count > 0)
+            if not waiting.size:
+                raise
+            self._abandon(waiting, error)
+            return
         term.enter(Phase.SAMPLING)
         self._stage = 0
         self._awaited = {request.cluster for request in round_.requests if self._sessions.send_sample(request)}
@@ -120,13 +135,22 @@ class RoundRequests:
         self.deadline_s = math.inf
         if self._stage == 0:
             term.enter(Phase.DECIDING)
-            requests = round_.decide(term.rng)
+            try:
+                requests = round_.decide(term.rng)
+            except Exception as error:  # noqa: BLE001 - nothing was placed yet, so the leader can go on without
+                self._abandon(self._asked(round_), error)
+                return
             term.enter(Phase.COMMITTING)
-        else:
-            requests = round_.next_commits()
-        if not requests:
+        try:
+            requests = requests if self._stage == 0 else round_.next_commits()
+            plan = None if requests else round_.finish(term.now.db_s)
+        except Exception:
+            asked = term.state.classes.class_id[self._asked(round_)]
+            term.blame.decide(origins_of(OriginKind.CLASS, asked.tolist()))
+            raise
+        if plan is not None:
             self._round = None
-            self._finish(round_.finish(term.now.db_s))
+            self._finish(plan)
             return
         self._stage += 1
         self._awaited = {request.cluster for request in requests if self._sessions.send_commit(request)}
@@ -134,3 +158,21 @@ class RoundRequests:
             if request.cluster not in self._awaited:
                 round_.take_commits(request.cluster, None)
         self._await()
+
+    def _asked(self, round_: Round) -> Int64s:
+        """Return the indices of the classes that the round asked for."""
+        asked = np.unique(np.concatenate([np.zeros(0, np.int64), *(request.class_ids for request in round_.requests)]))
+        found = [self._term.state.classes.ids.find(class_id) for class_id in asked.tolist()]
+        return np.array([index for index in found if index is not None], dtype=np.int64)
+
+    def _abandon(self, classes: Int64s, error: Exception) -> None:
+        """Give up a round that failed before anything was placed; what it asked for waits, and the leader goes on."""
+        term = self._term
+        term.state.round = self._round = None
+        self._awaited.clear()
+        self.deadline_s = math.inf
+        term.totals["abandoned_rounds"] += 1
+        text = f"the round failed: {type(error).__name__}: {error}"
+        term.say(Warn(text=ROUND_GIVEN_UP, subject=text))
+        hold_up(term.state, classes, text, now_s=term.now.db_s, rng=term.rng)
+        self._finish(None)

@@ -11,22 +11,45 @@ takes sessions, goes on.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from argosy_core.arrays import Int64s
 from argosy_core.errors import InvariantViolation
 from argosy_core.leader.cycle import Cycle
-from argosy_core.leader.events import ChangesRead, Loaded, MarkerPublished, ReadRecord, RecordsRead
+from argosy_core.leader.events import (
+    ChangesRead,
+    Loaded,
+    MarkerPublished,
+    Origin,
+    OriginKind,
+    ReadRecord,
+    RecordsRead,
+)
 from argosy_core.leader.instructions import Load, PublishMarker, ReadChanges, ReadRecords, Serve, Warn
 from argosy_core.leader.intake import Intake
 from argosy_core.leader.line import NOBODY, RecordEnd, StoreLine, TakenOver
 from argosy_core.leader.sessions import ClusterSessions
+from argosy_core.leader.suspects import origins_of
 from argosy_core.leader.term import Phase, Term
 from argosy_core.leader.transaction import SetAside, Transaction
-from argosy_core.scheduler import adopt_plan, define_classes, define_job_sets, recover, set_queues, settle_missing
+from argosy_core.scheduler import (
+    PoolState,
+    adopt_plan,
+    define_classes,
+    define_job_sets,
+    recover,
+    set_queues,
+    settle_missing,
+)
 
 __all__ = ["Takeover"]
+
+_MOST_SUSPECTS: Final = 1000
+"""Jobs that are set aside at once."""
 
 
 class Takeover:
@@ -74,17 +97,54 @@ class Takeover:
         define_job_sets(state, event.columns.job_sets)
         for settings in event.clusters:
             self._sessions.configure(settings)
-        columns, homeless = event.columns, settle_missing(state, event.columns.jobs)
+        term.suspects = event.suspects
+        state.held_classes = _keys_of(OriginKind.CLASS, event.suspects)
+        self._intake.suspects = _keys_of(OriginKind.JOB, event.suspects)
+        columns = event.columns.without(np.array([*self._intake.suspects.tolist(), *event.held], dtype=np.int64))
+        homeless = settle_missing(state, columns.jobs)
         if homeless.size:
             self._intake.note_homeless(homeless)
             columns = columns.without(homeless)
-        effects = recover(state, columns, term.now.db_s)
+        try:
+            effects = recover(state, columns, term.now.db_s)
+        except Exception:
+            term.blame.decide(origins_of(OriginKind.JOB, self._find_jobs(replace(event, columns=columns))))
+            raise
         self._cycle.log_position = self._seen = event.log_position
         self._transaction = transaction = self._cycle.take_transaction()
         transaction.add_job_ends(effects.job_updates)
         transaction.add_events(effects.events)
         term.totals["recovered"] += len(state.live)
         term.say(ReadChanges())
+
+    def _find_jobs(self, event: Loaded) -> list[int]:
+        """Return the handle of a job that cannot be loaded, found by halving; several if they fail together only.
+
+        Complexity: what loading all of them twice costs.
+        """
+        handles = event.columns.jobs.handle
+        suspected = handles
+
+        def fails(chosen: Int64s) -> bool:
+            state = PoolState(self._term.settings.round)
+            define_classes(state, event.classes)
+            set_queues(state, event.queues)
+            columns = event.columns.without(handles[~np.isin(handles, chosen)])
+            define_job_sets(state, columns.job_sets)
+            settle_missing(state, columns.jobs)
+            try:
+                recover(state, columns, self._term.now.db_s)
+            except Exception:  # noqa: BLE001 - whatever it is, one of these raises it
+                return True
+            return False
+
+        while suspected.size > 1:
+            halves = np.array_split(suspected, 2)
+            guilty = next((half for half in halves if fails(half)), None)
+            if guilty is None:
+                break
+            suspected = guilty
+        return [int(handle) for handle in suspected[:_MOST_SUSPECTS]]
 
     def take_changes(self, event: ChangesRead) -> None:
         """Take every change that can be read before any record, as much as is read at once in a transaction each.
@@ -159,6 +219,8 @@ class Takeover:
         transaction = self._transaction or self._cycle.take_transaction()
         self._transaction = None
         bad = record.bad
+        if bad is None and Origin(OriginKind.RECORD, str(record.position)) in self._term.suspects:
+            bad = SetAside(payload=b"", error="applying it ended a leader term", position=record.position)
         if bad is None and not 0 < record.epoch <= self._term.epoch:
             bad = SetAside(payload=b"", error=f"epoch {record.epoch} never led the pool", position=record.position)
         if bad is not None:
@@ -168,8 +230,9 @@ class Takeover:
             transaction.set_aside.append(bad)
             self._term.totals["quarantined"] += 1
         if bad is None and record.plan is not None:
-            plan = adopt_plan(self._term.state, record.plan)
-            self._cycle.ingest(plan, transaction, record.position)
+            with self._term.blame.of(Origin(OriginKind.RECORD, str(record.position))):
+                plan = adopt_plan(self._term.state, record.plan)
+                self._cycle.ingest(plan, transaction, record.position)
             self._term.enter(Phase.REPLAYING)
         else:
             self._cycle.move_log(transaction, record.position)
@@ -199,3 +262,8 @@ class Takeover:
         if refused.size:
             self._cycle.take_back(refused)
         self._cycle.note_news()
+
+
+def _keys_of(kind: OriginKind, origins: Iterable[Origin]) -> Int64s:
+    """Return the keys of one kind, as the numbers they are."""
+    return np.array([int(origin.key) for origin in origins if origin.kind is kind], dtype=np.int64)

@@ -12,10 +12,11 @@ from typing import Protocol
 import numpy as np
 
 from argosy_core.arrays import Int64s
-from argosy_core.leader.events import Moment
+from argosy_core.leader.events import Moment, Origin
 from argosy_core.leader.instructions import Instruction
 from argosy_core.leader.settings import MachineSettings
 from argosy_core.leader.story import Stories
+from argosy_core.leader.suspects import Blame
 from argosy_core.placement import DecisionProfile
 from argosy_core.scheduler import PoolState
 
@@ -87,6 +88,9 @@ class Term:
         self.totals: Counter[str] = Counter()
         """Counts since the term began."""
         self.stories = Stories()
+        self.blame = Blame()
+        self.suspects: frozenset[Origin] = frozenset()
+        """What ended a term before."""
         self.phase = Phase.LOADING
         self.unstored: set[int] = set()
         """Jobs whose lease is taken in here and not stored yet: no executor may hear of it."""

@@ -38,6 +38,8 @@ class Transaction:
     """Place among the term's transactions, from `refusals`."""
     change_ids: list[int] = field(default_factory=list)
     """Changes that are taken."""
+    reporters: list[str] = field(default_factory=list)
+    """Clusters whose executors' reports are in it."""
     events: list[EventDraft] = field(default_factory=list)
     """Numbered events."""
     objects: list[ObjectUpdates] = field(default_factory=list)

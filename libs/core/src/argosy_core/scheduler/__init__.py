@@ -42,6 +42,7 @@ Round::
     round.take_commits(cluster, CommitReply | None)               # None: outcome not known, will be released
     round.next_commits() -> tuple[CommitRequest, ...]            # further stages until empty
     round.finish(now_s) -> LeasePlan
+    hold_up(state, classes, text, now_s=..., rng=...) -> None     # after a round that failed
 
 Ingest (runs of a plan are in flight until then)::
 
@@ -70,6 +71,7 @@ Views::
 Source: design section 5 and 6; seed 003.
 """
 
+from argosy_core.scheduler.asking import hold_up
 from argosy_core.scheduler.effects import (
     ChangeRequestEffects,
     ExecutorRows,
@@ -200,6 +202,7 @@ __all__ = [
     "failed_states",
     "forget_cluster",
     "give_up_placements",
+    "hold_up",
     "last_round",
     "lease_columns",
     "missing",

@@ -17,12 +17,14 @@ import numpy.typing as npt
 from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler.messages import SampleRequest
-from argosy_core.scheduler.state import PoolState
+from argosy_core.scheduler.state import ClassResult, PoolState
 
-__all__ = ["Asking", "askable", "choose", "count_room", "find_placeable", "find_unjudged", "reasons_at"]
+__all__ = ["Asking", "askable", "choose", "count_room", "find_placeable", "find_unjudged", "hold_up", "reasons_at"]
 
 _BLOCK: Final = 1 << 14
 _MOST_ROOM: Final = np.iinfo(np.int32).max
+_SOONER_HALF_S: Final = 0.5
+_LATER_HALF_S: Final = 3.0
 _MOST_UNJUDGED: Final = 256
 """Classes that a round asks for just to learn whether any node matches them."""
 
@@ -50,7 +52,38 @@ def askable(state: PoolState, classes: npt.NDArray[np.integer]) -> Bools:
     fits = _holds(state.classes.vector[classes], np.minimum(clusters.largest, clusters.free))
     fits &= clusters.usable()
     fits &= state.waits.reason[classes, : len(clusters)] == WaitReason.NONE
+    if state.held_classes.size:
+        fits[np.isin(state.classes.class_id[classes], state.held_classes)] = False
     return fits
+
+
+def hold_up(state: PoolState, classes: Int64s, text: str, *, now_s: float, rng: np.random.Generator) -> None:
+    """Have the classes of a round that failed wait at every cluster, as at a fault of a plugin.
+
+    Half of several wait longer, so that each failure halves the company of the one that causes it: the others are
+    served again after a few seconds, and it waits alone, ever longer.
+
+    Args:
+        state: The pool, without a round.
+        classes: Class indices, each once.
+        text: What happened, for people.
+        now_s: Now.
+        rng: Chooses the half.
+    """
+    state.ensure_class_grid()
+    reasons = np.full(classes.size, WaitReason.FAULT, dtype=np.int8)
+    until_s = now_s + np.where(rng.permutation(classes.size) * 2 >= classes.size, _LATER_HALF_S, _SOONER_HALF_S)
+    for index in range(len(state.clusters)):
+        state.waits.wait(classes, index, reasons, retry_after_s=np.zeros(classes.size), now_s=now_s)
+        if classes.size > 1:
+            state.waits.until_s[classes, index] = until_s
+            state.waits.next_end_s = min(state.waits.next_end_s, float(until_s.min()))
+        for row in classes.tolist():
+            state.answers[row, index] = ClassResult(
+                reason=WaitReason.FAULT, text=text, filters=(), rejections=(), examined_count=0, nearest_miss="",
+                round_number=state.round_number,
+            )  # fmt: skip
+    state.totals["faults"] += int(classes.size)
 
 
 def reasons_at(state: PoolState, classes: npt.NDArray[np.integer]) -> npt.NDArray[np.int8]:
@@ -70,6 +103,7 @@ def reasons_at(state: PoolState, classes: npt.NDArray[np.integer]) -> npt.NDArra
     unknown = reasons == WaitReason.NONE
     reasons[unknown & ~_holds(needs, clusters.free)] = WaitReason.NO_ROOM
     reasons[~_holds(needs, clusters.largest)] = WaitReason.MISMATCH
+    reasons[np.isin(state.classes.class_id[classes], state.held_classes)] = WaitReason.FAULT
     reasons[:, ~clusters.usable()] = WaitReason.CONSTRAINT
     return reasons
 

@@ -160,6 +160,8 @@ class PoolState:
         """Handle -> first failure of the current run, for runs of several objects."""
         self.failed_handles: dict[int, None] = {}
         """Handles of the last jobs that this leader failed without a run: a late request is no news of them."""
+        self.held_classes: Int64s = np.zeros(0, dtype=np.int64)
+        """Ids of classes that are not asked for: a leader term ended with them."""
         self.unfit: dict[int, str] = {}
         """Handle -> why a job cannot be led; it fails with that reason."""
         self.unsent_stops: dict[int, None] = {}

@@ -17,10 +17,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import structlog
 
+from argosy_core.errors import ArgosyError, InvalidRequest
 from argosy_core.leader import LeaderMachine
 from argosy_core.leader import instructions as say
 from argosy_core.leader.cycle import MARKER_SEQUENCE
-from argosy_core.leader.events import Loaded, MarkerPublished, PluginAnswered, Published, RecordsRead, Role, Stored
+from argosy_core.leader.events import (
+    Loaded,
+    MarkerPublished,
+    Origin,
+    OriginKind,
+    PluginAnswered,
+    Published,
+    RecordsRead,
+    Role,
+    Stored,
+)
+from argosy_core.leader.suspects import origins_of
+from argosy_runtime.metrics import METRICS
 from argosy_server.leader.cycle.changes import ChangeReader
 from argosy_server.leader.cycle.driver import LeaderDriver
 from argosy_server.leader.cycle.writer import EffectWriter
@@ -33,7 +46,7 @@ from argosy_server.leader.show.notes import LeaderNotes
 from argosy_server.leader.takeover.loading import loaded_pool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from argosy_core.leader.events import Event
     from argosy_eventlog import EventLog
@@ -51,6 +64,8 @@ if TYPE_CHECKING:
 __all__ = ["LeaderTerm"]
 
 _log = structlog.get_logger(__name__)
+_NAMED_SUSPECTS = 10
+_SUSPECTS_PERIOD_S = 10.0
 RECORDS_PER_READ = 100
 """Log records read at once while taking over."""
 
@@ -126,11 +141,52 @@ class LeaderTerm:
                 stack.enter_context(contextlib.closing(part))
             stack.enter_context(self._gauges.leading())
             async with self._tasks:
-                self._spawn(self.driver.run(), "machine")
-                self._spawn(self._writer.run(self._stored), "writer")
+                self._spawn(self._drive(), "machine")
+                self._spawn(self._write(), "writer")
                 self._spawn(self._rows.run(), "row-sender")
                 self._started_s = time.perf_counter()
                 self.driver.start(self._carriers())
+
+    async def _drive(self) -> None:
+        """Drive the machine; what it cannot handle is stored as suspect before the term ends."""
+        try:
+            await self.driver.run()
+        except Exception as error:
+            await self._suspect(self.driver.machine.blamed, error)
+            raise
+
+    async def _write(self) -> None:
+        """Write transactions; what stands in one that holds a value which cannot be stored is suspect."""
+        try:
+            await self._writer.run(self._stored)
+        except InvalidRequest as error:
+            transaction = self._writer.present
+            if transaction is not None:
+                changes = origins_of(OriginKind.CHANGE, transaction.change_ids)
+                reporters = (Origin(OriginKind.EXECUTOR, cluster) for cluster in transaction.reporters)
+                records = origins_of(OriginKind.RECORD, transaction.log[1:] if transaction.log is not None else ())
+                await self._suspect((*changes, *reporters, *records), error)
+            raise
+
+    async def _suspect(self, origins: Sequence[Origin], error: Exception) -> None:
+        """Store what ended the term."""
+        if not origins:
+            return
+        text = f"{type(error).__name__}: {error}"
+        for origin in origins[:_NAMED_SUSPECTS]:
+            _log.error("what ended the leadership is set aside", reason=f"{' '.join(origin)}: {text}")
+        pairs = [(origin.kind.value, origin.key) for origin in origins]
+        try:
+            await asyncio.to_thread(self._store.note_suspects, self.epoch, pairs, text)
+        except ArgosyError as failure:
+            _log.warning("what ended the leadership cannot be noted", reason=failure.message)
+
+    async def _show_suspects(self) -> None:
+        """Show how many inputs are set aside, until cancelled."""
+        while True:
+            with contextlib.suppress(ArgosyError):
+                METRICS.suspects.labels(self.pool).set(await asyncio.to_thread(self._store.count_suspects))
+            await asyncio.sleep(_SUSPECTS_PERIOD_S)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._tasks.create_task(work, name=name)
@@ -214,6 +270,7 @@ class LeaderTerm:
         self._spawn(self._changes.poll(self._settings.poll_ms / 1000), "poll-changes")
         self._spawn(self._trimmer.run(), "trim-log")
         self._spawn(self._gauges.run(), "gauges")
+        self._spawn(self._show_suspects(), "suspects")
         self._gauges.note_ready()
         self._on_ready(self)
 
@@ -221,7 +278,8 @@ class LeaderTerm:
 
     async def _publish(self, publish: say.Publish) -> None:
         """Append a plan's records, one after another."""
-        plan, trace, traceparent, position = publish.plan, None, "", 0
+        plan, trace, traceparent = publish.plan, None, ""
+        positions: list[int] = []
         if self.notes.traces is not None:
             started_ns = publish.begin_time_us * 1000
             trace = self.notes.traces.begin_lease(plan, started_ns=started_ns, phases_ms=self.notes.clock.phases_ms)
@@ -231,10 +289,10 @@ class LeaderTerm:
             payload = log_codec.encode_lease_batch(
                 record, pool=self.pool, epoch=self.epoch, sequence=sequence, traceparent=traceparent
             )
-            position = await self._publisher.append(self.epoch, sequence, payload, traceparent=traceparent)
+            positions.append(await self._publisher.append(self.epoch, sequence, payload, traceparent=traceparent))
         if trace is not None:
-            trace.published(position)
-        self.feed(Published(position=position))
+            trace.published(positions[-1])
+        self.feed(Published(position=positions[-1], positions=tuple(positions)))
 
     def _stored(self, store: say.Store, applied: AppliedEffects) -> None:
         """Tell the machine of a commit."""

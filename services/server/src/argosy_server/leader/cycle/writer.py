@@ -17,6 +17,7 @@ from argosy_server.leader.cycle.effects import store_effects
 
 if TYPE_CHECKING:
     from argosy_core.leader.instructions import Store
+    from argosy_core.leader.transaction import Transaction
     from argosy_store.effects import AppliedEffects, Effects
 
 __all__ = ["EffectStore", "EffectWriter"]
@@ -42,6 +43,8 @@ class EffectWriter:
         self._store = store
         self._epoch = epoch
         self._queue: asyncio.Queue[Store] = asyncio.Queue()
+        self.present: Transaction | None = None
+        """The transaction under way, or the one that failed."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="leader-writer")
 
     def put(self, instruction: Store) -> None:
@@ -61,6 +64,7 @@ class EffectWriter:
         loop = asyncio.get_running_loop()
         while True:
             instruction = await self._queue.get()
+            self.present = instruction.transaction
             on_stored(instruction, await loop.run_in_executor(self._thread, self._apply, instruction))
 
     def _apply(self, instruction: Store) -> AppliedEffects:

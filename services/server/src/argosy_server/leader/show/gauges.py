@@ -152,6 +152,7 @@ _POOL_COUNTERS: Final[tuple[tuple[str, Any], ...]] = (
     ("requeued", METRICS.requeued_jobs),
     ("stored_records", METRICS.ingested_records),
     ("quarantined", METRICS.quarantined_records),
+    ("abandoned_rounds", METRICS.abandoned_rounds),
 )
 """Totals of a leadership by name, and the counter of each."""
 _POOL_GAUGES: Final = (

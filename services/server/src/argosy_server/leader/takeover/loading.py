@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from argosy_core.leader.events import ClusterSettings, Loaded
+from argosy_core.errors import InvalidRequest
+from argosy_core.leader.events import ClusterSettings, Loaded, Origin, OriginKind
 from argosy_core.scheduler.effects import LoadedColumns, LoadedObjects, LoadedRuns
 from argosy_core.scheduler.messages import JobColumns, JobSetView, QueueView, SpecReference
-from argosy_server.leader.log.codec import decode_round_state
+from argosy_server.leader.log.codec import decode_changes, decode_round_state
 
 if TYPE_CHECKING:
     from argosy_store.load import LoadedPool
@@ -64,7 +65,18 @@ def loaded_pool(loaded: LoadedPool, log_position: int) -> Loaded:
         queues=tuple(queue_views(loaded.queues)),
         clusters=tuple(cluster_settings(row) for row in loaded.clusters),
         log_position=log_position,
+        suspects=frozenset(Origin(OriginKind(kind), key) for kind, key in loaded.suspects),
+        held=tuple(handle for payload in loaded.suspect_changes for handle in _accepted(payload)),
     )
+
+
+def _accepted(payload: bytes) -> list[int]:
+    """Return the handles of the jobs that a change accepts; none if it cannot be read."""
+    try:
+        jobs = decode_changes(payload).jobs
+    except InvalidRequest:
+        return []
+    return jobs.handle.tolist() if jobs is not None else []
 
 
 def _columns(loaded: LoadedPool) -> LoadedColumns:
