@@ -201,16 +201,16 @@ worlds = st.tuples(
 @settings(deadline=None, max_examples=150)
 @given(world=worlds)
 def test_vectorised_plugins_answer_as_plain_functions_do(world: tuple) -> None:
-    """Masks, counts of the first failing filter, and scores of many pods at once equal those of one pod and node."""
+    """Masks of each filter and of all, and scores of many pods at once equal those of one pod and node."""
     ledger = build(*world)
     batch = ledger.classes.batch(np.arange(len(ledger.classes)))
     live = ledger.nodes.live()
     vectorised, plain = (Cycle(ledger.nodes, batch, live[None, :]) for _ in range(2))
     framework = build_framework()
-    alive, counts = framework.filter_and_count(vectorised)
-    plain_alive, plain_counts = PLAIN.filter_and_count(plain)
+    each = [np.broadcast_to(mask, vectorised.shape).tolist() for mask in framework.filter_each(vectorised)]
+    assert each == [mask.tolist() for mask in PLAIN.filter_each(plain)]
+    alive, plain_alive = framework.filter(vectorised), PLAIN.filter(plain)
     assert alive.tolist() == plain_alive.tolist()
-    assert counts.tolist() == plain_counts.tolist()
     assert np.allclose(framework.score(vectorised)[alive], PLAIN.score(plain)[alive])
     # The same with a row of nodes per pod, and places left empty.
     wide = np.tile(np.append(live, -1), (len(batch), 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,10 @@ class Broken:
         """Fail while the backend is away."""
         if Broken.is_away:
             raise ConnectionError("licence server is away")
+
+    def event(self, _: object) -> bool:
+        """Want to be asked again after everything that happens."""
+        return True
 
 
 def put(host: ClusterHost, name: str, **labels: str) -> None:
@@ -113,6 +118,24 @@ async def test_error_of_a_filter_ends_with_its_cause_and_is_counted(host: Cluste
         assert counter._value.get() > before
         Broken.is_away = False
         assert len(await candidates(session)) == 3
+
+
+async def test_class_is_told_to_the_leader_again_when_the_plugin_that_turned_it_away_wants(
+    host: ClusterHost, leader: FakeLeader
+) -> None:
+    """It does not have to wait until its reason ends by itself; room is not known."""
+    Broken.is_away = True
+    async with running_sampler(host, leader.address, plugins={"broken": {}}):
+        session = await leader.ready_session()
+        assert await candidates(session) == []
+        Broken.is_away = False
+        put(host, "node-d")
+        async with asyncio.timeout(10):
+            while session.capacity is None or not session.capacity.fitting_class_column:
+                session.news.clear()
+                await session.news.wait()
+        assert np.frombuffer(session.capacity.fitting_class_column, dtype="<i4").tolist() == [1]
+        assert len(await candidates(session)) == 4
 
 
 def test_plugin_that_is_not_installed_is_refused_before_anything_starts() -> None:

@@ -203,7 +203,7 @@ class CapacityWriter:
     def next_message(
         self, *, with_nodes: bool = True, fitting: tuple[Int32s, Int64s] | None = None
     ) -> sampler_pb2.Capacity | None:
-        """Return the totals and the nodes that changed, or None if nothing did.
+        """Return the totals and the nodes that changed, or None if nothing did and no class fits.
 
         Args:
             fitting: Classes that wait and now fit some node, and how many pods of each.
@@ -212,9 +212,9 @@ class CapacityWriter:
         """
         table = self._ledger.nodes
         placement_count = self._ledger.placement_count
-        if self._told == table.generation and self._placement_count == placement_count and not with_nodes:
-            return None
-        if self._generation == table.generation and self._placement_count == placement_count:
+        told = self._generation if with_nodes else self._told
+        has_fitting = fitting is not None and len(fitting[0])
+        if told == table.generation and self._placement_count == placement_count and not has_fitting:
             return None
         totals = table.totals()
         with_nodes = with_nodes or self._generation < 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -315,6 +316,28 @@ def test_lease_that_the_database_refuses_is_undone() -> None:
     told.tell(StatesReported(session=EXECUTOR, batch=1, columns=running(11)))
     told.pass_time(1.0)
     assert log[1:] == ["bind undoes [10]"]
+
+
+@pytest.mark.parametrize(("state", "told_of"), [(2, "made"), (3, "made"), (4, "made"), (5, "undone"), (7, "undone")])
+def test_first_report_of_a_run_is_told_to_post_bind_or_to_reject(state: int, told_of: str) -> None:
+    """Once, with its place; a report of another cluster or attempt is none."""
+    log: list[tuple[str, list[int], list[str]]] = []
+    plugin = SimpleNamespace(
+        post_bind=lambda batch: log.append(("made", batch.handle.tolist(), batch.node.tolist())),
+        reject=lambda batch: log.append(("undone", batch.handle.tolist(), batch.node.tolist())),
+    )
+    told = told_with(plugin=plugin)
+    place(told, 5, 10, 11)
+    told.tell(Published(position=2))
+    store(told)
+    reports = [
+        running(10, attempt=2),
+        *(replace(running(10), state=np.array([one], dtype=np.int8)) for one in (state, 4)),
+    ]
+    for number, columns in enumerate(reports):
+        told.tell(StatesReported(session=EXECUTOR, batch=number, columns=columns))
+        told.pass_time(1.0)
+    assert log == [(told_of, [10], ["n1"])]
 
 
 def test_without_such_plugins_nothing_is_held_and_no_column_is_made() -> None:

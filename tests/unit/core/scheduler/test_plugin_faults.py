@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -114,3 +116,31 @@ def test_jobs_of_a_queue_are_leased_in_the_order_of_a_plugins_keys() -> None:
     (fault,) = framework.take_faults()
     assert (fault.point, fault.plugin, fault.count) == ("queue-sort", "by-job-set", 2)
     assert explain(world.state, late[0], world.now_s).queue_position == 1
+
+
+def test_class_that_a_sampler_plugin_turned_away_is_asked_for_again_when_the_plugin_wants() -> None:
+    """An event function that answers true ends the wait of what its own plugin turned away, and of nothing else."""
+    world = PoolWorld(clusters={"a": 4}, settings=_SETTINGS)
+    world.define_class(2, cpu=500)
+    is_open: list[int] = []
+    framework = world.clusters["a"].sampler.framework
+
+    def gate(class_cpu: int) -> Callable[[Cycle], None]:
+        def judge(cycle: Cycle) -> None:
+            asked = [dict(cycle.pods.definition(pod).requests)["cpu"] for pod in range(len(cycle))]
+            if class_cpu in asked and class_cpu not in is_open:
+                raise NotNow("closed", retry_after_s=600)
+
+        return judge
+
+    for name, cpu in (("one", 1000), ("other", 500)):
+        framework.register(Registration(point=Point.FILTER, name=name, function=gate(cpu), reads_nodes_only=False))
+        framework.register(Registration(point=Point.EVENT, name=name, function=lambda event, name=name: event == name))
+    ones, others = world.submit(2), world.submit(2, class_id=2)
+    assert world.round().handle.size == 0
+    is_open += [500, 1000]
+    for event, woken in (("none", []), ("other", others), ("one", ones)):
+        framework.notify(event)
+        world.send_capacity("a")
+        world.now_s += 1.0
+        assert sorted(world.round().handle.tolist()) == woken

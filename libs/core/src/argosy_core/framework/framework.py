@@ -79,6 +79,7 @@ class Framework:
         self.kind = kind
         self._at: dict[Point, list[Registration]] = {point: [] for point in kind.methods}
         self._faults: dict[tuple[Point, str], tuple[int, str]] = {}
+        self._woken: set[str] = set()
         for registration in registrations:
             self.register(registration)
 
@@ -138,22 +139,6 @@ class Framework:
         for registration in self._at[Point.FILTER]:
             self._narrow(registration, cycle)
         return cycle.alive
-
-    def filter_and_count(self, cycle: Judged) -> tuple[Bools, npt.NDArray[np.int32]]:
-        """Filter, and count for each pod the nodes that each filter turned away; the first failing filter counts.
-
-        Returns:
-            (k, n) nodes that pass all; (k, filters) counts.
-        """
-        filters = self._at[Point.FILTER]
-        left = np.empty((len(filters) + 1, len(cycle)), np.int32)
-        left[0] = np.count_nonzero(cycle.alive, axis=1)
-        for position, registration in enumerate(filters):
-            before = cycle.alive
-            self._narrow(registration, cycle)
-            same = cycle.alive is before
-            left[position + 1] = left[position] if same else np.count_nonzero(cycle.alive, axis=1)
-        return cycle.alive, np.ascontiguousarray((left[:-1] - left[1:]).T)
 
     def filter_each(self, cycle: Judged) -> list[Bools]:
         """Return, per filter, the (k, n) nodes it would let pass if it were the only one."""
@@ -218,6 +203,11 @@ class Framework:
         verdicts.denied |= verdicts.waits
         return verdicts
 
+    def post_bind(self, batch: PermitBatch) -> None:
+        """Tell of runs that exist on their cluster."""
+        for registration in self._at[Point.POST_BIND]:
+            self._tell(registration, batch)
+
     def _judge(self, point: Point, batch: PermitBatch) -> Verdicts:
         batch = batch.fresh()
         for registration in self._at[point]:
@@ -239,9 +229,18 @@ class Framework:
             self._tell(registration, batch)
 
     def notify(self, event: object) -> None:
-        """Call the event functions; an error does not keep the event from the others."""
+        """Call the event functions; an error does not keep the event from the others.
+
+        One that answers true wants the classes to be asked for again that its plugin has turned away.
+        """
         for registration in self._at[Point.EVENT]:
-            self._tell(registration, event)
+            if self._tell(registration, event):
+                self._woken.add(registration.name)
+
+    def take_woken(self) -> set[str]:
+        """Return the plugins that wanted so since the last call."""
+        woken, self._woken = self._woken, set()
+        return woken
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -319,12 +318,13 @@ class Framework:
                 batch.note_fault(Fault.of(registration.name, error))
             return np.zeros(1, np.bool_)
 
-    def _tell(self, registration: Registration, what: object) -> None:
-        """Call a function that answers nothing."""
+    def _tell(self, registration: Registration, what: object) -> bool:
+        """Call a function that is told something; return whether it answers true."""
         try:
-            registration.function(what)
+            return registration.function(what) is True
         except Exception as error:  # noqa: BLE001 - as above
             self._count(registration, error)
+            return False
 
     def _count(self, registration: Registration, error: Exception) -> None:
         """Note an error; a change request to wait is none."""

@@ -25,6 +25,7 @@ class Point(StrEnum):
     RESERVE = "reserve"
     PERMIT = "permit"
     PRE_BIND = "pre-bind"
+    POST_BIND = "post-bind"
     UNRESERVE = "unreserve"
     EVENT = "event"
 
@@ -64,7 +65,7 @@ score       Cycle          the same shapes, numbers: usually 0 to 100, higher is
 post_score  PlacementBatch (n,) bool: which run may be placed on which node; None for all
 reserve     PlacementBatch (n,) bool: which placements stand; None for all
 unreserve   PlacementBatch nothing; called for placements that were given up before a pod was seen
-event       an event       nothing
+event       an event       true if what its plugin turned away is to be asked for again; else nothing
 =========== ============== ============================================================================================
 
 Events are `NodesChanged`; `PodEvents`, of pods seen on the cluster; and a `PlacementBatch` of all placements that a new
@@ -79,6 +80,7 @@ DECISION: Final = ProfileKind(
         Point.SCORE: "score_candidates",
         Point.PERMIT: "permit",
         Point.PRE_BIND: "pre_bind",
+        Point.POST_BIND: "post_bind",
         Point.UNRESERVE: "reject",
     },
 )
@@ -92,6 +94,7 @@ filter_candidates CandidateCycle (k,) bool: which candidates may be used; None f
 score_candidates  CandidateCycle (k,) numbers, added to the sampler's score
 permit            PermitBatch    (n,) bool: which are not denied; None for all; `batch.wait` holds them back
 pre_bind          PermitBatch    (n,) bool: which may be bound; None for all; on a thread of its own, so it may wait
+post_bind         PermitBatch    nothing; called for runs of which an executor reports first that they are there
 reject            PermitBatch    nothing; called for all that comes to nothing after permit and before a pod
 ================= ============== ======================================================================================
 

@@ -154,6 +154,7 @@ class Cycle:
         self._transaction = self.take_transaction()
         term.enter(Phase.TAKING)
         self._intake.take_changes(self._transaction)
+        self.permits.note_reports(self._intake.inbox)
         self._reported, self._stops = self._intake.take_reports(self._transaction)
         if next_due_s(term.state, term.now.db_s) <= term.now.db_s or self.permits.due_s() <= term.now.mono_s:
             self.requests.begin()

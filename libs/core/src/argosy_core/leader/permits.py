@@ -25,11 +25,12 @@ import numpy.typing as npt
 from argosy_core.arrays import Bools, Float64s, Int8s, Int32s, Int64s
 from argosy_core.framework import JobBatch, PermitBatch, Point, Verdicts, objects
 from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT
-from argosy_core.leader.events import PluginAnswered
+from argosy_core.leader.events import PluginAnswered, StatesReported
 from argosy_core.leader.instructions import CallPlugin
 from argosy_core.leader.term import Term
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import ClusterRuns, LeasePlan, give_up_placements, lease_columns
+from argosy_core.scheduler.codes import OBJECT_CANCELLED, OBJECT_FAILED, OBJECT_LOST, RUN_LEASED
 
 __all__ = ["Permits"]
 
@@ -266,6 +267,26 @@ class Permits:
             lost = (slots < 0) | (live.run_state[slots] == 0) | (live.attempt[slots] != published.attempt)
             if lost.any():
                 self._unreserve(published.take(lost))
+
+    def note_reports(self, reported: Iterable[StatesReported]) -> None:
+        """Tell plugins of runs of which executors report for the first time; call before the reports are taken.
+
+        A first report that says that the run has failed, or is gone, means that it came to nothing.
+        """
+        if not self._framework.has(Point.POST_BIND, Point.UNRESERVE):
+            return
+        state, live = self._term.state, self._term.state.live
+        for states in reported:
+            columns, cluster = states.columns, state.clusters.find(states.session.cluster)
+            slots = live.slots(columns.handle)
+            first = (slots >= 0) & (live.run_state[slots] == RUN_LEASED) & (live.attempt[slots] == columns.attempt)
+            first &= live.cluster[slots] == (-1 if cluster is None else cluster)
+            slots, which = np.unique(slots[first], return_index=True)
+            is_there = ~np.isin(columns.state[first][which], (OBJECT_FAILED, OBJECT_CANCELLED, OBJECT_LOST))
+            if is_there.any():
+                self._framework.post_bind(self._batch(slots[is_there]))
+            if not is_there.all():
+                self._unreserve(self._batch(slots[~is_there]))
 
     def note_refused(self, handles: Int64s) -> None:
         """Undo what was done for leases that the database refused; call before they are taken back."""

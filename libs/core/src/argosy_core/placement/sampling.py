@@ -398,6 +398,7 @@ class NodeSampler:
                     reason[position] = WaitReason.PLUGIN if fault.is_objection else WaitReason.FAULT
                     texts[position] = f"{fault.plugin}: {fault.reason}"
                     retry_after_s[position] = fault.retry_after_s
+            self._waiting.note_turned_away({slot: fault.plugin for slot, fault in self._faults.items()})
         waits = (reason == WaitReason.NO_ROOM) | (reason == WaitReason.MISMATCH)
         known = slots >= 0
         self._waiting.note(slots[known], waits[known])

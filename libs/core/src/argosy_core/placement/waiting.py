@@ -2,14 +2,15 @@
 
 A class that was answered with *no room* or *mismatch* is remembered. Whenever capacity rises, the remembered classes
 are tried on the nodes that rose, and those that fit some node are told to the leader, who asks for exactly these
-again. Nothing else wakes a class, so a full cluster costs its leader one request per class that can really use what
-came free.
+again. Nothing else wakes a class, but a plugin that turned it away and wants to be asked again. So a full cluster costs
+its leader one request per class that can really use what came free.
 
 Source: design section 5, "Round" 2; seed 000 "Sampling Phase".
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,7 @@ Int64s = npt.NDArray[np.int64]
 
 _MAX_CLASSES: Final = 10_000
 """Classes remembered; of those forgotten the leader asks again when their reason expires."""
+_UNKNOWN_ROOM: Final = np.iinfo(np.int32).max
 _BLOCK: Final = 1 << 16
 """(class, node) pairs that are evaluated in one go."""
 
@@ -44,6 +46,8 @@ class WaitingClasses:
         self._ledger = ledger
         self._framework = framework
         self._waiting: dict[int, None] = {}
+        self._turned_away: dict[int, str] = {}
+        """Slot -> plugin."""
         self._tried = 0
         """Generation of the node table up to which what rose was tried."""
         self._fits_empty: dict[int, bool] = {}
@@ -51,8 +55,14 @@ class WaitingClasses:
         self._described = -1
 
     def __len__(self) -> int:
-        """Return how many classes wait."""
+        """Return how many classes wait for capacity."""
         return len(self._waiting)
+
+    def note_turned_away(self, by_plugin: Mapping[int, str]) -> None:
+        """Take note of classes, by slot, that plugins did not judge: they may want them to be asked for again."""
+        self._turned_away.update(by_plugin)
+        while len(self._turned_away) > _MAX_CLASSES:
+            del self._turned_away[next(iter(self._turned_away))]
 
     def note(self, slots: Int32s, waits: Bools) -> None:
         """Take note of an answer that was given just now.
@@ -73,6 +83,7 @@ class WaitingClasses:
     def clear(self) -> None:
         """Forget all: a new leader asks for everything."""
         self._waiting.clear()
+        self._turned_away.clear()
 
     def fit_when_empty(self, slots: Int32s) -> Bools:
         """Return of which classes a pod fits some node on which nothing runs; true where a filter fails.
@@ -100,10 +111,23 @@ class WaitingClasses:
         return answer
 
     def take_fitting(self) -> tuple[Int32s, Int64s]:
-        """Return the classes that fit on nodes which rose since the last call; they wait no more.
+        """Return the classes that are to be asked for again since the last call; they wait no more.
 
         Returns:
-            k slots, and how many pods of each fit where capacity rose.
+            k slots, and how many pods of each fit where capacity rose; a large number for those that a plugin wants to
+            be asked about again.
+        """
+        slots, room = self._fit_risen()
+        woken = self._framework.take_woken()
+        again = [slot for slot, plugin in self._turned_away.items() if plugin in woken] if woken else []
+        if not again:
+            return slots, room
+        for slot in again:
+            del self._turned_away[slot]
+        return np.append(slots, np.array(again, np.int32)), np.append(room, np.full(len(again), _UNKNOWN_ROOM))
+
+    def _fit_risen(self) -> tuple[Int32s, Int64s]:
+        """Return the classes that fit on nodes which rose since the last call, and how many pods of each fit there.
 
         Complexity: O(waiting classes x resources), and of classes that may fit, O(classes x nodes that rose).
         """
