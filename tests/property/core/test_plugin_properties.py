@@ -15,6 +15,7 @@ from argosy_core.framework import (
     per_node_score,
 )
 from argosy_core.job.classes import HostPort, MatchExpression, SchedulingClass, Toleration
+from argosy_core.job.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import HOSTNAME_LABEL, NodeSpec, Taint
 from argosy_core.placement import NodeSampler, SampleRequest
@@ -187,7 +188,7 @@ def build(nodes: list[dict], definitions: list[SchedulingClass], used: list[tupl
         slot = np.array([class_id % len(definitions)], np.int32)
         row = rows[node % len(nodes)][None]
         ledger.reserve(slot, row)
-        ledger.keep(np.array([handle + 1]), slot, row)
+        ledger.keep(Members.of([handle + 1], [1]), slot, row)
     return ledger
 
 
