@@ -5,13 +5,17 @@ Source: design section 2; section 5, "Sync".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from argosy_core.framework import Framework
+from argosy_core.plugins import binding_framework
 from argosy_kube import KubernetesSettings
 from argosy_runtime.config import require_names
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.logs import LogLevel
+from argosy_runtime.plugins import load_plugins
 
 __all__ = ["ExecutorConfig", "HealthSettings"]
 
@@ -66,6 +70,10 @@ class ExecutorConfig:
     """Hellos refused in a row, because a newer executor of the same name was seen, before this one gives up."""
     drain_s: float = field(default=10.0, metadata={"may_be_zero": True})
     """How long the last states may take to be stored after SIGTERM; pods go on."""
+    bind_plugins: tuple[str, ...] = ()
+    """Installed plugins that may make objects instead of the executor, asked in this order; see docs/plugins.md."""
+    bind_plugin_settings: Mapping[str, str] = field(default_factory=dict)
+    """What they are made with: values by `plugin.keyword`."""
     metrics_listen: str = ""
     """host:port of the metrics page; empty opens none."""
     log_level: LogLevel = "info"
@@ -79,6 +87,11 @@ class ExecutorConfig:
         """Refuse names that are none.
 
         Raises:
-            InvalidRequest: `pool` or `installation` is none.
+            InvalidRequest: `pool` or `installation` is none, or there is no plugin by a name, or it cannot be made.
         """
         require_names({"pool": self.pool, "installation": self.installation})
+        self.make_framework()
+
+    def make_framework(self) -> Framework:
+        """Return the framework of binding, with plugins made anew."""
+        return binding_framework(load_plugins(self.bind_plugins, self.bind_plugin_settings))

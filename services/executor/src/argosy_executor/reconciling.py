@@ -17,12 +17,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import time
 from functools import partial
 
 import numpy as np
 
+from argosy_core.arrays import Bools
 from argosy_core.errors import BackendUnavailable
+from argosy_core.framework import Point
 from argosy_core.reconcile import CreateResponses, Creates, Deletes, Fence, Reconciler, StartTimeouts
+from argosy_executor.binding import bind_batch, create_others
 from argosy_executor.cluster_codec import (
     create_batch,
     create_responses,
@@ -38,6 +42,7 @@ from argosy_kube.port import Cluster, ObjectEvents, Selector
 from argosy_runtime.channel import Backoff
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import METRICS
+from argosy_runtime.plugins import FaultReporter
 
 __all__ = ["Executor"]
 
@@ -69,6 +74,8 @@ class Executor:
         )
         self._reconciler = Reconciler(call_timeout_s=config.call_timeout_s, settled_at_s=math.inf, timeouts=timeouts)
         self._fence = Fence()
+        self._framework = config.make_framework()
+        self._faults = FaultReporter(self._framework, config.cluster, log=self._log, monotonic=time.monotonic)
         self._news = asyncio.Event()
         self._listed = asyncio.Event()
         self._asked_s = -math.inf
@@ -197,13 +204,10 @@ class Executor:
         """Create objects and take the answers."""
         span = self._traces.begin(creates) if self._traces is not None else None
         try:
-            result = None
-            try:
-                async with asyncio.timeout(self._config.call_timeout_s):
-                    result = await self._cluster.create_objects(create_batch(creates))
-            except (BackendUnavailable, TimeoutError) as error:
-                self._log.warning("creates without an answer", object_count=len(creates), reason=str(error))
-            answers = create_responses(creates, result)
+            if self._framework.has(Point.BIND):
+                answers = await create_others(creates, await self._bind(creates), self._create_objects)
+            else:
+                answers = await self._create_objects(creates)
             self._note_held_back(answers)
             self._reconciler.take_create_responses(creates, answers, self._clock())
             self._created.inc(int(answers.exists_column.sum()))
@@ -212,6 +216,28 @@ class Executor:
         finally:
             self._calls[0].release()
             self._tell()
+
+    async def _create_objects(self, creates: Creates) -> CreateResponses:
+        """Have the cluster create objects; return what became of them."""
+        result = None
+        try:
+            async with asyncio.timeout(self._config.call_timeout_s):
+                result = await self._cluster.create_objects(create_batch(creates))
+        except (BackendUnavailable, TimeoutError) as error:
+            self._log.warning("creates without an answer", object_count=len(creates), reason=str(error))
+        return create_responses(creates, result)
+
+    async def _bind(self, creates: Creates) -> tuple[Bools, dict[int, str]]:
+        """Ask the plugins, on a thread; what they have not answered in time is put off."""
+        try:
+            async with asyncio.timeout(self._config.call_timeout_s):
+                batch = bind_batch(creates, self._config.installation)
+                return await asyncio.to_thread(self._framework.bind, batch)
+        except TimeoutError:
+            late = "bind plugins have not answered in time"
+            return np.zeros(len(creates), np.bool_), dict.fromkeys(range(len(creates)), late)
+        finally:
+            self._faults.report()
 
     def _note_held_back(self, answers: CreateResponses) -> None:
         """Say why objects are not made now, and tried again until the timeout."""

@@ -12,6 +12,7 @@ All functions take batches, and are called in the order of registration. What th
 - A node refused by post-score is followed by the run's next candidate.
 - Permit functions are asked about all that is held back, again and again until all of them permit; to deny counts more
   than to wait. One that fails denies. So does pre-bind, which is asked in order, and not about what was denied before.
+- An object that a bind function fails on is not made now, by nobody, and tried again later.
 - Unreserve is called in reverse order of registration for every placement given up after reserve began, for all plugins
   that have it. They must bear being called for a reservation that was not made.
 
@@ -28,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.framework.binding import BindBatch
 from argosy_core.framework.cycle import PlacementBatch
 from argosy_core.framework.faults import Fault, NotNow, PluginFaults
 from argosy_core.framework.jobs import JobBatch
@@ -202,6 +204,35 @@ class Framework:
         verdicts = self._judge(Point.PRE_BIND, batch)
         verdicts.denied |= verdicts.waits
         return verdicts
+
+    def bind(self, batch: BindBatch) -> tuple[Bools, dict[int, str]]:
+        """Return (n,) which objects plugins have made, and by line what was said by one that failed on it."""
+        made, failed = np.zeros(len(batch), np.bool_), dict[int, str]()
+        for registration in self._at[Point.BIND]:
+            left = ~made
+            left[list(failed)] = False
+            asked = np.flatnonzero(left)
+            made[asked] = self._made(registration, batch.take(asked), asked, failed)
+        return made, failed
+
+    def _made(
+        self, registration: Registration, batch: BindBatch, lines: npt.NDArray[np.intp], failed: dict[int, str]
+    ) -> Bools:
+        """Return (n,): which objects a function has made; write down those that it fails on, by their lines."""
+        made = np.zeros(len(batch), np.bool_)
+        if not len(batch):
+            return made
+        try:
+            answer = registration.function(batch)
+            return made if answer is None else made | _mask(answer, (len(batch),))
+        except Exception as error:  # noqa: BLE001 - as above
+            middle = len(batch) // 2
+            if middle:
+                parts = (slice(0, middle), slice(middle, None))
+                return np.concatenate([self._made(registration, batch.take(one), lines[one], failed) for one in parts])
+            self._count(registration, error)
+            failed[int(lines[0])] = f"{registration.name}: {error}"
+            return made
 
     def post_bind(self, batch: PermitBatch) -> None:
         """Tell of runs that exist on their cluster."""

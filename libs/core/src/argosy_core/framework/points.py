@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["DECISION", "SAMPLING", "Point", "ProfileKind", "Registration"]
+__all__ = ["BINDING", "DECISION", "SAMPLING", "Point", "ProfileKind", "Registration"]
 
 
 class Point(StrEnum):
@@ -25,6 +25,7 @@ class Point(StrEnum):
     RESERVE = "reserve"
     PERMIT = "permit"
     PRE_BIND = "pre-bind"
+    BIND = "bind"
     POST_BIND = "post-bind"
     UNRESERVE = "unreserve"
     EVENT = "event"
@@ -100,6 +101,12 @@ reject            PermitBatch    nothing; called for all that comes to nothing a
 
 A job keeps the key that it got when it came to its queue, or came back to it.
 """
+
+
+BINDING: Final = ProfileKind(name="binding", methods={Point.BIND: "bind"})
+"""At an executor, before it creates objects: `bind` is given a `BindBatch` and returns (n,) bool: which objects it has
+made itself, in its own way; None for none. Nobody else is asked about what one has made, and the executor creates what
+nobody has. On a thread of its own, so it may wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

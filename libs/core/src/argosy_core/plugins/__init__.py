@@ -9,7 +9,15 @@ from argosy_core.plugins.explanations import (
     nearest_misses,
     sum_up,
 )
-from argosy_core.plugins.registry import DEFAULT_PROFILE, FILTERS, SCORES, Profile, build_framework, decision_framework
+from argosy_core.plugins.registry import (
+    DEFAULT_PROFILE,
+    FILTERS,
+    SCORES,
+    Profile,
+    binding_framework,
+    build_framework,
+    decision_framework,
+)
 
 __all__ = [
     "DEFAULT_PROFILE",
@@ -18,6 +26,7 @@ __all__ = [
     "Explanation",
     "NearestMiss",
     "Profile",
+    "binding_framework",
     "build_framework",
     "count_and_compare",
     "decision_framework",

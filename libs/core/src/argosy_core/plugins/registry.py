@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.framework import DECISION, CandidateCycle, Cycle, Framework, Point, ProfileKind, Registration
+from argosy_core.framework import BINDING, DECISION, CandidateCycle, Cycle, Framework, Point, ProfileKind, Registration
 from argosy_core.plugins.filters import PlatformFilter, TaintFilter, host_ports, node_ready, resources
 from argosy_core.plugins.scores import least_allocated, lost_opportunity, most_allocated, spread_over_clusters
 from argosy_core.plugins.selection import NodeSelectorFilter
@@ -29,6 +29,7 @@ __all__ = [
     "FILTERS",
     "SCORES",
     "Profile",
+    "binding_framework",
     "build_framework",
     "decision_framework",
     "registrations",
@@ -111,6 +112,22 @@ def decision_framework(
     """
     framework = Framework(kind=DECISION)
     _register(framework, plugins or {}, DECISION_SCORES, scores or {}, where="decision profile")
+    return framework
+
+
+def binding_framework(plugins: Mapping[str, object] | None = None) -> Framework:
+    """Return the framework of an executor.
+
+    Args:
+        plugins: Plugin objects by name, in the order in which they are called.
+
+    Raises:
+        InvalidRequest: As `build_framework`.
+    """
+    framework = Framework(kind=BINDING)
+    for name, plugin in (plugins or {}).items():
+        for registration in registrations(name, plugin, BINDING):
+            framework.register(registration)
     return framework
 
 

@@ -8,7 +8,7 @@ Source: design section 5, "Sync"; section 8, "packed arrays".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -145,6 +145,11 @@ class Creates:
     def __len__(self) -> int:
         """Return the number of objects."""
         return len(self.slot_column)
+
+    def take(self, lines: Int64Array) -> Creates:
+        """Return some of the objects, with the same tables."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Creates(**{name: one[lines] if name.endswith("_column") else one for name, one in values.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
