@@ -221,5 +221,5 @@ async def test_explain_answers_from_row_for_ended_job_without_leader(api: Any, l
     ids = await api.submit({})
     lead(leader_store, Effects(job_updates=make_job_ends(handles_of(ids), JobState.FAILED, reason="out of luck")))
     answer = await api.jobs.ExplainJob(job_pb2.ExplainJobRequest(id=ids[0]))
-    assert (answer.stage, answer.job.id) == ("failed", ids[0])
+    assert (answer.stage, answer.job.id) == (job_pb2.JOB_STAGE_FAILED, ids[0])
     assert answer.summary == "The job has ended, failed because: out of luck."

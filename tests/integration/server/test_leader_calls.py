@@ -12,19 +12,16 @@ from argosy.api.v1 import cluster_pb2, job_pb2, scheduling_pb2
 from argosy.debug.v1 import debug_pb2
 from argosy.lease.v1 import lease_pb2
 from argosy_core.job.identity import parse_id
+from argosy_core.job.states import JobStage
 from argosy_core.placement import WaitReason
-from argosy_core.scheduler import ClusterReason
+from argosy_core.scheduler import ClusterReason, Explanation, FilterCount, PoolShares, QueueShares
 from argosy_server.api.leader_view import (
     ClusterGauges,
-    Explanation,
-    FilterTurnAway,
     NodeGauges,
-    PoolShares,
     RoundGauges,
-    ShareGauges,
 )
 
-SHARE = ShareGauges(
+SHARE = QueueShares(
     queue="red", weight=2.0, fair_share_ratio=0.5, usage_cores=1.0, flow_cores=1.5, demand_cores=3.0,
     entitled_cores=2.0, queued_count=1, pending_count=2, leased_count=3,
 )  # fmt: skip
@@ -43,7 +40,7 @@ class FixedView:
 
     def shares(self) -> PoolShares:
         """Answer one share."""
-        return PoolShares(shares=(SHARE,), capacity_cores=64.0)
+        return PoolShares(queues=(SHARE,), capacity_cores=64.0)
 
     def last_round(self) -> RoundGauges:
         """Answer one round."""
@@ -145,22 +142,22 @@ async def test_explain_comes_from_leader_for_open_jobs(either: Any, role: FixedR
     known, fresh = await either.submit({}, {})
     assert role.present is not None
     role.present.explained[parse_id(known)[1]] = Explanation(
-        stage="pending",
+        stage=JobStage.PENDING,
         summary="No node has room.",
         reason=WaitReason.NO_ROOM,
         cluster_reasons=(ClusterReason(cluster="c1", reason=WaitReason.PLUGIN, text="not now"),),
-        filters=(FilterTurnAway(filter="resources", node_count=12, text="insufficient resources on 12 nodes"),),
+        filters=(FilterCount(filter="resources", node_count=12, text="insufficient resources on 12 nodes"),),
         examined_node_count=12,
     )
     answer = await either.jobs.ExplainJob(job_pb2.ExplainJobRequest(id=known))
-    assert (answer.stage, answer.wait_reason) == ("pending", job_pb2.WAIT_REASON_NO_ROOM)
+    assert (answer.stage, answer.wait_reason) == (job_pb2.JOB_STAGE_PENDING, job_pb2.WAIT_REASON_NO_ROOM)
     assert answer.filters[0].node_count == 12
     assert [(one.cluster, one.reason, one.text) for one in answer.cluster_reasons] == [
         ("c1", job_pb2.WAIT_REASON_PLUGIN, "not now")
     ]
     assert answer.job.id == known
     answer = await either.jobs.ExplainJob(job_pb2.ExplainJobRequest(id=fresh))
-    assert (answer.stage, "next round" in answer.summary) == ("queued", True)
+    assert (answer.stage, "next round" in answer.summary) == (job_pb2.JOB_STAGE_QUEUED, True)
 
 
 async def test_clusters_join_rows_with_live_figures(either: Any) -> None:

@@ -61,6 +61,7 @@ def _names(enum: Any, prefix: str) -> dict[int, str]:  # noqa: ANN401 - generate
 
 
 _STATE_NAMES: Final = _names(job_pb2.JobState, "JOB_STATE_")
+_JOB_STAGE_NAMES: Final = _names(job_pb2.JobStage, "JOB_STAGE_")
 _RUN_STATE_NAMES: Final = _names(job_pb2.RunState, "RUN_STATE_")
 _FAILURE_NAMES: Final = {**_names(job_pb2.FailureKind, "FAILURE_KIND_"), 0: ""}
 _EVENT_NAMES: Final = _names(event_pb2.JobEventKind, "JOB_EVENT_KIND_")
@@ -202,7 +203,7 @@ def explanation_of(message: job_pb2.ExplainJobResponse) -> Explanation:
     """Return where a job stands."""
     return Explanation(
         job=job_of(message.job),
-        stage=message.stage,
+        stage=_JOB_STAGE_NAMES.get(message.stage, "unspecified"),
         summary=message.summary,
         queue_position=message.queue_position,
         wait_reason=_reason_of(message.wait_reason),

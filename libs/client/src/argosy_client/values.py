@@ -235,7 +235,7 @@ class Explanation:
     job: Job
     """The job."""
     stage: str
-    """queued, pending, in flight, leased, running, or its terminal state."""
+    """queued, pending, in_flight, leased, running, succeeded, failed or cancelled."""
     summary: str
     """One or two sentences for people."""
     queue_position: int

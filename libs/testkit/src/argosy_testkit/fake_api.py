@@ -243,7 +243,7 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
         await self.api.enter("ExplainJob", request, context)
         return job_pb2.ExplainJobResponse(
             job=self.api.jobs[request.id],
-            stage="pending",
+            stage=job_pb2.JOB_STAGE_PENDING,
             summary="It waits for room.",
             queue_position=3,
             wait_reason=job_pb2.WAIT_REASON_NO_ROOM,

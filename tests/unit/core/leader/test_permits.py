@@ -25,6 +25,7 @@ from tests.unit.core.leader.test_machine import (
 )
 
 from argosy_core.framework import NotNow, PermitBatch
+from argosy_core.job.states import JobStage
 from argosy_core.leader import instructions as say
 from argosy_core.leader.events import (
     Bound,
@@ -110,7 +111,11 @@ def test_placement_that_waits_for_a_permit_is_held_over_rounds_and_published_wit
     assert count_waiting(state)[WaitReason.PLUGIN] == 1
     found = explain(state, 10, told.moment.db_s)
     assert found is not None
-    assert (found.stage, found.reason, found.objection) == ("in flight", WaitReason.PLUGIN, "pair: waits for its pair")
+    assert (found.stage, found.reason, found.objection) == (
+        JobStage.IN_FLIGHT,
+        WaitReason.PLUGIN,
+        "pair: waits for its pair",
+    )
     told.tell(Bound(session=SAMPLER._replace(serial=9), settings=C1))
     assert told.one(say.SendPlacements).placements.handle.tolist() == [10]
     assert not told.machine.is_at_rest
@@ -142,7 +147,7 @@ def test_placement_that_waits_too_long_is_undone_and_its_job_tried_again() -> No
     check_invariants(state)
     found = explain(state, 10, told.moment.db_s)
     assert found is not None
-    assert (found.stage, found.reason) == ("queued", WaitReason.PLUGIN)
+    assert (found.stage, found.reason) == (JobStage.QUEUED, WaitReason.PLUGIN)
     assert found.objection == "pair: waits for its pair; given up after 10 s"
     told.pass_time(0.0)
     assert told.one(say.SendReleases).runs.handle.tolist() == [10]

@@ -12,10 +12,11 @@ from argosy_core.plugins import (
     FILTERS,
     Profile,
     build_framework,
+    count_and_compare,
     decision_framework,
-    explain,
     explanation_text,
     nearest_misses,
+    sum_up,
 )
 
 GI = 1 << 30
@@ -209,14 +210,14 @@ NODES = [
 ]
 
 
-def test_explain_counts_the_first_failing_filter_of_each_node() -> None:
-    """Structure and text agree, and zeros are left out."""
-    ledger = build(NODES, {"cpu": 8000, "memory": 8 * GI}, {"cpu": 1000})
-    found = explain(build_framework(), ledger.nodes, ledger.classes, 0)
-    assert found is not None
-    assert dict(found.counts) == {"node-ready": 1, "resources": 2, "taints": 1}
-    assert found.text.startswith("insufficient resources on 2 nodes; ")
-    assert explain(build_framework(), ledger.nodes, ledger.classes, 1) is None
+def test_counts_name_the_first_failing_filter_of_each_node() -> None:
+    """A node counts once, for the filter that turned it away first."""
+    ledger = build(NODES, {"cpu": 8000, "memory": 8 * GI})
+    framework = build_framework()
+    counts, _ = count_and_compare(framework, ledger.nodes, ledger.classes, np.array([0], np.int32))
+    row = dict(zip(framework.filter_names, counts[0].tolist(), strict=True))
+    assert {name: count for name, count in row.items() if count} == {"node-ready": 1, "resources": 2, "taints": 1}
+    assert sum_up(framework, counts[0].tolist()).startswith("insufficient resources on 2 nodes; ")
 
 
 def test_nearest_miss_fails_fewest_filters_and_lacks_least() -> None:
@@ -241,6 +242,3 @@ def test_nearest_miss_of_an_empty_cluster_is_none() -> None:
     """Without nodes nothing came close."""
     ledger = build([], {"cpu": 1})
     assert nearest_misses(build_framework(), ledger.nodes, ledger.classes, np.array([0], np.int32)) == [None]
-    found = explain(build_framework(), ledger.nodes, ledger.classes, 0)
-    assert found is not None
-    assert (found.text, found.nearest) == ("", None)

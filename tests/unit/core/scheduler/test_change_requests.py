@@ -231,4 +231,4 @@ def test_deleted_queue_with_open_jobs_stays_until_they_have_ended_and_places_not
     assert world.state.queues.cordoned[world.state.queues.ids.find(1)]
     world.cancel(handles)
     remove_queues(world.state, [1, 1, 77])
-    assert [row.name for row in shares(world.state, world.now_s).queues] == ["bob"]
+    assert [row.queue for row in shares(world.state, world.now_s).queues] == ["bob"]

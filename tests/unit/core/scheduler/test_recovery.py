@@ -7,7 +7,7 @@ import pytest
 
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.members import Members
-from argosy_core.job.states import FailureKind, JobEventKind, JobState
+from argosy_core.job.states import FailureKind, JobEventKind, JobStage, JobState
 from argosy_core.scheduler import RoundSettings, explain, placements_of, recover, shares, take_jobs
 from argosy_testkit.pool_rows import load_columns
 from argosy_testkit.pool_world import POD_LAYOUT, PoolWorld, Report
@@ -29,7 +29,7 @@ def test_new_leader_keeps_runs_queued_jobs_their_order_and_flow() -> None:
     world.take_over()
     assert shares(world.state, world.now_s).queues == before
     assert [explain(world.state, h, world.now_s).queue_position for h in waiting] == positions  # type: ignore[union-attr]
-    assert explain(world.state, running[0], world.now_s).stage == "running"  # type: ignore[union-attr]
+    assert explain(world.state, running[0], world.now_s).stage == JobStage.RUNNING  # type: ignore[union-attr]
     assert placements_of(world.state, "a").handle.tolist() == running
     world.report("a", [Report(handle=handle, state=4) for handle in running])
     assert world.job_state(running[0]) == JobState.SUCCEEDED

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvariantViolation
-from argosy_core.job.states import JobEventKind, JobState, ObjectState
+from argosy_core.job.states import JobEventKind, JobStage, JobState, ObjectState
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import (
     ClusterView,
@@ -69,7 +69,7 @@ def test_jobs_of_other_classes_pass_a_blocked_one_but_not_its_own_class() -> Non
     assert world.state.heads.tolist() == large[:1]
     explanation = explain(world.state, large[1], world.now_s)
     assert explanation is not None
-    assert (explanation.stage, explanation.queue_position) == ("queued", 1)
+    assert (explanation.stage, explanation.queue_position) == (JobStage.QUEUED, 1)
 
 
 def test_clusters_asked_are_the_configured_share_of_those_that_can_hold_the_class() -> None:
@@ -294,17 +294,32 @@ def test_explain_counts_filters_over_all_clusters_and_names_the_nearest_miss() -
     handle = world.submit(1, class_id=2)[0]
     before = explain(world.state, handle, world.now_s)
     assert before is not None
-    assert (before.stage, before.filters) == ("queued", ())
+    assert (before.stage, before.filters) == (JobStage.QUEUED, ())
     world.round()
     after = explain(world.state, handle, world.now_s)
     assert after is not None
-    assert (after.stage, after.reason, after.examined_count) == ("queued", WaitReason.MISMATCH, 5)
+    assert (after.stage, after.reason, after.examined_node_count) == (JobStage.QUEUED, WaitReason.MISMATCH, 5)
     assert [(told.cluster, told.reason) for told in after.cluster_reasons] == [
         ("a", WaitReason.MISMATCH), ("b", WaitReason.MISMATCH),
     ]  # fmt: skip
-    assert sum(count for _, count in after.filters) == 5
+    assert sum(one.node_count for one in after.filters) == 5
     assert "cpu" in after.nearest_miss
     assert explain(world.state, 5, world.now_s) is None
+
+
+def test_explanation_says_in_words_where_a_job_is_or_why_it_waits() -> None:
+    """A job that runs is told with its node; one that waits with the reason, of its queue or of its class."""
+    world = PoolWorld(clusters={"a": 1}, settings=ALL_CLUSTERS)
+    handles = world.submit(5)
+    world.round()
+    world.round()
+    texts = [explain(world.state, handle, world.now_s).summary for handle in handles[3:]]  # type: ignore[union-attr]
+    assert texts == [
+        "leased on node a-0 of cluster a, attempt 1",
+        "pending with 0 jobs of its queue before it; it fits on no node of any cluster now",
+    ]
+    set_queues(world.state, [QueueView(queue_id=1, name="alice", weight=1.0, cordoned=True)])
+    assert explain(world.state, handles[4], world.now_s).summary.endswith("; its queue is cordoned")  # type: ignore[union-attr]
 
 
 def test_asking_for_an_explanation_places_nothing_in_a_cordoned_cluster() -> None:

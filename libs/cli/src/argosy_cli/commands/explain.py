@@ -32,7 +32,7 @@ def _lines(answer: Explanation) -> list[tuple[str, str]]:
     run = answer.job.runs[-1] if answer.job.runs else None
     return [
         ("job", f"{answer.job.id} ({answer.job.queue}/{answer.job.job_set})"),
-        ("stage", state_text(answer.stage)),
+        ("stage", state_text(answer.stage.replace("_", " "))),
         ("summary", answer.summary),
         ("placed on", f"{run.cluster}/{run.node} (attempt {run.attempt})" if run and not waits else ""),
         ("before it in its queue", f"{answer.queue_position:,}" if waits else ""),

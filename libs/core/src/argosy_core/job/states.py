@@ -47,6 +47,7 @@ __all__ = [
     "FailureKind",
     "InvalidTransition",
     "JobEventKind",
+    "JobStage",
     "JobState",
     "ObjectState",
     "RunState",
@@ -71,6 +72,27 @@ class JobState(IntEnum):
     """It failed and is not tried again."""
     CANCELLED = 6
     """It was cancelled."""
+
+
+class JobStage(IntEnum):
+    """Where a job stands, closer than its state; codes as in argosy.api.v1.JobStage."""
+
+    QUEUED = 1
+    """Waits for its turn."""
+    PENDING = 2
+    """Waits, and is a waiting head."""
+    IN_FLIGHT = 3
+    """Has a run that is not stored yet."""
+    LEASED = 4
+    """Has a run."""
+    RUNNING = 5
+    """Its pods run."""
+    SUCCEEDED = 6
+    """Ended with success."""
+    FAILED = 7
+    """Failed, and is not tried again."""
+    CANCELLED = 8
+    """Was cancelled."""
 
 
 class RunState(IntEnum):

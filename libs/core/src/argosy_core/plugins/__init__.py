@@ -1,10 +1,8 @@
 """Built-in plugins: filters, scores, the profiles that choose among them, and explanations."""
 
 from argosy_core.plugins.explanations import (
-    Explanation,
     NearestMiss,
     count_and_compare,
-    explain,
     explanation_text,
     nearest_misses,
     sum_up,
@@ -23,14 +21,12 @@ __all__ = [
     "DEFAULT_PROFILE",
     "FILTERS",
     "SCORES",
-    "Explanation",
     "NearestMiss",
     "Profile",
     "binding_framework",
     "build_framework",
     "count_and_compare",
     "decision_framework",
-    "explain",
     "explanation_text",
     "nearest_misses",
     "sum_up",

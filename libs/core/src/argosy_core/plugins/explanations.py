@@ -15,7 +15,7 @@ from argosy_core.framework import ClassTable, Cycle, Framework, Point
 from argosy_core.nodes import NodeTable
 from argosy_core.resources import format_amount
 
-__all__ = ["Explanation", "NearestMiss", "count_and_compare", "explain", "explanation_text", "nearest_misses", "sum_up"]
+__all__ = ["NearestMiss", "count_and_compare", "explanation_text", "nearest_misses", "sum_up"]
 
 Int32s = npt.NDArray[np.int32]
 
@@ -45,18 +45,6 @@ class NearestMiss:
         return f"node {self.name} {' and '.join(faults)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """Why a pod fits nowhere."""
-
-    counts: Mapping[str, int]
-    """Nodes that each filter turned away first, by filter name, in filter order; zeros left out."""
-    text: str
-    """The same in words, most nodes first."""
-    nearest: NearestMiss | None
-    """The node that came closest; None if there is no node."""
-
-
 def sum_up(framework: Framework, counts: Sequence[int]) -> str:
     """Return counts per filter in words: texts of the filters, by descending count, joined by "; ".
 
@@ -77,23 +65,6 @@ def explanation_text(texts: Sequence[str], counts: Sequence[int]) -> str:
         ((count, text) for count, text in zip(counts, texts, strict=True) if count), key=lambda pair: -pair[0]
     )
     return "; ".join(text.format(nodes="1 node" if count == 1 else f"{count} nodes") for count, text in said)
-
-
-def explain(framework: Framework, table: NodeTable, classes: ClassTable, slot: int) -> Explanation | None:
-    """Return why a class fits nowhere, looking at every node; None if it fits somewhere.
-
-    Complexity: O(filters x nodes).
-    """
-    slots = np.array([slot], np.int32)
-    if framework.filter(Cycle(table, classes.batch(slots), table.live()[None, :])).any():
-        return None
-    counts, misses = count_and_compare(framework, table, classes, slots)
-    row = counts[0].tolist()
-    return Explanation(
-        counts={name: count for name, count in zip(framework.filter_names, row, strict=True) if count},
-        text=sum_up(framework, row),
-        nearest=misses[0],
-    )
 
 
 def nearest_misses(

@@ -133,6 +133,7 @@ from argosy_core.scheduler.unfit import UnfitJobs, fail_unfit, settle_missing
 from argosy_core.scheduler.views import (
     ClusterReason,
     Explanation,
+    FilterCount,
     PoolShares,
     QueueShares,
     count_waiting,
@@ -157,6 +158,7 @@ __all__ = [
     "EventGroup",
     "ExecutorRows",
     "Explanation",
+    "FilterCount",
     "JobColumns",
     "JobSetView",
     "LeaseEffects",

@@ -15,8 +15,9 @@ import numpy as np
 
 from argosy_core.arrays import Int64s
 from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PENDING
-from argosy_core.job.states import JobState
+from argosy_core.job.states import JobStage, JobState
 from argosy_core.placement import WaitReason
+from argosy_core.plugins import FILTERS, explanation_text
 from argosy_core.queueing import MICRO, fill_water, to_cores
 from argosy_core.scheduler.asking import reasons_at
 from argosy_core.scheduler.state import PoolState, RoundStatistics
@@ -24,6 +25,7 @@ from argosy_core.scheduler.state import PoolState, RoundStatistics
 __all__ = [
     "ClusterReason",
     "Explanation",
+    "FilterCount",
     "PoolShares",
     "QueueShares",
     "count_waiting",
@@ -36,6 +38,12 @@ __all__ = [
 _DUMP_CHUNK: Final = 2000
 _TELLING: Final = (WaitReason.NO_ROOM, WaitReason.FAULT, WaitReason.PLUGIN, WaitReason.MISMATCH)
 """Which of several clusters' reasons is told for the job: the one that is nearest to its end, first."""
+_REASONS: Final = {
+    WaitReason.MISMATCH: "it matches no node of any cluster",
+    WaitReason.NO_ROOM: "it fits on no node of any cluster now",
+    WaitReason.PLUGIN: "a plugin objects",
+    WaitReason.FAULT: "a filter failed and is asked again soon",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,42 +59,44 @@ class ClusterReason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilterCount:
+    """How many nodes a filter turned away first."""
+
+    filter: str
+    """Name of the filter."""
+    node_count: int
+    """Nodes."""
+    text: str
+    """The same for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """Where a job stands, and why it waits if it does."""
 
-    handle: int
-    """Job handle."""
-    stage: str
-    """`queued`, `pending` (queued, and a waiting head), `in flight`, `leased` or `running`."""
-    queue_position: int
+    stage: JobStage
+    """Where it stands."""
+    summary: str
+    """One or two sentences for people."""
+    queue_position: int = 0
     """Jobs of its queue before it, if it waits."""
-    reason: WaitReason
+    reason: WaitReason = WaitReason.NONE
     """Why it waits, or is held back in flight, as far as is known; NONE if it does not, or only for its turn."""
-    cluster_reasons: tuple[ClusterReason, ...]
+    cluster_reasons: tuple[ClusterReason, ...] = ()
     """Why clusters have no node for it, if it waits; those that may be asked are left out."""
-    objection: str
+    objection: str = ""
     """What a plugin says that holds it back, or has turned it away when it was placed last; empty if none does."""
-    back_off_until_s: float
-    """Moment before which it is passed over, seconds since the Unix epoch; 0 if it is not."""
-    filters: tuple[tuple[str, int], ...]
-    """(filter, nodes it turned away first) over all clusters, most first."""
-    examined_count: int
+    filters: tuple[FilterCount, ...] = ()
+    """Counts over all clusters, most first."""
+    examined_node_count: int = 0
     """Nodes looked at for these counts."""
-    nearest_miss: str
+    nearest_miss: str = ""
     """The node that came closest and what it lacks, as `cluster: text`; empty if none is known."""
-    failed_attempt_count: int
+    failed_attempt_count: int = 0
     """Rounds in which all its commit candidates conflicted."""
-    attempt: int
-    """Attempt of its run, or of the newest that ended; 0 if there was none."""
-    cluster: str
-    """Cluster of its run, or empty."""
-    node: str
-    """Node of its run, or empty."""
-    queue_cordoned: bool
-    """True if nothing of its queue may be placed."""
-    queue_flow_per_weight: float
+    queue_flow_per_weight: float = 0.0
     """Flow of its queue divided by the weight, cores."""
-    least_flow_per_weight: float
+    least_flow_per_weight: float = 0.0
     """Smallest such number among queues with work, cores."""
 
 
@@ -94,9 +104,7 @@ class Explanation:
 class QueueShares:
     """What one queue has and could have."""
 
-    queue_id: int
-    """Id."""
-    name: str
+    queue: str
     """Name."""
     weight: float
     """Weight."""
@@ -149,43 +157,81 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
     state.advance_flow(now_s)
     stage = _stage(state, slot)
     queue, class_index = int(live.queue[slot]), int(live.class_index[slot])
-    waits = stage in {"queued", "pending"}
+    waits = stage <= JobStage.PENDING
     if waits:
         state.explained.add(class_index)
     filters, examined, nearest = _reasons(state, class_index)
-    cluster = int(live.cluster[slot])
-    until = [moment for moment, other in state.back_off if other == handle] if live.flags[slot] & BACKING_OFF else []
+    position = queues.orders[queue].position(state.entries(one)) if waits else 0
+    objection = state.objections.get(handle, "")
+    reason = _reason(state, slot) if waits or objection else WaitReason.NONE
+    cluster_reasons = _cluster_reasons(state, class_index) if waits else ()
     per_weight = queues.flow / np.where(queues.weight > 0, queues.weight, 1.0)
     work = (queues.queued_count + queues.leased_count) > 0
     return Explanation(
-        handle=handle,
         stage=stage,
-        queue_position=queues.orders[queue].position(state.entries(one)) if waits else 0,
-        reason=_reason(state, slot) if waits or handle in state.objections else WaitReason.NONE,
-        cluster_reasons=_cluster_reasons(state, class_index) if waits else (),
-        objection=state.objections.get(handle, ""),
-        back_off_until_s=max(until, default=0.0),
+        summary="; ".join(
+            [
+                f"{_stage_text(stage)} with {position} jobs of its queue before it",
+                *_wait_texts(reason, objection, cluster_reasons, cordoned=bool(queues.cordoned[queue])),
+                *_back_off_texts(state, slot, now_s),
+            ]
+        )
+        if waits
+        else _place_text(state, slot, stage) + (f"; held back by {objection}" if objection else ""),
+        queue_position=position,
+        reason=reason,
+        cluster_reasons=cluster_reasons,
+        objection=objection,
         filters=filters,
-        examined_count=examined,
+        examined_node_count=examined,
         nearest_miss=nearest,
         failed_attempt_count=int(live.failed_attempts[slot]),
-        attempt=int(live.attempt[slot]),
-        cluster=state.clusters.names[cluster] if cluster >= 0 else "",
-        node=state.clusters.nodes[cluster].names[int(live.node[slot])] if cluster >= 0 else "",
-        queue_cordoned=bool(queues.cordoned[queue]),
         queue_flow_per_weight=float(per_weight[queue]),
         least_flow_per_weight=float(per_weight[work].min()),
     )
 
 
-def _stage(state: PoolState, slot: int) -> str:
-    """Return the name of a job's stage."""
+def _stage(state: PoolState, slot: int) -> JobStage:
+    """Return a job's stage."""
     flags = int(state.live.flags[slot])
     if flags & IN_FLIGHT:
-        return "in flight"
+        return JobStage.IN_FLIGHT
     if flags & PENDING:
-        return "pending"
-    return JobState(int(state.live.state[slot])).name.lower()
+        return JobStage.PENDING
+    return JobStage[JobState(int(state.live.state[slot])).name]
+
+
+def _stage_text(stage: JobStage) -> str:
+    return stage.name.lower().replace("_", " ")
+
+
+def _place_text(state: PoolState, slot: int, stage: JobStage) -> str:
+    """Return where the run of a job is."""
+    cluster = int(state.live.cluster[slot])
+    node = state.clusters.nodes[cluster].names[int(state.live.node[slot])]
+    attempt = int(state.live.attempt[slot])
+    return f"{_stage_text(stage)} on node {node} of cluster {state.clusters.names[cluster]}, attempt {attempt}"
+
+
+def _wait_texts(
+    reason: WaitReason, objection: str, clusters: tuple[ClusterReason, ...], *, cordoned: bool
+) -> list[str]:
+    """Return why a job waits: for all clusters, and what plugins and failed filters said at single ones."""
+    told = [f"{one.cluster}: {one.text}" for one in clusters if one.text]
+    if reason == WaitReason.CONSTRAINT:
+        return ["its queue is cordoned" if cordoned else "no cluster may be given work", *told]
+    if objection:
+        return [f"turned away by {objection}", *told]
+    return [_REASONS[reason], *told] if reason in _REASONS else told
+
+
+def _back_off_texts(state: PoolState, slot: int, now_s: float) -> list[str]:
+    """Return when a job that backs off is tried again."""
+    if not state.live.flags[slot] & BACKING_OFF:
+        return []
+    handle, failed = int(state.live.handle[slot]), int(state.live.failed_attempts[slot])
+    until_s = max((moment for moment, other in state.back_off if other == handle), default=0.0)
+    return [f"tried again in {until_s - now_s:.1f} s after {failed} conflicts"] if until_s > now_s else []
 
 
 def _reason(state: PoolState, slot: int) -> WaitReason:
@@ -236,7 +282,7 @@ def count_waiting(state: PoolState) -> dict[WaitReason, int]:
     return {reason: int(sums[reason]) for reason in WaitReason}
 
 
-def _reasons(state: PoolState, class_index: int) -> tuple[tuple[tuple[str, int], ...], int, str]:
+def _reasons(state: PoolState, class_index: int) -> tuple[tuple[FilterCount, ...], int, str]:
     """Return counts per filter over all clusters, nodes looked at, and the nearest miss."""
     counts: Counter[str] = Counter()
     examined, nearest = 0, ""
@@ -247,7 +293,18 @@ def _reasons(state: PoolState, class_index: int) -> tuple[tuple[tuple[str, int],
             nearest = nearest or (
                 f"{state.clusters.names[cluster]}: {answer.nearest_miss}" if answer.nearest_miss else ""
             )
-    return tuple((name, count) for name, count in counts.most_common() if count), examined, nearest
+    filters = [
+        FilterCount(filter=name, node_count=count, text=_turned_away_text(name, count))
+        for name, count in counts.most_common()
+        if count
+    ]
+    return tuple(filters), examined, nearest
+
+
+def _turned_away_text(name: str, count: int) -> str:
+    """Return a filter's count in words; those of sites have no text here."""
+    text = FILTERS[name][1] if name in FILTERS else f"{name} failed on {{nodes}}"
+    return explanation_text([text], [count])
 
 
 def shares(state: PoolState, now_s: float) -> PoolShares:
@@ -264,8 +321,7 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
     pending = np.bincount(state.live.queue[state.pending_slots()], minlength=queues.usage.size)
     rows = [
         QueueShares(
-            queue_id=queue_id,
-            name=queues.names[index],
+            queue=queues.names[index],
             weight=float(queues.weight[index]),
             fair_share_ratio=float(queues.weight[index]) / weight_sum if weight_sum else 0.0,
             usage_cores=float(queues.usage[index]) / MICRO,
@@ -276,9 +332,9 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
             pending_count=int(pending[index]),
             leased_count=int(queues.leased_count[index]),
         )
-        for queue_id, index in queues.ids.items()
+        for _, index in queues.ids.items()
     ]
-    return PoolShares(queues=tuple(sorted(rows, key=lambda row: row.name)), capacity_cores=capacity)
+    return PoolShares(queues=tuple(sorted(rows, key=lambda row: row.queue)), capacity_cores=capacity)
 
 
 def last_round(state: PoolState) -> RoundStatistics:
@@ -334,7 +390,7 @@ def _job_row(state: PoolState, slot: int) -> dict[str, int | str]:
         "job_set": state.job_sets.names[int(live.job_set[slot])],
         "class": int(state.classes.class_id[live.class_index[slot]]),
         "priority": int(live.priority[slot]),
-        "stage": _stage(state, slot),
+        "stage": _stage_text(_stage(state, slot)),
         "run_state": int(live.run_state[slot]),
         "attempt": int(live.attempt[slot]),
         "failed_attempts": int(live.failed_attempts[slot]),

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from argosy.api.v1 import job_pb2
-from argosy_server.api.leader_view import Explanation
+from argosy_core.scheduler import Explanation
 from argosy_store.rows import JobRecord, RunRecord
 
 __all__ = ["explain_response", "id_characters", "job_ids", "job_message", "split_body", "timestamp"]
@@ -112,7 +112,7 @@ def explain_response(record: JobRecord, explanation: Explanation) -> job_pb2.Exp
     """Return where a job stands as a message."""
     return job_pb2.ExplainJobResponse(
         job=job_message(record),
-        stage=explanation.stage,
+        stage=job_pb2.JobStage.Name(explanation.stage),
         summary=explanation.summary,
         queue_position=explanation.queue_position,
         filters=[

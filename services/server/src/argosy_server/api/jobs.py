@@ -13,7 +13,8 @@ from typing import Final
 from argosy.api.v1 import job_pb2, job_pb2_grpc
 from argosy_core.errors import ArgosyError, NotFound, Resource
 from argosy_core.job.identity import parse_id
-from argosy_core.job.states import JobState
+from argosy_core.job.states import JobStage, JobState
+from argosy_core.scheduler import Explanation
 from argosy_runtime.traces import active
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
@@ -28,7 +29,6 @@ from argosy_server.api.cursors import read_handle_token, read_name_token, write_
 from argosy_server.api.event_codec import STATE_NAMES, state_counts
 from argosy_server.api.job_codec import explain_response, job_message
 from argosy_server.api.job_logs import read_log
-from argosy_server.api.leader_view import Explanation
 from argosy_server.api.names import printable
 from argosy_server.api.routing import LeaderRouter
 from argosy_server.api.store_threads import StoreThreads
@@ -82,9 +82,10 @@ class JobExplanations:
         """
         record = await self.read_job(request.id)
         if record.end_time_us is not None:
-            stage = STATE_NAMES[record.state]
+            state = STATE_NAMES[record.state]
             because = f" because: {record.reason}" if record.reason else ""
-            return explain_response(record, Explanation(stage=stage, summary=f"The job has ended, {stage}{because}."))
+            ended = Explanation(stage=_stage_of(record), summary=f"The job has ended, {state}{because}.")
+            return explain_response(record, ended)
         queue = (await self._threads.run(self._store.queues_by_id, [record.queue_id]))[record.queue_id]
         view = self._router.view(queue.pool)
         if view is None:
@@ -98,7 +99,7 @@ class JobExplanations:
         if explanation is None:
             waits = record.state == JobState.QUEUED
             explanation = Explanation(
-                stage=STATE_NAMES[record.state],
+                stage=_stage_of(record),
                 summary="The job is accepted and stored; the leader takes it in with its next round."
                 if waits
                 else f"The job is {STATE_NAMES[record.state]}; the leader has taken note of its end.",
@@ -311,3 +312,8 @@ def _query(request: job_pb2.ListJobsRequest) -> bytes:
 def _time_us(request: job_pb2.ListJobsRequest, field: str) -> int | None:
     """Return a bound of the time, rounded up to microseconds; None if it is not set."""
     return -(-int(getattr(request, field).ToNanoseconds()) // 1000) if request.HasField(field) else None
+
+
+def _stage_of(record: JobRecord) -> JobStage:
+    """Return the stage of a job of which the database alone tells."""
+    return JobStage[JobState(record.state).name]

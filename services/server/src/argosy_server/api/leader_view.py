@@ -11,100 +11,19 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from argosy_core.placement import WaitReason
-from argosy_core.scheduler import ClusterReason
+from argosy_core.scheduler import Explanation, PoolShares
 from argosy_runtime.lifecycle import Lifecycle
 
 __all__ = [
     "ClusterGauges",
-    "Explanation",
-    "FilterTurnAway",
     "LeaderRoleLike",
     "LeaderView",
     "LogRequest",
     "NodeGauges",
-    "PoolShares",
     "RoundGauges",
     "Servicer",
-    "ShareGauges",
     "StageLatencies",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterTurnAway:
-    """How many nodes a filter turned away first."""
-
-    filter: str
-    """Name of the filter."""
-    node_count: int
-    """Nodes."""
-    text: str = ""
-    """The same for people."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """Where an open job stands and, if it waits, why."""
-
-    stage: str
-    """`queued`, `pending`, `in flight`, `leased` or `running`."""
-    summary: str
-    """One or two sentences for people."""
-    queue_position: int = 0
-    """Jobs of its queue before it."""
-    reason: WaitReason = WaitReason.NONE
-    """Why it waits; NONE if it does not, or only for its turn."""
-    cluster_reasons: tuple[ClusterReason, ...] = ()
-    """Why single clusters have no node for it."""
-    filters: tuple[FilterTurnAway, ...] = ()
-    """Counts per filter, most first."""
-    examined_node_count: int = 0
-    """Nodes looked at."""
-    nearest_miss: str = ""
-    """The node that came closest and what it lacks."""
-    failed_attempt_count: int = 0
-    """Attempts that failed by conflict."""
-    queue_flow_per_weight: float = 0.0
-    """Flow of its queue by weight, cores."""
-    least_flow_per_weight: float = 0.0
-    """Smallest among queues with work, cores."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareGauges:
-    """Share of one queue; units as in argosy.api.v1.QueueShare."""
-
-    queue: str
-    """Name."""
-    weight: float
-    """Weight."""
-    fair_share_ratio: float
-    """Weight by sum of weights of the queues that count."""
-    usage_cores: float
-    """Weighted usage of pending, leased and running jobs."""
-    flow_cores: float
-    """Flow."""
-    demand_cores: float
-    """Usage if all its jobs ran."""
-    entitled_cores: float
-    """Share by weighted water-filling over demands."""
-    queued_count: int
-    """Jobs queued, not pending."""
-    pending_count: int
-    """Jobs pending."""
-    leased_count: int
-    """Jobs leased or running."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolShares:
-    """Shares of all queues of a pool."""
-
-    shares: tuple[ShareGauges, ...]
-    """By queue name."""
-    capacity_cores: float
-    """Capacity of the pool, cores of weighted resources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

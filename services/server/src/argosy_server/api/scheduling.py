@@ -10,9 +10,10 @@ import math
 from google.protobuf.duration_pb2 import Duration
 
 from argosy.api.v1 import scheduling_pb2, scheduling_pb2_grpc
+from argosy_core.scheduler import PoolShares
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
-from argosy_server.api.leader_view import PoolShares, RoundGauges
+from argosy_server.api.leader_view import RoundGauges
 from argosy_server.api.routing import LeaderRouter
 
 __all__ = ["SchedulingService"]
@@ -77,7 +78,7 @@ def _shares_message(shares: PoolShares) -> scheduling_pb2.GetSharesResponse:
                 pending_count=share.pending_count,
                 leased_count=share.leased_count,
             )
-            for share in shares.shares
+            for share in shares.queues
         ],
     )
 

@@ -51,6 +51,18 @@ class JobOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_ORDER_OLDEST_FIRST: _ClassVar[JobOrder]
     JOB_ORDER_NEWEST_FIRST: _ClassVar[JobOrder]
 
+class JobStage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOB_STAGE_UNSPECIFIED: _ClassVar[JobStage]
+    JOB_STAGE_QUEUED: _ClassVar[JobStage]
+    JOB_STAGE_PENDING: _ClassVar[JobStage]
+    JOB_STAGE_IN_FLIGHT: _ClassVar[JobStage]
+    JOB_STAGE_LEASED: _ClassVar[JobStage]
+    JOB_STAGE_RUNNING: _ClassVar[JobStage]
+    JOB_STAGE_SUCCEEDED: _ClassVar[JobStage]
+    JOB_STAGE_FAILED: _ClassVar[JobStage]
+    JOB_STAGE_CANCELLED: _ClassVar[JobStage]
+
 class WaitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     WAIT_REASON_UNSPECIFIED: _ClassVar[WaitReason]
@@ -88,6 +100,15 @@ FAILURE_KIND_REJECTED: FailureKind
 JOB_ORDER_UNSPECIFIED: JobOrder
 JOB_ORDER_OLDEST_FIRST: JobOrder
 JOB_ORDER_NEWEST_FIRST: JobOrder
+JOB_STAGE_UNSPECIFIED: JobStage
+JOB_STAGE_QUEUED: JobStage
+JOB_STAGE_PENDING: JobStage
+JOB_STAGE_IN_FLIGHT: JobStage
+JOB_STAGE_LEASED: JobStage
+JOB_STAGE_RUNNING: JobStage
+JOB_STAGE_SUCCEEDED: JobStage
+JOB_STAGE_FAILED: JobStage
+JOB_STAGE_CANCELLED: JobStage
 WAIT_REASON_UNSPECIFIED: WaitReason
 WAIT_REASON_MISMATCH: WaitReason
 WAIT_REASON_NO_ROOM: WaitReason
@@ -405,7 +426,7 @@ class ExplainJobResponse(_message.Message):
     WAIT_REASON_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_REASONS_FIELD_NUMBER: _ClassVar[int]
     job: Job
-    stage: str
+    stage: JobStage
     summary: str
     queue_position: int
     filters: _containers.RepeatedCompositeFieldContainer[FilterCount]
@@ -416,7 +437,7 @@ class ExplainJobResponse(_message.Message):
     least_flow_per_weight: float
     wait_reason: WaitReason
     cluster_reasons: _containers.RepeatedCompositeFieldContainer[ClusterWaitReason]
-    def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., stage: _Optional[str] = ..., summary: _Optional[str] = ..., queue_position: _Optional[int] = ..., filters: _Optional[_Iterable[_Union[FilterCount, _Mapping]]] = ..., examined_node_count: _Optional[int] = ..., nearest_miss: _Optional[str] = ..., failed_attempt_count: _Optional[int] = ..., queue_flow_per_weight: _Optional[float] = ..., least_flow_per_weight: _Optional[float] = ..., wait_reason: _Optional[_Union[WaitReason, str]] = ..., cluster_reasons: _Optional[_Iterable[_Union[ClusterWaitReason, _Mapping]]] = ...) -> None: ...
+    def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., stage: _Optional[_Union[JobStage, str]] = ..., summary: _Optional[str] = ..., queue_position: _Optional[int] = ..., filters: _Optional[_Iterable[_Union[FilterCount, _Mapping]]] = ..., examined_node_count: _Optional[int] = ..., nearest_miss: _Optional[str] = ..., failed_attempt_count: _Optional[int] = ..., queue_flow_per_weight: _Optional[float] = ..., least_flow_per_weight: _Optional[float] = ..., wait_reason: _Optional[_Union[WaitReason, str]] = ..., cluster_reasons: _Optional[_Iterable[_Union[ClusterWaitReason, _Mapping]]] = ...) -> None: ...
 
 class ClusterWaitReason(_message.Message):
     __slots__ = ("cluster", "reason", "text")

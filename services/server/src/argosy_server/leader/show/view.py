@@ -7,26 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from argosy_core.leader.events import Explained
-from argosy_core.placement import WaitReason
-from argosy_core.plugins import FILTERS, explanation_text
-from argosy_core.scheduler import dump, explain, last_round, shares
+from argosy_core.scheduler import Explanation, PoolShares, dump, explain, last_round, shares
 from argosy_server.api.leader_view import (
     ClusterGauges,
-    Explanation,
-    FilterTurnAway,
     NodeGauges,
-    PoolShares,
     RoundGauges,
-    ShareGauges,
     StageLatencies,
 )
 from argosy_server.leader.show.latency import BOUNDS_MS, quantile_ms
 
 if TYPE_CHECKING:
-    from argosy_core.scheduler import Explanation as CoreExplanation
     from argosy_server.api.leader_view import LogRequest
     from argosy_server.leader.cycle.driver import LeaderDriver
     from argosy_server.leader.sessions.executors import SyncSession
@@ -61,49 +54,14 @@ class LeaderMemoryView:
 
     def explain(self, handle: int) -> Explanation | None:
         """Return where a job stands, or None for a job that is not in memory."""
-        now_s = time.time()
-        found = explain(self._machine.state, handle, now_s)
-        if found is None:
-            return None
-        self._driver.feed(Explained())  # the next round asks for counts
-        return Explanation(
-            stage=found.stage,
-            summary=_summary(found, now_s),
-            queue_position=found.queue_position,
-            reason=found.reason,
-            cluster_reasons=found.cluster_reasons,
-            filters=tuple(
-                FilterTurnAway(filter=name, node_count=count, text=_describe(name, count))
-                for name, count in found.filters
-            ),
-            examined_node_count=found.examined_count,
-            nearest_miss=found.nearest_miss,
-            failed_attempt_count=found.failed_attempt_count,
-            queue_flow_per_weight=found.queue_flow_per_weight,
-            least_flow_per_weight=found.least_flow_per_weight,
-        )
+        found = explain(self._machine.state, handle, time.time())
+        if found is not None:
+            self._driver.feed(Explained())  # the next round asks for counts
+        return found
 
     def shares(self) -> PoolShares:
         """Return the shares of the pool's queues."""
-        found = shares(self._machine.state, time.time())
-        return PoolShares(
-            capacity_cores=found.capacity_cores,
-            shares=tuple(
-                ShareGauges(
-                    queue=row.name,
-                    weight=row.weight,
-                    fair_share_ratio=row.fair_share_ratio,
-                    usage_cores=row.usage_cores,
-                    flow_cores=row.flow_cores,
-                    demand_cores=row.demand_cores,
-                    entitled_cores=row.entitled_cores,
-                    queued_count=row.queued_count,
-                    pending_count=row.pending_count,
-                    leased_count=row.leased_count,
-                )
-                for row in found.queues
-            ),
-        )
+        return shares(self._machine.state, time.time())
 
     def last_round(self) -> RoundGauges:
         """Return what the last round did."""
@@ -184,37 +142,3 @@ class LeaderMemoryView:
             )
             for node in notes.nodes.rows()
         ]
-
-
-_REASONS: Final = {
-    WaitReason.MISMATCH: "it matches no node of any cluster",
-    WaitReason.NO_ROOM: "it fits on no node of any cluster now",
-    WaitReason.PLUGIN: "a plugin objects",
-    WaitReason.FAULT: "a filter failed and is asked again soon",
-}
-
-
-def _describe(name: str, count: int) -> str:
-    """Return a filter's count in words."""
-    text = FILTERS[name][1] if name in FILTERS else f"{name} failed on {{nodes}}"
-    return explanation_text([text], [count])
-
-
-def _summary(found: CoreExplanation, now_s: float) -> str:
-    """Return one or two sentences for people."""
-    if found.stage in {"leased", "running", "in flight"}:
-        place = f"{found.stage} on node {found.node} of cluster {found.cluster}, attempt {found.attempt}"
-        return f"{place}; held back by {found.objection}" if found.objection else place
-    parts = [f"{found.stage} with {found.queue_position} jobs of its queue before it"]
-    if found.reason == WaitReason.CONSTRAINT:
-        parts.append("its queue is cordoned" if found.queue_cordoned else "no cluster may be given work")
-    elif found.objection:
-        parts.append(f"turned away by {found.objection}")
-    elif found.reason in _REASONS:
-        parts.append(_REASONS[found.reason])
-    parts.extend(f"{one.cluster}: {one.text}" for one in found.cluster_reasons if one.text)
-    if found.back_off_until_s > now_s:
-        parts.append(
-            f"tried again in {found.back_off_until_s - now_s:.1f} s after {found.failed_attempt_count} conflicts"
-        )
-    return "; ".join(parts)
