@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from argosy_core.job.states import JobState
+from argosy_core.placement import CommitReply, CommitRequest
 from argosy_core.scheduler import LeasePlan, RoundSettings, explain, forget_cluster, set_cluster
-from argosy_core.scheduler.messages import ClusterView, CommitReply, CommitRequest
+from argosy_core.scheduler.messages import ClusterView
 from argosy_testkit.pool_world import POD_LAYOUT, PoolWorld, Report
 
 _BAG = b'[["Service","front"],["Pod","one"],["Pod","two"]]'

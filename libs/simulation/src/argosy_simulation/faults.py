@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from argosy_core.scheduler import CommitRequest
+from argosy_core.placement import CommitRequest
 from argosy_simulation.agenda import Process
 from argosy_simulation.network import Stream
 from argosy_simulation.sampler_actor import SamplerActor

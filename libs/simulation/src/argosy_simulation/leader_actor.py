@@ -66,8 +66,9 @@ from argosy_core.leader.instructions import (
     Welcome,
 )
 from argosy_core.leader.rounds import ROUND_GIVEN_UP
+from argosy_core.placement import CommitReply, SampleReply
 from argosy_core.reconcile import ReportBatch
-from argosy_core.scheduler import CapacityColumns, CommitReply, LeasePlan, PoolState, SampleReply, StateColumns
+from argosy_core.scheduler import CapacityColumns, LeasePlan, PoolState, StateColumns
 from argosy_simulation.agenda import Process
 from argosy_simulation.changes import held_jobs, read_changes
 from argosy_simulation.context import Context

@@ -16,16 +16,14 @@ from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.members import Members
 from argosy_core.job.states import ObjectState
 from argosy_core.ledger import NodeLedger, PodEvents, RunPods
-from argosy_core.placement import NodeSampler, PlacementPart, SamplerSession
-from argosy_core.scheduler import (
-    CapacityColumns,
-    ClusterRuns,
-    CommitReply,
+from argosy_core.placement import (
     CommitRequest,
+    NodeSampler,
     Placements,
     SampleRequest,
-    ask_nearby,
+    SamplerSession,
 )
+from argosy_core.scheduler import CapacityColumns, ClusterRuns
 from argosy_simulation.agenda import Process
 from argosy_simulation.cluster_actor import ClusterActor, NodeChange, ObjectChange, Scope, UnmanagedPod, uid_column
 from argosy_simulation.context import Context
@@ -61,7 +59,7 @@ class SamplerActor(Process):
         self.stream: Stream | None = None
         self._run_pods = RunPods()
         self._rng = context.generator(2, incarnation, *cluster.name.encode())
-        self.session = SamplerSession(self.ledger, NodeSampler(self.ledger), self._rng)
+        self.session = SamplerSession(self.ledger, NodeSampler(self.ledger, incarnation=incarnation), self._rng)
         self._generation = -1
         self._placement_count = -1
         self._telling = False
@@ -210,14 +208,7 @@ class SamplerActor(Process):
         if self._refuses(stream, epoch):
             return
         self._define(classes)
-        part = PlacementPart(
-            handles=placements.handle,
-            attempts=placements.attempt,
-            class_ids=placements.class_ids,
-            nodes=placements.node,
-            names=placements.nodes,
-        )
-        self.session.take_placements(part, is_last=True)
+        self.session.take_placements(placements, is_last=True)
         self._send_capacity()
         leader = cast("LeaderActor", stream.server)
         self._context.network.send(stream, leader, leader.take_ready, stream)
@@ -231,7 +222,7 @@ class SamplerActor(Process):
             return
         self._define(classes)
         self.ledger.extend_axis(request.resources)
-        answer = ask_nearby(self.session.sampler, request, self._rng, incarnation=self.incarnation)
+        answer = self.session.sample(epoch, request)
         leader = cast("LeaderActor", stream.server)
         self._context.network.send(
             stream, leader, leader.take_sample, stream, request.round_number, answer, repeatable=True
@@ -242,18 +233,10 @@ class SamplerActor(Process):
         if self._refuses(stream, epoch) or not self.session.ready:
             return
         before = self.ledger.nodes_of(Members.of(request.handle, request.attempt))
-        nodes, outcomes = self.session.commit(
-            epoch,
-            request.handle,
-            request.attempt,
-            class_ids=request.class_ids,
-            offsets=request.offset,
-            candidates=request.candidate,
-        )
-        placed = (before < 0) & (nodes >= 0)
-        self._context.audit.committed(self.name, self.ledger, request.class_ids[placed], nodes[placed])
+        answer = self.session.commit(epoch, request)
+        placed = (before < 0) & (answer.node >= 0)
+        self._context.audit.committed(self.name, self.ledger, request.class_ids[placed], answer.node[placed])
         self._tell_soon()
-        answer = CommitReply(incarnation=self.incarnation, node=nodes, outcome=outcomes)
         leader = cast("LeaderActor", stream.server)
         self._context.network.send(
             stream,

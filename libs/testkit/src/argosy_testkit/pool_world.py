@@ -19,15 +19,13 @@ from argosy_core.job.rows import JobUpdates, NewRuns
 from argosy_core.job.states import JobEventKind, JobState, next_job_state
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
-from argosy_core.placement import NodeSampler, commit
+from argosy_core.placement import CommitReply, CommitRequest, NodeSampler, SampleReply, SampleRequest, commit
 from argosy_core.scheduler import (
     CapacityColumns,
     ChangeRequestColumns,
     ChangeRequestEffects,
     ClusterRuns,
     ClusterView,
-    CommitReply,
-    CommitRequest,
     EndedJobs,
     EventDraft,
     JobColumns,
@@ -39,14 +37,11 @@ from argosy_core.scheduler import (
     Refusals,
     RoundSettings,
     RoundStateColumns,
-    SampleReply,
-    SampleRequest,
     SpecReference,
     StateColumns,
     StateEffects,
     adopt_plan,
     apply_ingested,
-    ask_nearby,
     begin_round,
     check_invariants,
     define_classes,
@@ -161,7 +156,7 @@ class PoolWorld:
         amounts = dict(node_amounts or self.node_amounts)
         ledger.put_nodes([NodeSpec(name=f"{name}-{row}", total=amounts) for row in range(node_count)])
         ledger.take_list(Members.of([], []), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32))
-        self.clusters[name] = _Cluster(ledger, NodeSampler(ledger))
+        self.clusters[name] = _Cluster(ledger, NodeSampler(ledger, incarnation=1))
         set_cluster(self.state, ClusterView(name=name, connected=True, incarnation=1))
         self.send_capacity(name)
 
@@ -207,7 +202,7 @@ class PoolWorld:
         }
         ledger = NodeLedger()
         ledger.put_nodes([NodeSpec(name=f"{name}-{row}", total=amounts) for row in reversed(range(count))])
-        cluster = _Cluster(ledger, NodeSampler(ledger), old.incarnation + 1)
+        cluster = _Cluster(ledger, NodeSampler(ledger, incarnation=old.incarnation + 1), old.incarnation + 1)
         self.clusters[name] = cluster
         placements = placements_of(self.state, name)
         self._define(cluster, placements.class_ids.tolist())
@@ -227,7 +222,7 @@ class PoolWorld:
         cluster = self.clusters[request.cluster]
         self._define(cluster, request.class_ids.tolist())
         cluster.ledger.extend_axis(request.resources)
-        return ask_nearby(cluster.sampler, request, self.rng, incarnation=cluster.incarnation)
+        return cluster.sampler.sample(request, self.rng)
 
     def commit(self, request: CommitRequest) -> CommitReply:
         """Answer a commit request with the real MultiBind."""

@@ -24,25 +24,20 @@ from argosy_core.job.members import Members
 from argosy_core.job.states import ObjectState
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
-from argosy_core.placement import NodeSampler, commit
+from argosy_core.placement import CommitReply, CommitRequest, NodeSampler, SampleReply, SampleRequest, commit
 from argosy_core.scheduler import (
     CapacityColumns,
     ClusterRuns,
     ClusterView,
-    CommitReply,
-    CommitRequest,
     JobColumns,
     JobSetView,
     LeasePlan,
     PoolState,
     QueueView,
     RoundSettings,
-    SampleReply,
-    SampleRequest,
     SpecReference,
     StateColumns,
     apply_ingested,
-    ask_nearby,
     begin_round,
     define_classes,
     define_job_sets,
@@ -190,7 +185,7 @@ class _World:
         for class_id, definition in self._classes.items():
             ledger.define_class(class_id, definition)
         set_cluster(self._state, ClusterView(name=name, connected=True, incarnation=1))
-        cluster = _Cluster(ledger, NodeSampler(ledger))
+        cluster = _Cluster(ledger, NodeSampler(ledger, incarnation=1))
         self._tell(name, cluster, ledger.nodes.live())
         return cluster
 
@@ -301,7 +296,7 @@ class _World:
         """Answer as a sampler does."""
         cluster = self._clusters[request.cluster]
         with self._on("sample"):
-            return ask_nearby(cluster.sampler, request, self._rng, incarnation=1)
+            return cluster.sampler.sample(request, self._rng)
 
     def _commit(self, request: CommitRequest) -> CommitReply:
         """Bind as a sampler does."""

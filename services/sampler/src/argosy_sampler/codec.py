@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from argosy.sampler.v1 import sampler_pb2
+from argosy_core.arrays import Int32s, Int64s
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeGroup
-from argosy_core.placement import PlacementPart, SampleReply, SampleRequest
+from argosy_core.placement import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
 from argosy_runtime.columns import check_indices, pack_column, read_columns, unpack_column
 
 __all__ = [
     "CapacityWriter",
-    "CommitRequest",
     "class_definitions",
     "commit_response",
     "read_commit",
@@ -33,25 +31,7 @@ __all__ = [
     "sample_response",
 ]
 
-Int64s = npt.NDArray[np.int64]
-Int32s = npt.NDArray[np.int32]
 _NO_CLASSES = np.zeros(0, np.int32)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitRequest:
-    """Runs to place; n runs, k candidates."""
-
-    handles: Int64s
-    """(n,) job handles."""
-    attempts: Int32s
-    """(n,) attempts."""
-    class_ids: Int32s
-    """(n,) class ids."""
-    offsets: Int32s
-    """(n + 1,) positions in `candidates`."""
-    candidates: Int32s
-    """(k,) node indices, best first."""
 
 
 def class_definitions(messages: Iterable[sampler_pb2.ClassDefinition]) -> list[tuple[int, SchedulingClass]]:
@@ -69,7 +49,7 @@ def class_definitions(messages: Iterable[sampler_pb2.ClassDefinition]) -> list[t
     return definitions
 
 
-def read_placements(message: sampler_pb2.PlacementList) -> PlacementPart:
+def read_placements(message: sampler_pb2.PlacementList) -> Placements:
     """Return a part of the full list.
 
     Raises:
@@ -81,12 +61,12 @@ def read_placements(message: sampler_pb2.PlacementList) -> PlacementPart:
         where="placements",
     )
     check_indices(columns["node_column"], len(message.nodes), name="placements.node_column")
-    return PlacementPart(
-        handles=columns["handle_column"],
-        attempts=columns["attempt_column"],
+    return Placements(
+        handle=columns["handle_column"],
+        attempt=columns["attempt_column"],
         class_ids=columns["class_column"],
-        nodes=columns["node_column"],
-        names=tuple(message.nodes),
+        node=columns["node_column"],
+        nodes=tuple(message.nodes),
     )
 
 
@@ -102,6 +82,8 @@ def read_sample(message: sampler_pb2.SampleRequest) -> SampleRequest:
         where="sample",
     )
     return SampleRequest(
+        round_number=message.round,
+        deadline_ms=message.deadline_ms,
         class_ids=columns["class_column"],
         wanted=columns["wanted_column"],
         complete=columns["complete_column"],
@@ -111,11 +93,11 @@ def read_sample(message: sampler_pb2.SampleRequest) -> SampleRequest:
     )
 
 
-def sample_response(reply: SampleReply, *, round_number: int, incarnation: int) -> sampler_pb2.SampleResponse:
+def sample_response(reply: SampleReply, request: SampleRequest) -> sampler_pb2.SampleResponse:
     """Return an answer as a message."""
     return sampler_pb2.SampleResponse(
-        round=round_number,
-        incarnation=incarnation,
+        round=request.round_number,
+        incarnation=reply.incarnation,
         node_column=pack_column(reply.node, "int32"),
         free_column=pack_column(np.ascontiguousarray(reply.free), "int64"),
         offset_column=pack_column(reply.offset, "int32"),
@@ -147,24 +129,24 @@ def read_commit(message: sampler_pb2.CommitRequest) -> CommitRequest:
     offsets: Any = unpack_column(message.offset_column, "int32", name="commit.offset_column", count=count + 1)
     candidates: Any = unpack_column(message.candidate_column, "int32", name="commit.candidate_column")
     return CommitRequest(
-        handles=columns["handle_column"],
-        attempts=columns["attempt_column"],
+        round_number=message.round,
+        stage=message.stage,
+        handle=columns["handle_column"],
+        attempt=columns["attempt_column"],
         class_ids=columns["class_column"],
-        offsets=offsets,
-        candidates=candidates,
+        offset=offsets,
+        candidate=candidates,
     )
 
 
-def commit_response(
-    nodes: Int32s, outcomes: npt.NDArray[np.int8], request: sampler_pb2.CommitRequest, *, incarnation: int
-) -> sampler_pb2.CommitResponse:
+def commit_response(reply: CommitReply, request: CommitRequest) -> sampler_pb2.CommitResponse:
     """Return the outcome of each commit as a message."""
     return sampler_pb2.CommitResponse(
-        round=request.round,
+        round=request.round_number,
         stage=request.stage,
-        incarnation=incarnation,
-        node_column=pack_column(nodes, "int32"),
-        outcome_column=pack_column(outcomes, "int8"),
+        incarnation=reply.incarnation,
+        node_column=pack_column(reply.node, "int32"),
+        outcome_column=pack_column(reply.outcome, "int8"),
     )
 
 

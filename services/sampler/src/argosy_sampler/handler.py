@@ -59,7 +59,7 @@ class SessionHandler:
         self.ledger = ledger
         self.capacity = CapacityWriter(ledger)
         """What to tell the leader of nodes."""
-        self._session = SamplerSession(ledger, NodeSampler(ledger, framework), rng)
+        self._session = SamplerSession(ledger, NodeSampler(ledger, framework, incarnation=incarnation), rng)
         self._cluster = cluster
         self._faults = FaultReporter(framework, cluster, log=log, monotonic=monotonic)
         self._monotonic = monotonic
@@ -148,27 +148,20 @@ class SessionHandler:
     def _sample(self, request: sampler_pb2.SampleRequest) -> sampler_pb2.SampleResponse:
         self._session.check_request(request.epoch)
         self._session.define(class_definitions(request.classes))
-        deadline = self._monotonic() + request.deadline_ms / 1000
         asked = read_sample(request)
+        deadline = self._monotonic() + asked.deadline_ms / 1000
         reply = self._session.sample(request.epoch, asked, should_stop=lambda: self._monotonic() >= deadline)
         METRICS.filter_faults.labels(self._cluster).inc(int(np.count_nonzero(reply.reason == WaitReason.FAULT)))
         METRICS.sampled_classes.labels(self._cluster).inc(len(asked.class_ids))
-        return sample_response(reply, round_number=request.round, incarnation=self.incarnation)
+        return sample_response(reply, asked)
 
     def _commit(self, request: sampler_pb2.CommitRequest) -> sampler_pb2.CommitResponse:
         asked = read_commit(request)
-        nodes, outcomes = self._session.commit(
-            request.epoch,
-            asked.handles,
-            asked.attempts,
-            class_ids=asked.class_ids,
-            offsets=asked.offsets,
-            candidates=asked.candidates,
-        )
-        placed = int(np.count_nonzero(outcomes == CommitOutcome.PLACED))
+        reply = self._session.commit(request.epoch, asked)
+        placed = int(np.count_nonzero(reply.outcome == CommitOutcome.PLACED))
         METRICS.committed_placements.labels(self._cluster).inc(placed)
-        METRICS.refused_placements.labels(self._cluster).inc(len(outcomes) - placed)
-        return commit_response(nodes, outcomes, request, incarnation=self.incarnation)
+        METRICS.refused_placements.labels(self._cluster).inc(len(reply.outcome) - placed)
+        return commit_response(reply, asked)
 
     def _release(self, message: sampler_pb2.Release) -> None:
         self._session.release(message.epoch, *read_runs(message))

@@ -39,15 +39,14 @@ from argosy_core.leader.events import (
     Tick,
 )
 from argosy_core.leader.transaction import SetAside
+from argosy_core.placement import CommitReply, SampleReply
 from argosy_core.scheduler import (
     CapacityColumns,
     ChangeRequestColumns,
-    CommitReply,
     JobColumns,
     JobSetView,
     QueueView,
     Runs,
-    SampleReply,
     SpecReference,
     StateColumns,
 )

@@ -11,7 +11,8 @@ from argosy_core.job.classes import HostPort, SchedulingClass
 from argosy_core.job.members import Members
 from argosy_core.ledger import NodeLedger, PodEvents
 from argosy_core.nodes import NodeSpec, NodeTable
-from argosy_core.placement import NodeSampler, SampleReply, SampleRequest, WaitReason, commit, sample, sampling
+from argosy_core.placement import NodeSampler, SampleReply, SampleRequest, WaitReason, commit, sample
+from argosy_core.placement import explained as explained_classes
 from argosy_core.plugins import Profile, build_framework
 
 
@@ -376,7 +377,6 @@ def test_complete_class_looks_at_every_node_and_counts_per_filter() -> None:
         reply = ask(sampler, 0, 1, complete=True)
         assert reply.filters[:2] == ("node-ready", "resources")
         assert reply.rejection.tolist() == [[2, 29, 0, 0, 0, 0], [0] * 6]
-        assert reply.explanations[0] == "insufficient resources on 29 nodes; 2 nodes not available for new pods"
         assert reply.nearest_misses == ("node n30 lacks 2m cpu", "")
         assert reply.complete.tolist() == [1, 1]
         assert reply.examined.tolist() == [31, 31]
@@ -398,13 +398,13 @@ def test_explanations_do_not_cost_a_look_at_every_node_in_every_round(monkeypatc
     """Of many classes that fit nowhere only a few are explained anew; those asked completely all are."""
     ledger = make_ledger([1] * 2000, [8] * 200)
     sampler, explained = NodeSampler(ledger), []
-    original = sampling.count_and_compare
+    original = explained_classes.count_and_compare
 
     def count(framework: Framework, table: NodeTable, classes: ClassTable, slots: np.ndarray) -> tuple:
         explained.extend(slots.tolist())
         return original(framework, table, classes, slots)
 
-    monkeypatch.setattr(sampling, "count_and_compare", count)
+    monkeypatch.setattr(explained_classes, "count_and_compare", count)
     first = ask(sampler, *range(200))
     assert sorted(explained) == list(range(200))
     seen: set[int] = set()
@@ -500,3 +500,31 @@ def test_sample_leaves_nothing_behind_that_only_the_collector_could_free() -> No
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def test_sampler_answers_what_it_was_asked() -> None:
+    """Every field of the request arrives, and the answer says whose it is."""
+    ledger = NodeLedger()
+    ledger.put_nodes([NodeSpec(name=f"n{cpu}", total={"cpu": cpu, "memory": 8}) for cpu in (1, 2, 4)])
+    ledger.define_class(0, SchedulingClass(requests=(("cpu", 2),)))
+    ledger.define_class(1, SchedulingClass(requests=(("cpu", 8),)))
+    request = SampleRequest(
+        cluster="a",
+        round_number=1,
+        class_ids=np.array([1, 0], np.int32),
+        wanted=np.array([1, 1], np.int32),
+        complete=np.array([1, 1], np.int8),
+        resources=("memory", "cpu"),
+        nodes_to_sample_ratio=1.0,
+        deadline_ms=1000,
+        strategy="random",
+    )
+    reply = NodeSampler(ledger, build_framework(), incarnation=7).sample(request, np.random.default_rng(1))
+    assert reply.incarnation == 7
+    assert reply.offset.tolist() == [0, 0, 2]
+    assert reply.examined.tolist() == [3, 3]
+    assert reply.eligible.tolist() == [0, 2]
+    assert reply.complete.tolist() == [1, 1]
+    assert sorted(reply.free.tolist()) == [[8, 2], [8, 4]]
+    assert reply.total_free.tolist() == [24, 7]
+    assert reply.nearest_misses[0]

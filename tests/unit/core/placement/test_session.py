@@ -9,7 +9,7 @@ from argosy_core.errors import NotAllowedNow, StateConflict
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
-from argosy_core.placement import CommitOutcome, NodeSampler, PlacementPart, SamplerSession
+from argosy_core.placement import CommitOutcome, CommitRequest, NodeSampler, Placements, SamplerSession
 
 HANDLES = np.array([7], dtype=np.int64)
 ATTEMPTS = np.ones(1, dtype=np.int32)
@@ -25,30 +25,29 @@ def new_session() -> SamplerSession:
     return session
 
 
-def part(*handles: int) -> PlacementPart:
+def part(*handles: int) -> Placements:
     """Return a part of a list of placements on the node."""
     count = len(handles)
-    return PlacementPart(
-        handles=np.array(handles, dtype=np.int64),
-        attempts=np.ones(count, dtype=np.int32),
+    return Placements(
+        handle=np.array(handles, dtype=np.int64),
+        attempt=np.ones(count, dtype=np.int32),
         class_ids=np.ones(count, dtype=np.int32),
-        nodes=np.zeros(count, dtype=np.int32),
-        names=("n1",) if count else (),
+        node=np.zeros(count, dtype=np.int32),
+        nodes=("n1",) if count else (),
     )
 
 
 def place(session: SamplerSession, epoch: int, handles: np.ndarray = HANDLES) -> int:  # type: ignore[type-arg]
     """Place a run on the node; return its outcome."""
     count = handles.size
-    _, outcomes = session.commit(
-        epoch,
-        handles,
-        np.ones(count, dtype=np.int32),
+    request = CommitRequest(
+        handle=handles,
+        attempt=np.ones(count, dtype=np.int32),
         class_ids=np.ones(count, dtype=np.int32),
-        offsets=np.arange(count + 1, dtype=np.int32),
-        candidates=np.zeros(count, dtype=np.int32),
+        offset=np.arange(count + 1, dtype=np.int32),
+        candidate=np.zeros(count, dtype=np.int32),
     )
-    return int(outcomes[0])
+    return int(session.commit(epoch, request).outcome[0])
 
 
 def test_nothing_is_placed_before_the_last_part_of_the_list() -> None:

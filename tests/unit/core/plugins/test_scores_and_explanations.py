@@ -16,7 +16,6 @@ from argosy_core.plugins import (
     decision_framework,
     explanation_text,
     nearest_misses,
-    sum_up,
 )
 
 GI = 1 << 30
@@ -217,7 +216,6 @@ def test_counts_name_the_first_failing_filter_of_each_node() -> None:
     counts, _ = count_and_compare(framework, ledger.nodes, ledger.classes, np.array([0], np.int32))
     row = dict(zip(framework.filter_names, counts[0].tolist(), strict=True))
     assert {name: count for name, count in row.items() if count} == {"node-ready": 1, "resources": 2, "taints": 1}
-    assert sum_up(framework, counts[0].tolist()).startswith("insufficient resources on 2 nodes; ")
 
 
 def test_nearest_miss_fails_fewest_filters_and_lacks_least() -> None:

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.states import ObjectState
-from argosy_core.ledger import NodeLedger
-from argosy_core.nodes import NodeSpec
-from argosy_core.placement import NodeSampler
-from argosy_core.plugins import build_framework
-from argosy_core.scheduler import SampleRequest, StateColumns, ask_nearby
+from argosy_core.scheduler import StateColumns
 from argosy_core.scheduler.messages import join_states
 
 
@@ -56,31 +51,3 @@ def test_one_report_is_itself() -> None:
     """The common case copies nothing."""
     report = report_of(1, message=[0], texts=("one",))
     assert join_states([report]) is report
-
-
-def test_a_sampler_nearby_answers_what_it_was_asked() -> None:
-    """Every field of the request arrives, and the answer says whose it is."""
-    ledger = NodeLedger()
-    ledger.put_nodes([NodeSpec(name=f"n{cpu}", total={"cpu": cpu, "memory": 8}) for cpu in (1, 2, 4)])
-    ledger.define_class(0, SchedulingClass(requests=(("cpu", 2),)))
-    ledger.define_class(1, SchedulingClass(requests=(("cpu", 8),)))
-    request = SampleRequest(
-        cluster="a",
-        round_number=1,
-        class_ids=np.array([1, 0], np.int32),
-        wanted=np.array([1, 1], np.int32),
-        complete=np.array([1, 1], np.int8),
-        resources=("memory", "cpu"),
-        nodes_to_sample_ratio=1.0,
-        deadline_ms=1000,
-        strategy="random",
-    )
-    reply = ask_nearby(NodeSampler(ledger, build_framework()), request, np.random.default_rng(1), incarnation=7)
-    assert reply.incarnation == 7
-    assert reply.offset.tolist() == [0, 0, 2]
-    assert reply.examined.tolist() == [3, 3]
-    assert reply.eligible.tolist() == [0, 2]
-    assert reply.complete.tolist() == [1, 1]
-    assert sorted(reply.free.tolist()) == [[8, 2], [8, 4]]
-    assert reply.total_free.tolist() == [24, 7]
-    assert reply.nearest_misses[0]

@@ -10,15 +10,11 @@ import pytest
 
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.states import JobEventKind, JobStage, JobState, ObjectState
-from argosy_core.placement import WaitReason
+from argosy_core.placement import CommitReply, CommitRequest, SampleReply, SampleRequest, WaitReason
 from argosy_core.scheduler import (
     ClusterView,
-    CommitReply,
-    CommitRequest,
     QueueView,
     RoundSettings,
-    SampleReply,
-    SampleRequest,
     begin_round,
     explain,
     last_round,

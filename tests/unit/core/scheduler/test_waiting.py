@@ -11,13 +11,11 @@ from argosy_core.errors import InvariantViolation
 from argosy_core.job.live import PENDING
 from argosy_core.job.members import Members
 from argosy_core.ledger import PodEvents
-from argosy_core.placement import WaitReason
+from argosy_core.placement import SampleReply, SampleRequest, WaitReason
 from argosy_core.scheduler import (
     ClusterView,
     QueueView,
     RoundSettings,
-    SampleReply,
-    SampleRequest,
     begin_round,
     check_invariants,
     count_waiting,

@@ -13,10 +13,10 @@ from typing import NamedTuple, TypeAlias
 from argosy_core.arrays import Int64s
 from argosy_core.framework import Verdicts
 from argosy_core.leader.transaction import SetAside
+from argosy_core.placement import CommitReply, SampleReply
 from argosy_core.scheduler import (
     CapacityColumns,
     ChangeRequestColumns,
-    CommitReply,
     EndedJobs,
     JobColumns,
     JobSetView,
@@ -24,7 +24,6 @@ from argosy_core.scheduler import (
     LoadedColumns,
     QueueView,
     Runs,
-    SampleReply,
     StateColumns,
 )
 

@@ -11,14 +11,8 @@ from typing import TypeAlias
 from argosy_core.framework import Framework, PermitBatch
 from argosy_core.leader.events import Session
 from argosy_core.leader.transaction import Transaction
-from argosy_core.scheduler import (
-    ClusterRuns,
-    CommitRequest,
-    ExecutorRows,
-    LeasePlan,
-    Placements,
-    SampleRequest,
-)
+from argosy_core.placement import CommitRequest, Placements, SampleRequest
+from argosy_core.scheduler import ClusterRuns, ExecutorRows, LeasePlan
 
 __all__ = [
     "Acknowledge",

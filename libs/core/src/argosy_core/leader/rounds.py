@@ -18,7 +18,8 @@ from argosy_core.leader.instructions import Close, Warn
 from argosy_core.leader.sessions import ClusterSessions
 from argosy_core.leader.suspects import origins_of
 from argosy_core.leader.term import Phase, Term
-from argosy_core.scheduler import CommitReply, LeasePlan, Round, SampleReply, begin_round, hold_up
+from argosy_core.placement import CommitReply, SampleReply
+from argosy_core.scheduler import LeasePlan, Round, begin_round, hold_up
 
 __all__ = ["ROUND_GIVEN_UP", "RoundRequests"]
 

@@ -27,13 +27,12 @@ from argosy_core.leader.instructions import (
     Welcome,
 )
 from argosy_core.leader.term import Term
+from argosy_core.placement import CommitRequest, SampleRequest
 from argosy_core.scheduler import (
     ClusterRuns,
     ClusterView,
-    CommitRequest,
     ExecutorRows,
     Runs,
-    SampleRequest,
     class_definitions,
     placements_of,
     rows_missing,

@@ -2,20 +2,23 @@
 
 from argosy_core.placement.capacity_throttle import CapacityThrottle, ThrottleSettings, Word
 from argosy_core.placement.decision import CandidatePool, Decider, Decision, DecisionProfile, decide
+from argosy_core.placement.messages import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
 from argosy_core.placement.multibind import CommitOutcome, commit, release
 from argosy_core.placement.reasons import WaitReason
-from argosy_core.placement.sampling import NodeSampler, SampleReply, SampleRequest, sample
-from argosy_core.placement.session import PlacementPart, SamplerSession
+from argosy_core.placement.sampling import NodeSampler, sample
+from argosy_core.placement.session import SamplerSession
 
 __all__ = [
     "CandidatePool",
     "CapacityThrottle",
     "CommitOutcome",
+    "CommitReply",
+    "CommitRequest",
     "Decider",
     "Decision",
     "DecisionProfile",
     "NodeSampler",
-    "PlacementPart",
+    "Placements",
     "SampleReply",
     "SampleRequest",
     "SamplerSession",

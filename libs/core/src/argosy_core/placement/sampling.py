@@ -11,7 +11,6 @@ Source: seed 000 "Sampling Phase" (2-Smart Sampling); design section 5, "Round" 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from typing import Final, cast
@@ -24,14 +23,16 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.framework import Cycle, Fault, Framework
 from argosy_core.framework.cycle import Gather
 from argosy_core.ledger import NodeLedger
+from argosy_core.placement.explained import ExplainedClasses
+from argosy_core.placement.messages import SampleReply, SampleRequest
 from argosy_core.placement.needs import NODE_BITS, Needs, nodes_of
 from argosy_core.placement.reasons import WaitReason
 from argosy_core.placement.scarcity import ScarcityMemory
 from argosy_core.placement.strategies import Strategy, strategy_of
 from argosy_core.placement.waiting import WaitingClasses
-from argosy_core.plugins import build_framework, count_and_compare, sum_up
+from argosy_core.plugins import build_framework
 
-__all__ = ["NodeSampler", "SampleReply", "SampleRequest", "sample"]
+__all__ = ["NodeSampler", "sample"]
 
 Bools = npt.NDArray[np.bool_]
 Int8s = npt.NDArray[np.int8]
@@ -49,69 +50,9 @@ _BLOCK: Final = 1 << 16
 _MAX_SCARCE: Final = 256
 _MIN_WINDOW: Final = 8
 _ROUNDING: Final = 1e-9
-_MAX_EXPLAINED: Final = 10_000
 _LARGE_BLOCK: Final = 3 << 20
 _NO_NODES: Final = np.zeros(0, np.int32)
 _NO_RANKS: Final = np.zeros(0, np.int64)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleRequest:
-    """What a sampler is asked; c classes."""
-
-    class_ids: Int32s
-    """(c,) class ids, each once."""
-    wanted: Int32s
-    """(c,) how many pods of the class wait."""
-    complete: npt.NDArray[np.integer] | Bools
-    """(c,) not 0 if every node must be taken into account and, if none fits, counts be told as of now."""
-    resources: tuple[str, ...]
-    """Order of the answer's resource columns."""
-    nodes_to_sample_ratio: float
-    """Np: share of the nodes that must be eligible before looking ends, 0 to 1; they must also hold what waits."""
-    strategy: str = "random"
-    """Sampling strategy: `random` or `round-robin`."""
-    spare_count: int = 4
-    """Candidates beyond one per waiting pod; at least the m of the commit phase, so each pod has m to choose from."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleReply:
-    """The answer; c classes, n nodes, r resources, f filters, k candidates."""
-
-    node: Int32s
-    """(n,) rows of the distinct candidate nodes."""
-    free: Int64s
-    """(n, r) free now, in the order of the request's resources."""
-    offset: Int32s
-    """(c + 1,) positions in `candidate`."""
-    candidate: Int32s
-    """(k,) positions in `node`, best first per class."""
-    score: npt.NDArray[np.float32]
-    """(k,) scores, higher is better."""
-    examined: Int32s
-    """(c,) nodes looked at; nodes known not to fit since an earlier look count as looked at."""
-    eligible: Int32s
-    """(c,) nodes looked at that can hold a pod."""
-    filters: tuple[str, ...]
-    """Names of the f filters."""
-    rejection: Int32s
-    """(c, f) nodes that the filter turned away first; not 0 only for classes that fit on no node. As of now for classes
-    asked to be complete, otherwise perhaps of some rounds ago."""
-    explanations: tuple[str, ...]
-    """(c,) the same in words, empty where there is nothing to say."""
-    total_free: Int64s
-    """(r,) sums of positive free over usable nodes."""
-    complete: Int8s
-    """(c,) 1 if every node was taken into account."""
-    nearest_misses: tuple[str, ...]
-    """(c,) for classes that fit on no node the one that came closest and what it lacks, otherwise empty."""
-    reason: Int8s
-    """(c,) WaitReason: why the candidates do not hold all that waits; NONE if they do, or not every node was seen."""
-    texts: tuple[str, ...]
-    """(c,) what plugins or failed filters said, empty for other reasons; no texts at all if there are none."""
-    retry_after_s: npt.NDArray[np.float32]
-    """(c,) when a plugin wants to be asked again, seconds, 0 if it does not say; empty if there are no texts."""
 
 
 class _Findings:
@@ -134,18 +75,20 @@ class NodeSampler:
     Args:
         ledger: The cluster's ledger; define the classes there first.
         framework: Filters and scores of the sampling profile; by default all filters and `least-allocated`.
+        incarnation: Told with each answer, since rows of the node table mean nothing to another ledger.
     """
 
-    def __init__(self, ledger: NodeLedger, framework: Framework | None = None) -> None:
+    def __init__(self, ledger: NodeLedger, framework: Framework | None = None, *, incarnation: int = 0) -> None:
         """Start with an empty memory."""
         self.ledger = ledger
+        self.incarnation = incarnation
         self.framework = framework or build_framework()
         self._strategies: dict[str, Strategy] = {}
         self._memory = ScarcityMemory()
         self._waiting = WaitingClasses(ledger, self.framework)
         self._faults: dict[int, Fault] = {}
         """Slot -> what kept the class from being judged in this request."""
-        self._explained: dict[int, tuple[int, Int32s, str, str]] = {}
+        self._explained = ExplainedClasses(ledger, self.framework)
         # The C library gives freed blocks of this size back to the system until a larger one was freed once; faulting
         # them in again would cost half as much as all the arithmetic.
         np.empty(_LARGE_BLOCK)
@@ -358,8 +301,9 @@ class NodeSampler:
         findings.complete[faulty] &= lengths[faulty] > 0  # a class that could not be judged is not known to fit nowhere
         reason, texts, retry_after_s = self._reasons(slots, findings, lengths == 0)
         nowhere = np.flatnonzero((findings.complete > 0) & (lengths == 0))
-        rejection, explanations, misses = self._explain(nowhere, slots, request.complete.astype(np.bool_), should_stop)
+        rejection, misses = self._explained.explain(nowhere, slots, request.complete.astype(np.bool_), should_stop)
         return SampleReply(
+            incarnation=self.incarnation,
             node=nodes,
             free=free,
             offset=np.concatenate(([0], np.cumsum(lengths))).astype(np.int32),
@@ -369,7 +313,6 @@ class NodeSampler:
             eligible=findings.eligible,
             filters=self.framework.filter_names,
             rejection=rejection,
-            explanations=explanations,
             total_free=total_free,
             complete=findings.complete,
             nearest_misses=misses,
@@ -403,42 +346,6 @@ class NodeSampler:
         known = slots >= 0
         self._waiting.note(slots[known], waits[known])
         return reason, tuple(texts), retry_after_s
-
-    def _explain(
-        self, positions: npt.NDArray[np.intp], slots: Int32s, asked: Bools, should_stop: Callable[[], bool]
-    ) -> tuple[Int32s, tuple[str, ...], tuple[str, ...]]:
-        """Say of classes that fit nowhere how many nodes each filter turned away, and which came closest.
-
-        Classes for which this was asked are told as it is now. Others are told what was found last and brought up to
-        date a few at a time, the oldest first, since on a full pool most classes fit nowhere in every round.
-        """
-        rejection = np.zeros((len(slots), len(self.framework.filter_names)), np.int32)
-        explanations, misses = [""] * len(slots), [""] * len(slots)
-        if len(self._explained) > _MAX_EXPLAINED:
-            self._explained.clear()
-        wanted = [(int(slots[position]), bool(asked[position])) for position in positions.tolist()]
-        self._bring_up_to_date(wanted, should_stop)
-        for position, (slot, _) in zip(positions.tolist(), wanted, strict=True):
-            if slot in self._explained:
-                _, rejection[position], explanations[position], misses[position] = self._explained[slot]
-        return rejection, tuple(explanations), tuple(misses)
-
-    def _bring_up_to_date(self, wanted: list[tuple[int, bool]], should_stop: Callable[[], bool]) -> None:
-        """Find out again why classes, given with whether that was asked, fit nowhere."""
-        table, generation = self.ledger.nodes, self.ledger.nodes.generation
-        ages = {slot: self._explained[slot][0] if slot in self._explained else -1 for slot, _ in wanted}
-        now = [slot for slot, asked in wanted if ages[slot] < 0 or (asked and ages[slot] < generation)]
-        later = sorted((slot for slot, _ in wanted if 0 <= ages[slot] < generation), key=ages.__getitem__)
-        step = max(1, _BLOCK // max(1, len(table.live())))
-        todo = list(dict.fromkeys(now + later[:step]))
-        for begin in range(0, len(todo), step):
-            if should_stop():
-                return
-            part = np.array(todo[begin : begin + step], np.int32)
-            counts, nearest = count_and_compare(self.framework, table, self.ledger.classes, part)
-            for slot, count, miss in zip(part.tolist(), counts, nearest, strict=True):
-                text = miss.text() if miss else ""
-                self._explained[slot] = (generation, count, sum_up(self.framework, count.tolist()), text)
 
 
 class _Circle:

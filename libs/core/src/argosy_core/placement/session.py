@@ -9,40 +9,21 @@ Source: design section 5, "Sampler session"; section 7, invariants 8 and 9.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from argosy_core.arrays import Int32s, Int64s
 from argosy_core.errors import NotAllowedNow, StateConflict
 from argosy_core.framework import PlacementBatch, Point
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.ledger.records import ListOutcome
+from argosy_core.placement.messages import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
 from argosy_core.placement.multibind import commit, release
-from argosy_core.placement.sampling import NodeSampler, SampleReply, SampleRequest
+from argosy_core.placement.sampling import NodeSampler
 
-__all__ = ["PlacementPart", "SamplerSession"]
-
-_Int64s = npt.NDArray[np.int64]
-_Int32s = npt.NDArray[np.int32]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementPart:
-    """Part of the leader's full list of placements; n runs."""
-
-    handles: _Int64s
-    """(n,) job handles."""
-    attempts: _Int32s
-    """(n,) attempts."""
-    class_ids: _Int32s
-    """(n,) class ids."""
-    nodes: _Int32s
-    """(n,) index into `names`."""
-    names: tuple[str, ...]
-    """Names of the nodes used."""
+__all__ = ["SamplerSession"]
 
 
 class SamplerSession:
@@ -64,7 +45,7 @@ class SamplerSession:
         """A full list was taken in on the present stream."""
         self._framework = sampler.framework
         self._rng = rng
-        self._parts: list[PlacementPart] = []
+        self._parts: list[Placements] = []
 
     def begin(self) -> None:
         """Begin a new stream: a list must come before anything is answered."""
@@ -98,7 +79,7 @@ class SamplerSession:
         for class_id, definition in classes:
             self.ledger.define_class(class_id, definition)
 
-    def take_placements(self, part: PlacementPart, *, is_last: bool) -> ListOutcome | None:
+    def take_placements(self, part: Placements, *, is_last: bool) -> ListOutcome | None:
         """Take a part of the full list; with the last one the list is taken in, and requests are answered from now on.
 
         Returns:
@@ -111,7 +92,7 @@ class SamplerSession:
         if not is_last:
             return None
         parts, self._parts = self._parts, []
-        keys = Members.concatenate([Members.of(part.handles, part.attempts) for part in parts])
+        keys = Members.concatenate([Members.of(part.handle, part.attempt) for part in parts])
         class_ids = np.concatenate([part.class_ids for part in parts])
         nodes = np.concatenate([self._rows(part) for part in parts])
         outcome = self.ledger.take_list(keys, class_ids, nodes)
@@ -128,9 +109,9 @@ class SamplerSession:
         self.ready = True
         return outcome
 
-    def _rows(self, part: PlacementPart) -> _Int32s:
-        rows: _Int32s = self.ledger.rows_of_names(part.names)
-        return rows[part.nodes] if part.nodes.size else np.zeros(0, dtype=np.int32)
+    def _rows(self, part: Placements) -> Int32s:
+        rows: Int32s = self.ledger.rows_of_names(part.nodes)
+        return rows[part.node] if part.node.size else np.zeros(0, dtype=np.int32)
 
     def sample(
         self, epoch: int, request: SampleRequest, should_stop: Callable[[], bool] = lambda: False
@@ -149,34 +130,27 @@ class SamplerSession:
         self.check_request(epoch)
         return self.sampler.sample(request, self._rng, should_stop=should_stop)
 
-    def commit(
-        self,
-        epoch: int,
-        handles: _Int64s,
-        attempts: _Int32s,
-        *,
-        class_ids: _Int32s,
-        offsets: _Int32s,
-        candidates: _Int32s,
-    ) -> tuple[_Int32s, npt.NDArray[np.int8]]:
-        """Place runs (MultiBind); return the node of each, -1 for none, and its outcome; see `commit`.
+    def commit(self, epoch: int, request: CommitRequest) -> CommitReply:
+        """Place runs (MultiBind); see `commit`.
 
         Raises:
             StateConflict: The epoch is over.
             NotAllowedNow: The full list of placements has not come.
+            InvalidRequest: The columns do not fit each other.
         """
         self.check_request(epoch)
-        return commit(
+        node, outcome = commit(
             self.ledger,
-            handles,
-            attempts,
-            class_ids=class_ids,
-            offsets=offsets,
-            candidates=candidates,
+            request.handle,
+            request.attempt,
+            class_ids=request.class_ids,
+            offsets=request.offset,
+            candidates=request.candidate,
             framework=self._framework,
         )
+        return CommitReply(incarnation=self.sampler.incarnation, node=node, outcome=outcome)
 
-    def release(self, epoch: int, handles: _Int64s, attempts: _Int32s) -> None:
+    def release(self, epoch: int, handles: Int64s, attempts: Int32s) -> None:
         """Let the leader go of placements.
 
         Raises:

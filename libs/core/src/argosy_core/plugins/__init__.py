@@ -5,7 +5,6 @@ from argosy_core.plugins.explanations import (
     count_and_compare,
     explanation_text,
     nearest_misses,
-    sum_up,
 )
 from argosy_core.plugins.registry import (
     DEFAULT_PROFILE,
@@ -29,5 +28,4 @@ __all__ = [
     "decision_framework",
     "explanation_text",
     "nearest_misses",
-    "sum_up",
 ]

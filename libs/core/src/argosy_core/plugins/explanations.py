@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.framework import ClassTable, Cycle, Framework, Point
+from argosy_core.framework import ClassTable, Cycle, Framework
 from argosy_core.nodes import NodeTable
 from argosy_core.resources import format_amount
 
-__all__ = ["NearestMiss", "count_and_compare", "explanation_text", "nearest_misses", "sum_up"]
+__all__ = ["NearestMiss", "count_and_compare", "explanation_text", "nearest_misses"]
 
 Int32s = npt.NDArray[np.int32]
 
@@ -43,20 +43,6 @@ class NearestMiss:
         if others:
             faults.append(f"does not pass {', '.join(others)}")
         return f"node {self.name} {' and '.join(faults)}"
-
-
-def sum_up(framework: Framework, counts: Sequence[int]) -> str:
-    """Return counts per filter in words: texts of the filters, by descending count, joined by "; ".
-
-    Args:
-        framework: Has the filters and their texts.
-        counts: Nodes turned away per filter, in filter order.
-    """
-    texts = [
-        registration.explanation or f"{registration.name} failed on {{nodes}}"
-        for registration in framework.registered(Point.FILTER)
-    ]
-    return explanation_text(texts, counts)
 
 
 def explanation_text(texts: Sequence[str], counts: Sequence[int]) -> str:

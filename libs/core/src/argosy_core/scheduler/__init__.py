@@ -37,7 +37,6 @@ Round::
     round = begin_round(state, now_s, rng)                        # chooses whom to ask for what
     round.requests -> tuple[SampleRequest, ...]
     round.take_sample(cluster, SampleReply | None)                # None: no answer in time
-    ask_nearby(NodeSampler, SampleRequest, rng, incarnation=...) -> SampleReply  # of a sampler in this process
     round.decide(rng) -> tuple[CommitRequest, ...]               # stage 1; may be empty
     round.take_commits(cluster, CommitReply | None)               # None: outcome not known, will be released
     round.next_commits() -> tuple[CommitRequest, ...]            # further stages until empty
@@ -107,22 +106,16 @@ from argosy_core.scheduler.messages import (
     ChangeRequestColumns,
     ClusterRuns,
     ClusterView,
-    CommitReply,
-    CommitRequest,
     EndedJobs,
     JobColumns,
     JobSetView,
     Missing,
-    Placements,
     QueueView,
     RoundStateColumns,
     Runs,
-    SampleReply,
-    SampleRequest,
     SpecReference,
     StateColumns,
 )
-from argosy_core.scheduler.nearby import ask_nearby
 from argosy_core.scheduler.outcomes import failed_states, forget_cluster, take_states
 from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
 from argosy_core.scheduler.refusals import Refusals
@@ -151,8 +144,6 @@ __all__ = [
     "ClusterReason",
     "ClusterRuns",
     "ClusterView",
-    "CommitReply",
-    "CommitRequest",
     "EndedJobs",
     "EventDraft",
     "EventGroup",
@@ -167,7 +158,6 @@ __all__ = [
     "LoadedObjects",
     "LoadedRuns",
     "Missing",
-    "Placements",
     "PoolShares",
     "PoolState",
     "QueueShares",
@@ -181,8 +171,6 @@ __all__ = [
     "RoundStatistics",
     "RowsMissing",
     "Runs",
-    "SampleReply",
-    "SampleRequest",
     "SpecReference",
     "StateColumns",
     "StateEffects",
@@ -190,7 +178,6 @@ __all__ = [
     "UnfitJobs",
     "adopt_plan",
     "apply_ingested",
-    "ask_nearby",
     "begin_round",
     "check_invariants",
     "class_definitions",

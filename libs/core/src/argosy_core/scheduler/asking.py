@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int32s, Int64s
-from argosy_core.placement import WaitReason
-from argosy_core.scheduler.messages import SampleRequest
+from argosy_core.placement import SampleRequest, WaitReason
 from argosy_core.scheduler.state import ClassResult, PoolState
 
 __all__ = ["Asking", "askable", "choose", "count_room", "find_placeable", "find_unjudged", "hold_up", "reasons_at"]

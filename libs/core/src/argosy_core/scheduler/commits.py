@@ -15,14 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Int32s, Int64s
-from argosy_core.placement import Decision
+from argosy_core.placement import CommitReply, CommitRequest, Decision
 from argosy_core.scheduler.codes import (
     COMMIT_CONFLICT,
     COMMIT_NODE_UNAVAILABLE,
     COMMIT_PLACED,
     COMMIT_REFUSED,
 )
-from argosy_core.scheduler.messages import CommitReply, CommitRequest
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["CommitStages", "Placed"]

@@ -14,25 +14,20 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Bools, Float32s, Float64s, Int8s, Int16s, Int32s, Int64s
+from argosy_core.arrays import Bools, Float64s, Int8s, Int16s, Int32s, Int64s
 
 __all__ = [
     "CapacityColumns",
     "ChangeRequestColumns",
     "ClusterRuns",
     "ClusterView",
-    "CommitReply",
-    "CommitRequest",
     "EndedJobs",
     "JobColumns",
     "JobSetView",
     "Missing",
-    "Placements",
     "QueueView",
     "RoundStateColumns",
     "Runs",
-    "SampleReply",
-    "SampleRequest",
     "SpecReference",
     "StateColumns",
     "join_states",
@@ -213,102 +208,6 @@ class CapacityColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleRequest:
-    """What one sampler is asked in the sampling phase: c classes at once."""
-
-    cluster: str
-    """Cluster asked."""
-    round_number: int
-    """Round."""
-    class_ids: Int32s
-    """c class ids, each once."""
-    wanted: Int32s
-    """c counts of waiting pods."""
-    complete: Int8s
-    """c flags: 1 if every node must be taken into account and counts per filter answered."""
-    resources: tuple[str, ...]
-    """Order of the answer's resource columns."""
-    nodes_to_sample_ratio: float
-    """Np."""
-    deadline_ms: int
-    """How long to look at most, milliseconds."""
-    strategy: str
-    """Sampling strategy."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleReply:
-    """A sampler's answer (sampler.v1.SampleResponse); c classes, n nodes, r resources, f filters, k candidates."""
-
-    incarnation: int
-    """Incarnation of the sampler."""
-    node: Int32s
-    """n node indices."""
-    free: Int64s
-    """(n, r) free now."""
-    offset: Int32s
-    """c + 1 positions in `candidate`."""
-    candidate: Int32s
-    """k positions in `node`, best first per class."""
-    score: Float32s
-    """k scores, higher is better."""
-    examined: Int32s
-    """c counts of nodes looked at."""
-    eligible: Int32s
-    """c counts of nodes that could hold a pod."""
-    filters: tuple[str, ...]
-    """Names of the f filters."""
-    rejection: Int32s
-    """(c, f) nodes that the filter turned away first."""
-    total_free: Int64s
-    """r sums of positive free over usable nodes."""
-    complete: Int8s
-    """c flags: 1 if every node was taken into account."""
-    nearest_misses: tuple[str, ...]
-    """c texts, empty where there is a candidate."""
-    reason: Int8s
-    """c values of WaitReason: why the candidates do not hold all that waits; NONE if they do, or not all was seen."""
-    texts: tuple[str, ...]
-    """c texts of plugins and failed filters, empty for other reasons; none at all if there is nothing to say."""
-    retry_after_s: Float32s
-    """c times after which a plugin wants to be asked again, seconds, 0 if it does not say; empty if none does."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitRequest:
-    """Runs that one sampler shall place (MultiBind), in the order of the decision; n runs, k candidates."""
-
-    cluster: str
-    """Cluster asked."""
-    round_number: int
-    """Round."""
-    stage: int
-    """Stage within the round, from 1."""
-    handle: Int64s
-    """n job handles."""
-    attempt: Int32s
-    """n attempts."""
-    class_ids: Int32s
-    """n class ids."""
-    offset: Int32s
-    """n + 1 positions in `candidate`."""
-    candidate: Int32s
-    """k sampler node indices, best first per run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitReply:
-    """Outcome of each commit (sampler.v1.CommitResponse); n runs in the order of the request."""
-
-    incarnation: int
-    """Incarnation of the sampler."""
-    node: Int32s
-    """n sampler node indices that were committed, or -1."""
-    outcome: Int8s
-    """n values of CommitOutcome: 1 placed, 2 conflict, 3 node unavailable, 4 unknown class."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
     """Runs by key."""
 
@@ -328,22 +227,6 @@ class ClusterRuns:
     """Job handles."""
     attempt: Int32s
     """Attempts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placements:
-    """All placements of one cluster, in flight included (sampler.v1.PlacementList)."""
-
-    handle: Int64s
-    """Job handles."""
-    attempt: Int32s
-    """Attempts."""
-    class_ids: Int32s
-    """Class ids."""
-    node: Int32s
-    """Index into `nodes`."""
-    nodes: tuple[str, ...]
-    """Names of the nodes used, each once."""
 
 
 # --- what comes from executors ----------------------------------------------------------------------------------------

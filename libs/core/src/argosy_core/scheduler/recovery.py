@@ -15,6 +15,7 @@ from argosy_core.job.interning import distinct
 from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT
 from argosy_core.job.members import Members
 from argosy_core.job.states import IS_RUN_TERMINAL, RUN_RANKS
+from argosy_core.placement import Placements
 from argosy_core.scheduler.codes import (
     EVENT_CANCELLED,
     JOB_CANCELLED,
@@ -30,7 +31,7 @@ from argosy_core.scheduler.effects import LeasePlan, LoadedColumns, LoadedObject
 from argosy_core.scheduler.events import EventBuffer
 from argosy_core.scheduler.ingest import executor_rows
 from argosy_core.scheduler.intake import add_jobs, define_job_sets
-from argosy_core.scheduler.messages import Placements, RoundStateColumns, Runs
+from argosy_core.scheduler.messages import RoundStateColumns, Runs
 from argosy_core.scheduler.outcomes import back_off_s
 from argosy_core.scheduler.progress import broken_bags
 from argosy_core.scheduler.rows import cluster_runs, job_ends

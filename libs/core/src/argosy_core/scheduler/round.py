@@ -29,20 +29,20 @@ from argosy_core.errors import InvariantViolation
 from argosy_core.framework import Fault
 from argosy_core.job.interning import distinct
 from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT
-from argosy_core.placement import CandidatePool, Decider, WaitReason
+from argosy_core.placement import (
+    CandidatePool,
+    CommitReply,
+    CommitRequest,
+    Decider,
+    SampleReply,
+    SampleRequest,
+    WaitReason,
+)
 from argosy_core.queueing import Filled, walk
 from argosy_core.scheduler.asking import choose, find_placeable, find_unjudged
 from argosy_core.scheduler.commits import CommitStages, Placed
 from argosy_core.scheduler.effects import LeasePlan
-from argosy_core.scheduler.messages import (
-    ClusterRuns,
-    CommitReply,
-    CommitRequest,
-    RoundStateColumns,
-    Runs,
-    SampleReply,
-    SampleRequest,
-)
+from argosy_core.scheduler.messages import ClusterRuns, RoundStateColumns, Runs
 from argosy_core.scheduler.outcomes import back_off_s
 from argosy_core.scheduler.prioritise import choose_jobs, elect_heads, queues_of
 from argosy_core.scheduler.rows import cluster_runs

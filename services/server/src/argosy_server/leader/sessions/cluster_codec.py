@@ -15,16 +15,8 @@ from argosy.executor.v1 import executor_pb2
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.states import FailureKind
-from argosy_core.placement import WaitReason
-from argosy_core.scheduler.messages import (
-    CapacityColumns,
-    CommitReply,
-    CommitRequest,
-    Placements,
-    SampleReply,
-    SampleRequest,
-    StateColumns,
-)
+from argosy_core.placement import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest, WaitReason
+from argosy_core.scheduler.messages import CapacityColumns, StateColumns
 from argosy_runtime.columns import check_indices, pack_column, read_columns, unpack_column
 
 __all__ = [

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from argosy_core.leader.events import Event
     from argosy_core.leader.events import Session as SessionKey
     from argosy_core.leader.instructions import SendCommit, SendCordons, SendPlacements, SendReleases, SendSample
-    from argosy_core.scheduler import CommitRequest, SampleRequest
+    from argosy_core.placement import CommitRequest, SampleRequest
     from argosy_server.leader.sessions.streams import Term
 
 __all__ = ["SamplerService", "SamplerSession"]
