@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest, InvariantViolation, NotFound
 from argosy_core.job.classes import HostPort, SchedulingClass
+from argosy_core.job.interning import distinct
 from argosy_core.queueing.order import Backlog
 from argosy_core.queueing.usage import weigh_amounts
 from argosy_core.resources.axis import DEFAULT_AXIS, PODS, ResourceAxis
@@ -91,17 +92,17 @@ class IdTable:
         return index
 
     def indices(self, keys: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        """Return the index of each id as int32[n]. Complexity: O(n log n) in NumPy, one dict look-up per distinct id.
+        """Return the index of each id as int32[n]. Complexity: as `distinct`, and one dict look-up per distinct id.
 
         Raises:
             NotFound: An id is not held; define it first.
         """
-        found, inverse = np.unique(keys, return_inverse=True)
+        found, inverse = distinct(keys)
         try:
             table = np.array([self._index[key] for key in found.tolist()], dtype=np.int32)
         except KeyError as cause:
             raise NotFound(f"id {cause.args[0]} is not defined; ask `missing` and define it first") from cause
-        return table[inverse.ravel()] if keys.size else np.zeros(0, dtype=np.int32)
+        return table[inverse]
 
     def unknown(self, keys: npt.NDArray[np.integer]) -> tuple[int, ...]:
         """Return the distinct ids that are not held, ascending."""
