@@ -63,6 +63,8 @@ class SessionClient:
         )
         self._redirect = ""
         self._turn = 0
+        self._begins_to_wait = asyncio.Event()
+        """Set when a class waits for capacity to rise and none did before."""
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Hold sessions, one after the other, until cancelled.
@@ -178,10 +180,12 @@ class SessionClient:
                 message = await stream.read()
             if not isinstance(message, sampler_pb2.SessionResponse):
                 return
-            was_ready = self._handler.ready
+            was_ready, had_waiting = self._handler.ready, self._handler.has_waiting
             answers = self._handler.answer(message)
             for answer in answers:
                 await outbox.put(answer)
+            if self._handler.has_waiting and not had_waiting:
+                self._begins_to_wait.set()
             if self._handler.ready and not was_ready:
                 self._backoff.reset()
                 on_ready()
@@ -201,7 +205,12 @@ class SessionClient:
         """Tell of what changed whenever it is time to."""
         cluster, took_s = self._config.cluster, 0.0
         while True:
-            await asyncio.sleep(max(pace.tick_s, _REST_RATIO * took_s))
+            self._begins_to_wait.clear()
+            pause_s = pace.pause_s(time.monotonic(), is_awaited=self._handler.has_waiting)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(pause_s, _REST_RATIO * took_s)):
+                    await self._begins_to_wait.wait()
+                    continue  # rises are urgent from now on
             begun_s, rise = time.monotonic(), self._handler.ledger.nodes.last_rise
             word = pace.next_word(begun_s, rise=rise, is_awaited=self._handler.has_waiting)
             if word is Word.NOTHING:

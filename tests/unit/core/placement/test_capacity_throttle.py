@@ -48,11 +48,19 @@ def test_a_rise_waits_for_the_interval_when_nobody_waits_for_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("interval_s", "rise_interval_s", "tick_s"),
-    [(0.25, 0.05, 0.05), (0.01, 0.05, 0.01), (0.0, 0.0, 0.001)],
-    ids=["rises", "totals", "never-without-a-pause"],
+    ("interval_s", "rise_interval_s", "is_awaited", "pause_s"),
+    [(0.25, 0.05, True, 0.05), (0.25, 0.05, False, 0.15), (0.125, 0.05, True, 0.025), (0.0, 0.0, True, 0.001)],
+    ids=["rises", "totals", "whichever-is-first", "never-without-a-pause"],
 )
-def test_tick_is_the_shortest_interval(interval_s: float, rise_interval_s: float, tick_s: float) -> None:
-    """Whoever asks so often misses no time to speak, and does not turn in circles."""
+def test_pause_ends_when_there_may_be_something_to_tell(
+    interval_s: float, rise_interval_s: float, pause_s: float, *, is_awaited: bool
+) -> None:
+    """While no class waits nobody looks for rises; who looks does not turn in circles."""
     settings = ThrottleSettings(interval_s=interval_s, rise_interval_s=rise_interval_s, node_interval_s=5.0)
-    assert CapacityThrottle(settings, 0.0).tick_s == tick_s
+    assert CapacityThrottle(settings, 0.0).pause_s(0.1, is_awaited=is_awaited) == pytest.approx(pause_s)
+
+
+def test_pause_reaches_to_what_single_nodes_have_left() -> None:
+    """However seldom totals are told."""
+    settings = ThrottleSettings(interval_s=60.0, rise_interval_s=0.05, node_interval_s=5.0)
+    assert CapacityThrottle(settings, 0.0).pause_s(1.0, is_awaited=False) == pytest.approx(4.0)

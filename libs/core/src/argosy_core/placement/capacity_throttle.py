@@ -17,7 +17,7 @@ from typing import Final
 __all__ = ["CapacityThrottle", "ThrottleSettings", "Word"]
 
 
-_LEAST_TICK_S: Final = 0.001
+_LEAST_PAUSE_S: Final = 0.001
 
 
 class Word(Enum):
@@ -58,10 +58,16 @@ class CapacityThrottle:
         self._nodes_s = now_s
         self._told_rise = 0
 
-    @property
-    def tick_s(self) -> float:
-        """How often to ask `next_word`, seconds."""
-        return max(min(self._settings.interval_s, self._settings.rise_interval_s), _LEAST_TICK_S)
+    def pause_s(self, now_s: float, *, is_awaited: bool) -> float:
+        """Return how long to wait before `next_word` is asked, seconds; until a class begins to wait if none does.
+
+        Args:
+            now_s: Now.
+            is_awaited: Whether some class waits for capacity to rise.
+        """
+        settings = self._settings
+        due_s = min(self._totals_s + settings.interval_s, self._nodes_s + settings.node_interval_s) - now_s
+        return max(min(due_s, settings.rise_interval_s) if is_awaited else due_s, _LEAST_PAUSE_S)
 
     def next_word(self, now_s: float, *, rise: int, is_awaited: bool) -> Word:
         """Return what to tell now; it counts as told.
