@@ -513,6 +513,20 @@ def test_states_are_acknowledged_after_their_commit() -> None:
     assert [said.batch for said in told.said if isinstance(said, say.Acknowledge)] == [1, 2]
 
 
+def test_batches_of_one_cycle_are_acknowledged_at_once() -> None:
+    """The word for the last holds for all before it."""
+    told = lead()
+    connect(told)
+    plan(told, 5, 10)
+    told.tell(Published(position=2))
+    told.tell(Stored(number=told.one(say.Store).number, refused=NOBODY), Heard(session=EXECUTOR))
+    told.tell(Stored(number=told.one(say.Store).number, refused=NOBODY))
+    told.tell(*(StatesReported(session=EXECUTOR, batch=batch, columns=running(10)) for batch in (1, 2)))
+    told.pass_time(told.settings.window_max_s)
+    told.tell(Stored(number=told.one(say.Store).number, refused=NOBODY))
+    assert [said.batch for said in told.said if isinstance(said, say.Acknowledge)] == [2]
+
+
 def test_contacts_are_stored_now_and_then() -> None:
     """When an executor was last heard is in the database, though nothing happens."""
     told = lead()

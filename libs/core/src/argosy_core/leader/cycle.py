@@ -292,9 +292,10 @@ class Cycle:
         term.totals["stored_records"] += ready.record_count
         term.unstored.difference_update(ready.leased.tolist())
         self._intake.forget_changes(ready.change_ids)
-        for states in ready.reported:
-            if self._sessions.is_live(states.session):
-                term.say(Acknowledge(session=states.session, batch=states.batch))
+        # A batch's acknowledgement holds for all before it.
+        for session, batch in {states.session: states.batch for states in ready.reported}.items():
+            if self._sessions.is_live(session):
+                term.say(Acknowledge(session=session, batch=batch))
         if refused.size:
             self.take_back(refused)
         term.stories.note(term.now.db_us, "stored", ready.leased)
