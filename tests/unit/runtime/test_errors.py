@@ -49,7 +49,6 @@ def test_from_rpc_error_gives_back_what_was_sent(error_type: type[ArgosyError]) 
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        (grpc.StatusCode.DEADLINE_EXCEEDED, core_errors.BackendUnavailable),
         (grpc.StatusCode.CANCELLED, core_errors.BackendUnavailable),
         (grpc.StatusCode.UNKNOWN, core_errors.InvariantViolation),
         (grpc.StatusCode.UNIMPLEMENTED, core_errors.InvariantViolation),

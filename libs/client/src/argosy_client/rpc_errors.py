@@ -17,6 +17,7 @@ from argosy_core.errors import (
     AlreadyExists,
     ArgosyError,
     BackendUnavailable,
+    DeadlineExceeded,
     FieldViolation,
     InvalidRequest,
     InvariantViolation,
@@ -44,10 +45,10 @@ ERRORS: Final[dict[grpc.StatusCode, type[ArgosyError]]] = {
     grpc.StatusCode.UNAUTHENTICATED: NotAuthenticated,
     grpc.StatusCode.PERMISSION_DENIED: NotPermitted,
     grpc.StatusCode.INTERNAL: InvariantViolation,
-    grpc.StatusCode.DEADLINE_EXCEEDED: BackendUnavailable,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
     grpc.StatusCode.CANCELLED: BackendUnavailable,
 }
-"""What each code stands for; the last two have no error of their own on the server's side."""
+"""What each code stands for; the last has no error of its own on the server's side."""
 
 _UNSURE_CODES: Final = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
@@ -72,9 +73,12 @@ def to_error(error: grpc.RpcError) -> ArgosyError:
 def is_repeatable(error: grpc.RpcError) -> bool:
     """Return whether the same call is worth another attempt.
 
-    It is if nothing is known of what became of the call, and if a server that is busy said how long to wait.
+    It is if nothing is known of what became of the call, and if a server that is busy said how long to wait. A server
+    that says itself that it gave the call up would need as long again.
     """
     code = error.code()
+    if code == grpc.StatusCode.DEADLINE_EXCEEDED:
+        return not read_details(error).reason
     if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
         return read_details(error).retry_delay_s is not None
     return code in _UNSURE_CODES

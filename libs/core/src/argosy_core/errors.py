@@ -10,6 +10,7 @@
     +-- NotAllowedNow        legal request, illegal moment
     +-- QuotaExceeded        a limit was reached: back off
     +-- BackendUnavailable   a database, log, cluster or leader cannot be reached: try the same call again
+    |   +-- DeadlineExceeded it would take too long: ask for less
     +-- OutOfRange           a cursor is older than what is kept
     +-- NotAuthenticated     who calls is not known
     +-- NotPermitted         who calls may not do this
@@ -27,6 +28,7 @@ __all__ = [
     "AlreadyExists",
     "ArgosyError",
     "BackendUnavailable",
+    "DeadlineExceeded",
     "FieldViolation",
     "InvalidRequest",
     "InvariantViolation",
@@ -117,6 +119,10 @@ class QuotaExceeded(ArgosyError):
 
 class BackendUnavailable(ArgosyError):
     """Something the service stands on cannot be reached; the same call may be repeated."""
+
+
+class DeadlineExceeded(BackendUnavailable):
+    """It would have taken too long, and was given up; the same call would take as long again."""
 
 
 class OutOfRange(ArgosyError):

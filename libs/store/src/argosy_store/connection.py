@@ -32,6 +32,7 @@ from argosy_core.errors import (
     AlreadyExists,
     ArgosyError,
     BackendUnavailable,
+    DeadlineExceeded,
     InvalidRequest,
     InvariantViolation,
 )
@@ -374,6 +375,8 @@ def _translate(cause: psycopg.Error | sqlalchemy.exc.SQLAlchemyError) -> ArgosyE
     text = _words(origin)
     if isinstance(origin, psycopg.errors.UniqueViolation):
         return AlreadyExists(f"a row by this key exists: {text}")
+    if isinstance(origin, psycopg.errors.QueryCanceled):
+        return DeadlineExceeded(f"Postgres took too long: {text}; ask for less, as by a job set or a time")
     # libpq reports a connection that broke while it waited for a result without a code, hence as the bare class.
     lost = type(origin) is psycopg.DatabaseError or isinstance(origin, psycopg.errors.IdleInTransactionSessionTimeout)
     if lost or isinstance(origin, psycopg.OperationalError | psycopg.InterfaceError):
