@@ -27,7 +27,7 @@ def test_cancel_ends_jobs_without_a_live_run_and_marks_the_others(world: StoreWo
         None, [live, waiting, ended, 12345], "cancel", encode=encode_change_requests, reason="no use"
     )
     assert (result.job_count, result.unknown_handles) == (2, (12345,))
-    jobs = {job.handle: job for job in world.api.list_jobs(JobFilter())}
+    jobs = {job.handle: job for job in world.list_jobs(JobFilter())}
     assert (jobs[waiting].state, jobs[waiting].reason) == (JobState.CANCELLED, "no use")
     assert jobs[waiting].end_time_us is not None
     assert (jobs[live].state, jobs[live].cancel_requested, jobs[live].end_time_us) == (JobState.LEASED, True, None)
@@ -69,10 +69,10 @@ def test_a_filter_means_the_jobs_that_existed_when_the_change_request_was_taken(
         labels=(LabelRequirement(key="app", operator="In", values=("x",)),),
     )
     target = BoundedFilter(job_filter=chosen, upper_handle=bound)
-    preview, sample = world.api.preview_change_requests(None, target)
-    assert (preview.job_count, sample) == (2, early[[0, 2]].tolist())
+    assert world.api.count_change_requests(target) == 2
+    assert world.api.sample_change_requests(target, 20) == early[[0, 2]].tolist()
     assert world.api.set_change_requests(None, target, "cancel", encode=encode_change_requests).job_count == 2
-    states = [job.state for job in world.api.list_jobs(JobFilter())]
+    states = [job.state for job in world.list_jobs(JobFilter())]
     assert states == [6, 1, 6, 1, 1]
     assert late[0] > bound
 
@@ -86,8 +86,8 @@ def test_change_requests_are_applied_in_chunks(world: StoreWorld, monkeypatch: p
     target = BoundedFilter(job_filter=JobFilter(queue_id=world.queue.queue_id), upper_handle=int(handles[-1]))
     assert world.api.set_change_requests(None, target, "cancel", encode=encode_change_requests).job_count == 10
     assert [line.count(b":") for line in news(world)] == [4, 4, 2, 4, 4, 2]
-    assert {job.state for job in world.api.list_jobs(JobFilter())} == {6}
-    assert {job.priority for job in world.api.list_jobs(JobFilter())} == {5}
+    assert {job.state for job in world.list_jobs(JobFilter())} == {6}
+    assert {job.priority for job in world.list_jobs(JobFilter())} == {5}
 
 
 def test_reprioritize_changes_open_jobs_only(world: StoreWorld) -> None:
@@ -96,7 +96,7 @@ def test_reprioritize_changes_open_jobs_only(world: StoreWorld) -> None:
     world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(handles[:1])))
     world.api.set_change_requests(None, handles[1:2], "reprioritize", encode=encode_change_requests, priority=4)
     world.api.set_change_requests(None, handles, "reprioritize", encode=encode_change_requests, priority=4)
-    assert [job.priority for job in world.api.list_jobs(JobFilter())] == [1, 4, 4]
+    assert [job.priority for job in world.list_jobs(JobFilter())] == [1, 4, 4]
     assert news(world) == [b"asked %d:0" % handles[1], b"asked %d:0" % handles[2]]
 
 
@@ -114,16 +114,17 @@ def test_a_job_that_ends_while_a_change_request_is_on_its_way_stays_as_it_ended(
 
     monkeypatch.setattr(change_requests_module, "_look_up", look_up_and_end)
     world.api.set_change_requests(None, handles, "cancel", encode=encode_change_requests)
-    assert [job.state for job in world.api.list_jobs(JobFilter())] == [JobState.SUCCEEDED, JobState.CANCELLED]
+    assert [job.state for job in world.list_jobs(JobFilter())] == [JobState.SUCCEEDED, JobState.CANCELLED]
     assert news(world) == [b"asked %d:1" % handles[1]]
 
 
 def test_preview_changes_nothing(world: StoreWorld) -> None:
     """A preview counts, shows a sample and sets nothing."""
     handles = world.submit_jobs(25)
-    result, sample = world.api.preview_change_requests(None, [*handles.tolist(), 1])
-    assert (result.job_count, result.unknown_handles, sample) == (25, (1,), handles[:20].tolist())
-    assert not any(job.cancel_requested for job in world.api.list_jobs(JobFilter()))
+    target = BoundedFilter(job_filter=JobFilter(queue_id=world.queue.queue_id), upper_handle=int(handles[-1]))
+    assert world.api.count_change_requests(target) == 25
+    assert world.api.sample_change_requests(target, 20) == handles[:20].tolist()
+    assert not any(job.cancel_requested for job in world.list_jobs(JobFilter()))
 
 
 def test_a_lease_and_a_cancel_request_never_miss_each_other(world: StoreWorld) -> None:
@@ -146,7 +147,7 @@ def test_a_lease_and_a_cancel_request_never_miss_each_other(world: StoreWorld) -
         world.api.set_change_requests(None, chunk, "cancel", encode=encode_change_requests)
     thread.join()
     second.close()
-    for job in world.api.list_jobs(JobFilter(), limit=1000):
+    for job in world.list_jobs(JobFilter(), limit=1000):
         assert job.cancel_requested
         assert (job.state == JobState.CANCELLED) == (not job.runs)
         assert (job.handle in refused) == (not job.runs)
@@ -186,5 +187,5 @@ def test_a_new_priority_that_is_read_late_does_not_undo_a_newer_one(world: Store
         world.api.set_change_requests(None, handles, "reprioritize", encode=encode_change_requests, priority=priority)
     taken = np.array([change for change, _ in world.leader.read_changes(100)], dtype=np.int64)
     world.leader.apply(world.epoch, Effects(deleted_change_ids=taken))
-    assert [job.priority for job in world.api.list_jobs(JobFilter())] == [7]
+    assert [job.priority for job in world.list_jobs(JobFilter())] == [7]
     assert not [field for field in Effects.__dataclass_fields__ if "priorit" in field]

@@ -84,7 +84,7 @@ def test_kill_of_postgres_under_load_loses_no_acknowledged_submit(server: Embedd
     assert sum(writer.unavailable_count for writer in writers) > 0
     stored: dict[str | None, int] = {}
     after = 0
-    while page := world.api.list_jobs(JobFilter(), after_handle=after, limit=5000):
+    while page := world.list_jobs(JobFilter(), after_handle=after, limit=5000):
         for job in page:
             assert job.client_id not in stored
             stored[job.client_id] = job.handle
@@ -116,7 +116,7 @@ def test_stores_go_on_after_a_restart_of_postgres(server: EmbeddedPostgres) -> N
             pool.timeout = 0.2
         calls: list[Callable[[], object]] = [
             lambda: world.submit(late),
-            lambda: world.api.list_jobs(JobFilter()),
+            lambda: world.api.list_jobs(JobFilter()).jobs,
             world.leader.load,
             lambda: world.leader.apply(world.epoch, Effects(log_position=(0, 1))),
             lambda: world.leader.renew(world.epoch, 10),
@@ -131,6 +131,4 @@ def test_stores_go_on_after_a_restart_of_postgres(server: EmbeddedPostgres) -> N
         assert world.leader.load().jobs.handles.tolist() == handles.tolist()
         world.leader.apply(world.epoch, Effects(log_position=(0, 1)))
         more = world.submit_jobs(1)
-        assert [job.handle for job in world.api.list_jobs(JobFilter())] == np.sort(
-            np.concatenate([handles, more])
-        ).tolist()
+        assert [job.handle for job in world.list_jobs(JobFilter())] == np.sort(np.concatenate([handles, more])).tolist()

@@ -199,7 +199,7 @@ def test_apply_writes_every_part(world: StoreWorld) -> None:
     world.leader.bind_cluster(world.epoch, "east", uid="uid", role="executor", incarnation=1)
     applied = world.leader.apply(world.epoch, everything(world, handles))
     assert applied.refused_handles.tolist() == applied.absorbed_handles.tolist() == []
-    jobs = world.api.list_jobs(JobFilter())
+    jobs = world.list_jobs(JobFilter())
     assert [job.state for job in jobs] == [JobState.SUCCEEDED, JobState.LEASED, JobState.LEASED]
     run = jobs[0].runs[0]
     assert (run.attempt, run.cluster, run.node, run.state, run.exit_code) == (1, "east", "node-1", 4, 0)
@@ -318,7 +318,7 @@ def test_apply_ends_a_run_that_is_leased_in_the_same_transaction(world: StoreWor
         job_updates=make_job_ends(handles),
     )
     world.leader.apply(world.epoch, effects)
-    assert [job.state for job in world.api.list_jobs(JobFilter())] == [JobState.SUCCEEDED] * 2
+    assert [job.state for job in world.list_jobs(JobFilter())] == [JobState.SUCCEEDED] * 2
 
 
 def test_a_bag_of_objects_is_stored_as_the_tuples_of_the_seed(world: StoreWorld) -> None:
@@ -457,7 +457,7 @@ def test_apply_takes_rows_in_any_order_over_several_days(world: StoreWorld) -> N
             job_updates=make_job_ends(shuffled),
         ),
     )
-    jobs = world.api.list_jobs(JobFilter())
+    jobs = world.list_jobs(JobFilter())
     assert [job.state for job in jobs] == [4] * 6
     names = {int(handle): f"main-{handle}-1" for handle in mixed}
     with psycopg.connect(world.url) as connection:

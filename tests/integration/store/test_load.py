@@ -30,7 +30,7 @@ def test_load_of_an_empty_pool_gives_empty_columns(world: StoreWorld) -> None:
 def test_load_gives_open_jobs_with_all_that_the_leader_keeps(world: StoreWorld) -> None:
     """Columns of open jobs, their specs and metadata by index; ended jobs are left out."""
     specs = (make_spec(b"[1]"), make_spec(b"[2]"))
-    labels = (b'{"labels": {"a": "1"}}',)
+    labels = (b'{"labels": {"a": "1"}, "annotations": {}}',)
     request = world.request(5, specs=specs, metadata=labels, priority=3)
     bare = world.request(1, specs=specs[:1], day=world.day + 1)
     world.submit(request, bare)
@@ -101,7 +101,7 @@ def test_load_gives_since_when_runs_run(world: StoreWorld) -> None:
     world.leader.apply(world.epoch, Effects(object_updates=make_reports(again, 8, start_time_us=90)))
     assert world.leader.load().objects.start_time_us.tolist() == [70, 70, 0]
     world.leader.apply(world.epoch, Effects(run_updates=make_run_ends(running)))
-    shown = {job.handle: job.runs[0].start_time_us for job in world.api.list_jobs(JobFilter())}
+    shown = {job.handle: job.runs[0].start_time_us for job in world.list_jobs(JobFilter())}
     assert [shown[handle] for handle in handles.tolist()] == [1_700_000_002_000_000, 70, None]
 
 

@@ -54,7 +54,7 @@ def states(world: StoreWorld) -> dict[JobState, int]:
 
 def test_state_of_a_job_follows_from_its_row_or_its_pods(world: StoreWorld, states: dict[JobState, int]) -> None:
     """Terminal states stand in the job; the others follow from the live run's pods."""
-    found = {job.handle: job.state for job in world.api.list_jobs(JobFilter())}
+    found = {job.handle: job.state for job in world.list_jobs(JobFilter())}
     assert found == {handle: int(state) for state, handle in states.items()}
     assert world.api.count_states(world.job_set_id) == {int(state): 1 for state in JobState}
 
@@ -74,7 +74,7 @@ def test_state_of_a_job_follows_from_its_row_or_its_pods(world: StoreWorld, stat
 )
 def test_list_jobs_filters_by_state(world: StoreWorld, states: dict[JobState, int], wanted: set[JobState]) -> None:
     """A filter by states gives the jobs in these states and no others."""
-    found = world.api.list_jobs(JobFilter(states=frozenset(wanted)))
+    found = world.list_jobs(JobFilter(states=frozenset(wanted)))
     assert {job.handle for job in found} == {states[state] for state in wanted}
 
 
@@ -85,7 +85,7 @@ def test_a_job_whose_run_was_lost_is_queued_again(world: StoreWorld) -> None:
     world.leader.apply(
         world.epoch, Effects(object_updates=make_reports(handles, 7), run_updates=make_run_ends(handles, 7))
     )
-    job = world.api.list_jobs(JobFilter())[0]
+    job = world.list_jobs(JobFilter())[0]
     assert (job.state, [run.state for run in job.runs]) == (JobState.QUEUED, [7])
 
 
@@ -106,7 +106,7 @@ def test_list_jobs_filters_by_labels(world: StoreWorld, requirement: LabelRequir
     one = world.submit_jobs(4, metadata=labels)
     two = world.submit_jobs(1, metadata=(b'{"labels": {"app": "w", "a\'b.c/d%s": "q\'"}}',))
     handles = np.concatenate([one[:3], one[3:], two])
-    found = [job.handle for job in world.api.list_jobs(JobFilter(labels=(requirement,)))]
+    found = [job.handle for job in world.list_jobs(JobFilter(labels=(requirement,)))]
     assert found == handles[expected].tolist()
 
 
@@ -117,11 +117,11 @@ def test_list_jobs_pages_in_submit_order_within_queue_and_job_set(world: StoreWo
     world.submit_jobs(3, job_set_id=other_set)
     chosen = JobFilter(queue_id=world.queue.queue_id, job_set="nightly")
     pages, after = [], 0
-    while page := world.api.list_jobs(chosen, after_handle=after, limit=2):
+    while page := world.list_jobs(chosen, after_handle=after, limit=2):
         pages += [job.handle for job in page]
         after = page[-1].handle
     assert pages == sorted(mine)
-    assert world.api.list_jobs(JobFilter(queue_id=world.queue.queue_id, job_set="none")) == []
+    assert world.list_jobs(JobFilter(queue_id=world.queue.queue_id, job_set="none")) == []
     assert world.api.find_job_set(world.queue.queue_id, "weekly") == other_set
     assert world.api.find_job_set(world.queue.queue_id, "none") is None
 
@@ -182,4 +182,4 @@ def test_reading_does_not_wait_for_the_clock(world: StoreWorld) -> None:
     """Times in the future are stored as they are."""
     request = world.request(1, submit_time_us=int((time.time() + 1e6) * 1e6))
     world.submit(request)
-    assert world.api.list_jobs(JobFilter())[0].submit_time_us == request.submit_time_us[0]
+    assert world.list_jobs(JobFilter())[0].submit_time_us == request.submit_time_us[0]

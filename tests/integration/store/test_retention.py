@@ -8,7 +8,7 @@ import pytest
 
 from argosy_core.errors import NotAllowedNow, OutOfRange
 from argosy_core.job.states import JobState
-from argosy_store import Effects, EventRow, JobFilter, ensure_partitions, retain
+from argosy_store import ApiStore, Effects, EventRow, JobFilter, ensure_partitions, retain
 from argosy_testkit.postgres import set_database_time
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import make_job_ends, make_reports, make_run_ends
@@ -72,7 +72,7 @@ def test_jobs_of_a_day_without_partition_are_stored_and_move_when_it_is_made(wor
     assert count(world, "jobs_carried") == count(world, "objects_carried") == count(world, "job_specs_carried") == 0
     assert count(world, f"runs_d{day}") == 2
     end(world, handles, day)
-    assert [job.state for job in world.api.list_jobs(JobFilter())] == [JobState.SUCCEEDED] * 3
+    assert [job.state for job in world.list_jobs(JobFilter())] == [JobState.SUCCEEDED] * 3
 
 
 def test_retain_drops_aged_days_and_keeps_the_rest(aged: StoreWorld) -> None:
@@ -86,7 +86,7 @@ def test_retain_drops_aged_days_and_keeps_the_rest(aged: StoreWorld) -> None:
     done = retain(aged.url, RETENTION_DAYS)
     assert done.dropped_days == (aged.day - 15, aged.day - 8)
     assert done.carried_job_count == 0
-    assert [job.handle for job in aged.api.list_jobs(JobFilter())] == recent.tolist()
+    assert [job.handle for job in aged.list_jobs(JobFilter())] == recent.tolist()
     for table in ("jobs", "runs", "objects", "job_specs", "job_set_events"):
         names = partitions(aged, table)
         assert f"{table}_d{aged.day - 8}" not in names
@@ -120,7 +120,7 @@ def test_retain_moves_open_jobs_out_and_they_live_on(aged: StoreWorld) -> None:
     )
     aged.api.set_change_requests(None, cancelled, "cancel", encode=encode_change_requests)
     assert aged.lease(waiting).tolist() == []
-    jobs = {job.handle: job for job in aged.api.list_jobs(JobFilter())}
+    jobs = {job.handle: job for job in aged.list_jobs(JobFilter())}
     assert jobs[int(running[0])].state == JobState.SUCCEEDED
     assert jobs[int(cancelled[0])].cancel_requested
     assert jobs[int(waiting[0])].state == JobState.LEASED
@@ -174,7 +174,7 @@ def test_retain_makes_old_cursors_detectable(aged: StoreWorld) -> None:
         aged.api.read_events(aged.job_set_id, 3)
     assert [row[:2] for row in aged.api.read_events(aged.job_set_id, 5)] == [(6, 7)]
     assert aged.api.oldest_event_number(aged.job_set_id) == 6
-    set_database_time(aged.url, now_us(aged) + 30 * DAY_US)
+    set_database_time(aged.url, now_us(aged) + (RETENTION_DAYS + 1) * DAY_US)
     retain(aged.url, RETENTION_DAYS)
     assert aged.api.oldest_event_number(aged.job_set_id) == 8
     write(8, 9, aged.day)
@@ -200,7 +200,7 @@ def test_a_connection_learns_of_new_and_dropped_partitions(aged: StoreWorld) -> 
     new = aged.submit_jobs(1, day=aged.day + 30)
     assert aged.lease(new).tolist() == []
     end(aged, np.concatenate([handles, new]), aged.day)
-    assert [job.state for job in aged.api.list_jobs(JobFilter())] == [JobState.SUCCEEDED] * 3
+    assert [job.state for job in aged.list_jobs(JobFilter())] == [JobState.SUCCEEDED] * 3
     assert count(aged, f"jobs_d{aged.day + 30}") == 1
 
 
@@ -228,7 +228,7 @@ def test_no_server_clock_closes_drops_or_makes_a_day(aged: StoreWorld, monkeypat
     assert aged.day not in done.dropped_days
     assert max(done.closed_days) == aged.day - 2
     assert set(before) - set(partitions(aged, "jobs")) == {f"jobs_d{aged.day - 15}", f"jobs_d{aged.day - 8}"}
-    assert [job.handle for job in aged.api.list_jobs(JobFilter())] == handles.tolist()
+    assert [job.handle for job in aged.list_jobs(JobFilter())] == handles.tolist()
 
 
 def test_a_day_takes_no_jobs_before_its_open_ones_are_counted(aged: StoreWorld) -> None:
@@ -260,3 +260,38 @@ def test_client_ids_are_forgotten_in_one_pass_over_them(aged: StoreWorld, monkey
     end(aged, old[:-1], aged.day - 14)
     assert retain(aged.url, RETENTION_DAYS).deleted_client_id_count == 599
     assert aged.submit(aged.request(1, client_ids=ids[-1:]))[0].handles.tolist() == old[-1:].tolist()
+
+
+def test_retain_deletes_what_names_no_job_any_more(aged: StoreWorld) -> None:
+    """Classes, job sets and metadata leave some days after the last job that used them; a carried job keeps its own."""
+    kept = aged.submit_jobs(1, day=aged.day, metadata=(b'{"labels": {"stays": "1"}}',))
+    gone_class, gone_set = aged.api.class_ids([b"gone"])[0], aged.api.job_set_ids([(aged.queue.queue_id, "gone")])[0]
+    ended = aged.submit_jobs(
+        2, day=aged.day, metadata=(b'{"labels": {"gone": "1"}}',), class_id=gone_class, job_set_id=gone_set
+    )
+    aged.leader.apply(aged.epoch, Effects(job_updates=make_job_ends(ended, end_time_us=now_us(aged))))
+    assert retain(aged.url, RETENTION_DAYS).deleted_unused_count == 0
+    set_database_time(aged.url, now_us(aged) + (RETENTION_DAYS + 4) * DAY_US)
+    assert retain(aged.url, RETENTION_DAYS).deleted_unused_count == 3
+    assert [job.labels for job in aged.list_jobs(JobFilter())] == [{"stays": "1"}]
+    loaded = aged.leader.load()
+    assert loaded.jobs.handles.tolist() == kept.tolist()
+    assert (list(loaded.classes), list(loaded.job_sets)) == ([aged.class_id], [aged.job_set_id])
+    again = ApiStore(aged.url)  # as any replica on another day
+    assert again.job_set_ids([(aged.queue.queue_id, "gone")])[0] > gone_set
+    assert again.class_ids([b"gone"])[0] > gone_class
+    again.close()
+
+
+def test_use_on_another_day_is_stored_once_by_each_replica(aged: StoreWorld) -> None:
+    """What a replica knows from days before is told to the database again, or retention would take it away."""
+    set_database_time(aged.url, now_us(aged) + 3 * DAY_US)
+    aged.api._cache_day = 0
+    aged.submit_jobs(1, metadata=(b'{"labels": {"a": "1"}}',))
+    for _ in range(2):
+        assert aged.api.class_ids([b'{"requests":{"cpu":1000}}']) == [aged.class_id]
+        assert aged.api.job_set_ids([(aged.queue.queue_id, "nightly")]) == [aged.job_set_id]
+    with psycopg.connect(aged.url) as connection:
+        for table in ("scheduling_classes", "job_sets", "job_metadata"):
+            days = connection.execute(f"SELECT last_used_day FROM {table}".encode()).fetchall()
+            assert days == [(now_us(aged) // DAY_US + 3,)]

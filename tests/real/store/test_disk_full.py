@@ -212,7 +212,7 @@ def test_full_disk_refuses_and_loses_nothing_and_ends_by_itself(
     stored: dict[str, int] = {}
     states: dict[int, int] = {}
     after = 0
-    while page := world.api.list_jobs(JobFilter(), after_handle=after, limit=5000):
+    while page := world.list_jobs(JobFilter(), after_handle=after, limit=5000):
         for job in page:
             assert job.client_id is not None
             assert job.client_id not in stored

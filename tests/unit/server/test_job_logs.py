@@ -30,7 +30,7 @@ def make_record(*runs: RunRecord, kinds: tuple[str, ...] = ("ConfigMap", "Pod", 
     return JobRecord(
         handle=77, job_id="0190", queue_id=1, queue="q", job_set_id=1, job_set="s", class_id=1, state=JobState.QUEUED,
         priority=0, submit_time_us=1, end_time_us=None, reason=None, cancel_requested=False, client_id=None,
-        metadata=None, runs=runs, spec_body=json.dumps([{"kind": kind} for kind in kinds]).encode(),
+        labels={}, annotations={}, runs=runs, spec_body=json.dumps([{"kind": kind} for kind in kinds]).encode(),
     )  # fmt: skip
 
 

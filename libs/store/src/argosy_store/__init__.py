@@ -25,7 +25,7 @@ from argosy_store.effects import (
     QuarantinedRecord,
 )
 from argosy_store.embedded import EmbeddedPostgres
-from argosy_store.jobs import JobFilter, LabelRequirement
+from argosy_store.job_filters import JobFilter, LabelRequirement
 from argosy_store.leader import Leadership, LeaderStore
 from argosy_store.load import LoadedJobs, LoadedObjects, LoadedPool, LoadedRuns, LoadedSpec
 from argosy_store.log import PostgresLog

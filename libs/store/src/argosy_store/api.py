@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
@@ -36,12 +37,18 @@ _RESERVE: Final = (
     " + CASE WHEN timeline IN ('', argosy_timeline()) THEN 0 ELSE %s END RETURNING next_number, timeline"
 )
 _ADD_CLASSES: Final = (
-    "INSERT INTO scheduling_classes (hash, definition) SELECT * FROM unnest($1::uuid[], $2::bytea[])"
-    " ON CONFLICT DO NOTHING"
+    "INSERT INTO scheduling_classes AS t (hash, definition) SELECT * FROM unnest($1::uuid[], $2::bytea[])"
+    " ON CONFLICT (hash) DO UPDATE SET last_used_day = excluded.last_used_day"
+    " WHERE t.last_used_day < excluded.last_used_day"
 )
 _ADD_JOB_SETS: Final = (
     "INSERT INTO job_sets (queue_id, name) SELECT * FROM unnest($1::integer[], $2::text[]) ON CONFLICT DO NOTHING"
 )
+_USE_JOB_SET: Final = (
+    "UPDATE job_sets SET last_used_day = argosy_now_us() / 86400000000"
+    " WHERE job_set_id = %s AND last_used_day < argosy_now_us() / 86400000000 RETURNING job_set_id"
+)
+_DAY_S: Final = 86_400
 
 
 class ApiStore(QueueCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
@@ -62,6 +69,8 @@ class ApiStore(QueueCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
         self._classes: dict[bytes, int] = {}
         self._job_sets: dict[tuple[int, str], int] = {}
         self._specs: set[tuple[int, bytes]] = set()
+        self._metadata: set[bytes] = set()
+        self._cache_day = 0
         self._caches_lock = threading.Lock()
         self._timeline = ""
         self.generation = 0
@@ -100,6 +109,7 @@ class ApiStore(QueueCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
+        self._begin_day()
         known = {value: self._classes.get(value) for value in definitions}
         missing = sorted(value for value, class_id in known.items() if class_id is None)
         if missing:
@@ -127,6 +137,7 @@ class ApiStore(QueueCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
             BackendUnavailable: Postgres cannot be reached.
             InvalidRequest: A name cannot be stored.
         """
+        self._begin_day()
         known = {pair: self._job_sets.get(pair) for pair in pairs}
         missing = sorted(pair for pair, value in known.items() if value is None)
         if missing:
@@ -136,11 +147,16 @@ class ApiStore(QueueCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
                     _ADD_JOB_SETS, array(INT4, queue_ids), text_array(fields([name.encode() for name in names]))
                 )
                 rows = connection.execute(
-                    "SELECT job_set_id, t.queue_id, t.name, argosy_timeline()"
+                    "SELECT job_set_id, t.queue_id, t.name, argosy_timeline(),"
+                    " last_used_day < argosy_now_us() / 86400000000"
                     " FROM unnest(%s::integer[], %s::text[]) AS n (queue_id, name)"
                     " JOIN job_sets t ON t.queue_id = n.queue_id AND t.name = n.name",
                     [queue_ids, names],
                 ).fetchall()
+                # One row a transaction: a leader that numbers events locks several, in an order of its own.
+                gone = [row for row in rows if row[4] and not connection.execute(_USE_JOB_SET, [row[0]]).rowcount]
+            if gone:  # by retention, or another replica was as fast
+                return self.job_set_ids(pairs)
             found = {(row[1], row[2]): row[0] for row in rows}
             known.update(found)
             self._remember(self._job_sets, found, rows[0][3])
@@ -159,9 +175,23 @@ class ApiStore(QueueCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
             self._classes.clear()
             self._job_sets.clear()
             self._specs.clear()
+            self._metadata.clear()
             self._next_number = self._end_number = 0
             self.generation += 1
         self._timeline = timeline
+
+    def _begin_day(self) -> None:
+        """Forget on a new day what was used on others, so that each day's first use is stored.
+
+        Retention takes away what no kept day has used.
+        """
+        day = int(time.time() // _DAY_S)
+        with self._caches_lock:
+            if day != self._cache_day:
+                self._cache_day = day
+                self._classes.clear()
+                self._job_sets.clear()
+                self._metadata.clear()
 
     def _remember(self, cache: dict[_KeyT, int], found: dict[_KeyT, int], timeline: str) -> None:
         """Add to a cache what a database of some timeline said; the cache begins anew when it is full.
@@ -193,8 +223,10 @@ class ApiStore(QueueCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
                 Or it is another database than the one that the requests' ids are of; nothing was stored.
             InvalidRequest: A value cannot be stored, as text with a zero byte; nothing was stored.
         """
-        if len(self._specs) > _CACHE_LIMIT:
-            self._specs.clear()
+        self._begin_day()
+        for cache in (self._specs, self._metadata):
+            if len(cache) > _CACHE_LIMIT:
+                cache.clear()
         # Read before the generation, which changes first: ids of another database cannot pass both comparisons.
         timeline = self._timeline
         if any(request.generation not in {None, self.generation} for request in requests):
@@ -203,7 +235,12 @@ class ApiStore(QueueCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
             with self._connections.submits() as connection:
                 try:
                     return submit_requests(
-                        connection, requests, encode_changes, known_specs=self._specs, timeline=timeline
+                        connection,
+                        requests,
+                        encode_changes,
+                        known_specs=self._specs,
+                        known_metadata=self._metadata,
+                        timeline=timeline,
                     )
                 except TimelineChanged as change:
                     self._meet(change.timeline)

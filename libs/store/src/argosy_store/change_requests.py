@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -20,7 +20,14 @@ import sqlalchemy as sa
 from argosy_core.job.states import JobState
 from argosy_store.binary import INT4, INT8, TEXT, array, scalar
 from argosy_store.connection import StoreConnection
-from argosy_store.jobs import JobFilter, filter_conditions
+from argosy_store.job_filters import (
+    OPEN_STATES,
+    JobFilter,
+    by_index,
+    filter_conditions,
+    read_windows,
+    window_conditions,
+)
 from argosy_store.partitions import change_request_lock, learn_state, partition, prologue, split_days
 from argosy_store.pool import Connections
 from argosy_store.rows import ChangeRequestResult
@@ -101,42 +108,43 @@ class ChangeRequestCalls:
         after = 0
         handles = None if isinstance(target, BoundedFilter) else np.unique(np.asarray(target, dtype=np.int64))
         while True:
-            with self._connections.read() as reader:
+            with self._connections.read() as reader, by_index(reader):
                 if handles is None:
                     assert isinstance(target, BoundedFilter)
-                    found = _find_open(reader, target, pool, after)
-                    chunk_end = len(found) < CHUNK
+                    found, after, more = _find_open(reader, target, pool, after)
                 else:
                     chunk, handles = handles[:CHUNK], handles[CHUNK:]
                     found, missing = _look_up(reader, chunk, pool)
                     unknown += missing
-                    chunk_end = len(handles) == 0
+                    more = len(handles) > 0
             if found:
                 count += len(found)
-                after = found[-1][0]
                 with self._connections.bulk() as connection:
                     _apply(connection, found, change_request)
-            if chunk_end:
+            if not more:
                 return ChangeRequestResult(job_count=count, unknown_handles=tuple(unknown))
 
-    def preview_change_requests(
-        self, pool: str | None, target: Sequence[int] | npt.NDArray[np.int64] | BoundedFilter
-    ) -> tuple[ChangeRequestResult, list[int]]:
-        """Return what `set_change_requests` would do, and up to 20 handles of jobs it would do it to.
+    def sample_change_requests(self, target: BoundedFilter, count: int) -> list[int]:
+        """Return handles of the first jobs that a change request would be set on, ascending.
 
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
-        with self._connections.read() as reader:
-            if isinstance(target, BoundedFilter):
-                conditions = _open_conditions(target, pool)
-                row = reader.select(sa.select(sa.func.count()).select_from(jobs).where(*conditions)).fetchone()
-                sample = reader.select(sa.select(jobs.c.handle).where(*conditions).order_by(jobs.c.handle).limit(20))
-                return ChangeRequestResult(job_count=int(row[0]) if row else 0), [item[0] for item in sample]
-            found, missing = _look_up(reader, np.unique(np.asarray(target, dtype=np.int64)), pool)
-        return ChangeRequestResult(job_count=len(found), unknown_handles=tuple(missing)), [
-            item[0] for item in found[:20]
-        ]
+        with self._connections.read() as reader, by_index(reader):
+            return [row[0] for row in _find_open(reader, target, None, 0, count=count)[0]]
+
+    def count_change_requests(self, target: BoundedFilter) -> int:
+        """Return on how many jobs a change request would be set.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        total, after, more = 0, 0, True
+        while more:
+            with self._connections.read() as reader, by_index(reader):
+                found, after, more = _find_open(reader, target, None, after)
+            total += len(found)
+        return total
 
     def highest_handle(self) -> int:
         """Return the highest handle that exists, the upper bound for a filter; 0 without jobs.
@@ -164,24 +172,30 @@ _Found = list[tuple[int, int, str]]
 """(handle, queue id, pool) of open jobs, ascending by handle."""
 
 
-def _open_conditions(target: BoundedFilter, pool: str | None) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions of a bounded filter."""
+def _find_open(
+    connection: StoreConnection, target: BoundedFilter, pool: str | None, after: int, *, count: int = 0
+) -> tuple[_Found, int, bool]:
+    """Return open jobs that a filter means, after which handle to go on, and whether to.
+
+    Some thousand jobs are looked at, and as many more until there is one that is meant; nothing counts them first.
+    """
+    size = count or CHUNK
+    open_filter = replace(target.job_filter, states=target.job_filter.states or OPEN_STATES)
     conditions = [*filter_conditions(target.job_filter), jobs.c.state == 0, jobs.c.handle <= target.upper_handle]
     if pool is not None:
-        conditions.append(jobs.c.queue_id.in_(sa.select(queues.c.queue_id).where(queues.c.pool == pool)))
-    return conditions
-
-
-def _find_open(connection: StoreConnection, target: BoundedFilter, pool: str | None, after: int) -> _Found:
-    """Return the next chunk of open jobs that a filter means."""
-    statement = (
-        sa.select(jobs.c.handle, jobs.c.queue_id, queues.c.pool)
-        .join(queues, queues.c.queue_id == jobs.c.queue_id)
-        .where(*_open_conditions(target, pool), jobs.c.handle > after)
-        .order_by(jobs.c.handle)
-        .limit(CHUNK)
-    )
-    return [(row[0], row[1], row[2]) for row in connection.select(statement)]
+        conditions.append(queues.c.pool == pool)
+    for handles in read_windows(connection, open_filter, after_handle=after, size=CHUNK):
+        statement = (
+            sa.select(jobs.c.handle, jobs.c.queue_id, queues.c.pool)
+            .join(queues, queues.c.queue_id == jobs.c.queue_id)
+            .where(*window_conditions(handles), *conditions)
+            .order_by(jobs.c.handle)
+            .limit(size)
+        )
+        found = [(row[0], row[1], row[2]) for row in connection.select(statement)]
+        if found or handles[-1] > target.upper_handle:
+            return found, handles[-1], handles[-1] <= target.upper_handle
+    return [], after, False
 
 
 def _look_up(connection: StoreConnection, handles: npt.NDArray[np.int64], pool: str | None) -> tuple[_Found, list[int]]:

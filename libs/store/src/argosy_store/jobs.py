@@ -11,19 +11,28 @@ import uuid
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final
 
 import sqlalchemy as sa
 
 from argosy_core.errors import OutOfRange
 from argosy_core.job.identity import DAY_SHIFT
-from argosy_core.job.states import JobState
 from argosy_store.connection import StoreConnection
+from argosy_store.job_filters import (
+    WINDOW,
+    JobFilter,
+    bigint_array,
+    by_index,
+    filter_conditions,
+    read_windows,
+    state_expression,
+    window_conditions,
+)
 from argosy_store.pool import Connections
 from argosy_store.rows import JobRecord, JobSetRow, RunRecord
-from argosy_store.tables import job_sets, jobs, objects, queues, runs
+from argosy_store.tables import job_metadata, job_sets, jobs, queues
 
-__all__ = ["JobCalls", "JobFilter", "LabelRequirement", "filter_conditions", "state_expression"]
+__all__ = ["JobCalls", "JobPage"]
 
 _READ_EVENTS: Final = (
     "SELECT first_number, last_number, payload FROM job_set_events WHERE job_set_id = %(set)s"
@@ -31,40 +40,18 @@ _READ_EVENTS: Final = (
     " WHERE job_set_id = %(set)s AND first_number <= %(next)s), 0)"
     " AND last_number >= %(next)s ORDER BY first_number LIMIT %(limit)s"
 )
-_DAY_US: Final = 86_400_000_000
-_OPEN_STATES: Final = frozenset({JobState.QUEUED, JobState.LEASED, JobState.RUNNING})
+_MAX_WINDOWS: Final = 8
+"""Most windows that one page looks at: some hundred milliseconds if none of their jobs is meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelRequirement:
-    """One requirement of a label selector; all must hold."""
+class JobPage:
+    """Jobs that a filter means, in order."""
 
-    key: str
-    """Label."""
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    """Kubernetes operator; equality is In with one value."""
-    values: tuple[str, ...] = ()
-    """Values for In and NotIn. NotIn holds for jobs without the label."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFilter:
-    """Which jobs are meant: all conditions hold."""
-
-    queue_id: int | None = None
-    """Queue."""
-    job_set: str | None = None
-    """Name of the job set."""
-    states: frozenset[int] = frozenset()
-    """JobStates; none means all."""
-    labels: tuple[LabelRequirement, ...] = ()
-    """Requirements on labels."""
-    handles: tuple[int, ...] = ()
-    """Handles; none means all."""
-    from_time_us: int | None = None
-    """Accepted at this time or later, microseconds since the Unix epoch."""
-    before_time_us: int | None = None
-    """Accepted before this time."""
+    jobs: tuple[JobRecord, ...]
+    """As many as were asked for, or fewer."""
+    next_handle: int
+    """What to go on after; 0 if these are the last. There may be more although there are fewer jobs than asked for."""
 
 
 class JobCalls:
@@ -91,21 +78,34 @@ class JobCalls:
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._connections.read() as connection:
-            return _read_jobs(connection, [jobs.c.handle == sa.any_(_array(handles))], limit=len(handles))
+            return _read_jobs(connection, [jobs.c.handle == sa.any_(bigint_array(handles))], limit=len(handles))
 
     def list_jobs(
         self, job_filter: JobFilter, after_handle: int = 0, limit: int = 100, *, newest_first: bool = False
-    ) -> list[JobRecord]:
+    ) -> JobPage:
         """Return jobs with their runs in submit order or against it, those that follow a handle; 0 for the first.
 
+        A page looks at a bounded number of jobs, so where few are meant it may hold fewer than asked for, or none.
+
         Raises:
+            DeadlineExceeded: It took too long all the same.
             BackendUnavailable: Postgres cannot be reached.
         """
         conditions = filter_conditions(job_filter)
-        if after_handle:
-            conditions.append(jobs.c.handle < after_handle if newest_first else jobs.c.handle > after_handle)
-        with self._connections.read() as connection:
-            return _read_jobs(connection, conditions, limit=limit, newest_first=newest_first)
+        size = WINDOW if job_filter.needs_rows else min(limit, WINDOW)
+        found: list[JobRecord] = []
+        with self._connections.read() as connection, by_index(connection):
+            windows = read_windows(
+                connection, job_filter, after_handle=after_handle, newest_first=newest_first, size=size
+            )
+            for number, handles in enumerate(windows, 1):
+                meant = [*window_conditions(handles), *conditions]
+                found += _read_jobs(connection, meant, limit=limit - len(found), newest_first=newest_first)
+                if len(found) >= limit:
+                    return JobPage(jobs=tuple(found), next_handle=found[-1].handle)
+                if number == _MAX_WINDOWS:
+                    return JobPage(jobs=tuple(found), next_handle=handles[-1])
+        return JobPage(jobs=tuple(found), next_handle=0)
 
     def count_states(self, job_set_id: int, job_filter: JobFilter | None = None) -> dict[int, int]:
         """Return the number of jobs of a job set, those that a filter means, by JobState.
@@ -126,7 +126,9 @@ class JobCalls:
         state = state_expression()
         statement = (
             sa.select(jobs.c.job_set_id, state, sa.func.count())
-            .where(jobs.c.job_set_id == sa.any_(_array(job_set_ids)), *filter_conditions(job_filter or JobFilter()))
+            .where(
+                jobs.c.job_set_id == sa.any_(bigint_array(job_set_ids)), *filter_conditions(job_filter or JobFilter())
+            )
             .group_by(jobs.c.job_set_id, state)
         )
         found: dict[int, dict[int, int]] = defaultdict(dict)
@@ -143,7 +145,7 @@ class JobCalls:
         """
         statement = (
             sa.select(jobs.c.handle)
-            .where(jobs.c.handle == sa.any_(_array(handles)), *filter_conditions(job_filter))
+            .where(jobs.c.handle == sa.any_(bigint_array(handles)), *filter_conditions(job_filter))
             .order_by(jobs.c.handle)
         )
         with self._connections.read() as connection:
@@ -235,82 +237,6 @@ def _last_number(connection: StoreConnection, job_set_id: int) -> int:
     return int(row[0]) if row else 0
 
 
-def _array(values: Sequence[int]) -> sa.BindParameter[Any]:
-    """Return a bigint[] parameter."""
-    return sa.bindparam(None, [int(value) for value in values], type_=sa.ARRAY(sa.BigInteger))
-
-
-def state_expression() -> sa.ColumnElement[int]:
-    """Return the JobState of a row of `jobs`: its own when it has ended, else what its live run's pods say."""
-    pod_state = sa.func.min(objects.c.state)
-    live = (
-        sa.select(sa.case((pod_state <= JobState.LEASED, int(JobState.LEASED)), else_=int(JobState.RUNNING)))
-        .select_from(
-            runs.join(objects, sa.and_(runs.c.handle == objects.c.handle, runs.c.attempt == objects.c.attempt))
-        )
-        .where(runs.c.handle == jobs.c.handle, runs.c.end_time_us.is_(None), objects.c.kind == "Pod")
-        .group_by(runs.c.attempt)
-        .order_by(runs.c.attempt.desc())
-        .limit(1)
-        .correlate(jobs)
-        .scalar_subquery()
-    )
-    return sa.case((jobs.c.state != 0, jobs.c.state), else_=sa.func.coalesce(live, int(JobState.QUEUED)))
-
-
-def filter_conditions(job_filter: JobFilter) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions of a filter on `jobs`."""
-    conditions: list[sa.ColumnElement[bool]] = []
-    if job_filter.queue_id is not None:
-        conditions.append(jobs.c.queue_id == job_filter.queue_id)
-    if job_filter.job_set is not None:
-        sets = sa.select(job_sets.c.job_set_id).where(job_sets.c.name == job_filter.job_set)
-        if job_filter.queue_id is not None:
-            sets = sets.where(job_sets.c.queue_id == job_filter.queue_id)
-        conditions.append(jobs.c.job_set_id.in_(sets))
-    if job_filter.states:
-        conditions.append(_state_condition(job_filter.states))
-    if job_filter.handles:
-        conditions.append(jobs.c.handle == sa.any_(_array(job_filter.handles)))
-    # Handles begin with the day of the submit, so whole days need not be looked at.
-    if job_filter.from_time_us is not None:
-        conditions.append(jobs.c.handle >= job_filter.from_time_us // _DAY_US << DAY_SHIFT)
-        conditions.append(jobs.c.submit_time_us >= job_filter.from_time_us)
-    if job_filter.before_time_us is not None:
-        conditions.append(jobs.c.handle < (job_filter.before_time_us // _DAY_US + 1) << DAY_SHIFT)
-        conditions.append(jobs.c.submit_time_us < job_filter.before_time_us)
-    conditions += [_label_condition(requirement) for requirement in job_filter.labels]
-    return conditions
-
-
-def _state_condition(states: frozenset[int]) -> sa.ColumnElement[bool]:
-    """Return the condition that a job is in one of some states; the cheap column alone decides where it can."""
-    ended = sorted(int(state) for state in states - _OPEN_STATES)
-    waiting = sorted(int(state) for state in states & _OPEN_STATES)
-    parts: list[sa.ColumnElement[bool]] = []
-    if ended:
-        parts.append(jobs.c.state.in_(ended))
-    if len(waiting) == len(_OPEN_STATES):
-        parts.append(jobs.c.state == 0)
-    elif waiting:
-        parts.append(sa.and_(jobs.c.state == 0, state_expression().in_(waiting)))
-    return sa.or_(*parts)
-
-
-def _label_condition(requirement: LabelRequirement) -> sa.ColumnElement[bool]:
-    """Return the condition that a label requirement holds."""
-    label: sa.ColumnElement[str] = jobs.c.metadata["labels"][requirement.key].astext
-    match requirement.operator:
-        case "In":
-            return label.in_(requirement.values)
-        case "NotIn":
-            return sa.or_(label.is_(None), label.not_in(requirement.values))
-        case "Exists":
-            return label.is_not(None)
-        case "DoesNotExist":
-            return label.is_(None)
-
-
 def _read_jobs(
     connection: StoreConnection,
     conditions: Sequence[sa.ColumnElement[bool]],
@@ -326,9 +252,12 @@ def _read_jobs(
             state_expression().label("derived"),
             queues.c.name.label("queue"),
             job_sets.c.name.label("job_set"),
+            job_metadata.c.labels,
+            job_metadata.c.annotations,
         )
         .join(queues, queues.c.queue_id == jobs.c.queue_id)
         .join(job_sets, job_sets.c.job_set_id == jobs.c.job_set_id)
+        .outerjoin(job_metadata, job_metadata.c.hash == jobs.c.metadata_hash)
         .where(*conditions)
         .order_by(jobs.c.handle.desc() if newest_first else jobs.c.handle)
         .limit(limit)
@@ -353,7 +282,8 @@ def _read_jobs(
             reason=row["reason"],
             cancel_requested=row["cancel_requested"] == 1,
             client_id=row["client_id"],
-            metadata=row["metadata"],
+            labels=row["labels"] or {},
+            annotations=row["annotations"] or {},
             runs=tuple(by_job.get(row["handle"], ())),
             spec_body=_read_spec(connection, row["handle"], row["spec_hash"]) if with_spec else None,
         )

@@ -283,17 +283,25 @@ def _load_metadata(
     connection: StoreConnection, scope: _Scope, handles: npt.NDArray[np.int64]
 ) -> tuple[tuple[bytes, ...], npt.NDArray[np.int32]]:
     """Return the distinct metadata of open jobs and each job's index into them."""
-    table: dict[str, int] = {}
-    places: list[tuple[int, int]] = []
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT j.handle, j.metadata::text FROM jobs j WHERE {scope.jobs} AND j.metadata IS NOT NULL")
-        for handle, text in cursor:
-            places.append((handle, table.setdefault(text, len(table))))
+    owners, hashes = _columns(
+        connection,
+        f"SELECT j.handle, j.metadata_hash FROM jobs j WHERE {scope.jobs} AND j.metadata_hash IS NOT NULL",
+        [INT8, UUID],
+    )
     index = np.full(len(handles), -1, dtype=np.int32)
-    if places:
-        pairs = np.array(places, dtype=np.int64)
-        index[np.searchsorted(handles, pairs[:, 0])] = pairs[:, 1]
-    return tuple(text.encode() for text in table), index
+    if not len(owners):
+        return (), index
+    wanted, place = np.unique(hashes, return_inverse=True)
+    index[np.searchsorted(handles, owners)] = place
+    found = {
+        row[0].bytes: row[1].encode()
+        for row in connection.execute(
+            "SELECT hash, jsonb_build_object('labels', labels, 'annotations', annotations)::text FROM job_metadata"
+            " WHERE hash = ANY (%s::uuid[])",
+            [[value.hex() for value in wanted.tolist()]],
+        )
+    }
+    return tuple(found.get(value, b"{}") for value in wanted.tolist()), index
 
 
 def _load_runs(

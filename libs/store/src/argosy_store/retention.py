@@ -2,8 +2,9 @@
 
 A day's partitions are dropped once the day is older than retention. Jobs of it that are open, or that ended within
 retention, are carried over into the default partitions first, with their runs, objects and specs; they leave from there
-when their time has come. Client ids leave after their jobs. Job sets stay, and with them the number of their last
-event, so a cursor that is older than what is kept is told from one that is ahead.
+when their time has come. Client ids leave after their jobs, and so do scheduling classes, metadata and job
+sets that nobody has used for so long; a job set keeps the number of its last event until then, so a cursor that is
+older than what is kept is told from one that is ahead.
 
 Days without open jobs are *closed*: no job can come into them any more, so leaders do not look there.
 
@@ -23,7 +24,7 @@ from argosy_core.job.identity import first_handle_of_day
 from argosy_store.connection import MAINTENANCE_SETTINGS, StoreConnection, connect, translated
 from argosy_store.partitions import database_time_us, exclusively
 
-__all__ = ["Retained", "retain"]
+__all__ = ["NOTHING_RETAINED", "Retained", "retain"]
 
 _DAY_US: Final = 86_400_000_000
 _BATCH: Final = 5000
@@ -45,6 +46,14 @@ class Retained:
     """Jobs that were moved out of dropped days."""
     deleted_client_id_count: int
     """Client ids that were forgotten."""
+    deleted_unused_count: int
+    """Scheduling classes, job sets and metadata that no job uses any more."""
+
+
+NOTHING_RETAINED: Final = Retained(
+    dropped_days=(), closed_days=(), carried_job_count=0, deleted_client_id_count=0, deleted_unused_count=0
+)
+"""What a run did that was left to others."""
 
 
 @translated
@@ -68,11 +77,13 @@ def retain(url: str, retention_days: int) -> Retained:
         carried = sum(_drop_day(connection, day, cutoff_us) for day in aged)
         _clean_carried(connection, cutoff_us, today - retention_days)
         forgotten = _forget_client_ids(connection, first_handle_of_day(today - retention_days))
+        unused = _delete_unused(connection, today - retention_days)
     return Retained(
         dropped_days=tuple(aged),
         closed_days=closed,
         carried_job_count=carried,
         deleted_client_id_count=forgotten,
+        deleted_unused_count=unused,
     )
 
 
@@ -132,6 +143,24 @@ def _forget_client_ids(connection: StoreConnection, first_handle: int) -> int:
         )
         for page in range(0, page_count, _PAGES):
             total += connection.execute(statement, [f"({page},0)", f"({page + _PAGES},0)", first_handle]).rowcount
+    return total
+
+
+def _delete_unused(connection: StoreConnection, first_day: int) -> int:
+    """Delete what no job uses any more; return how many rows. Jobs of days from the first on may be there.
+
+    A replica stores the first use of each of its days, and its clock may differ by some days from ours.
+    """
+    total = 0
+    for table, key, used in (
+        ("scheduling_classes", "class_id", "class_id"),
+        ("job_sets", "job_set_id", "job_set_id"),
+        ("job_metadata", "hash", "metadata_hash"),
+    ):
+        unused = f"NOT EXISTS (SELECT FROM jobs_carried j WHERE j.{used} = t.{key})"
+        if table == "job_sets":
+            unused += " AND NOT EXISTS (SELECT FROM job_set_events e WHERE e.job_set_id = t.job_set_id)"
+        total += _delete_in_batches(connection, table, f"t.last_used_day < {first_day - _OPEN_DAYS} AND {unused}")
     return total
 
 

@@ -49,7 +49,8 @@ _API: Final[Mapping[str, Sequence[str]]] = {
     "clusters": ("SELECT", "UPDATE (cordoned, cordon_reason, cordoned_nodes, node_cordon_reasons, forgotten)"),
     "deduplication": ("SELECT", "INSERT", "DELETE"),
     "job_set_events": ("SELECT",),
-    "job_sets": ("SELECT", "INSERT"),
+    "job_metadata": ("SELECT", "INSERT", "UPDATE (last_used_day)"),
+    "job_sets": ("SELECT", "INSERT", "UPDATE (last_used_day)"),
     "job_specs": ("SELECT", "INSERT"),
     "jobs": ("SELECT", "INSERT", "UPDATE (state, cancel_requested, priority, end_time_us, reason)"),
     "object_rows": ("SELECT",),
@@ -59,7 +60,7 @@ _API: Final[Mapping[str, Sequence[str]]] = {
     "queue_counts": ("SELECT",),
     "queues": ("SELECT", "INSERT", "UPDATE"),
     "runs": ("SELECT",),
-    "scheduling_classes": ("SELECT", "INSERT"),
+    "scheduling_classes": ("SELECT", "INSERT", "UPDATE (last_used_day)"),
     "schema_support": ("SELECT",),
     "shared_state": ("SELECT", "UPDATE"),
 }
@@ -70,9 +71,10 @@ _LEADER: Final[Mapping[str, Sequence[str]]] = {
     "clusters": ("INSERT", "UPDATE"),
     "deduplication": ("DELETE",),
     "event_outbox": ("INSERT", "DELETE"),
+    "job_metadata": ("DELETE",),
     "job_set_events": ("INSERT",),
     "job_set_events_carried": ("DELETE",),
-    "job_sets": ("UPDATE (last_event_number)",),
+    "job_sets": ("UPDATE (last_event_number)", "DELETE"),
     "job_specs_carried": ("DELETE",),
     "jobs": ("UPDATE (state, priority, end_time_us, reason)",),
     "jobs_carried": ("DELETE",),
@@ -85,6 +87,7 @@ _LEADER: Final[Mapping[str, Sequence[str]]] = {
     "queue_counts": ("INSERT", "UPDATE"),
     "runs": ("INSERT", "UPDATE"),
     "runs_carried": ("DELETE",),
+    "scheduling_classes": ("DELETE",),
     "suspects": ("INSERT",),
 }
 _RELAY: Final[Mapping[str, Sequence[str]]] = {

@@ -175,8 +175,10 @@ class JobRecord:
     """Whether somebody asked to cancel it."""
     client_id: str | None
     """Client id."""
-    metadata: dict[str, Any] | None
-    """Labels and annotations: {"labels": {}, "annotations": {}}."""
+    labels: Mapping[str, str]
+    """Labels."""
+    annotations: Mapping[str, str]
+    """Annotations."""
     runs: tuple[RunRecord, ...] = ()
     """Its runs by attempt."""
     spec_body: bytes | None = None

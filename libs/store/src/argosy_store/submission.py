@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
@@ -127,6 +128,13 @@ _INSERT_SPECS: Final = (
     "INSERT INTO {table} (day, hash, body, layout) SELECT * FROM"
     " unnest($1::integer[], $2::uuid[], $3::bytea[], $4::bytea[]) ON CONFLICT DO NOTHING"
 )
+_INSERT_METADATA: Final = (
+    "INSERT INTO job_metadata AS t (hash, labels, annotations)"
+    " SELECT n.hash, coalesce(n.body -> 'labels', '{}'), coalesce(n.body -> 'annotations', '{}')"
+    " FROM (SELECT unnest($1::uuid[]) AS hash, unnest($2::text[])::jsonb AS body) AS n"
+    " ON CONFLICT (hash) DO UPDATE SET last_used_day = excluded.last_used_day"
+    " WHERE t.last_used_day < excluded.last_used_day"
+)
 _CLAIM: Final = (
     "INSERT INTO deduplication (queue_id, client_id, handle, id_high, payload_hash) SELECT * FROM"
     " unnest($1::integer[], $2::text[], $3::bigint[], $4::bigint[], $5::uuid[]) ON CONFLICT DO NOTHING"
@@ -192,6 +200,7 @@ def submit_requests(
     encode_changes: EncodeChanges,
     *,
     known_specs: set[tuple[int, bytes]],
+    known_metadata: set[bytes],
     timeline: str = "",
 ) -> list[SubmitResult]:
     """Store requests in one transaction; each is stored whole or not at all.
@@ -201,6 +210,7 @@ def submit_requests(
         requests: Requests, of any pools.
         encode_changes: Makes the leader's news, called once per pool.
         known_specs: (day, hash) of specs that are stored; new ones are added once they are.
+        known_metadata: Hashes of metadata that are stored as used today; new ones are added once they are.
         timeline: Timeline of the database that the ids in the requests are of; empty for any.
 
     Raises:
@@ -212,6 +222,7 @@ def submit_requests(
         for request in requests
     ]
     stored: list[tuple[int, bytes]] = []
+    described: list[bytes] = []
     with connection.transaction_block(prologue()) as state:
         learn_state(connection, state)
         if timeline not in {"", connection.timeline}:
@@ -225,6 +236,7 @@ def submit_requests(
         inserted = [part for group in pools.values() for part in group]
         if inserted:
             stored = _insert_specs(connection, inserted, known_specs)
+            described = _insert_metadata(connection, inserted, known_metadata)
             _insert_jobs(connection, inserted)
         for pool in sorted(pools):
             payload = encode_changes([(part.request, part.keep) for part in pools[pool]])
@@ -237,6 +249,7 @@ def submit_requests(
                 array(INT8, list(queues.values())),
             )
     known_specs.update(stored)
+    known_metadata.update(described)
     return [part.result() for part in parts]
 
 
@@ -474,6 +487,22 @@ def _insert_specs(
     return rows
 
 
+def _insert_metadata(connection: StoreConnection, parts: Sequence[_Part], known: set[bytes]) -> list[bytes]:
+    """Insert the metadata that this replica has not stored yet, or not today; return their hashes."""
+    wanted = {_metadata_hash(entry): entry for part in parts for entry in part.request.metadata}
+    # In key order, so that concurrent transactions never wait for each other in a circle.
+    hashes = sorted(wanted.keys() - known)
+    if hashes:
+        bodies = text_array(fields([wanted[value] for value in hashes]))
+        connection.bulk(_INSERT_METADATA, array(UUID, uuid_column(b"".join(hashes))), bodies)
+    return hashes
+
+
+def _metadata_hash(entry: bytes) -> bytes:
+    """Return the 16 bytes by which labels and annotations are known."""
+    return blake2b(entry, digest_size=16).digest()
+
+
 def _insert_jobs(connection: StoreConnection, parts: Sequence[_Part]) -> None:
     """Insert the jobs of all parts by COPY, straight into the partitions of their days."""
 
@@ -499,7 +528,7 @@ def _insert_jobs(connection: StoreConnection, parts: Sequence[_Part]) -> None:
         Column(INT8, gather("submit_time_us")),
         Column(UUID, hashes),
     ]
-    variable = [("client_id", client_ids), ("metadata", metadata)]
+    variable = [("client_id", client_ids), ("metadata_hash", metadata)]
     used = [(name, values) for name, values in variable if any(value != b"\xff\xff\xff\xff" for value in values)]
     names = "".join(f", {name}" for name, _ in used)
     order = np.argsort(handles, kind="stable") if np.any(np.diff(handles) < 0) else None
@@ -529,6 +558,6 @@ def _client_fields(part: _Part) -> list[bytes]:
 
 
 def _metadata_fields(part: _Part) -> list[bytes]:
-    """Return the metadata of a part's kept jobs as jsonb fields, which begin with their version."""
+    """Return the hashes of the metadata of a part's kept jobs as fields."""
     request = part.request
-    return indexed_fields(request.metadata_index[part.keep], [b"\x01" + entry for entry in request.metadata])
+    return indexed_fields(request.metadata_index[part.keep], [_metadata_hash(entry) for entry in request.metadata])

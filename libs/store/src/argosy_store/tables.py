@@ -21,6 +21,7 @@ __all__ = [
     "changes",
     "clusters",
     "deduplication",
+    "job_metadata",
     "job_set_events",
     "job_sets",
     "job_specs",
@@ -42,6 +43,7 @@ metadata: Final = sa.MetaData()
 _ZERO: Final = sa.text("0")
 _FALSE: Final = sa.text("false")
 _EMPTY: Final = sa.text("''")
+_TODAY: Final = sa.text("(argosy_now_us() / 86400000000)::integer")
 
 queues: Final = sa.Table(
     "queues",
@@ -68,9 +70,13 @@ job_sets: Final = sa.Table(
     sa.Column("queue_id", sa.Integer, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("last_event_number", sa.BigInteger, nullable=False, server_default=_ZERO),
+    sa.Column("last_used_day", sa.Integer, nullable=False, server_default=_TODAY),
     sa.UniqueConstraint("queue_id", "name", name="job_sets_queue_id_name_key"),
 )
-"""A job set: (queue, name), and the number of its last event, which only grows, also when events age out."""
+"""A job set: (queue, name), and the number of its last event, which only grows, also when events age out.
+
+On `last_used_day` a job was last submitted to it, so it can go once that day's jobs and events have.
+"""
 
 scheduling_classes: Final = sa.Table(
     "scheduling_classes",
@@ -78,6 +84,7 @@ scheduling_classes: Final = sa.Table(
     sa.Column("class_id", sa.Integer, sa.Identity(), primary_key=True),
     sa.Column("hash", UUID, nullable=False),
     sa.Column("definition", BYTEA, nullable=False),
+    sa.Column("last_used_day", sa.Integer, nullable=False, server_default=_TODAY),
     sa.UniqueConstraint("hash", name="scheduling_classes_hash_key"),
 )
 """A scheduling class by the hash of its canonical definition."""
@@ -98,11 +105,28 @@ jobs: Final = sa.Table(
     sa.Column("end_time_us", sa.BigInteger),
     sa.Column("reason", sa.Text),
     sa.Column("client_id", sa.Text),
-    sa.Column("metadata", JSONB),
+    sa.Column("metadata_hash", UUID),
     sa.Index("jobs_job_set_id_handle_idx", "job_set_id", "handle"),
+    sa.Index(
+        "jobs_metadata_hash_handle_idx",
+        "metadata_hash",
+        "handle",
+        postgresql_where=sa.text("metadata_hash IS NOT NULL"),
+    ),
     postgresql_partition_by="RANGE (handle)",
 )
 """A job. `state` is 0 while it is open, then its terminal JobState; `cancel_requested` is 1 once somebody did."""
+
+job_metadata: Final = sa.Table(
+    "job_metadata",
+    metadata,
+    sa.Column("hash", UUID, primary_key=True),
+    sa.Column("labels", JSONB, nullable=False),
+    sa.Column("annotations", JSONB, nullable=False),
+    sa.Column("last_used_day", sa.Integer, nullable=False, server_default=_TODAY),
+    sa.Index("job_metadata_labels_idx", "labels", postgresql_using="gin"),
+)
+"""Labels and annotations of jobs, once however many jobs have them."""
 
 job_specs: Final = sa.Table(
     "job_specs",

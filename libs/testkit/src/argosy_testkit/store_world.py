@@ -9,7 +9,16 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from argosy_store import ApiStore, Effects, Leadership, LeaderStore, SubmitRequest, SubmitResult
+from argosy_store import (
+    ApiStore,
+    Effects,
+    JobFilter,
+    JobRecord,
+    Leadership,
+    LeaderStore,
+    SubmitRequest,
+    SubmitResult,
+)
 from argosy_testkit.postgres import today
 from argosy_testkit.submissions import make_leases, make_objects, make_request
 
@@ -76,6 +85,16 @@ class StoreWorld:
         result = self.submit(self.request(count, **options))[0]
         assert result.accepted
         return result.handles
+
+    def list_jobs(self, job_filter: JobFilter, after_handle: int = 0, limit: int = 100) -> list[JobRecord]:
+        """Return jobs that a filter means, up to a number of them, however many pages it takes."""
+        found: list[JobRecord] = []
+        while True:
+            page = self.api.list_jobs(job_filter, after_handle, limit - len(found))
+            found += page.jobs
+            after_handle = page.next_handle
+            if len(found) == limit or not after_handle:
+                return found
 
     def lease(self, handles: npt.NDArray[np.int64], *, attempt: int = 1) -> npt.NDArray[np.int64]:
         """Store leases with one pod each; return the refused handles."""

@@ -15,6 +15,7 @@ from argosy_core.errors import ArgosyError
 from argosy_runtime.logs import get_logger
 from argosy_store import Retained, ensure_partitions, retain
 from argosy_store.outbox import forget_outbox
+from argosy_store.retention import NOTHING_RETAINED
 
 __all__ = ["maintain", "maintain_once"]
 
@@ -37,7 +38,7 @@ def maintain_once(url: str, retention_days: int | None) -> tuple[tuple[int, ...]
     """
     made = ensure_partitions(url, days_ahead=4)
     if retention_days is None:
-        return made, Retained(dropped_days=(), closed_days=(), carried_job_count=0, deleted_client_id_count=0)
+        return made, NOTHING_RETAINED
     forget_outbox(url, retention_days)
     return made, retain(url, retention_days)
 

@@ -25,7 +25,7 @@ from argosy_server.api.names import NAME_RULE, is_name
 from argosy_server.api.selectors import parse_label_selector
 from argosy_store.api import ApiStore
 from argosy_store.change_requests import BoundedFilter
-from argosy_store.jobs import JobFilter
+from argosy_store.job_filters import JobFilter
 from argosy_store.rows import JobRecord
 
 __all__ = ["ChangeRequest", "ChangeRequestOutcome", "make_change_request", "read_filter", "read_ids"]
@@ -133,11 +133,10 @@ def _change_request_by_selector(store: ApiStore, change_request: ChangeRequest) 
     assert change_request.selector is not None
     job_filter = read_filter(store, change_request.selector)
     target = BoundedFilter(job_filter=job_filter, upper_handle=store.highest_handle())
-    previewed, sample_handles = store.preview_change_requests(None, target)
+    sample_handles = store.sample_change_requests(target, _SAMPLE_COUNT)
     sample = store.get_jobs(sample_handles) if sample_handles else []
-    count = previewed.job_count
-    if count and not change_request.is_preview:
-        count = _set(store, change_request, target)
+    # A preview counts, which is a look at every job; a request counts what it finds.
+    count = store.count_change_requests(target) if change_request.is_preview else _set(store, change_request, target)
     return ChangeRequestOutcome(job_count=count, unknown_ids=(), sample=tuple(sample))
 
 

@@ -25,7 +25,7 @@ from argosy_server.api.selectors import parse_label_selector
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.watch import WatchHub
 from argosy_store.api import ApiStore
-from argosy_store.jobs import JobFilter
+from argosy_store.job_filters import JobFilter
 
 __all__ = ["EventService"]
 

@@ -6,8 +6,8 @@ Source: `proto/argosy/api/v1/job.proto`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +56,6 @@ def timestamp(time_us: int | None) -> Timestamp | None:
 
 def job_message(record: JobRecord) -> job_pb2.Job:
     """Return a job with its runs, and its spec if it was read."""
-    metadata: Mapping[str, Any] = record.metadata or {}
     return job_pb2.Job(
         id=record.job_id,
         queue=record.queue,
@@ -68,8 +67,8 @@ def job_message(record: JobRecord) -> job_pb2.Job:
         reason=record.reason or "",
         cancel_requested=record.cancel_requested,
         client_id=record.client_id or "",
-        labels=metadata.get("labels") or {},
-        annotations=metadata.get("annotations") or {},
+        labels=record.labels,
+        annotations=record.annotations,
         runs=[_run_message(run) for run in record.runs],
         spec=job_pb2.JobSpec(manifests=split_body(record.spec_body)) if record.spec_body is not None else None,
     )

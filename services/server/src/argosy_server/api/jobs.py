@@ -34,6 +34,7 @@ from argosy_server.api.routing import LeaderRouter
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.submit import Submission
 from argosy_store.api import ApiStore
+from argosy_store.jobs import JobPage
 from argosy_store.rows import JobRecord
 
 __all__ = ["JobExplanations", "JobService", "LeaderJobService"]
@@ -241,7 +242,7 @@ class JobService(LeaderJobService):
         after = read_handle_token(request.page_token, query)
         size = request.page_size or _PAGE_SIZE
 
-        def read() -> list[JobRecord]:
+        def read() -> JobPage:
             job_filter = replace(
                 read_filter(self._store, request.selector),
                 from_time_us=_time_us(request, "create_time_from"),
@@ -250,12 +251,11 @@ class JobService(LeaderJobService):
             newest_first = request.order == job_pb2.JOB_ORDER_NEWEST_FIRST
             return self._store.list_jobs(job_filter, after, size + 1, newest_first=newest_first)
 
-        records = await self._threads.run(read)
-        more = len(records) > size
-        records = records[:size]
+        page = await self._threads.run(read)
+        after = page.jobs[size - 1].handle if len(page.jobs) > size else page.next_handle
         return job_pb2.ListJobsResponse(
-            jobs=[job_message(record) for record in records],
-            next_page_token=write_handle_token(records[-1].handle, query) if more else "",
+            jobs=[job_message(record) for record in page.jobs[:size]],
+            next_page_token=write_handle_token(after, query) if after else "",
         )
 
     async def CancelJobs(self, request: job_pb2.CancelJobsRequest, context: Context) -> job_pb2.CancelJobsResponse:  # noqa: N802 - the protocol's name

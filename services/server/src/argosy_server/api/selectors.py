@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from argosy_core.errors import FieldViolation, InvalidRequest
 from argosy_core.job.findings import is_label_key, is_label_value
-from argosy_store.jobs import LabelRequirement
+from argosy_store.job_filters import LabelRequirement
 
 __all__ = ["has_labels", "parse_label_selector"]
 
