@@ -35,7 +35,7 @@ __all__ = [
     "fields",
     "indexed_fields",
     "job_id_column",
-    "read_rows",
+    "read_array",
     "scalar",
     "text_array",
     "uuid_column",
@@ -45,6 +45,7 @@ _COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_TRAILER: Final = b"\xff\xff"
 _NULL_FIELD: Final = b"\xff\xff\xff\xff"
 _INT32: Final = struct.Struct(">i")
+_ARRAY_HEADER_BYTES: Final = 20
 _VARIANT: Final = np.uint64(0b10 << 62)
 
 
@@ -192,17 +193,13 @@ def copy_buffer(columns: Sequence[Column], count: int, variable: Sequence[Sequen
     return b"".join(chain((_COPY_HEADER,), parts, (_COPY_TRAILER,)))
 
 
-def read_rows(buffer: bytes, kinds: Sequence[Kind]) -> list[npt.NDArray[Any]]:
-    """Return the columns of a COPY ... TO buffer whose columns are all of fixed width and never NULL.
+def read_array(value: bytes | None, kind: Kind) -> npt.NDArray[Any]:
+    """Return a one-dimensional array in binary form, of a type of fixed width and without NULL; no value is no element.
 
     Returns:
-        One native array per column; UUIDs as void16.
+        A native array; UUIDs as void16. Complexity: O(n), no Python object per element.
     """
-    layout = _row_dtype(tuple(kind.dtype for kind in kinds))
-    payload = len(buffer) - len(_COPY_HEADER) - len(_COPY_TRAILER)
-    rows = np.frombuffer(buffer, dtype=layout, count=payload // layout.itemsize, offset=len(_COPY_HEADER))
-    columns: list[npt.NDArray[Any]] = []
-    for position, kind in enumerate(kinds):
-        values = rows[f"value{position}"]
-        columns.append(values.copy() if kind.dtype in {"V16", "?"} else values.astype(kind.dtype.replace(">", "=")))
-    return columns
+    if value is None:
+        return np.empty(0, dtype=kind.dtype.replace(">", "="))
+    elements = np.frombuffer(value, dtype=_element_dtype(kind.dtype), offset=_ARRAY_HEADER_BYTES)["value"]
+    return elements.copy() if kind.dtype == "V16" else elements.astype(kind.dtype.replace(">", "="))

@@ -1,0 +1,153 @@
+"""Measures a takeover: how long a new leader reads and fills its memory, its size, and whether it keeps its lease.
+
+The database is an embedded Postgres with fsync off, filled with live jobs of which nine in ten run. The leader is a
+process of its own: it loads, makes columns of the scheduler, and recovers, while a thread renews a short lease.
+
+Usage: python tests/benchmarks/takeover.py [--jobs 100000 1000000] [--lease-s 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from argosy_core.scheduler import PoolState, define_classes, define_job_sets, recover, set_queues, settle_missing
+from argosy_core.scheduler.settings import RoundSettings
+from argosy_server.leader.takeover.loading import loaded_pool
+from argosy_store import Effects, EmbeddedPostgres, LeaderStore, migrate
+from argosy_testkit.pool_world import POD_LAYOUT
+from argosy_testkit.store_world import StoreWorld
+from argosy_testkit.submissions import make_leases, make_objects, make_reports, make_spec
+
+_CHUNK = 20_000
+_CLASSES = 50
+_JOB_SETS = 20
+_SPECS = 100
+_NODES = tuple(f"node-{number}" for number in range(5000))
+_CLUSTERS = tuple(f"cluster-{number}" for number in range(8))
+
+
+def fill(url: str, count: int) -> None:
+    """Store live jobs: nine in ten run, one in five has labels."""
+    with StoreWorld(url) as world:
+        classes = world.api.class_ids([b'{"requests":{"cpu":%d}}' % (1000 + n) for n in range(_CLASSES)])
+        sets = world.api.job_set_ids([(world.queue.queue_id, f"set-{n}") for n in range(_JOB_SETS)])
+        for cluster in _CLUSTERS:
+            world.leader.bind_cluster(world.epoch, cluster, uid=cluster, role="executor", incarnation=1)
+        specs = tuple(
+            type(spec)(hash=spec.hash, body=spec.body, layout=POD_LAYOUT)
+            for spec in (make_spec(b"[%d]" % n) for n in range(_SPECS))
+        )
+        for chunk in range(count // _CHUNK):
+            labels = tuple(b'{"labels": {"n": "%d"}, "annotations": {}}' % n for n in range(200))
+            handles = world.submit_jobs(
+                _CHUNK,
+                specs=specs,
+                class_id=classes[chunk % _CLASSES],
+                job_set_id=sets[chunk % _JOB_SETS],
+                metadata=labels if chunk % 5 == 0 else (),
+            )
+            running = handles[: _CHUNK * 9 // 10]
+            leases = make_leases(running, clusters=_CLUSTERS, nodes=_NODES)
+            world.leader.apply(world.epoch, Effects(new_runs=leases, new_objects=make_objects(running)))
+            world.leader.apply(world.epoch, Effects(object_updates=make_reports(running, 3, start_time_us=1)))
+        taken = np.array([change for change, _ in world.leader.read_changes(1_000_000)], dtype=np.int64)
+        world.leader.apply(world.epoch, Effects(deleted_change_ids=taken))
+        world.leader.resign(world.epoch)
+        with world.api._connections.read() as connection:
+            connection.run("VACUUM ANALYZE")
+
+
+def rss_mib() -> float:
+    """Return the resident memory of this process."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def take_over(url: str, lease_s: float) -> dict[str, float]:
+    """Take the pool over as a server does; return what it took."""
+    leader = LeaderStore(url, "default")
+    before_mib = rss_mib()
+    began_s = time.perf_counter()
+    leadership = leader.try_lead("bench", "localhost:1", lease_s)
+    assert leadership is not None
+    done = threading.Event()
+    gaps: list[float] = [began_s]
+
+    def renew() -> None:
+        while not done.wait(lease_s / 3):
+            leader.renew(leadership.epoch, lease_s)
+            gaps.append(time.perf_counter())
+
+    renewing = threading.Thread(target=renew)
+    renewing.start()
+    rows = leader.load()
+    loaded_s = time.perf_counter()
+    event = loaded_pool(rows, leadership.log_position)
+    converted_s = time.perf_counter()
+    state = PoolState(RoundSettings())
+    define_classes(state, event.classes)
+    set_queues(state, event.queues)
+    define_job_sets(state, event.columns.job_sets)
+    assert not settle_missing(state, event.columns.jobs).size
+    recover(state, event.columns, time.time())
+    recovered_s = time.perf_counter()
+    done.set()
+    renewing.join()
+    leader.close()
+    count = len(rows.jobs.handles)
+    assert len(state.live) == count
+    gaps.append(time.perf_counter())
+    del rows, event
+    return {
+        "jobs": count,
+        "load_s": round(loaded_s - began_s, 2),
+        "columns_s": round(converted_s - loaded_s, 2),
+        "recover_s": round(recovered_s - converted_s, 2),
+        "takeover_s": round(recovered_s - began_s, 2),
+        "longest_without_renewal_s": round(max(np.diff(gaps)), 2),
+        "memory_mib": round(rss_mib() - before_mib),
+        "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before_mib),
+    }
+
+
+def main() -> int:
+    """Print one line of JSON per number of jobs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--lease-s", type=float, default=3.0)
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.url:
+        sys.stdout.write(json.dumps(take_over(arguments.url, arguments.lease_s)) + "\n")
+        return 0
+    for count in arguments.jobs:
+        directory = Path(tempfile.mkdtemp(prefix="argosy-takeover-"))
+        directory.chmod(0o755)
+        settings = {"fsync": "off", "synchronous_commit": "off", "max_wal_size": "8GB", "autovacuum": "off"}
+        server = EmbeddedPostgres(directory / "pg", settings=settings)
+        try:
+            url = server.start()
+            migrate(url)
+            fill(url, count)
+            command = [sys.executable, __file__, "--url", url, "--lease-s", str(arguments.lease_s)]
+            subprocess.run(command, check=True)
+        finally:
+            server.stop()
+            shutil.rmtree(directory, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
