@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from alembic.script import ScriptDirectory
 from psycopg.conninfo import make_conninfo
 
 from argosy_cli.root import run
@@ -20,6 +21,7 @@ from argosy_store.inspection import inspect_database
 from argosy_store.leader import LogState
 from argosy_store.log import PostgresLog
 from argosy_store.migrate import require_version
+from argosy_store.versions import migration_config
 from argosy_testkit.postgres import today
 
 _DAY_US = 86_400_000_000
@@ -59,6 +61,11 @@ def admin(
             connection.execute(f"DROP ROLE {name}".encode())
 
 
+def head() -> str | None:
+    """Return the version of the newest migration."""
+    return ScriptDirectory.from_config(migration_config()).get_current_head()
+
+
 def _problems(outcome: Outcome) -> dict[str, str]:
     """Return what `check` found wrong, but the settings that make the tests' server fast."""
     found = {row["subject"]: row["text"] for row in json.loads(outcome.out) if row["status"] == "problem"}
@@ -72,6 +79,20 @@ def test_migrate_prepares_an_empty_database_and_may_be_repeated(admin: Admin) ->
     assert (first.code, first.err) == (0, "")
     assert admin("migrate") == first
     assert _problems(admin("check", "-o", "json")) == {}
+
+
+def test_upgrade_moves_the_tables_of_a_stopped_installation(admin: Admin, empty_database_url: str) -> None:
+    """It says what it found and what to do next, and refuses while somebody is connected."""
+    first = admin("upgrade")
+    assert first.code == 0, first.err
+    assert "from version none to" in first.out
+    assert "start the servers of this version" in first.out
+    assert admin("upgrade", "--grant", "--prefix", _PREFIX).code == 0
+    assert _problems(admin("check", "-o", "json", "--prefix", _PREFIX)) == {}
+    with psycopg.connect(empty_database_url, application_name="argosy-leader"):
+        refused = admin("upgrade")
+    assert refused.code != 0
+    assert "argosy-leader (1); stop them" in refused.err
 
 
 def test_grant_makes_roles_with_rights_and_passwords(admin: Admin, empty_database_url: str, tmp_path: Path) -> None:
@@ -94,7 +115,7 @@ def test_grant_makes_roles_with_rights_and_passwords(admin: Admin, empty_databas
 
 def test_check_lists_what_is_wrong_and_what_to_do(admin: Admin, empty_database_url: str) -> None:
     """Exit code 1, a line per subject, and below it what to do about each problem."""
-    assert _problems(admin("check", "-o", "json")) == {"migrations": "version none, needed is 0011"}
+    assert _problems(admin("check", "-o", "json")) == {"migrations": f"version none, needed is {head()}"}
     admin("migrate", "--grant", "--prefix", _PREFIX)
     leader, log = LeaderStore(empty_database_url, "p"), PostgresLog(empty_database_url, "p")
     leadership = leader.try_lead("l", "h:1", 600)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -70,9 +70,14 @@ def _database(settings: Settings, url: str, password_file: str) -> str:
     return state.database_url
 
 
+_grant_option = click.option(
+    "--grant", is_flag=True, help="Make the roles that are missing, and grant each what it needs."
+)
+
+
 @admin.command()
 @_database_options
-@click.option("--grant", is_flag=True, help="Make the roles that are missing, and grant each what it needs.")
+@_grant_option
 @_prefix_option
 @click.option(
     "--role-password-file",
@@ -120,6 +125,54 @@ def migrate(
         print_value(settings, {"version": version, "granted": grant})
 
 
+@admin.command()
+@_database_options
+@_grant_option
+@_prefix_option
+@output_options
+@click.pass_context
+def upgrade(context: click.Context, *, database_url: str, database_password_file: str, grant: bool, prefix: str) -> int:
+    """Bring the database of a stopped installation to the version of this argosy, and look at what goes on.
+
+    Pods run on meanwhile. Stop servers, samplers and executors first, start those of this version afterwards. Refused
+    while somebody leads or is connected. Exits with 1 if something has to be done, and says what.
+    """
+    from argosy_store.migrate import as_role
+    from argosy_store.roles import grant_rights, make_roles, role_name
+    from argosy_store.upgrade import upgrade as upgrade_database
+
+    settings = settings_of(context)
+    url = _database(settings, database_url, database_password_file)
+    owner = role_name(prefix, "migrator") if grant else ""
+    if grant:
+        make_roles(url, prefix)
+    findings = upgrade_database(url, owner=owner)
+    if grant:
+        grant_rights(as_role(url, owner), prefix)
+    code = _print_findings(settings, findings)
+    if settings.is_table and code == ExitCode.OK:
+        click.echo(
+            "\nstart the servers of this version, then its samplers and executors; `argosy admin check` follows them"
+        )
+    return code
+
+
+def _print_findings(settings: Settings, findings: Sequence[Finding]) -> ExitCode:
+    """Print what was found and what is to be done; return the exit code."""
+    columns: list[Column[Finding]] = [
+        Column("SUBJECT", lambda f: f.subject),
+        Column("STATUS", lambda f: click.style(f.status, fg="red" if f.is_problem else "green")),
+        Column("FOUND", lambda f: f.text),
+    ]
+    print_rows(settings, findings, columns, empty="nothing was looked at")
+    problems = [finding for finding in findings if finding.is_problem]
+    if problems and settings.is_table:
+        click.echo("\nto do:", err=True)
+        for finding in problems:
+            click.echo(f"  {finding.subject}: {finding.advice}", err=True)
+    return ExitCode.SERVER if problems else ExitCode.OK
+
+
 def _passwords(entries: tuple[str, ...]) -> dict[str, str]:
     """Return passwords by role."""
     from argosy_store.connection import read_password
@@ -147,19 +200,7 @@ def check(context: click.Context, *, database_url: str, database_password_file: 
 
     settings = settings_of(context)
     url = _database(settings, database_url, database_password_file)
-    findings = inspect_database(url, time.time_ns() // 1000, prefix=prefix)
-    columns: list[Column[Finding]] = [
-        Column("SUBJECT", lambda f: f.subject),
-        Column("STATUS", lambda f: click.style(f.status, fg="red" if f.is_problem else "green")),
-        Column("FOUND", lambda f: f.text),
-    ]
-    print_rows(settings, findings, columns, empty="nothing was looked at")
-    problems = [finding for finding in findings if finding.is_problem]
-    if problems and settings.is_table:
-        click.echo("\nto do:", err=True)
-        for finding in problems:
-            click.echo(f"  {finding.subject}: {finding.advice}", err=True)
-    return ExitCode.SERVER if problems else ExitCode.OK
+    return _print_findings(settings, inspect_database(url, time.time_ns() // 1000, prefix=prefix))
 
 
 @admin.command()
