@@ -69,6 +69,21 @@ def fill(url: str, count: int) -> None:
             connection.run("VACUUM ANALYZE")
 
 
+def server_cpu_s(server: EmbeddedPostgres) -> float:
+    """Return the CPU seconds of all processes of a server, ended ones included."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            values = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(stat.parent.name) == server.pid:
+            ticks += sum(map(int, values[11:15]))
+        elif int(values[1]) == server.pid:
+            ticks += int(values[11]) + int(values[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def rss_mib() -> float:
     """Return the resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
@@ -79,7 +94,7 @@ def take_over(url: str, lease_s: float) -> dict[str, float]:
     """Take the pool over as a server does; return what it took."""
     leader = LeaderStore(url, "default")
     before_mib = rss_mib()
-    began_s = time.perf_counter()
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
     leadership = leader.try_lead("bench", "localhost:1", lease_s)
     assert leadership is not None
     done = threading.Event()
@@ -116,6 +131,7 @@ def take_over(url: str, lease_s: float) -> dict[str, float]:
         "columns_s": round(converted_s - loaded_s, 2),
         "recover_s": round(recovered_s - converted_s, 2),
         "takeover_s": round(recovered_s - began_s, 2),
+        "leader_cpu_s": round(time.process_time() - began_cpu_s, 2),
         "longest_without_renewal_s": round(max(np.diff(gaps)), 2),
         "memory_mib": round(rss_mib() - before_mib),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before_mib),
@@ -142,7 +158,10 @@ def main() -> int:
             migrate(url)
             fill(url, count)
             command = [sys.executable, __file__, "--url", url, "--lease-s", str(arguments.lease_s)]
-            subprocess.run(command, check=True)
+            before_s = server_cpu_s(server)
+            found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            found["postgres_cpu_s"] = round(server_cpu_s(server) - before_s, 2)
+            sys.stdout.write(json.dumps(found) + "\n")
         finally:
             server.stop()
             shutil.rmtree(directory, ignore_errors=True)

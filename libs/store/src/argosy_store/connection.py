@@ -185,11 +185,6 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
             if not self.closed:
                 self.pgconn.nonblocking = 0
 
-    def copy_out(self, statement: str) -> bytes:
-        """Return all that COPY ... TO STDOUT sends, as one buffer."""
-        with self.cursor() as cursor, cursor.copy(statement) as copy:
-            return b"".join(copy)
-
     def select(self, statement: sqlalchemy.ClauseElement) -> psycopg.Cursor[tuple[Any, ...]]:
         """Execute a SQLAlchemy Core statement and return the cursor."""
         compiled = statement.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True})
