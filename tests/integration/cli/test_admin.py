@@ -242,3 +242,29 @@ def test_servers_before_15_are_refused(version: int, shown: str) -> None:
     with pytest.raises(NotAllowedNow, match=f"Postgres 15 or newer is needed, this one is {shown}"):
         require_version(version)
     require_version(150_000)
+
+
+def test_quarantine_is_listed_and_what_is_understood_is_retried_or_dropped(
+    admin: Admin, empty_database_url: str
+) -> None:
+    """Operators see what is set aside and why; `check` tells of it until then."""
+    admin("migrate")
+    leader = LeaderStore(empty_database_url, "default")
+    leadership = leader.try_lead("l", "h:1", 600)
+    assert leadership is not None
+    leader.note_suspects(leadership.epoch, [("executor", "east"), ("job", "7")], "KeyError: why")
+    assert _problems(admin("check", "-o", "json"))["suspects"] == (
+        "pool default set aside 1 of kind executor, as: KeyError: why;"
+        " pool default set aside 1 of kind job, as: KeyError: why"
+    )
+    listed = json.loads(admin("quarantine", "list", "-o", "json").out)
+    assert {(row["kind"], row["key"], row["error"]) for row in listed} == {
+        ("executor", "east", "KeyError: why"), ("job", "7", "KeyError: why"),
+    }  # fmt: skip
+    assert "KeyError: why" in admin("quarantine", "list").out
+    retried = admin("quarantine", "retry", "executor", "east")
+    assert (retried.code, retried.out) == (0, "executor east is tried again\n")
+    assert admin("quarantine", "retry", "executor", "east").code != 0
+    assert "`retry` lets it in again" in admin("quarantine", "drop", "job", "7").err
+    assert leader.count_suspects() == 1
+    leader.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from argosy_core.errors import NotAllowedNow, NotFound
+from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
 from argosy_store import Effects, LeaderStore, QuarantinedRecord
 from argosy_store.suspects import drop_set_aside, list_set_aside, retry_set_aside
 from argosy_testkit.store_world import StoreWorld
@@ -62,7 +62,7 @@ def test_peer_that_ended_a_term_is_refused_until_somebody_lets_it_in_again(
 ) -> None:
     """Only that one; the refusal names the command and not the error."""
     world.leader.note_suspects(world.epoch, [(role, "east")], "KeyError: secret")
-    with pytest.raises(NotAllowedNow, match=f"argosy admin quarantine retry {role} east") as refusal:
+    with pytest.raises(BackendUnavailable, match=f"argosy admin quarantine retry {role} east") as refusal:
         world.leader.bind_cluster(world.epoch, "east", uid="u", role=role, incarnation=1)
     assert "secret" not in refusal.value.message
     world.leader.bind_cluster(world.epoch, "west", uid="w", role=role, incarnation=1)

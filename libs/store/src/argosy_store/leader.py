@@ -392,7 +392,8 @@ class LeaderStore:
 
         Raises:
             StateConflict: The epoch is not the current one, or a higher incarnation was seen.
-            NotAllowedNow: The name belongs to another uid, or to another pool, or what the service said ended a term.
+            NotAllowedNow: The name belongs to another uid, or to another pool.
+            BackendUnavailable: Postgres cannot be reached, or what the service said ended a term.
         """
         column = {"executor": "executor_incarnation", "sampler": "sampler_incarnation"}[role]
         with self._writer.use() as connection, connection.transaction_block(_opening(self._pool, [])) as state:

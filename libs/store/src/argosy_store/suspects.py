@@ -11,7 +11,7 @@ from typing import Final
 
 import psycopg
 
-from argosy_core.errors import NotAllowedNow, NotFound
+from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
 from argosy_store.connection import MAINTENANCE_SETTINGS, StoreConnection, connection_options, translated
 
 __all__ = ["SetAsideRow", "count_suspects", "drop_set_aside", "list_set_aside", "note_suspects", "read_suspects",
@@ -83,13 +83,13 @@ def refuse_suspect(connection: StoreConnection, pool: str, kind: str, key: str) 
     """Refuse who ended a term.
 
     Raises:
-        NotAllowedNow: It did.
+        BackendUnavailable: It did; it may dial again until an operator has let it in.
     """
     row = connection.execute(
         "SELECT FROM suspects WHERE pool = %s AND kind = %s AND key = %s", [pool, kind, key]
     ).fetchone()
     if row is not None:
-        raise NotAllowedNow(
+        raise BackendUnavailable(
             f"what the {kind} of cluster {key} said ended a leader term; `argosy admin quarantine list` tells why, and"
             f" `argosy admin quarantine retry {kind} {key}` lets it in again"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +33,16 @@ from argosy_core.leader.events import (
     Stored,
 )
 from argosy_core.leader.intake import join_jobs
-from argosy_core.scheduler import ChangeRequestColumns, JobColumns, QueueView, Runs, SpecReference, check_invariants
+from argosy_core.scheduler import (
+    ChangeRequestColumns,
+    JobColumns,
+    QueueView,
+    RoundStateColumns,
+    Runs,
+    SpecReference,
+    check_invariants,
+    define_classes,
+)
 from argosy_core.scheduler.tables import MAX_RESOURCES
 
 FAILED, EVENT_SUBMITTED, EVENT_FAILED = 5, 1, 6
@@ -280,3 +290,31 @@ def test_jobs_that_ask_for_more_than_any_pool_has_leave_usages_and_other_jobs_as
     assert queues.usage.max() == 1_000_000
     assert queues.queued_usage.min() >= 0
     check_invariants(told.machine.state)
+
+
+def test_a_stored_round_state_that_cannot_be_used_costs_the_flows_and_not_the_term() -> None:
+    """No number, below nothing, endless, or from a clock that was ahead by a day."""
+    told = Told()
+    pool = loaded()
+    for flow in (math.nan, math.inf, -1.0):
+        state = RoundStateColumns(
+            queue=np.array([1]), flow=np.array([flow]), flow_time_us=told.moment.db_us + 86_400_000_000,
+            attempted_handle=NOBODY, failed_attempt=NOBODY.astype(np.int32),
+        )  # fmt: skip
+        told = Told()
+        told.tell(MarkerPublished(position=1), replace(pool, columns=replace(pool.columns, round_state=state)))
+        assert told.machine.state.queues.flow[0] == 0.0
+        assert told.machine.state.flow_time_s == told.now_s
+        check_invariants(told.machine.state)
+
+
+def test_classes_of_four_thousand_resources_are_defined_in_linear_time() -> None:
+    """Those beyond the limit are refused one by one, and cost no column; twice as many take twice as long at most."""
+    told = lead()
+    definitions = {
+        2 + number: asking_for(*(f"x.io/{32 * number + place}" for place in range(32))) for number in range(125)
+    }
+    define_classes(told.machine.state, definitions)
+    assert len(told.machine.state.classes.axis) <= MAX_RESOURCES
+    assert len(told.machine.state.classes.refused) == 125 - 192 // 32 + 1
+    assert told.machine.state.classes.vector.shape[1] == len(told.machine.state.classes.axis)

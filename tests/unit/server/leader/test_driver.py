@@ -10,8 +10,8 @@ import pytest
 
 from argosy_core.errors import InvariantViolation
 from argosy_core.leader import Budget
-from argosy_core.leader.events import Event, Explained, Moment, Stored, Tick
-from argosy_core.leader.instructions import Load, Warn
+from argosy_core.leader.events import Event, Explained, Moment, Origin, OriginKind, Role, Session, Stored, Tick
+from argosy_core.leader.instructions import Close, Load, Warn
 from argosy_server.leader.cycle.driver import LeaderDriver
 
 
@@ -108,3 +108,20 @@ async def test_states_are_taken_while_the_machine_has_room() -> None:
     driver.feed(Explained())
     assert not driver.inbox_has_room.is_set()
     driver.close()
+
+
+async def test_an_instruction_that_cannot_be_carried_out_is_its_sessions_fault() -> None:
+    """The session is named, so that the next leader refuses it."""
+    machine = Machine()
+    driver = new_driver(machine)
+    session = Session("c1", Role.SAMPLER, 1, 1)
+    machine.answers[Explained] = [Close(session=session, reason="why")]
+
+    def carry_out(_: Close) -> None:
+        raise LookupError("nobody foresaw this")
+
+    driver.start({Load: lambda _: None, Close: carry_out})
+    driver.feed(Explained())
+    with pytest.raises(LookupError):
+        await driver.run()
+    assert driver.blamed == (Origin(OriginKind.SAMPLER, "c1"),)

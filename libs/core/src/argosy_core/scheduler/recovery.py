@@ -5,6 +5,7 @@ Source: design section 5, "Leader lost", "Sampler session", "Sync".
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -153,9 +154,10 @@ def _recover_round_state(state: PoolState, stored: RoundStateColumns, now_s: flo
     live, queues = state.live, state.queues
     for queue_id, flow in zip(stored.queue.tolist(), stored.flow.tolist(), strict=True):
         index = queues.ids.find(queue_id)
-        if index is not None:
+        if index is not None and 0 <= flow < math.inf:
             queues.flow[index] = flow
-    state.flow_time_s = stored.flow_time_us / 1e6
+    # A clock that was ahead must not make flows stand still until this one has caught up with it.
+    state.flow_time_s = min(stored.flow_time_us / 1e6, now_s)
     attempted = live.slots(stored.attempted_handle)
     there = attempted >= 0
     live.failed_attempts[attempted[there]] = stored.failed_attempt[there]

@@ -116,8 +116,9 @@ def _decode(row_id: int, payload: bytes) -> tuple[Change, DecodedChanges | None]
     """Return a row as the machine takes it, and all that it says."""
     try:
         content = decode_changes(payload)
-    except InvalidRequest as error:
-        return Change(change_id=row_id, bad=SetAside(payload=payload, error=error.message)), None
+    except Exception as error:  # noqa: BLE001 - a row that cannot be read must not end one term after the other
+        text = error.message if isinstance(error, InvalidRequest) else f"{type(error).__name__}: {error}"
+        return Change(change_id=row_id, bad=SetAside(payload=payload, error=text)), None
     return (
         Change(
             change_id=row_id, jobs=content.jobs, requests=content.change_requests, clusters=content.changed_clusters

@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from argosy_core.leader.events import Moment, Tick
+from argosy_core.leader.suspects import session_origin
 
 if TYPE_CHECKING:
     from argosy_core.leader import LeaderMachine
-    from argosy_core.leader.events import Event
+    from argosy_core.leader.events import Event, Origin
     from argosy_core.leader.instructions import Instruction
 
 __all__ = ["LeaderDriver", "now"]
@@ -43,6 +44,7 @@ class LeaderDriver:
         """Set while the machine takes states of executors."""
         self._carry_out: Mapping[type, Callable[[Any], None]] = {}
         self._events: deque[Event] = deque()
+        self._blamed: tuple[Origin, ...] = ()
         self._is_busy = False
         self._is_closed = False
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -64,6 +66,11 @@ class LeaderDriver:
             await self._failed
         finally:
             self.close()
+
+    @property
+    def blamed(self) -> tuple[Origin, ...]:
+        """Whose input ended the term; empty if it was nobody's."""
+        return self._blamed or self.machine.blamed
 
     def feed(self, event: Event) -> None:
         """Hand an event in; what comes of it is under way when this returns. After the end nothing comes of it."""
@@ -93,7 +100,12 @@ class LeaderDriver:
 
     def _do(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
-            self._carry_out[type(instruction)](instruction)
+            try:
+                self._carry_out[type(instruction)](instruction)
+            except Exception:
+                session = getattr(instruction, "session", None)
+                self._blamed = () if session is None else (session_origin(session),)
+                raise
 
     def _set_timer(self) -> None:
         """See to it that a tick comes when one is due; a timer that comes too early is set anew when it does."""

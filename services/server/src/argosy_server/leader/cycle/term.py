@@ -152,7 +152,7 @@ class LeaderTerm:
         try:
             await self.driver.run()
         except Exception as error:
-            await self._suspect(self.driver.machine.blamed, error)
+            await self._suspect(self.driver.blamed, error)
             raise
 
     async def _write(self) -> None:

@@ -253,8 +253,9 @@ def read_record(record: LogRecord, pool: str) -> tuple[ReadRecord, str]:
                 f"record {record.sequence} of epoch {record.epoch} in the log of {pool} says that it is"
                 f" {decoded.sequence} of epoch {decoded.epoch} in that of {decoded.pool}: no leader published it"
             )
-    except InvalidRequest as error:
-        bad = SetAside(payload=record.payload, error=error.message, position=record.position)
+    except Exception as error:  # noqa: BLE001 - a record that cannot be read must not end one term after the other
+        text = error.message if isinstance(error, InvalidRequest) else f"{type(error).__name__}: {error}"
+        bad = SetAside(payload=record.payload, error=text, position=record.position)
         return ReadRecord(position=record.position, epoch=record.epoch, plan=None, bad=bad), ""
     plan = None if decoded.is_marker else decoded.plan
     return ReadRecord(position=record.position, epoch=record.epoch, plan=plan), decoded.traceparent

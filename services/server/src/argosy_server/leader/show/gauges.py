@@ -101,8 +101,12 @@ class LeaderGauges:
 
     async def run(self) -> None:
         """Show what there is, once a second until cancelled."""
+        log = get_logger(pool=self._pool)
         while True:
-            self.show()
+            try:
+                self.show()
+            except Exception:
+                log.exception("gauges cannot be shown")
             await asyncio.sleep(_PERIOD_S)
 
     def show(self) -> None:

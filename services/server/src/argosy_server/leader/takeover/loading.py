@@ -9,16 +9,19 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+import structlog
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.leader.events import ClusterSettings, Loaded, Origin, OriginKind
 from argosy_core.scheduler.effects import LoadedColumns, LoadedObjects, LoadedRuns
-from argosy_core.scheduler.messages import JobColumns, JobSetView, QueueView, SpecReference
+from argosy_core.scheduler.messages import JobColumns, JobSetView, QueueView, RoundStateColumns, SpecReference
 from argosy_server.leader.log.codec import decode_changes, decode_round_state
 
 if TYPE_CHECKING:
     from argosy_store.load import LoadedPool
     from argosy_store.rows import ClusterRow, QueueRow
+
+_log = structlog.get_logger(__name__)
 
 __all__ = ["cluster_settings", "job_set_views", "loaded_pool", "queue_views"]
 
@@ -55,9 +58,6 @@ def loaded_pool(loaded: LoadedPool, log_position: int) -> Loaded:
     Args:
         loaded: What was read.
         log_position: Position up to which the log had been applied when the epoch was taken.
-
-    Raises:
-        InvalidRequest: The stored round state cannot be read.
     """
     return Loaded(
         columns=_columns(loaded),
@@ -74,17 +74,22 @@ def _accepted(payload: bytes) -> list[int]:
     """Return the handles of the jobs that a change accepts; none if it cannot be read."""
     try:
         jobs = decode_changes(payload).jobs
-    except InvalidRequest:
+    except Exception:  # noqa: BLE001 - it is suspect because of what it does
         return []
     return jobs.handle.tolist() if jobs is not None else []
 
 
-def _columns(loaded: LoadedPool) -> LoadedColumns:
-    """Return open jobs, live runs and the round's state as columns.
+def _round_state(payload: bytes) -> RoundStateColumns | None:
+    """Return the state of the last round; None, from which flows begin anew, if it cannot be read."""
+    try:
+        return decode_round_state(payload)
+    except InvalidRequest as error:
+        _log.error("the state of the last round cannot be read", reason=error.message)
+        return None
 
-    Raises:
-        InvalidRequest: The stored round state cannot be read.
-    """
+
+def _columns(loaded: LoadedPool) -> LoadedColumns:
+    """Return open jobs, live runs and the round's state as columns."""
     jobs, runs, objects = loaded.jobs, loaded.runs, loaded.objects
     return LoadedColumns(
         jobs=JobColumns(
@@ -118,6 +123,6 @@ def _columns(loaded: LoadedPool) -> LoadedColumns:
             state=objects.states.astype(np.int8),
             start_time_us=objects.start_time_us,
         ),
-        round_state=decode_round_state(loaded.round_state),
+        round_state=_round_state(loaded.round_state),
         job_sets=tuple(job_set_views(loaded.job_sets)),
     )
