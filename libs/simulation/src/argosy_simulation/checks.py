@@ -5,8 +5,6 @@ Source: design section 7.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from argosy_core.errors import InvariantViolation
@@ -15,10 +13,8 @@ from argosy_core.scheduler import check_invariants, placements_of
 from argosy_simulation.agenda import Process
 from argosy_simulation.executor_actor import ExecutorActor
 from argosy_simulation.leader_actor import LeaderActor
+from argosy_simulation.parts import WorldParts
 from argosy_simulation.sampler_actor import SamplerActor
-
-if TYPE_CHECKING:
-    from argosy_simulation.world import World
 
 __all__ = ["check_memory", "check_rest"]
 
@@ -37,7 +33,7 @@ def check_memory(process: Process | None) -> None:
         process.reconciler.check_invariants()
 
 
-def check_rest(world: World) -> None:
+def check_rest(world: WorldParts) -> None:
     """Check a world in which nothing is left to do: rows, clusters, ledgers and memories say the same.
 
     Every job has ended unless its pod never ends by itself; live runs, pods and placements are the same set; job rows
@@ -59,7 +55,7 @@ def check_rest(world: World) -> None:
         _check_ledger(world, sampler, mine)
 
 
-def _check_jobs(world: World) -> None:
+def _check_jobs(world: WorldParts) -> None:
     """Every acknowledged job has ended, and its row and its events agree."""
     store, book = world.context.store, world.context.book
     endless = ~np.isfinite(book.plan.run_s)
@@ -77,7 +73,7 @@ def _check_jobs(world: World) -> None:
     _require(len(store.jobs) == len(book.plan), "every submit was acknowledged in the end")
 
 
-def _check_runs(world: World) -> dict[str, set[tuple[int, int]]]:
+def _check_runs(world: WorldParts) -> dict[str, set[tuple[int, int]]]:
     """Rows and the leader's memory hold the same live runs; return them by cluster."""
     live: dict[str, set[tuple[int, int]]] = {}
     for handle, job in world.context.store.jobs.items():
@@ -100,7 +96,7 @@ def _known(reconciler: Reconciler) -> set[tuple[int, int]]:
     return set(zip(handles.tolist(), attempts.tolist(), strict=True))
 
 
-def _check_ledger(world: World, sampler: SamplerActor, live: set[tuple[int, int]]) -> None:
+def _check_ledger(world: WorldParts, sampler: SamplerActor, live: set[tuple[int, int]]) -> None:
     """A ledger holds the live runs and nothing else; free is what they leave."""
     ledger, name = sampler.ledger, sampler.name
     ledger.check_invariants()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +26,6 @@ from argosy_simulation.audit import Audit
 from argosy_simulation.network import Network
 from argosy_simulation.plan import POD, JobBook
 from argosy_simulation.settings import WorldSettings
-
-if TYPE_CHECKING:
-    from argosy_simulation.executor_actor import ExecutorActor
 
 __all__ = [
     "ClusterActor",
@@ -327,10 +324,15 @@ class ClusterActor(Process):
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def create(
-        self, owner: ExecutorActor, creates: Creates, take: Callable[[Creates, CreateResponses | None], None]
+        self,
+        owner: Process,
+        creates: Creates,
+        take: Callable[[Creates, CreateResponses | None], None],
+        *,
+        is_superseded: bool,
     ) -> None:
         """Call: create objects, in order."""
-        sent = self._audit.sending(creates, is_superseded=owner.is_superseded())
+        sent = self._audit.sending(creates, is_superseded=is_superseded)
         self._call(owner, partial(self._create, sent=sent), creates, take)
 
     def delete(self, owner: Process, deletes: Deletes, take: Callable[[Deletes, DeleteResponses | None], None]) -> None:

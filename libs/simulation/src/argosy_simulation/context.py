@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from argosy_simulation.agenda import Agenda
+from argosy_simulation.agenda import Agenda, Process
 from argosy_simulation.audit import Audit
 from argosy_simulation.durable import DurableStore
 from argosy_simulation.network import Network
 from argosy_simulation.plan import JobBook
 from argosy_simulation.settings import WorldSettings
-
-if TYPE_CHECKING:
-    from argosy_simulation.leader_actor import LeaderActor
 
 __all__ = ["Context", "Directory"]
 
@@ -27,10 +24,10 @@ __all__ = ["Context", "Directory"]
 class Directory(Protocol):
     """Tells who leads, and takes note of deaths."""
 
-    def find_leader(self) -> LeaderActor | None:
+    def find_leader(self) -> Process | None:
         """Return a leader that takes sessions, the right one or one that does not know yet; None if there is none."""
 
-    def leader_died(self, leader: LeaderActor) -> None:
+    def leader_died(self, leader: Process, epoch: int) -> None:
         """Take note that a leader gave up or was killed."""
 
 

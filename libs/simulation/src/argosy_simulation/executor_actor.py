@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 import numpy as np
 
@@ -30,9 +30,6 @@ from argosy_simulation.cluster_actor import ClusterActor, ObjectChange, Scope, u
 from argosy_simulation.context import Context
 from argosy_simulation.network import Stream
 from argosy_simulation.plan import CONFIG_MAP, POD
-
-if TYPE_CHECKING:
-    from argosy_simulation.leader_actor import LeaderActor
 
 __all__ = ["ExecutorActor", "ExecutorHello"]
 
@@ -144,7 +141,7 @@ class ExecutorActor(Process):
         actions = self.reconciler.next_actions(self._now(), may_act=self._may_act())
         if actions.creates is not None:
             self._creating += 1
-            self.cluster.create(self, actions.creates, self._take_created)
+            self.cluster.create(self, actions.creates, self._take_created, is_superseded=self.is_superseded())
         if actions.deletes is not None:
             self._deleting += 1
             self.cluster.delete(self, actions.deletes, self._take_deleted)
@@ -231,7 +228,7 @@ class ExecutorActor(Process):
         self.stream = network.dial(self, leader)
         handles, attempts = self.reconciler.known_runs()
         hello = ExecutorHello(self, Runs(handle=handles, attempt=attempts), agenda.now_s)
-        network.send(self.stream, leader, leader.take_executor_hello, self.stream, hello)
+        network.tell(self.stream, "take_executor_hello", hello)
 
     def stream_closed(self, stream: Stream) -> None:
         """Dial again; the fence stays open for a while."""
@@ -323,8 +320,7 @@ class ExecutorActor(Process):
         batch = self.reconciler.next_reports(self._now())
         while batch is not None:
             self._last_report_s = self._context.agenda.now_s
-            leader = cast("LeaderActor", stream.server)
-            self._context.network.send(stream, leader, leader.take_states, stream, batch, repeatable=True)
+            self._context.network.tell(stream, "take_states", batch, repeatable=True)
             batch = self.reconciler.next_reports(self._now())
 
 

@@ -6,18 +6,16 @@ Source: design section 7; section 5 for what each fault must not lead to.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from argosy_core.placement import CommitRequest
 from argosy_simulation.agenda import Process
 from argosy_simulation.network import Stream
+from argosy_simulation.parts import WorldParts
 from argosy_simulation.sampler_actor import SamplerActor
 from argosy_simulation.settings import FaultSettings
-
-if TYPE_CHECKING:
-    from argosy_simulation.world import World
 
 __all__ = ["Saboteur"]
 
@@ -33,7 +31,7 @@ class Saboteur(Process):
     """
 
     def __init__(
-        self, world: World, settings: FaultSettings, rng: np.random.Generator, late_rng: np.random.Generator
+        self, world: WorldParts, settings: FaultSettings, rng: np.random.Generator, late_rng: np.random.Generator
     ) -> None:
         """Put all faults on the agenda."""
         super().__init__("saboteur")

@@ -169,7 +169,7 @@ class LeaderActor(Process):
             self.context.counters.update(self.machine.totals)
             self.context.counters["placements held back when a leader ended"] += self.machine.held_back_count
             self.context.network.end_all(self)
-            self.context.directory.leader_died(self)
+            self.context.directory.leader_died(self, self.epoch)
 
     # --- the machine --------------------------------------------------------------------------------------------------
 

@@ -86,6 +86,10 @@ class Network:
         self.streams.append(stream)
         return stream
 
+    def tell(self, stream: Stream, action: str, *arguments: Any, repeatable: bool = False) -> None:  # noqa: ANN401
+        """Send a message to the leader of a stream, named by what takes it there: its senders need no leader's type."""
+        self.send(stream, stream.server, getattr(stream.server, action), stream, *arguments, repeatable=repeatable)
+
     def send(
         self,
         stream: Stream,

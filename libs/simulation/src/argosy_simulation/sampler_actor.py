@@ -6,7 +6,7 @@ Source: design section 5, "Sampler session" and "Sampler lost"; section 7, invar
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -29,9 +29,6 @@ from argosy_simulation.cluster_actor import ClusterActor, NodeChange, ObjectChan
 from argosy_simulation.context import Context
 from argosy_simulation.network import Stream
 from argosy_simulation.plan import POD
-
-if TYPE_CHECKING:
-    from argosy_simulation.leader_actor import LeaderActor
 
 __all__ = ["SamplerActor"]
 
@@ -175,7 +172,7 @@ class SamplerActor(Process):
         self.session.begin()
         self.stream = network.dial(self, leader)
         self._generation = -1
-        network.send(self.stream, leader, leader.take_sampler_hello, self.stream, self)
+        network.tell(self.stream, "take_sampler_hello", self)
 
     def stream_closed(self, stream: Stream) -> None:
         """Dial again."""
@@ -210,8 +207,7 @@ class SamplerActor(Process):
         self._define(classes)
         self.session.take_placements(placements, is_last=True)
         self._send_capacity()
-        leader = cast("LeaderActor", stream.server)
-        self._context.network.send(stream, leader, leader.take_ready, stream)
+        self._context.network.tell(stream, "take_ready")
 
     def _define(self, classes: Classes) -> None:
         self.session.define((class_id, SchedulingClass.parse(definition)) for class_id, definition in classes)
@@ -223,10 +219,7 @@ class SamplerActor(Process):
         self._define(classes)
         self.ledger.extend_axis(request.resources)
         answer = self.session.sample(epoch, request)
-        leader = cast("LeaderActor", stream.server)
-        self._context.network.send(
-            stream, leader, leader.take_sample, stream, request.round_number, answer, repeatable=True
-        )
+        self._context.network.tell(stream, "take_sample", request.round_number, answer, repeatable=True)
 
     def answer_commit(self, stream: Stream, epoch: int, request: CommitRequest) -> None:
         """Place runs (MultiBind)."""
@@ -237,12 +230,9 @@ class SamplerActor(Process):
         placed = (before < 0) & (answer.node >= 0)
         self._context.audit.committed(self.name, self.ledger, request.class_ids[placed], answer.node[placed])
         self._tell_soon()
-        leader = cast("LeaderActor", stream.server)
-        self._context.network.send(
+        self._context.network.tell(
             stream,
-            leader,
-            leader.take_commit,
-            stream,
+            "take_commit",
             request.round_number,
             request.stage,
             answer,
@@ -294,5 +284,4 @@ class SamplerActor(Process):
             fitting=fitting,
             fitting_room=room.astype(np.int32),
         )
-        leader = cast("LeaderActor", stream.server)
-        self._context.network.send(stream, leader, leader.take_capacity, stream, capacity, repeatable=True)
+        self._context.network.tell(stream, "take_capacity", capacity, repeatable=True)
