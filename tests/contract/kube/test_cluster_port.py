@@ -19,7 +19,8 @@ from argosy_kube.simulated.host import ClusterHost
 from argosy_kube.simulated.inventory import format_nodes
 from argosy_kube.simulated.server import serve_cluster
 from argosy_kube.simulated.shared import SharedCluster
-from argosy_testkit.cluster_contract import LAB_NODES, ClusterContract, FaultContract, make_create_batch
+from argosy_testkit.cluster_contract import LAB_NODES, ClusterContract, make_create_batch
+from argosy_testkit.fault_contract import FaultContract
 from argosy_testkit.in_process_cluster import InProcessCluster
 
 SPEED = 50.0

@@ -23,7 +23,7 @@ from argosy_server.api.submit_gather import SubmitGather, build_requests
 from argosy_server.config import ServerConfig
 from argosy_store.queue_limits import QueueLimit
 from argosy_store.rows import QueueRow
-from argosy_store.submission import SpecRow, SubmitRequest, SubmitResult
+from argosy_store.submits import SpecRow, SubmitRequest, SubmitResult
 
 NOW_US = 1_800_000_000_123_456
 

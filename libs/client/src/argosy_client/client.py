@@ -10,14 +10,10 @@ Source: design section 2 ("client"), section 3, section 5 ("Submit", "Change req
 
 from __future__ import annotations
 
-import asyncio
-import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from datetime import datetime
 from random import Random
-from types import TracebackType
-from typing import Final, Protocol, Self, TypeVar
 
 import grpc
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -39,8 +35,8 @@ from argosy.api.v1 import (
 from argosy.debug.v1 import debug_pb2, debug_pb2_grpc
 from argosy_client import codec
 from argosy_client.backoff import RetryPolicy
-from argosy_client.propagation import trace_metadata
-from argosy_client.rpc_errors import is_repeatable, to_error
+from argosy_client.repeated_calls import RepeatedCalls
+from argosy_client.rpc_errors import to_error
 from argosy_client.values import (
     ChangeResult,
     Cluster,
@@ -57,33 +53,12 @@ from argosy_client.values import (
     Shares,
 )
 from argosy_client.watching import EventStream, watch_job_set
-from argosy_core.errors import ArgosyError, NotFound
+from argosy_core.errors import NotFound
 
 __all__ = ["ArgosyClient"]
 
-_Request_contra = TypeVar("_Request_contra", contravariant=True)
-_Response_co = TypeVar("_Response_co", covariant=True)
 
-_CHANNEL_OPTIONS: Final = [
-    ("grpc.max_receive_message_length", 64 << 20),
-    ("grpc.max_send_message_length", 64 << 20),
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 15_000),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-    ("grpc.use_local_subchannel_pool", 1),  # channels of one process are connections of their own
-    ("grpc.enable_retries", 0),  # repetition is decided here, where it is known what is idempotent
-]
-
-
-class _Method(Protocol[_Request_contra, _Response_co]):
-    def __call__(
-        self, request: _Request_contra, *, timeout: float, metadata: tuple[tuple[str, str], ...]
-    ) -> Awaitable[_Response_co]: ...
-
-
-class ArgosyClient:
+class ArgosyClient(RepeatedCalls):
     """A client of one installation; use it as `async with ArgosyClient(address) as client`.
 
     Args:
@@ -105,12 +80,7 @@ class ArgosyClient:
         random: Random | None = None,
     ) -> None:
         """Prepare the channel; nothing is dialled before the first call."""
-        self.address = address
-        """host:port of the server."""
-        self._timeout_s = timeout_s
-        self._retries = retries or RetryPolicy()
-        self._random = random or Random()
-        self._channel = grpc.aio.insecure_channel(address, options=_CHANNEL_OPTIONS)
+        super().__init__(address, timeout_s=timeout_s, retries=retries, random=random)
         self._queues = queue_pb2_grpc.QueueServiceStub(self._channel)
         self._jobs = job_pb2_grpc.JobServiceStub(self._channel)
         self._events = event_pb2_grpc.EventServiceStub(self._channel)
@@ -118,20 +88,6 @@ class ArgosyClient:
         self._scheduling = scheduling_pb2_grpc.SchedulingServiceStub(self._channel)
         self._server = server_pb2_grpc.ServerServiceStub(self._channel)
         self._debug = debug_pb2_grpc.DebugServiceStub(self._channel)
-        self.retry_count = 0
-        """Attempts repeated since the client was made."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the channel; calls under way end with an error."""
-        await self._channel.close()
 
     # --- queues ---------------------------------------------------------------------------------------------------
 
@@ -142,7 +98,7 @@ class ArgosyClient:
             AlreadyExists: There is another one by its name.
         """
         request = queue_pb2.CreateQueueRequest(queue=codec.queue_message(queue))
-        return codec.queue_of((await self._call(self._queues.CreateQueue, request)).queue)
+        return codec.queue_of((await self.call(self._queues.CreateQueue, request)).queue)
 
     async def get_queue(self, name: str) -> Queue:
         """Return a queue.
@@ -150,14 +106,14 @@ class ArgosyClient:
         Raises:
             NotFound: There is none.
         """
-        return codec.queue_of((await self._call(self._queues.GetQueue, queue_pb2.GetQueueRequest(name=name))).queue)
+        return codec.queue_of((await self.call(self._queues.GetQueue, queue_pb2.GetQueueRequest(name=name))).queue)
 
     async def list_queues(self, *, page_size: int = 1000) -> AsyncIterator[Queue]:
         """Give all queues in order of their names, page by page."""
         token = ""
         while True:
             request = queue_pb2.ListQueuesRequest(page_size=page_size, page_token=token)
-            response = await self._call(self._queues.ListQueues, request)
+            response = await self.call(self._queues.ListQueues, request)
             for queue in response.queues:
                 yield codec.queue_of(queue)
             token = response.next_page_token
@@ -175,7 +131,7 @@ class ArgosyClient:
             StateConflict: Somebody changed the queue since it was read.
         """
         request = queue_pb2.UpdateQueueRequest(queue=codec.queue_message(queue), update_mask=FieldMask(paths=fields))
-        return codec.queue_of((await self._call(self._queues.UpdateQueue, request, repeat=False)).queue)
+        return codec.queue_of((await self.call(self._queues.UpdateQueue, request, repeat=False)).queue)
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue without open jobs; that it is gone when a repeated call arrives is success.
@@ -186,7 +142,7 @@ class ArgosyClient:
         """
         retries_before = self.retry_count
         try:
-            await self._call(self._queues.DeleteQueue, queue_pb2.DeleteQueueRequest(name=name))
+            await self.call(self._queues.DeleteQueue, queue_pb2.DeleteQueueRequest(name=name))
         except NotFound:
             if self.retry_count == retries_before:
                 raise
@@ -194,12 +150,12 @@ class ArgosyClient:
     async def cordon_queue(self, name: str, reason: str = "") -> Queue:
         """Stop a queue's jobs from becoming pending."""
         request = queue_pb2.CordonQueueRequest(name=name, reason=reason)
-        return codec.queue_of((await self._call(self._queues.CordonQueue, request)).queue)
+        return codec.queue_of((await self.call(self._queues.CordonQueue, request)).queue)
 
     async def uncordon_queue(self, name: str) -> Queue:
         """Let a queue's jobs become pending again."""
         request = queue_pb2.UncordonQueueRequest(name=name)
-        return codec.queue_of((await self._call(self._queues.UncordonQueue, request)).queue)
+        return codec.queue_of((await self.call(self._queues.UncordonQueue, request)).queue)
 
     # --- jobs -----------------------------------------------------------------------------------------------------
 
@@ -225,7 +181,7 @@ class ArgosyClient:
         made = uuid.uuid4().hex if repeat and not validate_only else ""
         client_ids = [draft.client_id or (f"auto-{made}-{index}" if made else "") for index, draft in enumerate(drafts)]
         request = codec.submit_message(drafts, client_ids=client_ids, validate_only=validate_only)
-        return tuple((await self._call(self._jobs.SubmitJobs, request, repeat=repeat)).job_ids)
+        return tuple((await self.call(self._jobs.SubmitJobs, request, repeat=repeat)).job_ids)
 
     async def get_job(self, job_id: str) -> Job:
         """Return a job with its runs and spec.
@@ -233,11 +189,11 @@ class ArgosyClient:
         Raises:
             NotFound: There is none.
         """
-        return codec.job_of((await self._call(self._jobs.GetJob, job_pb2.GetJobRequest(id=job_id))).job)
+        return codec.job_of((await self.call(self._jobs.GetJob, job_pb2.GetJobRequest(id=job_id))).job)
 
     async def get_jobs(self, job_ids: Sequence[str]) -> tuple[tuple[Job, ...], tuple[str, ...]]:
         """Return jobs by their ids, without specs, and the ids that name none; at most 1,000."""
-        response = await self._call(self._jobs.BatchGetJobs, job_pb2.BatchGetJobsRequest(ids=job_ids))
+        response = await self.call(self._jobs.BatchGetJobs, job_pb2.BatchGetJobsRequest(ids=job_ids))
         return tuple(codec.job_of(job) for job in response.jobs), tuple(response.unknown_ids)
 
     async def list_job_sets(
@@ -255,7 +211,7 @@ class ArgosyClient:
             request = job_pb2.ListJobSetsRequest(
                 queue=queue, count_states=count_states, page_size=page_size, page_token=token
             )
-            response = await self._call(self._jobs.ListJobSets, request)
+            response = await self.call(self._jobs.ListJobSets, request)
             for job_set in response.job_sets:
                 yield codec.job_set_of(job_set)
             token = response.next_page_token
@@ -291,7 +247,7 @@ class ArgosyClient:
         token = ""
         while True:
             request.page_token = token
-            response = await self._call(self._jobs.ListJobs, request)
+            response = await self.call(self._jobs.ListJobs, request)
             for job in response.jobs:
                 yield codec.job_of(job)
             token = response.next_page_token
@@ -313,7 +269,7 @@ class ArgosyClient:
             request.selector.CopyFrom(codec.selector_message(target))
         else:
             request.jobs.ids.extend(target)
-        return codec.change_result_of(await self._call(self._jobs.CancelJobs, request))
+        return codec.change_result_of(await self.call(self._jobs.CancelJobs, request))
 
     async def reprioritize_jobs(
         self, target: Sequence[str] | JobSelector, priority: int, *, validate_only: bool = False
@@ -324,7 +280,7 @@ class ArgosyClient:
             request.selector.CopyFrom(codec.selector_message(target))
         else:
             request.jobs.ids.extend(target)
-        return codec.change_result_of(await self._call(self._jobs.ReprioritizeJobs, request))
+        return codec.change_result_of(await self.call(self._jobs.ReprioritizeJobs, request))
 
     async def explain_job(self, job_id: str) -> Explanation:
         """Return where a job stands and, if it waits, why.
@@ -332,7 +288,7 @@ class ArgosyClient:
         Raises:
             NotFound: There is no such job.
         """
-        return codec.explanation_of(await self._call(self._jobs.ExplainJob, job_pb2.ExplainJobRequest(id=job_id)))
+        return codec.explanation_of(await self.call(self._jobs.ExplainJob, job_pb2.ExplainJobRequest(id=job_id)))
 
     async def read_log(
         self,
@@ -419,7 +375,7 @@ class ArgosyClient:
             open_stream,
             cursor=cursor,
             until_finished=until_finished,
-            pause=self._pause,
+            pause=self.pause,
         )
 
     # --- clusters and nodes ---------------------------------------------------------------------------------------
@@ -429,7 +385,7 @@ class ArgosyClient:
         token = ""
         while True:
             request = cluster_pb2.ListClustersRequest(page_size=page_size, page_token=token)
-            response = await self._call(self._clusters.ListClusters, request)
+            response = await self.call(self._clusters.ListClusters, request)
             for cluster in response.clusters:
                 yield codec.cluster_of(cluster)
             token = response.next_page_token
@@ -443,7 +399,7 @@ class ArgosyClient:
             NotFound: There is none.
         """
         request = cluster_pb2.GetClusterRequest(name=name)
-        return codec.cluster_of((await self._call(self._clusters.GetCluster, request)).cluster)
+        return codec.cluster_of((await self.call(self._clusters.GetCluster, request)).cluster)
 
     async def list_nodes(self, cluster: str, *, label_selector: str = "", page_size: int = 1000) -> AsyncIterator[Node]:
         """Give a cluster's nodes in order of their names, page by page."""
@@ -452,7 +408,7 @@ class ArgosyClient:
             request = cluster_pb2.ListNodesRequest(
                 cluster=cluster, page_size=page_size, page_token=token, label_selector=label_selector
             )
-            response = await self._call(self._clusters.ListNodes, request)
+            response = await self.call(self._clusters.ListNodes, request)
             for node in response.nodes:
                 yield codec.node_of(node)
             token = response.next_page_token
@@ -462,22 +418,22 @@ class ArgosyClient:
     async def cordon_cluster(self, name: str, reason: str = "") -> Cluster:
         """Stop placing on a cluster."""
         request = cluster_pb2.CordonClusterRequest(name=name, reason=reason)
-        return codec.cluster_of((await self._call(self._clusters.CordonCluster, request)).cluster)
+        return codec.cluster_of((await self.call(self._clusters.CordonCluster, request)).cluster)
 
     async def uncordon_cluster(self, name: str) -> Cluster:
         """Let a cluster be placed on again."""
         request = cluster_pb2.UncordonClusterRequest(name=name)
-        return codec.cluster_of((await self._call(self._clusters.UncordonCluster, request)).cluster)
+        return codec.cluster_of((await self.call(self._clusters.UncordonCluster, request)).cluster)
 
     async def cordon_node(self, cluster: str, node: str, reason: str = "") -> Cluster:
         """Stop placing on a node."""
         request = cluster_pb2.CordonNodeRequest(cluster=cluster, node=node, reason=reason)
-        return codec.cluster_of((await self._call(self._clusters.CordonNode, request)).cluster)
+        return codec.cluster_of((await self.call(self._clusters.CordonNode, request)).cluster)
 
     async def uncordon_node(self, cluster: str, node: str) -> Cluster:
         """Let a node be placed on again."""
         request = cluster_pb2.UncordonNodeRequest(cluster=cluster, node=node)
-        return codec.cluster_of((await self._call(self._clusters.UncordonNode, request)).cluster)
+        return codec.cluster_of((await self.call(self._clusters.UncordonNode, request)).cluster)
 
     async def forget_cluster(self, name: str) -> int:
         """Declare a cluster gone for good; return how many runs were lost with it.
@@ -486,25 +442,25 @@ class ArgosyClient:
             NotAllowedNow: It is connected.
         """
         request = cluster_pb2.ForgetClusterRequest(name=name)
-        return (await self._call(self._clusters.ForgetCluster, request)).lost_run_count
+        return (await self.call(self._clusters.ForgetCluster, request)).lost_run_count
 
     # --- the server -----------------------------------------------------------------------------------------------
 
     async def server_info(self) -> ServerInfo:
         """Return the server's version, limits and features."""
-        return codec.server_info_of(await self._call(self._server.GetServerInfo, server_pb2.GetServerInfoRequest()))
+        return codec.server_info_of(await self.call(self._server.GetServerInfo, server_pb2.GetServerInfoRequest()))
 
     # --- scheduling -----------------------------------------------------------------------------------------------
 
     async def get_shares(self, pool: str = "") -> Shares:
         """Return each queue's usage, flow, share and demand."""
         request = scheduling_pb2.GetSharesRequest(pool=pool)
-        return codec.shares_of(await self._call(self._scheduling.GetShares, request))
+        return codec.shares_of(await self.call(self._scheduling.GetShares, request))
 
     async def get_last_round(self, pool: str = "") -> LastRound:
         """Return what the leader's last round did and what it cost."""
         request = scheduling_pb2.GetLastRoundRequest(pool=pool)
-        return codec.last_round_of(await self._call(self._scheduling.GetLastRound, request))
+        return codec.last_round_of(await self.call(self._scheduling.GetLastRound, request))
 
     async def dump_state(self, pool: str = "") -> AsyncIterator[str]:
         """Give the leader's state as pieces of JSON text, to be joined; not repeated, since the state moves on."""
@@ -513,32 +469,3 @@ class ArgosyClient:
                 yield response.chunk
         except grpc.RpcError as error:
             raise to_error(error) from None
-
-    # --- calls ----------------------------------------------------------------------------------------------------
-
-    async def _call(
-        self, method: _Method[_Request_contra, _Response_co], request: _Request_contra, *, repeat: bool = True
-    ) -> _Response_co:
-        started_s = time.monotonic()
-        failed_count = 0
-        metadata = trace_metadata()
-        while True:
-            try:
-                return await method(request, timeout=self._timeout_s, metadata=metadata)
-            except grpc.RpcError as error:
-                failure = to_error(error)
-                if not repeat or not is_repeatable(error):
-                    raise failure from None
-                failed_count += 1
-                if not await self._pause(failed_count, time.monotonic() - started_s, failure):
-                    raise failure from None
-
-    async def _pause(self, failed_count: int, elapsed_s: float, failure: ArgosyError | None) -> bool:
-        """Wait before the next attempt, at least as long as the server asked; return False if there shall be none."""
-        delay_s = self._retries.delay_s(failed_count, self._random)
-        asked_s = (failure.retry_delay_s if failure is not None else None) or 0.0
-        if elapsed_s >= self._retries.total_s or elapsed_s + asked_s > self._retries.total_s:
-            return False
-        self.retry_count += 1
-        await asyncio.sleep(max(delay_s, asked_s))
-        return True

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from argosy_core.job.states import FailureKind, ObjectState
 from argosy_core.nodes import NodeSpec
@@ -23,77 +21,27 @@ from argosy_core.reconcile import CreateResponses, Creates, DeleteResponses, Del
 from argosy_core.resources import PODS
 from argosy_simulation.agenda import Agenda, Process
 from argosy_simulation.audit import Audit
+from argosy_simulation.cluster_changes import (
+    Key,
+    NodeChange,
+    ObjectChange,
+    Scope,
+    TakeChanges,
+    TakeListing,
+    UnmanagedPod,
+    Watch,
+    uid_column,
+)
 from argosy_simulation.network import Network
 from argosy_simulation.plan import POD, JobBook
 from argosy_simulation.settings import WorldSettings
 
-__all__ = [
-    "ClusterActor",
-    "NodeChange",
-    "ObjectChange",
-    "Scope",
-    "TakeChanges",
-    "TakeListing",
-    "UnmanagedPod",
-    "Watch",
-    "uid_column",
-]
+__all__ = ["ClusterActor"]
 
 _CREATED, _RUNNING = int(ObjectState.CREATED), int(ObjectState.RUNNING)
 _SUCCEEDED, _FAILED = int(ObjectState.SUCCEEDED), int(ObjectState.FAILED)
 _EXIT_CODE: Final = int(FailureKind.EXIT_CODE)
 _INFRASTRUCTURE: Final = int(FailureKind.INFRASTRUCTURE)
-
-TakeChanges: TypeAlias = Callable[[list[tuple[object, ...]]], None]
-"""Takes changes, each an ObjectChange or a NodeChange, in order."""
-TakeListing: TypeAlias = Callable[[list[tuple[object, ...]], int], None]
-"""Takes all that exists, and the position from which to watch."""
-Key = tuple[int, int, int]
-"""(handle, attempt, position in the bag)."""
-
-
-class Scope(Enum):
-    """What a watch shows."""
-
-    NODES = "nodes"
-    OBJECTS = "objects"
-
-
-class ObjectChange(NamedTuple):
-    """An object as it was at a moment."""
-
-    handle: int
-    attempt: int
-    position: int
-    kind: str
-    state: int
-    """ObjectState."""
-    gone: bool
-    uid: int
-    node: str
-    time_us: int
-    exit_code: int
-    failure: int
-    """FailureKind."""
-    is_labelled: bool = True
-    """Whether it carries our labels; an executor's lists and watches leave out what does not."""
-
-
-class UnmanagedPod(NamedTuple):
-    """A pod that is not ours."""
-
-    uid: int
-    node: str
-    requests: tuple[tuple[str, int], ...]
-    gone: bool
-
-
-class NodeChange(NamedTuple):
-    """A node that came or went."""
-
-    node: str
-    spec: NodeSpec | None
-    """None if it went."""
 
 
 @dataclass(slots=True)
@@ -113,28 +61,6 @@ class _Object:
     """Somebody may take its labels away."""
     repeated: bool = False
     """A pod of its name was there before and is gone without anybody having reported it."""
-
-
-class Watch:
-    """Tells a process of changes, in order, a while after they happened.
-
-    Args:
-        owner: Who watches.
-        scope: What.
-        take: Takes batches of changes.
-        position: Changes that its owner has seen in a listing.
-    """
-
-    def __init__(self, owner: Process, scope: Scope, take: TakeChanges, *, position: int) -> None:
-        """Start behind a listing."""
-        self.name = f"{owner.name}/{scope.value}"
-        self.owner = owner
-        self.scope = scope
-        self.take = take
-        self.position = position
-        self.open = True
-        self.scheduled = False
-        self.lagging_until_us = 0
 
 
 class ClusterActor(Process):
@@ -549,10 +475,3 @@ class ClusterActor(Process):
             for (handle, attempt, _), item in self.objects.items()
             if item.kind == POD and item.state in (_CREATED, _RUNNING)
         }
-
-
-def uid_column(uids: list[int]) -> npt.NDArray[np.uint8]:
-    """Return numbers as uids of 16 bytes."""
-    column = np.zeros((len(uids), 2), dtype=np.int64)
-    column[:, 0] = uids
-    return column.view(np.uint8)

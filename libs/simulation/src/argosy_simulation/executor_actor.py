@@ -26,7 +26,8 @@ from argosy_core.reconcile import (
 from argosy_core.reconcile.reports import REPORT_INTERVAL_S
 from argosy_core.scheduler import ClusterRuns, ExecutorRows, Runs
 from argosy_simulation.agenda import Process
-from argosy_simulation.cluster_actor import ClusterActor, ObjectChange, Scope, uid_column
+from argosy_simulation.cluster_actor import ClusterActor
+from argosy_simulation.cluster_changes import ObjectChange, Scope, uid_column
 from argosy_simulation.context import Context
 from argosy_simulation.network import Stream
 from argosy_simulation.plan import CONFIG_MAP, POD

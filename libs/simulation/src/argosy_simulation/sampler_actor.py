@@ -25,7 +25,8 @@ from argosy_core.placement import (
 )
 from argosy_core.scheduler import CapacityColumns, ClusterRuns
 from argosy_simulation.agenda import Process
-from argosy_simulation.cluster_actor import ClusterActor, NodeChange, ObjectChange, Scope, UnmanagedPod, uid_column
+from argosy_simulation.cluster_actor import ClusterActor
+from argosy_simulation.cluster_changes import NodeChange, ObjectChange, Scope, UnmanagedPod, uid_column
 from argosy_simulation.context import Context
 from argosy_simulation.network import Stream
 from argosy_simulation.plan import POD

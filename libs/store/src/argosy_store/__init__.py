@@ -33,7 +33,7 @@ from argosy_store.migrate import check, create_database, drop_database, migrate
 from argosy_store.partitions import ensure_partitions
 from argosy_store.retention import Retained, retain
 from argosy_store.rows import ChangeRequestResult, ClusterRow, JobRecord, QueueRow, RunRecord
-from argosy_store.submission import SpecRow, SubmitRequest, SubmitResult
+from argosy_store.submits import SpecRow, SubmitRequest, SubmitResult
 
 __all__ = [
     "ApiStore",

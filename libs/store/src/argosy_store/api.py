@@ -20,7 +20,8 @@ from argosy_store.clusters import ClusterCalls
 from argosy_store.jobs import JobCalls
 from argosy_store.pool import Connections
 from argosy_store.queues import QueueCalls
-from argosy_store.submission import EncodeChanges, SubmitRequest, SubmitResult, TimelineChanged, submit_requests
+from argosy_store.submission import TimelineChanged, submit_requests
+from argosy_store.submits import EncodeChanges, SubmitRequest, SubmitResult
 
 __all__ = ["ApiStore"]
 

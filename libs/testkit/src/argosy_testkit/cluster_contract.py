@@ -1,7 +1,7 @@
 """The contract of the cluster port, as tests that every adapter's own test module inherits.
 
 A subclass gives a `lab` fixture: a cluster with three nodes `node-a`, `node-b`, `node-c` of 4 cores, 8 GiB and 10 pods.
-`FaultContract` is for clusters that fail on order.
+`fault_contract` is for clusters that fail on order.
 
 Source: `argosy_kube.port`.
 """
@@ -15,7 +15,7 @@ from typing import Protocol
 
 import pytest
 
-from argosy_core.errors import BackendUnavailable, NotFound
+from argosy_core.errors import NotFound
 from argosy_kube.port import (
     Change,
     Cluster,
@@ -29,7 +29,6 @@ from argosy_kube.port import (
     Selector,
     WatchGone,
 )
-from argosy_kube.simulated.faults import Fault, FaultKind
 from argosy_testkit.cluster_batches import (
     SeenObject,
     make_bag,
@@ -41,16 +40,20 @@ from argosy_testkit.cluster_batches import (
 
 __all__ = [
     "LAB_NODES",
+    "TIMEOUT_S",
     "ClusterContract",
     "ClusterLab",
-    "FaultContract",
     "SeenObject",
+    "changed",
+    "codes",
+    "ended",
     "make_bag",
     "make_create_batch",
     "make_delete_batch",
     "make_pod",
     "read_events",
     "read_whole_log",
+    "watch_until",
 ]
 
 LAB_NODES = tuple(
@@ -63,7 +66,8 @@ LAB_NODES = tuple(
     for name in ("node-a", "node-b", "node-c")
 )
 """Nodes of the lab."""
-_TIMEOUT_S = 20.0
+TIMEOUT_S = 20.0
+"""How long a test waits for a watch."""
 
 
 class ClusterLab(Protocol):
@@ -94,14 +98,6 @@ class ClusterLab(Protocol):
         ...
 
 
-class FaultLab(ClusterLab, Protocol):
-    """A lab whose cluster fails on order."""
-
-    async def inject(self, fault: Fault) -> None:
-        """Make a failure happen."""
-        ...
-
-
 def codes(result: CreateResult) -> list[CreateCode]:
     """Return the codes of a create answer."""
     return [CreateCode(code) for code in result.code_column.tolist()]
@@ -112,7 +108,7 @@ async def watch_until(
 ) -> tuple[list[SeenObject], int]:
     """Collect from a watch until it is enough; return what was seen and the version to resume from."""
     seen: list[SeenObject] = []
-    async with asyncio.timeout(_TIMEOUT_S), aclosing(watch):
+    async with asyncio.timeout(TIMEOUT_S), aclosing(watch):
         async for events in watch:
             seen += read_events(events)
             if enough(seen):
@@ -125,7 +121,7 @@ async def read_whole_log(
 ) -> bytes:
     """Return the log of a pod (handle, attempt, object index) in one piece."""
     pieces = cluster.read_log(*run, container=container, follow=follow, tail_line_count=tail)
-    async with asyncio.timeout(_TIMEOUT_S), aclosing(pieces):
+    async with asyncio.timeout(TIMEOUT_S), aclosing(pieces):
         return b"".join([piece async for piece in pieces])
 
 
@@ -170,7 +166,7 @@ class ClusterContract:
         ]
         told: dict[tuple[int, str, bool], None] = {}
         batch: NodeEvents
-        async with asyncio.timeout(_TIMEOUT_S), aclosing(cluster.watch_nodes(listed.version)) as watch:
+        async with asyncio.timeout(TIMEOUT_S), aclosing(cluster.watch_nodes(listed.version)) as watch:
             async for batch in watch:
                 for change, node in zip(batch.change_column.tolist(), batch.nodes, strict=True):
                     told[change, node.name, node.unschedulable] = None
@@ -347,7 +343,7 @@ class ClusterContract:
         assert sorted(item.uid for item in found) == uids
         listed = read_events(await successor.list_objects(Selector.OURS))
         assert sorted(item.uid for item in listed) == uids, "known from then on, whatever the labels"
-        async with asyncio.timeout(_TIMEOUT_S):
+        async with asyncio.timeout(TIMEOUT_S):
             # Of the pod at least: not everybody who makes config maps may change them.
             while "Pod" not in await self._listed_kinds(lab):  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.05)
@@ -419,115 +415,3 @@ class ClusterContract:
         deleted = changed(Change.DELETED)
         seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), deleted)
         assert [item.run[0] for item in seen if item.change == Change.DELETED] == [11]
-
-
-class FaultContract:
-    """What a cluster does when it fails on order; the executor's and sampler's defences are tested against this."""
-
-    async def test_create_timeout_applies_and_does_not_say(self, lab: FaultLab) -> None:
-        """After a time-out the outcome is unknown; asking again finds the object."""
-        cluster = lab.open("one")
-        await lab.inject(Fault(kind="create-timeout"))
-        assert codes(await cluster.create_objects(make_create_batch([(11, 1)]))) == [CreateCode.UNAVAILABLE]
-        assert codes(await cluster.create_objects(make_create_batch([(11, 1)]))) == [CreateCode.EXISTS]
-
-    async def test_create_throttled_applies_nothing(self, lab: FaultLab) -> None:
-        """A throttled create made nothing."""
-        cluster = lab.open("one")
-        await lab.inject(Fault(kind="create-throttled"))
-        assert codes(await cluster.create_objects(make_create_batch([(11, 1)]))) == [CreateCode.UNAVAILABLE]
-        assert codes(await cluster.create_objects(make_create_batch([(11, 1)]))) == [CreateCode.CREATED]
-
-    @pytest.mark.parametrize(
-        ("kind", "code"),
-        [
-            ("create-rejected", CreateCode.REJECTED),
-            ("create-quota", CreateCode.QUOTA),
-            ("create-foreign", CreateCode.EXISTS),
-        ],
-    )
-    async def test_create_refuses_as_many_objects_as_ordered(
-        self, lab: FaultLab, kind: FaultKind, code: CreateCode
-    ) -> None:
-        """The first `count` objects are refused, the others made."""
-        cluster = lab.open("one")
-        await lab.inject(Fault(kind=kind, count=1))
-        result = await cluster.create_objects(make_create_batch([(11, 1), (12, 1)]))
-        assert codes(result) == [code, CreateCode.CREATED]
-        assert not result.existing_ours_column.any()
-
-    async def test_image_that_never_pulls_keeps_the_pod_pending(self, lab: FaultLab) -> None:
-        """Such a pod stays pending with the kubelet's reason."""
-        cluster = lab.open("one")
-        await lab.inject(Fault(kind="image-never-pulls"))
-        await cluster.create_objects(make_create_batch([(11, 1), (12, 1)]))
-        first, second = read_events(await cluster.list_objects(Selector.OURS))
-        assert (first.phase, first.reason) == (PodPhase.PENDING, "ImagePullBackOff")
-        assert second.phase == PodPhase.RUNNING
-
-    async def test_unavailable_cluster_raises_for_every_kind_of_call(self, lab: FaultLab) -> None:
-        """A call that is not answered raises BackendUnavailable; the next works."""
-        cluster = lab.open("one")
-        for call in (
-            cluster.list_nodes,
-            lambda: cluster.list_objects(Selector.OURS),
-            lambda: cluster.create_objects(make_create_batch([(11, 1)])),
-            lambda: cluster.delete_objects(make_delete_batch()),
-            lambda: cluster.find_objects(make_create_batch([(11, 1)])),
-        ):
-            await lab.inject(Fault(kind="unavailable"))
-            with pytest.raises(BackendUnavailable):
-                await call()
-            await call()
-
-    async def test_dropped_watch_ends_without_error_and_resumes(self, lab: FaultLab) -> None:
-        """A dropped watch just ends; from its last version nothing is lost."""
-        cluster = lab.open("one")
-        version = (await cluster.list_objects(Selector.OURS)).version
-        await cluster.create_objects(make_create_batch([(11, 1)]))
-        async with asyncio.timeout(_TIMEOUT_S), aclosing(cluster.watch_objects(Selector.OURS, version)) as watch:
-            async for events in watch:
-                if len(events):
-                    version = events.version
-                    await lab.inject(Fault(kind="watch-dropped"))
-        await cluster.create_objects(make_create_batch([(12, 1)]))
-        added = changed(Change.ADDED)
-        seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), added)
-        assert [item.run[0] for item in seen] == [12]
-
-    async def test_stale_watch_is_gone_and_a_new_list_works(self, lab: FaultLab) -> None:
-        """After the history was dropped an old version is gone, the one of a new list is not."""
-        cluster = lab.open("one")
-        version = (await cluster.list_objects(Selector.OURS)).version
-        await cluster.create_objects(make_create_batch([(11, 1)]))
-        await lab.inject(Fault(kind="watch-stale"))
-        with pytest.raises(WatchGone):
-            await watch_until(cluster.watch_objects(Selector.OURS, version), ended(1))
-        listing = await cluster.list_objects(Selector.OURS)
-        assert len(listing) == 1
-        await cluster.create_objects(make_create_batch([(12, 1)]))
-        added = changed(Change.ADDED)
-        seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, listing.version), added)
-        assert [item.run[0] for item in seen] == [12]
-
-    async def test_unreachable_node_hides_its_pods_until_it_recovers(self, lab: FaultLab) -> None:
-        """Pods of a node that is not heard are UNKNOWN, and what they are again once it is heard."""
-        cluster = lab.open("one")
-        await cluster.create_objects(make_create_batch([(11, 1)]))
-        version = (await cluster.list_objects(Selector.OURS)).version
-        await lab.inject(Fault(kind="node-unreachable", node="node-a"))
-        (hidden,) = read_events(await cluster.list_objects(Selector.OURS))
-        assert hidden.phase == PodPhase.UNKNOWN
-        assert [node.name for node in (await cluster.list_nodes()).nodes if not node.ready] == ["node-a"]
-        await lab.inject(Fault(kind="node-recovered", node="node-a"))
-        back = lambda seen: seen[-1].phase == PodPhase.RUNNING  # noqa: E731 - reads as the condition it is
-        seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), back)
-        assert [item.phase for item in seen] == [PodPhase.UNKNOWN, PodPhase.RUNNING]
-
-    async def test_evicting_node_fails_its_pods(self, lab: FaultLab) -> None:
-        """Evicted pods fail with that reason."""
-        cluster = lab.open("one")
-        await cluster.create_objects(make_create_batch([(11, 1)]))
-        await lab.inject(Fault(kind="node-evicts", node="node-a"))
-        (pod,) = read_events(await cluster.list_objects(Selector.OURS))
-        assert (pod.phase, pod.reason) == (PodPhase.FAILED, "Evicted")

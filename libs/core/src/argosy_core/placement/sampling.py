@@ -17,12 +17,12 @@ from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.stride_tricks import sliding_window_view
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework import Cycle, Fault, Framework
 from argosy_core.framework.cycle import Gather
 from argosy_core.ledger import NodeLedger
+from argosy_core.placement.circle import Circle
 from argosy_core.placement.explained import ExplainedClasses
 from argosy_core.placement.messages import SampleReply, SampleRequest
 from argosy_core.placement.needs import NODE_BITS, Needs, nodes_of
@@ -348,32 +348,6 @@ class NodeSampler:
         return reason, tuple(texts), retry_after_s
 
 
-class _Circle:
-    """Nodes in looking order, and columns of the node table put into that order once per request.
-
-    A window is then a row of a sliding view, copied as a whole, which is far cheaper than picking single nodes.
-    """
-
-    def __init__(self, nodes: Int32s) -> None:
-        """Start with no column put into order."""
-        self.nodes = nodes.astype(np.intp)
-        self._twice: dict[str, npt.NDArray[np.generic]] = {"": np.concatenate((self.nodes, self.nodes))}
-
-    def __len__(self) -> int:
-        """Return the number of nodes."""
-        return len(self.nodes)
-
-    def windows(
-        self, begins: Int64s, window: int, name: str, column: npt.NDArray[np.generic]
-    ) -> npt.NDArray[np.generic]:
-        """Return (k, window): a column of the table for the windows that begin at k places of the circle."""
-        twice = self._twice.get(name)
-        if twice is None:
-            once = column.take(self.nodes)
-            twice = self._twice[name] = np.concatenate((once, once))
-        return sliding_window_view(twice, window)[begins]
-
-
 class _Looks:
     """The windows of one request."""
 
@@ -404,7 +378,7 @@ class _Looks:
         circle = strategy.circle(self._sampler.ledger.nodes, self._rng)
         window = min(len(circle), max(required, _MIN_WINDOW))
         step = max(1, _BLOCK // window)
-        around = _Circle(circle)
+        around = Circle(circle)
         for begin in range(0, len(positions), step):
             if self._should_stop():
                 return
@@ -413,7 +387,7 @@ class _Looks:
             strategy.looked(self._run_block(part, around, begins, window=window, required=required))
 
     def _run_block(
-        self, positions: npt.NDArray[np.intp], circle: _Circle, begins: Int64s, *, window: int, required: int
+        self, positions: npt.NDArray[np.intp], circle: Circle, begins: Int64s, *, window: int, required: int
     ) -> int:
         """Look for as many classes as are evaluated in one go; return how many nodes were looked at."""
         sampler, findings, slots = self._sampler, self._findings, self._slots

@@ -13,10 +13,9 @@ import itertools
 import ssl
 import sys
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -30,7 +29,6 @@ from argosy_testkit.fake_kubelet.behaviour import (
     EVICTED,
     REFUSING_REASONS,
     WAITING_REASONS,
-    Behaviour,
     Pod,
     ended_status,
     pod_requests,
@@ -43,6 +41,7 @@ from argosy_testkit.fake_kubelet.behaviour import (
 from argosy_testkit.fake_kubelet.logs import LogServer, LogSource
 from argosy_testkit.fake_kubelet.nodes import FakeNode
 from argosy_testkit.fake_kubelet.registry import NodeRegistry
+from argosy_testkit.fake_kubelet.work import Work
 
 __all__ = ["FakeKubelet"]
 
@@ -69,36 +68,6 @@ class _PodList(msgspec.Struct):
 
 _POD: Final = msgspec.json.Decoder(Pod)
 _PODS: Final = msgspec.json.Decoder(_PodList)
-
-
-@dataclass(slots=True, eq=False)
-class _Work:
-    """A pod on one of our nodes, and what is to be done for it."""
-
-    pod: Pod
-    node: FakeNode
-    behaviour: Behaviour
-    request: dict[str, int]
-    steps: deque[str] = field(default_factory=deque)
-    """Steps to carry out, in order."""
-    is_queued: bool = False
-    """Some worker has it or will have it."""
-    is_stopping: bool = False
-    """Its deletion was seen."""
-    has_taken: bool = False
-    """It counts against its node."""
-    is_over: bool = False
-    """It ended or was refused: nothing runs any more."""
-    started_s: float = 0.0
-    """When its containers started, Unix time; 0 if they have not."""
-    ended_s: float = 0.0
-    """When they ended; 0 if they have not."""
-    restarts: int = 0
-    """How often they were started again."""
-    exit_code: int = 0
-    """Exit code they end with."""
-    reason: str = ""
-    """Reason they end with."""
 
 
 class FakeKubelet:
@@ -132,9 +101,9 @@ class FakeKubelet:
         self._heartbeat_s = heartbeat_s
         self._random = np.random.default_rng(seed)
         self._registry = NodeRegistry(self._api, heartbeat_s, self._random)
-        self._works: dict[str, _Work] = {}
-        self._by_name: dict[tuple[str, str], _Work] = {}
-        self._ready: asyncio.Queue[_Work] = asyncio.Queue()
+        self._works: dict[str, Work] = {}
+        self._by_name: dict[tuple[str, str], Work] = {}
+        self._ready: asyncio.Queue[Work] = asyncio.Queue()
         self._timers: list[tuple[float, int, str, str]] = []
         self._numbers = itertools.count()
         self._counts: Counter[str] = Counter()
@@ -332,8 +301,8 @@ class FakeKubelet:
             is_running = bool(work.started_s) and not work.is_over
             self._after(work, min(work.behaviour.stop_time_s, grace_s) if is_running else 0.0, "stop")
 
-    def _take_on(self, pod: Pod, node: FakeNode) -> _Work:
-        work = _Work(pod, node, read_behaviour(pod.metadata.annotations, self._random), pod_requests(pod))
+    def _take_on(self, pod: Pod, node: FakeNode) -> Work:
+        work = Work(pod, node, read_behaviour(pod.metadata.annotations, self._random), pod_requests(pod))
         self._works[pod.metadata.uid] = work
         self._by_name[pod.metadata.namespace, pod.metadata.name] = work
         if pod.status.phase in {"Succeeded", "Failed"}:
@@ -346,7 +315,7 @@ class FakeKubelet:
             self._after(work, work.behaviour.start_delay_s, "start")
         return work
 
-    def _forget(self, work: _Work) -> None:
+    def _forget(self, work: Work) -> None:
         """Let go of a pod that is no more."""
         work.steps.clear()
         work.is_stopping = work.is_over = True
@@ -356,37 +325,37 @@ class FakeKubelet:
         if self._by_name.get(key) is work:
             del self._by_name[key]
 
-    def _give_back(self, work: _Work) -> None:
+    def _give_back(self, work: Work) -> None:
         if work.has_taken:
             work.node.give_back(work.request)
             work.has_taken = False
 
     # --- doing ----------------------------------------------------------------------------------------------------
 
-    def _after(self, work: _Work, delay_s: float, step: str) -> None:
+    def _after(self, work: Work, delay_s: float, step: str) -> None:
         if delay_s <= 0:
             self._add_step(work, step)
         else:
             due_s = time.monotonic() + delay_s
             heapq.heappush(self._timers, (due_s, next(self._numbers), work.pod.metadata.uid, step))
 
-    def _add_step(self, work: _Work, step: str) -> None:
+    def _add_step(self, work: Work, step: str) -> None:
         if step == "end" and not work.is_over and not work.ended_s:
             work.ended_s = time.time()  # a pod ends when it does, not when that can be told
         work.steps.append(step)
         self._queue(work)
 
-    def _queue(self, work: _Work) -> None:
+    def _queue(self, work: Work) -> None:
         if not work.is_queued and not work.node.is_partitioned:
             work.is_queued = True
             self._ready.put_nowait(work)
 
-    def _end(self, work: _Work, exit_code: int, reason: str) -> None:
+    def _end(self, work: Work, exit_code: int, reason: str) -> None:
         if not work.is_over and not work.ended_s:
             work.exit_code, work.reason = exit_code, reason
             self._add_step(work, "end")
 
-    def _plan_end(self, work: _Work) -> None:
+    def _plan_end(self, work: Work) -> None:
         behaviour, deadline_s = work.behaviour, work.pod.spec.active_deadline_seconds
         since_s = time.time() - work.started_s
         work.exit_code, work.reason = behaviour.exit_code, behaviour.reason
@@ -423,7 +392,7 @@ class FakeKubelet:
                 if work.steps and work.steps[0] is step:
                     work.steps.popleft()
 
-    async def _do(self, work: _Work, step: str) -> None:
+    async def _do(self, work: Work, step: str) -> None:
         if step == "start" and not work.is_stopping and not work.is_over:
             await self._start(work)
         elif step == "waiting" and not work.is_stopping:
@@ -433,7 +402,7 @@ class FakeKubelet:
         elif step == "stop":
             await self._stop(work)
 
-    async def _start(self, work: _Work) -> None:
+    async def _start(self, work: Work) -> None:
         reason = work.behaviour.reason
         if reason in REFUSING_REASONS:
             await self._refuse(work, reason, "refused as its annotation wants")
@@ -461,11 +430,11 @@ class FakeKubelet:
             work.started_s = now_s
             self._plan_end(work)
 
-    async def _refuse(self, work: _Work, reason: str, message: str) -> None:
+    async def _refuse(self, work: Work, reason: str, message: str) -> None:
         await self._tell(work, refused_status(reason, f"Pod was rejected: {message}"), "refused")
         work.is_over = True
 
-    async def _tell_end(self, work: _Work) -> None:
+    async def _tell_end(self, work: Work) -> None:
         policy = work.pod.spec.restart_policy
         failed = bool(work.exit_code or work.reason)
         is_again = policy == "Always" or (policy == "OnFailure" and failed)
@@ -486,7 +455,7 @@ class FakeKubelet:
         work.is_over = True
         self._give_back(work)
 
-    async def _stop(self, work: _Work) -> None:
+    async def _stop(self, work: Work) -> None:
         """Stop a deleted pod: tell how its containers ended if they ran, then let the object go."""
         if work.started_s and not work.is_over:
             ended_s = work.ended_s or time.time()
@@ -499,12 +468,12 @@ class FakeKubelet:
         await self._call_pod(work, "DELETE", "", body)
         self._counts["deleted"] += 1
 
-    async def _tell(self, work: _Work, status: Mapping[str, Any], what: str) -> None:
+    async def _tell(self, work: Work, status: Mapping[str, Any], what: str) -> None:
         body = {"metadata": {"uid": work.pod.metadata.uid}, "status": status}
         await self._call_pod(work, "PATCH", "/status", body)
         self._counts[what] += 1
 
-    async def _call_pod(self, work: _Work, method: str, path: str, body: object) -> None:
+    async def _call_pod(self, work: Work, method: str, path: str, body: object) -> None:
         metadata = work.pod.metadata
         base = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}"
         content_type = STRATEGIC_PATCH if method == "PATCH" else "application/json"

@@ -14,7 +14,7 @@ from argosy.lease.v1 import lease_pb2
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_runtime.columns import pack_column
 from argosy_runtime.traces import JOB_BATCH_LIMIT
-from argosy_store.submission import SubmitRequest
+from argosy_store.submits import SubmitRequest
 
 __all__ = ["encode_change_requests", "encode_cluster_changes", "encode_queue_changes", "encode_submitted"]
 

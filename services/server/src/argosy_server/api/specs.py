@@ -13,7 +13,7 @@ from typing import Final
 from argosy_core.errors import FieldViolation
 from argosy_core.job.spec import SpecLimits, spec_hash
 from argosy_core.job.spec_reader import SpecReader
-from argosy_store.submission import SpecRow
+from argosy_store.submits import SpecRow
 
 __all__ = ["ReadSpec", "SpecCache", "unreadable"]
 

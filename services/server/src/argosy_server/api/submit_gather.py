@@ -26,7 +26,7 @@ from argosy_core.job.identity import DAY_SHIFT, id_high
 from argosy_runtime.metrics import METRICS
 from argosy_server.api.admission import AdmittedJobs
 from argosy_server.api.changes_codec import encode_submitted
-from argosy_store.submission import EncodeChanges, SubmitRequest, SubmitResult
+from argosy_store.submits import EncodeChanges, SubmitRequest, SubmitResult
 
 __all__ = ["SubmitGather", "SubmitStore", "build_requests"]
 

@@ -1,0 +1,105 @@
+"""Calls of one channel, repeated while the server cannot be reached, does not answer in time, or says how long to wait.
+
+Source: design section 2 ("client"); section 5 ("Submit").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from random import Random
+from types import TracebackType
+from typing import Final, Protocol, Self, TypeVar
+
+import grpc
+
+from argosy_client.backoff import RetryPolicy
+from argosy_client.propagation import trace_metadata
+from argosy_client.rpc_errors import is_repeatable, to_error
+from argosy_core.errors import ArgosyError
+
+__all__ = ["RepeatedCalls"]
+
+_Request_contra = TypeVar("_Request_contra", contravariant=True)
+_Response_co = TypeVar("_Response_co", covariant=True)
+
+_CHANNEL_OPTIONS: Final = [
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.max_send_message_length", 64 << 20),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 15_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.use_local_subchannel_pool", 1),  # channels of one process are connections of their own
+    ("grpc.enable_retries", 0),  # repetition is decided here, where it is known what is idempotent
+]
+
+
+class _Method(Protocol[_Request_contra, _Response_co]):
+    def __call__(
+        self, request: _Request_contra, *, timeout: float, metadata: tuple[tuple[str, str], ...]
+    ) -> Awaitable[_Response_co]: ...
+
+
+class RepeatedCalls:
+    """A channel to one server.
+
+    Args:
+        address: host:port of the server.
+        timeout_s: Deadline of each attempt of a call.
+        retries: How long and how often calls are repeated.
+        random: Where jitter comes from.
+    """
+
+    def __init__(self, address: str, *, timeout_s: float, retries: RetryPolicy | None, random: Random | None) -> None:
+        """Prepare the channel; nothing is dialled before the first call."""
+        self.address = address
+        """host:port of the server."""
+        self._timeout_s = timeout_s
+        self._retries = retries or RetryPolicy()
+        self._random = random or Random()
+        self._channel = grpc.aio.insecure_channel(address, options=_CHANNEL_OPTIONS)
+        self.retry_count = 0
+        """Attempts repeated since the client was made."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the channel; calls under way end with an error."""
+        await self._channel.close()
+
+    async def call(
+        self, method: _Method[_Request_contra, _Response_co], request: _Request_contra, *, repeat: bool = True
+    ) -> _Response_co:
+        """Make a call; repeat it while it fails for want of the server and `repeat` allows it."""
+        started_s = time.monotonic()
+        failed_count = 0
+        metadata = trace_metadata()
+        while True:
+            try:
+                return await method(request, timeout=self._timeout_s, metadata=metadata)
+            except grpc.RpcError as error:
+                failure = to_error(error)
+                if not repeat or not is_repeatable(error):
+                    raise failure from None
+                failed_count += 1
+                if not await self.pause(failed_count, time.monotonic() - started_s, failure):
+                    raise failure from None
+
+    async def pause(self, failed_count: int, elapsed_s: float, failure: ArgosyError | None) -> bool:
+        """Wait before the next attempt, at least as long as the server asked; return False if there shall be none."""
+        delay_s = self._retries.delay_s(failed_count, self._random)
+        asked_s = (failure.retry_delay_s if failure is not None else None) or 0.0
+        if elapsed_s >= self._retries.total_s or elapsed_s + asked_s > self._retries.total_s:
+            return False
+        self.retry_count += 1
+        await asyncio.sleep(max(delay_s, asked_s))
+        return True
