@@ -22,12 +22,13 @@ from typing import Any
 import aiohttp
 import numpy as np
 
+from argosy_core.reconcile import Deletes
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 from argosy_kube import KubernetesSettings
 from argosy_kube.kubernetes.api.credentials import Credentials, CredentialSource
 from argosy_kube.kubernetes.cluster import KubernetesCluster
 from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
-from argosy_kube.port import CreateCode, DeleteBatch, DeleteCode, ObjectEvents, Selector
+from argosy_kube.port import CreateCode, DeleteCode, ObjectEvents, Selector
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_pod
 from argosy_testkit.fake_kube_api import FakeKubeApi
 
@@ -112,7 +113,7 @@ async def adapter_creates(cluster: KubernetesCluster, first: int, count: int) ->
 
 async def adapter_deletes(cluster: KubernetesCluster, listed: ObjectEvents) -> dict[str, float]:
     """Delete everything that was listed."""
-    batch = DeleteBatch(
+    batch = Deletes(
         uid_column=listed.uid_column,
         kind_column=listed.kind_column,
         handle_column=listed.handle_column,

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from argosy_core.errors import OutOfRange
 from argosy_core.job.classes import HostPort
 from argosy_core.nodes import Taint
+from argosy_core.reconcile import Creates, Deletes
 
 __all__ = [
     "EXIT_CODE_ANNOTATION",
@@ -36,17 +37,14 @@ __all__ = [
     "START_DELAY_ANNOTATION",
     "Change",
     "Cluster",
-    "CreateBatch",
     "CreateCode",
     "CreateResult",
-    "DeleteBatch",
     "DeleteCode",
     "DeleteResult",
     "Detail",
     "NodeDescription",
     "NodeEvents",
     "ObjectEvents",
-    "Owner",
     "PodPhase",
     "Selector",
     "Taint",
@@ -255,57 +253,9 @@ class ObjectEvents:
         return len(self.change_column)
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Whom a run belongs to; written to labels."""
-
-    queue: str
-    """Queue name."""
-    job_set: str
-    """Job set name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateBatch:
-    """Objects to create, one element per object; the adapter renders each from its bag.
-
-    A Kubernetes adapter makes manifest, name and labels with `argosy_core.reconcile.rendering`; the simulated cluster
-    reads each bag once and makes no text per object. Objects of one bag keep their order in the batch.
-    """
-
-    templates: tuple[bytes, ...]
-    """Distinct bags as JSON arrays of manifests, in the order of the object index."""
-    metadata: tuple[bytes, ...]
-    """Distinct labels and annotations as JSON {"labels": {}, "annotations": {}}; they are added to each object."""
-    owners: tuple[Owner, ...]
-    """Distinct owners."""
-    nodes: tuple[str, ...]
-    """Node names used."""
-    template_column: Int32Array
-    """(n,) index into `templates`."""
-    object_column: Int16Array
-    """(n,) position of the object in its bag."""
-    handle_column: Int64Array
-    """(n,) job handle."""
-    attempt_column: Int32Array
-    """(n,) attempt of the run, 1 to 255."""
-    id_high_column: Int64Array
-    """(n,) upper 64 bits of the job id."""
-    node_column: Int32Array
-    """(n,) index into `nodes`; pods are made with this node, other kinds ignore it (-1)."""
-    metadata_column: Int32Array
-    """(n,) index into `metadata`, or -1."""
-    owner_column: Int32Array
-    """(n,) index into `owners`."""
-
-    def __len__(self) -> int:
-        """Return the number of objects."""
-        return len(self.handle_column)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateResult:
-    """What became of each object of a CreateBatch, in its order."""
+    """What became of each object of Creates, in its order."""
 
     code_column: Int8Array
     """(n,) values of CreateCode."""
@@ -324,30 +274,8 @@ class CreateResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteBatch:
-    """Objects to delete, each only if it still has the given uid."""
-
-    uid_column: UidArray
-    """(n, 16) uid of the object, as an event or create answer gave it."""
-    kind_column: Int16Array
-    """(n,) index into `kinds`."""
-    handle_column: Int64Array
-    """(n,) job handle."""
-    attempt_column: Int32Array
-    """(n,) attempt of the run."""
-    object_column: Int16Array
-    """(n,) position of the object in its bag."""
-    kinds: tuple[str, ...]
-    """Kinds used; element 0 is always `Pod`."""
-
-    def __len__(self) -> int:
-        """Return the number of objects."""
-        return len(self.uid_column)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteResult:
-    """What became of each object of a DeleteBatch, in its order."""
+    """What became of each object of Deletes, in its order."""
 
     code_column: Int8Array
     """(n,) values of DeleteCode."""
@@ -398,15 +326,15 @@ class Cluster(Protocol):
         """
         ...
 
-    async def create_objects(self, batch: CreateBatch) -> CreateResult:
+    async def create_objects(self, batch: Creates) -> CreateResult:
         """Create objects; each for itself, in order, so one that is refused does not stop the others."""
         ...
 
-    async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
+    async def delete_objects(self, batch: Deletes) -> DeleteResult:
         """Delete objects by uid, without waiting for their end."""
         ...
 
-    async def find_objects(self, batch: CreateBatch) -> ObjectEvents:
+    async def find_objects(self, batch: Creates) -> ObjectEvents:
         """Look for objects by the names that `create_objects` would give them, whatever labels they carry now.
 
         What is there and ours comes as ADDED, or as DELETED with its last state if only its end was still to be told;

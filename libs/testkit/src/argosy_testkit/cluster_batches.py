@@ -12,16 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from argosy_kube.port import (
-    EXIT_CODE_ANNOTATION,
-    RUN_TIME_ANNOTATION,
-    Change,
-    CreateBatch,
-    DeleteBatch,
-    ObjectEvents,
-    Owner,
-    PodPhase,
-)
+from argosy_core.reconcile import Creates, Deletes
+from argosy_kube.port import EXIT_CODE_ANNOTATION, RUN_TIME_ANNOTATION, Change, ObjectEvents, PodPhase
 
 __all__ = [
     "LONG_RUN_TIME",
@@ -124,18 +116,18 @@ def make_create_batch(
     nodes: Sequence[str] = ("node-a",),
     objects: int = 1,
     metadata: bytes | None = None,
-) -> CreateBatch:
+) -> Creates:
     """Return a batch with all objects of some runs (handle, attempt), spread over nodes in turn."""
     count = len(runs) * objects
     handles = np.repeat(np.array([handle for handle, _ in runs], dtype=np.int64), objects)
     attempts = np.repeat(np.array([attempt for _, attempt in runs], dtype=np.int32), objects)
     turns = np.repeat(np.arange(len(runs), dtype=np.int32) % max(1, len(nodes)), objects)
-    return CreateBatch(
-        templates=(bag if bag is not None else make_bag(make_pod()),),
+    return Creates(
+        bodies=(bag if bag is not None else make_bag(make_pod()),),
         metadata=() if metadata is None else (metadata,),
-        owners=(Owner("queue", "set"),),
+        owners=(("queue", "set"),),
         nodes=tuple(nodes),
-        template_column=np.zeros(count, dtype=np.int32),
+        body_column=np.zeros(count, dtype=np.int32),
         object_column=np.tile(np.arange(objects, dtype=np.int16), len(runs)),
         handle_column=handles,
         attempt_column=attempts,
@@ -146,10 +138,10 @@ def make_create_batch(
     )
 
 
-def make_delete_batch(*seen: SeenObject) -> DeleteBatch:
+def make_delete_batch(*seen: SeenObject) -> Deletes:
     """Return a batch that deletes objects as they were seen."""
     kinds = tuple(dict.fromkeys(["Pod", *(item.kind for item in seen)]))
-    return DeleteBatch(
+    return Deletes(
         uid_column=np.frombuffer(b"".join(item.uid for item in seen), dtype=np.uint8).reshape(-1, 16),
         kind_column=np.array([kinds.index(item.kind) for item in seen], dtype=np.int16),
         handle_column=np.array([item.run[0] for item in seen], dtype=np.int64),

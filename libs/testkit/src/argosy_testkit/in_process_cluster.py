@@ -5,15 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator
 
-from argosy_kube.port import (
-    CreateBatch,
-    CreateResult,
-    DeleteBatch,
-    DeleteResult,
-    NodeEvents,
-    ObjectEvents,
-    Selector,
-)
+from argosy_core.reconcile import Creates, Deletes
+from argosy_kube.port import CreateResult, DeleteResult, NodeEvents, ObjectEvents, Selector
 from argosy_kube.simulated.host import ClusterHost
 from argosy_kube.simulated.objects import EventColumns
 from argosy_kube.simulated.pod_log import read_simulated_log
@@ -62,15 +55,15 @@ class InProcessCluster:
                 if len(columns):
                     yield self._build(columns, version)
 
-    async def create_objects(self, batch: CreateBatch) -> CreateResult:
+    async def create_objects(self, batch: Creates) -> CreateResult:
         """See Cluster."""
         return self._host.meet().create(batch, self._installation)
 
-    async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
+    async def delete_objects(self, batch: Deletes) -> DeleteResult:
         """See Cluster."""
         return self._host.meet().delete(batch)
 
-    async def find_objects(self, batch: CreateBatch) -> ObjectEvents:
+    async def find_objects(self, batch: Creates) -> ObjectEvents:
         """See Cluster; objects of a simulated cluster have no labels that somebody could change."""
         engine = self._host.meet()
         runs = (batch.handle_column, batch.attempt_column, batch.object_column)

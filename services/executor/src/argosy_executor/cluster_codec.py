@@ -15,19 +15,16 @@ from argosy_core.reconcile import CreateResponses, Creates, DeleteResponses, Del
 from argosy_kube.failure_table import describe_failure, describe_wait, failure_of, waiting_failure_of
 from argosy_kube.port import (
     Change,
-    CreateBatch,
     CreateCode,
     CreateResult,
-    DeleteBatch,
     DeleteCode,
     DeleteResult,
     Detail,
     ObjectEvents,
-    Owner,
     PodPhase,
 )
 
-__all__ = ["create_batch", "create_responses", "delete_batch", "delete_responses", "observations"]
+__all__ = ["create_responses", "delete_responses", "observations"]
 
 _STATES: Final = np.zeros(len(PodPhase) + 1, dtype=np.int8)
 _STATES[PodPhase.PENDING] = ObjectState.CREATED
@@ -101,24 +98,6 @@ class _Texts:
         return (*self._texts, *self._added) if self._added else self._texts
 
 
-def create_batch(creates: Creates) -> CreateBatch:
-    """Return creates as the port takes them."""
-    return CreateBatch(
-        templates=creates.bodies,
-        metadata=creates.metadata,
-        owners=tuple(Owner(queue, job_set) for queue, job_set in creates.owners),
-        nodes=creates.nodes,
-        template_column=creates.body_column,
-        object_column=creates.object_column,
-        handle_column=creates.handle_column,
-        attempt_column=creates.attempt_column,
-        id_high_column=creates.id_high_column,
-        node_column=creates.node_column,
-        metadata_column=creates.metadata_column,
-        owner_column=creates.owner_column,
-    )
-
-
 def create_responses(creates: Creates, result: CreateResult | None) -> CreateResponses:
     """Return what became of creates; nothing is known of any if there is no result."""
     count = len(creates)
@@ -151,18 +130,6 @@ def create_responses(creates: Creates, result: CreateResult | None) -> CreateRes
         uid_column=result.uid_column,
         message_column=message_column,
         messages=messages,
-    )
-
-
-def delete_batch(deletes: Deletes) -> DeleteBatch:
-    """Return deletes as the port takes them."""
-    return DeleteBatch(
-        uid_column=deletes.uid_column,
-        kind_column=deletes.kind_column,
-        handle_column=deletes.handle_column,
-        attempt_column=deletes.attempt_column,
-        object_column=deletes.object_column,
-        kinds=deletes.kinds,
     )
 
 

@@ -28,9 +28,7 @@ from argosy_core.framework import Point
 from argosy_core.reconcile import CreateResponses, Creates, Deletes, Fence, Reconciler, StartTimeouts
 from argosy_executor.binding import bind_batch, create_others
 from argosy_executor.cluster_codec import (
-    create_batch,
     create_responses,
-    delete_batch,
     delete_responses,
     observations,
 )
@@ -222,7 +220,7 @@ class Executor:
         result = None
         try:
             async with asyncio.timeout(self._config.call_timeout_s):
-                result = await self._cluster.create_objects(create_batch(creates))
+                result = await self._cluster.create_objects(creates)
         except (BackendUnavailable, TimeoutError) as error:
             self._log.warning("creates without an answer", object_count=len(creates), reason=str(error))
         return create_responses(creates, result)
@@ -254,7 +252,7 @@ class Executor:
             result = None
             try:
                 async with asyncio.timeout(self._config.call_timeout_s):
-                    result = await self._cluster.delete_objects(delete_batch(deletes))
+                    result = await self._cluster.delete_objects(deletes)
             except (BackendUnavailable, TimeoutError) as error:
                 self._log.warning("deletes without an answer", object_count=len(deletes), reason=str(error))
             answers = delete_responses(deletes, result)
@@ -270,7 +268,7 @@ class Executor:
             started_s, found = self._clock().monotonic_s, None
             try:
                 async with asyncio.timeout(self._config.call_timeout_s):
-                    found = observations(await self._cluster.find_objects(create_batch(lookups)))
+                    found = observations(await self._cluster.find_objects(lookups))
             except (BackendUnavailable, TimeoutError) as error:
                 self._log.warning("looking without an answer", object_count=len(lookups), reason=str(error))
             if found is not None and len(found):

@@ -8,7 +8,7 @@ Source: design section 5, "Sync"; section 8, "packed arrays".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,10 @@ Int16Array = npt.NDArray[np.int16]
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 UidArray = npt.NDArray[np.uint8]
+
+
+def _no_slots() -> Int64Array:
+    return np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +117,12 @@ class Observations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Creates:
-    """Objects to create, one element per object; objects of one bag stand in the order of their positions."""
+    """Objects to create, one element per object; objects of one bag stand in the order of their positions.
 
-    slot_column: Int64Array
-    """(n,) where the reconciler keeps them; given back with the answer."""
+    A Kubernetes adapter makes manifest, name and labels with `argosy_core.reconcile.rendering`; the simulated cluster
+    reads each bag once and makes no text per object.
+    """
+
     body_column: Int32Array
     """(n,) index into `bodies`."""
     object_column: Int16Array
@@ -128,23 +134,25 @@ class Creates:
     id_high_column: Int64Array
     """(n,) upper 64 bits of the job ids."""
     node_column: Int32Array
-    """(n,) index into `nodes`."""
+    """(n,) index into `nodes`; pods are made with this node, other kinds ignore it (-1)."""
     metadata_column: Int32Array
     """(n,) index into `metadata`, or -1."""
     owner_column: Int32Array
     """(n,) index into `owners`."""
     bodies: tuple[bytes, ...]
-    """Distinct bags."""
+    """Distinct bags as JSON arrays of manifests, in the order of the positions."""
     nodes: tuple[str, ...]
     """Distinct node names."""
     metadata: tuple[bytes, ...]
-    """Distinct labels and annotations as JSON."""
+    """Distinct labels and annotations as JSON {"labels": {}, "annotations": {}}; they are added to each object."""
     owners: tuple[tuple[str, str], ...]
     """Distinct (queue, job set)."""
+    slot_column: Int64Array = field(default_factory=_no_slots)
+    """(n,) where the reconciler keeps them, for whoever hands it the answer; empty if nobody does."""
 
     def __len__(self) -> int:
         """Return the number of objects."""
-        return len(self.slot_column)
+        return len(self.handle_column)
 
     def take(self, lines: Int64Array) -> Creates:
         """Return some of the objects, with the same tables."""
@@ -174,8 +182,6 @@ class CreateResponses:
 class Deletes:
     """Objects to delete, each only if it still has the uid."""
 
-    slot_column: Int64Array
-    """(n,) where the reconciler keeps them; given back with the answer."""
     uid_column: UidArray
     """(n, 16) uids."""
     kind_column: Int16Array
@@ -188,10 +194,12 @@ class Deletes:
     """(n,) positions in the bag."""
     kinds: tuple[str, ...]
     """Kinds; element 0 is `Pod`."""
+    slot_column: Int64Array = field(default_factory=_no_slots)
+    """(n,) where the reconciler keeps them, for whoever hands it the answer; empty if nobody does."""
 
     def __len__(self) -> int:
         """Return the number of objects."""
-        return len(self.slot_column)
+        return len(self.handle_column)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

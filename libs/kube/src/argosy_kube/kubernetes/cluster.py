@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from argosy_core.reconcile import Creates, Deletes
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL
 from argosy_kube.failure_table import NODE_LOST
 from argosy_kube.kubernetes.acting.creation import Creator
@@ -59,9 +60,7 @@ from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.meter import NO_METER, ApiMeter
 from argosy_kube.port import (
     Change,
-    CreateBatch,
     CreateResult,
-    DeleteBatch,
     DeleteResult,
     NodeDescription,
     NodeEvents,
@@ -268,15 +267,15 @@ class KubernetesCluster:
         finally:
             await reader.stop()
 
-    async def create_objects(self, batch: CreateBatch) -> CreateResult:
+    async def create_objects(self, batch: Creates) -> CreateResult:
         """See Cluster. Objects of one bag are made in order, bags side by side."""
         return await self._creator.create(batch, budget_s=self._budget_s)
 
-    async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
+    async def delete_objects(self, batch: Deletes) -> DeleteResult:
         """See Cluster. What our finalizer keeps is let go."""
         return await self._deleter.delete(batch, budget_s=self._budget_s)
 
-    async def find_objects(self, batch: CreateBatch) -> ObjectEvents:
+    async def find_objects(self, batch: Creates) -> ObjectEvents:
         """See Cluster. Few are read by name, many in a list of their namespace without a selector."""
         with _translated("looking for objects by name"):
             rows = await self._finder.find(batch)

@@ -12,17 +12,8 @@ import msgspec
 import numpy as np
 
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotFound
-from argosy_kube.port import (
-    CreateBatch,
-    CreateResult,
-    DeleteBatch,
-    DeleteResult,
-    NodeDescription,
-    NodeEvents,
-    ObjectEvents,
-    Selector,
-    WatchGone,
-)
+from argosy_core.reconcile import Creates, Deletes
+from argosy_kube.port import CreateResult, DeleteResult, NodeDescription, NodeEvents, ObjectEvents, Selector, WatchGone
 from argosy_kube.simulated import wire
 from argosy_kube.simulated.faults import Audit, Fault
 from argosy_kube.simulated.objects import EventColumns
@@ -132,11 +123,11 @@ class SimulatedCluster:
             async for connection, answer, body in frames:
                 yield connection.events(_expect(answer, wire.Events), body)
 
-    async def create_objects(self, batch: CreateBatch) -> CreateResult:
+    async def create_objects(self, batch: Creates) -> CreateResult:
         """See Cluster."""
         request = wire.Create(
             count=len(batch),
-            templates=batch.templates,
+            bodies=batch.bodies,
             metadata=batch.metadata,
             owners=batch.owners,
             nodes=batch.nodes,
@@ -146,14 +137,14 @@ class SimulatedCluster:
         columns = wire.unpack_columns(wire.CREATED_COLUMNS, created.count, body)
         return CreateResult(messages=created.messages, **{f"{name}_column": column for name, column in columns.items()})
 
-    async def delete_objects(self, batch: DeleteBatch) -> DeleteResult:
+    async def delete_objects(self, batch: Deletes) -> DeleteResult:
         """See Cluster."""
         request = wire.Delete(count=len(batch), kinds=batch.kinds)
         answer, body = await self._call(request, _pack(wire.DELETE_COLUMNS, batch))
         deleted = _expect(answer, wire.Deleted)
         return DeleteResult(code_column=wire.unpack_columns(wire.DELETED_COLUMNS, deleted.count, body)["code"])
 
-    async def find_objects(self, batch: CreateBatch) -> ObjectEvents:
+    async def find_objects(self, batch: Creates) -> ObjectEvents:
         """See Cluster."""
         async with self._borrow() as connection:
             await connection.send(wire.Find(count=len(batch)), _pack(wire.FIND_COLUMNS, batch))
@@ -316,7 +307,7 @@ def _nodes(answer: wire.Nodes) -> NodeEvents:
     return NodeEvents(change_column=changes, nodes=answer.nodes, version=answer.version)
 
 
-def _pack(schema: wire.ColumnSchema, batch: CreateBatch | DeleteBatch) -> bytes:
+def _pack(schema: wire.ColumnSchema, batch: Creates | Deletes) -> bytes:
     dtypes = {name: dtype for name, dtype, _ in schema}
     columns = {name: np.asarray(getattr(batch, f"{name}_column"), dtype=dtypes[name]) for name in dtypes}
     return wire.pack_columns(schema, columns)

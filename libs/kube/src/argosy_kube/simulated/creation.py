@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argosy_kube.port import CreateBatch, CreateCode, CreateResult, Int32Array, Int64Array, UidArray
+from argosy_core.reconcile import Creates
+from argosy_kube.port import CreateCode, CreateResult, Int32Array, Int64Array, UidArray
 from argosy_kube.simulated.recipes import RecipeBook
 from argosy_kube.tables import TextTable
 
@@ -65,13 +66,13 @@ class CreateResponse:
         )
 
 
-def read_recipes(batch: CreateBatch, book: RecipeBook, answer: CreateResponse) -> Int32Array:
+def read_recipes(batch: Creates, book: RecipeBook, answer: CreateResponse) -> Int32Array:
     """Return (n,) the recipe of each object, -1 where the answer says it is rejected.
 
     Complexity: one look-up per distinct (bag, object, metadata), array operations for the rest.
     """
     metadata_count = len(batch.metadata) + 1
-    sources = batch.template_column.astype(np.int64) * _OBJECTS_PER_BAG + batch.object_column
+    sources = batch.body_column.astype(np.int64) * _OBJECTS_PER_BAG + batch.object_column
     sources = sources * metadata_count + batch.metadata_column + 1
     if len(sources) and (sources == sources[0]).all():
         distinct, inverse = sources[:1], np.zeros(len(sources), dtype=np.int64)
@@ -80,8 +81,8 @@ def read_recipes(batch: CreateBatch, book: RecipeBook, answer: CreateResponse) -
     recipes = np.full(len(distinct), -1, dtype=np.int32)
     for position, source in enumerate(distinct.tolist()):
         rest, metadata = divmod(source, metadata_count)
-        template, index = divmod(rest, _OBJECTS_PER_BAG)
-        found = book.find(batch.templates[template], index, batch.metadata[metadata - 1] if metadata else b"")
+        bag, index = divmod(rest, _OBJECTS_PER_BAG)
+        found = book.find(batch.bodies[bag], index, batch.metadata[metadata - 1] if metadata else b"")
         if isinstance(found, int):
             recipes[position] = found
         else:
@@ -93,7 +94,7 @@ def read_recipes(batch: CreateBatch, book: RecipeBook, answer: CreateResponse) -
 class Intake:
     """A create call that is being applied."""
 
-    batch: CreateBatch
+    batch: Creates
     recipes: Int32Array
     installation: int
     answer: CreateResponse

@@ -15,15 +15,14 @@ from typing import Final
 import numpy as np
 
 from argosy_core.errors import NotFound
+from argosy_core.reconcile import Creates, Deletes
 from argosy_core.resources import CPU
 from argosy_kube.port import (
     POD_KIND,
     BoolArray,
     Change,
-    CreateBatch,
     CreateCode,
     CreateResult,
-    DeleteBatch,
     DeleteCode,
     DeleteResult,
     Int16Array,
@@ -176,7 +175,7 @@ class ClusterEngine:
 
     # --- creating -----------------------------------------------------------------------------------------------------
 
-    def create(self, batch: CreateBatch, installation: int) -> CreateResult:
+    def create(self, batch: Creates, installation: int) -> CreateResult:
         """Create objects as the port says; pods without a start delay run at once."""
         answer = CreateResponse(len(batch))
         if self.faults.take("create-throttled"):
@@ -360,7 +359,7 @@ class ClusterEngine:
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
-    def delete(self, batch: DeleteBatch) -> DeleteResult:
+    def delete(self, batch: Deletes) -> DeleteResult:
         """Delete objects by uid, at once."""
         slots = self._objects.find(batch.uid_column)
         codes = np.where(slots < 0, np.int8(DeleteCode.GONE), np.int8(DeleteCode.DELETED)).astype(np.int8)

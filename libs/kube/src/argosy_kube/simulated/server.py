@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 
 from argosy_core.errors import ArgosyError, BackendUnavailable, NotFound
-from argosy_kube.port import CreateBatch, DeleteBatch, NodeEvents, Selector, WatchGone
+from argosy_core.reconcile import Creates, Deletes
+from argosy_kube.port import NodeEvents, Selector, WatchGone
 from argosy_kube.simulated import wire
 from argosy_kube.simulated.host import ClusterHost
 from argosy_kube.simulated.objects import EventColumns
@@ -149,8 +150,8 @@ class _Connection:
 
     async def _create(self, request: wire.Create, body: bytes) -> None:
         columns = wire.unpack_columns(wire.CREATE_COLUMNS, request.count, body)
-        batch = CreateBatch(
-            templates=request.templates,
+        batch = Creates(
+            bodies=request.bodies,
             metadata=request.metadata,
             owners=request.owners,
             nodes=request.nodes,
@@ -163,7 +164,7 @@ class _Connection:
 
     async def _delete(self, request: wire.Delete, body: bytes) -> None:
         columns = wire.unpack_columns(wire.DELETE_COLUMNS, request.count, body)
-        batch = DeleteBatch(kinds=request.kinds, **{f"{name}_column": column for name, column in columns.items()})
+        batch = Deletes(kinds=request.kinds, **{f"{name}_column": column for name, column in columns.items()})
         result = self._host.meet().delete(batch)
         await self._send(wire.Deleted(count=request.count), result.code_column.tobytes())
 

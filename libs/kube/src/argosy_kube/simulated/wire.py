@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from argosy_core.errors import BackendUnavailable
-from argosy_kube.port import NodeDescription, Owner
+from argosy_kube.port import NodeDescription
 from argosy_kube.simulated.faults import Audit, Fault
 
 __all__ = [
@@ -69,7 +69,7 @@ Columns = dict[str, np.ndarray]
 CREATE_COLUMNS: Final[ColumnSchema] = (
     ("handle", "i8", 1),
     ("id_high", "i8", 1),
-    ("template", "i4", 1),
+    ("body", "i4", 1),
     ("attempt", "i4", 1),
     ("node", "i4", 1),
     ("metadata", "i4", 1),
@@ -134,27 +134,27 @@ class WatchObjects(_Message):
 
 
 class Create(_Message):
-    """A CreateBatch; its body holds CREATE_COLUMNS. Asks for Created."""
+    """Creates; its body holds CREATE_COLUMNS. Asks for Created."""
 
     count: int
     """Number of objects."""
-    templates: tuple[bytes, ...]
-    """As in CreateBatch."""
+    bodies: tuple[bytes, ...]
+    """As in Creates."""
     metadata: tuple[bytes, ...]
-    """As in CreateBatch."""
-    owners: tuple[Owner, ...]
-    """As in CreateBatch."""
+    """As in Creates."""
+    owners: tuple[tuple[str, str], ...]
+    """As in Creates."""
     nodes: tuple[str, ...]
-    """As in CreateBatch."""
+    """As in Creates."""
 
 
 class Delete(_Message):
-    """A DeleteBatch; its body holds DELETE_COLUMNS. Asks for Deleted."""
+    """Deletes; its body holds DELETE_COLUMNS. Asks for Deleted."""
 
     count: int
     """Number of objects."""
     kinds: tuple[str, ...]
-    """As in DeleteBatch."""
+    """As in Deletes."""
 
 
 class Find(_Message):

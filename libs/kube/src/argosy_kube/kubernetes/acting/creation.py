@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from argosy_core.errors import BackendUnavailable, InvalidRequest
+from argosy_core.reconcile import Creates
 from argosy_kube.kubernetes.acting.rendering import ObjectTemplate, TemplateBook
 from argosy_kube.kubernetes.api.answers import CONFLICT, FORBIDDEN, KEYS_ONLY, MISSING, ApiFailure, decode
 from argosy_kube.kubernetes.api.documents import FOUND_KEY, FOUND_POD, KEYS, FoundPod, Metadata
@@ -24,7 +25,7 @@ from argosy_kube.kubernetes.api.transport import JSON, ApiServer
 from argosy_kube.kubernetes.ours.ownership import is_own
 from argosy_kube.kubernetes.ours.places import PlaceBook
 from argosy_kube.kubernetes.reading.columns import read_run, uid_bytes
-from argosy_kube.port import CreateBatch, CreateCode, CreateResult
+from argosy_kube.port import CreateCode, CreateResult
 from argosy_kube.tables import TextTable
 
 __all__ = ["Creator"]
@@ -79,7 +80,7 @@ class Creator:
         self._places = places
         self._use = use
 
-    async def create(self, batch: CreateBatch, *, budget_s: float) -> CreateResult:
+    async def create(self, batch: Creates, *, budget_s: float) -> CreateResult:
         """Create the objects of a batch; see Cluster.create_objects.
 
         Args:
@@ -101,9 +102,7 @@ class Creator:
             raise BackendUnavailable(f"creating objects: {state.silence or 'no time left'}")
         return _result(answers)
 
-    async def _work(
-        self, batch: CreateBatch, queue: Iterator[list[int]], answers: list[_Answer], state: _Progress
-    ) -> None:
+    async def _work(self, batch: Creates, queue: Iterator[list[int]], answers: list[_Answer], state: _Progress) -> None:
         """Create bag after bag until there are none left, or no point."""
         loop = asyncio.get_running_loop()
         for rows in queue:
@@ -114,7 +113,7 @@ class Creator:
                 if answer.is_silent:
                     state.silence = answer.message
 
-    async def _create(self, batch: CreateBatch, row: int) -> _Answer:
+    async def _create(self, batch: Creates, row: int) -> _Answer:
         try:
             template = await self._templates.find(batch, row)
         except InvalidRequest as error:
@@ -217,7 +216,7 @@ class _Progress:
     silence: str = ""
 
 
-def _bags(batch: CreateBatch) -> list[list[int]]:
+def _bags(batch: Creates) -> list[list[int]]:
     """Return the rows of each bag, in order."""
     if not batch.object_column.any():
         return [[row] for row in range(len(batch))]

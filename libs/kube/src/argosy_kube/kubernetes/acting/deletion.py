@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from argosy_core.errors import BackendUnavailable
+from argosy_core.reconcile import Deletes
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, run_label
 from argosy_kube.kubernetes.acting.presence import is_there
 from argosy_kube.kubernetes.api.answers import (
@@ -31,7 +32,7 @@ from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
 from argosy_kube.kubernetes.ours.places import Place, PlaceBook
 from argosy_kube.kubernetes.reading.columns import uid_bytes
 from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates
-from argosy_kube.port import DeleteBatch, DeleteCode, DeleteResult
+from argosy_kube.port import DeleteCode, DeleteResult
 
 __all__ = ["Deleter", "run_selector"]
 
@@ -83,7 +84,7 @@ class Deleter:
         self._resource_of = resource_of
         self._concurrency = server.settings.concurrency
 
-    async def delete(self, batch: DeleteBatch, *, budget_s: float) -> DeleteResult:
+    async def delete(self, batch: Deletes, *, budget_s: float) -> DeleteResult:
         """Delete the objects of a batch; see Cluster.delete_objects.
 
         Args:
@@ -102,7 +103,7 @@ class Deleter:
             raise BackendUnavailable(f"deleting objects: {answers.silence}")
         return DeleteResult(code_column=answers.codes)
 
-    async def _work(self, batch: DeleteBatch, queue: Iterator[int], answers: _Answers) -> None:
+    async def _work(self, batch: Deletes, queue: Iterator[int], answers: _Answers) -> None:
         loop = asyncio.get_running_loop()
         for row in queue:
             if answers.silence or loop.time() > answers.deadline_s:
@@ -113,7 +114,7 @@ class Deleter:
                 if failure.code == 0:
                     answers.silence = failure.message
 
-    async def _delete(self, batch: DeleteBatch, row: int) -> DeleteCode:
+    async def _delete(self, batch: Deletes, row: int) -> DeleteCode:
         uid = batch.uid_column[row].tobytes()
         handle, attempt = int(batch.handle_column[row]), int(batch.attempt_column[row])
         place = self._places.find(uid)

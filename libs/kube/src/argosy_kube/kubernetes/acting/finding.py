@@ -10,6 +10,7 @@ import asyncio
 from collections import defaultdict
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.reconcile import Creates
 from argosy_kube.kubernetes.acting.rendering import TemplateBook
 from argosy_kube.kubernetes.api.answers import ApiFailure
 from argosy_kube.kubernetes.api.documents import FoundKey, FoundPod
@@ -19,7 +20,7 @@ from argosy_kube.kubernetes.ours.lookup import ObjectName
 from argosy_kube.kubernetes.ours.observing import Observer
 from argosy_kube.kubernetes.ours.ownership import is_own
 from argosy_kube.kubernetes.reading.columns import EventRows, uid_bytes
-from argosy_kube.port import Change, CreateBatch
+from argosy_kube.port import Change
 
 __all__ = ["Finder"]
 
@@ -41,7 +42,7 @@ class Finder:
         self._kinds = kinds
         self._installation = installation
 
-    async def find(self, batch: CreateBatch) -> EventRows:
+    async def find(self, batch: Creates) -> EventRows:
         """Return those objects of a batch that are there and ours; they are known by their uids from then on.
 
         Raises:

@@ -20,12 +20,13 @@ import numpy as np
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.identity import compose_id
+from argosy_core.reconcile import Creates
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity, run_label
 from argosy_kube.kubernetes.api.resources import Resource, ResourceBook
 from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
 from argosy_kube.kubernetes.ours.places import run_suffix
 from argosy_kube.kubernetes.settings import KubernetesSettings
-from argosy_kube.port import POD_KIND, CreateBatch, Owner
+from argosy_kube.port import POD_KIND
 
 __all__ = ["ObjectTemplate", "TemplateBook"]
 
@@ -89,7 +90,7 @@ class TemplateBook:
         self._settings = settings
         self._resources = resources
         self._bags: OrderedDict[bytes, BagTemplate] = OrderedDict()
-        self._templates: OrderedDict[tuple[bytes, int, bytes, Owner, bool], ObjectTemplate] = OrderedDict()
+        self._templates: OrderedDict[tuple[bytes, int, bytes, tuple[str, str], bool], ObjectTemplate] = OrderedDict()
         self._handle = int(rng.integers(1 << 53, 1 << 54))
         self._id_high = int(rng.integers(1 << 61, 1 << 62))
         self._node = f"node-{int(rng.integers(1 << 61, 1 << 62)):x}"
@@ -102,7 +103,7 @@ class TemplateBook:
         self._slot_of = {text.encode(): slot for slot, text in enumerate(texts)}
         self._cut = re.compile(b"(" + b"|".join(re.escape(text) for text in self._slot_of) + b")")
 
-    async def find(self, batch: CreateBatch, row: int) -> ObjectTemplate:
+    async def find(self, batch: Creates, row: int) -> ObjectTemplate:
         """Return the template of one object of a batch.
 
         Raises:
@@ -111,7 +112,7 @@ class TemplateBook:
         """
         metadata_row = int(batch.metadata_column[row])
         metadata = batch.metadata[metadata_row] if metadata_row >= 0 else b""
-        body = batch.templates[batch.template_column[row]]
+        body = batch.bodies[batch.body_column[row]]
         owner = batch.owners[batch.owner_column[row]]
         has_node = int(batch.node_column[row]) >= 0
         key = (body, int(batch.object_column[row]), metadata, owner, has_node)
@@ -122,7 +123,7 @@ class TemplateBook:
                 self._templates.popitem(last=False)
         return found
 
-    async def _make(self, key: tuple[bytes, int, bytes, Owner, bool]) -> ObjectTemplate:
+    async def _make(self, key: tuple[bytes, int, bytes, tuple[str, str], bool]) -> ObjectTemplate:
         body, index, metadata, owner, has_node = key
         try:
             bag = self._bag(body)
@@ -132,8 +133,8 @@ class TemplateBook:
                 handle=self._handle,
                 attempt=_SENTINEL_ATTEMPT,
                 id_high=self._id_high,
-                queue=owner.queue,
-                job_set=owner.job_set,
+                queue=owner[0],
+                job_set=owner[1],
                 node=self._node if has_node else "",
                 labels=additions.get("labels") or {},
                 annotations=additions.get("annotations") or {},
