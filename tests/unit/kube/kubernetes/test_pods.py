@@ -13,11 +13,11 @@ from argosy_kube.failure_table import failure_of
 from argosy_kube.kubernetes.api.documents import POD, PodDocument
 from argosy_kube.kubernetes.reading.pods import (
     RequestReader,
-    effective_request,
     exit_and_reason,
     host_ports,
     is_gone,
     phase_of,
+    pod_request,
     read_time_us,
 )
 from argosy_kube.port import PodPhase
@@ -255,7 +255,7 @@ def container(cpu: str | None = None, memory: str | None = None, **fields: Any) 
 )
 def test_request_is_counted_as_kubernetes_does(spec: dict[str, Any], expected: dict[str, int]) -> None:
     """The rules of the scheduler, worked out by hand."""
-    assert effective_request(read(spec=spec)) == expected
+    assert pod_request(read(spec=spec)) == expected
 
 
 def test_exit_code_of_a_sidecar_counts_only_where_no_other_container_has_failed() -> None:
@@ -313,7 +313,7 @@ def resized(asked: str, given: str, actual: str, **status: Any) -> PodDocument:
 )
 def test_pod_that_is_resized_counts_with_the_most_that_it_may_hold(pod: PodDocument, cpu: int) -> None:
     """The greatest of desired, allocated and actual, as the scheduler of Kubernetes counts it."""
-    assert effective_request(pod) == {"cpu": cpu}
+    assert pod_request(pod) == {"cpu": cpu}
     reader = RequestReader(lambda amounts: amounts["cpu"])
     assert [reader.row(one) for one in (resized("1", "1", "1"), pod)] == [1000, cpu]
 
@@ -321,7 +321,7 @@ def test_pod_that_is_resized_counts_with_the_most_that_it_may_hold(pod: PodDocum
 def test_limit_of_the_pod_stands_in_only_for_what_no_container_asks() -> None:
     """A limit alone is no request where the containers have theirs."""
     spec = {"containers": [container("1")], "resources": {"limits": {"cpu": "8", "memory": "64"}}}
-    assert effective_request(read(spec=spec)) == {"cpu": 1000, "memory": 64}
+    assert pod_request(read(spec=spec)) == {"cpu": 1000, "memory": 64}
 
 
 def test_ports_of_containers_and_sidecars_are_the_nodes() -> None:

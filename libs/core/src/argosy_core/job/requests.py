@@ -15,13 +15,14 @@ Source: design section 6, "ledger transitions" (a container without a value is r
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.findings import Findings, is_label_key
 from argosy_core.resources import CPU, MAX_AMOUNT, MEMORY, PODS, is_whole, parse_quantity
 
-__all__ = ["Amounts", "read_pod_requests"]
+__all__ = ["Amounts", "effective_request", "read_pod_requests"]
 
 Amounts = dict[str, int]
 """Base units by resource name."""
@@ -96,6 +97,43 @@ def _add(total: Amounts, amounts: Amounts) -> None:
         total[name] = total.get(name, 0) + amount
 
 
+def effective_request(
+    containers: Iterable[Amounts],
+    init_containers: Iterable[tuple[Amounts, bool]],
+    *,
+    whole: Amounts,
+    whole_limit: Amounts,
+    overhead: Amounts,
+) -> Amounts:
+    """Return what a pod asks for, from what its parts do; see the formula above.
+
+    Args:
+        containers: Requests of its containers.
+        init_containers: Requests of its init containers, in order, and whether each is restartable: it then goes on
+            beside the containers.
+        whole: Requests of the pod as a whole.
+        whole_limit: Its limits; each stands in for a request that neither the pod nor any container makes.
+        overhead: Its overhead.
+    """
+    total: Amounts = {}
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for amounts in containers:
+        _add(total, amounts)
+    for amounts, is_restartable in init_containers:
+        if is_restartable:
+            _add(sidecars, amounts)
+            continue
+        for name, amount in amounts.items():
+            peak[name] = max(peak.get(name, 0), amount + sidecars.get(name, 0))
+    _add(total, sidecars)
+    for name, amount in peak.items():
+        total[name] = max(total.get(name, 0), amount)
+    total = whole_limit | total | whole
+    _add(total, overhead)
+    return total
+
+
 def _need_values(requests: Amounts, pod: Amounts, path: str, findings: Findings) -> None:
     """Note each needed resource that neither the container nor the pod as a whole has a value for."""
     for name in _NEEDED:
@@ -124,18 +162,23 @@ def read_pod_requests(
         init_containers: Its `spec.initContainers`, likewise.
     """
     whole = _read_resources(spec.get("resources"), f"{path}.resources", findings)
-    total: Amounts = {}
-    for index, container in enumerate(containers):
-        place = f"{path}.containers[{index}]"
-        requests = _read_resources(container.get("resources"), f"{place}.resources", findings)
-        _need_values(requests, whole, place, findings)
-        _add(total, requests)
-    if init_containers:
-        _read_init_containers(init_containers, path, findings, total=total, whole=whole)
     asked = (spec.get("resources") or {}).get("requests") if whole else None
-    total |= {name: amount for name, amount in whole.items() if name in (asked or ()) or name not in total}
-    if "overhead" in spec:
-        _add(total, _read_amounts(spec["overhead"], f"{path}.overhead", findings))
+
+    def read(place: str, container: dict[str, Any]) -> Amounts:
+        requests = _read_resources(container.get("resources"), f"{path}.{place}.resources", findings)
+        _need_values(requests, whole, f"{path}.{place}", findings)
+        return requests
+
+    total = effective_request(
+        [read(f"containers[{index}]", container) for index, container in enumerate(containers)],
+        [
+            (read(f"initContainers[{index}]", container), container.get("restartPolicy") == "Always")
+            for index, container in enumerate(init_containers)
+        ],
+        whole={name: amount for name, amount in whole.items() if name in (asked or ())},
+        whole_limit=whole,
+        overhead=_read_amounts(spec["overhead"], f"{path}.overhead", findings) if "overhead" in spec else {},
+    )
     for name, amount in total.items():
         if amount > MAX_AMOUNT:
             findings.add(path, f"asks for more {name} than can be counted")
@@ -143,23 +186,3 @@ def read_pod_requests(
     if not any(total.values()) and not findings.violations:
         findings.add(path, "asks for no resource at all; a pod needs some cpu or memory")
     return total
-
-
-def _read_init_containers(
-    containers: list[dict[str, Any]], path: str, findings: Findings, *, total: Amounts, whole: Amounts
-) -> None:
-    """Raise the total to what the init containers need, restartable ones being kept beside the containers."""
-    sidecars: Amounts = {}
-    peak: Amounts = {}
-    for index, container in enumerate(containers):
-        place = f"{path}.initContainers[{index}]"
-        requests = _read_resources(container.get("resources"), f"{place}.resources", findings)
-        _need_values(requests, whole, place, findings)
-        if container.get("restartPolicy") == "Always":
-            _add(sidecars, requests)
-            continue
-        for name, amount in requests.items():
-            peak[name] = max(peak.get(name, 0), amount + sidecars.get(name, 0))
-    _add(total, sidecars)
-    for name, amount in peak.items():
-        total[name] = max(total.get(name, 0), amount)

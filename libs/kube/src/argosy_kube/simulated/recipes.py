@@ -14,6 +14,7 @@ import numpy as np
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.kinds import kind_name
+from argosy_core.job.requests import effective_request
 from argosy_core.resources import parse_quantity
 from argosy_kube.port import (
     EXIT_CODE_ANNOTATION,
@@ -39,8 +40,9 @@ class _Resources(msgspec.Struct):
     limits: dict[str, str | int | float] = {}
 
 
-class _Container(msgspec.Struct):
+class _Container(msgspec.Struct, rename="camel"):
     resources: _Resources = msgspec.field(default_factory=_Resources)
+    restart_policy: str = ""
 
 
 class _PodSpec(msgspec.Struct, rename="camel"):
@@ -117,15 +119,14 @@ def _amounts(container: _Container) -> dict[str, int]:
 
 
 def _pod_request(spec: _PodSpec) -> dict[str, int]:
-    """Return what a pod asks for: the sum of its containers, at least its largest init container."""
-    total: dict[str, int] = {}
-    for container in spec.containers:
-        for name, amount in _amounts(container).items():
-            total[name] = total.get(name, 0) + amount
-    for container in spec.init_containers:
-        for name, amount in _amounts(container).items():
-            total[name] = max(total.get(name, 0), amount)
-    return total
+    """Return what a pod asks for; nothing is asked for by a pod as a whole here, and there is no overhead."""
+    return effective_request(
+        [_amounts(container) for container in spec.containers],
+        [(_amounts(container), container.restart_policy == "Always") for container in spec.init_containers],
+        whole={},
+        whole_limit={},
+        overhead={},
+    )
 
 
 class RecipeBook:

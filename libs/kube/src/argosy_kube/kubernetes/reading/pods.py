@@ -12,6 +12,7 @@ from typing import Final
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import HostPort
+from argosy_core.job.requests import effective_request
 from argosy_core.resources import parse_quantity
 from argosy_kube.failure_table import (
     DISRUPTIONS,
@@ -38,12 +39,12 @@ __all__ = [
     "RequestReader",
     "containers_of",
     "deletion_us",
-    "effective_request",
     "ended_us",
     "exit_and_reason",
     "host_ports",
     "is_gone",
     "phase_of",
+    "pod_request",
     "read_time_us",
 ]
 
@@ -194,7 +195,7 @@ class RequestReader:
         if found is None:
             if len(self._known) >= _MOST_REQUESTS:
                 self._known.clear()
-            found = self._known[key] = self._intern(effective_request(pod))
+            found = self._known[key] = self._intern(pod_request(pod))
         return found
 
 
@@ -236,11 +237,6 @@ def _requested(resources: Resources | None) -> dict[str, int]:
     return {} if resources is None else _amounts(resources.limits) | _amounts(resources.requests)
 
 
-def _add(total: dict[str, int], amounts: dict[str, int]) -> None:
-    for name, amount in amounts.items():
-        total[name] = total.get(name, 0) + amount
-
-
 def _resized(pod: PodDocument) -> dict[str, tuple[Resources, ...]]:
     """Return by container what its kubelet gave it and what it has, where that is not just what is asked for."""
     asked = {one.name: one.resources for one in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))}
@@ -260,12 +256,10 @@ def _is_infeasible(status: PodStatus) -> bool:
     return any(one.type == "PodResizePending" and one.reason == "Infeasible" for one in status.conditions or ())
 
 
-def effective_request(pod: PodDocument) -> dict[str, int]:
+def pod_request(pod: PodDocument) -> dict[str, int]:
     """Return the effective request of a pod in base units by resource name, as the Kubernetes scheduler counts it.
 
-    For each resource it is the greater of what runs together in the end (containers and sidecars) and what each init
-    container needs beside the sidecars before it, and the overhead on top; a request of the pod as a whole stands in
-    place of the sum. A container that is being resized counts with the most of what is asked for, what its kubelet
+    A container that is being resized counts with the most of what is asked for, what its kubelet
     gave it and what it has, without the first where the kubelet said that it cannot be.
     """
     spec, resized = pod.spec, _resized(pod)
@@ -283,17 +277,14 @@ def effective_request(pod: PodDocument) -> dict[str, int]:
                 amounts[name] = max(amounts.get(name, 0), amount)
         return amounts
 
-    total: dict[str, int] = {}
-    for container in spec.containers or ():
-        _add(total, requested(container))
-    peak = _raise_sidecars(total, [(one.restart_policy, requested(one)) for one in spec.init_containers or ()])
-    for name, amount in peak.items():
-        total[name] = max(total.get(name, 0), amount)
-    if spec.resources is not None:
-        # A limit of the pod stands in for its request only where no container asks for any of it.
-        total = _amounts(spec.resources.limits) | total | _amounts(spec.resources.requests)
-    _add(total, _amounts(spec.overhead))
-    return total
+    whole = spec.resources or _NOTHING
+    return effective_request(
+        [requested(one) for one in spec.containers or ()],
+        [(requested(one), one.restart_policy == "Always") for one in spec.init_containers or ()],
+        whole=_amounts(whole.requests),
+        whole_limit=_amounts(whole.limits),
+        overhead=_amounts(spec.overhead),
+    )
 
 
 def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
@@ -307,17 +298,3 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
                 address = "" if address in _ALL_ADDRESSES else address
                 found.append(HostPort(port.protocol or "TCP", port.host_port, address))
     return tuple(sorted(set(found))) if found else ()
-
-
-def _raise_sidecars(total: dict[str, int], containers: list[tuple[str | None, dict[str, int]]]) -> dict[str, int]:
-    """Add sidecars to the total; return the most that an init container needs beside the sidecars before it."""
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for policy, amounts in containers:
-        if policy == "Always":
-            _add(sidecars, amounts)
-        own = {} if policy == "Always" else amounts
-        for name in own.keys() | sidecars.keys():
-            peak[name] = max(peak.get(name, 0), own.get(name, 0) + sidecars.get(name, 0))
-    _add(total, sidecars)
-    return peak
