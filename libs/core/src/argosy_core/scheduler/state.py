@@ -30,7 +30,7 @@ from argosy_core.queueing.order import Backlog, Entries
 from argosy_core.queueing.usage import to_cores, weigh_vector
 from argosy_core.scheduler.codes import JOB_QUEUED
 from argosy_core.scheduler.settings import RoundSettings
-from argosy_core.scheduler.tables import ClassTable, ClusterTable, JobSetTable, QueueTable
+from argosy_core.scheduler.tables import ClusterTable, JobSetTable, LiveClasses, QueueTable
 from argosy_core.scheduler.waits import WaitTable
 
 __all__ = ["BagFailure", "ClassResult", "PoolState", "RoundStatistics"]
@@ -126,7 +126,7 @@ class PoolState:
         self.settings = settings or RoundSettings()
         self.decision_profile = decision_profile or self.settings.make_profile()
         self.live = LiveJobs()
-        self.classes = ClassTable(self.settings)
+        self.classes = LiveClasses(self.settings)
         self.queues = QueueTable()
         self.job_sets = JobSetTable()
         self.clusters = ClusterTable(len(self.classes.axis))

@@ -21,7 +21,7 @@ from argosy_core.queueing.usage import weigh_amounts
 from argosy_core.resources.axis import DEFAULT_AXIS, PODS, ResourceAxis
 from argosy_core.scheduler.settings import RoundSettings
 
-__all__ = ["MAX_RESOURCES", "ClassTable", "ClusterTable", "IdTable", "JobSetTable", "NodeNames", "QueueTable", "grow"]
+__all__ = ["MAX_RESOURCES", "ClusterTable", "IdTable", "JobSetTable", "LiveClasses", "NodeNames", "QueueTable", "grow"]
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -109,8 +109,8 @@ class IdTable:
         return tuple(key for key in np.unique(keys).tolist() if key not in self._index)
 
 
-class ClassTable:
-    """Scheduling classes in use."""
+class LiveClasses:
+    """Scheduling classes that jobs use: what one job takes, and how many there are; others are dropped in time."""
 
     def __init__(self, settings: RoundSettings) -> None:
         """Start empty.
