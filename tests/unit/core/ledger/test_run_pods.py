@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,6 +33,15 @@ def test_bag_asks_for_what_its_live_pods_ask_for_together() -> None:
     assert (first.requests.tolist(), first.ended.tolist()) == ([[2, 20]], [False])
     last = run_pods.fold(pods((7, 2, True), shapes=[[2, 20]]), shapes, column[1:])
     assert last.ended.tolist() == [True]
+
+
+def test_events_of_no_pod_are_taken_while_a_run_has_several() -> None:
+    """A cluster may show changes of other kinds alone."""
+    run_pods, shapes = RunPods(), [np.array([1, 10])]
+    run_pods.fold(pods((7, 1, False), (7, 2, False), shapes=[[1, 10]]), shapes, np.zeros(2, dtype=np.int32))
+    nothing = pods(shapes=[[1, 10]])
+    nothing = replace(nothing, uids=np.zeros((0, 16), dtype=np.uint8), requests=np.zeros((0, 2), dtype=np.int64))
+    assert len(run_pods.fold(nothing, shapes, np.zeros(0, dtype=np.int32)).members) == 0
 
 
 def test_live_pod_keeps_its_requests_and_not_the_table_in_which_they_came() -> None:

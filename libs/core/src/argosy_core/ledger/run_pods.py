@@ -84,7 +84,8 @@ class RunPods:
                 yield row, *self._fold_several(slot, uids[row].tobytes(), asked[row], ended=bool(ended[place]))
         over = single & ended
         if self._several:
-            over |= [slot in self._several and not self._several[slot] for slot in slots.tolist()]
+            gone = [slot in self._several and not self._several[slot] for slot in slots.tolist()]
+            over |= np.array(gone, dtype=np.bool_)
         if over.any():
             self._index.remove(*events.members[rows[over]].columns)
             self._asked[slots[over]] = None
