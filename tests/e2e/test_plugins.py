@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from argosy_cli.root import run
-from argosy_testkit.plugins import install_project
+from argosy_testkit.plugins import install_plugins, install_project
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -50,14 +50,17 @@ def argosy(home: Path, *arguments: str) -> Any:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A mesh of two clusters of three nodes whose samplers and leader have plugins."""
     install_project(tmp_path / "installed", EXAMPLES)
+    install_plugins(tmp_path / "installed", {"recording": "recording_plugin:Recording"}, distribution="recording")
+    path = [str(tmp_path / "installed"), str(EXAMPLES), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     monkeypatch.delenv("ARGOSY_SERVER", raising=False)
     settings = {
-        "PYTHONPATH": os.pathsep.join([str(tmp_path / "installed"), str(EXAMPLES), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join(path),
         "ARGOSY_SAMPLER_PLUGINS": "node-hours,prefer-label,one-per-rack",
         "ARGOSY_SAMPLER_PLUGIN_SETTINGS": "prefer-label.label=kubernetes.io/hostname,prefer-label.value=c1-n00002,"
         "one-per-rack.most=100",
-        "ARGOSY_SERVER_LEADER_PLUGINS": "cluster-costs,start-together",
-        "ARGOSY_SERVER_LEADER_PLUGIN_SETTINGS": "cluster-costs.c2=2.5,cluster-costs.c1=1",
+        "ARGOSY_SERVER_LEADER_PLUGINS": "cluster-costs,start-together,recording",
+        "ARGOSY_SERVER_LEADER_PLUGIN_SETTINGS": "cluster-costs.c2=2.5,cluster-costs.c1=1,"
+        f"recording.path={tmp_path / 'recorded'}",
         "ARGOSY_SERVER_LEADER_PLUGIN_WEIGHTS": "cluster-costs=10",
         "ARGOSY_SERVER_LEADER_ROUND_CLUSTERS_TO_SAMPLE_RATIO": "1",
         "ARGOSY_SERVER_LEADER_ROUND_SPREAD": "false",
@@ -91,10 +94,17 @@ def run_jobs(home: Path, job_set: str, count: int, labels: str = "") -> list[tup
     return [(job["runs"][-1]["cluster"], job["runs"][-1]["node"]) for job in jobs]
 
 
-def test_examples_choose_cluster_and_node(home: Path) -> None:
-    """Jobs go to the cheap cluster, and there to the preferred node for as long as it has room."""
+def test_examples_choose_cluster_and_node_and_pre_bind_comes_before_post_bind(home: Path) -> None:
+    """Jobs go to the cheap cluster, and there to the preferred node for as long as it has room.
+
+    Pre-bind is called for each run with its place, on a thread beside the leader's; post-bind once it was reported.
+    """
     argosy(home, "queue", "create", "science", "--weight", "1")
     assert run_jobs(home, "first", 4) == [("c1", "c1-n00002")] * 4
+    lines = (home.parent / "recorded").read_text().splitlines()
+    bound = [line.removeprefix("post-bind ") for line in lines if line.startswith("post-bind")]
+    assert [run.split()[1] for run in bound] == ["c1/c1-n00002"] * 4
+    assert all(lines.index(f"pre-bind {run}") < lines.index(f"post-bind {run}") for run in bound)
     later = run_jobs(home, "second", 4)
     assert {cluster for cluster, _ in later} == {"c1"}
     assert ("c1", "c1-n00002") not in later
