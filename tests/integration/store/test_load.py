@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import NotFound
+from argosy_core.job.states import RunState
 from argosy_store import Effects, JobFilter, LeaderStore
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import make_job_ends, make_leases, make_objects, make_reports, make_run_ends, make_spec
@@ -129,11 +130,14 @@ def test_reads_by_key_give_what_was_stored(world: StoreWorld) -> None:
 
 
 def test_load_gives_when_the_last_failed_run_of_a_job_ended(world: StoreWorld) -> None:
-    """A new leader lets the job back off for as long as the one before would have."""
+    """A new leader lets the job back off for as long as the one before would have; preempted runs did not fail."""
     handles = world.submit_jobs(2)
     world.lease(handles)
     ends = make_run_ends(handles, 5)
-    world.leader.apply(world.epoch, Effects(run_updates=replace(ends, failure=np.array([5, 0], dtype=np.int16))))
+    lost_and_preempted = np.array([RunState.LOST, RunState.PREEMPTED], dtype=np.int16)
+    failure = np.array([5, 0], dtype=np.int16)
+    world.leader.apply(world.epoch, Effects(run_updates=replace(ends, failure=failure, state=lost_and_preempted)))
     jobs = world.leader.load().jobs
     assert jobs.failed_time_us.tolist() == [int(ends.end_time_us[0]), 0]
     assert jobs.last_attempts.tolist() == [1, 1]
+    assert jobs.failures.tolist() == [1, 0]

@@ -17,7 +17,7 @@ import numpy as np
 from argosy_core.arrays import Int64s
 from argosy_core.errors import InvariantViolation, StateConflict
 from argosy_core.job.rows import ObjectUpdates, RunUpdates
-from argosy_core.job.states import IS_RUN_TERMINAL, JobEventKind, JobState, ObjectState, next_job_state
+from argosy_core.job.states import IS_RUN_TERMINAL, JobEventKind, JobState, ObjectState, RunState, next_job_state
 from argosy_core.leader.events import ClusterSettings, Origin, OriginKind
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import (
@@ -41,6 +41,7 @@ _LEASED = int(ObjectState.LEASED)
 _UNKNOWN = int(ObjectState.UNKNOWN)
 _RUNNING = int(ObjectState.RUNNING)
 _CANCELLED = int(JobState.CANCELLED)
+_FAILURES = (int(RunState.FAILED), int(RunState.LOST))
 
 
 @dataclass(slots=True)
@@ -430,6 +431,9 @@ class DurableStore(Process):
             jobs=columns,
             cancel_requested=np.array([job.change_request for job in jobs], dtype=np.int8),
             last_attempt=np.array([max(job.runs, default=0) for job in jobs], dtype=np.int32),
+            failures=np.array(
+                [sum(run.state in _FAILURES for run in job.runs.values()) for job in jobs], dtype=np.int32
+            ),
             failed_time_us=np.array([job.failed_time_us for job in jobs], dtype=np.int64),
             runs=LoadedRuns(
                 handle=np.array([h for h, _, _ in live], dtype=np.int64),

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation, NotFound
 from argosy_core.job.identity import DAY_SHIFT
+from argosy_core.job.states import RunState
 from argosy_store.binary import INT2, INT4, INT8, UUID, Kind, read_array
 from argosy_store.connection import StoreConnection
 from argosy_store.rows import CLUSTER_COLUMNS, QUEUE_COLUMNS, ClusterRow, QueueRow
@@ -62,6 +63,8 @@ class LoadedJobs:
     """1 where somebody asked to cancel."""
     last_attempts: npt.NDArray[np.int16]
     """Attempt of the newest run, 0 for none."""
+    failures: npt.NDArray[np.int16]
+    """Runs that failed or were lost."""
     failed_time_us: npt.NDArray[np.int64]
     """When the last run that failed ended, microseconds since the Unix epoch; 0 for none."""
     spec_index: npt.NDArray[np.int32]
@@ -164,7 +167,7 @@ def load_pool(connection: StoreConnection, pool: str) -> LoadedPool:
     runs, run_clusters, run_nodes = _load_runs(connection, scope, jobs[0])
     objects = _load_objects(connection, scope, runs[0])
     suspects, suspect_changes = read_suspects(connection, pool)
-    last_attempts, failed_time_us = _last_attempts(connection, scope, jobs[0], runs)
+    last_attempts, failures, failed_time_us = _past_runs(connection, scope, jobs[0], runs)
     return LoadedPool(
         queues=_load_queues(connection, pool, jobs[2]),
         clusters=tuple(
@@ -188,6 +191,7 @@ def load_pool(connection: StoreConnection, pool: str) -> LoadedPool:
             submit_time_us=jobs[6],
             cancel_requested=jobs[7],
             last_attempts=last_attempts,
+            failures=failures,
             failed_time_us=failed_time_us,
             spec_index=spec_index,
             metadata_index=metadata_index,
@@ -399,26 +403,30 @@ def _with_states(runs: list[npt.NDArray[Any]], objects: LoadedObjects) -> Loaded
     )
 
 
-def _last_attempts(
+def _past_runs(
     connection: StoreConnection,
     scope: _Scope,
     handles: npt.NDArray[np.int64],
     runs: list[npt.NDArray[Any]],
-) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64]]:
-    """Return the newest attempt of each open job, live or not, and when the last one that failed ended."""
-    ended, ended_attempts, ended_time_us = _columns(
+) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16], npt.NDArray[np.int64]]:
+    """Return of each open job the newest attempt, how many runs failed or were lost, and when one last failed."""
+    ended, ended_attempts, has_failed, ended_time_us = _columns(
         connection,
-        "SELECT r.handle, r.attempt, CASE WHEN r.failure > 0 THEN r.end_time_us ELSE 0 END"
+        "SELECT r.handle, r.attempt,"
+        f" (r.state IN ({int(RunState.FAILED)}, {int(RunState.LOST)}))::integer::smallint,"
+        " CASE WHEN r.failure > 0 THEN r.end_time_us ELSE 0 END"
         " FROM runs r JOIN jobs j ON j.handle = r.handle"
         f" WHERE r.end_time_us IS NOT NULL AND {scope.jobs} AND {scope.handles('r')}",
-        [INT8, INT2, INT8],
+        [INT8, INT2, INT2, INT8],
     )
-    attempts, failed_time_us = np.zeros(len(handles), dtype=np.int16), np.zeros(len(handles), dtype=np.int64)
+    attempts, failures = np.zeros(len(handles), dtype=np.int16), np.zeros(len(handles), dtype=np.int16)
+    failed_time_us = np.zeros(len(handles), dtype=np.int64)
     rows = np.searchsorted(handles, ended)
     np.maximum.at(attempts, rows, ended_attempts)
+    np.add.at(failures, rows, has_failed)
     np.maximum.at(failed_time_us, rows, ended_time_us)
     np.maximum.at(attempts, np.searchsorted(handles, runs[0]), runs[1])
-    return attempts, failed_time_us
+    return attempts, failures, failed_time_us
 
 
 def _load_queues(connection: StoreConnection, pool: str, queue_ids: npt.NDArray[np.int32]) -> tuple[QueueRow, ...]:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from argosy_core.resources import DEFAULT_AXIS
 from argosy_core.scheduler import (
     JobColumns,
     JobSetView,
     LoadedColumns,
+    LoadedDemands,
     LoadedObjects,
     LoadedRuns,
     RoundStateColumns,
@@ -38,12 +40,16 @@ class StoredJob:
     """Attempt of the live run, 0 if none."""
     last_attempt: int = 0
     """Attempt of the newest run."""
+    failures: int = 0
+    """Its runs that failed or were lost."""
     failed_time_us: int = 0
     """When the last of its runs that failed ended."""
     row: dict[str, int] = field(default_factory=dict)
     """Columns of the submit."""
     layout: bytes = b""
     """Layout of the spec."""
+    demand: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    """What it asks for and what its run may hold, in the order of `DEFAULT_AXIS`; None for what its class says."""
     place: tuple[str, str] = ("", "")
     """Cluster and node of the newest run."""
     objects: dict[int, int] = field(default_factory=dict)
@@ -71,6 +77,8 @@ def load_columns(
     layouts = sorted({job.layout for job in jobs.values()})
     places = sorted({job.place for job in live.values()})
     handles = np.array(list(jobs), dtype=np.int64)
+    demands = {handle: job.demand for handle, job in jobs.items() if job.demand is not None}
+    amounts = np.array(list(demands.values()), dtype=np.int64).reshape(-1, 2, len(DEFAULT_AXIS))
     rows = [job.row for job in jobs.values()]
     objects = [
         (h, job.live_attempt, i, state, job.starts.get(i, 0))
@@ -81,6 +89,12 @@ def load_columns(
     specs = [SpecReference(hash=spec_hash(text), day=20_000, layout=text) for text in layouts]
     which = np.array([places.index(job.place) for job in live.values()], dtype=np.int32)
     return LoadedColumns(
+        demands=LoadedDemands(
+            handle=np.array(list(demands), dtype=np.int64),
+            names=DEFAULT_AXIS.names,
+            requested=amounts[:, 0],
+            permitted=amounts[:, 1],
+        ),
         jobs=JobColumns(
             handle=handles,
             id_high=handles * 7,
@@ -95,6 +109,7 @@ def load_columns(
         ),
         cancel_requested=np.array([job.cancel_requested for job in jobs.values()], dtype=np.int8),
         last_attempt=np.array([job.last_attempt for job in jobs.values()], dtype=np.int32),
+        failures=np.array([job.failures for job in jobs.values()], dtype=np.int32),
         failed_time_us=np.array([job.failed_time_us for job in jobs.values()], dtype=np.int64),
         runs=LoadedRuns(
             handle=np.array(list(live), dtype=np.int64),

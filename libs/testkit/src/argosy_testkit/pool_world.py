@@ -16,7 +16,7 @@ from argosy_core.arrays import Int64s
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.members import Members
 from argosy_core.job.rows import JobUpdates, NewRuns
-from argosy_core.job.states import JobEventKind, JobState, next_job_state
+from argosy_core.job.states import JobEventKind, JobState, RunState, next_job_state
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import CommitReply, CommitRequest, NodeSampler, SampleReply, SampleRequest, commit
@@ -473,11 +473,13 @@ class PoolWorld:
             if job is not None and attempt == job.last_attempt:
                 job.objects[index] = reached
                 job.starts[index] = job.starts.get(index, 0) or start_us
-        for handle, attempt in zip(
-            effects.run_updates.handle.tolist(), effects.run_updates.attempt.tolist(), strict=True
+        ended = effects.run_updates
+        for handle, attempt, end in zip(
+            *(part.tolist() for part in (ended.handle, ended.attempt, ended.state)), strict=True
         ):
             assert self.stored[handle].live_attempt == attempt, "a run that is not live ended"
             self.stored[handle].live_attempt = 0
+            self.stored[handle].failures += end in {RunState.FAILED, RunState.LOST}
         self.take_job_updates(effects.job_updates)
         for runs in effects.releases:
             self.release(runs)

@@ -150,7 +150,7 @@ def test_a_loaded_job_that_cannot_be_led_fails_after_its_submit_is_told() -> Non
     ones = np.zeros(1, dtype=np.int64)
     columns = replace(
         pool.columns, jobs=jobs, cancel_requested=ones.astype(np.int8), last_attempt=ones.astype(np.int32),
-        failed_time_us=ones, job_sets=event.references.job_sets,
+        failures=ones.astype(np.int32), failed_time_us=ones, job_sets=event.references.job_sets,
     )  # fmt: skip
     told.tell(MarkerPublished(position=1), replace(pool, columns=columns, classes={1: DEFINITION}), event)
     store = told.one(say.Store)
@@ -263,6 +263,7 @@ def test_a_job_that_failed_backs_off_under_the_next_leader_too() -> None:
     pool, jobs = loaded(), jobs_of(submitted(5, 11))
     columns = replace(
         pool.columns, jobs=jobs, cancel_requested=np.zeros(1, dtype=np.int8), last_attempt=np.array([4], np.int32),
+        failures=np.array([4], np.int32),
         failed_time_us=np.full(1, told.moment.db_us - 1_000_000), job_sets=submitted(5, 11).references.job_sets,
     )  # fmt: skip
     told.tell(MarkerPublished(position=1), replace(pool, columns=columns, classes={1: DEFINITION}))

@@ -1,7 +1,7 @@
 """Live jobs: every job of a pool that has not ended, as structure of arrays.
 
 A job is a *slot*: a row in all columns. Slots are reused, so what outlives a call holds handles, not slots. Columns are
-public arrays; they may be replaced when the table grows, so read them from the table each time. A job costs 77 bytes in
+public arrays; they may be replaced when the table grows, so read them from the table each time. A job costs 86 bytes in
 columns and 24 in the handle index; shared values (specs, metadata) are interned.
 
 Source: design section 6, "the leader keeps live jobs as structure of arrays too, at most 400 bytes a job".
@@ -50,7 +50,9 @@ _COLUMNS: Final[tuple[tuple[str, type[np.generic]], ...]] = (
     ("cluster", np.int16),
     ("state", np.int8),
     ("run_state", np.int8),
-    ("attempt", np.uint8),
+    ("attempt", np.int32),
+    ("demand", np.int32),
+    ("failures", np.int16),
     ("failed_attempts", np.uint8),
     ("flags", np.uint8),
 )
@@ -113,8 +115,12 @@ class LiveJobs:
     """JobState."""
     run_state: npt.NDArray[np.int8]
     """RunState of the current run, 0 if none."""
-    attempt: npt.NDArray[np.uint8]
+    attempt: npt.NDArray[np.int32]
     """Attempt of the current run, or of the newest one that ended; 0 if there was none."""
+    demand: npt.NDArray[np.int32]
+    """Row of the pool's demands, -1 for what the class says."""
+    failures: npt.NDArray[np.int16]
+    """Runs that failed or were lost; those that were preempted or given back do not count."""
     failed_attempts: npt.NDArray[np.uint8]
     """Rounds in which all commit candidates conflicted."""
     flags: npt.NDArray[np.uint8]
@@ -173,9 +179,9 @@ class LiveJobs:
         self.metadata[slots] = jobs.metadata
         self.node[slots] = -1
         self.bag[slots] = -1
-        self.cluster[slots] = -1
+        self.cluster[slots] = self.demand[slots] = -1
         self.state[slots] = int(JobState.QUEUED)
-        for column in (self.run_state, self.attempt, self.failed_attempts, self.flags):
+        for column in (self.run_state, self.attempt, self.failures, self.failed_attempts, self.flags):
             column[slots] = 0
         self._index.insert(jobs.handle, slots=slots)
         self.specs.acquire(jobs.spec)

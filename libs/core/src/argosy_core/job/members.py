@@ -19,7 +19,7 @@ import numpy.typing as npt
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.key_index import KeyIndex
 
-__all__ = ["MAX_ATTEMPT", "MAX_MEMBER", "MemberSet", "Members", "member_key", "waves"]
+__all__ = ["MAX_ATTEMPT", "MAX_MEMBER", "MAX_STORED_ATTEMPT", "MemberSet", "Members", "member_key", "waves"]
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -30,6 +30,8 @@ _ATTEMPT_SHIFT: Final = 32
 _MEMBER_MASK: Final = (1 << _ATTEMPT_SHIFT) - 1
 MAX_ATTEMPT: Final = (1 << 31) - 1
 """Highest attempt: what an int32 column holds."""
+MAX_STORED_ATTEMPT: Final = (1 << 15) - 1
+"""Highest attempt that the store's rows hold: a job that got so far fails."""
 MAX_MEMBER: Final = (1 << 15) - 1
 """Highest number of a member in its run: what an int16 column holds."""
 

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MAX_JOB_USAGE", "MICRO", "to_cores", "weigh_amounts", "weigh_vector"]
+__all__ = ["MAX_JOB_USAGE", "MICRO", "to_cores", "weigh_amounts", "weigh_rows", "weigh_vector"]
 
 MICRO: Final = 1_000_000
 """Micro-cores per core of usage."""
@@ -30,6 +30,13 @@ def weigh_amounts(amounts: Sequence[tuple[str, int]], weights: Mapping[str, floa
         weights: Cores per base unit; resources without a weight count 0.
     """
     return round(min(_weigh(amounts, weights), float(MAX_JOB_USAGE)))
+
+
+def weigh_rows(
+    rows: npt.NDArray[np.int64], names: Sequence[str], weights: Mapping[str, float]
+) -> npt.NDArray[np.int64]:
+    """Return the usage of what each of n jobs requests, in column order of `names`; as `weigh_amounts` does."""
+    return np.array([weigh_amounts(tuple(zip(names, row, strict=True)), weights) for row in rows.tolist()], np.int64)
 
 
 def _weigh(amounts: Sequence[tuple[str, int]], weights: Mapping[str, float]) -> float:

@@ -237,6 +237,20 @@ class LoadedObjects:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedDemands:
+    """Demands of n jobs that differ from their classes; amounts in base units."""
+
+    handle: Int64s
+    """Jobs, each once."""
+    names: tuple[str, ...]
+    """Resources, one per column; a job has one of `pods`."""
+    requested: Int64s
+    """(n, resource): what the job asks for."""
+    permitted: Int64s
+    """(n, resource): what its run may hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedColumns:
     """What a new leader reads; classes, queues, clusters and job sets are handed in by their own functions."""
 
@@ -246,6 +260,8 @@ class LoadedColumns:
     """Per job: 1 if it has a cancel request."""
     last_attempt: Int32s
     """Per job: attempt of its newest run, ended or not; 0 if it never had one."""
+    failures: Int32s
+    """Per job: its runs that failed or were lost."""
     failed_time_us: Int64s
     """Per job: when the last of its runs that failed ended, microseconds since the Unix epoch; 0 if none has."""
     runs: LoadedRuns
@@ -256,6 +272,8 @@ class LoadedColumns:
     """The last stored round state, if any."""
     job_sets: tuple[JobSetView, ...] = ()
     """Job sets of those jobs."""
+    demands: LoadedDemands | None = None
+    """What single jobs ask for and may hold, where that is not what their class says."""
 
     def without(self, handles: Int64s) -> LoadedColumns:
         """Return all but some jobs; the rows of their runs and objects stay and are met by nobody."""
@@ -265,6 +283,7 @@ class LoadedColumns:
             jobs=self.jobs.only(kept),
             cancel_requested=self.cancel_requested[kept],
             last_attempt=self.last_attempt[kept],
+            failures=self.failures[kept],
             failed_time_us=self.failed_time_us[kept],
         )
 

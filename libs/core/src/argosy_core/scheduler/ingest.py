@@ -239,6 +239,7 @@ def _wait_again(state: PoolState, slots: Int32s, again_s: float | Float64s) -> I
     again = slots[~asked]
     if again.size:
         state.count_held(again, -1)
+        state.end_permits(again)
         live.flags[again] = 0
         live.cluster[again] = -1
         live.node[again] = -1

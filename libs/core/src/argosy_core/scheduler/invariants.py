@@ -12,6 +12,7 @@ from argosy_core.arrays import Int32s
 from argosy_core.errors import InvariantViolation
 from argosy_core.framework import Point
 from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT
+from argosy_core.queueing.usage import weigh_rows
 from argosy_core.scheduler.codes import (
     JOB_QUEUED,
     JOB_RUNNING,
@@ -67,6 +68,7 @@ def _check_counts(state: PoolState, slots: Int32s) -> None:
     live, queues = state.live, state.queues
     queued = state.stage_is_queued(slots)
     usage = state.job_usage(slots)
+    _check_demands(state, slots)
 
     def count(rows: npt.NDArray[np.integer], size: int) -> npt.NDArray[np.int64]:
         return np.bincount(rows, minlength=size).astype(np.int64)
@@ -92,6 +94,20 @@ def _check_counts(state: PoolState, slots: Int32s) -> None:
     _require(bool((state.classes.waiting_count == waiting).all()), "waiting count per class is right")
     job_sets = count(live.job_set[slots], state.job_sets.job_count.size)
     _require(bool((state.job_sets.job_count == job_sets).all()), "job count per job set is right")
+
+
+def _check_demands(state: PoolState, slots: Int32s) -> None:
+    """Each row of demands is one job's, which differs from its class, and its usage is that of what is permitted."""
+    demands, rows = state.demands, state.live.demand[slots]
+    own, rows = slots[rows >= 0], rows[rows >= 0]
+    _require(np.unique(rows).size == rows.size == len(demands), "each row of demands has one job")
+    requested, permitted = demands.requested[rows], demands.permitted[rows]
+    of_class = state.classes.vector[state.live.class_index[own]]
+    differs = (requested != of_class).any(axis=1) | (permitted != requested).any(axis=1)
+    _require(bool(differs.all()), "only jobs that differ from their class own a row of demands")
+    _require(bool((permitted <= requested).all() and (permitted >= 0).all()), "no job holds more than it asks for")
+    weighed = weigh_rows(permitted, state.classes.axis.names, state.settings.resource_weights)
+    _require(bool((demands.usage[rows] == weighed).all()), "usage of a job is that of what it is permitted")
 
 
 def _check_orders(state: PoolState, slots: Int32s) -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int8s, Int32s, Int64s
 from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT
-from argosy_core.job.members import waves
+from argosy_core.job.members import MAX_STORED_ATTEMPT, waves
 from argosy_core.job.rows import JobUpdates, RunUpdates
 from argosy_core.job.states import (
     FAILURE_REASONS,
@@ -38,6 +38,7 @@ from argosy_core.scheduler.codes import (
     OBJECT_UNKNOWN,
     RUN_CANCELLED,
     RUN_FAILED,
+    RUN_LOST,
     RUN_SUCCEEDED,
 )
 from argosy_core.scheduler.effects import StateEffects
@@ -130,7 +131,9 @@ def take_states(state: PoolState, reports: Sequence[tuple[str, StateColumns]], n
     stale_count = columns.handle.size - rows.size
     ended_stale = np.zeros(0, dtype=np.int64)
     if stale_count:
-        ended_stale = np.flatnonzero(stale & IS_RUN_TERMINAL[np.clip(columns.state, 0, len(IS_RUN_TERMINAL) - 1)])
+        # An attempt that no row can have would be written to another's.
+        has_row = stale & (columns.attempt > 0) & (columns.attempt <= MAX_STORED_ATTEMPT)
+        ended_stale = np.flatnonzero(has_row & IS_RUN_TERMINAL[np.clip(columns.state, 0, len(IS_RUN_TERMINAL) - 1)])
         state.totals["stale"] += stale_count
     # Read before anything that ended leaves its slot.
     start_time_us = np.where(current, live.start_time_us[slots], 0)
@@ -171,7 +174,12 @@ def _stops(
     """Return the runs to stop: those that are not live here and have not ended, and bags that broke."""
     live = state.live
     clusters, columns = reported
-    strange = stale & (columns.state > 0) & ~IS_RUN_TERMINAL[np.clip(columns.state, 0, len(IS_RUN_TERMINAL) - 1)]
+    strange = (
+        stale
+        & (columns.attempt > 0)
+        & (columns.state > 0)
+        & ~IS_RUN_TERMINAL[np.clip(columns.state, 0, len(IS_RUN_TERMINAL) - 1)]
+    )
     # A run that is just being ingested is live although nothing may be reported of it yet.
     strange &= ~((slots >= 0) & ((live.flags[slots] & IN_FLIGHT) != 0) & (live.attempt[slots] == columns.attempt))
     return runs_by_cluster(
@@ -228,12 +236,18 @@ def _finish(state: PoolState, ends: _Ends, *, events: EventBuffer, now_s: float)
     handle, attempt = live.handle[slots], live.attempt[slots].astype(np.int32)
     releases = runs_by_cluster(state.clusters.names, live.cluster[slots], handle, attempt)
     run_end, job_end = _judge(state, ends)
-    exhausted = (job_end == _REQUEUE) & (attempt >= state.settings.max_runs)
+    failed = (run_end == RUN_FAILED) | (run_end == RUN_LOST)
+    live.failures[slots[failed]] += 1
+    exhausted = (job_end == _REQUEUE) & (live.failures[slots] >= state.settings.max_runs)
     reason = ends.reason.copy()
-    if exhausted.any():
-        job_end[exhausted] = JOB_FAILED
-        text = f"{state.settings.max_runs} runs ended for reasons that are not the job's own"
-        reason[exhausted] = ends.texts.index(text)
+    worn = ~exhausted & (job_end == _REQUEUE) & (attempt >= MAX_STORED_ATTEMPT)
+    for chosen, text in (
+        (exhausted, f"{state.settings.max_runs} runs ended for reasons that are not the job's own"),
+        (worn, f"a job has at most {MAX_STORED_ATTEMPT} runs"),
+    ):
+        if chosen.any():
+            job_end[chosen] = JOB_FAILED
+            reason[chosen] = ends.texts.index(text)
     runs = run_updates(
         (handle, attempt, run_end, live.start_time_us[slots], ends.time_us, ends.exit_code, ends.failure, reason),
         ends.texts,
@@ -305,6 +319,7 @@ def _requeue(state: PoolState, slots: Int32s, failure: Int64s, now_s: float) -> 
         return
     live = state.live
     state.count_held(slots, -1)
+    state.end_permits(slots)
     live.state[slots] = JOB_QUEUED
     live.run_state[slots] = 0
     live.cluster[slots] = -1
@@ -315,7 +330,7 @@ def _requeue(state: PoolState, slots: Int32s, failure: Int64s, now_s: float) -> 
     state.count_queued(slots, 1)
     failed = failure > 0
     if failed.any():
-        state.back_off_until(slots[failed], now_s + back_off_s(state, live.attempt[slots[failed]].astype(np.int64)))
+        state.back_off_until(slots[failed], now_s + back_off_s(state, live.failures[slots[failed]].astype(np.int64)))
     state.push_queued(slots[(live.flags[slots] & BACKING_OFF) == 0])
 
 
@@ -324,10 +339,10 @@ def back_off_s(state: PoolState, failures: Int64s) -> npt.NDArray[np.float64]:
 
     Args:
         state: The pool.
-        failures: int64[n], 1 or more.
+        failures: int64[n]; 0 counts as 1.
     """
     settings = state.settings
-    doublings = np.minimum(failures - 1, 40).astype(np.float64)
+    doublings = np.clip(failures - 1, 0, 40).astype(np.float64)
     return np.minimum(settings.back_off_initial_s * 2.0**doublings, settings.back_off_max_s)
 
 

@@ -28,7 +28,14 @@ from argosy_core.scheduler.codes import (
     RUN_RUNNING,
     RUN_UNKNOWN,
 )
-from argosy_core.scheduler.effects import LeasePlan, LoadedColumns, LoadedObjects, RecoverEffects, RowsMissing
+from argosy_core.scheduler.effects import (
+    LeasePlan,
+    LoadedColumns,
+    LoadedDemands,
+    LoadedObjects,
+    RecoverEffects,
+    RowsMissing,
+)
 from argosy_core.scheduler.events import EventBuffer
 from argosy_core.scheduler.ingest import executor_rows
 from argosy_core.scheduler.intake import add_jobs, define_job_sets
@@ -63,7 +70,8 @@ def recover(state: PoolState, loaded: LoadedColumns, now_s: float) -> RecoverEff
     define_job_sets(state, loaded.job_sets, now_s)
     live = state.live
     slots = add_jobs(state, loaded.jobs, np.arange(loaded.jobs.handle.size, dtype=np.int32))
-    live.attempt[slots] = loaded.last_attempt
+    live.attempt[slots], live.failures[slots] = loaded.last_attempt, loaded.failures
+    _recover_demands(state, loaded.demands)
     asked = slots[loaded.cancel_requested == 1]
     live.flags[asked] |= CANCEL_REQUESTED
     run_count = _recover_runs(state, loaded)
@@ -113,6 +121,17 @@ def _recover_runs(state: PoolState, loaded: LoadedColumns) -> int:
     return int(held.size)
 
 
+def _recover_demands(state: PoolState, demands: LoadedDemands | None) -> None:
+    """Give jobs what they ask for and may hold, where that is not what their class says."""
+    if demands is None or not demands.handle.size:
+        return
+    state.ensure_columns(demands.names)
+    slots = state.live.slots(demands.handle)
+    rows = np.flatnonzero(slots >= 0)
+    amounts = (state.in_axis_order(values[rows], demands.names) for values in (demands.requested, demands.permitted))
+    state.set_demands(slots[rows], *amounts)
+
+
 def _recover_objects(state: PoolState, objects: LoadedObjects) -> None:
     """Set how far runs have got, and since when, from the rows of their objects."""
     live = state.live
@@ -144,7 +163,7 @@ def _recover_back_offs(state: PoolState, loaded: LoadedColumns, now_s: float) ->
     slots = live.slots(loaded.jobs.handle[rows])
     there = slots >= 0
     slots, rows = slots[there], rows[there]
-    moments_s = loaded.failed_time_us[rows] / 1e6 + back_off_s(state, live.attempt[slots].astype(np.int64))
+    moments_s = loaded.failed_time_us[rows] / 1e6 + back_off_s(state, live.failures[slots].astype(np.int64))
     chosen = state.stage_is_queued(slots) & (moments_s > now_s)
     state.back_off_until(slots[chosen], np.minimum(moments_s[chosen], now_s + state.settings.back_off_max_s))
 
@@ -268,6 +287,7 @@ def rows_missing(state: PoolState, cluster: str, known: Runs) -> RowsMissing:
     mine = (live.cluster[slots] == index) & (live.run_state[slots] > 0) & ((live.flags[slots] & IN_FLIGHT) == 0)
     slots = slots[mine]
     have = Members.of(live.handle[slots], live.attempt[slots])
+    known = Runs(handle=known.handle[known.attempt > 0], attempt=known.attempt[known.attempt > 0])
     told = Members.of(known.handle, known.attempt)
     stopping = np.concatenate([slots[(live.flags[slots] & STOP_SENT) != 0], broken_bags(state, slots)])
     strange = ~told.is_in(have)

@@ -325,7 +325,7 @@ class Round:
         state.count_held(slots, 1)
         state.raise_flow()
         if state.clusters.told_count[index] == self._told_count[index]:
-            state.clusters.free[index] -= state.classes.vector[live.class_index[slots]].sum(axis=0)
+            state.clusters.free[index] -= state.job_vectors(slots).sum(axis=0)
         # Else totals that came meanwhile may hold these placements already. Taken off twice, they would hide room until
         # the sampler speaks again, and a quiet one does not; if not taken off at all, its next word is under way.
         self._leased.append(rows)

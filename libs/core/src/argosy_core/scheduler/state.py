@@ -20,15 +20,16 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int32s, Int64s
-from argosy_core.errors import NotAllowedNow
+from argosy_core.errors import InvalidRequest, NotAllowedNow
 from argosy_core.framework import JobBatch, Point, objects
 from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PENDING, LiveJobs
 from argosy_core.placement import WaitReason
 from argosy_core.placement.decision import DecisionProfile
 from argosy_core.queueing.flow import advance_flow
 from argosy_core.queueing.order import Backlog, Entries
-from argosy_core.queueing.usage import to_cores, weigh_vector
+from argosy_core.queueing.usage import to_cores, weigh_rows, weigh_vector
 from argosy_core.scheduler.codes import JOB_QUEUED
+from argosy_core.scheduler.demands import DemandTable
 from argosy_core.scheduler.settings import RoundSettings
 from argosy_core.scheduler.tables import ClusterTable, JobSetTable, LiveClasses, QueueTable
 from argosy_core.scheduler.waits import WaitTable
@@ -129,6 +130,8 @@ class PoolState:
         self.classes = LiveClasses(self.settings)
         self.queues = QueueTable()
         self.job_sets = JobSetTable()
+        self.demands = DemandTable(len(self.classes.axis))
+        """What single jobs ask for and may hold, where that is not what their class says."""
         self.clusters = ClusterTable(len(self.classes.axis))
         self.heads: Int64s = np.zeros(0, dtype=np.int64)
         """Handles of the waiting heads: the pending jobs, in fairness order, as the last round elected them."""
@@ -267,8 +270,67 @@ class PoolState:
         return queued
 
     def job_usage(self, slots: Int32s) -> Int64s:
-        """Return the usage of jobs, micro-cores."""
-        return self.classes.usage[self.live.class_index[slots]]
+        """Return the usage of jobs, micro-cores: of what each is permitted."""
+        return self._of_jobs(slots, self.classes.usage, self.demands.usage)
+
+    def job_vectors(self, slots: Int32s) -> Int64s:
+        """Return what jobs hold, or may hold, as (n, resource) in axis order, base units."""
+        return self._of_jobs(slots, self.classes.vector, self.demands.permitted)
+
+    def _of_jobs(self, slots: Int32s, of_classes: Int64s, of_demands: Int64s) -> Int64s:
+        """Return the values of jobs: those of their classes, but for jobs that own a row of demands."""
+        values = of_classes[self.live.class_index[slots]]
+        if len(self.demands):
+            rows = self.live.demand[slots]
+            values[rows >= 0] = of_demands[rows[rows >= 0]]
+        return values
+
+    def set_demands(self, slots: Int32s, requested: Int64s, permitted: Int64s) -> None:
+        """Say what distinct jobs ask for and may hold; usage and free capacity follow at once.
+
+        Bring the flows to now before (`advance_flow`), since usage changes.
+
+        Args:
+            slots: n jobs.
+            requested: (n, resource) in axis order, base units.
+            permitted: As `requested`. It lasts for the run; a job that waits again is permitted all that it asks for.
+
+        Raises:
+            InvalidRequest: An amount is negative, or more is permitted than asked for; nothing has changed.
+        """
+        if (permitted < 0).any() or (permitted > requested).any():
+            raise InvalidRequest("what a job is permitted lies between nothing and what it asks for")
+        live, queued = self.live, self.stage_is_queued(slots)
+        usage, vectors = self.job_usage(slots), self.job_vectors(slots)
+        own = (requested != self.classes.vector[live.class_index[slots]]).any(axis=1)
+        own |= (permitted != requested).any(axis=1)
+        self.demands.drop(live.demand[slots])
+        rows = self.demands.take_rows(int(own.sum()))
+        live.demand[slots], live.demand[slots[own]] = -1, rows
+        self.demands.requested[rows], self.demands.permitted[rows] = requested[own], permitted[own]
+        names, weights = self.classes.axis.names, self.settings.resource_weights
+        self.demands.usage[rows] = weigh_rows(permitted[own], names, weights)
+        more = self.job_usage(slots) - usage
+        np.add.at(self.queues.queued_usage, live.queue[slots[queued]], more[queued])
+        np.add.at(self.queues.usage, live.queue[slots[~queued]], more[~queued])
+        placed = np.flatnonzero(live.cluster[slots] >= 0)
+        np.subtract.at(self.clusters.free, live.cluster[slots[placed]], (self.job_vectors(slots) - vectors)[placed])
+        self.change_count += 1
+        self.raise_flow()
+
+    def end_permits(self, slots: Int32s) -> None:
+        """Permit jobs all that they ask for again, between counting them out of one stage and into another."""
+        rows = self.live.demand[slots] if len(self.demands) else np.zeros(0, dtype=np.int32)
+        narrow = rows >= 0
+        if narrow.any():
+            rows, slots = rows[narrow], slots[narrow]
+            requested = self.demands.requested[rows]
+            self.demands.permitted[rows] = requested
+            names, weights = self.classes.axis.names, self.settings.resource_weights
+            self.demands.usage[rows] = weigh_rows(requested, names, weights)
+            as_class = (requested == self.classes.vector[self.live.class_index[slots]]).all(axis=1)
+            self.demands.drop(rows[as_class])
+            self.live.demand[slots[as_class]] = -1
 
     def job_class(self, slots: Int32s) -> Int32s:
         """Return the class index of jobs; waiting heads count as of one class of their own behind all others."""
@@ -333,6 +395,8 @@ class PoolState:
                 self.bag_failures.pop(handle, None)
                 self.attempted.pop(handle, None)
                 self.objections.pop(handle, None)
+        if len(self.demands):
+            self.demands.drop(live.demand[slots])
         live.remove(slots)
 
     def pending_slots(self) -> Int32s:
@@ -352,6 +416,7 @@ class PoolState:
         before = len(self.classes.axis)
         if self.classes.extend_axis(names):
             self.clusters.add_columns(len(self.classes.axis) - before)
+            self.demands.add_columns(len(self.classes.axis) - before)
 
     def shrink_axis(self) -> None:
         """Take away the columns of resources that no class and no cluster counts; only between rounds."""
@@ -359,9 +424,11 @@ class PoolState:
         used = self.classes.used_columns()
         for column in (clusters.total, clusters.free, clusters.largest):
             used |= column.any(axis=0)
+        used |= self.demands.requested.any(axis=0)
         if not used.all():
             self.classes.keep_columns(used)
             clusters.keep_columns(used)
+            self.demands.keep_columns(used)
 
     def in_axis_order(self, values: npt.NDArray[np.int64], names: Sequence[str]) -> npt.NDArray[np.int64]:
         """Return resource columns (..., r) in the order of the axis; the axis must have all names."""
@@ -388,7 +455,7 @@ class PoolState:
         That wakes no class which a cluster's sampler has no node for: whether it fits now, only the sampler knows.
         """
         if slots.size:
-            np.add.at(self.clusters.free, self.live.cluster[slots], self.classes.vector[self.live.class_index[slots]])
+            np.add.at(self.clusters.free, self.live.cluster[slots], self.job_vectors(slots))
             self.change_count += 1
 
     def ensure_class_grid(self) -> None:

@@ -107,6 +107,7 @@ def _columns(loaded: LoadedPool) -> LoadedColumns:
         ),
         cancel_requested=jobs.cancel_requested.astype(np.int8),
         last_attempt=jobs.last_attempts.astype(np.int32),
+        failures=jobs.failures.astype(np.int32),
         failed_time_us=jobs.failed_time_us,
         runs=LoadedRuns(
             handle=runs.handles,
