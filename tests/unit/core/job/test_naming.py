@@ -35,14 +35,15 @@ def test_names_of_different_runs_differ_even_if_their_bases_are_cut_alike() -> N
     names = {
         object_name("y" * 100, handle, attempt)
         for handle in (0, 1, 31, 32, _HANDLE, 2**55 - 1)
-        for attempt in (1, 2, 9, 10, 11, 99, 100, 101, 110, 255)
+        for attempt in (1, 2, 9, 10, 11, 99, 100, 101, 110, 255, 256, 999, 1000, 1001, 1035, 1036, 2296, 32_767)
     }
-    assert len(names) == 60
+    assert len(names) == 6 * 18
+    assert {len(name) for name in names} <= {61, 62, 63}
 
 
 def test_suffixes_in_bulk_equal_those_one_by_one() -> None:
     """The arrays hide nothing."""
     handles = np.array([0, 5, _HANDLE], dtype=np.int64)
-    attempts = np.array([1, 10, 200], dtype=np.int32)
+    attempts = np.array([1, 10, 32_000], dtype=np.int32)
     names = [f"a{suffix.decode()}" for suffix in run_suffixes(handles, attempts)]
     assert names == [object_name("a", int(h), int(n)) for h, n in zip(handles, attempts, strict=True)]

@@ -199,7 +199,7 @@ def test_label_value_is_legal_and_stays_distinct(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "7", "7-", "-1", "7-0", "7-256", "07-1", "7-1-1", "x-1", "\u0667-1", f"{1 << 55}-1"]
+    "text", ["", "7", "7-", "-1", "7-0", "7-32768", "07-1", "7-1-1", "x-1", "\u0667-1", f"{1 << 55}-1"]
 )
 def test_parse_run_label_refuses_what_we_never_write(text: str) -> None:
     """A label of somebody else's making names no run."""
@@ -208,4 +208,5 @@ def test_parse_run_label_refuses_what_we_never_write(text: str) -> None:
 
 def test_parse_run_label_reads_what_run_label_writes() -> None:
     """The label leads back to the run."""
-    assert parse_run_label(run_label(HANDLE, 255)) == (HANDLE, 255)
+    for attempt in (1, 255, 256, 32_767):
+        assert parse_run_label(run_label(HANDLE, attempt)) == (HANDLE, attempt)

@@ -29,7 +29,7 @@ def book() -> TemplateBook:
     return TemplateBook("inst", KubernetesSettings(finalizer=False), resources, rng=np.random.default_rng(3))
 
 
-@pytest.mark.parametrize(("handle", "attempt"), [(1, 1), (1 << 54, 255), ((1 << 55) - 1, 17), (0, 100)])
+@pytest.mark.parametrize(("handle", "attempt"), [(1, 1), (1 << 54, 255), (7, 32_767), ((1 << 55) - 1, 17), (0, 100)])
 async def test_body_equals_what_rendering_gives(handle: int, attempt: int) -> None:
     """Cutting and joining changes nothing: names, references, labels, job id, node, the job's own labels."""
     pod = make_pod()
@@ -64,7 +64,7 @@ async def test_body_equals_what_rendering_gives(handle: int, attempt: int) -> No
             assert expected["data"] == {"a": "é", "pod": object_name("work", handle, attempt)}
 
 
-@given(handle=st.integers(0, (1 << 55) - 1), attempt=st.integers(1, 255))
+@given(handle=st.integers(0, (1 << 55) - 1), attempt=st.integers(1, 32_767))
 def test_suffix_is_that_of_names(handle: int, attempt: int) -> None:
     """The quick way to a suffix and the one of the core agree."""
     assert object_name("base", handle, attempt) == f"base{run_suffix(handle, attempt)}"

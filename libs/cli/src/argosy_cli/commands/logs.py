@@ -26,7 +26,7 @@ _POLL_S: Final = 0.5
 @click.option("--tail", type=click.IntRange(0, 1_000_000), help="Begin so many lines before the end.")
 @click.option("-c", "--container", default="", help="Container; the first if not given.")
 @click.option("--pod", type=click.IntRange(0, 31), default=0, show_default=True, help="Which of the job's pods.")
-@click.option("--attempt", type=click.IntRange(1, 255), help="Attempt; the newest if not given.")
+@click.option("--attempt", type=click.IntRange(1, 32_767), help="Attempt; the newest if not given.")
 @common_options
 @click.pass_context
 def logs(

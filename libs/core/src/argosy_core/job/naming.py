@@ -1,6 +1,7 @@
 """Names of the Kubernetes objects of a run: the user's name with a suffix that no other run has.
 
-The suffix is `-` and the job's handle in base 32 (lower case, 11 digits, most significant first), `-` and the attempt.
+The suffix is `-` and the job's handle in base 32 (lower case, 11 digits, most significant first), `-` and the attempt,
+which from 1,000 on is a letter and two digits in base 36, so that it never has more than three characters.
 A base name that would make the whole longer than a DNS label is cut; the suffix never is, so names stay distinct.
 
 Source: design section 3, "Objects of a run get the user's name with a run suffix".
@@ -13,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MAX_NAME_LENGTH", "object_label", "object_name", "run_suffixes"]
+__all__ = ["MAX_NAME_LENGTH", "attempt_text", "object_label", "object_name", "run_suffixes"]
 
 MAX_NAME_LENGTH: Final = 63
 """Longest DNS label."""
@@ -23,6 +24,10 @@ _SHIFTS: Final = np.arange(_DIGIT_COUNT - 1, -1, -1, dtype=np.int64) * 5
 _MAX_BASE_LENGTH: Final = MAX_NAME_LENGTH - _DIGIT_COUNT - 5
 _HYPHEN: Final = ord("-")
 _ZERO: Final = ord("0")
+_LETTERS: Final = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", dtype=np.uint8)
+_DIGITS_36: Final = np.frombuffer(b"0123456789abcdefghijklmnopqrstuvwxyz", dtype=np.uint8)
+_PLAIN: Final = 1000
+"""First attempt that is not written in decimal digits."""
 
 
 def object_label(base: str) -> bytes:
@@ -40,7 +45,7 @@ def run_suffixes(handles: npt.NDArray[np.int64], attempts: npt.NDArray[np.intege
 
     Args:
         handles: int64[n] job handles below 2^55.
-        attempts: int[n] attempts, 1 to 255.
+        attempts: int[n] attempts, 1 to MAX_STORED_ATTEMPT.
 
     Complexity: a few array passes over n; no Python work per name but the list itself.
     """
@@ -55,8 +60,21 @@ def run_suffixes(handles: npt.NDArray[np.int64], attempts: npt.NDArray[np.intege
         rows = (numbers >= low) & (numbers < high)
         for place in range(digits):
             tail[rows, place] = _ZERO + numbers[rows] // 10 ** (digits - 1 - place) % 10
+    long = np.flatnonzero(numbers >= _PLAIN)
+    if long.size:
+        rest = numbers[long] - _PLAIN
+        tail[long, 0] = _LETTERS[rest // 36**2]
+        tail[long, 1], tail[long, 2] = _DIGITS_36[rest // 36 % 36], _DIGITS_36[rest % 36]
     suffixes: list[bytes] = text.view(f"S{text.shape[1]}").ravel().tolist()
     return suffixes
+
+
+def attempt_text(attempt: int) -> str:
+    """Return an attempt as it stands in names."""
+    if attempt < _PLAIN:
+        return str(attempt)
+    rest = attempt - _PLAIN
+    return bytes((_LETTERS[rest // 36**2], _DIGITS_36[rest // 36 % 36], _DIGITS_36[rest % 36])).decode()
 
 
 def object_name(base: str, handle: int, attempt: int) -> str:
@@ -65,7 +83,7 @@ def object_name(base: str, handle: int, attempt: int) -> str:
     Args:
         base: Name in the user's manifest.
         handle: Job handle.
-        attempt: Attempt, 1 to 255.
+        attempt: Attempt, 1 to MAX_STORED_ATTEMPT.
     """
     suffix = run_suffixes(np.array([handle], dtype=np.int64), np.array([attempt], dtype=np.int64))[0]
     return (object_label(base) + suffix).decode()

@@ -54,7 +54,7 @@ class RunRows:
     handle_column: Int64Array
     """(n,) job handles."""
     attempt_column: Int32Array
-    """(n,) attempts, 1 to 255."""
+    """(n,) attempts, from 1."""
     id_high_column: Int64Array
     """(n,) upper 64 bits of the job ids."""
     spec_column: Int32Array

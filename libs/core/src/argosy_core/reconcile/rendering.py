@@ -21,6 +21,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.findings import Findings
 from argosy_core.job.identity import compose_id
 from argosy_core.job.kinds import POD, kind_name, kind_of_group
+from argosy_core.job.members import MAX_STORED_ATTEMPT
 from argosy_core.job.naming import object_name
 from argosy_core.job.references import Declared, check_names, has_declarations, read_declarations
 from argosy_core.job.spec import base_names
@@ -144,7 +145,8 @@ def parse_run_label(text: str) -> tuple[int, int] | None:
     if not (handle.isdecimal() and attempt.isdecimal() and handle.isascii() and attempt.isascii()):
         return None
     numbers = int(handle), int(attempt)
-    return numbers if numbers[0] < 1 << 55 and 1 <= numbers[1] < 1 << 8 and run_label(*numbers) == text else None
+    is_ours = numbers[0] < 1 << 55 and 1 <= numbers[1] <= MAX_STORED_ATTEMPT and run_label(*numbers) == text
+    return numbers if is_ours else None
 
 
 def label_value(text: str) -> str:

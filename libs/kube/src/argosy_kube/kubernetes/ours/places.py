@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from argosy_core.job.naming import attempt_text
 from argosy_kube.kubernetes.api.documents import Metadata
 from argosy_kube.kubernetes.api.resources import Resource
 
@@ -26,7 +27,7 @@ _RUN_BITS: Final = _POSITION_BITS + _ATTEMPT_BITS + _HANDLE_BITS
 
 def run_suffix(handle: int, attempt: int) -> str:
     """Return the suffix of the names of a run's objects, as `argosy_core.job.naming` makes it, without an array."""
-    return f"-{''.join([_DIGITS[(handle >> shift) & 31] for shift in _SHIFTS])}-{attempt}"
+    return f"-{''.join([_DIGITS[(handle >> shift) & 31] for shift in _SHIFTS])}-{attempt_text(attempt)}"
 
 
 @dataclass(frozen=True, slots=True)
