@@ -80,8 +80,7 @@ class LedgerMachine(RuleBasedStateMachine):
         before = {row: self.free(row) for row in self.nodes}
         nodes, _ = commit(
             self.ledger,
-            np.array([handle for handle, _, _ in runs], np.int64),
-            np.ones(len(runs), np.int32),
+            first_runs([handle for handle, _, _ in runs]),
             class_ids=np.array([class_id for _, class_id, _ in runs], np.int32),
             offsets=np.cumsum([0, *(len(candidates) for _, _, candidates in runs)]).astype(np.int32),
             candidates=np.array([node for _, _, candidates in runs for node in candidates], np.int32),

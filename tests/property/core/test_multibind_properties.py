@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argosy_core.job.classes import HostPort, SchedulingClass
+from argosy_core.job.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import CommitOutcome, commit
@@ -89,8 +90,7 @@ def test_commit_equals_one_by_one_in_order(world: dict[str, list]) -> None:
     for runs in world["commits"]:
         nodes, outcomes = commit(
             ledger,
-            np.array([run for run, _, _ in runs], np.int64),
-            np.ones(len(runs), np.int32),
+            Members.of([run for run, _, _ in runs], np.ones(len(runs))),
             class_ids=np.array([class_id for _, class_id, _ in runs], np.int32),
             offsets=np.cumsum([0, *(len(candidates) for _, _, candidates in runs)]).astype(np.int32),
             candidates=np.array([node for _, _, candidates in runs for node in candidates], np.int32),

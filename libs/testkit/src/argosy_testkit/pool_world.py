@@ -229,8 +229,7 @@ class PoolWorld:
         cluster = self.clusters[request.cluster]
         nodes, outcomes = commit(
             cluster.ledger,
-            request.handle,
-            request.attempt,
+            Members.of(request.handle, request.attempt),
             class_ids=request.class_ids,
             offsets=request.offset,
             candidates=request.candidate,

@@ -122,8 +122,7 @@ class _World:
             with self.spent.on("commit", len(mine)):
                 placed, _ = commit(
                     ledger,
-                    handles[mine],
-                    np.ones(len(mine), np.int32),
+                    Members.of(handles[mine], np.ones(len(mine), np.int32)),
                     class_ids=class_ids[mine],
                     offsets=offsets.astype(np.int32),
                     candidates=decision.node[chosen],
@@ -237,19 +236,16 @@ def _measure_ledger(nodes: int, pods: int) -> dict[str, float]:
     generator = np.random.default_rng(1)
     for start in range(0, pods, _PODS_PER_ROUND):
         count = min(_PODS_PER_ROUND, pods - start)
-        handles = np.arange(start + 1, start + 1 + count, dtype=np.int64)
-        attempts = np.ones(count, np.int32)
+        keys = Members.of(np.arange(start + 1, start + 1 + count), np.ones(count, np.int32))
         rows = generator.integers(0, len(ledger.nodes), count).astype(np.int32)
         with spent.on("commit", count):
             placed, _ = commit(
                 ledger,
-                handles,
-                attempts,
+                keys,
                 class_ids=np.zeros(count, np.int32),
                 offsets=np.arange(count + 1, dtype=np.int32),
                 candidates=rows,
             )
-        keys = Members.of(handles, attempts)
         uids = generator.integers(0, 255, (count, 16), dtype=np.uint8)
         requests = np.repeat(world.requests, count, axis=0)
         for phase, ended in (("observe", False), ("end", True)):

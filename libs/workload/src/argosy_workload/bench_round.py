@@ -303,8 +303,7 @@ class _World:
         with self._on("commit"):
             nodes, outcomes = commit(
                 self._clusters[request.cluster].ledger,
-                request.handle,
-                request.attempt,
+                Members.of(request.handle, request.attempt),
                 class_ids=request.class_ids,
                 offsets=request.offset,
                 candidates=request.candidate,

@@ -34,8 +34,7 @@ def bind(
     offsets = np.cumsum([0, *(len(nodes) for _, _, nodes in runs)])
     nodes, outcomes = commit(
         ledger,
-        np.array([handle for handle, _, _ in runs], np.int64),
-        np.ones(len(runs), np.int32),
+        Members.of([handle for handle, _, _ in runs], np.ones(len(runs))),
         class_ids=np.array([class_id for _, class_id, _ in runs], np.int32),
         offsets=offsets.astype(np.int32),
         candidates=np.array(candidates, np.int32),
@@ -43,6 +42,23 @@ def bind(
     )
     ledger.check_invariants()
     return list(zip(nodes.tolist(), outcomes.tolist(), strict=True))
+
+
+def test_members_of_one_run_are_placed_on_two_nodes_and_released_apart() -> None:
+    """Repeating the commit gives each member the node that it has, and no other member's."""
+    ledger = make_ledger((1, 1))
+    both = Members.of([7, 7], [2, 2], np.array([0, 1]))
+    ask = {
+        "class_ids": np.array([ONE, ONE], np.int32),
+        "offsets": np.array([0, 2, 4], np.int32),
+        "candidates": np.array([0, 1, 0, 1], np.int32),
+    }
+    nodes, outcomes = commit(ledger, both, **ask)
+    assert (nodes.tolist(), outcomes.tolist()) == ([0, 1], [PLACED, PLACED])
+    assert commit(ledger, both, **ask)[0].tolist() == [0, 1]
+    assert ledger.release(both[1:]) == 1
+    assert (ledger.nodes.free[0].tolist(), ledger.nodes_of(both).tolist()) == ([0, 1], [0, -1])
+    ledger.check_invariants()
 
 
 def test_best_candidate_is_tried_first() -> None:
@@ -220,8 +236,7 @@ def test_columns_that_do_not_fit_are_refused_before_anything_is_placed(offsets: 
     with pytest.raises(InvalidRequest, match=text):
         commit(
             ledger,
-            np.array([1, 2]),
-            np.ones(2, np.int32),
+            Members.of([1, 2], [1, 1]),
             class_ids=np.array([ONE, ONE], np.int32),
             offsets=np.array(offsets, np.int32),
             candidates=np.array([0, 1], np.int32),

@@ -56,8 +56,7 @@ def take(ledger: NodeLedger, node: int, class_id: int, handle: int) -> bool:
     """Place a run on a node; whether it could be."""
     nodes, _ = commit(
         ledger,
-        np.array([handle]),
-        np.array([1], np.int32),
+        Members.of([handle], [1]),
         class_ids=np.array([class_id], np.int32),
         offsets=np.array([0, 1], np.int32),
         candidates=np.array([node], np.int32),

@@ -1,4 +1,4 @@
-"""MultiBind: commit runs to the first of their candidates that still has room, best first.
+"""MultiBind: commit members of runs to the first of their candidates that still has room, best first.
 
 Every commit is reserved before it is checked, so what is about to be taken is offered to nobody else, and is rolled
 back if the node cannot bear it. The answer is the one that runs placed one after the other in the given order would
@@ -74,23 +74,21 @@ class _Batch:
 
 def commit(
     ledger: NodeLedger,
-    handles: Int64s,
-    attempts: Int32s,
+    members: Members,
     *,
     class_ids: Int32s,
     offsets: Int32s,
     candidates: Int32s,
     framework: Framework | None = None,
 ) -> tuple[Int32s, npt.NDArray[np.int8]]:
-    """Place runs, in the order given.
+    """Place members of runs, in the order given.
 
-    A run that has a placement is answered with its node, so that a commit may be repeated. Post-score functions say
+    One that has a placement is answered with its node, so that a commit may be repeated. Post-score functions say
     beforehand which of the candidates a run may have; reserve functions are told what is placed, and may refuse it.
 
     Args:
         ledger: The cluster's ledger.
-        handles: n job handles.
-        attempts: n attempts.
+        members: n members of runs.
         class_ids: n class ids.
         offsets: n + 1 positions in `candidates`, rising from 0 to its length.
         candidates: Rows of the node table, best first per run.
@@ -104,20 +102,21 @@ def commit(
 
     Complexity: about two microseconds a run; runs on contended nodes cost about five times that.
     """
-    count = len(handles)
-    if not len(attempts) == len(class_ids) == len(offsets) - 1 == count:
+    count = len(members)
+    if not len(class_ids) == len(offsets) - 1 == count:
         raise InvalidRequest("the columns of the commit differ in length")
     if offsets[0] != 0 or offsets[-1] != len(candidates) or (np.diff(offsets) < 0).any():
         raise InvalidRequest("the offsets of the commit do not rise from 0 to the number of candidates")
-    keys = Members.of(handles, attempts)
-    nodes = ledger.claim(keys)
+    nodes = ledger.claim(members)
     outcomes = np.full(count, CommitOutcome.CONFLICT, np.int8)
     class_slots = ledger.classes.slots(class_ids)
     outcomes[class_slots < 0] = CommitOutcome.UNKNOWN_CLASS
     outcomes[nodes >= 0] = CommitOutcome.PLACED
     todo = np.flatnonzero((nodes < 0) & (class_slots >= 0))
     if len(todo):
-        batch, unavailable = _usable_candidates(ledger, todo, keys, class_slots, offsets=offsets, candidates=candidates)
+        batch, unavailable = _usable_candidates(
+            ledger, todo, members, class_slots, offsets=offsets, candidates=candidates
+        )
         outcomes[todo[unavailable]] = CommitOutcome.NODE_UNAVAILABLE
         if framework is not None and framework.has(Point.POST_SCORE):
             batch, refused = _accepted_candidates(ledger, batch, framework)
@@ -133,7 +132,7 @@ def commit(
         ledger.keep(batch.keys[kept], batch.class_slots[kept], chosen[kept])
         nodes[todo] = chosen
         outcomes[todo[chosen >= 0]] = CommitOutcome.PLACED
-        _answer_repeats(keys, nodes, outcomes)
+        _answer_repeats(members, nodes, outcomes)
     return nodes, outcomes
 
 

@@ -141,8 +141,7 @@ class SamplerSession:
         self.check_request(epoch)
         node, outcome = commit(
             self.ledger,
-            request.handle,
-            request.attempt,
+            Members.of(request.handle, request.attempt),
             class_ids=request.class_ids,
             offsets=request.offset,
             candidates=request.candidate,
