@@ -189,6 +189,7 @@ async def test_submit_goes_on_while_lists_hang(database_url: str, serve: Any) ->
     """Requests that take every reader and every connection of theirs hold up no submit."""
     async with serve(database_url, api={"reader_count": 2}) as api:
         await api.make_queue("red")
+        await api.submit()
         with psycopg.connect(database_url) as blocker:
             blocker.execute("LOCK TABLE runs IN ACCESS EXCLUSIVE MODE")
             request = job_pb2.ListJobsRequest(selector=job_pb2.JobSelector(queue="red"))
