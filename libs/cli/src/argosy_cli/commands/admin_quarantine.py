@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from argosy_cli.options import Settings, output_options, settings_of
-from argosy_cli.output import Column, print_rows
+from argosy_cli.output import Column, print_rows, print_value
 
 if TYPE_CHECKING:
     from argosy_store.suspects import SetAsideRow
@@ -63,6 +63,7 @@ def quarantine_group(
     @click.argument("key")
     @click.option("--pool", default="default", show_default=True, help="Pool.")
     @database_options
+    @output_options
     @click.pass_context
     def retry(
         context: click.Context, *, kind: str, key: str, pool: str, database_url: str, database_password_file: str
@@ -70,14 +71,16 @@ def quarantine_group(
         """Let something be tried again: changes and clusters at once, the rest by the next leader."""
         from argosy_store.suspects import retry_set_aside
 
-        retry_set_aside(database(settings_of(context), database_url, database_password_file), pool, kind=kind, key=key)
-        click.echo(f"{kind} {key} is tried again")
+        settings = settings_of(context)
+        retry_set_aside(database(settings, database_url, database_password_file), pool, kind=kind, key=key)
+        _tell(settings, kind, key, "tried again")
 
     @quarantine.command()
     @click.argument("kind", type=click.Choice(_KINDS))
     @click.argument("key")
     @click.option("--pool", default="default", show_default=True, help="Pool.")
     @database_options
+    @output_options
     @click.pass_context
     def drop(
         context: click.Context, *, kind: str, key: str, pool: str, database_url: str, database_password_file: str
@@ -85,7 +88,16 @@ def quarantine_group(
         """Give up a change or a record for good."""
         from argosy_store.suspects import drop_set_aside
 
-        drop_set_aside(database(settings_of(context), database_url, database_password_file), pool, kind=kind, key=key)
-        click.echo(f"{kind} {key} is dropped")
+        settings = settings_of(context)
+        drop_set_aside(database(settings, database_url, database_password_file), pool, kind=kind, key=key)
+        _tell(settings, kind, key, "dropped")
 
     return quarantine
+
+
+def _tell(settings: Settings, kind: str, key: str, done: str) -> None:
+    """Say what was done."""
+    if settings.is_table:
+        click.echo(f"{kind} {key} is {done}")
+    else:
+        print_value(settings, {"kind": kind, "key": key, "done": done})
