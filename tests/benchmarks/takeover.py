@@ -44,7 +44,9 @@ def fill(url: str, count: int) -> None:
         classes = world.api.class_ids([b'{"requests":{"cpu":%d}}' % (1000 + n) for n in range(_CLASSES)])
         sets = world.api.job_set_ids([(world.queue.queue_id, f"set-{n}") for n in range(_JOB_SETS)])
         for cluster in _CLUSTERS:
-            world.leader.bind_cluster(world.epoch, cluster, uid=cluster, role="executor", incarnation=1)
+            world.leader.bind_cluster(
+                world.epoch, cluster, uid=cluster, role="executor", process=bytes(16), keep_s=15.0
+            )
         specs = tuple(
             type(spec)(hash=spec.hash, body=spec.body, layout=POD_LAYOUT)
             for spec in (make_spec(b"[%d]" % n) for n in range(_SPECS))

@@ -67,7 +67,8 @@ async def _locked(url: str, table: str) -> AsyncIterator[None]:
 
 def _hello(kind: str, cluster: str) -> Any:
     """Return the first message of a sampler or an executor."""
-    fields: dict[str, Any] = {"cluster": cluster, "cluster_uid": f"uid-{cluster}", "incarnation": 1, "pool": "default"}
+    fields: dict[str, Any] = {"cluster": cluster, "cluster_uid": f"uid-{cluster}", "pool": "default"}
+    fields["process_id"] = bytes(16)
     if kind == "sampler":
         return sampler_pb2.SessionRequest(hello=sampler_pb2.Hello(**fields))
     return executor_pb2.SyncRequest(hello=executor_pb2.Hello(**fields))

@@ -36,7 +36,7 @@ async def greet(call: Any, hello: Any) -> None:
 async def play_sampler(channel: Any) -> None:
     """Have one node, say that everything fits there, and place all that is asked for."""
     call = sampler_pb2_grpc.SamplerServiceStub(channel).Session()
-    hello = sampler_pb2.Hello(cluster=CLUSTER, cluster_uid="uid", incarnation=1, pool="default")
+    hello = sampler_pb2.Hello(cluster=CLUSTER, cluster_uid="uid", process_id=bytes(16), pool="default")
     await greet(call, sampler_pb2.SessionRequest(hello=hello))
     capacity = sampler_pb2.Capacity(
         resources=RESOURCES,
@@ -88,7 +88,7 @@ async def play_sampler(channel: Any) -> None:
 async def play_executor(channel: Any) -> None:
     """Report every run that comes down as created, running and succeeded."""
     call = executor_pb2_grpc.ExecutorServiceStub(channel).Sync()
-    hello = executor_pb2.Hello(cluster=CLUSTER, cluster_uid="uid", incarnation=1, pool="default")
+    hello = executor_pb2.Hello(cluster=CLUSTER, cluster_uid="uid", process_id=bytes(16), pool="default")
     await greet(call, executor_pb2.SyncRequest(hello=hello))
     number = 0
     while (message := await call.read()) is not grpc.aio.EOF:

@@ -113,7 +113,8 @@ async def either(
     async with serve(database_url, leader=role, role=leader_role) as leader:
         leader_store.try_lead("leader", leader.app.server.address, 600.0)
         for cluster in ("east", "west"):
-            leader_store.bind_cluster(1, cluster, uid=f"uid-{cluster}", role="executor", incarnation=1)
+            keep_s = 600.0 if cluster == "east" else 0.0
+            leader_store.bind_cluster(1, cluster, uid="u", role="executor", process=bytes(16), keep_s=keep_s)
         if request.param == "the leader itself":
             await leader.make_queue("red")
             yield leader
@@ -163,9 +164,9 @@ async def test_explain_comes_from_leader_for_open_jobs(either: Any, role: FixedR
 async def test_clusters_join_rows_with_live_figures(either: Any) -> None:
     """Rows come from the database, figures from the leader; nodes page by name and label."""
     listed = (await either.clusters.ListClusters(cluster_pb2.ListClustersRequest())).clusters
-    assert [(one.name, one.uid, one.executor_connected, one.run_count) for one in listed] == [
-        ("east", "uid-east", True, 5),
-        ("west", "uid-west", False, 4),
+    assert [(one.name, list(one.pools), one.executor_connected, one.run_count) for one in listed] == [
+        ("east", ["default"], True, 5),
+        ("west", ["default"], False, 4),
     ]
     assert dict(listed[0].total.amounts) == {"cpu": 8000}
     one = (await either.clusters.GetCluster(cluster_pb2.GetClusterRequest(name="east"))).cluster
@@ -226,7 +227,7 @@ async def test_forwarded_call_goes_no_further(database_url: str, leader_store: A
 async def test_clusters_are_listed_without_leader(api: Any, leader_store: Any) -> None:
     """Rows are answered even if nobody can say what is going on."""
     leadership = leader_store.try_lead("leader", "127.0.0.1:1", 600.0)
-    leader_store.bind_cluster(leadership.epoch, "east", uid="u", role="executor", incarnation=1)
+    leader_store.bind_cluster(leadership.epoch, "east", uid="u", role="executor", process=bytes(16), keep_s=1.0)
     listed = (await api.clusters.ListClusters(cluster_pb2.ListClustersRequest())).clusters
     assert [(one.name, one.executor_connected, one.node_count) for one in listed] == [("east", False, 0)]
 

@@ -86,13 +86,15 @@ def states(**changes: Any) -> executor_pb2.SyncRequest:
 
 def sampler_hello(cluster: str) -> sampler_pb2.SessionRequest:
     """Return a sampler's first message."""
-    hello = sampler_pb2.Hello(cluster=cluster, cluster_uid=f"uid-{cluster}", incarnation=1, pool="default")
+    hello = sampler_pb2.Hello(cluster=cluster, cluster_uid=f"uid-{cluster}", process_id=bytes(16), pool="default")
     return sampler_pb2.SessionRequest(hello=hello)
 
 
 def executor_hello(cluster: str, **fields: Any) -> executor_pb2.SyncRequest:
     """Return an executor's first message."""
-    hello = executor_pb2.Hello(cluster=cluster, cluster_uid=f"uid-{cluster}", incarnation=1, pool="default", **fields)
+    hello = executor_pb2.Hello(
+        cluster=cluster, cluster_uid=f"uid-{cluster}", process_id=bytes(16), pool="default", **fields
+    )
     return executor_pb2.SyncRequest(hello=hello)
 
 
@@ -286,7 +288,10 @@ async def test_answer_that_cannot_be_read_ends_that_samplers_session_only(
     epoch = await leading_epoch(api)
     await api.submit({"client_id": "waits"})
 
-    async with stream(sampler_pb2_grpc.SamplerServiceStub(api.channel).Session, sampler_hello("answers")) as call:
+    async with (
+        stream(executor_pb2_grpc.ExecutorServiceStub(api.channel).Sync, executor_hello("answers")),
+        stream(sampler_pb2_grpc.SamplerServiceStub(api.channel).Session, sampler_hello("answers")) as call,
+    ):
         assert await answer_samples(call, **changes) == code
 
     assert await leading_epoch(api) == epoch
@@ -320,7 +325,10 @@ async def test_applied_records_of_the_log_are_deleted_but_for_the_last(api: Any)
             rows = database.execute("SELECT position FROM log_records ORDER BY position").fetchall()
             return [position for (position,) in rows]
 
-        async with stream(sampler_pb2_grpc.SamplerServiceStub(api.channel).Session, sampler_hello("trim")) as call:
+        async with (
+            stream(executor_pb2_grpc.ExecutorServiceStub(api.channel).Sync, executor_hello("trim")),
+            stream(sampler_pb2_grpc.SamplerServiceStub(api.channel).Session, sampler_hello("trim")) as call,
+        ):
             placing = asyncio.create_task(place_everything(call))
             for number in range(4):
                 (job_id,) = await api.submit({"client_id": f"trim-{number}"})

@@ -8,7 +8,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from argosy_core.errors import BackendUnavailable, InvariantViolation, NotAllowedNow, StateConflict
+from argosy_core.errors import BackendUnavailable, InvariantViolation, StateConflict
 from argosy_core.job.rows import NewObjects, ObjectUpdates
 from argosy_core.job.states import JobState, ObjectState, RunState
 from argosy_store import Effects, EventRow, JobFilter, LeaderStore, QuarantinedRecord
@@ -53,7 +53,7 @@ def everything(world: StoreWorld, handles: np.ndarray) -> Effects:
         job_updates=make_job_ends(handles[:1]),
         events=[event(world, 1, 3)],
         quarantined=[QuarantinedRecord(position=1, payload=b"bad", error="why\0", create_time_us=NOW_US)],
-        clusters_contact={"east": NOW_US},
+        contacts={("east", "executor"): (2 * NOW_US, 2 * NOW_US)},
         queued_counts={world.queue.queue_id: 5},
     )
 
@@ -179,13 +179,13 @@ def test_pools_are_led_independently(world: StoreWorld) -> None:
 def test_apply_of_a_stale_epoch_changes_nothing(world: StoreWorld) -> None:
     """A leader that was replaced changes nothing, whatever it tries."""
     handles = world.submit_jobs(3)
-    world.leader.bind_cluster(world.epoch, "east", uid="uid", role="executor", incarnation=1)
+    world.leader.bind_cluster(world.epoch, "east", uid="uid", role="executor", process=bytes(16), keep_s=15.0)
     assert world.leader.try_lead("leader-1", "localhost:1", 600) is not None
     before = fingerprint(world)
     with pytest.raises(StateConflict):
         world.leader.apply(world.epoch, everything(world, handles))
     with pytest.raises(StateConflict):
-        world.leader.bind_cluster(world.epoch, "east", uid="uid", role="executor", incarnation=2)
+        world.leader.bind_cluster(world.epoch, "east", uid="uid", role="executor", process=bytes(16), keep_s=15.0)
     world.leader.resign(world.epoch)
     assert fingerprint(world) == before
 
@@ -196,7 +196,7 @@ def test_apply_of_a_stale_epoch_changes_nothing(world: StoreWorld) -> None:
 def test_apply_writes_every_part(world: StoreWorld) -> None:
     """All parts of the effects are in the database afterwards."""
     handles = world.submit_jobs(3)
-    world.leader.bind_cluster(world.epoch, "east", uid="uid", role="executor", incarnation=1)
+    world.leader.bind_cluster(world.epoch, "east", uid="uid", role="executor", process=bytes(16), keep_s=15.0)
     applied = world.leader.apply(world.epoch, everything(world, handles))
     assert applied.refused_handles.tolist() == applied.absorbed_handles.tolist() == []
     jobs = world.list_jobs(JobFilter())
@@ -206,7 +206,7 @@ def test_apply_writes_every_part(world: StoreWorld) -> None:
     assert (run.start_time_us, run.end_time_us) == (1_700_000_002_000_000, 1_700_000_003_000_000)
     assert world.api.read_events(world.job_set_id, 0) == [(1, 3, b"1")]
     assert world.leader.read_changes(10) == []
-    assert world.api.get_cluster("east").contact_time_us == NOW_US
+    assert world.api.get_cluster("east").contact_time_us == 2 * NOW_US
     assert world.api.find_queues(["team"])["team"][1] == 5
     assert [row[1:3] for row in world.api.list_quarantined("default")] == [(1, "why ")]
     loaded = world.leader.load()
@@ -483,40 +483,6 @@ def test_new_objects_keep_their_own_names_and_kinds_when_some_are_refused(world:
         rows = connection.execute("SELECT handle, object, kind, name FROM objects ORDER BY 1, 2").fetchall()
     a, c = int(handles[0]), int(handles[2])
     assert rows == [(a, 0, "Pod", "a0"), (a, 1, "Service", "a1"), (c, 0, "Pod", "c0"), (c, 1, "Service", "c1")]
-
-
-# --- clusters ---------------------------------------------------------------------------------------------------------
-
-
-def test_bind_cluster_binds_a_name_to_its_uid(world: StoreWorld) -> None:
-    """Another uid under a bound name is refused; forgetting the cluster frees the name."""
-    bound = world.leader.bind_cluster(world.epoch, "east", uid="one", role="executor", incarnation=5)
-    assert (bound.uid, bound.executor_incarnation, bound.sampler_incarnation) == ("one", 5, 0)
-    with pytest.raises(NotAllowedNow):
-        world.leader.bind_cluster(world.epoch, "east", uid="two", role="executor", incarnation=6)
-    assert [cluster.uid for cluster in world.leader.read_clusters(["east"])] == ["one"]
-    world.api.forget_cluster("east", encode=lambda names: repr(names).encode())
-    assert world.leader.read_clusters() == []
-    again = world.leader.bind_cluster(world.epoch, "east", uid="two", role="sampler", incarnation=1)
-    assert (again.uid, again.executor_incarnation, again.sampler_incarnation, again.forgotten) == ("two", 0, 1, False)
-
-
-def test_bind_cluster_refuses_a_lower_incarnation_of_the_same_role_only(world: StoreWorld) -> None:
-    """A lower incarnation than seen is stale; the same one may connect again; roles count apart."""
-    world.leader.bind_cluster(world.epoch, "east", uid="one", role="executor", incarnation=5)
-    world.leader.bind_cluster(world.epoch, "east", uid="one", role="executor", incarnation=5)
-    world.leader.bind_cluster(world.epoch, "east", uid="one", role="sampler", incarnation=2)
-    with pytest.raises(StateConflict):
-        world.leader.bind_cluster(world.epoch, "east", uid="one", role="executor", incarnation=4)
-    assert world.leader.read_clusters()[0].executor_incarnation == 5
-
-
-def test_contacts_move_forward_only(world: StoreWorld) -> None:
-    """The last contact of a cluster never goes back."""
-    world.leader.bind_cluster(world.epoch, "east", uid="one", role="executor", incarnation=1)
-    for time_us in (5, 9, 7):
-        world.leader.apply(world.epoch, Effects(clusters_contact={"east": time_us, "nowhere": 1}))
-    assert world.api.get_cluster("east").contact_time_us == 9
 
 
 def test_numbers_of_waiting_jobs_cost_a_row_only_where_they_change(world: StoreWorld) -> None:

@@ -109,7 +109,7 @@ def test_delete_queue_needs_that_no_job_is_open(world: StoreWorld) -> None:
 def test_clusters_are_cordoned_node_by_node_and_forgotten(world: StoreWorld) -> None:
     """Cordons and forgetting are stored, and the leader hears of each."""
     for name in ("west", "east"):
-        world.leader.bind_cluster(world.epoch, name, uid="u", role="executor", incarnation=1)
+        world.leader.bind_cluster(world.epoch, name, uid="u", role="executor", process=bytes(16), keep_s=0.0)
     assert [cluster.name for cluster in world.api.list_clusters()] == ["east", "west"]
     assert [cluster.name for cluster in world.api.list_clusters(after_name="east")] == ["west"]
     cluster = world.api.set_cluster_cordon("east", cordoned=True, reason="broken", encode=encode)

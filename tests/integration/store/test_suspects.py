@@ -63,11 +63,11 @@ def test_peer_that_ended_a_term_is_refused_until_somebody_lets_it_in_again(
     """Only that one; the refusal names the command and not the error."""
     world.leader.note_suspects(world.epoch, [(role, "east")], "KeyError: secret")
     with pytest.raises(BackendUnavailable, match=f"argosy admin quarantine retry {role} east") as refusal:
-        world.leader.bind_cluster(world.epoch, "east", uid="u", role=role, incarnation=1)
+        world.leader.bind_cluster(world.epoch, "east", uid="u", role=role, process=bytes(16), keep_s=1.0)
     assert "secret" not in refusal.value.message
-    world.leader.bind_cluster(world.epoch, "west", uid="w", role=role, incarnation=1)
+    world.leader.bind_cluster(world.epoch, "west", uid="w", role=role, process=bytes(16), keep_s=1.0)
     retry_set_aside(database_url, "default", kind=role, key="east")
-    world.leader.bind_cluster(world.epoch, "east", uid="u", role=role, incarnation=1)
+    world.leader.bind_cluster(world.epoch, "east", uid="u", role=role, process=bytes(16), keep_s=1.0)
 
 
 def test_quarantined_change_is_put_back_and_a_record_is_only_dropped(world: StoreWorld, database_url: str) -> None:

@@ -123,7 +123,7 @@ class TestLeader(executor_pb2_grpc.ExecutorServiceServicer):
         self.node = node
         self.keep_finished_s = 0.0
         self.retries = True
-        self.incarnations: dict[str, tuple[str, int]] = {}
+        self.processes: dict[str, list[bytes]] = {}
         self.news = asyncio.Event()
         self.welcomed_count = 0
         self._session: tuple[Any, asyncio.Lock, SpecCache] | None = None
@@ -163,12 +163,12 @@ class TestLeader(executor_pb2_grpc.ExecutorServiceServicer):
         """Hold one executor's stream."""
         requests = aiter(request_iterator)
         hello = (await anext(requests)).hello
-        uid, seen = self.incarnations.get(hello.cluster, (hello.cluster_uid, 0))
-        if uid != hello.cluster_uid:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"cluster {hello.cluster} is bound to {uid}")
-        if hello.incarnation < seen:
-            await context.abort(grpc.StatusCode.ABORTED, "a newer executor was seen")
-        self.incarnations[hello.cluster] = uid, hello.incarnation
+        seen = self.processes.setdefault(hello.cluster, [])
+        if hello.process_id in seen[:-1]:
+            await context.abort(grpc.StatusCode.ABORTED, "a newer executor was let in")
+        is_first = not seen
+        if hello.process_id not in seen:
+            seen.append(hello.process_id)
         session = self._session = context, asyncio.Lock(), SpecCache()
         welcome = executor_pb2.Welcome(
             epoch=1,
@@ -176,7 +176,8 @@ class TestLeader(executor_pb2_grpc.ExecutorServiceServicer):
             fence_s=FENCE_S,
             installation=self.installation,
             keep_finished_s=self.keep_finished_s,
-            first=seen == 0,
+            first=is_first,
+            incarnation=len(seen),
         )
         await self._send(welcome=welcome)
         self.welcomed_count += 1

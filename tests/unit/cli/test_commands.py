@@ -72,7 +72,7 @@ def test_every_form_for_programs_carries_all_fields(argosy: Any, form: str, read
 
 def test_wide_tables_have_more_columns(argosy: Any) -> None:
     """-o wide shows what does not fit a narrow table."""
-    assert "UID" in argosy("cluster", "list", "-o", "wide").out
+    assert "POOLS" in argosy("cluster", "list", "-o", "wide").out
     assert "UID" not in argosy("cluster", "list").out
 
 

@@ -58,14 +58,14 @@ def test_agent_gives_its_parts_what_it_was_given() -> None:
                 "--call-count=2",
                 "--filters=resources",
             ),
-            *("--scores", "most-allocated=2", "--max-log-count=3", "--max-refused-count=4", "--retry-most-s=5"),
+            *("--scores", "most-allocated=2", "--max-log-count=3", "--retry-most-s=5"),
         ],
         {},
     )
     executor, sampler = part_config(config, ExecutorConfig), part_config(config, SamplerConfig)
     assert (executor.image_timeout_s, executor.quota_timeout_s, executor.pending_timeout_s) == (0, 0, 0)
     assert (executor.gather_ms, executor.drain_s, executor.call_count) == (0, 0, 2)
-    assert (executor.max_log_count, executor.max_refused_count) == (3, 4)
+    assert executor.max_log_count == 3
     assert (sampler.capacity_interval_ms, sampler.node_interval_ms, sampler.retry_most_s) == (0, 0, 5)
     assert (sampler.filters, dict(sampler.scores)) == (("resources",), {"most-allocated": 2})
 

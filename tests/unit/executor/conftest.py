@@ -149,11 +149,13 @@ class FakeLeader(executor_pb2_grpc.ExecutorServiceServicer):
         self.refusal: tuple[grpc.StatusCode, str] | None = None
         self.is_confirming = True
         self.dialled = 0
+        self.dials = asyncio.Semaphore(0)
         self.sessions: asyncio.Queue[Session] = asyncio.Queue()
 
     async def Sync(self, request_iterator: AsyncIterator[Any], context: Any) -> None:  # noqa: N802
         """Serve one stream until the executor or the test ends it."""
         self.dialled += 1
+        self.dials.release()
         if self.redirect is not None:
             redirect = executor_pb2.Redirect(address=self.redirect)
             await context.write(executor_pb2.SyncResponse(redirect=redirect))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import grpc
@@ -20,11 +21,11 @@ Fixture = Any
 async def test_executor_says_who_it_is_and_runs_what_it_is_given(
     host: ClusterHost, leader: Fixture, run_executor: Fixture, make_bag: Fixture
 ) -> None:
-    """Hello names cluster, uid, incarnation and pool; rows become pods; their states come up in order."""
+    """Hello names cluster, uid, process, host and pool; rows become pods; their states come up in order."""
     async with run_executor(host, leader.address, pool="p1"):
         session = await leader.next_session()
         assert (session.hello.cluster, session.hello.cluster_uid, session.hello.pool) == ("lab", host.engine.uid, "p1")
-        assert session.hello.incarnation > 1_000_000_000_000_000
+        assert (len(session.hello.process_id), session.hello.host) == (16, socket.gethostname())
         await session.give([(1, 1), (2, 1)], make_bag(run_time="10ms"))
         await session.give([(3, 1)], make_bag(run_time="10ms", exit_code=3), spec_hash=b"x" * 16)
         await session.wait_for(
@@ -169,14 +170,14 @@ async def test_new_session_starts_from_a_comparison(
 async def test_restarted_executor_finds_its_pods(
     host: ClusterHost, leader: Fixture, run_executor: Fixture, make_bag: Fixture
 ) -> None:
-    """A new process with nothing on disk adopts the pods, and has a higher incarnation."""
+    """A new process with nothing on disk adopts the pods, and has another id."""
     async with run_executor(host, leader.address):
         session = await leader.next_session()
         await session.give([(1, 1), (2, 1)], make_bag())
         await session.wait_for(lambda: "RUNNING" in session.states.get((2, 1, 0), ()))
     async with run_executor(host, leader.address):
         second = await leader.next_session()
-        assert second.hello.incarnation > session.hello.incarnation
+        assert second.hello.process_id != session.hello.process_id
         assert second.known_runs() == {(1, 1), (2, 1)}
         await second.wait_states(1, "RUNNING")
         await second.give([(3, 1)], make_bag(), seen=True)
@@ -230,20 +231,28 @@ async def test_drain_waits_until_states_are_stored_and_leaves_pods(
     assert host.audit().pods_running == 1
 
 
-@pytest.mark.parametrize(
-    ("code", "error"),
-    [(grpc.StatusCode.FAILED_PRECONDITION, NotAllowedNow), (grpc.StatusCode.ABORTED, StateConflict)],
-    ids=["another-cluster", "newer-executor"],
-)
 async def test_executor_that_may_never_serve_gives_up(
-    host: ClusterHost, leader: Fixture, run_executor: Fixture, *, code: Any, error: type[Exception]
+    host: ClusterHost, leader: Fixture, run_executor: Fixture
 ) -> None:
-    """A name that belongs to another cluster, or to a newer executor, ends the process with the leader's words."""
-    leader.refusal = (code, "not you")
+    """A name that belongs to another cluster ends the process with the leader's words."""
+    leader.refusal = (grpc.StatusCode.FAILED_PRECONDITION, "not you")
     with pytest.raises(ExceptionGroup) as caught:
-        async with run_executor(host, leader.address, max_refused_count=2):
+        async with run_executor(host, leader.address):
             await asyncio.Event().wait()
-    assert caught.group_contains(error, match="not you")
+    assert caught.group_contains(NotAllowedNow, match="not you")
+
+
+async def test_executor_whose_place_is_taken_waits_for_it(
+    host: ClusterHost, leader: Fixture, run_executor: Fixture
+) -> None:
+    """While another process is heard the second one dials again and again; it is let in once that is gone."""
+    leader.refusal = (grpc.StatusCode.ABORTED, "the executor of cluster lab is process 1 on host a")
+    async with run_executor(host, leader.address):
+        async with asyncio.timeout(10):
+            for _ in range(4):
+                await leader.dials.acquire()
+        leader.refusal = None
+        await leader.next_session()
 
 
 async def test_other_installation_is_refused(host: ClusterHost, leader: Fixture, run_executor: Fixture) -> None:

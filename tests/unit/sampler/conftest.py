@@ -24,6 +24,7 @@ from argosy_testkit.cluster_contract import LAB_NODES
 from argosy_testkit.fake_streams import read_until_ended, serving
 from argosy_testkit.in_process_cluster import InProcessCluster
 
+INCARNATION = 3  # what the leader calls the process
 TIMEOUT_S = 15.0
 ONE_CORE = SchedulingClass(requests=(("cpu", 1000), ("memory", 1 << 30)))
 HUGE = SchedulingClass(requests=(("cpu", 64_000),))
@@ -131,7 +132,7 @@ class Session:
         """Ask to place runs of class 1; return nodes and outcomes."""
         await self.send_commit(runs, candidates, epoch=epoch)
         answer = await self.next_answer("commit")
-        assert (answer.round, answer.stage, answer.incarnation) == (7, 2, self.hello.incarnation)
+        assert (answer.round, answer.stage, answer.incarnation) == (7, 2, INCARNATION)
         nodes = np.frombuffer(answer.node_column, dtype="<i4").tolist()
         return nodes, np.frombuffer(answer.outcome_column, dtype="i1").tolist()
 
@@ -173,7 +174,7 @@ class FakeLeader(sampler_pb2_grpc.SamplerServiceServicer):
             return
         first = await anext(aiter(request_iterator))
         session = Session(context=context, hello=first.hello)
-        welcome = sampler_pb2.Welcome(epoch=self.epoch, heartbeat_s=self.heartbeat_s)
+        welcome = sampler_pb2.Welcome(epoch=self.epoch, heartbeat_s=self.heartbeat_s, incarnation=INCARNATION)
         await session.send(welcome=welcome)
         await self.sessions.put(session)
         await read_until_ended(self._read(session, request_iterator), session.ended)

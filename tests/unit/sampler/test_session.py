@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import numpy as np
 import pytest
 from tests.unit.sampler.conftest import (
+    INCARNATION,
     TIMEOUT_S,
     FakeLeader,
     int32,
@@ -28,13 +30,13 @@ from argosy_testkit.in_process_cluster import InProcessCluster
 PLACED, CONFLICT, NODE_UNAVAILABLE = 1, 2, 3
 
 
-async def test_hello_names_cluster_uid_pool_and_incarnation(host: ClusterHost, leader: FakeLeader) -> None:
+async def test_hello_names_cluster_uid_pool_and_process(host: ClusterHost, leader: FakeLeader) -> None:
     """A session begins with who speaks, then all nodes with labels and totals."""
     async with running_sampler(host, leader.address):
         session = await leader.next_session()
         assert (session.hello.cluster, session.hello.pool) == ("lab", "default")
         assert session.hello.cluster_uid == host.engine.uid
-        assert session.hello.incarnation > 0
+        assert (len(session.hello.process_id), session.hello.host) == (16, socket.gethostname())
         await session.wait_free(node_a=4000, node_b=4000, node_c=4000)
         assert session.capacity is not None
         assert session.capacity.node_count == 3
@@ -71,7 +73,7 @@ async def test_sample_answers_candidates_with_what_is_free(host: ClusterHost, le
         a = session.index("node-a")
         await session.commit([(1, 1)], [[a]])
         answer = await session.sample([1, 2], complete_column=b"\1\1")
-        assert (answer.round, answer.incarnation) == (7, session.hello.incarnation)
+        assert (answer.round, answer.incarnation) == (7, INCARNATION)
         nodes = np.frombuffer(answer.node_column, dtype="<i4").tolist()
         free = np.frombuffer(answer.free_column, dtype="<i8").reshape(-1, 2)[:, 0].tolist()
         assert dict(zip(nodes, free, strict=True))[a] == 3000
@@ -169,7 +171,7 @@ async def test_restart_between_commit_and_creation_keeps_the_placement(host: Clu
     await cluster.create_objects(make_create_batch([(1, 1)]))  # one of the three is observed after the restart
     async with running_sampler(host, leader.address):
         again = await leader.ready_session({(1, 1): "node-a", (2, 1): "node-a", (3, 1): "node-a"})
-        assert again.hello.incarnation > session.hello.incarnation
+        assert again.hello.process_id != session.hello.process_id
         await again.wait_free(node_a=1000, node_b=4000)
         a = again.index("node-a")
         assert (await again.commit([(4, 1), (5, 1)], [[a], [a]]))[1] == [PLACED, CONFLICT]
@@ -202,7 +204,7 @@ async def test_leader_of_a_lower_epoch_is_left(host: ClusterHost, leader: FakeLe
         leader.epoch = 6
         newer = await leader.ready_session()
         assert stale.answers.empty()
-        assert newer.hello.incarnation == session.hello.incarnation
+        assert newer.hello.process_id == session.hello.process_id
 
 
 @pytest.mark.parametrize("kind", ["sample", "commit", "release"])

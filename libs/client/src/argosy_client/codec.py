@@ -224,7 +224,7 @@ def cluster_of(message: cluster_pb2.Cluster) -> Cluster:
     """Return the cluster of a message."""
     return Cluster(
         name=message.name,
-        uid=message.uid,
+        pools=tuple(message.pools),
         sampler_connected=message.sampler_connected,
         executor_connected=message.executor_connected,
         cordoned=message.HasField("cordon"),

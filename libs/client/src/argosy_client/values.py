@@ -264,8 +264,8 @@ class Cluster:
 
     name: str
     """Name."""
-    uid: str
-    """Uid the name is bound to."""
+    pools: tuple[str, ...]
+    """Pools it serves."""
     sampler_connected: bool
     """Its sampler has a session with the leader."""
     executor_connected: bool

@@ -5,15 +5,38 @@ Source: design section 5, "Leader lost"; CONTRIBUTING.md, "Async".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+import asyncio
+import contextlib
+import socket
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import grpc
 import numpy as np
 
-__all__ = ["Backoff", "channel_options", "open_channel"]
+__all__ = ["Backoff", "Caller", "channel_options", "end_stream", "open_channel"]
 
 _MAX_RECEIVE_BYTES: Final = 64 << 20
+_GOODBYE_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who dials: this process, as it tells leaders. Drawn by chance, so no clock can make two starts alike."""
+
+    process_id: bytes = field(default_factory=lambda: uuid.uuid4().bytes)
+    """16 random bytes."""
+    host: str = field(default_factory=socket.gethostname)
+    """Where it runs, for people."""
+
+
+async def end_stream(call: Any) -> None:  # noqa: ANN401 - grpc has no type for it
+    """End a stream as one who goes: the other side knows that nobody comes back, and need not wait for it."""
+    with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError, TimeoutError):
+        async with asyncio.timeout(_GOODBYE_S):
+            await call.done_writing()
+            await call.code()
 
 
 def channel_options(*, max_receive_bytes: int = _MAX_RECEIVE_BYTES) -> list[tuple[str, int]]:

@@ -106,8 +106,9 @@ _INSERT_QUARANTINED: Final = (
     " SELECT $1::text, n.* FROM unnest($2::bigint[], $3::bytea[], $4::text[], $5::bigint[]) AS n"
 )
 _SET_CONTACTS: Final = (
-    "UPDATE clusters t SET contact_time_us = n.contact_time_us FROM unnest($1::text[], $2::bigint[])"
-    " AS n (name, contact_time_us) WHERE t.name = n.name AND t.contact_time_us < n.contact_time_us"
+    "UPDATE cluster_pools t SET heard_time_us = greatest(t.heard_time_us, n.heard_us), held_until_us = n.held_us"
+    " FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[]) AS n (cluster, role, heard_us, held_us)"
+    " WHERE t.cluster = n.cluster AND t.pool = $1::text AND t.role = n.role"
 )
 
 _SET_COUNTS: Final = (
@@ -309,13 +310,16 @@ def insert_quarantined(connection: StoreConnection, pool: str, records: Sequence
     )
 
 
-def set_contacts(connection: StoreConnection, names: Sequence[str], times_us: Sequence[int]) -> None:
-    """Move the last contact of clusters forward."""
-    order = sorted(range(len(names)), key=names.__getitem__)
+def set_contacts(connection: StoreConnection, pool: str, contacts: Mapping[tuple[str, str], tuple[int, int]]) -> None:
+    """Store when services of clusters were heard, and until when they keep their sessions."""
+    rows = sorted(contacts.items())
     connection.bulk(
         _SET_CONTACTS,
-        text_array(fields([names[place].encode() for place in order])),
-        array(INT8, [times_us[place] for place in order]),
+        scalar(TEXT, pool),
+        text_array(fields([key[0].encode() for key, _ in rows])),
+        text_array(fields([key[1].encode() for key, _ in rows])),
+        array(INT8, [heard_us for _, (heard_us, _) in rows]),
+        array(INT8, [held_us for _, (_, held_us) in rows]),
     )
 
 

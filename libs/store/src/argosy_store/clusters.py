@@ -6,9 +6,9 @@ Source: design section 3, ClusterService; section 5, "Executor lost".
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
-from argosy_core.errors import NotFound, Resource
+from argosy_core.errors import NotAllowedNow, NotFound, Resource
 from argosy_store.pool import Connections
 from argosy_store.rows import CLUSTER_COLUMNS, ClusterRow
 
@@ -16,6 +16,7 @@ __all__ = ["ClusterCalls", "EncodeClusters"]
 
 EncodeClusters = Callable[[Sequence[str]], bytes]
 """Makes the payload of a `changes` row out of the names of clusters that changed."""
+_HELD: Final = "SELECT FROM cluster_pools WHERE cluster = %s AND held_until_us > argosy_now_us() LIMIT 1"
 
 
 class ClusterCalls:
@@ -93,23 +94,35 @@ class ClusterCalls:
         return self._change(name, change, values, encode=encode)
 
     def forget_cluster(self, name: str, *, encode: EncodeClusters) -> ClusterRow:
-        """Declare a cluster gone for good; the leader then takes its runs for lost.
+        """Declare a cluster gone for good; the leaders of its pools then take its runs for lost.
 
         Raises:
             NotFound: There is none by that name.
+            NotAllowedNow: One of its services is heard, or was lately.
             BackendUnavailable: Postgres cannot be reached.
         """
-        return self._change(name, "forgotten = true", [], encode=encode)
+        return self._change(name, "forgotten = true", [], encode=encode, unless_held=True)
 
-    def _change(self, name: str, assignments: str, values: Sequence[Any], *, encode: EncodeClusters) -> ClusterRow:
-        """Change a cluster and tell the leader."""
+    def _change(
+        self, name: str, assignments: str, values: Sequence[Any], *, encode: EncodeClusters, unless_held: bool = False
+    ) -> ClusterRow:
+        """Change a cluster and tell the leaders of its pools."""
         statement = f"UPDATE clusters SET {assignments} WHERE name = %s AND NOT forgotten RETURNING {CLUSTER_COLUMNS}"
         with self._connections.read() as connection, connection.transaction_block():
             row = connection.execute(statement, [*values, name]).fetchone()
             if row is None:
                 raise NotFound(f"there is no cluster {name}", resource=Resource(kind="Cluster", name=name))
             cluster = ClusterRow.of(row)
+            # Asked after the update, which holds the lock that binding takes: nobody comes in between.
+            if unless_held and connection.execute(_HELD, [name]).fetchone() is not None:
+                raise NotAllowedNow(
+                    f"cluster {name!r} is connected; stop its executor and sampler first, so that its pods cannot go on"
+                    " while their jobs run elsewhere; one that was killed counts as connected for some seconds",
+                    reason="CLUSTER_CONNECTED",
+                    resource=Resource(kind="Cluster", name=name),
+                )
             connection.execute(
-                "INSERT INTO changes (pool, payload) VALUES (%s, %s)", [cluster.pool, encode([cluster.name])]
+                "INSERT INTO changes (pool, payload) SELECT pool, %s FROM unnest(%s::text[]) AS pool",
+                [encode([cluster.name]), list(cluster.pools)],
             )
             return cluster

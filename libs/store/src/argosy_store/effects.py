@@ -88,8 +88,9 @@ class Effects:
     """Events, or a function that makes them once it is known what was refused; called inside the transaction."""
     quarantined: Sequence[QuarantinedRecord] = ()
     """Records that could not be applied."""
-    clusters_contact: Mapping[str, int] = field(default_factory=dict)
-    """Last contact by cluster, microseconds since the Unix epoch."""
+    contacts: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """By (cluster, role): when its process was heard last, and until when it keeps its session, microseconds since the
+    Unix epoch by the database's clock."""
     queued_counts: Mapping[int, int] = field(default_factory=dict)
     """Jobs that wait by queue id, where the leader wants them known; they bound submits."""
     queued_count_time_us: int = 0

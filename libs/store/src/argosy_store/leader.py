@@ -17,16 +17,17 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.errors import NotAllowedNow, StateConflict
+from argosy_core.errors import StateConflict
 from argosy_core.job.identity import parse_id
 from argosy_store import apply
 from argosy_store.binary import BYTEA, INT4, INT8, TEXT, UUID, array, scalar, uuid_column
+from argosy_store.binding import Binding, Caller, bind
 from argosy_store.connection import LEADER_SETTINGS, READ_SETTINGS, Line, StoreConnection
 from argosy_store.effects import AppliedEffects, Effects
 from argosy_store.load import LoadedPool, load_pool
 from argosy_store.outbox import insert_outbox
 from argosy_store.partitions import PARTITION_LOCK, STATE_COLUMNS, change_request_lock, learn_state, prologue
-from argosy_store.rows import CLUSTER_COLUMNS, QUEUE_COLUMNS, ClusterRow, QueueRow
+from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRow, QueueRow
 from argosy_store.suspects import count_suspects, note_suspects, refuse_suspect
 
 __all__ = ["LeaderStore", "Leadership", "LogState"]
@@ -256,8 +257,8 @@ class LeaderStore:
             apply.delete_changes(connection, self._pool, effects.deleted_change_ids)
         if effects.quarantined:
             apply.insert_quarantined(connection, self._pool, effects.quarantined)
-        if effects.clusters_contact:
-            apply.set_contacts(connection, list(effects.clusters_contact), list(effects.clusters_contact.values()))
+        if effects.contacts:
+            apply.set_contacts(connection, self._pool, effects.contacts)
         if effects.queued_counts:
             apply.set_queued_counts(connection, effects.queued_counts, effects.queued_count_time_us)
         self._move(connection, effects)
@@ -371,65 +372,38 @@ class LeaderStore:
         """Return clusters by name, or all of the pool."""
         with self._reader.use() as connection:
             if names is None:
-                statement = f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE pool = %s AND NOT forgotten ORDER BY name"
+                statement = f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE {OF_POOL} AND NOT forgotten ORDER BY name"
                 cursor = connection.execute(statement, [self._pool])
             else:
                 statement = f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE name = ANY (%s) ORDER BY name"
                 cursor = connection.execute(statement, [list(names)])
             return [ClusterRow.of(row) for row in cursor]
 
-    def bind_cluster(self, epoch: int, name: str, *, uid: str, role: str, incarnation: int) -> ClusterRow:
-        """Bind a cluster's name to its uid and raise the incarnation of one of its services.
-
-        A forgotten cluster's name may be bound anew, to whatever uid.
+    def bind_cluster(
+        self, epoch: int, name: str, *, uid: str, role: str, process: bytes, keep_s: float, host: str = ""
+    ) -> Binding:
+        """Bind a cluster's name to its uid, and the cluster's part in this pool to one process; see `bind`.
 
         Args:
             epoch: The caller's epoch.
             name: Name of the cluster.
             uid: Uid of the cluster.
             role: `executor` or `sampler`.
-            incarnation: Of the service that connects; the one seen before may connect again.
+            process: Which process dials: 16 random bytes.
+            keep_s: For how long it keeps its session without being heard.
+            host: Where it runs, for people.
 
         Raises:
-            StateConflict: The epoch is not the current one, or a higher incarnation was seen.
-            NotAllowedNow: The name belongs to another uid, or to another pool.
+            StateConflict: The epoch is not the current one, or another process holds the session.
+            NotAllowedNow: The name belongs to another uid.
             BackendUnavailable: Postgres cannot be reached, or what the service said ended a term.
         """
-        column = {"executor": "executor_incarnation", "sampler": "sampler_incarnation"}[role]
         with self._writer.use() as connection, connection.transaction_block(_opening(self._pool, [])) as state:
             if state.ntuples == 0 or int(state.get_value(0, STATE_COLUMNS) or b"0") != epoch:
                 raise StateConflict(f"epoch {epoch} does not lead pool {self._pool} any more")
             refuse_suspect(connection, self._pool, role, name)
-            connection.execute(
-                "INSERT INTO clusters (name, pool, uid) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
-                [name, self._pool, uid],
-            )
-            row = connection.execute(
-                f"SELECT uid, pool, {column}, forgotten FROM clusters WHERE name = %s FOR UPDATE",
-                [name],
-            ).fetchone()
-            assert row is not None
-            known_uid, pool, seen, forgotten = row
-            if forgotten:
-                connection.execute(
-                    "UPDATE clusters SET uid = %s, pool = %s, forgotten = false, executor_incarnation = 0,"
-                    " sampler_incarnation = 0 WHERE name = %s",
-                    [uid, self._pool, name],
-                )
-            elif known_uid not in {"", uid}:
-                raise NotAllowedNow(
-                    f"cluster {name} is bound to uid {known_uid}, not {uid}; forget it first to rebind it"
-                )
-            elif pool != self._pool:
-                raise NotAllowedNow(f"cluster {name} belongs to pool {pool}, not {self._pool}")
-            elif incarnation < seen:
-                raise StateConflict(f"{role} {incarnation} of cluster {name} is older than {seen}, which was seen")
-            bound = connection.execute(
-                f"UPDATE clusters SET uid = %s, {column} = %s WHERE name = %s RETURNING {CLUSTER_COLUMNS}",
-                [uid, incarnation, name],
-            ).fetchone()
-            assert bound is not None
-            return ClusterRow.of(bound)
+            caller = Caller(cluster=name, pool=self._pool, role=role, process=process, host=host)
+            return bind(connection, caller, uid=uid, keep_s=keep_s)
 
 
 def _write_runs(connection: StoreConnection, epoch: int, effects: Effects) -> npt.NDArray[np.int64]:

@@ -20,7 +20,7 @@ from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.job.states import RunState
 from argosy_store.binary import INT2, INT4, INT8, UUID, Kind, read_array
 from argosy_store.connection import StoreConnection
-from argosy_store.rows import CLUSTER_COLUMNS, QUEUE_COLUMNS, ClusterRow, QueueRow
+from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRow, QueueRow
 from argosy_store.suspects import read_suspects
 
 __all__ = ["LoadedJobs", "LoadedObjects", "LoadedPool", "LoadedRuns", "LoadedSpec", "load_pool"]
@@ -173,7 +173,7 @@ def load_pool(connection: StoreConnection, pool: str) -> LoadedPool:
         clusters=tuple(
             ClusterRow.of(row)
             for row in connection.execute(
-                f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE pool = %s AND NOT forgotten ORDER BY name",
+                f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE {OF_POOL} AND NOT forgotten ORDER BY name",
                 [pool],
             )
         ),

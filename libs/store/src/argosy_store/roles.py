@@ -46,6 +46,7 @@ _EVERYTHING: Final = "*"
 _API: Final[Mapping[str, Sequence[str]]] = {
     "alembic_version": ("SELECT",),
     "changes": ("SELECT", "INSERT"),
+    "cluster_pools": ("SELECT",),
     "clusters": ("SELECT", "UPDATE (cordoned, cordon_reason, cordoned_nodes, node_cordon_reasons, forgotten)"),
     "deduplication": ("SELECT", "INSERT", "DELETE"),
     "job_set_events": ("SELECT",),
@@ -68,6 +69,7 @@ _LEADER: Final[Mapping[str, Sequence[str]]] = {
     _EVERYTHING: ("SELECT",),
     # Calls about clusters are served by leaders, too, and each is news.
     "changes": ("INSERT", "DELETE"),
+    "cluster_pools": ("INSERT", "UPDATE", "DELETE"),
     "clusters": ("INSERT", "UPDATE"),
     "deduplication": ("DELETE",),
     "event_outbox": ("INSERT", "DELETE"),

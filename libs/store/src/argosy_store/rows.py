@@ -11,6 +11,7 @@ from typing import Any, Final
 
 __all__ = [
     "CLUSTER_COLUMNS",
+    "OF_POOL",
     "QUEUE_COLUMNS",
     "ChangeRequestResult",
     "ClusterRow",
@@ -26,10 +27,13 @@ QUEUE_COLUMNS: Final = (
 )
 """Columns of a queue in the order of `QueueRow`."""
 CLUSTER_COLUMNS: Final = (
-    "name, pool, uid, executor_incarnation, sampler_incarnation, contact_time_us, cordoned, cordon_reason,"
-    " cordoned_nodes, forgotten, node_cordon_reasons"
+    "name, ARRAY(SELECT DISTINCT p.pool FROM cluster_pools p WHERE p.cluster = clusters.name ORDER BY p.pool), uid,"
+    " (SELECT coalesce(max(p.heard_time_us), 0) FROM cluster_pools p WHERE p.cluster = clusters.name"
+    " AND p.role = 'executor'), cordoned, cordon_reason, cordoned_nodes, forgotten, node_cordon_reasons"
 )
 """Columns of a cluster in the order of `ClusterRow`."""
+OF_POOL: Final = "EXISTS (SELECT FROM cluster_pools p WHERE p.cluster = clusters.name AND p.pool = %s)"
+"""Condition on a row of `clusters`: it serves a pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +81,12 @@ class ClusterRow:
 
     name: str
     """Name."""
-    pool: str
-    """Pool it serves."""
+    pools: tuple[str, ...]
+    """Pools it serves, in order of their names."""
     uid: str
     """Uid the name is bound to."""
-    executor_incarnation: int
-    """Highest incarnation of an executor seen."""
-    sampler_incarnation: int
-    """Highest incarnation of a sampler seen."""
     contact_time_us: int
-    """Last contact, microseconds since the Unix epoch; 0 for none."""
+    """Last contact with its executor, microseconds since the Unix epoch; 0 for none."""
     cordoned: bool
     """Whether nothing is placed on it."""
     cordon_reason: str
@@ -101,7 +101,7 @@ class ClusterRow:
     @classmethod
     def of(cls, row: Sequence[Any]) -> ClusterRow:
         """Return the value of a row in the order of `CLUSTER_COLUMNS`."""
-        values = [*row[:8], tuple(row[8]), *row[9:]]
+        values = [row[0], tuple(row[1]), *row[2:6], tuple(row[6]), *row[7:]]
         return cls(*values)
 
 

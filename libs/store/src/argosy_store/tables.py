@@ -19,6 +19,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, UUID
 
 __all__ = [
     "changes",
+    "cluster_pools",
     "clusters",
     "deduplication",
     "job_metadata",
@@ -245,18 +246,30 @@ clusters: Final = sa.Table(
     "clusters",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("pool", sa.Text, nullable=False),
     sa.Column("uid", sa.Text, nullable=False, server_default=_EMPTY),
-    sa.Column("executor_incarnation", sa.BigInteger, nullable=False, server_default=_ZERO),
-    sa.Column("sampler_incarnation", sa.BigInteger, nullable=False, server_default=_ZERO),
-    sa.Column("contact_time_us", sa.BigInteger, nullable=False, server_default=_ZERO),
     sa.Column("cordoned", sa.Boolean, nullable=False, server_default=_FALSE),
     sa.Column("cordon_reason", sa.Text, nullable=False, server_default=_EMPTY),
     sa.Column("cordoned_nodes", ARRAY(sa.Text), nullable=False, server_default=sa.text("'{}'")),
     sa.Column("forgotten", sa.Boolean, nullable=False, server_default=_FALSE),
     sa.Column("node_cordon_reasons", JSONB, nullable=False, server_default=sa.text("'{}'")),
 )
-"""A cluster, the uid its name is bound to, and the highest incarnations seen."""
+"""A cluster, the uid its name is bound to, and what an administrator decided about it."""
+
+cluster_pools: Final = sa.Table(
+    "cluster_pools",
+    metadata,
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("pool", sa.Text, primary_key=True),
+    sa.Column("role", sa.Text, primary_key=True),
+    sa.Column("process", UUID, nullable=False),
+    sa.Column("host", sa.Text, nullable=False, server_default=_EMPTY),
+    sa.Column("incarnation", sa.BigInteger, nullable=False),
+    sa.Column("heard_time_us", sa.BigInteger, nullable=False, server_default=_ZERO),
+    sa.Column("held_until_us", sa.BigInteger, nullable=False, server_default=_ZERO),
+    sa.CheckConstraint("role IN ('executor', 'sampler')", name="cluster_pools_role_check"),
+)
+"""Which process speaks for a cluster to a pool's leader, as `executor` or `sampler`: its incarnation, when it was heard
+last and until when it keeps its session, by the clock of the database."""
 
 log_records: Final = sa.Table(
     "log_records",

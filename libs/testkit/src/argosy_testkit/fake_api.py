@@ -315,7 +315,7 @@ class _Clusters(cluster_pb2_grpc.ClusterServiceServicer):
         amounts = cluster_pb2.ResourceAmounts(amounts={"cpu": 32_000, "memory": 64 << 30})
         self.cluster = cluster_pb2.Cluster(
             name="c1",
-            uid="u-1",
+            pools=["default"],
             sampler_connected=True,
             executor_connected=True,
             node_count=3,

@@ -49,7 +49,7 @@ def go_whole_way(api_url: str, leader_url: str, *, pool: str) -> None:
         assert log.append(leadership.epoch, 1, b"record") == 1
         assert len(log.read(0, 10)) == 1
         log.trim(2)
-        leader.bind_cluster(leadership.epoch, f"c-{pool}", uid="u", role="executor", incarnation=1)
+        leader.bind_cluster(leadership.epoch, f"c-{pool}", uid="u", role="executor", process=bytes(16), keep_s=0.0)
         api.set_node_cordon(f"c-{pool}", "n1", cordoned=True, encode=lambda _: b"c")
         api.set_cluster_cordon(f"c-{pool}", cordoned=True, reason="r", encode=lambda _: b"c")
         at_leader.forget_cluster(f"c-{pool}", encode=lambda _: b"c")  # where a server forwards it to
@@ -97,5 +97,5 @@ def _run_jobs(api: ApiStore, leader: LeaderStore, epoch: int, *, pool: str, **id
     leader.apply(epoch, Effects(run_updates=make_run_ends(done), job_updates=make_job_ends(done)))
     api.set_change_requests(pool, waiting, "reprioritize", encode=encode_change_requests, priority=3)
     api.set_change_requests(pool, np.concatenate([cancelled, waiting]), "cancel", encode=encode_change_requests)
-    leader.apply(epoch, Effects(queued_counts={ids["queue_id"]: 0}, clusters_contact={"nobody": 1}))
+    leader.apply(epoch, Effects(queued_counts={ids["queue_id"]: 0}, contacts={("nobody", "executor"): (1, 1)}))
     return [*done.tolist(), *cancelled.tolist()]

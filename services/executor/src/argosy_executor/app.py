@@ -6,7 +6,6 @@ Source: design section 2; section 5, "Sync".
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -94,10 +93,7 @@ async def _serve(
 ) -> None:
     """Find the cluster, list it, then begin to act and to talk to the leader; health says SERVING from then on."""
     log = get_logger(cluster=config.cluster)
-    # Starts are seconds apart, so the clock's microseconds grow from one to the next; were it set back, the leader
-    # would refuse the executor until it is mended, and refusing is safe.
-    incarnation = time.time_ns() // 1000
-    backoff = Backoff(rng=np.random.default_rng(incarnation))
+    backoff = Backoff(rng=np.random.default_rng())
     uid = ""
     while not uid:
         try:
@@ -106,14 +102,14 @@ async def _serve(
         except (BackendUnavailable, TimeoutError) as error:
             log.warning("the cluster cannot be reached", reason=str(error) or "no answer in time")
             await asyncio.sleep(backoff.next_wait_s())
-    executor = Executor(config, cluster, cluster_uid=uid, incarnation=incarnation)
+    executor = Executor(config, cluster, cluster_uid=uid)
     life.spawn(executor.watch(), name="watch")
     await executor.wait_until_listed()
     life.spawn(executor.act(), name="act")
     life.spawn(executor.session.run(), name="session")
     life.on_drain(executor.drain)
     await on_ready()
-    log.info("executor is up", cluster_uid=uid, incarnation=incarnation)
+    log.info("executor is up")
 
 
 async def run(config: ExecutorConfig, *, life: Lifecycle | None = None) -> None:

@@ -66,8 +66,6 @@ class ExecutorConfig:
     """How often everything is listed and compared, in case an event was missed."""
     connect_timeout_s: float = 10.0
     """How long a leader may take to answer a hello."""
-    max_refused_count: int = 10
-    """Hellos refused in a row, because a newer executor of the same name was seen, before this one gives up."""
     drain_s: float = field(default=10.0, metadata={"may_be_zero": True})
     """How long the last states may take to be stored after SIGTERM; pods go on."""
     bind_plugins: tuple[str, ...] = ()

@@ -11,13 +11,14 @@ from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import InvalidRequest
 from argosy_core.reconcile import Reconciler, ReportBatch, RunRows, SpecCache
 from argosy_core.reconcile.columns import Int32Array, Int64Array
+from argosy_runtime.channel import Caller
 from argosy_runtime.columns import check_indices, pack_column, read_columns, unpack_column
 
 __all__ = ["encode_hello", "encode_reports", "read_rows", "read_stops"]
 
 
 def encode_hello(
-    reconciler: Reconciler, *, cluster: str, cluster_uid: str, incarnation: int, pool: str
+    reconciler: Reconciler, *, cluster: str, cluster_uid: str, caller: Caller, pool: str
 ) -> executor_pb2.SyncRequest:
     """Return the first message of a stream.
 
@@ -25,7 +26,7 @@ def encode_hello(
         reconciler: Knows the runs.
         cluster: Name of the cluster.
         cluster_uid: Its uid.
-        incarnation: Of this process.
+        caller: This process.
         pool: Pool the executor serves.
     """
     handles, attempts = reconciler.known_runs()
@@ -33,7 +34,8 @@ def encode_hello(
         hello=executor_pb2.Hello(
             cluster=cluster,
             cluster_uid=cluster_uid,
-            incarnation=incarnation,
+            process_id=caller.process_id,
+            host=caller.host,
             handle_column=pack_column(handles, "int64"),
             attempt_column=pack_column(attempts, "int32"),
             pool=pool,

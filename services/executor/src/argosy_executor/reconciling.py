@@ -37,7 +37,7 @@ from argosy_executor.create_traces import create_traces
 from argosy_executor.session import LeaderSession, SessionPorts
 from argosy_kube.following import Follower
 from argosy_kube.port import Cluster, ObjectEvents, Selector
-from argosy_runtime.channel import Backoff
+from argosy_runtime.channel import Backoff, Caller
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import METRICS
 from argosy_runtime.plugins import FaultReporter
@@ -59,14 +59,13 @@ class Executor:
         config: Its configuration.
         cluster: The cluster.
         cluster_uid: Uid of the cluster.
-        incarnation: Of this process; grows with each start.
     """
 
-    def __init__(self, config: ExecutorConfig, cluster: Cluster, *, cluster_uid: str, incarnation: int) -> None:
+    def __init__(self, config: ExecutorConfig, cluster: Cluster, *, cluster_uid: str) -> None:
         """Know nothing yet."""
         self._config = config
         self._cluster = cluster
-        self._log = get_logger(cluster=config.cluster, incarnation=incarnation)
+        self._log = get_logger(cluster=config.cluster)
         timeouts = StartTimeouts(
             image_s=config.image_timeout_s, pending_s=config.pending_timeout_s, quota_s=config.quota_timeout_s
         )
@@ -98,10 +97,10 @@ class Executor:
             take_list=self._take_listing,
             take=self._take_observed,
             tell=self._tell_unavailable,
-            waits=Backoff(rng=np.random.default_rng(incarnation)),
+            waits=Backoff(rng=np.random.default_rng()),
             relist_s=config.relist_s,
         )
-        self.session = LeaderSession(config, self._ports, cluster_uid=cluster_uid, incarnation=incarnation)
+        self.session = LeaderSession(config, self._ports, cluster_uid=cluster_uid, caller=Caller())
         """The stream to the leader."""
 
     @property

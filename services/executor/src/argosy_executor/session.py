@@ -33,7 +33,7 @@ from argosy_executor.create_traces import CreateTraces
 from argosy_executor.leader_codec import encode_hello, encode_reports, read_rows, read_stops
 from argosy_executor.logs import LogReadings
 from argosy_kube.port import Cluster
-from argosy_runtime.channel import Backoff, open_channel
+from argosy_runtime.channel import Backoff, Caller, end_stream, open_channel
 from argosy_runtime.errors import from_rpc_error
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import METRICS
@@ -116,20 +116,19 @@ class LeaderSession:
         config: Where leaders may be, and who we are.
         ports: What to work on.
         cluster_uid: Uid of the cluster.
-        incarnation: Of this process; grows with each start.
+        caller: This process.
     """
 
-    def __init__(self, config: ExecutorConfig, ports: SessionPorts, *, cluster_uid: str, incarnation: int) -> None:
+    def __init__(self, config: ExecutorConfig, ports: SessionPorts, *, cluster_uid: str, caller: Caller) -> None:
         """Do not dial yet."""
         self._config = config
         self._ports = ports
         self._cluster_uid = cluster_uid
-        self._incarnation = incarnation
-        self._log = get_logger(cluster=config.cluster, incarnation=incarnation)
+        self._caller = caller
+        self._log = get_logger(cluster=config.cluster)
         self._next_leader = 0
         self._settles = False
-        self._backoff = Backoff(rng=np.random.default_rng(incarnation))
-        self._refused_count = 0
+        self._backoff = Backoff(rng=np.random.default_rng())
         self.is_connected = False
         """Whether a leader has welcomed us on the present stream."""
 
@@ -138,7 +137,6 @@ class LeaderSession:
 
         Raises:
             NotAllowedNow: The name belongs to another cluster, or the installations differ.
-            StateConflict: A newer executor of this name is at work.
         """
         address = ""
         while True:
@@ -166,10 +164,6 @@ class LeaderSession:
         self._log.warning("session failed", address=leader, kind=type(error).__name__, reason=error.message)
         if isinstance(error, NotAllowedNow):
             raise error
-        if isinstance(error, StateConflict) and not self.is_connected:
-            self._refused_count += 1
-            if self._refused_count >= self._config.max_refused_count:
-                raise error
 
     async def _hold_stream(self, address: str) -> str:
         """Hold one stream until it ends; return the address it was redirected to, or nothing.
@@ -189,7 +183,7 @@ class LeaderSession:
                         self._ports.reconciler,
                         cluster=self._config.cluster,
                         cluster_uid=self._cluster_uid,
-                        incarnation=self._incarnation,
+                        caller=self._caller,
                         pool=self._config.pool,
                     )
                     said_at_s = self._ports.clock().monotonic_s
@@ -204,6 +198,9 @@ class LeaderSession:
                     raise InvalidRequest("the first message of the leader is neither a welcome nor a redirect")
                 stream = self._take_welcome(call, first.welcome, said_at_s)
                 await self._exchange(stream)
+            except asyncio.CancelledError:
+                await end_stream(call)
+                raise
             finally:
                 call.cancel()
         finally:
@@ -234,10 +231,9 @@ class LeaderSession:
             )
             ports.reconciler.settle_at(0.0 if welcome.first else settled_at_s, now)
         self.is_connected = True
-        self._refused_count = 0
         self._backoff.reset()
         METRICS.session_reconnects.labels(self._config.cluster).inc()
-        self._log.info("session begun", epoch=welcome.epoch)
+        self._log.info("session begun", epoch=welcome.epoch, incarnation=welcome.incarnation)
         ports.wake()
         return _Stream(call, SpecCache(), max(welcome.heartbeat_s, 0.05))
 

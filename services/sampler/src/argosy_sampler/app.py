@@ -12,7 +12,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.ledger import NodeLedger
 from argosy_kube import open_cluster
 from argosy_kube.port import Cluster
-from argosy_runtime.channel import Backoff
+from argosy_runtime.channel import Backoff, Caller
 from argosy_runtime.grpc_server import GrpcServer
 from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
@@ -66,7 +66,6 @@ async def start(
     handler = SessionHandler(
         config.cluster,
         ledger,
-        incarnation=time.time_ns() // 1000,
         framework=framework,
         rng=rng,
         monotonic=time.monotonic,
@@ -78,7 +77,7 @@ async def start(
         cluster_uid = await informer.cluster_uid()
         await informer.wait_listed()
         await ready()
-        session = SessionClient(config, cluster_uid, handler=handler, backoff=new_backoff(), log=log)
+        session = SessionClient(config, cluster_uid, caller=Caller(), handler=handler, backoff=new_backoff(), log=log)
         await session.run()
 
     life.spawn(informer.follow_nodes(), name="nodes")

@@ -36,7 +36,6 @@ class SessionHandler:
     Args:
         cluster: Name of the cluster, for metrics.
         ledger: The cluster's ledger.
-        incarnation: Of this sampler; stands in every answer.
         framework: Plugins of the sampling phase and of the commit.
         rng: Draws samples.
         monotonic: Clock in seconds for deadlines.
@@ -48,18 +47,16 @@ class SessionHandler:
         cluster: str,
         ledger: NodeLedger,
         *,
-        incarnation: int,
         framework: Framework,
         rng: np.random.Generator,
         monotonic: Callable[[], float],
         log: Logger,
     ) -> None:
         """Start without a session and with epoch 0."""
-        self.incarnation = incarnation
         self.ledger = ledger
         self.capacity = CapacityWriter(ledger)
         """What to tell the leader of nodes."""
-        self._session = SamplerSession(ledger, NodeSampler(ledger, framework, incarnation=incarnation), rng)
+        self._session = SamplerSession(ledger, NodeSampler(ledger, framework), rng)
         self._cluster = cluster
         self._faults = FaultReporter(framework, cluster, log=log, monotonic=monotonic)
         self._monotonic = monotonic
@@ -89,15 +86,16 @@ class SessionHandler:
         """Return what changed of the nodes, with the classes that fit by now; None if nothing did."""
         return self.capacity.next_message(with_nodes=with_nodes, fitting=self._session.sampler.take_fitting())
 
-    def welcome(self, epoch: int) -> None:
-        """Take the epoch of the stream's leader.
+    def welcome(self, epoch: int, incarnation: int) -> None:
+        """Take the epoch of the stream's leader, and the number that this process has there.
 
         Raises:
             StateConflict: A higher epoch was seen: this leader is not the leader any more.
         """
         if epoch > self._session.epoch:
-            self._log.info("leader", epoch=epoch)
+            self._log.info("leader", epoch=epoch, incarnation=incarnation)
         self._session.check_epoch(epoch)
+        self._session.sampler.incarnation = incarnation
 
     def answer(self, message: sampler_pb2.SessionResponse) -> list[sampler_pb2.SessionRequest]:
         """Return what to say to a message of the leader, in order.

@@ -19,7 +19,7 @@ import grpc
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest
 from argosy_core.placement import CapacityThrottle, ThrottleSettings, Word
-from argosy_runtime.channel import Backoff, open_channel
+from argosy_runtime.channel import Backoff, Caller, end_stream, open_channel
 from argosy_runtime.errors import from_rpc_error
 from argosy_runtime.logs import Logger
 from argosy_runtime.metrics import METRICS
@@ -42,17 +42,26 @@ class SessionClient:
     Args:
         config: Who we are and where servers are.
         cluster_uid: Uid of the cluster.
+        caller: This process.
         handler: Answers the leader.
         backoff: Wait between attempts.
         log: Where sessions are told.
     """
 
     def __init__(
-        self, config: SamplerConfig, cluster_uid: str, *, handler: SessionHandler, backoff: Backoff, log: Logger
+        self,
+        config: SamplerConfig,
+        cluster_uid: str,
+        *,
+        caller: Caller,
+        handler: SessionHandler,
+        backoff: Backoff,
+        log: Logger,
     ) -> None:
         """Start without a session."""
         self._config = config
         self._cluster_uid = cluster_uid
+        self._caller = caller
         self._handler = handler
         self._backoff = backoff
         self._log = log
@@ -102,6 +111,15 @@ class SessionClient:
         channel = open_channel(address)
         try:
             stream = sampler_pb2_grpc.SamplerServiceStub(channel).Session()
+            await self._hold_stream(stream, on_ready)
+        except TimeoutError as cause:
+            raise BackendUnavailable(f"{address} does not answer") from cause
+        finally:
+            await channel.close()
+
+    async def _hold_stream(self, stream: Stream, on_ready: Callable[[], None]) -> None:
+        """Hold one stream until it ends; a process that goes says so, and its successor need not wait."""
+        try:
             capacity = self._handler.begin()
             async with asyncio.timeout(self._config.connect_timeout_s):
                 # A replica that redirects ends the stream at once. The hello then fails to be written, which would hide
@@ -110,21 +128,21 @@ class SessionClient:
                 welcome = await self._take_first(first)
             if welcome is None:
                 return
-            self._handler.welcome(welcome.epoch)
+            self._handler.welcome(welcome.epoch, welcome.incarnation)
             METRICS.session_reconnects.labels(self._config.cluster).inc()
             if capacity is not None:
                 await stream.write(sampler_pb2.SessionRequest(capacity=capacity))
             await self._converse(stream, welcome.heartbeat_s or 1.0, on_ready)
-        except TimeoutError as cause:
-            raise BackendUnavailable(f"{address} does not answer") from cause
-        finally:
-            await channel.close()
+        except asyncio.CancelledError:
+            await end_stream(stream)
+            raise
 
     def _hello(self) -> sampler_pb2.Hello:
         return sampler_pb2.Hello(
             cluster=self._config.cluster,
             cluster_uid=self._cluster_uid,
-            incarnation=self._handler.incarnation,
+            process_id=self._caller.process_id,
+            host=self._caller.host,
             pool=self._config.pool,
         )
 

@@ -21,7 +21,6 @@ from argosy_core.leader.events import (
     ClusterSettings,
     CommitAnswered,
     Event,
-    Heard,
     Loaded,
     MarkerPublished,
     Moment,
@@ -162,13 +161,26 @@ def capacity(cores: int = 8) -> CapacityColumns:
 
 def connect(told: Told) -> None:
     """Let cluster c1 in, with sampler and executor."""
-    told.tell(
-        Bound(session=SAMPLER, settings=C1), CapacityTold(session=SAMPLER, columns=capacity()),
-        SamplerReady(session=SAMPLER),
-    )  # fmt: skip
+    connect_sampler(told)
     told.tell(Bound(session=EXECUTOR, settings=C1, known=Runs(handle=NOBODY, attempt=NOBODY.astype(np.int32))))
     assert told.one(say.Listen)
     told.pass_time(1.0)
+
+
+def connect_sampler(told: Told) -> None:
+    """Let the sampler of cluster c1 in, and store that it was heard."""
+    said = told.tell(
+        Bound(session=SAMPLER, settings=C1), CapacityTold(session=SAMPLER, columns=capacity()),
+        SamplerReady(session=SAMPLER),
+    )  # fmt: skip
+    store_all(told, said)
+
+
+def store_all(told: Told, said: list[say.Instruction]) -> None:
+    """Let the database do what was asked of it."""
+    for one in said:
+        if isinstance(one, say.Store):
+            told.tell(Stored(number=one.number, refused=NOBODY))
 
 
 def candidates(request: say.SendSample) -> SampleAnswered:
@@ -501,7 +513,6 @@ def test_states_are_acknowledged_after_their_commit() -> None:
     connect(told)
     plan(told, 5, 10)
     told.tell(Published(position=2))
-    told.tell(Stored(number=told.one(say.Store).number, refused=NOBODY), Heard(session=EXECUTOR))
     told.tell(Stored(number=told.one(say.Store).number, refused=NOBODY))
     told.tell(StatesReported(session=EXECUTOR, batch=1, columns=running(10)))
     told.pass_time(told.settings.window_max_s)
@@ -519,26 +530,11 @@ def test_batches_of_one_cycle_are_acknowledged_at_once() -> None:
     connect(told)
     plan(told, 5, 10)
     told.tell(Published(position=2))
-    told.tell(Stored(number=told.one(say.Store).number, refused=NOBODY), Heard(session=EXECUTOR))
     told.tell(Stored(number=told.one(say.Store).number, refused=NOBODY))
     told.tell(*(StatesReported(session=EXECUTOR, batch=batch, columns=running(10)) for batch in (1, 2)))
     told.pass_time(told.settings.window_max_s)
     told.tell(Stored(number=told.one(say.Store).number, refused=NOBODY))
     assert [said.batch for said in told.said if isinstance(said, say.Acknowledge)] == [2]
-
-
-def test_contacts_are_stored_now_and_then() -> None:
-    """When an executor was last heard is in the database, though nothing happens."""
-    told = lead()
-    connect(told)
-    told.pass_time(60.0)
-    told.tell(Heard(session=EXECUTOR))
-    first = told.one(say.Store)
-    assert first.transaction.contacts == {"c1": told.moment.db_us}
-    told.tell(Stored(number=first.number, refused=NOBODY))
-    told.tell(Heard(session=EXECUTOR))
-    assert told.kinds() == []
-    assert told.machine.due_s() == pytest.approx(told.now_s + told.settings.contact_period_s)
 
 
 def test_the_story_of_a_job_is_told_to_who_follows_it_and_is_bounded() -> None:

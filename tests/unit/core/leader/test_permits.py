@@ -129,6 +129,8 @@ def test_placement_that_waits_for_a_permit_is_held_over_rounds_and_published_wit
     assert sorted(told.one(say.SendRows).rows.handle.tolist()) == [10, 11]
     assert (pair.log, state.objections, count_waiting(state)[WaitReason.PLUGIN]) == ([], {}, 0)
     assert told.machine.is_at_rest
+    told.pass_time(told.settings.contact_period_s)
+    store(told)  # when the sampler was heard
     assert told.machine.due_s() is None
 
 

@@ -26,7 +26,7 @@ async def test_a_hello_is_taken_before_a_stream_is_refused() -> None:
     taken: list[str] = []
 
     async def requests() -> AsyncIterator[sampler_pb2.SessionRequest]:
-        hello = sampler_pb2.Hello(cluster="c1", cluster_uid="uid", incarnation=1, pool="default")
+        hello = sampler_pb2.Hello(cluster="c1", cluster_uid="uid", process_id=bytes(16), pool="default")
         taken.append(hello.cluster)
         yield sampler_pb2.SessionRequest(hello=hello)
 

@@ -47,7 +47,7 @@ def list_clusters(context: click.Context) -> None:
         Column("FREE CPU", lambda c: _part_text(c, "cpu"), right=True),
         Column("FREE MEMORY", lambda c: _part_text(c, "memory"), right=True, wide=True),
         Column("CORDONED NODES", lambda c: str(len(c.cordoned_nodes)), right=True, wide=True),
-        Column("UID", lambda c: c.uid, wide=True),
+        Column("POOLS", lambda c: ", ".join(c.pools), wide=True),
         Column("CONTACT", lambda c: age_text(c.contact_time), right=True),
     ]
     print_rows(settings, call(settings, fetch), columns, empty="no cluster has ever connected")
@@ -182,7 +182,7 @@ def _amounts_text(amounts: Mapping[str, int]) -> str:
 def _print(settings: Settings, value: Cluster) -> None:
     lines = [
         ("name", value.name),
-        ("uid", value.uid),
+        ("pools", ", ".join(value.pools)),
         ("connected", _connection_text(value)),
         ("cordoned", (value.cordon_reason or "yes") if value.cordoned else "no"),
         ("nodes", f"{value.node_count:,}"),

@@ -117,6 +117,8 @@ class Cycle:
         return min(begin_s, self._contacts_due_s())
 
     def _contacts_due_s(self) -> float:
+        if self._sessions.has_departures:
+            return -math.inf
         if not self._sessions.has_contacts:
             return math.inf
         return self._contacts_s + self._term.settings.contact_period_s
@@ -259,7 +261,7 @@ class Cycle:
     def _note_counts(self, transaction: Transaction) -> None:
         """Add what is stored now and then: contacts, and how many jobs wait in each queue."""
         term, now_s = self._term, self._term.now.mono_s
-        if now_s - self._contacts_s >= term.settings.contact_period_s and self._sessions.has_contacts:
+        if now_s >= self._contacts_due_s():
             self._contacts_s = now_s
             transaction.contacts = self._sessions.take_contacts()
         if now_s - self._counted_s >= term.settings.count_period_s:

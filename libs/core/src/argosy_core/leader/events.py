@@ -264,7 +264,7 @@ class Bound:
     known: Runs | None = None
     """Runs of which an executor needs no row; None for a sampler."""
     is_first: bool = False
-    """No executor of the cluster was ever bound before."""
+    """No other executor of the cluster was ever bound before, in any pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,11 +273,14 @@ class SessionLost:
 
     session: Session
     """Which."""
+    kept_s: float | None = None
+    """How long its place is kept for its process from now on, 0 if that said goodbye; None for as long as if it had
+    just been heard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """An executor is there and has nothing to say."""
+    """A sampler or executor is there and has nothing to say."""
 
     session: Session
     """Its session."""

@@ -117,8 +117,8 @@ class LeaderMachine:
             Heard: lambda event: self._sessions.note_contact(event.session),
             CapacityTold: self._take_capacity,
             SamplerReady: self._take_ready,
-            SampleAnswered: self._cycle.requests.take_sample,
-            CommitAnswered: self._cycle.requests.take_commits,
+            SampleAnswered: self._take_sample,
+            CommitAnswered: self._take_commits,
             StatesReported: self._take_states,
             RowsLost: self._take_lost_rows,
             PluginAnswered: self._cycle.permits.take_answer,
@@ -148,6 +148,7 @@ class LeaderMachine:
             with self._term.blame.of(session_origin(session)):
                 self._handlers[type(event)](event)
         if self._takeover.is_over:
+            self._sessions.note_silence()
             self._sessions.send_due_releases()
             self._cycle.run_due()
         return self._term.take_instructions()
@@ -157,6 +158,7 @@ class LeaderMachine:
         due_s = self._cycle.due_s()
         releases_s = self._sessions.releases_due_s()
         due_s = due_s if releases_s is None else min(due_s, releases_s)
+        due_s = min(due_s, self._sessions.silence_due_s())
         return due_s if due_s < math.inf else None
 
     def budget(self) -> Budget:
@@ -256,6 +258,8 @@ class LeaderMachine:
         if not self._sessions.enter(event):
             return
         self._intake.note_bound(session.cluster)
+        if session.role is Role.EXECUTOR:
+            self._cycle.note_news()
         if session.role is Role.SAMPLER:
             self._cycle.requests.lose(session.cluster)
         self._sessions.greet(event)
@@ -265,10 +269,19 @@ class LeaderMachine:
                 self._cycle.follow(ready)
 
     def _lose(self, event: SessionLost) -> None:
-        if self._sessions.leave(event.session) and event.session.role is Role.SAMPLER:
+        if self._sessions.leave(event.session, event.kept_s) and event.session.role is Role.SAMPLER:
             self._cycle.requests.lose(event.session.cluster)
 
+    def _take_sample(self, event: SampleAnswered) -> None:
+        self._sessions.note_contact(event.session)
+        self._cycle.requests.take_sample(event)
+
+    def _take_commits(self, event: CommitAnswered) -> None:
+        self._sessions.note_contact(event.session)
+        self._cycle.requests.take_commits(event)
+
     def _take_capacity(self, event: CapacityTold) -> None:
+        self._sessions.note_contact(event.session)
         if self._sessions.take_capacity(event):
             self._cycle.note_news()
 

@@ -5,6 +5,7 @@ Source: design section 5, "Sync", "Sampler session", "Fencing executors"; sectio
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -67,7 +68,11 @@ class ClusterSessions:
         self._samplers: dict[str, _SamplerLink] = {}
         self._executors: dict[str, Session] = {}
         self._settings: dict[str, ClusterSettings] = {}
-        self._contacts: dict[str, int] = {}
+        self._contacts: dict[tuple[str, str], tuple[int, int]] = {}
+        self._heard_s: dict[str, float] = {}
+        self.has_departures = False
+        """Whether a process left since contacts were last stored: its successor waits for that."""
+        self._silent_from_s: dict[str, float] = {}
 
     # --- coming and going ---------------------------------------------------------------------------------------------
 
@@ -95,8 +100,9 @@ class ClusterSessions:
             self._show(session.cluster)
         else:
             self._executors[session.cluster] = session
-            if self._term.state.clusters.find(session.cluster) is None:
-                self._show(session.cluster)  # its sampler has not come yet
+            self._silent_from_s.pop(session.cluster, None)
+            self._heard_s[session.cluster] = self._term.now.mono_s
+            self._show(session.cluster, incarnation=self._incarnation(session.cluster))
         return True
 
     def greet(self, event: Bound) -> None:
@@ -123,15 +129,25 @@ class ClusterSessions:
         self.send_rows(lacking.rows.without(unstored) if unstored.size else lacking.rows)
         term.say(Listen(session=session))
 
-    def leave(self, session: Session) -> bool:
-        """Forget a session that ended; return whether it was the live one."""
+    def leave(self, session: Session, kept_s: float | None) -> bool:
+        """Forget a session that ended; return whether it was the live one.
+
+        Args:
+            session: Which.
+            kept_s: How long its process keeps its place; None for as long as since it was heard.
+        """
         if self._live(session.cluster, session.role) != session:
             return False
+        if kept_s is not None:
+            self._contacts[session.cluster, session.role] = 0, self._term.now.db_us + round(kept_s * 1e6)
+            self.has_departures = True
         if session.role is Role.SAMPLER:
             del self._samplers[session.cluster]
             self._show(session.cluster, incarnation=session.incarnation)
         else:
             del self._executors[session.cluster]
+            heard_s = self._heard_s.pop(session.cluster, -math.inf)
+            self._silent_from_s[session.cluster] = heard_s + self._term.settings.fence_s
         return True
 
     def is_live(self, session: Session) -> bool:
@@ -144,13 +160,24 @@ class ClusterSessions:
         link = self._samplers.get(cluster)
         return link.session if link is not None else None
 
+    def _is_executed(self, cluster: str) -> bool:
+        """Return whether a cluster's executor is there, or was heard lately enough to be taken for there."""
+        return cluster in self._executors or cluster in self._silent_from_s
+
+    def _incarnation(self, cluster: str) -> int:
+        """Return the incarnation of the sampler under which a cluster is known; 0 if it never had one."""
+        clusters = self._term.state.clusters
+        index = clusters.find(cluster)
+        return 0 if index is None else int(clusters.incarnation[index])
+
     def _show(self, cluster: str, *, incarnation: int = 0) -> None:
         """Tell the scheduler how a cluster stands."""
         link = self._samplers.get(cluster)
         settings = self._settings.get(cluster)
         view = ClusterView(
             name=cluster,
-            connected=link is not None and link.ready,
+            # What is placed where no executor makes it waits in vain, and holds what others could use.
+            connected=link is not None and link.ready and self._is_executed(cluster),
             cordoned=settings is not None and settings.cordoned,
             incarnation=link.session.incarnation if link is not None else incarnation,
         )
@@ -256,18 +283,38 @@ class ClusterSessions:
         if session is not None and stops.handle.size:
             self._term.say(SendStops(session=session, runs=stops))
 
+    # --- who is heard -------------------------------------------------------------------------------------------------
+
     def note_contact(self, session: Session) -> None:
-        """Note that an executor was heard."""
-        self._contacts[session.cluster] = self._term.now.db_us
+        """Note that a process was heard."""
+        if self.is_live(session):
+            now, fence_s = self._term.now, self._term.settings.fence_s
+            self._contacts[session.cluster, session.role] = now.db_us, now.db_us + round(fence_s * 1e6)
+            if session.role is Role.EXECUTOR:
+                self._heard_s[session.cluster] = now.mono_s
+
+    def note_silence(self) -> None:
+        """Give no more work to clusters whose executors are gone, and were not heard for as long as they may act.
+
+        A stream that stands counts as heard: the shell ends one on which nothing comes.
+        """
+        now_s = self._term.now.mono_s
+        for cluster in [cluster for cluster, due_s in self._silent_from_s.items() if due_s <= now_s]:
+            del self._silent_from_s[cluster]
+            self._show(cluster, incarnation=self._incarnation(cluster))
+
+    def silence_due_s(self) -> float:
+        """Return when the next cluster is to be given no more work, monotonic seconds."""
+        return min(self._silent_from_s.values(), default=math.inf)
 
     @property
     def has_contacts(self) -> bool:
-        """Whether executors were heard since their contacts were last stored."""
+        """Whether samplers or executors were heard since their contacts were last stored."""
         return bool(self._contacts)
 
-    def take_contacts(self) -> dict[str, int]:
-        """Return the last contact with each executor heard since the last time, microseconds since the Unix epoch."""
-        contacts, self._contacts = self._contacts, {}
+    def take_contacts(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Return what is to be stored of who was heard since the last time, see `Transaction.contacts`."""
+        contacts, self._contacts, self.has_departures = self._contacts, {}, False
         return contacts
 
 

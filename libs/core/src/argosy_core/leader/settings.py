@@ -37,7 +37,9 @@ class MachineSettings:
     pre_bind_timeout_s: float = 30.0
     """How long a call of pre-bind plugins may take before its placements are given up."""
     contact_period_s: float = 5.0
-    """How often it is stored when executors were last heard."""
+    """How often it is stored when samplers and executors were last heard."""
+    fence_s: float = 15.0
+    """For how long a process keeps its session, and a cluster its leases, without its being heard."""
     count_period_s: float = 1.0
     """How often the numbers of waiting jobs are stored, for the limit at submit."""
     changes_per_round: int = 2000

@@ -60,8 +60,9 @@ class Transaction:
     """What goes to quarantine."""
     queued_counts: dict[int, int] = field(default_factory=dict)
     """Jobs that wait, by queue id, for the limit at submit."""
-    contacts: dict[str, int] = field(default_factory=dict)
-    """Last contact with executors by cluster, microseconds since the Unix epoch."""
+    contacts: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """By (cluster, role): when its process was heard last, and until when it keeps its session, microseconds since the
+    Unix epoch by the database's clock."""
 
     def add_events(self, events: EventDraft) -> None:
         """Add numbered events."""

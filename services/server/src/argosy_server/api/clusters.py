@@ -5,20 +5,21 @@ Source: design section 3; `proto/argosy/api/v1/cluster.proto`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Sequence
 from typing import Final
 
 import grpc
 
 from argosy.api.v1 import cluster_pb2, cluster_pb2_grpc, queue_pb2
-from argosy_core.errors import BackendUnavailable, FieldViolation, InvalidRequest, NotAllowedNow, Resource
+from argosy_core.errors import BackendUnavailable, FieldViolation, InvalidRequest
 from argosy_core.job.findings import is_dns_name
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
 from argosy_server.api.changes_codec import encode_cluster_changes
 from argosy_server.api.cursors import read_name_token, write_name_token
 from argosy_server.api.job_codec import timestamp
-from argosy_server.api.leader_view import ClusterGauges, LeaderView, NodeGauges
+from argosy_server.api.leader_view import ClusterGauges, NodeGauges
 from argosy_server.api.names import printable
 from argosy_server.api.routing import LeaderRouter
 from argosy_server.api.selectors import has_labels, parse_label_selector
@@ -75,14 +76,9 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
         after = read_name_token(request.page_token)
         requirements = parse_label_selector(request.label_selector, field="label_selector")
         row = await self._threads.run(self._store.get_cluster, request.cluster)
-        view = self._router.view(row.pool)
+        view = next(filter(None, map(self._router.view, row.pools)), None)
         if view is None:
-            return await self._router.forward(
-                row.pool,
-                lambda channel: cluster_pb2_grpc.ClusterServiceStub(channel).ListNodes,
-                request,
-                context=context,
-            )
+            return await self._forward_list_nodes(row, request, context)
         size = request.page_size or _PAGE_SIZE
         found = [
             node for node in view.nodes(request.cluster) if node.name > after and has_labels(requirements, node.labels)
@@ -157,95 +153,98 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
     async def ForgetCluster(  # noqa: N802 - the protocol's name
         self, request: cluster_pb2.ForgetClusterRequest, context: Context
     ) -> cluster_pb2.ForgetClusterResponse:
-        """Declare a cluster gone for good; only the leader knows whether it is connected, so it must be asked."""
+        """Declare a cluster gone for good, which it must not be heard for; its leaders are asked what is lost."""
         check_request(request)
         row = await self._threads.run(self._store.get_cluster, request.name)
-        view = self._router.view(row.pool)
-        if view is None:
-            return await self._router.forward(
-                row.pool,
-                lambda channel: cluster_pb2_grpc.ClusterServiceStub(channel).ForgetCluster,
-                request,
-                context=context,
-            )
-        gauges = _gauges_by_name(view.clusters()).get(row.name)
-        if gauges is not None and (gauges.executor_connected or gauges.sampler_connected):
-            raise NotAllowedNow(
-                f"cluster {row.name!r} is connected; stop its executor and sampler first, so that its pods cannot "
-                "go on while their jobs run elsewhere",
-                reason="CLUSTER_CONNECTED",
-                resource=Resource(kind="Cluster", name=row.name),
-            )
+        known = (await self._with_gauges([row], context))[0]
         await self._threads.run(self._store.forget_cluster, row.name, encode=encode_cluster_changes)
-        return cluster_pb2.ForgetClusterResponse(lost_run_count=gauges.run_count if gauges is not None else 0)
+        return cluster_pb2.ForgetClusterResponse(lost_run_count=known.run_count)
+
+    async def _forward_list_nodes(
+        self, row: ClusterRow, request: cluster_pb2.ListNodesRequest, context: Context
+    ) -> cluster_pb2.ListNodesResponse:
+        """Return the answer of the first leader of a cluster's pools that can be asked."""
+
+        async def ask(pool: str) -> cluster_pb2.ListNodesResponse:
+            stub = cluster_pb2_grpc.ClusterServiceStub
+            return await self._router.forward(pool, lambda channel: stub(channel).ListNodes, request, context=context)
+
+        for pool in row.pools[:-1]:
+            with contextlib.suppress(grpc.aio.AioRpcError, BackendUnavailable):
+                return await ask(pool)
+        return await ask(row.pools[-1])
 
     async def _with_gauges(self, rows: Sequence[ClusterRow], context: Context) -> list[cluster_pb2.Cluster]:
-        """Return rows as messages, with live gauges as far as their leaders can be asked."""
-        remote: dict[str, cluster_pb2.Cluster] = {}
-        views: dict[str, Mapping[str, ClusterGauges]] = {}
-        for pool in sorted({row.pool for row in rows}):
-            view: LeaderView | None = self._router.view(pool)
-            if view is not None:
-                views[pool] = _gauges_by_name(view.clusters())
-            else:
-                remote.update(await self._ask_leader(pool, rows, context))
-        return [_cluster_message(row, views.get(row.pool, {}).get(row.name), remote.get(row.name)) for row in rows]
+        """Return rows as messages, with live gauges as far as the leaders of their pools can be asked."""
+        live: dict[str, list[cluster_pb2.Cluster]] = {row.name: [] for row in rows}
+        for pool in sorted({pool for row in rows for pool in row.pools}):
+            with contextlib.suppress(grpc.aio.AioRpcError, BackendUnavailable):
+                for name, one in (await self._ask_leader(pool, rows, context)).items():
+                    live.get(name, []).append(one)
+        return [_cluster_message(row, live[row.name]) for row in rows]
 
     async def _ask_leader(
         self, pool: str, rows: Sequence[ClusterRow], context: Context
     ) -> dict[str, cluster_pb2.Cluster]:
-        names = [row.name for row in rows if row.pool == pool]
+        """Return what a pool's leader knows of clusters, by name.
+
+        Raises:
+            BackendUnavailable: It cannot be asked.
+            grpc.aio.AioRpcError: It answered with an error.
+        """
+        view = self._router.view(pool)
+        if view is not None:
+            return {one.name: _gauges_message(one) for one in view.clusters()}
+        names = [row.name for row in rows if pool in row.pools]
         stub = cluster_pb2_grpc.ClusterServiceStub
-        try:
-            if len(names) == 1:
-                one = await self._router.forward(
-                    pool,
-                    lambda channel: stub(channel).GetCluster,
-                    cluster_pb2.GetClusterRequest(name=names[0]),
-                    context=context,
-                )
-                return {one.cluster.name: one.cluster}
-            answer = await self._router.forward(
+        if len(names) == 1:
+            one = await self._router.forward(
                 pool,
-                lambda channel: stub(channel).ListClusters,
-                cluster_pb2.ListClustersRequest(page_size=1000),
+                lambda channel: stub(channel).GetCluster,
+                cluster_pb2.GetClusterRequest(name=names[0]),
                 context=context,
             )
-            return {cluster.name: cluster for cluster in answer.clusters}
-        except grpc.aio.AioRpcError:
-            return {}
-        except BackendUnavailable:
-            return {}
+            return {one.cluster.name: one.cluster}
+        answer = await self._router.forward(
+            pool,
+            lambda channel: stub(channel).ListClusters,
+            cluster_pb2.ListClustersRequest(page_size=1000),
+            context=context,
+        )
+        return {cluster.name: cluster for cluster in answer.clusters}
 
 
-def _gauges_by_name(gauges: Iterable[ClusterGauges]) -> dict[str, ClusterGauges]:
-    return {one.name: one for one in gauges}
+def _gauges_message(gauges: ClusterGauges) -> cluster_pb2.Cluster:
+    return cluster_pb2.Cluster(
+        name=gauges.name,
+        sampler_connected=gauges.sampler_connected,
+        executor_connected=gauges.executor_connected,
+        node_count=gauges.node_count,
+        run_count=gauges.run_count,
+        total=cluster_pb2.ResourceAmounts(amounts=gauges.total),
+        free=cluster_pb2.ResourceAmounts(amounts=gauges.free),
+    )
 
 
-def _cluster_message(
-    row: ClusterRow, gauges: ClusterGauges | None, remote: cluster_pb2.Cluster | None
-) -> cluster_pb2.Cluster:
+def _cluster_message(row: ClusterRow, live: Sequence[cluster_pb2.Cluster]) -> cluster_pb2.Cluster:
+    """Return a row as a message; each leader tells of all nodes, and of its own pool's runs."""
     message = cluster_pb2.Cluster(
         name=row.name,
-        uid=row.uid,
+        pools=row.pools,
         cordon=queue_pb2.Cordon(reason=row.cordon_reason) if row.cordoned else None,
         contact_time=timestamp(row.contact_time_us),
         cordoned_nodes=[
             cluster_pb2.CordonedNode(name=name, cordon=_node_cordon(row, name)) for name in sorted(row.cordoned_nodes)
         ],
+        sampler_connected=any(one.sampler_connected for one in live),
+        executor_connected=any(one.executor_connected for one in live),
+        run_count=sum(one.run_count for one in live),
     )
-    live = gauges or remote
-    if live is not None:
-        message.sampler_connected = live.sampler_connected
-        message.executor_connected = live.executor_connected
-        message.node_count = live.node_count
-        message.run_count = live.run_count
-    if gauges is not None:
-        message.total.amounts.update(gauges.total)
-        message.free.amounts.update(gauges.free)
-    elif remote is not None:
-        message.total.CopyFrom(remote.total)
-        message.free.CopyFrom(remote.free)
+    told = next((one for one in live if one.sampler_connected), next(iter(live), None))
+    if told is not None:
+        message.node_count = told.node_count
+        message.total.CopyFrom(told.total)
+        message.free.CopyFrom(told.free)
     return message
 
 

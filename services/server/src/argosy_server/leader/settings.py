@@ -13,6 +13,9 @@ from argosy_runtime.plugins import load_plugins
 
 __all__ = ["LeaderSettings"]
 
+_CONTACT_PERIOD_S = 5.0
+"""How often it is stored who was heard; oftener where that would be too late for the fence."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderSettings:
@@ -23,7 +26,8 @@ class LeaderSettings:
     heartbeat_s: float = 2.0
     """How often sessions must be heard; three missed ones end a session."""
     fence_s: float = 15.0
-    """How long an executor may act on its cluster after the last confirmation."""
+    """How long an executor may act on its cluster after the last confirmation; for as long a process keeps its session,
+    and a cluster gets work, without being heard."""
     keep_finished_s: float = field(default=60.0, metadata={"may_be_zero": True})
     """How long finished pods stay on their cluster, for logs."""
     installation: str = "argosy"
@@ -76,6 +80,8 @@ class LeaderSettings:
             response_timeout_s=self.answer_timeout_s,
             permit_timeout_max_s=self.permit_timeout_max_s,
             pre_bind_timeout_s=self.pre_bind_timeout_s,
+            contact_period_s=min(self.fence_s / 3, _CONTACT_PERIOD_S),
+            fence_s=self.fence_s,
             changes_per_round=self.changes_per_round,
             max_record_bytes=self.max_record_bytes,
         )

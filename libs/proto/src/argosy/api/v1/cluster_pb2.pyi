@@ -25,9 +25,8 @@ class ResourceAmounts(_message.Message):
     def __init__(self, amounts: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Cluster(_message.Message):
-    __slots__ = ("name", "uid", "sampler_connected", "executor_connected", "cordon", "node_count", "run_count", "total", "free", "contact_time", "cordoned_nodes")
+    __slots__ = ("name", "sampler_connected", "executor_connected", "cordon", "node_count", "run_count", "total", "free", "contact_time", "cordoned_nodes", "pools")
     NAME_FIELD_NUMBER: _ClassVar[int]
-    UID_FIELD_NUMBER: _ClassVar[int]
     SAMPLER_CONNECTED_FIELD_NUMBER: _ClassVar[int]
     EXECUTOR_CONNECTED_FIELD_NUMBER: _ClassVar[int]
     CORDON_FIELD_NUMBER: _ClassVar[int]
@@ -37,8 +36,8 @@ class Cluster(_message.Message):
     FREE_FIELD_NUMBER: _ClassVar[int]
     CONTACT_TIME_FIELD_NUMBER: _ClassVar[int]
     CORDONED_NODES_FIELD_NUMBER: _ClassVar[int]
+    POOLS_FIELD_NUMBER: _ClassVar[int]
     name: str
-    uid: str
     sampler_connected: bool
     executor_connected: bool
     cordon: _queue_pb2.Cordon
@@ -48,7 +47,8 @@ class Cluster(_message.Message):
     free: ResourceAmounts
     contact_time: _timestamp_pb2.Timestamp
     cordoned_nodes: _containers.RepeatedCompositeFieldContainer[CordonedNode]
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., sampler_connected: bool = ..., executor_connected: bool = ..., cordon: _Optional[_Union[_queue_pb2.Cordon, _Mapping]] = ..., node_count: _Optional[int] = ..., run_count: _Optional[int] = ..., total: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., free: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., contact_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cordoned_nodes: _Optional[_Iterable[_Union[CordonedNode, _Mapping]]] = ...) -> None: ...
+    pools: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., sampler_connected: bool = ..., executor_connected: bool = ..., cordon: _Optional[_Union[_queue_pb2.Cordon, _Mapping]] = ..., node_count: _Optional[int] = ..., run_count: _Optional[int] = ..., total: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., free: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., contact_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cordoned_nodes: _Optional[_Iterable[_Union[CordonedNode, _Mapping]]] = ..., pools: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CordonedNode(_message.Message):
     __slots__ = ("name", "cordon")

@@ -47,34 +47,46 @@ FAILURE_KIND_INFRASTRUCTURE: FailureKind
 FAILURE_KIND_REJECTED: FailureKind
 
 class SyncRequest(_message.Message):
-    __slots__ = ("hello", "states", "heartbeat", "log_chunk", "log_end")
+    __slots__ = ("hello", "states", "heartbeat", "log_chunk", "log_end", "seen")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     LOG_CHUNK_FIELD_NUMBER: _ClassVar[int]
     LOG_END_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     states: StateBatch
     heartbeat: Heartbeat
     log_chunk: LogChunk
     log_end: LogEnd
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., states: _Optional[_Union[StateBatch, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., log_chunk: _Optional[_Union[LogChunk, _Mapping]] = ..., log_end: _Optional[_Union[LogEnd, _Mapping]] = ...) -> None: ...
+    seen: SeenRuns
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., states: _Optional[_Union[StateBatch, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., log_chunk: _Optional[_Union[LogChunk, _Mapping]] = ..., log_end: _Optional[_Union[LogEnd, _Mapping]] = ..., seen: _Optional[_Union[SeenRuns, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("cluster", "cluster_uid", "incarnation", "handle_column", "attempt_column", "pool")
+    __slots__ = ("cluster", "cluster_uid", "process_id", "host", "handle_column", "attempt_column", "pool")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_UID_FIELD_NUMBER: _ClassVar[int]
-    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
     POOL_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     cluster_uid: str
-    incarnation: int
+    process_id: bytes
+    host: str
     handle_column: bytes
     attempt_column: bytes
     pool: str
-    def __init__(self, cluster: _Optional[str] = ..., cluster_uid: _Optional[str] = ..., incarnation: _Optional[int] = ..., handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., pool: _Optional[str] = ...) -> None: ...
+    def __init__(self, cluster: _Optional[str] = ..., cluster_uid: _Optional[str] = ..., process_id: _Optional[bytes] = ..., host: _Optional[str] = ..., handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., pool: _Optional[str] = ...) -> None: ...
+
+class SeenRuns(_message.Message):
+    __slots__ = ("handle_column", "attempt_column")
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    handle_column: bytes
+    attempt_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ...) -> None: ...
 
 class StateBatch(_message.Message):
     __slots__ = ("batch", "handle_column", "attempt_column", "object_column", "state_column", "time_us_column", "exit_code_column", "failure_column", "message_column", "uid_column", "texts")
@@ -127,20 +139,22 @@ class SyncResponse(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., redirect: _Optional[_Union[Redirect, _Mapping]] = ..., rows: _Optional[_Union[ObjectRows, _Mapping]] = ..., stops: _Optional[_Union[StopRuns, _Mapping]] = ..., stored: _Optional[_Union[StatesStored, _Mapping]] = ..., confirmed: _Optional[_Union[Confirmed, _Mapping]] = ..., log_request: _Optional[_Union[LogRequest, _Mapping]] = ..., log_credit: _Optional[_Union[LogCredit, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("epoch", "heartbeat_s", "fence_s", "installation", "keep_finished_s", "first")
+    __slots__ = ("epoch", "heartbeat_s", "fence_s", "installation", "keep_finished_s", "first", "incarnation")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_S_FIELD_NUMBER: _ClassVar[int]
     FENCE_S_FIELD_NUMBER: _ClassVar[int]
     INSTALLATION_FIELD_NUMBER: _ClassVar[int]
     KEEP_FINISHED_S_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     heartbeat_s: float
     fence_s: float
     installation: str
     keep_finished_s: float
     first: bool
-    def __init__(self, epoch: _Optional[int] = ..., heartbeat_s: _Optional[float] = ..., fence_s: _Optional[float] = ..., installation: _Optional[str] = ..., keep_finished_s: _Optional[float] = ..., first: bool = ...) -> None: ...
+    incarnation: int
+    def __init__(self, epoch: _Optional[int] = ..., heartbeat_s: _Optional[float] = ..., fence_s: _Optional[float] = ..., installation: _Optional[str] = ..., keep_finished_s: _Optional[float] = ..., first: bool = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class Redirect(_message.Message):
     __slots__ = ("address",)

@@ -53,16 +53,18 @@ class SessionRequest(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., capacity: _Optional[_Union[Capacity, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., sample: _Optional[_Union[SampleResponse, _Mapping]] = ..., commit: _Optional[_Union[CommitResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("cluster", "cluster_uid", "incarnation", "pool")
+    __slots__ = ("cluster", "cluster_uid", "process_id", "host", "pool")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_UID_FIELD_NUMBER: _ClassVar[int]
-    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     POOL_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     cluster_uid: str
-    incarnation: int
+    process_id: bytes
+    host: str
     pool: str
-    def __init__(self, cluster: _Optional[str] = ..., cluster_uid: _Optional[str] = ..., incarnation: _Optional[int] = ..., pool: _Optional[str] = ...) -> None: ...
+    def __init__(self, cluster: _Optional[str] = ..., cluster_uid: _Optional[str] = ..., process_id: _Optional[bytes] = ..., host: _Optional[str] = ..., pool: _Optional[str] = ...) -> None: ...
 
 class Capacity(_message.Message):
     __slots__ = ("resources", "node_column", "names", "allocatable_column", "free_column", "flag_column", "groups", "group_column", "total_column", "total_free_column", "node_count", "placement_count", "fitting_class_column", "fitting_room_column")
@@ -179,12 +181,14 @@ class SessionResponse(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., redirect: _Optional[_Union[Redirect, _Mapping]] = ..., placements: _Optional[_Union[PlacementList, _Mapping]] = ..., sample: _Optional[_Union[SampleRequest, _Mapping]] = ..., commit: _Optional[_Union[CommitRequest, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cordons: _Optional[_Union[Cordons, _Mapping]] = ..., confirmed: _Optional[_Union[Confirmed, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("epoch", "heartbeat_s")
+    __slots__ = ("epoch", "heartbeat_s", "incarnation")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_S_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     heartbeat_s: float
-    def __init__(self, epoch: _Optional[int] = ..., heartbeat_s: _Optional[float] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, epoch: _Optional[int] = ..., heartbeat_s: _Optional[float] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class Redirect(_message.Message):
     __slots__ = ("address",)

@@ -111,7 +111,7 @@ def store_effects(transaction: Transaction, time_us: int) -> Effects:
         ],
         queued_counts=transaction.queued_counts,
         queued_count_time_us=time_us,
-        clusters_contact=transaction.contacts,
+        contacts=transaction.contacts,
     )
 
 

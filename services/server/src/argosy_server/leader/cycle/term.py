@@ -57,7 +57,8 @@ if TYPE_CHECKING:
     from argosy_server.leader.sessions.outbox import SessionTable
     from argosy_server.leader.sessions.samplers import SamplerSession
     from argosy_server.leader.show.round_traces import LeaseTrace
-    from argosy_store import ClusterRow, LeaderStore
+    from argosy_store import LeaderStore
+    from argosy_store.binding import Binding
     from argosy_store.effects import AppliedEffects
     from argosy_store.leader import Leadership
 
@@ -115,7 +116,7 @@ class LeaderTerm:
         self._publisher = publisher
         self._samplers = samplers
         self._executors = executors
-        self._binder = ClusterBinder(store, self.epoch)
+        self._binder = ClusterBinder(store, self.epoch, fence_s=settings.fence_s)
         self._writer = EffectWriter(store, self.epoch)
         self._rows = RowSender(self.notes, store, self.feed)
         self._changes = ChangeReader(self.driver, store, self.notes)
@@ -229,11 +230,11 @@ class LeaderTerm:
         """Hand an event to the machine; after the end nothing comes of it."""
         self.driver.feed(event)
 
-    async def bind(self, role: Role, cluster: str, *, uid: str, incarnation: int) -> tuple[ClusterRow, bool]:
-        """Bind a cluster's name in the database; see `ClusterBinder.bind`."""
-        row, is_first = await self._binder.bind(role, cluster, uid=uid, incarnation=incarnation)
-        self.notes.note_cluster(row)
-        return row, is_first
+    async def bind(self, role: Role, hello: Any) -> Binding:  # noqa: ANN401 - a hello of either proto
+        """Bind the process that says hello; see `ClusterBinder.bind`."""
+        bound = await self._binder.bind(role, hello)
+        self.notes.note_cluster(bound.cluster)
+        return bound
 
     # --- taking over --------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Binding a cluster's name to its uid and the incarnations of its services, in the database, in time.
+"""Binding a cluster's name to its uid and its parts to processes, in the database, in time.
 
 Source: design section 5, "Fencing executors"; section 7, invariant 9.
 """
@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from argosy_core.errors import BackendUnavailable
 from argosy_core.leader.events import Role
+from argosy_server.api.names import printable
 
 if TYPE_CHECKING:
-    from argosy_store import ClusterRow, LeaderStore
+    from argosy_store import LeaderStore
+    from argosy_store.binding import Binding
 
 __all__ = ["ClusterBinder"]
 
@@ -27,9 +30,10 @@ class ClusterBinder:
     Args:
         store: The store.
         epoch: Epoch of the term.
+        fence_s: How long a process keeps its session without being heard.
     """
 
-    def __init__(self, store: LeaderStore, epoch: int) -> None:
+    def __init__(self, store: LeaderStore, epoch: int, *, fence_s: float) -> None:
         """Start a thread of its own.
 
         Binding waits behind a transaction of the leader, and must not take the threads that its lease, its log and its
@@ -37,27 +41,31 @@ class ClusterBinder:
         """
         self._store = store
         self._epoch = epoch
+        self._fence_s = fence_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="leader-binding")
 
     def close(self) -> None:
         """Let the thread end once it has done what is in line; who waits for that is answered in time."""
         self._thread.shutdown(wait=False)
 
-    async def bind(self, role: Role, cluster: str, *, uid: str, incarnation: int) -> tuple[ClusterRow, bool]:
-        """Bind a name; return the cluster's row, and whether no executor of it was ever bound before.
+    async def bind(self, role: Role, hello: Any) -> Binding:  # noqa: ANN401 - a hello of either proto
+        """Bind the process that says hello to its cluster's part in the pool.
 
         Raises:
             BackendUnavailable: The database lets it wait too long; nothing is lost by dialling again.
-            StateConflict: The epoch is over, or a higher incarnation was seen.
-            NotAllowedNow: The name belongs to another uid, or to another pool.
+            StateConflict: The epoch is over, or another process holds the session.
+            NotAllowedNow: The name belongs to another cluster.
         """
-
-        def bind() -> tuple[ClusterRow, bool]:
-            # Nobody else binds in between: there is one thread, and an older leader is refused by its epoch.
-            known = self._store.read_clusters([cluster]) if role is Role.EXECUTOR else []
-            row = self._store.bind_cluster(self._epoch, cluster, uid=uid, role=role, incarnation=incarnation)
-            return row, not any(before.executor_incarnation for before in known)
-
+        bind = partial(
+            self._store.bind_cluster,
+            self._epoch,
+            hello.cluster,
+            uid=hello.cluster_uid,
+            role=role,
+            process=hello.process_id,
+            host=printable(hello.host),
+            keep_s=self._fence_s,
+        )
         try:
             async with asyncio.timeout(BIND_TIMEOUT_S):
                 return await asyncio.get_running_loop().run_in_executor(self._thread, bind)

@@ -59,6 +59,7 @@ class SyncSession(Outbox[executor_pb2.SyncResponse]):
             installation=settings.installation,
             keep_finished_s=settings.keep_finished_s,
             first=is_first,
+            incarnation=self.key.incarnation,
         )
         self.send(executor_pb2.SyncResponse(welcome=welcome))
 

@@ -16,7 +16,7 @@ import structlog
 
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.errors import InvalidRequest
-from argosy_core.leader.events import CapacityTold, CommitAnswered, Role, SampleAnswered, SamplerReady
+from argosy_core.leader.events import CapacityTold, CommitAnswered, Heard, Role, SampleAnswered, SamplerReady
 from argosy_runtime.columns import pack_column
 from argosy_server.leader.sessions import cluster_codec
 from argosy_server.leader.sessions.outbox import Outbox
@@ -65,7 +65,7 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
         self._epoch = epoch
         self.notes = notes
         notes.nodes = NodeNotes()
-        message = sampler_pb2.Welcome(epoch=epoch, heartbeat_s=heartbeat_s)
+        message = sampler_pb2.Welcome(epoch=epoch, heartbeat_s=heartbeat_s, incarnation=self.key.incarnation)
         self.send(sampler_pb2.SessionResponse(welcome=message))
 
     def send_cordons(self, instruction: SendCordons) -> None:
@@ -175,6 +175,7 @@ class SamplerService(ClusterStreams[SamplerSession], sampler_pb2_grpc.SamplerSer
             session.ready = True
             event = SamplerReady(session=session.key)
         elif kind == "heartbeat":
+            event = Heard(session=session.key)
             session.send(sampler_pb2.SessionResponse(confirmed=sampler_pb2.Confirmed()))
         else:
             raise InvalidRequest(f"a sampler's stream has no place for {kind or 'an empty message'}")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from argosy_core.leader.events import Event
     from argosy_server.leader.settings import LeaderSettings
-    from argosy_store import ClusterRow
+    from argosy_store.binding import Binding
 
 __all__ = ["SILENT_HEARTBEATS", "ClusterStreams", "Term", "TermGate"]
 
@@ -51,8 +51,8 @@ class Term(Protocol):
     def feed(self, event: Event) -> None:
         """Tell the term of something; after its end nothing comes of it."""
 
-    async def bind(self, role: Role, cluster: str, *, uid: str, incarnation: int) -> tuple[ClusterRow, bool]:
-        """Bind a cluster's name in the database; return its row, and whether no executor was ever bound before."""
+    async def bind(self, role: Role, hello: Any) -> Binding:  # noqa: ANN401 - a hello of either proto
+        """Bind the process that says hello to its cluster, in the database."""
 
 
 class TermGate(Protocol):
@@ -95,7 +95,7 @@ class ClusterStreams(Generic[SessionT]):
 
         Raises:
             InvalidRequest: The peer said something that has no place there.
-            StateConflict: A newer peer is connected, nothing was heard for three heartbeats, or the session was closed.
+            StateConflict: Another process holds the session, nothing was heard for three heartbeats, or it was closed.
             BackendUnavailable: The peer cannot be let in now, and should dial again.
         """
         try:
@@ -110,19 +110,25 @@ class ClusterStreams(Generic[SessionT]):
         hello = await self._read_hello(requests)
         known = self._known(hello)
         term = self._gate.require()
-        row, is_first = await term.bind(self.ROLE, hello.cluster, uid=hello.cluster_uid, incarnation=hello.incarnation)
-        session = self._open(Session(hello.cluster, self.ROLE, hello.incarnation, next(_serials)))
+        bound = await term.bind(self.ROLE, hello)
+        session = self._open(Session(hello.cluster, self.ROLE, bound.incarnation, next(_serials)))
         self.sessions.enter(session)
         peer = str(self.ROLE)
-        _log.info("connected", peer=peer, cluster=session.cluster, incarnation=hello.incarnation)
+        _log.info("connected", peer=peer, cluster=session.cluster, host=hello.host, incarnation=bound.incarnation)
+        kept_s: float | None = None
         try:
-            settings = cluster_settings(row)
-            term.feed(Bound(session=session.key, settings=settings, known=known, is_first=is_first))
+            settings = cluster_settings(bound.cluster)
+            term.feed(Bound(session=session.key, settings=settings, known=known, is_first=bound.is_first))
             await converse(session, self._serve(session, term, requests), context.write)
+            kept_s = 0.0
+        except asyncio.CancelledError:
+            # The peer died, or the way to it did: it may be quicker than whoever wants its place, but not for long.
+            kept_s = self._settings.heartbeat_s
+            raise
         finally:
             session.close("the stream ended")
             self.sessions.leave(session)
-            term.feed(SessionLost(session=session.key))
+            term.feed(SessionLost(session=session.key, kept_s=kept_s))
             _log.info("disconnected", peer=peer, cluster=session.cluster, reason=session.close_reason)
 
     # --- what the kinds differ in -------------------------------------------------------------------------------------
