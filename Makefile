@@ -18,7 +18,7 @@ installer = $(1)/bin/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-real testbed lint type docs proto proto-check proto-baseline stubs stubs-remote up down status bench sim images compose-up compose-down logs requirements check
+.PHONY: help setup demo test nightly test-real testbed lint type docs proto proto-check proto-baseline stubs stubs-remote up down status bench sim images compose-up compose-down logs requirements check
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ demo: setup ## run a real cluster's workload through the whole mesh, with a repo
 
 test: setup ## run all tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+nightly: setup ## run a thousand seeds of simulated worlds with faults (SEEDS=1000 FIRST=0)
+	$(BIN)/python tests/benchmarks/simulated_worlds.py --first $(or $(FIRST),0) --count $(or $(SEEDS),1000)
 
 testbed: setup ## fetch and build the real parts of `make test-real`
 	PYTHONPATH=tests/testbed $(BIN)/python -m testbed build

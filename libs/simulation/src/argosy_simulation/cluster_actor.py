@@ -360,13 +360,21 @@ class ClusterActor(Process):
             self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
 
     def take_labels(self, rng: np.random.Generator, is_live: Callable[[int, int], bool]) -> int:
-        """Take the labels from about half of the pods of live runs, and tell nobody; return from how many.
+        """Take the labels from about half of the pods of live runs that have not ended, and tell nobody.
+
+        A pod that has ended and was reported is left out: its run may be over by now, so nobody looks for its name. It
+        holds no room, and stays until its labels are given back (`docs/operations.md`).
 
         Args:
             rng: Draws which.
             is_live: Tells of a run, (handle, attempt), whether it is.
+
+        Returns:
+            From how many.
         """
+        unfinished = (_CREATED, _RUNNING)
         pods = [item for key, item in sorted(self.objects.items()) if item.kind == POD and is_live(*key[:2])]
+        pods = [item for item in pods if item.state in unfinished]
         hit = [item for item in pods if rng.random() < 0.5]
         for item in hit:
             item.is_labelled = False

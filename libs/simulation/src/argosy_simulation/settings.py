@@ -149,7 +149,7 @@ class FaultSettings:
     """Commits of a leader that was replaced which something between it and a sampler held back, and hands over on the
     sampler's session with the next leader."""
     label_thefts: int = 0
-    """Executors killed, and before their successors start, the labels taken from half of the pods of live runs."""
+    """Executors killed, and before their successors start, the labels taken from half of the pods that run."""
     repeat_ratio: float = 0.05
     """Share of the repeatable messages, and of the calls to clusters, that arrive twice."""
     call_loss_ratio: float = 0.05

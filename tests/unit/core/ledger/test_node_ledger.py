@@ -280,6 +280,16 @@ def test_observe_all_ends_pods_that_the_list_lacks() -> None:
     assert ledger.totals().unmanaged_pod_count == 1
 
 
+def test_observe_all_ends_a_run_of_which_only_pods_that_ended_are_left() -> None:
+    """A bag is known by its first pod; after a lost watch that one may be gone, and another be there that ended."""
+    ledger = make_ledger()
+    place(ledger, (1, CORE, 0))
+    ledger.observe(pods((1, 1, 0, False)))
+    outcome = ledger.observe_all(pods((1, 2, 0, True)))
+    assert (outcome.ended_count, ledger.placement_count) == (1, 0)
+    assert free_cpu(ledger) == [4000, 4000, 4000]
+
+
 def test_placement_on_a_node_not_seen_yet_counts_once_the_node_comes() -> None:
     """A list may name a node before the node is seen."""
     ledger = make_ledger()

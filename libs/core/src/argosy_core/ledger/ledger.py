@@ -218,11 +218,14 @@ class NodeLedger:
         return ObserveOutcome(added_count=added, replaced_count=replaced, ended_count=ended)
 
     def observe_all(self, events: PodEvents) -> ObserveOutcome:
-        """Take in the full list of the cluster's pods: `observe`, then end every observed pod that is not in it."""
+        """Take in the full list of the cluster's pods: `observe`, then end every observed pod that is not in it.
+
+        A run of which only pods that ended are listed ends too: the pod of a bag that it was known by may be gone.
+        """
         outcome = self.observe(events)
         table = self._placements
         observed = table.hold & _POD > 0
-        listed = table.slots(_keys(events))
+        listed = table.slots(_keys(events)[~events.ended])
         observed[listed[listed >= 0]] = False
         gone = np.flatnonzero(observed).astype(np.int32)
         self._end(gone)

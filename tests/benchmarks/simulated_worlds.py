@@ -1,0 +1,61 @@
+"""Random worlds with faults, many of them: what `make nightly` runs.
+
+Each seed is two worlds, one with everything that `make test` samples and a wide one (bags of several pods, an API that
+dies, clusters that are declared gone, labels taken from pods). A world fails if an invariant does not hold, or if it does
+not come to rest.
+
+    python tests/benchmarks/simulated_worlds.py --first 0 --count 1000
+
+Prints the seeds that failed, each as the call that repeats it, and seeds per minute; ends with 1 if there are any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+from argosy_simulation import draw_world
+
+CHECK_STEPS = 25
+REPORT_PERIOD_S = 60.0
+
+
+def try_seed(seed: int) -> list[str]:
+    """Run both worlds of a seed; return what failed, for people."""
+    failures = []
+    for wide in (False, True):
+        try:
+            draw_world(seed, wide=wide, check_steps=CHECK_STEPS).run()
+        except Exception as error:  # noqa: BLE001 - whatever ends a world is a finding
+            failures.append(f"draw_world({seed}, wide={wide}): {type(error).__name__}: {error}")
+    return failures
+
+
+def main() -> int:
+    """Run the worlds; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--count", type=int, default=1000, help="number of seeds")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    chosen = parser.parse_args()
+    begin_s = told_s = time.monotonic()
+    failures: list[str] = []
+    with ProcessPoolExecutor(chosen.workers) as pool:
+        results = pool.map(try_seed, range(chosen.first, chosen.first + chosen.count), chunksize=4)
+        for done, found in enumerate(results, 1):
+            failures += found
+            for failure in found:
+                print(failure, flush=True)
+            now_s = time.monotonic()
+            if now_s - told_s >= REPORT_PERIOD_S or done == chosen.count:
+                told_s = now_s
+                rate = done / (now_s - begin_s) * 60
+                print(f"{done:,} of {chosen.count:,} seeds, {rate:,.0f} a minute, {len(failures)} failed", flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
