@@ -109,6 +109,17 @@ def test_class_without_much_room_does_not_keep_others_from_being_asked_for() -> 
     assert filled.classes.tolist() == [1] * 2 + [0] * 9
 
 
+def test_jobs_without_room_do_not_put_off_those_of_their_queue_behind_them() -> None:
+    """Hundreds of jobs for the two devices that are free stand before a queue's plain jobs; the other queue has more."""
+    room = _MANY.copy()
+    room[1] = 2
+    limits = replace(_NO_LIMIT, room=room, usage_limit=39 * MICRO)
+    queues = [(1, 1.0, 0.0, [1.0] * 540), (2, 1.0, 0.0, [1.0] * 540)]
+    filled = fill(_queues(queues, classes=[1] * 500 + [0] * 40 + [0] * 540), limits)
+    assert np.bincount(filled.rows).tolist() == [20, 20]
+    assert filled.classes.tolist().count(1) == 2
+
+
 def test_classes_that_do_not_count_use_up_no_limit() -> None:
     """What is tried beside the others takes nothing from them."""
     counted = np.ones(_CLASS_COUNT, dtype=np.bool_)

@@ -192,8 +192,12 @@ class _Window:
             self._look(row, 2 * self._counts[row])
         return bool(rows)
 
-    def merge(self) -> tuple[Filled, int, int]:
-        """Return all jobs seen in filling order, and up to where they are certain.
+    def merge(self, room: Int64s) -> tuple[Filled, int, int]:
+        """Return the jobs seen in filling order, and up to where they are certain.
+
+        Jobs beyond what their class has room for in all, counted within their queue, are left out: none of them can be
+        placed, and those behind them have their turn as if they were not there. The last job seen of a queue stays, to
+        tell how far was seen.
 
         A job seen is certain if no job not yet seen can come before it: none of the queues that were opened (first
         number), and none of the others (second number).
@@ -203,6 +207,12 @@ class _Window:
         sizes = np.fromiter((part.size for part in self._parts.values()), dtype=np.int64, count=opened.size)
         slots = np.concatenate([np.zeros(0, dtype=np.int32), *self._parts.values()])
         rows = np.repeat(opened, sizes)
+        classes = queues.job_class(slots)
+        hopeful = _count_before(rows * room.size + classes) < room[classes]
+        if not hopeful.all():
+            hopeful[np.cumsum(sizes)[sizes > 0] - 1] = True
+            sizes = np.bincount(np.repeat(np.arange(opened.size), sizes)[hopeful], minlength=opened.size)
+            slots, rows, classes = slots[hopeful], rows[hopeful], classes[hopeful]
         usage = queues.job_usage(slots)
         order, keys = _order(queues, self._ranks, rows, usage)
         certain = before_others = slots.size
@@ -222,7 +232,7 @@ class _Window:
                 (zero == self._zero[following]) & (keys[order] < self._earliest[following])
             )
             before_others = int(np.count_nonzero(first))
-        seen = Filled(slots=slots[order], rows=rows[order], usage=usage[order], classes=queues.job_class(slots[order]))
+        seen = Filled(slots=slots[order], rows=rows[order], usage=usage[order], classes=classes[order])
         return seen, certain, before_others
 
 
@@ -250,7 +260,8 @@ def fill(queues: FillingQueues, limits: FillingLimits) -> Filled:
     """Return the jobs to ask for, in order; nothing is changed.
 
     As long as no class has more jobs in line than its room, these are exactly the jobs, in exactly the order, that the
-    one-by-one rule gives if every job fits. Jobs beyond their class's room are passed over.
+    one-by-one rule gives if every job fits. Jobs beyond their class's room are passed over, and what their own queue has
+    beyond it raises nothing for the jobs behind them.
 
     Args:
         queues: Queues with work.
@@ -265,7 +276,7 @@ def fill(queues: FillingQueues, limits: FillingLimits) -> Filled:
     window.open_more()
     available = np.minimum(limits.room, limits.waiting)
     while True:
-        seen, certain, before_others = window.merge()
+        seen, certain, before_others = window.merge(limits.room)
         kept: Bools = _count_before(seen.classes) < limits.room[seen.classes]
         end = _end(seen, kept, limits)
         sure = min(certain, before_others)
