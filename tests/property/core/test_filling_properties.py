@@ -76,14 +76,15 @@ class _World:
         """The rule as a loop: a head that finds no place exhausts its class and raises nothing."""
         queues, usage, placed = self.queues, self.queues.usage.copy(), []
         lines = [list(part) for part in self.jobs]
+        until_now = flow_keys(queues.flow, queues.usage, queues.weight)
         while any(lines) and not stop(placed):
             turns = []
             for row, line in enumerate(lines):
                 if line:
                     after = usage[row : row + 1] + self.sizes[line[0]]
                     key = flow_keys(queues.flow[row : row + 1], after, queues.weight[row : row + 1])[0]
-                    turns.append((queues.weight[row] <= 0, key, queues.queue_id[row], row))
-            row = min(turns)[3]
+                    turns.append((queues.weight[row] <= 0, key, until_now[row], queues.queue_id[row], row))
+            row = min(turns)[4]
             job = lines[row][0]
             if place(job, int(self.classes[job])):
                 placed.append(lines[row].pop(0))

@@ -67,7 +67,8 @@ def _fill(
         pytest.param([(2, 1, 0, [1, 1]), (1, 1, 0, [1, 1])], [1, 2, 1, 2], id="ties-go-by-queue-id"),
         pytest.param([(1, 3, 0, [1] * 6), (2, 1, 0, [1] * 2)], [1, 1, 1, 2, 1, 1, 1, 2], id="by-weight"),
         pytest.param([(1, 1, 0, [4, 4]), (2, 1, 0, [1] * 8)], [2, 2, 2, 1, 2, 2, 2, 2, 1, 2], id="large-jobs-wait"),
-        pytest.param([(1, 1, 3, [1] * 4), (2, 1, 0, [1] * 4)], [2, 2, 1, 1, 1, 2, 1, 2], id="past-flow-waits"),
+        pytest.param([(1, 1, 3, [1] * 4), (2, 1, 0, [1] * 4)], [2, 2, 2, 1, 1, 1, 2, 1], id="past-flow-waits"),
+        pytest.param([(1, 1, 0.9, [1]), (2, 1, 0, [1])], [2, 1], id="ties-go-to-who-had-less-until-now"),
         pytest.param([(1, 0, 0, [1, 1]), (2, 1, 50, [1, 1])], [2, 2, 1, 1], id="weight-zero-after-all-others"),
         pytest.param([(1, 1, 0, []), (2, 1, 0, [1])], [2], id="empty-queue"),
         pytest.param([], [], id="no-queue"),
@@ -82,7 +83,7 @@ def test_filling_takes_the_queue_with_the_smallest_flow_if_scheduled(
 
 def test_filling_counts_what_the_queue_uses_already() -> None:
     """A queue that runs 2 cores lets the other catch up first."""
-    assert _fill([(1, 1, 2, [1, 1]), (2, 1, 0, [1] * 4)], used={1: 2}) == [2, 2, 1, 2, 1, 2]
+    assert _fill([(1, 1, 2, [1, 1]), (2, 1, 0, [1] * 4)], used={1: 2}) == [2, 2, 2, 1, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_class_without_much_room_does_not_keep_others_from_being_asked_for() -> 
 
 
 def test_jobs_without_room_do_not_put_off_those_of_their_queue_behind_them() -> None:
-    """Hundreds of jobs for the two devices that are free stand before a queue's plain jobs; the other queue has more."""
+    """Hundreds of jobs for the two devices that are free stand before a queue's plain jobs; another queue has more."""
     room = _MANY.copy()
     room[1] = 2
     limits = replace(_NO_LIMIT, room=room, usage_limit=39 * MICRO)

@@ -1,8 +1,8 @@
 """Progressive filling: in what order jobs of several queues get their turn.
 
 The rule is a loop: of all queues with work, take the one whose flow divided by weight would be smallest if its head
-were scheduled (ties: smaller queue id; queues of weight 0 after all others), try that head, repeat. Flow if scheduled
-is the flow formula at this moment with the job in the usage: `max(flow, usage + job)`. A job that finds a place raises
+were scheduled (ties: less flow by weight until now, so that more queues than cores take turns, then smaller queue id;
+queues of weight 0 after all others), try that head, repeat. Flow if scheduled is the flow formula at this moment with the job in the usage: `max(flow, usage + job)`. A job that finds a place raises
 its queue's usage for what follows. One that finds none raises nothing: its class is exhausted, and the next job of
 another class is its queue's head.
 
@@ -10,8 +10,8 @@ another class is its queue's head.
 the rule itself over those jobs, once it can be tried where they fit.
 
 Within one queue the key never falls from one job to the next, so as long as every job finds a place the loop is a merge
-of sorted sequences, and its order that of one sort by (key, queue id). That is how it is computed here: with the same
-arithmetic per job as the loop, so with the same result, whether jobs are identical or not.
+of sorted sequences, and its order that of one sort by (key, flow until now, queue id). That is how it is computed here:
+with the same arithmetic per job as the loop, so with the same result, whether jobs are identical or not.
 
 Source: 003 "Global prioritisation"; design section 6, "filling".
 """
@@ -49,7 +49,7 @@ class FillingQueues:
     """Queues with work that may be placed; q queues, in any order. None of them is cordoned."""
 
     queue_id: Int64s
-    """Ids; they decide ties."""
+    """Ids; they decide ties of queues with equal flow."""
     weight: Floats
     """Weights; queues of weight 0 come after all others."""
     flow: Floats
@@ -119,10 +119,11 @@ def flow_keys(flow: Floats | float, usage_after: Int64s, weight: Floats | float)
     return np.asarray(flow_after / divisor, dtype=np.float64)
 
 
-def _ranks(queue_id: Int64s) -> Int64s:
-    """Return the rank of each queue by id, which is what ties go by."""
-    ranks = np.empty(queue_id.size, dtype=np.int64)
-    ranks[np.argsort(queue_id, kind="stable")] = np.arange(queue_id.size)
+def _ranks(queues: FillingQueues) -> Int64s:
+    """Return the rank of each queue by flow until now and id, which is what ties go by."""
+    shares = flow_keys(queues.flow, queues.usage, queues.weight)
+    ranks = np.empty(shares.size, dtype=np.int64)
+    ranks[np.lexsort((queues.queue_id, shares))] = np.arange(shares.size)
     return ranks
 
 
@@ -154,7 +155,7 @@ class _Window:
     def __init__(self, queues: FillingQueues, expected_count: int) -> None:
         """Look at nothing yet."""
         self._queues = queues
-        self._ranks = _ranks(queues.queue_id)
+        self._ranks = _ranks(queues)
         self._earliest = flow_keys(queues.flow, queues.usage + queues.least_usage, queues.weight)
         self._zero = queues.weight <= 0
         self._turn = np.lexsort((self._ranks, self._earliest, self._zero))
@@ -260,8 +261,8 @@ def fill(queues: FillingQueues, limits: FillingLimits) -> Filled:
     """Return the jobs to ask for, in order; nothing is changed.
 
     As long as no class has more jobs in line than its room, these are exactly the jobs, in exactly the order, that the
-    one-by-one rule gives if every job fits. Jobs beyond their class's room are passed over, and what their own queue has
-    beyond it raises nothing for the jobs behind them.
+    one-by-one rule gives if every job fits. Jobs beyond their class's room are passed over, and what their queue
+    has beyond it raises nothing for the jobs behind them.
 
     Args:
         queues: Queues with work.
@@ -308,7 +309,7 @@ def walk(queues: FillingQueues, jobs: Filled, place: Callable[[int, int], bool])
     Source: 003 "Global prioritisation".
     """
     by_queue = np.argsort(jobs.rows, kind="stable")
-    ranks = _ranks(queues.queue_id)
+    ranks = _ranks(queues)
     order, _ = _order(queues, ranks, jobs.rows[by_queue], jobs.usage[by_queue])
     turns = by_queue[order]
     classes = jobs.classes[turns].tolist()

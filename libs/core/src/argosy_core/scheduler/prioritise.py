@@ -169,11 +169,13 @@ def _first(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) ->
     least = int(state.classes.usage[np.flatnonzero(wanted)].min())
     weight, zero = queues.weight[rows], queues.weight[rows] <= 0
     earliest = flow_keys(queues.flow[rows], usage[rows] + least, weight)
-    order = np.lexsort((queues.queue_id[rows], earliest, zero))
-    best: tuple[tuple[bool, float, int], int] | None = None
+    share = flow_keys(queues.flow[rows], state.counted_usage()[rows], weight)
+    order = np.lexsort((queues.queue_id[rows], share, earliest, zero))
+    best: tuple[tuple[bool, float, float, int], int] | None = None
     for position in order.tolist():
         row = int(rows[position])
-        if best is not None and best[0] <= (bool(zero[position]), float(earliest[position]), int(queues.queue_id[row])):
+        rank = float(share[position]), int(queues.queue_id[row])
+        if best is not None and best[0] <= (bool(zero[position]), float(earliest[position]), *rank):
             break
         taken = [slot for slot in chosen if live.queue[slot] == row]
         slots, _ = queues.orders[row].heads(1 + len(taken), wanted, _HEAD_VIEW)
@@ -181,7 +183,7 @@ def _first(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) ->
         if left.size:
             after = usage[row : row + 1] + state.job_usage(left[:1])
             key = flow_keys(queues.flow[row : row + 1], after, weight[position : position + 1])
-            turn = (bool(zero[position]), float(key[0]), int(queues.queue_id[row]))
+            turn = (bool(zero[position]), float(key[0]), *rank)
             if best is None or turn < best[0]:
                 best = (turn, int(left[0]))
     return -1 if best is None else best[1]
