@@ -1,8 +1,8 @@
 """Random worlds with faults, many of them: what `make nightly` runs.
 
 Each seed is two worlds, one with everything that `make test` samples and a wide one (bags of several pods, an API that
-dies, clusters that are declared gone, labels taken from pods). A world fails if an invariant does not hold, or if it does
-not come to rest.
+dies, clusters that are declared gone, labels taken from pods). A world fails if an invariant does not hold, or if it
+does not come to rest.
 
     python tests/benchmarks/simulated_worlds.py --first 0 --count 1000
 
@@ -34,6 +34,12 @@ def try_seed(seed: int) -> list[str]:
     return failures
 
 
+def tell(line: str) -> None:
+    """Write a line at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def main() -> int:
     """Run the worlds; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -48,12 +54,12 @@ def main() -> int:
         for done, found in enumerate(results, 1):
             failures += found
             for failure in found:
-                print(failure, flush=True)
+                tell(failure)
             now_s = time.monotonic()
             if now_s - told_s >= REPORT_PERIOD_S or done == chosen.count:
                 told_s = now_s
                 rate = done / (now_s - begin_s) * 60
-                print(f"{done:,} of {chosen.count:,} seeds, {rate:,.0f} a minute, {len(failures)} failed", flush=True)
+                tell(f"{done:,} of {chosen.count:,} seeds, {rate:,.0f} a minute, {len(failures)} failed")
     return 1 if failures else 0
 
 

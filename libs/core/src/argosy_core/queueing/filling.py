@@ -2,9 +2,9 @@
 
 The rule is a loop: of all queues with work, take the one whose flow divided by weight would be smallest if its head
 were scheduled (ties: less flow by weight until now, so that more queues than cores take turns, then smaller queue id;
-queues of weight 0 after all others), try that head, repeat. Flow if scheduled is the flow formula at this moment with the job in the usage: `max(flow, usage + job)`. A job that finds a place raises
-its queue's usage for what follows. One that finds none raises nothing: its class is exhausted, and the next job of
-another class is its queue's head.
+queues of weight 0 after all others), try that head, repeat. Flow if scheduled is the flow formula at this moment with
+the job in the usage: `max(flow, usage + job)`. A job that finds a place raises its queue's usage for what follows. One
+that finds none raises nothing: its class is exhausted, and the next job of another class is its queue's head.
 
 `fill` says whom to ask for: the order as if every job found a place, up to what is free. It touches nothing. `walk` is
 the rule itself over those jobs, once it can be tried where they fit.
