@@ -26,7 +26,7 @@ class Jobs:
     count: int
     submit_s: float | np.ndarray = 5.0
     run_s: float | np.ndarray = 10.0
-    class_index: int = 0
+    class_index: int | np.ndarray = 0
     priority: int = 0
 
 
