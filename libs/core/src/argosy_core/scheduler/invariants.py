@@ -117,7 +117,9 @@ def _check_orders(state: PoolState, slots: Int32s) -> None:
     backing_off = {handle for _, handle in state.back_off}
     for index in [index for _, index in state.queues.ids.items()]:
         mine = waiting[live.queue[waiting] == index]
-        heads, all_of_them = state.queues.orders[index].heads(max(2 * mine.size, 1))
+        # A job whose priority went back and forth has an entry for each time.
+        order = state.queues.orders[index]
+        heads, all_of_them = order.heads(max(order.entry_count, 1))
         _require(all_of_them, "an order ends")
         away = [handle for handle in live.handle[mine].tolist() if handle in backing_off]
         missing = set(live.handle[mine].tolist()) - set(live.handle[heads].tolist()) - set(away)
