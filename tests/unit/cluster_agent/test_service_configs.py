@@ -79,15 +79,23 @@ def test_agent_refuses_plugins_that_its_sampler_would(flags: list[str]) -> None:
 
 @pytest.mark.parametrize("kind", NEEDED, ids=lambda kind: kind.SERVICE)
 @pytest.mark.parametrize("name", ["Bad Name!", "-x", "", "x" * 64], ids=["blanks", "end", "empty", "long"])
-@pytest.mark.parametrize("setting", ["pool", "installation"])
+@pytest.mark.parametrize("setting", ["pools", "installation"])
 def test_names_that_cannot_be_labels_are_refused(kind: type[Any], name: str, setting: str) -> None:
     """They become labels, selectors and parts of topics; the message names the setting and what it may be."""
-    key = "leader.installation" if (kind, setting) == (ServerConfig, "installation") else setting
+    key = {"installation": "leader.installation", "pools": "pool"}[setting] if kind is ServerConfig else setting
     flag = "--" + key.replace(".", "-")
     with pytest.raises(InvalidRequest) as refusal:
         load_config(kind, [*NEEDED[kind], f"{flag}={name}"], {})
-    assert refusal.value.message.startswith(f"{key} is {name!r}, but must be 1 to 63 letters")
-    assert getattr(load_config(kind, [*NEEDED[kind], "--pool=gpu_2.a-B"], {}), "pool") == "gpu_2.a-B"  # noqa: B009 - Any
+    assert refusal.value.message.startswith((f"{key} is {name!r}, but must be 1 to 63 letters", "pools is ''"))
+
+
+@pytest.mark.parametrize("kind", [ClusterAgentConfig, ExecutorConfig, SamplerConfig], ids=lambda kind: kind.SERVICE)
+def test_services_of_clusters_take_several_pools(kind: type[Any]) -> None:
+    """In the order given; none, or one twice, is refused."""
+    assert load_config(kind, [*NEEDED[kind], "--pools=gpu_2.a-B,default"], {}).pools == ("gpu_2.a-B", "default")
+    assert load_config(kind, NEEDED[kind], {}).pools == ("default",)
+    with pytest.raises(InvalidRequest, match="each once"):
+        load_config(kind, [*NEEDED[kind], "--pools=a,b,a"], {})
 
 
 @pytest.mark.parametrize(

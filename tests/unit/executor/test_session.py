@@ -22,7 +22,7 @@ async def test_executor_says_who_it_is_and_runs_what_it_is_given(
     host: ClusterHost, leader: Fixture, run_executor: Fixture, make_bag: Fixture
 ) -> None:
     """Hello names cluster, uid, process, host and pool; rows become pods; their states come up in order."""
-    async with run_executor(host, leader.address, pool="p1"):
+    async with run_executor(host, leader.address, pools=("p1",)):
         session = await leader.next_session()
         assert (session.hello.cluster, session.hello.cluster_uid, session.hello.pool) == ("lab", host.engine.uid, "p1")
         assert (len(session.hello.process_id), session.hello.host) == (16, socket.gethostname())

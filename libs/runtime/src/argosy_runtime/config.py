@@ -45,6 +45,7 @@ __all__ = [
     "load_config",
     "print_config",
     "require_names",
+    "require_pools",
     "setting_texts",
 ]
 
@@ -169,6 +170,18 @@ def require_names(named: Mapping[str, str]) -> None:
                 f"{key} is {name!r}, but must be 1 to 63 letters, digits, '-', '_' and '.', a letter or digit at both"
                 " ends"
             )
+
+
+def require_pools(pools: Sequence[str]) -> None:
+    """Refuse a list of pools that is empty, or names one twice or wrongly.
+
+    Raises:
+        InvalidRequest: It is such a list.
+    """
+    if not pools or len(set(pools)) < len(pools):
+        raise InvalidRequest(f"pools is {', '.join(pools)!r}, but must name at least one pool, and each once")
+    for pool in pools:
+        require_names({"pools": pool})
 
 
 def describe_config(config: object) -> dict[str, object]:

@@ -151,7 +151,7 @@ class Metrics:
         default_factory=lambda: _counter("sampled_classes", "Classes sampled.", ("cluster",))
     )
     committed_placements: Counter = field(
-        default_factory=lambda: _counter("committed_placements", "Placements kept by MultiBind.", ("cluster",))
+        default_factory=lambda: _counter("committed_placements", "Placements kept by MultiBind.", ("cluster", "pool"))
     )
     filter_faults: Counter = field(
         default_factory=lambda: _counter(
@@ -159,7 +159,14 @@ class Metrics:
         )
     )
     refused_placements: Counter = field(
-        default_factory=lambda: _counter("refused_placements", "Placements refused by MultiBind.", ("cluster",))
+        default_factory=lambda: _counter("refused_placements", "Placements refused by MultiBind.", ("cluster", "pool"))
+    )
+    conflicting_placements: Counter = field(
+        default_factory=lambda: _counter(
+            "conflicting_placements",
+            "Placements refused by MultiBind because something else had taken all candidates.",
+            ("cluster", "pool"),
+        )
     )
     plugin_faults: Counter = field(
         default_factory=lambda: _counter(

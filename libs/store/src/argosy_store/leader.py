@@ -361,12 +361,20 @@ class LeaderStore:
             cursor = connection.execute(statement, [[int(handle) for handle in handles]])
             return [(row[0], parse_id(str(row[1]))[0], row[2]) for row in cursor]
 
-    def leader_address(self) -> str:
-        """Return host:port of the pool's leader, empty if nobody leads."""
-        statement = "SELECT address FROM pools WHERE pool = %s AND leader_id <> '' AND expire_time > clock_timestamp()"
+    def leader_addresses(self) -> dict[str, str]:
+        """Return host:port of the leader of each pool that has one."""
+        statement = "SELECT pool, address FROM pools WHERE leader_id <> '' AND expire_time > clock_timestamp()"
         with self._reader.use() as connection:
-            row = connection.execute(statement, [self._pool]).fetchone()
-            return str(row[0]) if row is not None else ""
+            return {pool: str(address) for pool, address in connection.execute(statement)}
+
+    def read_foreign_jobs(self, handles: Sequence[int]) -> list[int]:
+        """Return those jobs, of some handles, that belong to queues of other pools."""
+        statement = (
+            "SELECT j.handle FROM jobs j JOIN queues q ON q.queue_id = j.queue_id"
+            " WHERE j.handle = ANY (%s) AND q.pool <> %s"
+        )
+        with self._reader.use() as connection:
+            return [row[0] for row in connection.execute(statement, [list(handles), self._pool])]
 
     def read_clusters(self, names: Sequence[str] | None = None) -> list[ClusterRow]:
         """Return clusters by name, or all of the pool."""

@@ -106,7 +106,6 @@ async def _serve(
     life.spawn(executor.watch(), name="watch")
     await executor.wait_until_listed()
     life.spawn(executor.act(), name="act")
-    life.spawn(executor.session.run(), name="session")
     life.on_drain(executor.drain)
     await on_ready()
     log.info("executor is up")

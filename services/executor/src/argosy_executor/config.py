@@ -12,7 +12,7 @@ from typing import ClassVar
 from argosy_core.framework import Framework
 from argosy_core.plugins import binding_framework
 from argosy_kube import KubernetesSettings
-from argosy_runtime.config import require_names
+from argosy_runtime.config import require_names, require_pools
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.logs import LogLevel
 from argosy_runtime.plugins import load_plugins
@@ -41,8 +41,8 @@ class ExecutorConfig:
     `kubernetes`, `kubernetes:/path/to/kubeconfig`, `kubernetes:/path#context`, `kubernetes:in-cluster`."""
     server_addresses: tuple[str, ...]
     """host:port of server processes; each tells where the leader is, so one that lives is enough."""
-    pool: str = "default"
-    """Pool the executor serves."""
+    pools: tuple[str, ...] = ("default",)
+    """Pools that place on the cluster; the executor serves the leader of each."""
     installation: str = "argosy"
     """Installation whose objects this executor looks after; must be the leader's."""
     gather_ms: float = field(default=100.0, metadata={"may_be_zero": True})
@@ -85,9 +85,10 @@ class ExecutorConfig:
         """Refuse names that are none.
 
         Raises:
-            InvalidRequest: `pool` or `installation` is none, or there is no plugin by a name, or it cannot be made.
+            InvalidRequest: A pool or `installation` is none, or there is no plugin by a name, or it cannot be made.
         """
-        require_names({"pool": self.pool, "installation": self.installation})
+        require_names({"installation": self.installation})
+        require_pools(self.pools)
         self.make_framework()
 
     def make_framework(self) -> Framework:

@@ -14,7 +14,7 @@ from argosy_core.reconcile.columns import Int32Array, Int64Array
 from argosy_runtime.channel import Caller
 from argosy_runtime.columns import check_indices, pack_column, read_columns, unpack_column
 
-__all__ = ["encode_hello", "encode_reports", "read_rows", "read_stops"]
+__all__ = ["encode_hello", "encode_reports", "encode_seen", "read_rows", "read_stops"]
 
 
 def encode_hello(
@@ -27,7 +27,7 @@ def encode_hello(
         cluster: Name of the cluster.
         cluster_uid: Its uid.
         caller: This process.
-        pool: Pool the executor serves.
+        pool: Pool whose leader is spoken to.
     """
     handles, attempts = reconciler.known_runs()
     return executor_pb2.SyncRequest(
@@ -39,6 +39,15 @@ def encode_hello(
             handle_column=pack_column(handles, "int64"),
             attempt_column=pack_column(attempts, "int32"),
             pool=pool,
+        )
+    )
+
+
+def encode_seen(handles: Int64Array, attempts: Int32Array) -> executor_pb2.SyncRequest:
+    """Return runs of which objects were seen, and whose pool is not known, as a message."""
+    return executor_pb2.SyncRequest(
+        seen=executor_pb2.SeenRuns(
+            handle_column=pack_column(handles, "int64"), attempt_column=pack_column(attempts, "int32")
         )
     )
 

@@ -1,53 +1,39 @@
-"""The executor at work: watch the cluster, act on it, and let the core decide.
+"""The executor at work: watches the cluster, and acts on it for the leader of each pool.
 
 ::
 
-    cluster --events, listings--> Reconciler <--rows, stops, stored-- leader
-       ^                              |
-       +----creates, deletes, looks---+------states-------------------> leader
+    cluster --events, listings--> claims --> a part per pool <--rows, stops, stored-- its leader
+       ^                                           |
+       +-------------creates, deletes, looks-------+----------------states----------> its leader
 
-Everything that touches the reconciler runs on one event loop and never across an await, so the core sees one thing
-happen at a time.
+There is one watch of the cluster. Which pool a run is of its leader says; what was seen of runs that nobody has claimed
+is held back. Everything runs on one event loop and never across an await, so the core sees one thing happen at a time.
 
-Source: design section 5, "Sync".
+Source: design section 5, "Sync"; seed 000, several leaders on one cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
-import time
 from functools import partial
 
 import numpy as np
 
-from argosy_core.arrays import Bools
 from argosy_core.errors import BackendUnavailable
-from argosy_core.framework import Point
-from argosy_core.reconcile import CreateResponses, Creates, Deletes, Fence, Reconciler, StartTimeouts
-from argosy_executor.binding import bind_batch, create_others
-from argosy_executor.cluster_codec import (
-    create_responses,
-    delete_responses,
-    observations,
-)
+from argosy_core.reconcile import PoolClaims
+from argosy_executor.cluster_codec import observations
 from argosy_executor.config import ExecutorConfig
-from argosy_executor.create_traces import create_traces
-from argosy_executor.session import LeaderSession, SessionPorts
+from argosy_executor.pool_part import PoolPart
+from argosy_executor.session import read_clock
 from argosy_kube.following import Follower
 from argosy_kube.port import Cluster, ObjectEvents, Selector
 from argosy_runtime.channel import Backoff, Caller
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import METRICS
-from argosy_runtime.plugins import FaultReporter
 
 __all__ = ["Executor"]
 
-_FIRST_GATHER_S = 0.005
-"""How long the first news after a pause gathers."""
-_IDLE_S = 1.0
-"""Longest wait of the acting loop; a fence that closes must show in the metrics."""
 _MOST_NAMES = 10
 """Kinds that a line of the log names."""
 
@@ -63,34 +49,14 @@ class Executor:
 
     def __init__(self, config: ExecutorConfig, cluster: Cluster, *, cluster_uid: str) -> None:
         """Know nothing yet."""
-        self._config = config
         self._cluster = cluster
         self._log = get_logger(cluster=config.cluster)
-        timeouts = StartTimeouts(
-            image_s=config.image_timeout_s, pending_s=config.pending_timeout_s, quota_s=config.quota_timeout_s
-        )
-        self._reconciler = Reconciler(call_timeout_s=config.call_timeout_s, settled_at_s=math.inf, timeouts=timeouts)
-        self._fence = Fence()
-        self._framework = config.make_framework()
-        self._faults = FaultReporter(self._framework, config.cluster, log=self._log, monotonic=time.monotonic)
-        self._news = asyncio.Event()
         self._listed = asyncio.Event()
         self._asked_s = -math.inf
-        self._draining = False
+        self._fenced, self._known = METRICS.fenced.labels(config.cluster), METRICS.known_runs.labels(config.cluster)
         self._hidden = METRICS.unlistable_objects.labels(config.cluster)
         self._unlistable_kinds: tuple[str, ...] = ()
         self._unlistable_count = 0
-        self._last_step_s = -np.inf
-        self._calls = asyncio.Semaphore(config.call_count), asyncio.Semaphore(config.call_count)
-        self._looks = asyncio.Semaphore(1)
-        self._traces = create_traces(config.cluster)
-        self._ports = SessionPorts(
-            reconciler=self._reconciler, fence=self._fence, cluster=cluster, wake=self._news.set, traces=self._traces
-        )
-        self._clock = self._ports.clock
-        self._fenced, self._known = METRICS.fenced.labels(config.cluster), METRICS.known_runs.labels(config.cluster)
-        self._created = METRICS.created_objects.labels(config.cluster)
-        self._deleted = METRICS.deleted_objects.labels(config.cluster)
         self._follower = Follower(
             self._list,
             partial(cluster.watch_objects, Selector.OURS),
@@ -100,17 +66,37 @@ class Executor:
             waits=Backoff(rng=np.random.default_rng()),
             relist_s=config.relist_s,
         )
-        self.session = LeaderSession(config, self._ports, cluster_uid=cluster_uid, caller=Caller())
-        """The stream to the leader."""
-
-    @property
-    def reconciler(self) -> Reconciler:
-        """What the executor knows; read it only."""
-        return self._reconciler
+        self._claims = PoolClaims(len(config.pools))
+        identity = cluster_uid, Caller()
+        self.parts = tuple(
+            PoolPart(
+                config,
+                cluster,
+                number,
+                claims=self._claims,
+                identity=identity,
+                relist=self._follower.relist,
+                show=self._show,
+            )
+            for number in range(len(config.pools))
+        )
+        """What it does for each pool, in the order of the configuration."""
 
     async def wait_until_listed(self) -> None:
         """Return once the cluster was listed for the first time."""
         await self._listed.wait()
+
+    async def act(self) -> None:
+        """Act for all pools, and talk to their leaders, until cancelled."""
+        await self._listed.wait()
+        async with asyncio.TaskGroup() as tasks:
+            for part in self.parts:
+                tasks.create_task(part.act(), name="executor: act")
+                tasks.create_task(part.session.run(), name="executor: session")
+
+    async def drain(self) -> None:
+        """Give out no more actions, and return once every call is answered and every state stored; pods go on."""
+        await asyncio.gather(*(part.drain() for part in self.parts))
 
     # --- watching ----------------------------------------------------------------------------------------------------
 
@@ -120,27 +106,34 @@ class Executor:
 
     async def _list(self) -> ObjectEvents:
         """List; there is no time for all of it: a list of many pages takes as long as it takes."""
-        self._asked_s = self._clock().monotonic_s
+        self._asked_s = read_clock().monotonic_s
         return await self._cluster.list_objects(Selector.OURS)
 
     def _take_listing(self, listing: ObjectEvents) -> None:
-        self._reconciler.take_listing(observations(listing), started_s=self._asked_s, now=self._clock())
+        knows = [part.reconciler.knows_run for part in self.parts]
+        observed = self._claims.split_listing(observations(listing), knows)
+        for part, its in zip(self.parts, observed, strict=True):
+            part.take_listing(its, started_s=self._asked_s)
         self._unlistable_kinds = listing.unlistable_kinds
         self._listed.set()
-        self._tell()
 
     def _take_observed(self, batch: ObjectEvents) -> None:
         if len(batch) or batch.unlistable_kinds != self._unlistable_kinds:
-            self._reconciler.take_observed(observations(batch), self._clock())
             self._unlistable_kinds = batch.unlistable_kinds
-            self._tell()
+            for part, its in zip(self.parts, self._claims.split(observations(batch)), strict=True):
+                part.take_observed(its)
 
     def _tell_unavailable(self, error: BackendUnavailable, wait_s: float) -> None:
         self._log.warning("the cluster cannot be reached", reason=error.message, wait_s=round(wait_s, 3))
 
-    def _note_unlistable(self) -> None:
-        """Say when objects can no longer be looked at, and when they can again."""
-        count = self._reconciler.unlistable_count
+    # --- showing -----------------------------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        """Set the gauges, and say when objects can no longer be looked at, and when they can again."""
+        reconcilers = [part.reconciler for part in self.parts]
+        self._fenced.set(max(part.is_fenced for part in self.parts))
+        self._known.set(sum(one.object_count for one in reconcilers))
+        count = sum(one.unlistable_count for one in reconcilers)
         if count and not self._unlistable_count:
             kinds = ", ".join(self._unlistable_kinds[:_MOST_NAMES])
             self._log.warning("the cluster hides objects of jobs; they count as there", object_count=count, kinds=kinds)
@@ -148,142 +141,3 @@ class Executor:
             self._log.info("the cluster hides no object of a job any more")
         self._unlistable_count = count
         self._hidden.set(count)
-
-    # --- acting ------------------------------------------------------------------------------------------------------
-
-    async def act(self) -> None:
-        """Do what the core says until cancelled."""
-        await self._listed.wait()
-        async with asyncio.TaskGroup() as calls:
-            while True:
-                await self._wait_for_news()
-                now = self._clock()
-                may_act = not self._draining and self._fence.may_act(now.monotonic_s)
-                self._fenced.set(0 if may_act else 1)
-                self._known.set(self._reconciler.object_count)
-                self._note_unlistable()
-                if self._calls[0].locked() or self._calls[1].locked():
-                    continue
-                actions = self._reconciler.next_actions(now, may_act=may_act)
-                self._ports.observed.set()
-                if actions.creates is not None:
-                    await self._calls[0].acquire()
-                    calls.create_task(self._create(actions.creates), name="executor: create")
-                if actions.deletes is not None:
-                    await self._calls[1].acquire()
-                    calls.create_task(self._delete(actions.deletes), name="executor: delete")
-                if actions.lookups is not None:
-                    calls.create_task(self._look(actions.lookups), name="executor: look")
-                if self._reconciler.wants_listing:
-                    self._follower.relist()
-
-    def _tell(self) -> None:
-        """Let the next step and the next report come: something was seen."""
-        self._news.set()
-        self._ports.observed.set()
-
-    async def _wait_for_news(self) -> None:
-        """Return when there may be something to do, at the latest after a second."""
-        wake_s = self._reconciler.next_wake_s()
-        wait_s = _IDLE_S if wake_s is None else min(max(wake_s - self._clock().monotonic_s, 0.0), _IDLE_S)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self._news.wait()
-        # A step costs the same for one piece of news as for a hundred: the first after a pause is taken soon, then they
-        # gather.
-        since_s = self._clock().monotonic_s - self._last_step_s
-        gather_s = self._config.gather_ms / 1000
-        await asyncio.sleep(max(gather_s - since_s, min(_FIRST_GATHER_S, gather_s)))
-        self._news.clear()
-        self._last_step_s = self._clock().monotonic_s
-
-    async def _create(self, creates: Creates) -> None:
-        """Create objects and take the answers."""
-        span = self._traces.begin(creates) if self._traces is not None else None
-        try:
-            if self._framework.has(Point.BIND):
-                answers = await create_others(creates, await self._bind(creates), self._create_objects)
-            else:
-                answers = await self._create_objects(creates)
-            self._note_held_back(answers)
-            self._reconciler.take_create_responses(creates, answers, self._clock())
-            self._created.inc(int(answers.exists_column.sum()))
-            if self._traces is not None and span is not None:
-                self._traces.end(span, creates, answers.exists_column)
-        finally:
-            self._calls[0].release()
-            self._tell()
-
-    async def _create_objects(self, creates: Creates) -> CreateResponses:
-        """Have the cluster create objects; return what became of them."""
-        result = None
-        try:
-            async with asyncio.timeout(self._config.call_timeout_s):
-                result = await self._cluster.create_objects(creates)
-        except (BackendUnavailable, TimeoutError) as error:
-            self._log.warning("creates without an answer", object_count=len(creates), reason=str(error))
-        return create_responses(creates, result)
-
-    async def _bind(self, creates: Creates) -> tuple[Bools, dict[int, str]]:
-        """Ask the plugins, on a thread; what they have not answered in time is put off."""
-        try:
-            async with asyncio.timeout(self._config.call_timeout_s):
-                batch = bind_batch(creates, self._config.installation)
-                return await asyncio.to_thread(self._framework.bind, batch)
-        except TimeoutError:
-            late = "bind plugins have not answered in time"
-            return np.zeros(len(creates), np.bool_), dict.fromkeys(range(len(creates)), late)
-        finally:
-            self._faults.report()
-
-    def _note_held_back(self, answers: CreateResponses) -> None:
-        """Say why objects are not made now, and tried again until the timeout."""
-        held_back = np.flatnonzero(answers.later_column)
-        if held_back.size:
-            text = int(answers.message_column[held_back[0]])
-            reason = answers.messages[text] if text >= 0 else ""
-            self._log.warning("the cluster takes no such objects now", object_count=held_back.size, reason=reason)
-            METRICS.held_back_creates.labels(self._config.cluster).inc(held_back.size)
-
-    async def _delete(self, deletes: Deletes) -> None:
-        """Delete objects and take the answers."""
-        try:
-            result = None
-            try:
-                async with asyncio.timeout(self._config.call_timeout_s):
-                    result = await self._cluster.delete_objects(deletes)
-            except (BackendUnavailable, TimeoutError) as error:
-                self._log.warning("deletes without an answer", object_count=len(deletes), reason=str(error))
-            answers = delete_responses(deletes, result)
-            self._reconciler.take_delete_responses(deletes, answers, self._clock())
-            self._deleted.inc(int(answers.accepted_column.sum()))
-        finally:
-            self._calls[1].release()
-            self._tell()
-
-    async def _look(self, lookups: Creates) -> None:
-        """Look for objects by name, one call at a time, and take what is there."""
-        async with self._looks:
-            started_s, found = self._clock().monotonic_s, None
-            try:
-                async with asyncio.timeout(self._config.call_timeout_s):
-                    found = observations(await self._cluster.find_objects(lookups))
-            except (BackendUnavailable, TimeoutError) as error:
-                self._log.warning("looking without an answer", object_count=len(lookups), reason=str(error))
-            if found is not None and len(found):
-                count = len(found)
-                self._log.warning("found objects that no list shows; their labels are given back", object_count=count)
-            self._reconciler.take_found(lookups, found, started_s=started_s, now=self._clock())
-        self._tell()
-
-    # --- leaving -----------------------------------------------------------------------------------------------------
-
-    async def drain(self) -> None:
-        """Give out no more actions, and return once every call is answered and every state stored; pods go on."""
-        self._draining = True
-        for calls in self._calls:
-            for _ in range(self._config.call_count):
-                await calls.acquire()
-        while not self._reconciler.all_stored:
-            self._ports.stored.clear()
-            await self._ports.stored.wait()

@@ -26,11 +26,12 @@ import numpy as np
 
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotAllowedNow, StateConflict
-from argosy_core.reconcile import Fence, Instant, Reconciler, SpecCache, settle_time_s
+from argosy_core.reconcile import Fence, Instant, PoolClaims, Reconciler, SpecCache, settle_time_s
+from argosy_core.reconcile.columns import Int32Array, Int64Array
 from argosy_core.reconcile.reports import REPORT_INTERVAL_S
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.create_traces import CreateTraces
-from argosy_executor.leader_codec import encode_hello, encode_reports, read_rows, read_stops
+from argosy_executor.leader_codec import encode_hello, encode_reports, encode_seen, read_rows, read_stops
 from argosy_executor.logs import LogReadings
 from argosy_kube.port import Cluster
 from argosy_runtime.channel import Backoff, Caller, end_stream, open_channel
@@ -60,6 +61,12 @@ class SessionPorts:
     """Told of every confirmation."""
     cluster: Cluster
     """Where logs are read."""
+    pool: str
+    """Pool whose leader is spoken to."""
+    claim: Callable[[Int64Array, Int32Array], None]
+    """Called with the runs of rows and stops before these are taken."""
+    claims: PoolClaims
+    """Knows the runs that no leader has claimed."""
     wake: Callable[[], None]
     """Called when there may be something to do."""
     clock: Callable[[], Instant] = read_clock
@@ -90,6 +97,8 @@ class _Stream:
     """When the heartbeats without an answer were sent, monotonic seconds."""
     batches: deque[tuple[int, float]] = field(default_factory=deque)
     """(number, when sent) of the batches that are not stored."""
+    told_version: int = 0
+    """Which runs without a claim the leader was told of, see `PoolClaims.unclaimed_version`."""
     logs: LogReadings | None = None
     """Logs that are read."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -110,7 +119,7 @@ class _Stream:
 
 
 class LeaderSession:
-    """Keeps a stream to whoever leads the pool.
+    """Keeps a stream to whoever leads a pool.
 
     Args:
         config: Where leaders may be, and who we are.
@@ -125,7 +134,7 @@ class LeaderSession:
         self._ports = ports
         self._cluster_uid = cluster_uid
         self._caller = caller
-        self._log = get_logger(cluster=config.cluster)
+        self._log = get_logger(cluster=config.cluster, pool=ports.pool)
         self._next_leader = 0
         self._settles = False
         self._backoff = Backoff(rng=np.random.default_rng())
@@ -184,7 +193,7 @@ class LeaderSession:
                         cluster=self._config.cluster,
                         cluster_uid=self._cluster_uid,
                         caller=self._caller,
-                        pool=self._config.pool,
+                        pool=self._ports.pool,
                     )
                     said_at_s = self._ports.clock().monotonic_s
                     # A replica that redirects ends the stream at once. The hello then fails to be written, which would
@@ -268,7 +277,9 @@ class LeaderSession:
         if kind == "rows":
             self._take_rows(stream, message.rows)
         elif kind == "stops":
-            ports.reconciler.take_stops(*read_stops(message.stops))
+            stops = read_stops(message.stops)
+            ports.claim(*stops)
+            ports.reconciler.take_stops(*stops)
         elif kind == "stored":
             while stream.batches and stream.batches[0][0] <= message.stored.batch:
                 ports.fence.confirm(stream.batches.popleft()[1])
@@ -293,6 +304,7 @@ class LeaderSession:
         rows = read_rows(message, stream.cache)
         if ports.traces is not None:
             ports.traces.note_rows(message, rows.handle_column)
+        ports.claim(rows.handle_column, rows.attempt_column)
         ports.reconciler.take_rows(rows, ports.clock())
 
     async def _write(self, stream: _Stream) -> None:
@@ -305,6 +317,9 @@ class LeaderSession:
                 next_heartbeat_s = now.monotonic_s + stream.heartbeat_s
                 stream.heartbeats.append(now.monotonic_s)
                 await stream.write(executor_pb2.SyncRequest(heartbeat=executor_pb2.Heartbeat()))
+            if stream.told_version != ports.claims.unclaimed_version:
+                stream.told_version = ports.claims.unclaimed_version
+                await stream.write(encode_seen(*ports.claims.unclaimed()))
             batch = ports.reconciler.next_reports(now)
             pause_s = min(REPORT_INTERVAL_S, stream.heartbeat_s) if batch is not None else 0.0
             while batch is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -49,7 +50,7 @@ async def start(
     """
     if not config.server_addresses:
         raise InvalidRequest("server_addresses is empty; name at least one server as host:port")
-    log = get_logger(cluster=config.cluster, pool=config.pool)
+    log = get_logger(cluster=config.cluster)
     rng = np.random.default_rng()
     new_backoff = partial(Backoff, rng=rng, most_s=config.retry_most_s)
     if cluster is None:
@@ -60,29 +61,41 @@ async def start(
             meter=KubeMeter(config.cluster),
         )
         life.on_close(cluster.close)
-    ledger = NodeLedger()
+    ledger = NodeLedger(pool_count=len(config.pools))
     framework = config.make_framework()
     informer = Informer(cluster, ledger, framework=framework, backoff=new_backoff, log=log)
-    handler = SessionHandler(
-        config.cluster,
-        ledger,
-        framework=framework,
-        rng=rng,
-        monotonic=time.monotonic,
-        log=log,
-    )
     ready = on_ready if on_ready is not None else await _open_ports(life, config)
 
     async def serve() -> None:
-        cluster_uid = await informer.cluster_uid()
+        cluster_uid, caller = await informer.cluster_uid(), Caller()
         await informer.wait_listed()
         await ready()
-        session = SessionClient(config, cluster_uid, caller=Caller(), handler=handler, backoff=new_backoff(), log=log)
-        await session.run()
+        async with asyncio.TaskGroup() as sessions:
+            for number, pool in enumerate(config.pools):
+                # All on one event loop and one ledger: what one leader places the others can no longer have.
+                handler = SessionHandler(
+                    (config.cluster, pool),
+                    ledger,
+                    framework=framework,
+                    rng=rng,
+                    monotonic=time.monotonic,
+                    log=log.bind(pool=pool),
+                    pool=number,
+                )
+                session = SessionClient(
+                    config,
+                    cluster_uid,
+                    pool=pool,
+                    caller=caller,
+                    handler=handler,
+                    backoff=new_backoff(),
+                    log=log.bind(pool=pool),
+                )
+                sessions.create_task(session.run(), name=f"session: {pool}")
 
     life.spawn(informer.follow_nodes(), name="nodes")
     life.spawn(informer.follow_pods(), name="pods")
-    life.spawn(serve(), name="session")
+    life.spawn(serve(), name="sessions")
 
 
 async def _open_ports(life: Lifecycle, config: SamplerConfig) -> Callable[[], Awaitable[None]]:

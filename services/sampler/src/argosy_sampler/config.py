@@ -12,7 +12,7 @@ from typing import ClassVar
 from argosy_core.framework import Framework
 from argosy_core.plugins.registry import DEFAULT_PROFILE, Profile, build_framework
 from argosy_kube import KubernetesSettings
-from argosy_runtime.config import require_names
+from argosy_runtime.config import require_names, require_pools
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.logs import LogLevel
 from argosy_runtime.plugins import load_plugins
@@ -33,8 +33,8 @@ class SamplerConfig:
     `kubernetes`, `kubernetes:/path/to/kubeconfig`, `kubernetes:/path#context`, `kubernetes:in-cluster`."""
     server_addresses: tuple[str, ...]
     """host:port of server processes; each tells where the leader is, so one that lives is enough."""
-    pool: str = "default"
-    """Pool whose leader the sampler serves."""
+    pools: tuple[str, ...] = ("default",)
+    """Pools that place on the cluster; the sampler serves the leader of each."""
     installation: str = "argosy"
     """Installation whose labels make a pod ours; must be the executor's."""
     capacity_interval_ms: float = field(default=250.0, metadata={"may_be_zero": True})
@@ -73,9 +73,10 @@ class SamplerConfig:
 
         Raises:
             InvalidRequest: There is no filter, score or plugin by a name, a plugin cannot be made, a weight is not
-                above 0, or `pool` or `installation` is no name.
+                above 0, or a pool or `installation` is no name.
         """
-        require_names({"pool": self.pool, "installation": self.installation})
+        require_names({"installation": self.installation})
+        require_pools(self.pools)
         self.make_framework()
 
     def make_framework(self) -> Framework:

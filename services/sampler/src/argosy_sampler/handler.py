@@ -31,34 +31,37 @@ __all__ = ["SessionHandler"]
 
 
 class SessionHandler:
-    """Answers for one cluster.
+    """Answers the leader of one pool for one cluster.
 
     Args:
-        cluster: Name of the cluster, for metrics.
+        names: Names of the cluster and the pool, for metrics.
         ledger: The cluster's ledger.
+        pool: Number of the pool in the ledger.
         framework: Plugins of the sampling phase and of the commit.
         rng: Draws samples.
         monotonic: Clock in seconds for deadlines.
         log: Where epochs and lists are told.
+        pool: Number of the pool in the ledger.
     """
 
     def __init__(
         self,
-        cluster: str,
+        names: tuple[str, str],
         ledger: NodeLedger,
         *,
         framework: Framework,
         rng: np.random.Generator,
         monotonic: Callable[[], float],
         log: Logger,
+        pool: int = 0,
     ) -> None:
         """Start without a session and with epoch 0."""
         self.ledger = ledger
         self.capacity = CapacityWriter(ledger)
         """What to tell the leader of nodes."""
-        self._session = SamplerSession(ledger, NodeSampler(ledger, framework), rng)
-        self._cluster = cluster
-        self._faults = FaultReporter(framework, cluster, log=log, monotonic=monotonic)
+        self._session = SamplerSession(ledger, NodeSampler(ledger, framework), rng, pool=pool)
+        self._names = names
+        self._faults = FaultReporter(framework, names[0], log=log, monotonic=monotonic)
         self._monotonic = monotonic
         self._log = log
 
@@ -149,16 +152,18 @@ class SessionHandler:
         asked = read_sample(request)
         deadline = self._monotonic() + asked.deadline_ms / 1000
         reply = self._session.sample(request.epoch, asked, should_stop=lambda: self._monotonic() >= deadline)
-        METRICS.filter_faults.labels(self._cluster).inc(int(np.count_nonzero(reply.reason == WaitReason.FAULT)))
-        METRICS.sampled_classes.labels(self._cluster).inc(len(asked.class_ids))
+        METRICS.filter_faults.labels(self._names[0]).inc(int(np.count_nonzero(reply.reason == WaitReason.FAULT)))
+        METRICS.sampled_classes.labels(self._names[0]).inc(len(asked.class_ids))
         return sample_response(reply, asked)
 
     def _commit(self, request: sampler_pb2.CommitRequest) -> sampler_pb2.CommitResponse:
         asked = read_commit(request)
         reply = self._session.commit(request.epoch, asked)
         placed = int(np.count_nonzero(reply.outcome == CommitOutcome.PLACED))
-        METRICS.committed_placements.labels(self._cluster).inc(placed)
-        METRICS.refused_placements.labels(self._cluster).inc(len(reply.outcome) - placed)
+        conflicts = int(np.count_nonzero(reply.outcome == CommitOutcome.CONFLICT))
+        METRICS.committed_placements.labels(*self._names).inc(placed)
+        METRICS.conflicting_placements.labels(*self._names).inc(conflicts)
+        METRICS.refused_placements.labels(*self._names).inc(len(reply.outcome) - placed)
         return commit_response(reply, asked)
 
     def _release(self, message: sampler_pb2.Release) -> None:

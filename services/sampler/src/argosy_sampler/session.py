@@ -42,6 +42,7 @@ class SessionClient:
     Args:
         config: Who we are and where servers are.
         cluster_uid: Uid of the cluster.
+        pool: Pool whose leader is served.
         caller: This process.
         handler: Answers the leader.
         backoff: Wait between attempts.
@@ -53,6 +54,7 @@ class SessionClient:
         config: SamplerConfig,
         cluster_uid: str,
         *,
+        pool: str,
         caller: Caller,
         handler: SessionHandler,
         backoff: Backoff,
@@ -62,6 +64,7 @@ class SessionClient:
         self._config = config
         self._cluster_uid = cluster_uid
         self._caller = caller
+        self._pool = pool
         self._handler = handler
         self._backoff = backoff
         self._log = log
@@ -143,7 +146,7 @@ class SessionClient:
             cluster_uid=self._cluster_uid,
             process_id=self._caller.process_id,
             host=self._caller.host,
-            pool=self._config.pool,
+            pool=self._pool,
         )
 
     async def _say_hello(self, stream: Stream) -> None:

@@ -16,7 +16,7 @@ from argosy_server.leader.settings import LeaderSettings
 class TakingOver:
     """Leads to no term: this process is to lead and does not yet."""
 
-    def redirect(self) -> str | None:
+    def redirect(self, pool: str) -> str | None:
         """Refuse to point to itself."""
         raise BackendUnavailable("not yet")
 

@@ -49,6 +49,7 @@ __all__ = [
     "References",
     "Role",
     "RowsLost",
+    "RunsSeen",
     "SampleAnswered",
     "SamplerReady",
     "Session",
@@ -173,7 +174,7 @@ class References:
     queues: tuple[QueueView, ...] = ()
     """Queues, deleted ones too."""
     deleted_queue_ids: tuple[int, ...] = ()
-    """Which of them are deleted."""
+    """Queues that are deleted, or of another pool by now."""
     job_sets: tuple[JobSetView, ...] = ()
     """Job sets."""
     clusters: Mapping[str, ClusterSettings] = field(default_factory=dict)
@@ -287,6 +288,16 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunsSeen:
+    """An executor saw objects of runs that no leader has claimed; those of other pools are left out."""
+
+    session: Session
+    """Its session."""
+    runs: Runs
+    """The runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityTold:
     """A sampler told what its nodes are."""
 
@@ -390,6 +401,7 @@ Event: TypeAlias = (
     | Bound
     | SessionLost
     | Heard
+    | RunsSeen
     | CapacityTold
     | SamplerReady
     | SampleAnswered

@@ -42,6 +42,7 @@ from argosy_core.leader.events import (
     RecordsRead,
     Role,
     RowsLost,
+    RunsSeen,
     SampleAnswered,
     SamplerReady,
     Session,
@@ -115,6 +116,7 @@ class LeaderMachine:
             Bound: self._bind,
             SessionLost: self._lose,
             Heard: lambda event: self._sessions.note_contact(event.session),
+            RunsSeen: lambda event: self._sessions.stop_unknown(event.session, event.runs),
             CapacityTold: self._take_capacity,
             SamplerReady: self._take_ready,
             SampleAnswered: self._take_sample,
@@ -184,6 +186,11 @@ class LeaderMachine:
     def blamed(self) -> tuple[Origin, ...]:
         """Whose input was being applied when `handle` raised; empty if it was nobody's."""
         return self._term.blame.origins
+
+    @property
+    def pool(self) -> str:
+        """Pool."""
+        return self._term.pool
 
     @property
     def epoch(self) -> int:

@@ -283,6 +283,11 @@ class ClusterSessions:
         if session is not None and stops.handle.size:
             self._term.say(SendStops(session=session, runs=stops))
 
+    def stop_unknown(self, session: Session, runs: Runs) -> None:
+        """Let an executor stop those runs that are not this leader's; the rows of the others are sent anyway."""
+        if self._executors.get(session.cluster) == session:
+            self.send_stops(rows_missing(self._term.state, session.cluster, runs).stops)
+
     # --- who is heard -------------------------------------------------------------------------------------------------
 
     def note_contact(self, session: Session) -> None:

@@ -9,6 +9,9 @@ that leaves less than nothing free.
 A placement ends by fact: its leader released it, the full list of a new leader lacks it, or its pod ended. A pod that
 was observed and not seen to end keeps its amounts booked whatever the leader says, because it is there.
 
+The leaders of several pools may place on one cluster. There is one account of what is taken, so together they cannot
+over-commit; each holds placements of its own, and its list and its releases say nothing of the others'.
+
 Source: seed 001 "Basics"; seed 000 "Commit Phase"; design sections 5 "Sampler session" and 6 "ledger transitions".
 """
 
@@ -45,18 +48,19 @@ class NodeLedger:
 
     Args:
         axis: Resource columns to begin with; nodes and classes add theirs.
+        pool_count: How many pools place here; they are called by numbers from 0.
     """
 
-    def __init__(self, axis: ResourceAxis = DEFAULT_AXIS) -> None:
+    def __init__(self, axis: ResourceAxis = DEFAULT_AXIS, *, pool_count: int = 1) -> None:
         """Start with nothing."""
         self.nodes = NodeTable(axis)
         """The node table; change it through the ledger only."""
         self.classes = ClassTable(axis)
         """The scheduling classes that were defined."""
         self._placements = PlacementTable(len(axis))
-        self._ended = MemberSet()
-        """Members whose pod ended while the leader holds them."""
-        self._list_taken = False
+        self._ended = tuple(MemberSet() for _ in range(pool_count))
+        """By pool: members whose pod ended while its leader holds them."""
+        self._unlisted_pools = set(range(pool_count))
 
     # --- definitions and nodes ----------------------------------------------------------------------------------------
 
@@ -103,11 +107,12 @@ class NodeLedger:
         slots = self._placements.slots(members)
         return np.where(slots >= 0, self._placements.node[slots], np.int32(-1))
 
-    def claim(self, members: Members) -> Int32s:
-        """Return the node of each member's placement, -1 for none, and let the leader hold those that exist."""
+    def claim(self, members: Members, pool: int = 0) -> Int32s:
+        """Return the node of each member's placement, -1 for none, and let a pool's leader hold those that exist."""
         slots = self._placements.slots(members)
         known = slots >= 0
         self._placements.hold[slots[known]] |= _LEADER
+        self._placements.pool[slots[known]] = pool
         return np.where(known, self._placements.node[slots], np.int32(-1))
 
     def reserve(self, class_slots: Int32s, nodes: Int32s) -> None:
@@ -125,23 +130,26 @@ class NodeLedger:
         self.nodes.roll_back(nodes, self.classes.requests[class_slots].T)
         self._each_port(self.classes.port[class_slots], nodes, take=False)
 
-    def keep(self, members: Members, class_slots: Int32s, nodes: Int32s) -> None:
-        """Turn n reservations into placements; the members have none yet and are distinct."""
+    def keep(self, members: Members, class_slots: Int32s, nodes: Int32s, pool: int = 0) -> None:
+        """Turn n reservations into placements of a pool; the members have none yet and are distinct."""
         slots = self._placements.add(members, _LEADER)
+        self._placements.pool[slots] = pool
         self._fill(slots, nodes=nodes, class_slots=class_slots)
 
-    def release(self, members: Members) -> int:
-        """Let the leader go of placements; members without one are ignored, so it may be repeated.
+    def release(self, members: Members, pool: int = 0) -> int:
+        """Let a pool's leader go of placements; members without one of its own are ignored, so it may be repeated.
 
         Args:
             members: n members of runs.
+            pool: Whose leader.
 
         Returns:
             How many placements ended. One whose pod was observed stays until the pod's end is.
         """
-        self._ended.discard(members)
+        self._ended[pool].discard(members)
         slots = np.unique(self._placements.slots(members))
-        return self._let_go(slots[slots >= 0])
+        slots = slots[slots >= 0]
+        return self._let_go(slots[self._placements.pool[slots] == pool])
 
     def unseen(self, members: Members) -> tuple[Members, Int32s, Int32s]:
         """Return keys, class slots and nodes of those runs' placements of which no pod was observed."""
@@ -151,16 +159,18 @@ class NodeLedger:
         slots = slots[table.hold[slots] == _LEADER]
         return table.keys(slots), table.class_slot[slots], table.node[slots]
 
-    def take_list(self, members: Members, class_ids: Int32s, nodes: Int32s) -> ListOutcome:
-        """Take in the full list of placements of a new leader.
+    def take_list(self, members: Members, class_ids: Int32s, nodes: Int32s, pool: int = 0) -> ListOutcome:
+        """Take in the full list of placements of a pool's new leader.
 
-        What the list lacks is dropped unless a pod of it was observed. What it has is held; where no pod was observed
-        the leader's word on node and class counts, otherwise the pod. Runs whose pod was seen to end stay ended.
+        What of the pool's the list lacks is dropped unless a pod of it was observed. What it has is held; where no pod
+        was observed the leader's word on node and class counts, otherwise the pod. Runs whose pod was seen to end stay
+        ended.
 
         Args:
             members: n members of runs, distinct.
             class_ids: n class ids, all defined.
             nodes: n rows of the node table (see `rows_of_names`).
+            pool: Whose leader.
 
         Raises:
             InvalidRequest: A class is not defined, a row does not exist, or a member stands twice.
@@ -172,14 +182,15 @@ class NodeLedger:
             raise InvalidRequest("the list names a node index that does not exist")
         if not members.are_distinct():
             raise InvalidRequest("the list names a member of a run twice")
-        self._ended.keep(members)
-        self._list_taken = True
+        self._ended[pool].keep(members)
+        self._unlisted_pools.discard(pool)
         table = self._placements
         known = table.live()
-        dropped = known[(table.handle[known] >= 0) & ~table.keys(known).is_in(members)]
+        known = known[(table.handle[known] >= 0) & (table.pool[known] == pool)]
+        dropped = known[~table.keys(known).is_in(members)]
         dropped_count = self._let_go(dropped)
         slots = table.slots(members)
-        fresh = (slots < 0) & ~self._ended.has(members)
+        fresh = (slots < 0) & ~self._ended[pool].has(members)
         moved = (slots >= 0) & (table.hold[slots] & _POD == 0)
         moved &= (table.node[slots] != nodes) | (table.class_slot[slots] != class_slots)
         if moved.any():
@@ -187,8 +198,9 @@ class NodeLedger:
             self._fill(slots[moved], nodes=nodes[moved], class_slots=class_slots[moved])
             self._book(slots[moved])
         self._hold_listed(slots[slots >= 0], class_slots[slots >= 0])
+        table.pool[slots[slots >= 0]] = pool
         self.reserve(class_slots[fresh], nodes[fresh])
-        self.keep(members[fresh], class_slots[fresh], nodes[fresh])
+        self.keep(members[fresh], class_slots[fresh], nodes[fresh], pool)
         return ListOutcome(added_count=int(fresh.sum()), moved_count=int(moved.sum()), dropped_count=dropped_count)
 
     # --- observing ----------------------------------------------------------------------------------------------------
@@ -349,7 +361,9 @@ class NodeLedger:
         table = self._placements
         self._unbook(slots)
         # Until the leader lets go it may list such a run again; what ended must not come back.
-        self._ended.add(table.keys(slots[table.hold[slots] & _LEADER > 0]))
+        held = slots[table.hold[slots] & _LEADER > 0]
+        for pool, ended in enumerate(self._ended):
+            ended.add(table.keys(held[table.pool[held] == pool]))
         table.drop(slots)
 
     def _observe_distinct(self, keys: Members, events: PodEvents) -> tuple[int, int, int]:
@@ -360,8 +374,8 @@ class NodeLedger:
         known = slots >= 0
         same_pod = known & ((table.uid[slots] == uids).all(axis=1) | (table.uid[slots] == 0).all(axis=1))
         ending = events.ended & same_pod
-        if not self._list_taken:
-            self._ended.add(keys[events.ended & ~known & (keys.handle >= 0)])
+        for pool in self._unlisted_pools:
+            self._ended[pool].add(keys[events.ended & ~known & (keys.handle >= 0)])
         self._end(slots[ending])
         there = ~events.ended & (events.nodes >= 0)
         stays = there & known
@@ -415,7 +429,8 @@ class NodeLedger:
             table.port[slots] = [
                 self.classes.ports.intern(events.host_ports.get(position, ())) for position in positions.tolist()
             ]
-        self._ended.discard(keys)
+        for ended in self._ended:
+            ended.discard(keys)
         self._book(slots)
 
 

@@ -56,6 +56,8 @@ class PlacementTable:
         """(slot,): number of the host ports in the class table, 0 for none."""
         self.hold = np.zeros(_FIRST_CAPACITY, np.uint8)
         """(slot,): bits of Hold."""
+        self.pool = np.zeros(_FIRST_CAPACITY, np.int16)
+        """(slot,): number of the pool whose leader holds it, or held it last."""
         self.uid = np.zeros((_FIRST_CAPACITY, 2), np.int64)
         """(slot, 2): uid of the observed pod, zeros if none was."""
         self.amounts = np.zeros((resource_count, _FIRST_CAPACITY), np.int64)
@@ -103,6 +105,7 @@ class PlacementTable:
         self.hold[slots] = 0
         self.uid[slots] = 0
         self.port[slots] = 0
+        self.pool[slots] = 0
         self._spare[self._spare_count : self._spare_count + count] = slots
         self._spare_count += count
 
@@ -121,6 +124,7 @@ class PlacementTable:
         self.class_slot = np.pad(self.class_slot, narrow)
         self.port = np.pad(self.port, narrow)
         self.hold = np.pad(self.hold, narrow)
+        self.pool = np.pad(self.pool, narrow)
         self.uid = np.pad(self.uid, (narrow, (0, 0)))
         self.amounts = np.pad(self.amounts, ((0, 0), narrow))
         spare = np.zeros(old + added, np.int32)

@@ -80,6 +80,7 @@ def commit(
     offsets: Int32s,
     candidates: Int32s,
     framework: Framework | None = None,
+    pool: int = 0,
 ) -> tuple[Int32s, npt.NDArray[np.int8]]:
     """Place members of runs, in the order given.
 
@@ -93,6 +94,7 @@ def commit(
         offsets: n + 1 positions in `candidates`, rising from 0 to its length.
         candidates: Rows of the node table, best first per run.
         framework: Post-score, reserve and unreserve functions; none if not given.
+        pool: Number of the pool whose leader commits.
 
     Returns:
         (n,) row of the node that each run has now, or -1; (n,) values of CommitOutcome.
@@ -107,7 +109,7 @@ def commit(
         raise InvalidRequest("the columns of the commit differ in length")
     if offsets[0] != 0 or offsets[-1] != len(candidates) or (np.diff(offsets) < 0).any():
         raise InvalidRequest("the offsets of the commit do not rise from 0 to the number of candidates")
-    nodes = ledger.claim(members)
+    nodes = ledger.claim(members, pool)
     outcomes = np.full(count, CommitOutcome.CONFLICT, np.int8)
     class_slots = ledger.classes.slots(class_ids)
     outcomes[class_slots < 0] = CommitOutcome.UNKNOWN_CLASS
@@ -129,20 +131,20 @@ def commit(
             again = batch.keys.is_in(batch.keys[undone])
             chosen[again] = -1
             outcomes[todo[again]] = CommitOutcome.REFUSED
-        ledger.keep(batch.keys[kept], batch.class_slots[kept], chosen[kept])
+        ledger.keep(batch.keys[kept], batch.class_slots[kept], chosen[kept], pool)
         nodes[todo] = chosen
         outcomes[todo[chosen >= 0]] = CommitOutcome.PLACED
         _answer_repeats(members, nodes, outcomes)
     return nodes, outcomes
 
 
-def release(ledger: NodeLedger, keys: Members, framework: Framework) -> int:
-    """Let the leader go of placements, as `NodeLedger.release`, and unreserve those of which no pod was seen."""
+def release(ledger: NodeLedger, keys: Members, framework: Framework, pool: int = 0) -> int:
+    """Let a pool's leader go of placements, as `NodeLedger.release`, and unreserve those of which no pod was seen."""
     if framework.has(Point.UNRESERVE):
         lost, class_slots, nodes = ledger.unseen(keys)
         if len(lost):
             framework.unreserve(_lines(ledger, lost, class_slots, nodes))
-    return ledger.release(keys)
+    return ledger.release(keys, pool)
 
 
 def _lines(ledger: NodeLedger, keys: Members, class_slots: Int32s, nodes: Int32s) -> PlacementBatch:

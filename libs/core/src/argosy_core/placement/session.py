@@ -1,7 +1,8 @@
-"""A sampler's session with its leader, without I/O: epochs, the list of placements, and answers from the ledger.
+"""A sampler's session with a pool's leader, without I/O: epochs, the list of placements, answers from the ledger.
 
 Whatever comes from an epoch lower than one seen is refused, and nothing is sampled or committed before a full list of
-placements was taken in on the present stream. Shells are `argosy_sampler` and `argosy_simulation`.
+placements was taken in on the present stream. A sampler of several pools has a session for each, on one ledger. Shells
+are `argosy_sampler` and `argosy_simulation`.
 
 Source: design section 5, "Sampler session"; section 7, invariants 8 and 9.
 """
@@ -33,9 +34,10 @@ class SamplerSession:
         ledger: The cluster's ledger.
         sampler: Draws samples from it; its plugins judge commits, and are told of placements.
         rng: The sampler's chance.
+        pool: Number of the pool in the ledger.
     """
 
-    def __init__(self, ledger: NodeLedger, sampler: NodeSampler, rng: np.random.Generator) -> None:
+    def __init__(self, ledger: NodeLedger, sampler: NodeSampler, rng: np.random.Generator, *, pool: int = 0) -> None:
         """Start without a stream and with epoch 0."""
         self.ledger = ledger
         self.sampler = sampler
@@ -45,6 +47,7 @@ class SamplerSession:
         """A full list was taken in on the present stream."""
         self._framework = sampler.framework
         self._rng = rng
+        self._pool = pool
         self._parts: list[Placements] = []
 
     def begin(self) -> None:
@@ -95,7 +98,7 @@ class SamplerSession:
         keys = Members.concatenate([Members.of(part.handle, part.attempt) for part in parts])
         class_ids = np.concatenate([part.class_ids for part in parts])
         nodes = np.concatenate([self._rows(part) for part in parts])
-        outcome = self.ledger.take_list(keys, class_ids, nodes)
+        outcome = self.ledger.take_list(keys, class_ids, nodes, self._pool)
         if self._framework.has(Point.EVENT):
             slots = self.ledger.classes.slots(class_ids)
             batch = PlacementBatch(
@@ -146,6 +149,7 @@ class SamplerSession:
             offsets=request.offset,
             candidates=request.candidate,
             framework=self._framework,
+            pool=self._pool,
         )
         return CommitReply(incarnation=self.sampler.incarnation, node=node, outcome=outcome)
 
@@ -156,4 +160,4 @@ class SamplerSession:
             StateConflict: The epoch is over.
         """
         self.check_epoch(epoch)
-        release(self.ledger, Members.of(handles, attempts), self._framework)
+        release(self.ledger, Members.of(handles, attempts), self._framework, self._pool)

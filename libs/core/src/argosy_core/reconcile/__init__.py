@@ -5,6 +5,7 @@ used by the executor, its codecs and the simulated worlds. Begin with `machine` 
 (what is next for a run) and `reconciler`, which brings events to both; docs/executor.md draws them.
 """
 
+from argosy_core.reconcile.claims import PoolClaims
 from argosy_core.reconcile.columns import (
     Actions,
     CreateResponses,
@@ -32,6 +33,7 @@ __all__ = [
     "Fence",
     "Instant",
     "Observations",
+    "PoolClaims",
     "Reconciler",
     "ReportBatch",
     "RunRows",

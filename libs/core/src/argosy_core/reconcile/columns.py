@@ -8,7 +8,7 @@ Source: design section 5, "Sync"; section 8, "packed arrays".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -113,6 +113,13 @@ class Observations:
     def __len__(self) -> int:
         """Return the number of changes."""
         return len(self.handle_column)
+
+    def part(self, rows: npt.NDArray[np.int64]) -> Observations:
+        """Return some of the changes."""
+        if rows.size == len(self):
+            return self
+        columns = {name: getattr(self, name)[rows] for name in self.__slots__ if name.endswith("_column")}
+        return replace(self, **columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -149,6 +149,11 @@ class Reconciler:
         """
         return self._table.known_runs()
 
+    def knows_run(self, handle: int, attempt: int) -> bool:
+        """Return whether something is known of a run."""
+        key = Members.of([handle], [attempt])
+        return bool(self._table.slots_of((handle, int(key.ordinal[0]))))
+
     def check_invariants(self) -> None:
         """Raise InvariantViolation unless all holds that must hold between two events. O(objects)."""
         check_table(self._table)

@@ -41,26 +41,29 @@ _log = structlog.get_logger(__name__)
 class TermSwitch:
     """Leads streams to the present leader term, or to the process that leads; implements `TermGate`."""
 
-    def __init__(self) -> None:
-        """Start without a term."""
+    def __init__(self, pool: str) -> None:
+        """Start without a term of a pool."""
+        self._pool = pool
         self.term: LeaderTerm | None = None
-        self.known_leader = ""
+        self.known_leaders: dict[str, str] = {}
+        """Where leaders are, by pool."""
         self.own_address = ""
 
-    def redirect(self) -> str | None:
-        """Return where the leader is, as last seen in the database; None while this process leads.
+    def redirect(self, pool: str) -> str | None:
+        """Return where a pool's leader is, as last seen in the database; None while this process leads the pool.
 
         Raises:
             BackendUnavailable: It is this process, which has not taken over yet: it would point to itself.
         """
-        if self.term is not None:
+        if pool == self._pool and self.term is not None:
             return None
-        if self.known_leader and self.known_leader == self.own_address:
+        address = self.known_leaders.get(pool, "")
+        if address and address == self.own_address:
             raise BackendUnavailable(
                 "this process is to lead the pool and has not taken over yet, for which its log and its database must"
                 " answer; dial again"
             )
-        return self.known_leader
+        return address
 
     def require(self) -> LeaderTerm:
         """Return the term.
@@ -83,7 +86,7 @@ class LeaderRole:
     def __init__(self, config: ServerConfig) -> None:
         """Prepare services; nothing is dialled yet."""
         self._config = config
-        self._switch = TermSwitch()
+        self._switch = TermSwitch(config.pool)
         self._samplers = SamplerService(self._switch, config.leader)
         self._executors = ExecutorService(self._switch, config.leader)
         self._store = LeaderStore(config.database_url, config.pool, relays_events=bool(config.events_url))
@@ -133,7 +136,7 @@ class LeaderRole:
     async def _lead(self, leadership: Leadership) -> None:
         """Lead until cancelled or until something fails."""
         # Whoever dials before the memory is loaded is told to wait here, not to look elsewhere.
-        self._switch.known_leader = self._switch.own_address
+        self._switch.known_leaders[self._config.pool] = self._switch.own_address
         publisher = self._election.publisher = Publisher(self._log)
         term = LeaderTerm(
             self._config,
@@ -168,12 +171,13 @@ class LeaderRole:
         self._executors.sessions.close_all(reason)
 
     async def _follow_leader(self) -> None:
-        """Keep in mind where the leader is, so that clusters that dial here can be sent there."""
+        """Keep in mind where leaders are, so that clusters that dial here can be sent there."""
         while True:
-            if self._switch.term is None:
-                try:
-                    found = await asyncio.to_thread(self._store.leader_address)
-                    self._switch.known_leader = found or ""
-                except ArgosyError as error:
-                    _log.debug("the leader's address cannot be read now", reason=error.message)
+            try:
+                found = await asyncio.to_thread(self._store.leader_addresses)
+                if self._switch.term is not None:
+                    found[self._config.pool] = self._switch.own_address
+                self._switch.known_leaders = found
+            except ArgosyError as error:
+                _log.debug("the leaders' addresses cannot be read now", reason=error.message)
             await asyncio.sleep(1.0)

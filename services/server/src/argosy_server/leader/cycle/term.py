@@ -33,6 +33,7 @@ from argosy_core.leader.events import (
     Stored,
 )
 from argosy_core.leader.suspects import origins_of
+from argosy_core.scheduler import Runs
 from argosy_runtime.metrics import METRICS
 from argosy_server.leader.cycle.changes import ChangeReader
 from argosy_server.leader.cycle.driver import LeaderDriver
@@ -235,6 +236,16 @@ class LeaderTerm:
         bound = await self._binder.bind(role, hello)
         self.notes.note_cluster(bound.cluster)
         return bound
+
+    async def without_foreign(self, runs: Runs) -> Runs:
+        """Return runs without those of other pools' jobs; the database is asked of those that are not held here."""
+        slots = self.driver.machine.state.live.slots(runs.handle)
+        strange = np.unique(runs.handle[slots < 0])
+        if not strange.size:
+            return runs
+        foreign = await asyncio.to_thread(self._store.read_foreign_jobs, strange.tolist())
+        own = ~np.isin(runs.handle, np.array(foreign, dtype=np.int64))
+        return Runs(handle=runs.handle[own], attempt=runs.attempt[own])
 
     # --- taking over --------------------------------------------------------------------------------------------------
 

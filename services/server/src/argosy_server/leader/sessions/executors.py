@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy_core.errors import InvalidRequest
-from argosy_core.leader.events import Heard, Role, StatesReported
+from argosy_core.leader.events import Heard, Role, RunsSeen, StatesReported
 from argosy_core.reconcile.spec_cache import SpecCache
 from argosy_core.scheduler import Runs
 from argosy_runtime.columns import read_columns
@@ -90,8 +90,7 @@ class ExecutorService(ClusterStreams[SyncSession], executor_pb2_grpc.ExecutorSer
         Raises:
             InvalidRequest: The columns do not fit each other.
         """
-        known = read_columns(hello, {"handle_column": "int64", "attempt_column": "int32"}, where="hello")
-        return Runs(handle=known["handle_column"], attempt=known["attempt_column"])
+        return _read_runs(hello, "hello")
 
     def _open(self, key: Session) -> SyncSession:
         return SyncSession(key)
@@ -115,8 +114,21 @@ class ExecutorService(ClusterStreams[SyncSession], executor_pb2_grpc.ExecutorSer
             session.logs.take_chunk(request.log_chunk.request, request.log_chunk.data)
         elif kind == "log_end":
             session.logs.take_end(request.log_end)
+        elif kind == "seen":
+            runs = await term.without_foreign(_read_runs(request.seen, "seen"))
+            term.feed(RunsSeen(session=session.key, runs=runs))
         elif kind == "heartbeat":
             term.feed(Heard(session=session.key))
             session.send(executor_pb2.SyncResponse(confirmed=executor_pb2.Confirmed()))
         else:
             raise InvalidRequest(f"an executor's stream has no place for {kind or 'an empty message'}")
+
+
+def _read_runs(message: executor_pb2.Hello | executor_pb2.SeenRuns, where: str) -> Runs:
+    """Return the runs that a message names.
+
+    Raises:
+        InvalidRequest: The columns do not fit each other.
+    """
+    columns = read_columns(message, {"handle_column": "int64", "attempt_column": "int32"}, where=where)
+    return Runs(handle=columns["handle_column"], attempt=columns["attempt_column"])

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import structlog
 
-from argosy_core.errors import BackendUnavailable, InvalidRequest, StateConflict
+from argosy_core.errors import InvalidRequest, StateConflict
 from argosy_core.leader.events import Bound, Role, Session, SessionLost
 from argosy_core.scheduler import Runs
 from argosy_runtime.validation import check_request
@@ -54,6 +54,9 @@ class Term(Protocol):
     async def bind(self, role: Role, hello: Any) -> Binding:  # noqa: ANN401 - a hello of either proto
         """Bind the process that says hello to its cluster, in the database."""
 
+    async def without_foreign(self, runs: Runs) -> Runs:
+        """Return runs without those that the leader of another pool knows."""
+
 
 class TermGate(Protocol):
     """Where streams find the present term, or the process that leads."""
@@ -65,8 +68,8 @@ class TermGate(Protocol):
             BackendUnavailable: This process does not lead.
         """
 
-    def redirect(self) -> str | None:
-        """Return where the leader is, empty if that is not known; None while this process leads.
+    def redirect(self, pool: str) -> str | None:
+        """Return where a pool's leader is, empty if that is not known; None while this process leads the pool.
 
         Raises:
             BackendUnavailable: This process is about to lead, and cannot yet.
@@ -98,18 +101,15 @@ class ClusterStreams(Generic[SessionT]):
             StateConflict: Another process holds the session, nothing was heard for three heartbeats, or it was closed.
             BackendUnavailable: The peer cannot be let in now, and should dial again.
         """
-        try:
-            address = self._gate.redirect()
-        except BackendUnavailable:
-            # A peer whose hello cannot be written any more is not told why.
-            await self._read_hello(requests)
-            raise
+        # Taken first: a peer whose hello cannot be written any more is not told why.
+        hello = await self._read_hello(requests)
+        address = self._gate.redirect(hello.pool)
         if address is not None:
             await context.write(self._redirection(address))
             return
-        hello = await self._read_hello(requests)
         known = self._known(hello)
         term = self._gate.require()
+        known = known and await term.without_foreign(known)
         bound = await term.bind(self.ROLE, hello)
         session = self._open(Session(hello.cluster, self.ROLE, bound.incarnation, next(_serials)))
         self.sessions.enter(session)
