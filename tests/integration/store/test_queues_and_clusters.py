@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import psycopg
 import pytest
 
-from argosy_core.errors import AlreadyExists, NotAllowedNow, NotFound, StateConflict
-from argosy_store import Effects
+from argosy_core.errors import AlreadyExists, BackendUnavailable, NotAllowedNow, NotFound, StateConflict
+from argosy_store import Effects, JobFilter
 from argosy_testkit.store_world import StoreWorld
 from argosy_testkit.submissions import make_job_ends
 
@@ -67,10 +68,49 @@ def test_a_queue_changes_its_pool_only_without_open_jobs(world: StoreWorld) -> N
     with pytest.raises(NotAllowedNow):
         world.api.update_queue("team", etag=etag, changes={"pool": "gpu"}, encode=encode)
     world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(handles)))
+    take_changes(world)
     assert world.api.update_queue("team", etag=etag, changes={"pool": "gpu"}, encode=encode).pool == "gpu"
     told = b"changed %d" % world.queue.queue_id
     assert news(world)[-1] == told
     assert news(world, "gpu") == [told]
+
+
+def take_changes(world: StoreWorld) -> None:
+    """Let the leader take all changes."""
+    ids = [change_id for change_id, _ in world.leader.read_changes(100)]
+    world.leader.apply(world.epoch, Effects(deleted_change_ids=np.array(ids, dtype=np.int64)))
+
+
+def of_another_queue(world: StoreWorld) -> dict[str, int]:
+    """Make a queue that the leader knows; return what makes a request one of its jobs."""
+    queue_id = make(world, "other").queue_id  # type: ignore[attr-defined]
+    take_changes(world)
+    return {"queue_id": queue_id, "job_set_id": world.api.job_set_ids([(queue_id, "set")])[0]}
+
+
+def test_a_queue_moves_only_once_its_leader_has_taken_what_happened_to_its_jobs(world: StoreWorld) -> None:
+    """Events are numbered by one leader: the last of the old pool's come before the first of the new one's."""
+    handles = world.submit_jobs(1)
+    etag = world.queue.etag
+    world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(handles)))
+    with pytest.raises(NotAllowedNow, match="yet to take"):
+        world.api.update_queue("team", etag=etag, changes={"pool": "gpu"}, encode=encode)
+    take_changes(world)
+    world.submit_jobs(1, **of_another_queue(world))
+    assert world.api.update_queue("team", etag=etag, changes={"pool": "gpu"}, encode=encode).pool == "gpu"
+
+
+def test_a_submit_that_knows_the_queues_former_pool_is_refused_whole(world: StoreWorld) -> None:
+    """Its job would be led by the leader that is told of it, and by the one that loads the queue; others go through."""
+    late, fine = world.request(2), world.request(3, **of_another_queue(world))
+    world.api.update_queue("team", etag=world.queue.etag, changes={"pool": "gpu"}, encode=encode)
+    take_changes(world)
+    refused, accepted = world.submit(late, fine)
+    assert isinstance(refused.error, BackendUnavailable)
+    assert accepted.accepted
+    assert len(world.leader.read_changes(10)) == 1
+    assert [job.handle for job in world.list_jobs(JobFilter())] == accepted.handles.tolist()
+    assert world.submit(world.request(2, pool="gpu"))[0].accepted
 
 
 def test_cordon_keeps_its_reason_until_it_is_lifted(world: StoreWorld) -> None:

@@ -211,7 +211,8 @@ def test_submit_stores_a_spec_again_when_its_transaction_failed(world: StoreWorl
 
 def test_submit_orders_news_by_pool(world: StoreWorld) -> None:
     """Each pool's leader hears of its own jobs only."""
-    world.submit(world.request(1), world.request(2, pool="gpu"))
+    gpu = world.api.create_queue("gpu", weight=1, pool="gpu", create_time_us=1, encode=lambda _: b"queue")
+    world.submit(world.request(1), world.request(2, pool="gpu", queue_id=gpu.queue_id))
     with psycopg.connect(world.url) as connection:
         pools = connection.execute("SELECT pool FROM changes WHERE payload <> 'queue' ORDER BY pool").fetchall()
     assert pools == [("default",), ("gpu",)]

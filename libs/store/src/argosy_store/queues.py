@@ -135,7 +135,7 @@ class QueueCalls:
         Raises:
             NotFound: There is none by that name.
             StateConflict: The queue was changed, or made anew, since the caller read it.
-            NotAllowedNow: The pool would change under open jobs.
+            NotAllowedNow: The pool would change under open jobs, or before its leader has numbered their last events.
             BackendUnavailable: Postgres cannot be reached.
         """
 
@@ -147,6 +147,13 @@ class QueueCalls:
                     resource=_resource(name),
                 )
             pool = str(changes.get("pool", present.pool))
+            if pool != present.pool and moves and _has_untaken_changes(connection, present):
+                raise NotAllowedNow(
+                    f"the leader of pool {present.pool} has yet to take what happened to jobs of queue {name}; try"
+                    " again",
+                    reason="QUEUE_HAS_UNTAKEN_CHANGES",
+                    resource=_resource(name),
+                )
             if pool != present.pool and (not moves or _has_open_jobs(connection, present.queue_id)):
                 raise NotAllowedNow(
                     f"queue {name} has open jobs, so it cannot move to another pool",
@@ -246,6 +253,15 @@ def _was_deleted(connection: StoreConnection, name: str) -> bool:
 def _has_open_jobs(connection: StoreConnection, queue_id: int) -> bool:
     """Return whether a queue has open jobs."""
     row = connection.execute(_OPEN_JOBS, [queue_id]).fetchone()
+    return row is not None and bool(row[0])
+
+
+def _has_untaken_changes(connection: StoreConnection, queue: QueueRow) -> bool:
+    """Return whether changes wait for the pool's leader that may be about a queue; few are not about submits."""
+    statement = (
+        "SELECT EXISTS (SELECT FROM changes WHERE pool = %s AND (queue_ids IS NULL OR queue_ids @> ARRAY[%s::integer]))"
+    )
+    row = connection.execute(statement, [queue.pool, queue.queue_id]).fetchone()
     return row is not None and bool(row[0])
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import psycopg
 
-from argosy_core.errors import ArgosyError, NotAllowedNow, NotFound
+from argosy_core.errors import ArgosyError, BackendUnavailable, NotAllowedNow, NotFound
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_store.binary import (
     BYTEA,
@@ -73,8 +73,11 @@ _UNCLAIM: Final = (
 )
 _INSERT_CHANGES: Final = (
     "INSERT INTO changes (pool, payload, queue_ids, job_counts)"
-    " VALUES ($1::text, $2::bytea, $3::integer[], $4::bigint[])"
+    " SELECT $1::text, $2::bytea, $3::integer[], $4::bigint[] WHERE NOT EXISTS"
+    " (SELECT FROM queues WHERE queue_id = ANY ($3::integer[]) AND pool <> $1::text)"
 )
+"""Writes nothing if a queue is of another pool by now: its jobs would have two leaders."""
+_MOVED: Final = "SELECT queue_id FROM queues WHERE queue_id = ANY (%s) AND pool <> %s"
 
 _Key = tuple[int, str]
 
@@ -117,6 +120,15 @@ class TimelineChanged(Exception):
         self.timeline = timeline
 
 
+class _QueuesMoved(Exception):
+    """Queues are of another pool than their requests say."""
+
+    def __init__(self, queue_ids: frozenset[int]) -> None:
+        """Keep their ids."""
+        super().__init__(queue_ids)
+        self.queue_ids = queue_ids
+
+
 def submit_requests(
     connection: StoreConnection,
     requests: Sequence[SubmitRequest],
@@ -140,6 +152,24 @@ def submit_requests(
         TimelineChanged: This is another database; nothing was stored.
         psycopg.Error: The transaction did not happen, or its outcome is unknown.
     """
+    moved: frozenset[int] = frozenset()
+    while True:
+        try:
+            return _submit(connection, requests, encode_changes, known_specs, known_metadata, timeline, moved)
+        except _QueuesMoved as news:
+            moved |= news.queue_ids
+
+
+def _submit(  # noqa: PLR0917 - those of submit_requests
+    connection: StoreConnection,
+    requests: Sequence[SubmitRequest],
+    encode_changes: EncodeChanges,
+    known_specs: set[tuple[int, bytes]],
+    known_metadata: set[bytes],
+    timeline: str,
+    moved: frozenset[int],
+) -> list[SubmitResult]:
+    """Store requests, but for those to queues that have moved; see `submit_requests`."""
     parts = [
         _Part(request, np.ones(len(request.handles), dtype=np.bool_), request.handles, request.id_highs)
         for request in requests
@@ -150,7 +180,7 @@ def submit_requests(
         learn_state(connection, state)
         if timeline not in {"", connection.timeline}:
             raise TimelineChanged(connection.timeline)
-        _refuse_late(connection, parts)
+        _refuse_late(connection, parts, moved)
         _claim_within_limits(connection, parts)
         pools: dict[str, list[_Part]] = {}
         for part in parts:
@@ -164,20 +194,23 @@ def submit_requests(
         for pool in sorted(pools):
             payload = encode_changes([(part.request, part.keep) for part in pools[pool]])
             queues = counts_by_queue(np.concatenate([part.request.queue_ids[part.keep] for part in pools[pool]]))
-            connection.bulk(
+            told = connection.bulk(
                 _INSERT_CHANGES,
                 scalar(TEXT, pool),
                 scalar(BYTEA, payload),
                 array(INT4, list(queues)),
                 array(INT8, list(queues.values())),
             )
+            if not told.command_tuples:
+                found = connection.execute(_MOVED, [list(queues), pool])
+                raise _QueuesMoved(frozenset(row[0] for row in found))
     known_specs.update(stored)
     known_metadata.update(described)
     return [part.result() for part in parts]
 
 
-def _refuse_late(connection: StoreConnection, parts: Sequence[_Part]) -> None:
-    """Refuse requests to queues that were deleted after their names were looked up, and those of days gone by.
+def _refuse_late(connection: StoreConnection, parts: Sequence[_Part], moved: frozenset[int]) -> None:
+    """Refuse requests to queues that were deleted or moved after their names were looked up, and of days gone by.
 
     Leaders do not look for open jobs in closed days, and a day is closed only once it takes no jobs any more, so a
     replica with a clock days behind cannot put any there.
@@ -193,6 +226,8 @@ def _refuse_late(connection: StoreConnection, parts: Sequence[_Part]) -> None:
         hit = np.isin(part.request.queue_ids, gone)
         if hit.any():
             part.error = NotFound(f"the queue of item {int(np.argmax(hit))} was deleted")
+        if not moved.isdisjoint(part.request.queue_ids.tolist()):
+            part.error = BackendUnavailable("a queue has just moved to another pool; submit again")
 
 
 def _claim_within_limits(connection: StoreConnection, parts: Sequence[_Part]) -> None:

@@ -112,10 +112,11 @@ def set_queues(state: PoolState, queues: Iterable[QueueView]) -> None:
 
 
 def remove_queues(state: PoolState, queue_ids: Iterable[int]) -> None:
-    """Forget deleted queues; unknown ones are ignored.
+    """Forget queues that were deleted or moved to another pool, with their job sets; unknown ones are ignored.
 
-    One that has open jobs is kept for as long as that is so, and nothing more is placed of it: what ended them before
-    the queue was deleted stands in `changes` and has not been read yet.
+    A queue that comes back brings the numbers that the other pool's leader gave meanwhile. One that has open jobs is
+    kept for as long as that is so, and nothing more is placed of it: what ended them before the queue was deleted
+    stands in `changes` and has not been read yet.
     """
     queues = state.queues
     queues.deleted.update(queue_id for queue_id in queue_ids if queue_id in queues.ids)
@@ -124,6 +125,7 @@ def remove_queues(state: PoolState, queue_ids: Iterable[int]) -> None:
         queues.cordoned[index] = True
         if not queues.open_count(index):
             queues.drop(queue_id)
+            state.job_sets.drop_queue(queue_id)
 
 
 def define_job_sets(state: PoolState, job_sets: Iterable[JobSetView], now_s: float = 0.0) -> None:

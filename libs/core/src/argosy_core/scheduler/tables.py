@@ -346,6 +346,13 @@ class JobSetTable:
                 self.ids.drop(job_set_id)
                 del self.names[index]
 
+    def drop_queue(self, queue_id: int) -> None:
+        """Forget the job sets of a queue; none has live jobs."""
+        for job_set_id, index in list(self.ids.items()):
+            if self.queue_id[index] == queue_id:
+                self.ids.drop(job_set_id)
+                del self.names[index]
+
 
 class NodeNames:
     """Names of one cluster's nodes; an index means the same name for as long as this leader lives."""

@@ -84,10 +84,12 @@ class ChangeReader:
         ended = await self._read_ended(lacking.ended)
         job_set_ids = {*lacking.job_set_ids, *(ended.job_set.tolist() if ended is not None else ())}
         job_sets = await asyncio.to_thread(store.read_job_sets, sorted(job_set_ids)) if job_set_ids else {}
+        # What another pool's leader numbers by now is no longer known here, and read anew if it comes back.
+        moved = tuple(row.queue_id for row in queues if row.pool != self._machine.pool)
         return References(
             classes=classes,
-            queues=tuple(queue_views(queues)),
-            deleted_queue_ids=tuple(row.queue_id for row in queues if row.deleted),
+            queues=tuple(queue_views([row for row in queues if row.queue_id not in moved])),
+            deleted_queue_ids=(*moved, *(row.queue_id for row in queues if row.deleted)),
             job_sets=tuple(job_set_views(job_sets)),
             clusters=await self._read_clusters(names),
             ended=ended,
