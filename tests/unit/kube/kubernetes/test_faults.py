@@ -537,8 +537,11 @@ async def test_log_of_a_pod_that_has_not_begun_is_empty_or_waits(lab: FakeKubeLa
     bag = make_bag(make_pod(run_time="1s", simulated_start_delay="3s"))
     await cluster.create_objects(make_create_batch([(11, 1)], bag=bag))
     assert [piece async for piece in cluster.read_log(11, 1, 0, follow=False, tail_line_count=None)] == []
+    before = len(lab.api.faults.seen)
     pieces = [piece async for piece in cluster.read_log(11, 1, 0, follow=True, tail_line_count=None)]
     assert b"ended" in b"".join(pieces)
+    lists = [path for method, path in lab.api.faults.seen[before:] if method == "GET" and "labelSelector" in path]
+    assert len(lists) == 1, "who waits for a pod asks for it by its name"
 
 
 async def test_all_pods_counts_what_pods_ask_for_as_kubernetes_does(lab: FakeKubeLab) -> None:

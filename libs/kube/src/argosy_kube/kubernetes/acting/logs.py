@@ -10,7 +10,7 @@ from urllib.parse import quote
 from argosy_core.errors import BackendUnavailable, NotFound
 from argosy_kube.kubernetes.acting.deletion import run_selector
 from argosy_kube.kubernetes.api.answers import MISSING, ApiFailure, decode
-from argosy_kube.kubernetes.api.documents import LIST_OF_PODS, PodDocument
+from argosy_kube.kubernetes.api.documents import LIST_OF_PODS, POD, PodDocument
 from argosy_kube.kubernetes.api.rate_limiter import Priority
 from argosy_kube.kubernetes.api.resources import PODS
 from argosy_kube.kubernetes.api.transport import BROKEN, ApiServer, unavailable
@@ -18,7 +18,8 @@ from argosy_kube.kubernetes.reading.pods import ENDED, phase_of
 
 __all__ = ["read_pod_log"]
 
-_POLL_S: Final = 1.0
+_FIRST_POLL_S: Final = 1.0
+_LONGEST_POLL_S: Final = 8.0
 _BAD_REQUEST: Final = 400
 
 
@@ -48,12 +49,16 @@ async def read_pod_log(
     try:
         pod = await _find(server, installation, run)
         name = _container(pod, container)
+        place = pod.metadata.namespace, pod.metadata.name
+        wait_s = _FIRST_POLL_S
         while not _has_begun(pod, name):
             if not follow:
                 return
-            await asyncio.sleep(_POLL_S)
-            pod = await _find(server, installation, run)
-        path = PODS.path(pod.metadata.namespace, pod.metadata.name, "log")
+            await asyncio.sleep(wait_s)
+            wait_s = min(2.0 * wait_s, _LONGEST_POLL_S)
+            # One object by name costs an API server next to nothing; a list by labels looks at all of them.
+            pod = decode(POD, await server.call("GET", PODS.path(*place), priority=Priority.READ))
+        path = PODS.path(*place, "log")
         query = f"container={quote(name, safe='')}"
         query += "&follow=true" if follow else ""
         query += "" if tail_line_count is None else f"&tailLines={tail_line_count}"
