@@ -185,7 +185,7 @@ class Informer:
             requests=self._mapped[events.request_column],
             host_ports=events.host_ports,
         )
-        return self._run_pods.fold(pods, self._shapes, events.request_column)
+        return self._run_pods.fold(self._ledger.disown(pods), self._shapes, events.request_column)
 
 
 def _spec(node: NodeDescription) -> NodeSpec:

@@ -174,6 +174,23 @@ def test_end_of_an_older_pod_of_the_run_does_not_end_the_newer() -> None:
     assert free_cpu(ledger) == [4000, 3000, 4000]
 
 
+def test_pod_that_claims_a_run_placed_elsewhere_counts_beside_it() -> None:
+    """A pod of 100m with the labels of a run of three cores neither moves nor shrinks the run's placement."""
+    ledger = make_ledger()
+    place(ledger, (1, BIG, 0))
+    forged = pods((1, 9, 1, False), cpu=100)
+    ledger.observe(ledger.disown(forged))
+    assert free_cpu(ledger) == [1000, 3900, 4000]
+    ledger.observe(ledger.disown(pods((1, 1, 0, False), cpu=3000)))
+    assert free_cpu(ledger) == [1000, 3900, 4000]
+    ledger.observe(ledger.disown(pods((1, 1, 0, True), cpu=3000)))
+    ledger.release(keys(1))
+    assert free_cpu(ledger) == [4000, 3900, 4000]
+    ledger.observe(ledger.disown(pods((1, 9, 1, True), cpu=100)))
+    assert free_cpu(ledger) == [4000, 4000, 4000]
+    ledger.check_invariants()
+
+
 def test_events_of_one_pod_in_one_batch_apply_in_order() -> None:
     """Seen, moved and ended within one batch leaves nothing; seen anew behind an end stays."""
     ledger = make_ledger()

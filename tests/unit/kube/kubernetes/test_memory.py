@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from argosy_core.job.naming import run_suffix
 from argosy_kube.kubernetes.api.documents import Metadata
 from argosy_kube.kubernetes.api.resources import BUILT_IN, PODS
-from argosy_kube.kubernetes.ours.places import Place, PlaceBook, run_suffix
+from argosy_kube.kubernetes.ours.places import Place, PlaceBook
 
 
 @pytest.mark.parametrize("name", [f"work{run_suffix(11, 2)}", "of-another-form"])

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.naming import object_name
+from argosy_core.job.naming import object_name, run_suffix, run_suffixes
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 from argosy_kube.kubernetes.acting.rendering import TemplateBook
 from argosy_kube.kubernetes.api.resources import ResourceBook
 from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
-from argosy_kube.kubernetes.ours.places import run_suffix
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_pod
 
@@ -66,8 +65,8 @@ async def test_body_equals_what_rendering_gives(handle: int, attempt: int) -> No
 
 @given(handle=st.integers(0, (1 << 55) - 1), attempt=st.integers(1, 32_767))
 def test_suffix_is_that_of_names(handle: int, attempt: int) -> None:
-    """The quick way to a suffix and the one of the core agree."""
-    assert object_name("base", handle, attempt) == f"base{run_suffix(handle, attempt)}"
+    """The way for one run and the way for many agree."""
+    assert run_suffixes(np.array([handle]), np.array([attempt]))[0].decode() == run_suffix(handle, attempt)
 
 
 async def test_pods_carry_the_finalizer_and_others_do_not() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argosy_core.job.classes import HostPort
+from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL
 from argosy_kube.port import Selector
 from argosy_testkit.fake_kube_api.lab import FakeKubeLab
 
@@ -31,3 +32,14 @@ async def test_room_that_was_made_for_a_pod_counts_as_its_own(lab: FakeKubeLab) 
     lab.api.store.replace("pods", made | {"status": {"phase": "Pending", "nominatedNodeName": "node-b"}})
     events = await cluster.list_objects(Selector.ALL_PODS)
     assert [events.nodes[node] for node in events.node_column] == ["node-b"]
+
+
+async def test_labels_of_a_run_on_a_pod_of_another_name_are_not_believed(lab: FakeKubeLab) -> None:
+    """Whoever may make pods can write labels; the name must be that of the run, too."""
+    cluster = lab.open("one")
+    labels = {INSTALLATION_LABEL: "one", RUN_LABEL: "11-1", OBJECT_LABEL: "0"}
+    spec = {"nodeName": "node-a", "containers": [{"name": "main"}]}
+    lab.api.store.create("pods", "default", {"metadata": {"name": "forged", "labels": labels}, "spec": spec})
+    assert len(await cluster.list_objects(Selector.OURS)) == 0
+    events = await cluster.list_objects(Selector.ALL_PODS)
+    assert events.ours_column.tolist() == [False]

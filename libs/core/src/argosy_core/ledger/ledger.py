@@ -18,6 +18,7 @@ Source: seed 001 "Basics"; seed 000 "Commit Phase"; design sections 5 "Sampler s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -61,6 +62,7 @@ class NodeLedger:
         self._ended = tuple(MemberSet() for _ in range(pool_count))
         """By pool: members whose pod ended while its leader holds them."""
         self._unlisted_pools = set(range(pool_count))
+        self._has_disowned = False
 
     # --- definitions and nodes ----------------------------------------------------------------------------------------
 
@@ -204,6 +206,24 @@ class NodeLedger:
         return ListOutcome(added_count=int(fresh.sum()), moved_count=int(moved.sum()), dropped_count=dropped_count)
 
     # --- observing ----------------------------------------------------------------------------------------------------
+
+    def disown(self, events: PodEvents) -> PodEvents:
+        """Return events in which pods that claim a run placed elsewhere are unmanaged ones.
+
+        Whoever may make pods can write the labels and the name of a run, and a pod's node never changes. So the run
+        keeps its placement, and such a pod counts with what it asks for, where it is, until it ends.
+        """
+        table = self._placements
+        slots = table.slots(events.members)
+        is_elsewhere = (slots >= 0) & (table.hold[slots] & _LEADER > 0) & (events.nodes >= 0)
+        is_elsewhere &= table.node[slots] != events.nodes
+        if self._has_disowned:  # the run may have ended before the pod that claimed it
+            is_elsewhere |= (events.members.ordinal > 0) & (table.slots(unmanaged_keys(events.uids)) >= 0)
+        if not is_elsewhere.any():
+            return events
+        self._has_disowned = True
+        handle, ordinal = (np.where(is_elsewhere, 0, column) for column in events.members.columns)
+        return replace(events, members=Members(handle, ordinal))
 
     def observe(self, events: PodEvents) -> ObserveOutcome:
         """Take in pods as the cluster shows them.

@@ -169,7 +169,7 @@ class Creator:
     ) -> _Answer:
         """Say whose an object is that has the name of a run's object; finish what a former call of ours began."""
         metadata = found.metadata
-        run = read_run(metadata.labels, self._installation)
+        run = read_run(metadata, self._installation)
         uid = uid_bytes(metadata.uid)
         if run != wanted and is_own(metadata, wanted, installation=self._installation):
             run = wanted

@@ -114,7 +114,7 @@ class Observer:
 
     def add_any_pod(self, rows: EventRows, change: Change, pod: PodDocument, *, time_us: int) -> None:
         """Add a pod, whoever owns it, for a reader who counts what pods ask for; nothing is noted of it."""
-        run = self.places.run_of(uid_bytes(pod.metadata.uid)) or read_run(pod.metadata.labels, self._installation)
+        run = self.places.run_of(uid_bytes(pod.metadata.uid)) or read_run(pod.metadata, self._installation)
         # Room that a preemption made for a pod is that pod's, though it is not bound yet.
         node = pod.spec.node_name or pod.status.nominated_node_name
         self._add(rows, change, pod, run=run, state=(node, *_state_of(pod)), time_us=time_us)
@@ -152,7 +152,7 @@ class Observer:
 
     def _run_of(self, change: Change, metadata: Metadata) -> tuple[int, int, int] | None:
         """Return the run of an object: what it was when it was first seen, whatever its labels say now."""
-        run = read_run(metadata.labels, self._installation)
+        run = read_run(metadata, self._installation)
         uid = uid_bytes(metadata.uid)
         known = self.places.run_of(uid)
         if known is None or known == run:

@@ -27,7 +27,7 @@ def is_own(metadata: FoundMetadata, run: tuple[int, int, int], *, installation: 
         installation: Whose objects are ours.
     """
     labels = metadata.labels or {}
-    if read_run(labels, installation) == run:
+    if read_run(metadata, installation) == run:
         return True
     mark = (metadata.annotations or {}).get(RUN_ANNOTATION)
     if mark is not None:

@@ -9,25 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from argosy_core.job.naming import attempt_text
+from argosy_core.job.naming import run_suffix
 from argosy_kube.kubernetes.api.documents import Metadata
 from argosy_kube.kubernetes.api.resources import Resource
 
-__all__ = ["Place", "PlaceBook", "run_suffix"]
+__all__ = ["Place", "PlaceBook"]
 
-_DIGITS: Final = "abcdefghijklmnopqrstuvwxyz234567"
-_SHIFTS: Final = tuple(range(50, -1, -5))
 _SPARE_STEMS: Final = 1000
 _POSITION_BITS: Final = 15
 _ATTEMPT_BITS: Final = 8
 _HANDLE_BITS: Final = 55
 _RUN_BITS: Final = _POSITION_BITS + _ATTEMPT_BITS + _HANDLE_BITS
 # What is kept of an object is one number: index of its base name, run, position, and whether the name is whole.
-
-
-def run_suffix(handle: int, attempt: int) -> str:
-    """Return the suffix of the names of a run's objects, as `argosy_core.job.naming` makes it, without an array."""
-    return f"-{''.join([_DIGITS[(handle >> shift) & 31] for shift in _SHIFTS])}-{attempt_text(attempt)}"
 
 
 @dataclass(frozen=True, slots=True)

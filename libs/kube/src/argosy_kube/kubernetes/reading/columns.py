@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from argosy_core.job.classes import HostPort
+from argosy_core.job.naming import run_suffix
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, parse_run_label
 from argosy_kube.kubernetes.api.documents import Metadata
 from argosy_kube.kubernetes.reading.pods import RequestReader
@@ -36,14 +37,18 @@ def uid_bytes(text: str) -> bytes:
     return value if len(value) == _UID_BYTES else blake2b(text.encode(), digest_size=_UID_BYTES).digest()
 
 
-def read_run(labels: dict[str, str] | None, installation: str) -> tuple[int, int, int] | None:
-    """Return (handle, attempt, object index) of an object of ours, or None if it is none."""
+def read_run(metadata: Metadata, installation: str) -> tuple[int, int, int] | None:
+    """Return (handle, attempt, object index) of an object of ours, or None if it is none.
+
+    Labels can be written by whoever may make an object; the name must be one of that run's, too.
+    """
+    labels = metadata.labels
     if not labels or labels.get(INSTALLATION_LABEL) != installation:
         return None
     run, position = parse_run_label(labels.get(RUN_LABEL, "")), labels.get(OBJECT_LABEL, "")
     if run is None or not (position.isascii() and position.isdecimal()) or int(position) >= _MOST_OBJECTS:
         return None
-    return run[0], run[1], int(position)
+    return (run[0], run[1], int(position)) if metadata.name.endswith(run_suffix(*run)) else None
 
 
 class EventTables:
