@@ -186,6 +186,7 @@ def test_explain_shows_stage_reasons_counts_and_nearest_miss(argosy: Any, job_id
     assert "by cluster:             c1: no room" in lines
     assert "turned away:            insufficient resources on 12 nodes" in lines
     assert "nearest miss:           c1/n7 lacks 2 cpu" in lines
+    assert "failed often on:        c1/n9" in lines
 
 
 def test_logs_are_printed_as_they_were_written(api: FakeApi, argosy: Any, job_id: str) -> None:
@@ -212,7 +213,7 @@ def test_machines_are_shown_and_cordoned(argosy: Any) -> None:
     """Clusters and nodes by command."""
     assert argosy("cluster", "list").out.splitlines()[1].split()[:6] == ["c1", "yes", "no", "3", "0", "32"]
     assert "cordoned:     repair" in argosy("cluster", "cordon", "c1", "--reason", "repair").out
-    assert argosy("node", "list", "c1").out.splitlines()[3].split()[:3] == ["n2", "yes", "no"]
+    assert argosy("node", "list", "c1").out.splitlines()[3].split()[:4] == ["n2", "yes", "no", "science/night"]
     assert "cordoned nodes: n1" in argosy("node", "cordon", "c1", "n1").out
     assert "7 runs are lost" in argosy("cluster", "forget", "c1", "-y").out
     assert argosy("shares").out.splitlines()[1].split()[:4] == ["science", "2", "50.0%", "12.5"]

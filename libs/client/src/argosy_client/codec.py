@@ -217,6 +217,7 @@ def explanation_of(message: job_pb2.ExplainJobResponse) -> Explanation:
         failed_attempt_count=message.failed_attempt_count,
         queue_flow_per_weight=message.queue_flow_per_weight,
         least_flow_per_weight=message.least_flow_per_weight,
+        last_choice_nodes=tuple(message.last_choice_nodes),
     )
 
 
@@ -248,6 +249,7 @@ def node_of(message: cluster_pb2.Node) -> Node:
         allocatable=dict(message.allocatable.amounts),
         free=dict(message.free.amounts),
         labels=dict(message.labels),
+        last_choice_for=tuple(message.last_choice_for),
     )
 
 

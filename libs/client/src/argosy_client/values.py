@@ -256,6 +256,8 @@ class Explanation:
     """Flow of its queue divided by the queue's weight."""
     least_flow_per_weight: float
     """Smallest flow per weight among queues with work."""
+    last_choice_nodes: tuple[str, ...]
+    """Nodes, as `cluster/node`, where its like failed so often that it gets them only if there is no other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,6 +308,8 @@ class Node:
     """Base units by resource; may be negative for a moment."""
     labels: Mapping[str, str]
     """Labels."""
+    last_choice_for: tuple[str, ...]
+    """Job sets, as `queue/job set`, that failed on it so often that it is the last choice for some of their jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -251,6 +251,7 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
             filters=[job_pb2.FilterCount(filter="resources", node_count=12, text="insufficient resources on 12 nodes")],
             examined_node_count=12,
             nearest_miss="c1/n7 lacks 2 cpu",
+            last_choice_nodes=["c1/n9"],
         )
 
     async def GetJobLog(self, request: Any, context: Any) -> AsyncIterator[Any]:
@@ -335,6 +336,7 @@ class _Clusters(cluster_pb2_grpc.ClusterServiceServicer):
         await self.api.enter("ListNodes", request, context)
         amounts = cluster_pb2.ResourceAmounts(amounts={"cpu": 16_000, "memory": 8 << 30})
         nodes = [cluster_pb2.Node(name=f"n{n}", ready=True, allocatable=amounts, free=amounts) for n in range(3)]
+        nodes[2].last_choice_for.append("science/night")
         return cluster_pb2.ListNodesResponse(nodes=nodes)
 
     async def CordonCluster(self, request: Any, context: Any) -> Any:

@@ -90,6 +90,7 @@ def read_sample(message: sampler_pb2.SampleRequest) -> SampleRequest:
         resources=tuple(message.resources),
         nodes_to_sample_ratio=message.nodes_to_sample_ratio,
         strategy=message.strategy or "random",
+        extra_count=message.extra_count,
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework import DECISION, CandidateCycle, Entries, Framework, NotNow, Point, Registration
 from argosy_core.job.classes import HostPort, SchedulingClass
-from argosy_core.placement import CandidatePool, Decision, DecisionProfile, decide
+from argosy_core.placement import CandidatePool, Decider, Decision, DecisionProfile, decide
 from argosy_core.plugins import decision_framework
 from argosy_core.plugins.scores import spread_over_clusters
 
@@ -85,6 +85,21 @@ def test_best_candidates_over_all_clusters_come_first() -> None:
         (3, [0], answer({5: 9}, [(5, 50)])),
     )
     assert run(pool, 0) == [[(0, 6), (3, 5), (0, 5)]]
+
+
+def test_last_choices_come_behind_all_others_and_serve_where_there_is_no_other() -> None:
+    """However good their scores; a run of another job set gets them as usual."""
+    pool = pool_of([1], (0, [0], answer({1: 9, 2: 9, 3: 1}, [(1, 90), (2, 80), (3, 10)])), profile=PACK)
+    decider = Decider(pool, 2, np.random.default_rng(0))
+    pool.merge(np.random.default_rng(0))
+    for last in ({1, 2}, {1, 2}, {1}, set()):
+        assert decider.place(0, frozenset(np.flatnonzero(np.isin(pool.node, list(last))).tolist()))
+    assert chosen(decider.decision()) == [
+        [(0, 3), (0, 1)],
+        [(0, 1), (0, 2)],
+        [(0, 2), (0, 1)],
+        [(0, 1), (0, 2)],
+    ]
 
 
 def test_first_choice_is_taken_off_so_that_runs_of_all_classes_share_a_node_rightly() -> None:

@@ -464,14 +464,21 @@ def test_scoring_profile_decides_which_node_is_best() -> None:
     assert candidates(ask(sampler, 0, ratio=1.0)) == [3, 0, 2, 1]
 
 
+def test_more_nodes_are_answered_where_some_may_be_a_last_choice() -> None:
+    """Else nodes that refuse everything, and look emptiest, would be all that is answered; here Np finds three."""
+    sampler = NodeSampler(make_ledger([4] * 60, [1]))
+    assert [len(candidates(ask(sampler, 0, extra_count=extra))) for extra in (0, 20)] == [4, 23]
+
+
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
         ({"ratio": 1.5}, "nodes_to_sample_ratio is 1.5"),
         ({"ratio": float("nan")}, "nodes_to_sample_ratio is nan"),
+        ({"extra_count": -1}, "extra_count is -1"),
         ({"strategy": "best"}, "there is no sampling strategy 'best'; there are random, round-robin"),
     ],
-    ids=["ratio", "not-a-number", "strategy"],
+    ids=["ratio", "not-a-number", "extra", "strategy"],
 )
 def test_question_that_makes_no_sense_is_refused(fields: dict[str, object], text: str) -> None:
     """The message says what is wrong and what there is."""

@@ -122,6 +122,7 @@ def list_nodes(context: click.Context, *, cluster_name: str, selector: str) -> N
         Column("NAME", lambda n: n.name),
         Column("READY", lambda n: "yes" if n.ready else "no"),
         Column("CORDONED", lambda n: (n.cordon_reason or "yes") if n.cordoned else "no"),
+        Column("LAST CHOICE FOR", lambda n: ",".join(n.last_choice_for) or "-"),
         Column("FREE CPU", lambda n: _node_part_text(n, "cpu"), right=True),
         Column("FREE MEMORY", lambda n: _node_part_text(n, "memory"), right=True),
         Column("FREE", lambda n: _amounts_text(n.free), wide=True),

@@ -53,5 +53,6 @@ def _lines(answer: Explanation) -> list[tuple[str, str]]:
         ("nodes looked at", f"{answer.examined_node_count:,}" if answer.examined_node_count else ""),
         ("turned away", "\n".join(count.text or f"{count.filter}: {count.node_count:,}" for count in answer.filters)),
         ("nearest miss", answer.nearest_miss),
+        ("failed often on", "\n".join(answer.last_choice_nodes)),
         ("conflicts so far", str(answer.failed_attempt_count or "")),
     ]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
+from operator import itemgetter
 from typing import Final, Protocol
 
 import numpy as np
@@ -45,6 +46,8 @@ _SCORE_STEPS: Final = 1000
 _TIE_BITS: Final = 20
 _TIES: Final = (1 << _TIE_BITS) - 1
 _MAX_SCORE: Final = 2**40
+_ENTRY: Final = itemgetter(2)
+"""Entry of an item of a queue's heap."""
 _FULL: Final = -2
 """Stamp of an entry that is looked at no more: most of a full pool's are, by each of many classes."""
 
@@ -197,9 +200,14 @@ class CandidatePool:
 
     def queue(self, class_id: int, rng: np.random.Generator) -> _Queue | None:
         """Return the candidates of a class; None if it has none."""
+        self.merge(rng)
+        assert self._queues is not None
+        return self._queues.get(class_id)
+
+    def merge(self, rng: np.random.Generator) -> None:
+        """Take no more answers: from now on `cluster` and `node` say what the entries are."""
         if self._queues is None:
             self._queues = self._build(rng)
-        return self._queues.get(class_id)
 
     def _build(self, rng: np.random.Generator) -> dict[int, _Queue]:
         """Merge the answers, apply the global policies, and sort each class's candidates."""
@@ -317,14 +325,19 @@ class Decider:
         self._class_id = -1
         self._queue: _Queue | None = None
 
-    def place(self, class_id: int) -> bool:
-        """Choose candidates for one more run; return whether there is any. A run without one is not counted."""
+    def place(self, class_id: int, last_choice: frozenset[int] = frozenset()) -> bool:
+        """Choose candidates for one more run; return whether there is any. A run without one is not counted.
+
+        Args:
+            class_id: Its class.
+            last_choice: Entries that it gets only where there are not enough others.
+        """
         if class_id != self._class_id:
             self._class_id, self._queue = class_id, self._pool.queue(class_id, self._rng)
         if self._queue is None:
             return False
         chosen = self._chosen
-        _choose(self._pool, self._queue, self._count, chosen, spread=self._pool.profile.spread)
+        _choose(self._pool, self._queue, self._count, chosen, last_choice=last_choice)
         if len(chosen) == self._offset[-1]:
             return False
         self._offset.append(len(chosen))
@@ -358,14 +371,16 @@ def decide(pool: CandidatePool, waiting: Int32s, commit_candidate_count: int, rn
     return Decision(offset=offset, cluster=decision.cluster, node=decision.node)
 
 
-def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *, spread: bool) -> None:
-    """Append up to `count` candidates of one run and give it its first."""
+def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *, last_choice: frozenset[int]) -> None:
+    """Append up to `count` candidates of one run, those of last choice behind all others, and give it its first."""
+    spread = pool.profile.spread
     fits, load, stamp = pool.room.fits, pool.load, pool.stamp
     heap, keys, asked, ports = queue.heap, pool.keys, queue.asked, queue.ports
     position, end = queue.position, queue.end
     # Enough to choose well among; without a bound a run would look at every node that others were given.
-    last = position + 2 * count
+    last = position + 2 * count + len(last_choice)
     picked: list[tuple[int, int, int, int]] = []
+    put_off: list[tuple[int, int, int, int]] = []
     while len(picked) < count:
         # Keys as sampled bound keys now from below, so the next in line is due when it beats the heap.
         if position < end and (not heap or (position < last and keys[position] <= heap[0][0])):
@@ -387,12 +402,13 @@ def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *
             if fresh > now:
                 heappush(heap, (fresh, key, entry, version))
                 continue
-        picked.append((now, key, entry, version))
+        (put_off if entry in last_choice else picked).append((now, key, entry, version))
     queue.position = position
+    picked += put_off
     if not picked:
         return
+    chosen.extend(map(_ENTRY, picked[:count]))
     for item in picked:
-        chosen.append(item[2])
         heappush(heap, item)
     _give(pool, picked[0][2], queue)
 

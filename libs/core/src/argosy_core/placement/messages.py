@@ -38,6 +38,8 @@ class SampleRequest:
     """Sampling strategy: `random` or `round-robin`."""
     spare_count: int = 4
     """Candidates beyond one per waiting pod; at least the m of the commit phase, so each pod has m to choose from."""
+    extra_count: int = 0
+    """Nodes to find and to answer beyond what Np and the waiting pods call for: as many may be a last choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,14 +118,14 @@ class NodeSampler:
         self._faults.clear()
         slots = self.ledger.classes.slots(request.class_ids)
         live_count = len(self.ledger.nodes.live())
-        required = max(1, ceil(request.nodes_to_sample_ratio * live_count - _ROUNDING))
+        required = max(1, ceil(request.nodes_to_sample_ratio * live_count - _ROUNDING)) + request.extra_count
         needs = Needs(
             self.ledger.nodes,
             self.ledger.classes,
             slots,
             wanted=request.wanted,
             enough=required,
-            spare=request.spare_count,
+            spare=request.spare_count + request.extra_count,
         )
         full = request.complete.astype(np.bool_)
         todo = np.flatnonzero(slots >= 0)
@@ -272,6 +272,8 @@ class NodeSampler:
         """Refuse a request that makes no sense."""
         if not len(request.class_ids) == len(request.wanted) == len(request.complete):
             raise InvalidRequest("the columns of the sampling request differ in length")
+        if request.extra_count < 0:
+            raise InvalidRequest(f"extra_count is {request.extra_count}, but must be 0 or more")
         if not 0 <= request.nodes_to_sample_ratio <= 1:
             raise InvalidRequest(f"nodes_to_sample_ratio is {request.nodes_to_sample_ratio}, not between 0 and 1")
         if len(self.ledger.nodes) >= 1 << NODE_BITS:

@@ -63,6 +63,7 @@ Views::
     explain(state, handle, now_s) -> Explanation | None
     shares(state, now_s) -> PoolShares
     count_waiting(state) -> dict[WaitReason, int]
+    last_choice_job_sets(state, cluster, now_s) -> by node
     last_round(state) -> RoundStatistics
     dump(state, now_s, seed=) -> Iterator[str]                    # JSON text in chunks
     check_invariants(state) -> None                               # InvariantViolation
@@ -133,6 +134,7 @@ from argosy_core.scheduler.views import (
     count_waiting,
     dump,
     explain,
+    last_choice_job_sets,
     last_round,
     shares,
 )
@@ -194,6 +196,7 @@ __all__ = [
     "forget_cluster",
     "give_up_placements",
     "hold_up",
+    "last_choice_job_sets",
     "last_round",
     "lease_columns",
     "missing",

@@ -9,6 +9,7 @@ Source: design section 5, "Round" 2 and 5; seed 000 "Sampling Phase".
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Final
 
 import numpy as np
@@ -26,6 +27,8 @@ _SOONER_HALF_S: Final = 0.5
 _LATER_HALF_S: Final = 3.0
 _MOST_UNJUDGED: Final = 256
 """Classes that a round asks for just to learn whether any node matches them."""
+_MOST_EXTRA: Final = 64
+"""Candidates asked for beyond the usual, at most, because nodes are a last choice."""
 
 
 def _holds(needs: Int64s, have: Int64s) -> Bools:
@@ -206,6 +209,9 @@ class Asking:
         """Return one request per cluster that is asked anything."""
         settings = state.settings
         requests = []
+        last_choices = Counter(
+            (class_id, job_set, node[0]) for job_set, class_id, node in state.node_failures.all_nodes()
+        )
         for cluster in np.flatnonzero(self.asked.any(axis=0)).tolist():
             rows = self.rows(cluster)
             requests.append(
@@ -219,9 +225,17 @@ class Asking:
                     nodes_to_sample_ratio=settings.nodes_to_sample_ratio,
                     deadline_ms=settings.sample_deadline_ms,
                     strategy=settings.strategy,
+                    extra_count=_extra_count(last_choices, self.class_ids[rows], cluster) if last_choices else 0,
                 )
             )
         return tuple(requests)
+
+
+def _extra_count(last_choices: Counter[tuple[int, int, int]], class_ids: Int32s, cluster: int) -> int:
+    """Return how many nodes of a cluster are at most the last choice for some jobs of the classes asked for."""
+    asked = set(class_ids.tolist())
+    counts = (n for (class_id, _, at), n in last_choices.items() if at == cluster and class_id in asked)
+    return min(max(counts, default=0), _MOST_EXTRA)
 
 
 def choose(

@@ -238,6 +238,7 @@ def _finish(state: PoolState, ends: _Ends, *, events: EventBuffer, now_s: float)
     run_end, job_end = _judge(state, ends)
     failed = (run_end == RUN_FAILED) | (run_end == RUN_LOST)
     live.failures[slots[failed]] += 1
+    _note_nodes(state, slots[(run_end == RUN_FAILED) & (ends.failure != FailureKind.REJECTED)], now_s)
     exhausted = (job_end == _REQUEUE) & (live.failures[slots] >= state.settings.max_runs)
     reason = ends.reason.copy()
     worn = ~exhausted & (job_end == _REQUEUE) & (attempt >= MAX_STORED_ATTEMPT)
@@ -272,6 +273,16 @@ def _finish(state: PoolState, ends: _Ends, *, events: EventBuffer, now_s: float)
         releases=releases,
         requeued_count=int(again.sum()),
     )
+
+
+def _note_nodes(state: PoolState, slots: Int32s, now_s: float) -> None:
+    """Remember on which nodes runs failed; no node has to do with an object that the API server refused."""
+    if slots.size:
+        live = state.live
+        job_sets = state.job_sets.job_set_id[live.job_set[slots]].tolist()
+        class_ids = state.classes.class_id[live.class_index[slots]].tolist()
+        nodes = zip(live.cluster[slots].tolist(), live.node[slots].tolist(), strict=True)
+        state.node_failures.note(zip(job_sets, class_ids, nodes, strict=True), now_s)
 
 
 def _judge(state: PoolState, ends: _Ends) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:

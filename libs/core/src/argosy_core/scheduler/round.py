@@ -91,6 +91,7 @@ def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Rou
     state.round_number += 1
     state.totals["rounds"] += 1
     state.end_back_offs(now_s)
+    state.node_failures.expire(now_s)
     state.advance_flow(now_s)
     if state.waits.expire(now_s):
         state.change_count += 1
@@ -267,9 +268,13 @@ class Round:
         jobs = jobs.take(np.flatnonzero(there))
         decider = Decider(self._pool, state.settings.commit_candidate_count, rng)
         class_ids = state.classes.class_id.tolist()
+        last_choices = self._last_choices(rng)
+        job_sets = state.job_sets.job_set_id[live.job_set[jobs.slots]].tolist() if last_choices else []
 
-        def place(_job: int, class_index: int) -> bool:
-            if decider.place(class_ids[class_index]):
+        def place(job: int, class_index: int) -> bool:
+            class_id = class_ids[class_index]
+            last = last_choices.get((job_sets[job], class_id), frozenset()) if last_choices else frozenset()
+            if decider.place(class_id, last):
                 return True
             self._exhausted.add(class_index)
             return False
@@ -280,6 +285,23 @@ class Round:
         self._told_count = state.clusters.told_count.copy()
         self._statistics.decided_count = self._stages.decided_count
         return self._stages.next_requests(self.number)
+
+    def _last_choices(self, rng: np.random.Generator) -> dict[tuple[int, int], frozenset[int]]:
+        """Return which entries of the candidates are the last choice, by job set id and class id."""
+        state, pool = self._state, self._pool
+        if not state.node_failures:
+            return {}
+        pool.merge(rng)
+        entries: dict[tuple[int, int], int] = {}
+        for index in np.unique(pool.cluster).tolist():
+            at = np.flatnonzero(pool.cluster == index)
+            names = state.clusters.nodes[index].translate(pool.node[at]).tolist()
+            entries.update(zip(((index, name) for name in names), at.tolist(), strict=True))
+        found: dict[tuple[int, int], set[int]] = {}
+        for job_set_id, class_id, node in state.node_failures.all_nodes():
+            if node in entries:
+                found.setdefault((job_set_id, class_id), set()).add(entries[node])
+        return {kind: frozenset(chosen) for kind, chosen in found.items()}
 
     def _is_there(self, slots: Int32s, handles: Int64s) -> npt.NDArray[np.bool_]:
         """Return which jobs still wait."""

@@ -30,6 +30,7 @@ from argosy_core.queueing.order import Backlog, Entries
 from argosy_core.queueing.usage import to_cores, weigh_rows, weigh_vector
 from argosy_core.scheduler.codes import JOB_QUEUED
 from argosy_core.scheduler.demands import DemandTable
+from argosy_core.scheduler.node_failures import NodeFailures
 from argosy_core.scheduler.settings import RoundSettings
 from argosy_core.scheduler.tables import ClusterTable, JobSetTable, LiveClasses, QueueTable
 from argosy_core.scheduler.waits import WaitTable
@@ -163,6 +164,8 @@ class PoolState:
         """Class indices that somebody asked to explain: the next round asks every cluster."""
         self.bag_failures: dict[int, BagFailure] = {}
         """Handle -> first failure of the current run, for runs of several objects."""
+        self.node_failures = NodeFailures()
+        """Where runs failed lately."""
         self.failed_handles: dict[int, None] = {}
         """Handles of the last jobs that this leader failed without a run: a late request is no news of them."""
         self.held_classes: Int64s = np.zeros(0, dtype=np.int64)

@@ -31,6 +31,7 @@ __all__ = [
     "count_waiting",
     "dump",
     "explain",
+    "last_choice_job_sets",
     "last_round",
     "shares",
 ]
@@ -98,6 +99,8 @@ class Explanation:
     """Flow of its queue divided by the weight, cores."""
     least_flow_per_weight: float = 0.0
     """Smallest such number among queues with work, cores."""
+    last_choice_nodes: tuple[str, ...] = ()
+    """Nodes, as `cluster/node`, where its like failed so often that it gets them only if there is no other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +191,31 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
         failed_attempt_count=int(live.failed_attempts[slot]),
         queue_flow_per_weight=float(per_weight[queue]),
         least_flow_per_weight=float(per_weight[work].min()),
+        last_choice_nodes=_last_choice_nodes(state, slot, now_s),
     )
+
+
+def _last_choice_nodes(state: PoolState, slot: int, now_s: float) -> tuple[str, ...]:
+    """Return the nodes that are the last choice for a job."""
+    live, failures = state.live, state.node_failures
+    failures.expire(now_s)
+    job_set_id = int(state.job_sets.job_set_id[live.job_set[slot]])
+    found = failures.nodes(job_set_id, int(state.classes.class_id[live.class_index[slot]]))
+    return tuple(sorted(f"{state.clusters.names[at]}/{state.clusters.nodes[at].names[node]}" for at, node in found))
+
+
+def last_choice_job_sets(state: PoolState, cluster: str, now_s: float) -> dict[str, tuple[str, ...]]:
+    """Return for which job sets, as `queue/job set`, nodes of a cluster are the last choice, by name of the node."""
+    state.node_failures.expire(now_s)
+    sets, queues, index = state.job_sets, state.queues, state.clusters.find(cluster)
+    found: dict[str, set[str]] = {}
+    for job_set_id, _, (at, node) in state.node_failures.all_nodes():
+        job_set = sets.ids.find(job_set_id)
+        queue = queues.ids.find(int(sets.queue_id[job_set])) if job_set is not None else None
+        if at == index and job_set is not None and queue is not None:
+            name = f"{queues.names[queue]}/{sets.names[job_set]}"
+            found.setdefault(state.clusters.nodes[at].names[node], set()).add(name)
+    return {node: tuple(sorted(names)) for node, names in found.items()}
 
 
 def _stage(state: PoolState, slot: int) -> JobStage:

@@ -260,4 +260,5 @@ def _node_message(row: ClusterRow, node: NodeGauges) -> cluster_pb2.Node:
         ready=node.ready,
         cordon=_node_cordon(row, node.name) if node.cordoned else None,
         labels=node.labels,
+        last_choice_for=node.last_choice_for,
     )

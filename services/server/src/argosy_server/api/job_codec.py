@@ -123,6 +123,7 @@ def explain_response(record: JobRecord, explanation: Explanation) -> job_pb2.Exp
         failed_attempt_count=explanation.failed_attempt_count,
         queue_flow_per_weight=explanation.queue_flow_per_weight,
         least_flow_per_weight=explanation.least_flow_per_weight,
+        last_choice_nodes=explanation.last_choice_nodes,
         wait_reason=job_pb2.WaitReason.Name(explanation.reason),
         cluster_reasons=[
             job_pb2.ClusterWaitReason(cluster=one.cluster, reason=job_pb2.WaitReason.Name(one.reason), text=one.text)

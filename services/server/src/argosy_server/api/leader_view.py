@@ -108,6 +108,8 @@ class NodeGauges:
     """Whether it is cordoned."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels."""
+    last_choice_for: tuple[str, ...] = ()
+    """Job sets, as `queue/job set`, that failed on it so often that it is the last choice for some of their jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

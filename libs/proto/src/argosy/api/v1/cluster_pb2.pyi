@@ -59,7 +59,7 @@ class CordonedNode(_message.Message):
     def __init__(self, name: _Optional[str] = ..., cordon: _Optional[_Union[_queue_pb2.Cordon, _Mapping]] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("name", "allocatable", "free", "ready", "cordon", "labels")
+    __slots__ = ("name", "allocatable", "free", "ready", "cordon", "labels", "last_choice_for")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -73,13 +73,15 @@ class Node(_message.Message):
     READY_FIELD_NUMBER: _ClassVar[int]
     CORDON_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
+    LAST_CHOICE_FOR_FIELD_NUMBER: _ClassVar[int]
     name: str
     allocatable: ResourceAmounts
     free: ResourceAmounts
     ready: bool
     cordon: _queue_pb2.Cordon
     labels: _containers.ScalarMap[str, str]
-    def __init__(self, name: _Optional[str] = ..., allocatable: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., free: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., ready: bool = ..., cordon: _Optional[_Union[_queue_pb2.Cordon, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    last_choice_for: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., allocatable: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., free: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., ready: bool = ..., cordon: _Optional[_Union[_queue_pb2.Cordon, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., last_choice_for: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListClustersRequest(_message.Message):
     __slots__ = ("page_size", "page_token")

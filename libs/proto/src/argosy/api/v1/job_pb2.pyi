@@ -412,7 +412,7 @@ class FilterCount(_message.Message):
     def __init__(self, filter: _Optional[str] = ..., node_count: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ExplainJobResponse(_message.Message):
-    __slots__ = ("job", "stage", "summary", "queue_position", "filters", "examined_node_count", "nearest_miss", "failed_attempt_count", "queue_flow_per_weight", "least_flow_per_weight", "wait_reason", "cluster_reasons")
+    __slots__ = ("job", "stage", "summary", "queue_position", "filters", "examined_node_count", "nearest_miss", "failed_attempt_count", "queue_flow_per_weight", "least_flow_per_weight", "wait_reason", "cluster_reasons", "last_choice_nodes")
     JOB_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
@@ -425,6 +425,7 @@ class ExplainJobResponse(_message.Message):
     LEAST_FLOW_PER_WEIGHT_FIELD_NUMBER: _ClassVar[int]
     WAIT_REASON_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_REASONS_FIELD_NUMBER: _ClassVar[int]
+    LAST_CHOICE_NODES_FIELD_NUMBER: _ClassVar[int]
     job: Job
     stage: JobStage
     summary: str
@@ -437,7 +438,8 @@ class ExplainJobResponse(_message.Message):
     least_flow_per_weight: float
     wait_reason: WaitReason
     cluster_reasons: _containers.RepeatedCompositeFieldContainer[ClusterWaitReason]
-    def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., stage: _Optional[_Union[JobStage, str]] = ..., summary: _Optional[str] = ..., queue_position: _Optional[int] = ..., filters: _Optional[_Iterable[_Union[FilterCount, _Mapping]]] = ..., examined_node_count: _Optional[int] = ..., nearest_miss: _Optional[str] = ..., failed_attempt_count: _Optional[int] = ..., queue_flow_per_weight: _Optional[float] = ..., least_flow_per_weight: _Optional[float] = ..., wait_reason: _Optional[_Union[WaitReason, str]] = ..., cluster_reasons: _Optional[_Iterable[_Union[ClusterWaitReason, _Mapping]]] = ...) -> None: ...
+    last_choice_nodes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., stage: _Optional[_Union[JobStage, str]] = ..., summary: _Optional[str] = ..., queue_position: _Optional[int] = ..., filters: _Optional[_Iterable[_Union[FilterCount, _Mapping]]] = ..., examined_node_count: _Optional[int] = ..., nearest_miss: _Optional[str] = ..., failed_attempt_count: _Optional[int] = ..., queue_flow_per_weight: _Optional[float] = ..., least_flow_per_weight: _Optional[float] = ..., wait_reason: _Optional[_Union[WaitReason, str]] = ..., cluster_reasons: _Optional[_Iterable[_Union[ClusterWaitReason, _Mapping]]] = ..., last_choice_nodes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ClusterWaitReason(_message.Message):
     __slots__ = ("cluster", "reason", "text")

@@ -223,7 +223,7 @@ class PlacementList(_message.Message):
     def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., class_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., nodes: _Optional[_Iterable[str]] = ..., classes: _Optional[_Iterable[_Union[ClassDefinition, _Mapping]]] = ..., last: bool = ...) -> None: ...
 
 class SampleRequest(_message.Message):
-    __slots__ = ("round", "epoch", "classes", "class_column", "wanted_column", "resources", "nodes_to_sample_ratio", "deadline_ms", "complete_column", "strategy")
+    __slots__ = ("round", "epoch", "classes", "class_column", "wanted_column", "resources", "nodes_to_sample_ratio", "deadline_ms", "complete_column", "strategy", "extra_count")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
@@ -234,6 +234,7 @@ class SampleRequest(_message.Message):
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_COUNT_FIELD_NUMBER: _ClassVar[int]
     round: int
     epoch: int
     classes: _containers.RepeatedCompositeFieldContainer[ClassDefinition]
@@ -244,7 +245,8 @@ class SampleRequest(_message.Message):
     deadline_ms: int
     complete_column: bytes
     strategy: str
-    def __init__(self, round: _Optional[int] = ..., epoch: _Optional[int] = ..., classes: _Optional[_Iterable[_Union[ClassDefinition, _Mapping]]] = ..., class_column: _Optional[bytes] = ..., wanted_column: _Optional[bytes] = ..., resources: _Optional[_Iterable[str]] = ..., nodes_to_sample_ratio: _Optional[float] = ..., deadline_ms: _Optional[int] = ..., complete_column: _Optional[bytes] = ..., strategy: _Optional[str] = ...) -> None: ...
+    extra_count: int
+    def __init__(self, round: _Optional[int] = ..., epoch: _Optional[int] = ..., classes: _Optional[_Iterable[_Union[ClassDefinition, _Mapping]]] = ..., class_column: _Optional[bytes] = ..., wanted_column: _Optional[bytes] = ..., resources: _Optional[_Iterable[str]] = ..., nodes_to_sample_ratio: _Optional[float] = ..., deadline_ms: _Optional[int] = ..., complete_column: _Optional[bytes] = ..., strategy: _Optional[str] = ..., extra_count: _Optional[int] = ...) -> None: ...
 
 class CommitRequest(_message.Message):
     __slots__ = ("round", "stage", "epoch", "handle_column", "attempt_column", "class_column", "offset_column", "candidate_column")

@@ -125,6 +125,7 @@ def sample_request(
         deadline_ms=request.deadline_ms,
         complete_column=pack_column(request.complete, "int8"),
         strategy=request.strategy,
+        extra_count=request.extra_count,
     )
 
 

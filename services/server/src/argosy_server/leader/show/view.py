@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from argosy_core.leader.events import Explained
-from argosy_core.scheduler import Explanation, PoolShares, dump, explain, last_round, shares
+from argosy_core.scheduler import Explanation, PoolShares, dump, explain, last_choice_job_sets, last_round, shares
 from argosy_server.api.leader_view import (
     ClusterGauges,
     NodeGauges,
@@ -131,6 +131,7 @@ class LeaderMemoryView:
         if notes is None:
             return ()
         cordoned = set(notes.cordoned_nodes)
+        last_choice = last_choice_job_sets(self._machine.state, cluster, time.time())
         return [
             NodeGauges(
                 name=node.name,
@@ -139,6 +140,7 @@ class LeaderMemoryView:
                 ready=bool(node.flag & READY),
                 cordoned=bool(node.flag & CORDONED) or node.name in cordoned,
                 labels=node.labels,
+                last_choice_for=last_choice.get(node.name, ()),
             )
             for node in notes.nodes.rows()
         ]

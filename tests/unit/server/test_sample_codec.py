@@ -1,0 +1,29 @@
+"""Sample requests over the wire, from the leader's codec to the sampler's."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from argosy_core.placement import SampleRequest
+from argosy_sampler.codec import read_sample
+from argosy_server.leader.sessions.cluster_codec import sample_request
+
+
+def test_sample_request_comes_as_it_went() -> None:
+    """A column or number that one of the codecs forgets would be asked with its default."""
+    went = SampleRequest(
+        round_number=7,
+        class_ids=np.array([3, 5], np.int32),
+        wanted=np.array([1, 2], np.int32),
+        complete=np.array([0, 1], np.int8),
+        resources=("cpu", "memory"),
+        nodes_to_sample_ratio=0.25,
+        deadline_ms=150,
+        strategy="round-robin",
+        extra_count=9,
+    )
+    came = read_sample(sample_request(went, epoch=1, classes=[]))
+    columns = ("class_ids", "wanted", "complete")
+    fields = ("round_number", "resources", "nodes_to_sample_ratio", "deadline_ms", "strategy", "extra_count")
+    assert [getattr(came, name).tolist() for name in columns] == [getattr(went, name).tolist() for name in columns]
+    assert [getattr(came, name) for name in fields] == [getattr(went, name) for name in fields]
