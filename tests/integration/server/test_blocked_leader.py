@@ -154,6 +154,8 @@ async def test_a_leader_that_waits_for_its_log_takes_new_sessions_and_keeps_its_
         await api.make_queue("red")
         await _await_welcome(api)
         ((epoch,),) = _rows(database_url, "SELECT epoch FROM pools")
+        executor = executor_pb2_grpc.ExecutorServiceStub(api.channel).Sync()
+        await executor.write(_hello("executor", "c1"))
         call = sampler_pb2_grpc.SamplerServiceStub(api.channel).Session()
         await call.write(_hello("sampler", "c1"))
         placing = asyncio.create_task(place_everything(call))
@@ -170,6 +172,7 @@ async def test_a_leader_that_waits_for_its_log_takes_new_sessions_and_keeps_its_
         assert (await asyncio.to_thread(_pool_finding, database_url)).text.startswith(f"led, epoch {epoch}, 0 records")
         placing.cancel()
         call.cancel()
+        executor.cancel()
 
 
 def _pool_finding(url: str) -> Finding:

@@ -26,6 +26,7 @@ from argosy_core.leader.events import (
     RecordsRead,
     Role,
     RowsLost,
+    RunsSeen,
     SampleAnswered,
     SamplerReady,
     SessionLost,
@@ -151,7 +152,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> Poisoned:
 
 SESSION_EVENTS = {Bound, CapacityTold, SampleAnswered, CommitAnswered, SamplerReady, SessionLost, StatesReported}
 ANSWERS = {MarkerPublished, Stored, RecordsRead, Published, Loaded, ChangesRead, Tick}
-NOT_IN_THIS_WORLD = {Heard, Explained, RowsLost, PluginAnswered}
+NOT_IN_THIS_WORLD = {Heard, Explained, RowsLost, PluginAnswered, RunsSeen}
 
 
 def test_every_kind_of_event_is_poisoned_here() -> None:
