@@ -28,7 +28,6 @@ from argosy_core.reconcile.rendering import INSTALLATION_LABEL
 from argosy_kube.failure_table import NODE_LOST
 from argosy_kube.kubernetes.acting.creation import Creator
 from argosy_kube.kubernetes.acting.deletion import Deleter
-from argosy_kube.kubernetes.acting.eviction import EvictionResponse, Evictor
 from argosy_kube.kubernetes.acting.finding import Finder
 from argosy_kube.kubernetes.acting.logs import read_pod_log
 from argosy_kube.kubernetes.acting.rendering import TemplateBook
@@ -149,7 +148,6 @@ class KubernetesCluster:
             restore=self._relabeller.restore,
             use=self._kinds.use,
         )
-        self._evictor = Evictor(server, self._places)
         self._deleter = Deleter(
             server,
             installation=installation,
@@ -282,18 +280,6 @@ class KubernetesCluster:
         events = rows.build(0)
         apply_health(events, self._own.states, self._tables.texts.intern(NODE_LOST))
         return replace(events, unlistable_kinds=self._kinds.unlistable_names)
-
-    async def evict_pod(self, uid: bytes) -> EvictionResponse:
-        """Evict a pod of ours that was seen, if its disruption budgets allow it now; beyond the port, see `eviction`.
-
-        Args:
-            uid: Its 16 bytes; no other pod is ever hit.
-
-        Raises:
-            BackendUnavailable: It is not known whether it was done, or we have not the right.
-        """
-        with _translated("evicting a pod"):
-            return await self._evictor.evict(uid)
 
     async def read_log(
         self,

@@ -42,8 +42,6 @@ class ApiFault:
     """Object that the refusal is about, as admission tells it."""
     resource: str = ""
     """Its resource, as the refusal of a right tells it."""
-    cause: str = ""
-    """Reason of its cause."""
     is_bare: bool = False
     """The answer has no details, as those of webhooks."""
     retry_after: str = ""

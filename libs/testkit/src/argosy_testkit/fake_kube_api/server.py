@@ -60,8 +60,6 @@ class FakeKubeApi:
         """What runs its pods."""
         self.token = _TOKEN
         """Token that callers must come with; tests may change it."""
-        self.budget_text = ""
-        """What a disruption budget says that allows no eviction; tests may set it."""
         self.most_under_way = 0
         """Most calls, streams apart, that were under way at once."""
         self._under_way = 0
@@ -163,8 +161,7 @@ class FakeKubeApi:
             if request.transport is not None:
                 request.transport.abort()
             return web.Response(status=500)
-        causes = [{"reason": fault.cause}] if fault.cause else []
-        details = {} if fault.is_bare else {"name": fault.name, "kind": fault.resource, "causes": causes}
+        details = {} if fault.is_bare else {"name": fault.name, "kind": fault.resource}
         refusal = Refusal(fault.status, fault.reason, fault.message, details)
         response = _refuse(refusal)
         if fault.retry_after:
@@ -269,20 +266,9 @@ class FakeKubeApi:
                 raise Refusal(409, "Conflict", "Precondition failed: UID", {"name": name, "kind": plural})
             self.store.replace(plural, {**found, "spec": {**found["spec"], "nodeName": sent["target"]["name"]}})
             return 201, msgspec.json.encode({"kind": "Status", "status": "Success"})
-        if kind == "eviction":
-            return 201, self._evict(namespace, name, msgspec.json.decode(await request.read()))
         if kind == "log":
             return await self._log(request, found)
         raise Refusal(404, "NotFound", "no such subresource")
-
-    def _evict(self, namespace: str, name: str, eviction: Document) -> bytes:
-        if self.budget_text:
-            cause = {"reason": "DisruptionBudget", "message": self.budget_text}
-            text = "Cannot evict pod as it would violate the pod's disruption budget."
-            details = {"causes": [cause], "retryAfterSeconds": 10}
-            raise Refusal(429, "TooManyRequests", text, details)
-        self.store.delete("pods", namespace, name, eviction.get("deleteOptions", {}))
-        return msgspec.json.encode({"kind": "Status", "status": "Success"})
 
     async def _log(self, request: web.Request, pod: Document) -> web.StreamResponse:
         key = (pod["metadata"]["namespace"], pod["metadata"]["name"])

@@ -1,1 +1,1 @@
-"""Acting: objects made, looked for by name, deleted and evicted, and logs read."""
+"""Acting: objects made, looked for by name, deleted, and logs read."""

@@ -22,7 +22,6 @@ __all__ = [
     "STRATEGIC_PATCH",
     "UNAUTHORIZED",
     "ApiFailure",
-    "Cause",
     "Details",
     "Status",
     "decode",
@@ -52,23 +51,10 @@ _UNREADY: Final = re.compile(r"status unknown for quota|error looking up service
 _BROKEN_WEBHOOK: Final = "failed calling webhook"
 _LONGEST_MESSAGE: Final = 1024
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-_TOO_MANY: Final = 429
 _INTERNAL: Final = 500
-_BUDGET: Final = "DisruptionBudget"
 _DENIED: Final = "Denied"
 _DENIAL: Final = re.compile(r'admission webhook "[^"]+" denied the request')
 """How the API server begins the message of a webhook's denial."""
-
-
-class Cause(msgspec.Struct, rename="camel"):
-    """One cause of a failure."""
-
-    reason: str = ""
-    """Word for programs, as NamespaceTerminating."""
-    message: str = ""
-    """Text for people."""
-    field: str = ""
-    """Path of the field."""
 
 
 class Details(msgspec.Struct, rename="camel"):
@@ -78,8 +64,6 @@ class Details(msgspec.Struct, rename="camel"):
     """Object that was acted on; empty where the refusal is not about one."""
     kind: str = ""
     """Its resource."""
-    causes: list[Cause] | None = None
-    """Causes."""
     retry_after_seconds: int = 0
     """When to try again."""
 
@@ -124,16 +108,8 @@ class ApiFailure(Exception):
         """There was an answer of success, and it could not be read."""
 
     @property
-    def is_budgeted(self) -> bool:
-        """A disruption budget does not allow an eviction now; nobody asks for fewer calls, though the code says so."""
-        causes = self.details.causes or ()
-        return self.code == _TOO_MANY and any(cause.reason == _BUDGET for cause in causes)
-
-    @property
     def may_pass(self) -> bool:
         """The same call may succeed later: no answer, throttled, or a failure of the API server's own."""
-        if self.is_budgeted:
-            return False
         return self.code == 0 or self.code in _PASSING or (self.code == CONFLICT and self.reason == "Conflict")
 
     @property

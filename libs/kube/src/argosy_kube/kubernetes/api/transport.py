@@ -244,7 +244,7 @@ class ApiServer:
 
     def _obey(self, failure: ApiFailure) -> None:
         """Let no call begin for as long as the API server asks."""
-        if failure.code in _THROTTLED and failure.retry_after_s > 0 and not failure.is_budgeted:
+        if failure.code in _THROTTLED and failure.retry_after_s > 0:
             self.limiter.pause(min(failure.retry_after_s, self.settings.retry_most_s))
 
     def retry_wait_s(self, failure_count: int, failure: ApiFailure) -> float:
