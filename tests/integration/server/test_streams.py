@@ -278,8 +278,9 @@ async def answer_samples(call: Any, **changes: Any) -> grpc.StatusCode:
         ({"offset_column": int32(1, 0)}, grpc.StatusCode.ABORTED),
         ({"examined_column": b""}, grpc.StatusCode.ABORTED),
         ({"free_column": int64(1)}, grpc.StatusCode.ABORTED),
+        ({"filter_texts": ["of no filter"]}, grpc.StatusCode.ABORTED),
     ],
-    ids=["good", "score-broken", "score-short", "candidate", "offsets", "classes", "matrix"],
+    ids=["good", "score-broken", "score-short", "candidate", "offsets", "classes", "matrix", "texts"],
 )
 async def test_answer_that_cannot_be_read_ends_that_samplers_session_only(
     api: Any, changes: dict[str, Any], code: grpc.StatusCode

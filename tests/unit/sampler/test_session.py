@@ -83,6 +83,8 @@ async def test_sample_answers_candidates_with_what_is_free(host: ClusterHost, le
         rejections = np.frombuffer(answer.rejection_column, dtype="<i4").reshape(2, -1)
         assert rejections[1].sum() == 3
         assert answer.nearest_misses[1] != ""
+        texts = dict(zip(answer.filters, answer.filter_texts, strict=True))
+        assert texts["resources"] == "insufficient resources on {nodes}"
         assert np.frombuffer(answer.total_free_column, dtype="<i8")[0] == 11_000
 
 

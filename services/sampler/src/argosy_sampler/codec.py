@@ -107,6 +107,7 @@ def sample_response(reply: SampleReply, request: SampleRequest) -> sampler_pb2.S
         examined_column=pack_column(reply.examined, "int32"),
         eligible_column=pack_column(reply.eligible, "int32"),
         filters=reply.filters,
+        filter_texts=reply.filter_texts,
         rejection_column=pack_column(reply.rejection, "int32"),
         total_free_column=pack_column(reply.total_free, "int64"),
         complete_column=pack_column(reply.complete, "int8"),

@@ -197,6 +197,7 @@ def candidates(request: say.SendSample) -> SampleAnswered:
         examined=np.ones(1, dtype=np.int32),
         eligible=np.ones(1, dtype=np.int32),
         filters=(),
+        filter_texts=(),
         rejection=np.zeros((1, 0), dtype=np.int32),
         total_free=free,
         complete=np.ones(1, dtype=np.int8),

@@ -14,8 +14,7 @@ from argosy_core.plugins import (
     build_framework,
     count_and_compare,
     decision_framework,
-    explanation_text,
-    nearest_misses,
+    turned_away_text,
 )
 
 GI = 1 << 30
@@ -126,7 +125,7 @@ def test_plugin_object_is_called_at_the_points_of_its_profile() -> None:
     framework = build_framework(Profile(filters=("resources",), scores={"both": 0.5}), {"both": Both(), "two": Both()})
     assert framework.filter_names == ("resources", "both", "two")
     assert framework.filters_read_nodes_only
-    assert [f.explanation for f in framework.registered(Point.FILTER)][1:] == ["too warm: {nodes}"] * 2
+    assert framework.filter_texts[1:] == ("too warm: {nodes}",) * 2
     assert [(s.name, s.weight) for s in framework.registered(Point.SCORE)] == [("both", 0.5), ("two", 1.0)]
     decision = decision_framework({"both": Both()}, scores={"both": 2.0, "spread-over-clusters": 3.0})
     assert [(s.name, s.weight) for s in decision.registered(Point.SCORE)] == [
@@ -180,25 +179,19 @@ def test_profile_that_makes_no_sense_is_refused_with_what_would(profile: Profile
         build_framework(profile)
 
 
-ALL_TEXTS = (
-    "taints not tolerated on 7 nodes; unsupported platform on 4 nodes; host port already in use on 3 nodes; "
-    "node selector or affinity not satisfied on 2 nodes; insufficient resources on 1 node"
-)
-
-
 @pytest.mark.parametrize(
-    ("counts", "text"),
+    ("text", "count", "said"),
     [
-        ([0, 3, 0, 0, 0, 0], "insufficient resources on 3 nodes"),
-        ([1, 3, 0, 0, 0, 0], "insufficient resources on 3 nodes; 1 node not available for new pods"),
-        ([0, 1, 2, 7, 4, 3], ALL_TEXTS),
-        ([0, 0, 0, 0, 0, 0], ""),
+        (FILTERS["resources"][1], 1, "insufficient resources on 1 node"),
+        (FILTERS["node-ready"][1], 7, "7 nodes not available for new pods"),
+        ("{nodes} of {0.__class__} with {} and {nodes}", 2, "2 nodes of {0.__class__} with {} and 2 nodes"),
+        ("no number", 3, "no number"),
     ],
-    ids=["one", "by-count", "all", "none"],
-)  # fmt: skip
-def test_explanation_is_sorted_by_descending_count(counts: list[int], text: str) -> None:
-    """Texts with a count, most nodes first, joined by semicolons."""
-    assert explanation_text([text for _, text in FILTERS.values()], counts) == text
+    ids=["one", "many", "other-braces", "without"],
+)
+def test_text_of_a_filter_is_told_with_the_number_of_nodes(text: str, count: int, said: str) -> None:
+    """Whatever else stands in a plugin's text stays as it is."""
+    assert turned_away_text(text, count) == said
 
 
 NODES = [
@@ -221,7 +214,7 @@ def test_counts_name_the_first_failing_filter_of_each_node() -> None:
 def test_nearest_miss_fails_fewest_filters_and_lacks_least() -> None:
     """n1 lacks half the cores, n2 a quarter of the cores but half the memory; n3 fails one filter and lacks nothing."""
     ledger = build(NODES, {"cpu": 8000, "memory": 8 * GI})
-    found = nearest_misses(build_framework(), ledger.nodes, ledger.classes, np.array([0], np.int32))[0]
+    (found,) = count_and_compare(build_framework(), ledger.nodes, ledger.classes, np.array([0], np.int32))[1]
     assert found is not None
     assert (found.name, dict(found.lacks), found.filters) == ("n3", {}, ("taints",))
     assert found.text() == "node n3 does not pass taints"
@@ -230,7 +223,7 @@ def test_nearest_miss_fails_fewest_filters_and_lacks_least() -> None:
 def test_nearest_miss_says_what_is_missing() -> None:
     """Among nodes that fail the same number of filters the smallest shortage wins; amounts are quantities."""
     ledger = build(NODES[:3], {"cpu": 7500, "memory": 6 * GI})
-    found = nearest_misses(build_framework(), ledger.nodes, ledger.classes, np.array([0], np.int32))[0]
+    (found,) = count_and_compare(build_framework(), ledger.nodes, ledger.classes, np.array([0], np.int32))[1]
     assert found is not None
     assert found.text() == "node n2 lacks 1500m cpu, 2Gi memory"
     assert found.node == 2
@@ -239,4 +232,4 @@ def test_nearest_miss_says_what_is_missing() -> None:
 def test_nearest_miss_of_an_empty_cluster_is_none() -> None:
     """Without nodes nothing came close."""
     ledger = build([], {"cpu": 1})
-    assert nearest_misses(build_framework(), ledger.nodes, ledger.classes, np.array([0], np.int32)) == [None]
+    assert count_and_compare(build_framework(), ledger.nodes, ledger.classes, np.array([0], np.int32))[1] == [None]

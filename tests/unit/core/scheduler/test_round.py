@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvariantViolation
+from argosy_core.framework import Point, Registration
 from argosy_core.job.states import JobEventKind, JobStage, JobState, ObjectState
 from argosy_core.placement import CommitReply, CommitRequest, SampleReply, SampleRequest, WaitReason
 from argosy_core.scheduler import (
@@ -301,6 +302,22 @@ def test_explain_counts_filters_over_all_clusters_and_names_the_nearest_miss() -
     assert sum(one.node_count for one in after.filters) == 5
     assert "cpu" in after.nearest_miss
     assert explain(world.state, 5, world.now_s) is None
+
+
+def test_explain_tells_what_a_filter_of_a_site_says_of_the_nodes_it_turned_away() -> None:
+    """In its own words if it has some, else by its name."""
+    world = PoolWorld(clusters={"a": 3})
+    framework = world.clusters["a"].sampler.framework
+    for name, text, first in (("warm", "too warm: {nodes}", 1), ("mute", "", 3)):
+        judge = lambda cycle, first=first: cycle.nodes >= first  # noqa: E731
+        framework.register(Registration(point=Point.FILTER, name=name, function=judge, explanation=text))
+    (handle,) = world.submit(1)
+    world.round()
+    found = explain(world.state, handle, world.now_s)
+    assert found is not None
+    assert [(one.filter, one.text) for one in found.filters] == [
+        ("mute", "filter mute not passed by 2 nodes"), ("warm", "too warm: 1 node"),
+    ]  # fmt: skip
 
 
 def test_explanation_says_in_words_where_a_job_is_or_why_it_waits() -> None:

@@ -112,6 +112,12 @@ class Framework:
         return tuple(registration.name for registration in self._at[Point.FILTER])
 
     @property
+    def filter_texts(self) -> tuple[str, ...]:
+        """What to say of the nodes that each filter turned away, with `{nodes}` for their number."""
+        filters = self._at[Point.FILTER]
+        return tuple(one.explanation or f"filter {one.name} not passed by {{nodes}}" for one in filters)
+
+    @property
     def filters_read_nodes_only(self) -> bool:
         """Whether the answer of everything that turns nodes away holds until the node's row changes."""
         judging = (*self._at[Point.PRE_FILTER], *self._at[Point.FILTER], *self._at[Point.POST_FILTER])

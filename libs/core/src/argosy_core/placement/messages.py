@@ -64,6 +64,8 @@ class SampleReply:
     """c counts of nodes that could hold a pod."""
     filters: tuple[str, ...]
     """Names of the f filters."""
+    filter_texts: tuple[str, ...]
+    """f texts: what to say of the nodes turned away, with `{nodes}` for their number."""
     rejection: Int32s
     """(c, f) nodes that the filter turned away first; not 0 only for classes that fit on no node. As of now for classes
     asked to be complete, otherwise perhaps of some rounds ago."""

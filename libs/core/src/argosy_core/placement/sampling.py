@@ -314,6 +314,7 @@ class NodeSampler:
             examined=findings.examined,
             eligible=findings.eligible,
             filters=self.framework.filter_names,
+            filter_texts=self.framework.filter_texts,
             rejection=rejection,
             total_free=total_free,
             complete=findings.complete,

@@ -1,11 +1,6 @@
 """Built-in plugins: filters, scores, the profiles that choose among them, and explanations."""
 
-from argosy_core.plugins.explanations import (
-    NearestMiss,
-    count_and_compare,
-    explanation_text,
-    nearest_misses,
-)
+from argosy_core.plugins.explanations import NearestMiss, count_and_compare, turned_away_text
 from argosy_core.plugins.registry import (
     DEFAULT_PROFILE,
     FILTERS,
@@ -26,6 +21,5 @@ __all__ = [
     "build_framework",
     "count_and_compare",
     "decision_framework",
-    "explanation_text",
-    "nearest_misses",
+    "turned_away_text",
 ]

@@ -15,7 +15,7 @@ from argosy_core.framework import ClassTable, Cycle, Framework
 from argosy_core.nodes import NodeTable
 from argosy_core.resources import format_amount
 
-__all__ = ["NearestMiss", "count_and_compare", "explanation_text", "nearest_misses"]
+__all__ = ["NearestMiss", "count_and_compare", "turned_away_text"]
 
 Int32s = npt.NDArray[np.int32]
 
@@ -45,19 +45,9 @@ class NearestMiss:
         return f"node {self.name} {' and '.join(faults)}"
 
 
-def explanation_text(texts: Sequence[str], counts: Sequence[int]) -> str:
-    """Return texts with a count above 0, by descending count, `{nodes}` put in, joined by "; "."""
-    said = sorted(
-        ((count, text) for count, text in zip(counts, texts, strict=True) if count), key=lambda pair: -pair[0]
-    )
-    return "; ".join(text.format(nodes="1 node" if count == 1 else f"{count} nodes") for count, text in said)
-
-
-def nearest_misses(
-    framework: Framework, table: NodeTable, classes: ClassTable, slots: Int32s
-) -> list[NearestMiss | None]:
-    """Return for each class that fits nowhere the node that came closest (see `count_and_compare`)."""
-    return count_and_compare(framework, table, classes, slots)[1]
+def turned_away_text(text: str, count: int) -> str:
+    """Return a filter's text with `{nodes}` put in; no other braces mean anything, since plugins write it."""
+    return text.replace("{nodes}", "1 node" if count == 1 else f"{count} nodes")
 
 
 def count_and_compare(

@@ -173,7 +173,7 @@ def registrations(name: str, plugin: object, kind: ProfileKind, *, weight: float
             name=name,
             function=function,
             weight=weight,
-            explanation=getattr(plugin, "explanation", ""),
+            explanation=str(getattr(plugin, "explanation", "")),
             reads_nodes_only=bool(getattr(plugin, "reads_nodes_only", False)),
         )
     if not found:

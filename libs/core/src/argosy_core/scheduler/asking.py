@@ -81,10 +81,7 @@ def hold_up(state: PoolState, classes: Int64s, text: str, *, now_s: float, rng: 
             state.waits.until_s[classes, index] = until_s
             state.waits.next_end_s = min(state.waits.next_end_s, float(until_s.min()))
         for row in classes.tolist():
-            state.answers[row, index] = ClassResult(
-                reason=WaitReason.FAULT, text=text, filters=(), rejections=(), examined_count=0, nearest_miss="",
-                round_number=state.round_number,
-            )  # fmt: skip
+            state.answers[row, index] = ClassResult(reason=WaitReason.FAULT, text=text, round_number=state.round_number)
     state.totals["faults"] += int(classes.size)
 
 

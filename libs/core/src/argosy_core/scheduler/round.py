@@ -202,6 +202,7 @@ class Round:
                 reason=WaitReason(int(reply.reason[row])),
                 text=reply.texts[row] if reply.texts else "",
                 filters=reply.filters,
+                filter_texts=reply.filter_texts,
                 rejections=tuple(reply.rejection[row].tolist()) if reply.rejection.size else (),
                 examined_count=int(reply.examined[row]),
                 nearest_miss=reply.nearest_misses[row] if reply.nearest_misses else "",
@@ -235,7 +236,7 @@ class Round:
     def _note_fault(self, class_id: int, fault: Fault) -> None:
         """Have a class that a plugin of the decision turned away wait at every cluster that was asked for it."""
         state, found = self._state, self._state.classes.ids.find(class_id)
-        for index, classes, reply in self._lacking if found is not None else ():
+        for index, classes, _ in self._lacking if found is not None else ():
             if found not in classes or state.clusters.session[index] != self._session[index]:
                 continue
             reason = WaitReason.PLUGIN if fault.is_objection else WaitReason.FAULT
@@ -246,10 +247,6 @@ class Round:
             state.answers[int(one[0]), index] = ClassResult(
                 reason=reason,
                 text=f"{fault.plugin}: {fault.reason}",
-                filters=reply.filters,
-                rejections=(),
-                examined_count=0,
-                nearest_miss="",
                 round_number=self.number,
             )
 

@@ -65,13 +65,15 @@ class ClassResult:
     """Why."""
     text: str
     """What a plugin or a failed filter said; empty otherwise."""
-    filters: tuple[str, ...]
+    filters: tuple[str, ...] = ()
     """Names of the filters."""
-    rejections: tuple[int, ...]
+    filter_texts: tuple[str, ...] = ()
+    """What to say of the nodes that each turned away."""
+    rejections: tuple[int, ...] = ()
     """Nodes that each turned away first."""
-    examined_count: int
+    examined_count: int = 0
     """Nodes looked at."""
-    nearest_miss: str
+    nearest_miss: str = ""
     """The node that came closest and what it lacks."""
     round_number: int
     """Round of the answer."""

@@ -17,7 +17,7 @@ from argosy_core.arrays import Int64s
 from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PENDING
 from argosy_core.job.states import JobStage, JobState
 from argosy_core.placement import WaitReason
-from argosy_core.plugins import FILTERS, explanation_text
+from argosy_core.plugins import turned_away_text
 from argosy_core.queueing import MICRO, fill_water, to_cores
 from argosy_core.scheduler.asking import reasons_at
 from argosy_core.scheduler.state import PoolState, RoundStatistics
@@ -312,26 +312,22 @@ def count_waiting(state: PoolState) -> dict[WaitReason, int]:
 def _reasons(state: PoolState, class_index: int) -> tuple[tuple[FilterCount, ...], int, str]:
     """Return counts per filter over all clusters, nodes looked at, and the nearest miss."""
     counts: Counter[str] = Counter()
+    texts: dict[str, str] = {}
     examined, nearest = 0, ""
     for (answered, cluster), answer in state.answers.items():
         if answered == class_index:
             counts.update(dict(zip(answer.filters, answer.rejections, strict=False)))
+            texts.update(zip(answer.filters, answer.filter_texts, strict=True))
             examined += answer.examined_count
             nearest = nearest or (
                 f"{state.clusters.names[cluster]}: {answer.nearest_miss}" if answer.nearest_miss else ""
             )
     filters = [
-        FilterCount(filter=name, node_count=count, text=_turned_away_text(name, count))
+        FilterCount(filter=name, node_count=count, text=turned_away_text(texts[name], count))
         for name, count in counts.most_common()
         if count
     ]
     return tuple(filters), examined, nearest
-
-
-def _turned_away_text(name: str, count: int) -> str:
-    """Return a filter's count in words; those of sites have no text here."""
-    text = FILTERS[name][1] if name in FILTERS else f"{name} failed on {{nodes}}"
-    return explanation_text([text], [count])
 
 
 def shares(state: PoolState, now_s: float) -> PoolShares:

@@ -152,6 +152,8 @@ def sample_reply(message: sampler_pb2.SampleResponse, request: SampleRequest) ->
     retry_after_s: Any = np.frombuffer(message.retry_after_column, dtype="<f4")
     if len(per_class["examined_column"]) != classes or len(message.nearest_misses) not in {0, classes}:
         raise InvalidRequest(f"the answer does not have one element for each of the {classes} classes asked")
+    if len(message.filter_texts) != filters:
+        raise InvalidRequest(f"sample.filter_texts must have one element for each of the {filters} filters")
     if len(message.score_column) != _SCORE_BYTES * len(candidate):
         raise InvalidRequest(f"sample.score_column must have one float for each of the {len(candidate)} candidates")
     score: Any = np.frombuffer(message.score_column, dtype="<f4")
@@ -171,6 +173,7 @@ def sample_reply(message: sampler_pb2.SampleResponse, request: SampleRequest) ->
         examined=per_class["examined_column"],
         eligible=per_class["eligible_column"],
         filters=tuple(message.filters),
+        filter_texts=tuple(message.filter_texts),
         rejection=rejection.reshape(classes, filters),
         total_free=total_free,
         complete=per_class["complete_column"],
