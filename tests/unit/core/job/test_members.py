@@ -111,3 +111,39 @@ def test_keys_that_were_removed_in_order_are_missed_in_few_passes() -> None:
         index.passes = 0
         assert (index.lookup(*gone.columns) == -1).all()
         assert index.passes < 60
+
+
+def test_keys_that_come_and_go_again_and_again_are_missed_in_few_passes() -> None:
+    """A key takes a place that a removed one left: what is looked for does not wander further each time."""
+    index, everything = CountingIndex(2), Members.of(HANDLE + np.arange(5000), np.ones(5000))
+    members, others = everything[:20], everything[20:]
+    index.insert(*others.columns, slots=np.zeros(len(others), dtype=np.int32))
+    for _ in range(50):
+        index.insert(*members.columns, slots=np.zeros(20, dtype=np.int32))
+        index.remove(*members.columns)
+    index.passes = 0
+    assert (index.lookup(*members.columns) == -1).all()
+    assert index.passes < 10
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_keys_one_by_one_and_in_bulk_are_found_alike(width: int) -> None:
+    """Small batches go another way than large ones, over the same places, whoever put the keys in."""
+    chance, index, model = np.random.default_rng(7), KeyIndex(width), {}
+    handles = np.repeat(HANDLE + np.arange(100) * 1024, 4) if width == 2 else HANDLE + np.arange(400) * 1024
+    handles[::7] *= -1
+    columns = (handles, np.tile(np.arange(4) << 40, 100))[:width]
+    for size in [1, 200, 3, 16, 17, 90, 5] * 20:
+        rows = chance.choice(len(handles), size, replace=False)
+        held = np.array([row in model for row in rows.tolist()])
+        if chance.random() < 0.5:
+            index.remove(*(column[rows] for column in columns))
+            for row in rows[held].tolist():
+                del model[row]
+        else:
+            index.insert(*(column[rows[~held]] for column in columns), slots=rows[~held].astype(np.int32))
+            model.update(zip(rows[~held].tolist(), rows[~held].tolist(), strict=True))
+        wanted = [model.get(row, -1) for row in range(len(handles))]
+        assert index.lookup(*columns).tolist() == wanted
+        parts = [index.lookup(*(column[at : at + 8] for column in columns)) for at in range(0, len(handles), 8)]
+        assert (np.concatenate(parts).tolist(), len(index)) == (wanted, len(model))

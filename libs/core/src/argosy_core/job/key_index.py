@@ -2,13 +2,16 @@
 
 A key is one int64 column, the handle of a job, or two, a member (see `argosy_core.job.members`). Handles come from one
 sequence, so their low bits are almost a perfect hash and probes are short. A million handles cost 24 MiB and a million
-members 40 MiB, against 140 MiB for a dict of Python integers.
+members 40 MiB, against 140 MiB for a dict of Python integers. A batch of a few keys is worked off key by key: an array
+call costs as much as a whole look-up does that way.
 
 Source: design section 6, "Data layout", and section 8.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import repeat
 from typing import Final
 
 import numpy as np
@@ -21,6 +24,10 @@ _REMOVED: Final = _EMPTY + 1
 LOWEST_KEY: Final = _EMPTY + 2
 """Smallest value that the first column of a key may have."""
 _MIN_CAPACITY: Final = 256
+_FEW: Final = 16
+"""Up to so many keys Python is faster than array calls."""
+_SPREAD: Final = 0x1E3779B97F4A7C15
+_DAY_SPREAD: Final = 0x9E3779B1
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -57,9 +64,9 @@ class KeyIndex:
     def _start(self, columns: tuple[Int64s, ...]) -> Int64s:
         """Return where probing begins: the number of the handle, with its day and what else there is mixed in."""
         first = columns[0]
-        mixed = first ^ (first >> 40) * 0x9E3779B1
+        mixed = first ^ (first >> 40) * _DAY_SPREAD
         for column in columns[1:]:
-            mixed ^= column * 0x1E3779B97F4A7C15 >> 29
+            mixed ^= column * _SPREAD >> 29
         return mixed & (self._slots.size - 1)
 
     def _equal(self, positions: Int64s, columns: tuple[Int64s, ...]) -> npt.NDArray[np.bool_]:
@@ -87,34 +94,75 @@ class KeyIndex:
             open_rows, probes, jumps = open_rows[go_on], probes[go_on], jumps[go_on]
         return result
 
+    def _few_positions(self, columns: tuple[Int64s, ...], *, free: bool = False) -> Iterator[int]:
+        """Yield the table position of each of a few keys, -1 where it is not held, probing as `_positions` does.
+
+        Args:
+            columns: The keys.
+            free: Look for the place that each key is to have instead; the caller fills it before it goes on.
+        """
+        # An element of a view costs half of an array's. Views are not kept: an index must be copied by `deepcopy`.
+        mask, (held_first, *others) = self._slots.size - 1, [column.data for column in self._keys]
+        firsts = columns[0].tolist()
+        held_second = others[0] if others else held_first
+        seconds = columns[1].tolist() if others else firsts
+        end = _REMOVED if free else _EMPTY
+        for first, second, mixed_in in zip(firsts, seconds, seconds if others else repeat(0), strict=False):
+            place = (first ^ (first >> 40) * _DAY_SPREAD ^ mixed_in * _SPREAD >> 29) & mask
+            jump = -1
+            while (held := held_first[place]) != first or held_second[place] != second:
+                if held <= end:
+                    place = place if free else -1
+                    break
+                jump = (first * _SPREAD >> 20) & 0xFFFFFFFF if jump < 0 else jump >> 5
+                place = (place * 5 + jump + 1) & mask
+            yield place
+
     def lookup(self, *columns: Int64s) -> Int32s:
         """Return the slot of each key as int32[n], -1 where it is not held. Complexity: a few passes over n."""
-        if columns[0].size == 0:
-            return np.zeros(0, dtype=np.int32)
+        if columns[0].size <= _FEW:
+            slots = self._slots.data
+            return np.array([slots[p] if p >= 0 else -1 for p in self._few_positions(columns)], dtype=np.int32)
         positions = self._positions(columns)
         return np.where(positions >= 0, self._slots[positions], np.int32(-1))
 
     def insert(self, *columns: Int64s, slots: Int32s) -> None:
         """Add keys that are not held yet, each once. Complexity: amortised a few passes over n."""
         self._reserve(slots.size)
+        self._count += slots.size
+        if slots.size <= _FEW:
+            rows = zip(*(column.tolist() for column in columns), strict=True)
+            views, slot_view = [column.data for column in self._keys], self._slots.data
+            for key, slot, place in zip(rows, slots.tolist(), self._few_positions(columns, free=True), strict=True):
+                self._used_count += views[0][place] == _EMPTY
+                slot_view[place] = slot
+                for view, part in zip(views, key, strict=True):
+                    view[place] = part
+            return
         mask = self._slots.size - 1
-        rows = np.arange(slots.size)
+        open_rows = np.arange(slots.size)
         probes, jumps = self._start(columns), _jumps(columns[0])
-        while rows.size:
-            free = self._keys[0][probes] == _EMPTY
-            takers = rows[free]
+        while open_rows.size:
+            before = self._keys[0][probes]
+            free = before < LOWEST_KEY
+            takers = open_rows[free]
             # Two keys may want one place: the last writer has it, the others go on probing.
             for held, column in zip(self._keys, columns, strict=True):
                 held[probes[free]] = column[takers]
-            won = self._equal(probes, tuple(column[rows] for column in columns))
-            self._slots[probes[won]] = slots[rows[won]]
-            rows, probes, jumps = rows[~won], (probes[~won] * 5 + jumps[~won] + 1) & mask, jumps[~won] >> 5
-        self._used_count += slots.size
-        self._count += slots.size
+            won = self._equal(probes, tuple(column[open_rows] for column in columns))
+            self._slots[probes[won]] = slots[open_rows[won]]
+            self._used_count += int(np.count_nonzero(before[won] == _EMPTY))
+            open_rows, probes = open_rows[~won], (probes[~won] * 5 + jumps[~won] + 1) & mask
+            jumps = jumps[~won] >> 5
 
     def remove(self, *columns: Int64s) -> None:
         """Take out those keys that are held; each stands once. Complexity: a few passes over n."""
-        if columns[0].size == 0:
+        if columns[0].size <= _FEW:
+            held_first = self._keys[0].data
+            for place in self._few_positions(columns):
+                if place >= 0:
+                    held_first[place] = _REMOVED
+                    self._count -= 1
             return
         positions = self._positions(columns)
         self._keys[0][positions[positions >= 0]] = _REMOVED
@@ -139,4 +187,4 @@ def _jumps(first: Int64s) -> Int64s:
     Keys that came one after the other stand, and are removed, one after the other: probing the next place, or one of
     the same distance each time, would walk over all of them for a key that is not held.
     """
-    return (first * 0x1E3779B97F4A7C15 >> 20) & 0xFFFFFFFF
+    return (first * _SPREAD >> 20) & 0xFFFFFFFF

@@ -64,11 +64,12 @@ class Members:
         """
         handle = np.asarray(handles, dtype=np.int64)
         attempt = np.asarray(attempts, dtype=np.int64)
-        member = np.asarray(members, dtype=np.int64)
-        for name, part, highest in (("attempt", attempt, MAX_ATTEMPT), ("member", member, MAX_MEMBER)):
-            if part.size and not 0 <= part.min() <= part.max() <= highest:
-                wrong = part[(part < 0) | (part > highest)].flat[0]
-                raise InvalidRequest(f"{name} {wrong} of a run is not between 0 and {highest}")
+        member = members if isinstance(members, int) else members.astype(np.int64, copy=False)
+        # Both limits are all ones in binary: what is negative or too high has bits above them.
+        if np.count_nonzero(attempt & ~MAX_ATTEMPT | member & ~MAX_MEMBER):
+            for name, part, highest in (("attempt", attempt, MAX_ATTEMPT), ("member", np.asarray(member), MAX_MEMBER)):
+                for wrong in part[(part < 0) | (part > highest)].flat[:1]:
+                    raise InvalidRequest(f"{name} {wrong} of a run is not between 0 and {highest}")
         return cls(handle, attempt << _ATTEMPT_SHIFT | member)
 
     @classmethod
@@ -120,9 +121,9 @@ class Members:
 
     def distinct(self) -> Members:
         """Return each member once, sorted by handle, attempt and member."""
-        ordered = self[np.lexsort((self.ordinal, self.handle))]
         if len(self) < 2:
-            return ordered
+            return self
+        ordered = self[np.lexsort((self.ordinal, self.handle))]
         return ordered[np.concatenate([[True], ~ordered[1:].equal(ordered[:-1])])]
 
     def is_in(self, others: Members) -> Bools:
