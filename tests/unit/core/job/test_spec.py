@@ -591,7 +591,7 @@ def test_read_bag_refuses_what_cannot_be_counted(pods: list[dict[str, str]], tex
     assert text in faults(bag)["manifests"]
 
 
-@pytest.mark.parametrize("name", ["hugepages-\ud800", "hugepages-", "hugepages-2Mi\n", "hugepages-\x00"])
+@pytest.mark.parametrize("name", ["hugepages-", "hugepages-2Mi\n", "hugepages-\x1b"])
 def test_read_bag_refuses_names_of_huge_pages_that_no_node_has(name: str) -> None:
     """A resource's name is checked before it is stored: it becomes a column of every pool."""
     amounts = {"cpu": "1", "memory": "1Gi", name: "1"}

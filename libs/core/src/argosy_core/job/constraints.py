@@ -145,7 +145,7 @@ def _read_term(term: dict[str, Any], path: str, findings: Findings) -> tuple[Mat
 
 def _read_expression(key: str, item: dict[str, Any], path: str, findings: Findings) -> list[MatchExpression]:
     """Return one requirement, or nothing if it is wrong."""
-    operator = item.get("operator")
+    operator = findings.text(item.get("operator"), f"{path}.operator")
     values = findings.items(item.get("values"), f"{path}.values")
     if operator not in _OPERATORS:
         findings.add(f"{path}.operator", f"must be one of {', '.join(sorted(_OPERATORS))}")
@@ -209,7 +209,7 @@ def _read_host_ports(
 def _read_host_port(port: dict[str, Any], place: str, findings: Findings, rights: PodRights) -> HostPort | None:
     """Return the port of the node that one element of a container's ports takes, None if it takes none or is wrong."""
     host_port = port.get("hostPort")
-    protocol = port.get("protocol") or "TCP"
+    protocol = findings.text(port.get("protocol"), f"{place}.protocol") or "TCP"
     host_ip = findings.text(port.get("hostIP"), f"{place}.hostIP")
     if protocol not in _PROTOCOLS:
         findings.add(f"{place}.protocol", "must be TCP, UDP or SCTP")

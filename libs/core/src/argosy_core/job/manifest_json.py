@@ -1,7 +1,9 @@
 """Strict reading of one JSON manifest: what Kubernetes would read two ways, nobody of ours reads at all.
 
-Refused: bytes that are not UTF-8, duplicate keys, NaN and infinities (numbers too large for a float count as such),
-nesting deeper than `max_depth`, anything behind the document, and documents that are not objects.
+Refused: bytes that are not UTF-8, texts that cannot be (lone surrogates) or hold NUL, duplicate keys, NaN and
+infinities (numbers too large for a float count as such), nesting deeper than `max_depth`, anything behind the document,
+and documents that are not objects. Newlines and other control characters stay: they are arguments and files of
+somebody's programs.
 
 Source: design section 5, "Submit": every bad item is listed; design section 3, "JSON manifests".
 """
@@ -10,9 +12,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, Final
 
 __all__ = ["MalformedManifest", "read_manifest", "read_manifest_quickly"]
+
+
+_ODD_ESCAPE: Final = re.compile(rb"\\u(?:0000|003[aA]|[dD][89a-fA-F])")  # NUL, a colon, halves of surrogate pairs
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class MalformedManifest(ValueError):
@@ -69,6 +76,18 @@ def _depth(document: object) -> int:
     return depth
 
 
+def _check_texts(document: object) -> None:
+    """Refuse a document one of whose texts or keys cannot be stored: with NUL, or half of a surrogate pair.
+
+    Raises:
+        MalformedManifest: There is one.
+    """
+    texts = json.dumps(document, ensure_ascii=False).replace("\\\\", "")  # what is left of backslashes escapes
+    if "\\u0000" in texts or _SURROGATE.search(texts):
+        msg = "a text holds NUL, or half of a surrogate pair, as \\ud800"
+        raise MalformedManifest(msg)
+
+
 def read_manifest(manifest: bytes, max_depth: int) -> dict[str, Any]:
     """Return the JSON object that the bytes hold.
 
@@ -105,6 +124,9 @@ def read_manifest(manifest: bytes, max_depth: int) -> dict[str, Any]:
     if manifest.count(b"{") + manifest.count(b"[") > max_depth and _depth(document) > max_depth:
         msg = f"nested deeper than {max_depth} levels"
         raise MalformedManifest(msg)
+    # NUL and halves of pairs can only come by escapes, and few manifests have any: this is rare.
+    if _ODD_ESCAPE.search(manifest):
+        _check_texts(document)
     return document
 
 
@@ -122,7 +144,7 @@ def read_manifest_quickly(manifest: bytes, max_depth: int) -> dict[str, Any] | N
     """
     if manifest.count(b"{") + manifest.count(b"[") > max_depth:
         return None
-    if b"\\u003" in manifest and (b"\\u003a" in manifest or b"\\u003A" in manifest):
+    if b"\\u" in manifest and _ODD_ESCAPE.search(manifest):
         return None
     try:
         text = manifest.decode()

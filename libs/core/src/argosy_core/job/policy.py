@@ -169,7 +169,7 @@ def _check_capabilities(value: object, path: str, findings: Findings, _: PodRigh
     """Refuse added capabilities beyond the baseline."""
     added = findings.mapping(value, path).get("add")
     for index, capability in enumerate(findings.items(added, f"{path}.add")):
-        if capability not in _CAPABILITIES:
+        if findings.text(capability, f"{path}.add[{index}]") not in _CAPABILITIES:
             findings.add(f"{path}.add[{index}]", f"the capability {str(capability)[:40]!r} is not allowed")
 
 
@@ -186,15 +186,16 @@ def _check_selinux(value: object, path: str, findings: Findings, _: PodRights) -
 def _check_profile(value: object, path: str, findings: Findings, _: PodRights) -> None:
     """Refuse unconfined seccomp and AppArmor profiles."""
     kind = findings.mapping(value, path).get("type")
-    if kind is not None and kind not in _PROFILES:
+    if kind is not None and findings.text(kind, f"{path}.type") not in _PROFILES:
         findings.add(f"{path}.type", "must be RuntimeDefault or Localhost")
 
 
 def _check_sysctls(value: object, path: str, findings: Findings, _: PodRights) -> None:
     """Refuse sysctls that reach beyond the pod."""
     for index, sysctl in enumerate(findings.mappings(value, path)):
-        if sysctl.get("name") not in _SYSCTLS:
-            findings.add(f"{path}[{index}].name", f"the sysctl {str(sysctl.get('name'))[:60]!r} is not allowed")
+        name = findings.text(sysctl.get("name"), f"{path}[{index}].name")
+        if name not in _SYSCTLS:
+            findings.add(f"{path}[{index}].name", f"the sysctl {name[:60]!r} is not allowed")
 
 
 def _check_windows(value: object, path: str, findings: Findings, _: PodRights) -> None:

@@ -333,7 +333,7 @@ def _read_service(document: dict[str, Any], path: str, findings: Findings) -> No
 
 def _read_secret(document: dict[str, Any], path: str, findings: Findings) -> None:
     """Refuse secrets that the cluster would fill with a token."""
-    if document.get("type") in _TOKEN_SECRETS:
+    if findings.text(document.get("type"), f"{path}.type") in _TOKEN_SECRETS:
         findings.add(f"{path}.type", "jobs of this installation get no tokens of the API server")
 
 
