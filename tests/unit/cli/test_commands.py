@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from argosy.api.v1 import event_pb2
+from argosy_cli.output import shown, state_text
 from argosy_testkit.fake_api import FakeApi
 
 JOB = "kind: Pod\napiVersion: v1\n"
@@ -293,3 +294,9 @@ def test_forget_without_a_terminal_wants_yes(argosy: Any) -> None:
     outcome = argosy("cluster", "forget", "c1")
     assert outcome.code == 2
     assert "confirm with -y" in outcome.err
+
+
+def test_what_a_terminal_would_obey_is_shown_as_an_escape() -> None:
+    """Names, reasons and messages of others never move a cursor, rename a window or turn a line round."""
+    assert shown("a\x1b[2J\x1b]0;x\x07\x9bH\u202eb\tc\n") == "a\\u001b[2J\\u001b]0;x\\u0007\\u009bH\\u202eb\tc\n"
+    assert shown(state_text("failed")) == state_text("failed")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +19,17 @@ import click
 
 from argosy_cli.options import Settings
 
-__all__ = ["Column", "age_text", "amount_text", "print_one", "print_rows", "print_value", "state_text", "to_plain"]
+__all__ = [
+    "Column",
+    "age_text",
+    "amount_text",
+    "print_one",
+    "print_rows",
+    "print_value",
+    "shown",
+    "state_text",
+    "to_plain",
+]
 
 Row = TypeVar("Row")
 
@@ -31,6 +42,11 @@ _STATE_COLOURS: Final = {
     "unknown": "red",
 }
 _GAP: Final = "  "
+_HIDDEN: Final = re.compile(
+    "(?P<colour>\x1b\\[(?:3[0-7]|0)m)"
+    "|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""What a terminal would obey rather than show: all but tabs, ends of lines, and the colours of `state_text`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +74,7 @@ def print_rows(settings: Settings, rows: Iterable[Row], columns: Sequence[Column
     """
     if settings.output == "jsonl":
         for row in rows:
-            click.echo(json.dumps(to_plain(row), ensure_ascii=False))
+            click.echo(shown(json.dumps(to_plain(row), ensure_ascii=False)))
         return
     listed = list(rows)
     if not settings.is_table:
@@ -67,8 +83,8 @@ def print_rows(settings: Settings, rows: Iterable[Row], columns: Sequence[Column
     if not listed:
         click.echo(empty, err=True)
         return
-    shown = [column for column in columns if settings.output == "wide" or not column.wide]
-    click.echo(_table_text(shown, listed))
+    kept = [column for column in columns if settings.output == "wide" or not column.wide]
+    click.echo(_table_text(kept, listed))
 
 
 def print_one(settings: Settings, value: object, lines: Iterable[tuple[str, str]]) -> None:
@@ -79,7 +95,7 @@ def print_one(settings: Settings, value: object, lines: Iterable[tuple[str, str]
     pairs = [(name, text) for name, text in lines if text]
     width = max((len(name) for name, _ in pairs), default=0) + 1
     for name, text in pairs:
-        first, *rest = text.splitlines() or [""]
+        first, *rest = shown(text).splitlines() or [""]
         click.echo(f"{name + ':':<{width}} {first}")
         for line in rest:
             click.echo(" " * (width + 1) + line)
@@ -90,13 +106,18 @@ def print_value(settings: Settings, value: object) -> None:
     plain = to_plain(value)
     if settings.output == "jsonl":
         for item in plain if isinstance(plain, list) else [plain]:
-            click.echo(json.dumps(item, ensure_ascii=False))
+            click.echo(shown(json.dumps(item, ensure_ascii=False)))
     elif settings.output == "yaml":
         import yaml
 
         click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
     else:
-        click.echo(json.dumps(plain, indent=2, ensure_ascii=False))
+        click.echo(shown(json.dumps(plain, indent=2, ensure_ascii=False)))
+
+
+def shown(text: str) -> str:
+    """Return a text as a terminal may get it: what it would obey stands as an escape, colours, tabs and lines apart."""
+    return _HIDDEN.sub(lambda found: found["colour"] or f"\\u{ord(found[0]):04x}", text)
 
 
 def to_plain(value: object) -> Any:  # noqa: ANN401 - a JSON value
@@ -153,7 +174,7 @@ def amount_text(resource: str, amount: int) -> str:
 
 
 def _table_text(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> str:
-    cells = [[column.text(row) for column in columns] for row in rows]
+    cells = [[shown(column.text(row)).replace("\n", " ") for column in columns] for row in rows]
     widths = [
         max(len(column.title), *(len(click.unstyle(line[index])) for line in cells))
         for index, column in enumerate(columns)

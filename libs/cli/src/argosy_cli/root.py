@@ -16,6 +16,7 @@ import click
 from argosy_cli.catalogue import COMMANDS, EXTRAS, help_text
 from argosy_cli.exits import ExitCode, exit_code_of
 from argosy_cli.options import Settings, global_options
+from argosy_cli.output import shown
 from argosy_core.errors import ArgosyError
 
 __all__ = ["cli", "run"]
@@ -105,7 +106,7 @@ def _show_fault(error: Exception) -> ExitCode:
 
 
 def _show(error: ArgosyError) -> None:
-    click.echo(f"{click.style('error:', fg='red')} {error.message}", err=True)
+    click.echo(f"{click.style('error:', fg='red')} {shown(error.message)}", err=True)
     for violation in error.violations:
         if violation.description not in error.message:
-            click.echo(f"  {violation.field}: {violation.description}", err=True)
+            click.echo(shown(f"  {violation.field}: {violation.description}"), err=True)

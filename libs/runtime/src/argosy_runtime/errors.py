@@ -33,6 +33,7 @@ from argosy_core.errors import (
     Resource,
     StateConflict,
 )
+from argosy_core.job.findings import printable
 
 __all__ = [
     "ERROR_CODES",
@@ -80,14 +81,14 @@ def code_of(error: ArgosyError) -> grpc.StatusCode:
 
 
 def message_of(error: ArgosyError) -> str:
-    """Return the status text: the error's message and its first violations, bounded to 1,024 characters."""
+    """Return the status text: the error's message and its first violations, printable, at most 1,024 characters."""
     text = error.message
     if error.violations:
         compact = compact_violations(error.violations)
         text += ": " + "; ".join(f"{violation.field}: {violation.description}" for violation in compact[:5])
         if len(compact) > 5:
             text += f"; and {len(compact) - 5} more kinds of fault, see the details"
-    return text if len(text) <= _MAX_MESSAGE_CHARACTERS else text[: _MAX_MESSAGE_CHARACTERS - 3] + "..."
+    return printable(text if len(text) <= _MAX_MESSAGE_CHARACTERS else text[: _MAX_MESSAGE_CHARACTERS - 3] + "...")
 
 
 def details_of(error: ArgosyError) -> bytes:
@@ -100,7 +101,7 @@ def details_of(error: ArgosyError) -> bytes:
     does not fit even then is counted in a last violation.
     """
     code = code_of(error)
-    status = status_pb2.Status(code=_CODE_NUMBERS[code], message=error.message[:_MAX_MESSAGE_CHARACTERS])
+    status = status_pb2.Status(code=_CODE_NUMBERS[code], message=printable(error.message[:_MAX_MESSAGE_CHARACTERS]))
     status.details.add().Pack(error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN))
     if error.violations:
         status.details.add().Pack(_bad_request(error.violations))
@@ -162,9 +163,9 @@ def _subject(error: ArgosyError, resource: Resource) -> Any:  # noqa: ANN401 - o
     kind = f"{DOMAIN}/{resource.kind}"
     if isinstance(error, QuotaExceeded):
         failure = error_details_pb2.QuotaFailure()
-        failure.violations.add(subject=f"{kind}:{resource.name}", description=error.message[:512])
+        failure.violations.add(subject=f"{kind}:{printable(resource.name)}", description=printable(error.message[:512]))
         return failure
-    return error_details_pb2.ResourceInfo(resource_type=kind, resource_name=resource.name)
+    return error_details_pb2.ResourceInfo(resource_type=kind, resource_name=printable(resource.name))
 
 
 def _bad_request(violations: Sequence[FieldViolation]) -> error_details_pb2.BadRequest:
@@ -176,14 +177,14 @@ def _fill_bad_request(violations: Sequence[FieldViolation]) -> error_details_pb2
     request = error_details_pb2.BadRequest()
     room = _MAX_DETAILS_BYTES
     for count, violation in enumerate(violations):
-        description = violation.description[:512]
-        room -= len(violation.field) + len(description) + 8
+        path, description = printable(violation.field), printable(violation.description[:512])
+        room -= len(path) + len(description) + 8
         if room < 0:
             request.field_violations.add(
                 field="", description=f"and {len(violations) - count} more kinds of fault; mend these first"
             )
             break
-        request.field_violations.add(field=violation.field, description=description)
+        request.field_violations.add(field=path, description=description)
     return request
 
 

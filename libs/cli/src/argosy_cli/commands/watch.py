@@ -10,7 +10,7 @@ import click
 
 from argosy_cli.exits import exit_code_of_jobs
 from argosy_cli.options import Settings, common_options, settings_of
-from argosy_cli.output import print_value, state_text, to_plain
+from argosy_cli.output import print_value, shown, state_text, to_plain
 from argosy_cli.progress import CountsDisplay
 from argosy_cli.selectors import JOB_STATE_NAMES
 from argosy_cli.session import call
@@ -72,8 +72,8 @@ def follow(
             click.echo(f"go on with: argosy watch {queue} {job_set} --cursor {last_cursor}", err=True)
         raise
     if settings.is_table:
-        shown = [f"{counts[state]} {state_text(state)}" for state in JOB_STATE_NAMES if counts.get(state)]
-        click.echo(", ".join(shown) or "no jobs")
+        parts = [f"{counts[state]} {state_text(state)}" for state in JOB_STATE_NAMES if counts.get(state)]
+        click.echo(", ".join(parts) or "no jobs")
     return exit_code_of_jobs(counts)
 
 
@@ -87,6 +87,6 @@ def _print_event(settings: Settings, event: JobEvent) -> None:
         print_value(settings, to_plain(event))
     else:
         where = f" on {event.cluster}/{event.node}" if event.cluster else ""
-        reason = f": {event.reason}" if event.reason else ""
+        reason = f": {shown(event.reason)}" if event.reason else ""
         click.echo(f"{event.number:>8}  {event.job_id}  {state_text(event.kind)}{where}{reason}")
     sys.stdout.flush()

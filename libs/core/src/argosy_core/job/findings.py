@@ -13,7 +13,15 @@ from typing import Any, Final
 
 from argosy_core.errors import FieldViolation
 
-__all__ = ["MAX_FINDING_COUNT", "Findings", "is_dns_label", "is_dns_name", "is_label_key", "is_label_value"]
+__all__ = [
+    "MAX_FINDING_COUNT",
+    "Findings",
+    "is_dns_label",
+    "is_dns_name",
+    "is_label_key",
+    "is_label_value",
+    "printable",
+]
 
 MAX_FINDING_COUNT: Final = 100
 """Violations noted per bag; a hostile bag could have one per byte."""
@@ -68,6 +76,11 @@ class Findings:
         if value is not None:
             self.add(path, "must be a string")
         return ""
+
+
+def printable(text: str) -> str:
+    """Return a text for logs and terminals: control and direction characters, and what is no UTF-8, become spaces."""
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else " " for sign in text)
 
 
 def is_dns_label(text: str) -> bool:

@@ -10,8 +10,11 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 from typing import Final
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from argosy.api.v1 import job_pb2, job_pb2_grpc
-from argosy_core.errors import ArgosyError, NotFound, Resource
+from argosy_core.errors import ArgosyError, FieldViolation, InvalidRequest, NotFound, Resource
+from argosy_core.job.findings import printable
 from argosy_core.job.identity import parse_id
 from argosy_core.job.states import JobStage, JobState
 from argosy_core.scheduler import Explanation
@@ -29,7 +32,6 @@ from argosy_server.api.cursors import read_handle_token, read_name_token, write_
 from argosy_server.api.event_codec import STATE_NAMES, state_counts
 from argosy_server.api.job_codec import explain_response, job_message
 from argosy_server.api.job_logs import read_log
-from argosy_server.api.names import printable
 from argosy_server.api.routing import LeaderRouter
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.submit import Submission
@@ -310,8 +312,19 @@ def _query(request: job_pb2.ListJobsRequest) -> bytes:
 
 
 def _time_us(request: job_pb2.ListJobsRequest, field: str) -> int | None:
-    """Return a bound of the time, rounded up to microseconds; None if it is not set."""
-    return -(-int(getattr(request, field).ToNanoseconds()) // 1000) if request.HasField(field) else None
+    """Return a bound of the time, rounded up to microseconds; None if it is not set.
+
+    Raises:
+        InvalidRequest: It is no time.
+    """
+    if not request.HasField(field):
+        return None
+    time: Timestamp = getattr(request, field)
+    try:
+        return -(-int(time.ToNanoseconds()) // 1000)
+    except ValueError as cause:
+        violation = FieldViolation(field=field, description="must be a time of the years 1 to 9999")
+        raise InvalidRequest("one field is wrong in the request", violations=(violation,)) from cause
 
 
 def _stage_of(record: JobRecord) -> JobStage:

@@ -15,7 +15,7 @@ from typing import Final
 from argosy_core.job.findings import is_label_key, is_label_value
 from argosy_core.job.policy import is_reserved_key
 
-__all__ = ["NAME_RULE", "QUEUE_NAME_RULE", "is_name", "is_queue_name", "metadata_faults", "printable"]
+__all__ = ["NAME_RULE", "QUEUE_NAME_RULE", "is_name", "is_queue_name", "metadata_faults"]
 
 NAME_RULE: Final = (
     "must begin with a letter or digit and hold only letters, digits and -_.:/@+=#, with no '..' between slashes"
@@ -37,11 +37,6 @@ def is_name(text: str) -> bool:
 def is_queue_name(text: str) -> bool:
     """Return whether a text can be the name of a queue."""
     return _QUEUE_NAME.fullmatch(text) is not None
-
-
-def printable(text: str) -> str:
-    """Return a text for logs and terminals, with control and direction characters taken out."""
-    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def metadata_faults(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -11,12 +11,13 @@ from typing import Final
 
 from argosy.api.v1 import queue_pb2, queue_pb2_grpc
 from argosy_core.errors import FieldViolation, InvalidRequest
+from argosy_core.job.findings import printable
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
 from argosy_server.api.changes_codec import encode_queue_changes
 from argosy_server.api.cursors import read_name_token, write_name_token
 from argosy_server.api.job_codec import timestamp
-from argosy_server.api.names import is_queue_name, printable
+from argosy_server.api.names import is_queue_name
 from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.store_threads import StoreThreads
 from argosy_store.api import ApiStore

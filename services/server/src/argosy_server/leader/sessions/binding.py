@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from argosy_core.errors import BackendUnavailable
+from argosy_core.job.findings import printable
 from argosy_core.leader.events import Role
-from argosy_server.api.names import printable
 
 if TYPE_CHECKING:
     from argosy_store import LeaderStore

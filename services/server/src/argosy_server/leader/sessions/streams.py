@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 import structlog
 
 from argosy_core.errors import InvalidRequest, StateConflict
+from argosy_core.job.findings import is_dns_name
 from argosy_core.leader.events import Bound, Role, Session, SessionLost
 from argosy_core.scheduler import Runs
 from argosy_runtime.validation import check_request
@@ -176,7 +177,7 @@ class ClusterStreams(Generic[SessionT]):
         """Return the hello, which must be the stream's first message.
 
         Raises:
-            InvalidRequest: The first message is none or no hello.
+            InvalidRequest: The first message is none or no hello, or names its cluster as none can be called.
         """
         try:
             async with asyncio.timeout(SILENT_HEARTBEATS * self._settings.heartbeat_s):
@@ -186,4 +187,7 @@ class ClusterStreams(Generic[SessionT]):
         check_request(first)
         if first.WhichOneof("message") != "hello":
             raise InvalidRequest(f"the first message of a {self.ROLE}'s stream must be a hello")
-        return first.hello
+        hello = first.hello
+        if not is_dns_name(hello.cluster) or not hello.cluster_uid.isprintable():
+            raise InvalidRequest("a hello's cluster must be a lower-case DNS name, and its uid printable")
+        return hello
