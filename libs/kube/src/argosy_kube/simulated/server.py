@@ -91,8 +91,8 @@ class _Connection:
                     await self._answer(request, body)
                 except ArgosyError as error:
                     await self._send(_refusal(error))
-        except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError):
-            pass
+        except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError, ValueError, BackendUnavailable):
+            pass  # what cannot be understood ends this connection, and nothing else
         finally:
             self._writer.close()
 
