@@ -18,7 +18,7 @@ installer = $(1)/bin/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test nightly test-real testbed lint type docs proto proto-check proto-baseline stubs stubs-remote up down status bench sim images compose-up compose-down logs requirements check
+.PHONY: help setup demo test nightly hostile test-real testbed lint type docs proto proto-check proto-baseline stubs stubs-remote up down status bench sim images compose-up compose-down logs requirements check
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ test: setup ## run all tests
 
 nightly: setup ## run a thousand seeds of simulated worlds with faults (SEEDS=1000 FIRST=0)
 	$(BIN)/python tests/benchmarks/simulated_worlds.py --first $(or $(FIRST),0) --count $(or $(SEEDS),1000)
+
+hostile: setup ## send ten thousand hostile requests to a server, legal ones beside them (COUNT=10000 SEED=1)
+	$(BIN)/python tests/benchmarks/hostile_calls.py --seed $(or $(SEED),1) --count $(or $(COUNT),10000)
 
 testbed: setup ## fetch and build the real parts of `make test-real`
 	PYTHONPATH=tests/testbed $(BIN)/python -m testbed build

@@ -13,6 +13,7 @@ import grpc
 import pytest
 import pytest_asyncio
 from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from argosy.api.v1 import cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2, server_pb2
 from argosy.debug.v1 import debug_pb2
@@ -118,6 +119,21 @@ SUBMITS = {
         INVALID,
         "cpu",
     ),
+    "capability that is a list": (
+        submit(pod(container={"securityContext": {"capabilities": {"add": [[]]}}})),
+        INVALID,
+        "capabilities.add[0]",
+    ),
+    "profile that is an object": (
+        submit(pod(securityContext={"seccompProfile": {"type": {}}})),
+        INVALID,
+        "seccompProfile.type",
+    ),
+    "sysctl that is a list": (submit(pod(securityContext={"sysctls": [{"name": []}]})), INVALID, "sysctls[0].name"),
+    "protocol that is a list": (submit(pod(container={"ports": [{"protocol": []}]})), INVALID, "ports[0].protocol"),
+    "key of half a pair": (submit(pod(volumes={"\ud800": 1})), INVALID, "surrogate"),
+    "resource of half a pair": (submit(pod(overhead={"hugepages-\ud800": 1})), INVALID, "surrogate"),
+    "argument with NUL": (submit(pod(container={"args": ["a\0b"]})), INVALID, "NUL"),
     "foreign namespace": (
         submit(pod().replace('"kind"', '"metadata": {"namespace": "kube-system"}, "kind"')),
         grpc.StatusCode.PERMISSION_DENIED,
@@ -226,6 +242,11 @@ CALLS: dict[str, tuple[str, str, Any, Any, str]] = {
     "list jobs: injected label selector": (
         "jobs", "ListJobs", job_pb2.ListJobsRequest(selector=selector(label_selector=f"a={INJECTION}")),
         INVALID, "label_selector",
+    ),
+    "list jobs: time of no calendar": (
+        "jobs", "ListJobs",
+        job_pb2.ListJobsRequest(selector=selector(), create_time_from=Timestamp(seconds=1 << 62)),
+        INVALID, "create_time_from",
     ),
     "list jobs: forged token": (
         "jobs", "ListJobs", job_pb2.ListJobsRequest(selector=selector(), page_token="AAAA"), INVALID, "page_token",

@@ -1,0 +1,137 @@
+"""Hostile calls against a server process with an embedded Postgres, and what legal ones beside them feel.
+
+Prints one JSON object: answers by code, faults (answers that no server may give), the latency of legal calls alone and
+beside, and the process's memory before and after. Ends with 1 if there was a fault or the server died. `make hostile`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+
+from argosy.api.v1 import queue_pb2, queue_pb2_grpc
+from argosy_store import EmbeddedPostgres, migrate
+from argosy_testkit.hostile_requests import draw_calls
+from argosy_testkit.hostile_run import call_all, good_calls, read_corpus, submit_one
+
+CORPUS = Path(__file__).parents[1] / "integration" / "server" / "hostile_corpus.json"
+LEGAL_S = 0.05
+ALONE_S = 10.0
+SUBMIT = "/argosy.api.v1.JobService/SubmitJobs"
+
+
+@contextmanager
+def server(url: str, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Run a server of all roles; give its process and address."""
+    command = [sys.executable, "-m", "argosy_server", "--grpc-listen", "127.0.0.1:0", "--database-url", url]
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stderr=out)
+    try:
+        address = ""
+        while not address:
+            if process.poll() is not None:
+                raise RuntimeError(log.read_text()[-2000:])
+            time.sleep(0.1)
+            lines = [line for line in log.read_text().splitlines() if '"listening"' in line]
+            address = json.loads(lines[0])["address"] if lines else ""
+        yield process, address
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def memory_mib(process_id: int) -> float:
+    """Return the resident memory of a process."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{process_id}/status").read_text().splitlines())
+    return int(fields["VmRSS"].split()[0]) / 1024
+
+
+async def submit_steadily(address: str, latencies_s: list[float]) -> None:
+    """Submit one job after another to a queue of its own, on a connection of its own, until cancelled."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        submit: Any = channel.unary_unary(SUBMIT)
+        while True:
+            started = time.perf_counter()
+            await submit(submit_one("legal"), timeout=30)
+            latencies_s.append(time.perf_counter() - started)
+            await asyncio.sleep(LEGAL_S)
+
+
+def summary(latencies_s: list[float]) -> dict[str, float]:
+    """Return the count and percentiles of latencies."""
+    p50, p99 = np.percentile(latencies_s, [50, 99]) * 1000
+    return {"count": len(latencies_s), "p50_ms": round(float(p50), 2), "p99_ms": round(float(p99), 2)}
+
+
+async def measure(address: str, process_id: int, *, seed: int, count: int, per_s: float) -> dict[str, Any]:
+    """Return everything that is printed."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        queues = queue_pb2_grpc.QueueServiceStub(channel)
+        for name in ("red", "legal"):
+            queue = queue_pb2.Queue(name=name)
+            await queues.CreateQueue(queue_pb2.CreateQueueRequest(queue=queue), wait_for_ready=True)
+        alone_s: list[float] = []
+        beside_s: list[float] = []
+        legal = asyncio.ensure_future(submit_steadily(address, alone_s))
+        await asyncio.wait({legal}, timeout=ALONE_S)
+        legal.cancel()
+        before_mib = memory_mib(process_id)
+        legal = asyncio.ensure_future(submit_steadily(address, beside_s))
+        started = time.monotonic()
+        calls = itertools.chain(read_corpus(CORPUS), itertools.islice(draw_calls(seed, good_calls()), count))
+        verdict = await call_all(channel, calls, at_once=16, per_s=per_s)
+        took_s = time.monotonic() - started
+        legal.cancel()
+        await asyncio.wait({legal})
+    return {
+        "calls": verdict.codes.total(),
+        "seconds": round(took_s, 1),
+        "codes": dict(verdict.codes),
+        "levels": dict(verdict.levels),
+        "faults": verdict.faults,
+        "alone": summary(alone_s),
+        "beside": summary(beside_s),
+        "memory_mib": [round(before_mib), round(memory_mib(process_id))],
+    }
+
+
+def main() -> int:
+    """Run and print; 1 if there was a fault."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument(
+        "--per-s", type=float, default=100.0, help="hostile calls begun in a second; 0 for all there can be"
+    )
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="argosy-hostile-") as directory:
+        postgres = EmbeddedPostgres(Path(directory) / "postgres")
+        url = postgres.start()
+        try:
+            migrate(url)
+            with server(url, Path(directory) / "log") as (process, address):
+                result = asyncio.run(
+                    measure(address, process.pid, seed=options.seed, count=options.count, per_s=options.per_s)
+                )
+                result["died"] = process.poll() is not None
+        finally:
+            postgres.stop()
+    sys.stdout.write(json.dumps(result, indent=1) + "\n")
+    return int(result["died"] or bool(result["faults"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""Calls that a generator drew from the descriptors, and every one that found a fault before, against a real process."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+
+from argosy.api.v1 import queue_pb2, queue_pb2_grpc
+from argosy_testkit.hostile_requests import METHODS, draw_calls
+from argosy_testkit.hostile_run import Verdict, call_all, good_calls, read_corpus
+
+CORPUS = Path(__file__).with_name("hostile_corpus.json")
+SAMPLE_COUNT = 600
+
+
+@contextmanager
+def server(url: str, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Run a server of all roles; give its process and address."""
+    command = [sys.executable, "-m", "argosy_server", "--grpc-listen", "127.0.0.1:0", "--database-url", url]
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stderr=out)
+    try:
+        address = ""
+        while not address:
+            assert process.poll() is None, log.read_text()[-2000:]
+            lines = [line for line in log.read_text().splitlines() if '"listening"' in line]
+            address = lines[0].partition('"address": "')[2].partition('"')[0] if lines else ""
+        yield process, address
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def attack(address: str, seed: int, count: int) -> Verdict:
+    """Make the corpus' calls and drawn ones; the server still serves afterwards."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        queues = queue_pb2_grpc.QueueServiceStub(channel)
+        await queues.CreateQueue(queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name="red")), wait_for_ready=True)
+        drawn = itertools.islice(draw_calls(seed, good_calls()), count)
+        verdict = await call_all(channel, itertools.chain(read_corpus(CORPUS), drawn), at_once=16)
+        await queues.ListQueues(queue_pb2.ListQueuesRequest(), timeout=10)
+    return verdict
+
+
+def test_server_answers_hostile_calls_with_its_own_codes(database_url: str, tmp_path: Path) -> None:
+    """None of them is answered with INTERNAL, UNKNOWN or the text of an exception, and the process lives."""
+    with server(database_url, tmp_path / "log") as (process, address):
+        verdict = asyncio.run(attack(address, 1, SAMPLE_COUNT))
+        assert not verdict.faults, verdict.faults[:3]
+        assert process.poll() is None
+    assert verdict.codes.total() >= SAMPLE_COUNT
+    assert '"error"' not in (tmp_path / "log").read_text()
+
+
+def test_draw_covers_every_method_and_level_and_repeats() -> None:
+    """A seed gives the same calls again, of all methods and levels."""
+    first, again = (list(itertools.islice(draw_calls(3, good_calls()), 400)) for _ in range(2))
+    assert first == again
+    assert {call.method for call in first} == set(METHODS)
+    assert {call.level for call in first} == {"bytes", "protobuf", "values", "sequence"}
