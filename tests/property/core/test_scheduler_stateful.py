@@ -10,7 +10,6 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from argosy_core.job.members import Members
 from argosy_core.job.states import JobState
 from argosy_core.placement import CommitReply, CommitRequest
 from argosy_core.scheduler import LeasePlan, RoundSettings, explain, forget_cluster, set_cluster
@@ -95,7 +94,7 @@ class PoolMachine(RuleBasedStateMachine):
             turn += 1
             if conflict == 2 or (conflict == 1 and turn % 2):
                 reply = self.world.commit(request)
-                self.world.clusters[request.cluster].ledger.release(Members.of(request.handle, request.attempt))
+                self.world.clusters[request.cluster].ledger.release(request.members)
                 return CommitReply(
                     incarnation=reply.incarnation, node=reply.node * 0 - 1, outcome=reply.outcome * 0 + 2
                 )

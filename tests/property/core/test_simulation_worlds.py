@@ -239,11 +239,10 @@ def test_without_in_flight_runs_in_the_list_over_commitment_is_caught(monkeypatc
     def omit(state: object, cluster: str) -> object:
         placements = intact(state, cluster)  # type: ignore[arg-type]
         live = state.live  # type: ignore[attr-defined]
-        kept = live.run_state[live.slots(placements.handle)] > 0
+        kept = live.run_state[live.slots(placements.members.handle)] > 0
         return replace(
             placements,
-            handle=placements.handle[kept],
-            attempt=placements.attempt[kept],
+            members=placements.members[kept],
             class_ids=placements.class_ids[kept],
             node=placements.node[kept],
         )

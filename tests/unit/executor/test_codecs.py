@@ -7,6 +7,7 @@ import pytest
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import InvalidRequest, StateConflict
+from argosy_core.job.members import Members
 from argosy_core.reconcile import Creates, Instant, Reconciler, RunRows, SpecCache
 from argosy_executor.cluster_codec import create_responses, observations
 from argosy_executor.config import ExecutorConfig
@@ -133,13 +134,15 @@ def test_read_rows_refuses_what_does_not_fit(fields: dict[str, object], error: t
         read_rows(rows_message(**fields), SpecCache())
 
 
-def test_read_stops_gives_runs() -> None:
-    """Stops are pairs of handle and attempt."""
+@pytest.mark.parametrize("numbers", [[], [0, 3]])
+def test_read_stops_gives_members(numbers: list[int]) -> None:
+    """Stops are members of runs; where no numbers are said each run is its member 0."""
     message = executor_pb2.StopRuns(
-        handle_column=np.array([5, 6], dtype="<i8").tobytes(), attempt_column=np.array([1, 2], dtype="<i4").tobytes()
+        handle_column=np.array([5, 6], dtype="<i8").tobytes(),
+        attempt_column=np.array([1, 2], dtype="<i4").tobytes(),
+        member_column=np.array(numbers, dtype="<i2").tobytes(),
     )
-    handles, attempts = read_stops(message)
-    assert (handles.tolist(), attempts.tolist()) == ([5, 6], [1, 2])
+    assert read_stops(message).pairs() == Members.of([5, 6], [1, 2], np.array(numbers or [0, 0])).pairs()
 
 
 def test_configuration_needs_cluster_and_servers() -> None:

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import InvalidRequest
-from argosy_runtime.columns import ColumnType, check_indices, pack_column, read_columns, unpack_column
+from argosy_core.job.members import Members
+from argosy_runtime.columns import (
+    ColumnType,
+    check_indices,
+    member_columns,
+    pack_column,
+    read_columns,
+    read_members,
+    unpack_column,
+)
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20))
@@ -87,3 +96,31 @@ def test_check_indices_keeps_lookups_inside_their_list(
     else:
         with pytest.raises(InvalidRequest):
             check_indices(array, bound, name="x", optional=optional)
+
+
+KEY_COLUMNS: dict[str, ColumnType] = {"handle_column": "int64", "attempt_column": "int32"}
+
+
+@pytest.mark.parametrize(("numbers", "size_bytes"), [([0, 0], 0), ([0, 1], 4)])
+def test_members_survive_the_wire_and_cost_nothing_where_each_is_the_only_one(
+    numbers: list[int], size_bytes: int
+) -> None:
+    """Numbers of members travel only if one of them is not 0."""
+    members = Members.of([7, 7], [1, 2], np.array(numbers))
+    message = lease_pb2.Stops(**member_columns(members))
+    assert len(message.member_column) == size_bytes
+    read = read_members(message, read_columns(message, KEY_COLUMNS), where="stops")
+    assert read.pairs() == members.pairs()
+
+
+@pytest.mark.parametrize(("attempt", "numbers"), [(1, [1]), (1, [0, -1]), (-1, [])])
+def test_members_that_do_not_fit_their_message_are_refused(attempt: int, numbers: list[int]) -> None:
+    """A broken key is the sender's fault; it never becomes another run's."""
+    message = lease_pb2.Stops(
+        handle_column=pack_column([7, 7], "int64"),
+        attempt_column=pack_column([1, attempt], "int32"),
+        member_column=pack_column(numbers, "int16"),
+    )
+    columns = read_columns(message, KEY_COLUMNS)
+    with pytest.raises(InvalidRequest):
+        read_members(message, columns, where="stops")

@@ -127,16 +127,18 @@ class Session:
         return await self.next_answer("sample")
 
     async def commit(
-        self, runs: list[tuple[int, int]], candidates: list[list[int]], *, epoch: int = 1
+        self, runs: list[tuple[int, int]], candidates: list[list[int]], *, epoch: int = 1, members: bytes = b""
     ) -> tuple[list[int], list[int]]:
         """Ask to place runs of class 1; return nodes and outcomes."""
-        await self.send_commit(runs, candidates, epoch=epoch)
+        await self.send_commit(runs, candidates, epoch=epoch, members=members)
         answer = await self.next_answer("commit")
         assert (answer.round, answer.stage, answer.incarnation) == (7, 2, INCARNATION)
         nodes = np.frombuffer(answer.node_column, dtype="<i4").tolist()
         return nodes, np.frombuffer(answer.outcome_column, dtype="i1").tolist()
 
-    async def send_commit(self, runs: list[tuple[int, int]], candidates: list[list[int]], *, epoch: int = 1) -> None:
+    async def send_commit(
+        self, runs: list[tuple[int, int]], candidates: list[list[int]], *, epoch: int = 1, members: bytes = b""
+    ) -> None:
         """Ask to place runs of class 1, and wait for no answer."""
         request = sampler_pb2.CommitRequest(
             round=7,
@@ -147,6 +149,7 @@ class Session:
             class_column=int32([1] * len(runs)),
             offset_column=int32([0, *np.cumsum([len(one) for one in candidates]).tolist()]),
             candidate_column=int32([node for one in candidates for node in one]),
+            member_column=members,
         )
         await self.send(commit=request)
 

@@ -122,6 +122,29 @@ async def test_commit_that_comes_late_holds_nothing_after_its_release(host: Clus
         )
 
 
+async def test_members_of_a_run_are_placed_listed_and_released_apart(host: ClusterHost, leader: FakeLeader) -> None:
+    """Two members of one run stand on two nodes; each is committed, kept by a list and let go by its own key."""
+    async with running_sampler(host, leader.address):
+        session = await leader.ready_session()
+        a, b = session.index("node-a"), session.index("node-b")
+        both = np.array([0, 1], dtype="<i2").tobytes()
+        assert await session.commit([(1, 1)] * 2, [[a], [b]], members=both) == ([a, b], [PLACED] * 2)
+        assert await session.commit([(1, 1)] * 2, [[b], [a]], members=both) == ([a, b], [PLACED] * 2)
+        await session.wait_free(node_a=3000, node_b=3000)
+        session.ended.set()
+        again = await leader.next_session()
+        listed = placement_list({(1, 1): "node-b"})
+        listed.member_column = both[2:]
+        await again.send(placements=listed)
+        await again.next_answer("ready")
+        await again.wait_free(node_a=4000, node_b=3000)
+        release = sampler_pb2.Release(epoch=1, handle_column=int64([1]), attempt_column=int32([1]))
+        await again.send(release=release)
+        release.member_column = both[2:]
+        await again.send(release=release)
+        await again.wait_free(node_a=4000, node_b=4000)
+
+
 async def test_observed_pod_replaces_its_placement_and_its_end_frees_it(host: ClusterHost, leader: FakeLeader) -> None:
     """Commit, create and run count once; the pod's end frees the node without a word of the leader."""
     async with running_sampler(host, leader.address):

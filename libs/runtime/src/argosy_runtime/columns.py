@@ -9,15 +9,24 @@ Source: `proto/argosy/lease/v1/lease.proto`, "Columns"; design section 8.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import Message
 
 from argosy_core.errors import FieldViolation, InvalidRequest
+from argosy_core.job.members import Members
 
-__all__ = ["ColumnType", "check_indices", "pack_column", "read_columns", "unpack_column"]
+__all__ = [
+    "ColumnType",
+    "check_indices",
+    "member_columns",
+    "pack_column",
+    "read_columns",
+    "read_members",
+    "unpack_column",
+]
 
 ColumnType = Literal["int8", "int16", "int32", "int64", "float64", "uuid"]
 """Element type of a column; `uuid` is 16 bytes an element, as an (n, 16) array of uint8."""
@@ -98,6 +107,44 @@ def read_columns(
         arrays[name] = unpack_column(getattr(message, name), kind, name=path, count=count)
         count = len(arrays[name])
     return arrays
+
+
+class MemberColumns(TypedDict):
+    """Members of runs as fields of a message."""
+
+    handle_column: bytes
+    attempt_column: bytes
+    member_column: bytes
+
+
+def member_columns(members: Members) -> MemberColumns:
+    """Return members of runs as columns; that of their numbers is empty if all are 0.
+
+    Complexity: O(n); most runs have one member, and those cost no byte more.
+    """
+    numbers = members.member
+    return {
+        "handle_column": pack_column(members.handle, "int64"),
+        "attempt_column": pack_column(members.attempt, "int32"),
+        "member_column": pack_column(numbers, "int16") if numbers.any() else b"",
+    }
+
+
+def read_members(message: Message, columns: Mapping[str, npt.NDArray[Any]], *, where: str) -> Members:
+    """Return the members that a message names by the columns that `member_columns` gives.
+
+    Args:
+        message: Message with the columns.
+        columns: What `read_columns` gave of it, handle and attempt among them.
+        where: Path of the message, put before the names in errors.
+
+    Raises:
+        InvalidRequest: The numbers of the members have another length, or a part of a key is negative or too high.
+    """
+    data: bytes = message.member_column  # type: ignore[attr-defined]
+    handles, attempts = columns["handle_column"], columns["attempt_column"]
+    numbers = unpack_column(data, "int16", name=f"{where}.member_column", count=len(handles)) if data else 0
+    return Members.of(handles, attempts, numbers)
 
 
 def check_indices(indices: npt.NDArray[Any], bound: int, *, name: str, optional: bool = False) -> None:

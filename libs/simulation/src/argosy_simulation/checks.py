@@ -86,14 +86,14 @@ def _check_runs(world: WorldParts) -> dict[str, set[tuple[int, int]]]:
     _require(len(leader.state.live) == len(world.context.store.open_handles), "the leader holds exactly the open jobs")
     for cluster in world.clusters:
         placements = placements_of(leader.state, cluster.name)
-        held = set(zip(placements.handle.tolist(), placements.attempt.tolist(), strict=True))
+        held = set(zip(placements.members.handle.tolist(), placements.members.attempt.tolist(), strict=True))
         _require_equal(f"runs of {cluster.name} in memory", held, live.get(cluster.name, set()))
     return live
 
 
 def _known(reconciler: Reconciler) -> set[tuple[int, int]]:
-    handles, attempts = reconciler.known_runs()
-    return set(zip(handles.tolist(), attempts.tolist(), strict=True))
+    known = reconciler.known_runs()
+    return set(zip(known.handle.tolist(), known.attempt.tolist(), strict=True))
 
 
 def _check_ledger(world: WorldParts, sampler: SamplerActor, live: set[tuple[int, int]]) -> None:

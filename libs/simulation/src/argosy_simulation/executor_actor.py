@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from argosy_core.job.members import Members
 from argosy_core.reconcile import (
     CreateResponses,
     Creates,
@@ -24,7 +25,7 @@ from argosy_core.reconcile import (
     settle_time_s,
 )
 from argosy_core.reconcile.reports import REPORT_INTERVAL_S
-from argosy_core.scheduler import ClusterRuns, ExecutorRows, Runs
+from argosy_core.scheduler import ClusterRuns, ExecutorRows
 from argosy_simulation.agenda import Process
 from argosy_simulation.cluster_actor import ClusterActor
 from argosy_simulation.cluster_changes import ObjectChange, Scope, uid_column
@@ -45,7 +46,7 @@ class ExecutorHello:
 
     executor: ExecutorActor
     """Who speaks; stands for the cluster's name and the incarnation."""
-    known: Runs
+    known: Members
     """Runs that need no row."""
     said_at_s: float
     """When it was said."""
@@ -227,8 +228,7 @@ class ExecutorActor(Process):
         self._welcomed = False
         self.reconciler.restart_session()
         self.stream = network.dial(self, leader)
-        handles, attempts = self.reconciler.known_runs()
-        hello = ExecutorHello(self, Runs(handle=handles, attempt=attempts), agenda.now_s)
+        hello = ExecutorHello(self, self.reconciler.known_runs(), agenda.now_s)
         network.tell(self.stream, "take_executor_hello", hello)
 
     def stream_closed(self, stream: Stream) -> None:
@@ -295,7 +295,7 @@ class ExecutorActor(Process):
     def take_stops(self, stream: Stream, stops: ClusterRuns) -> None:
         """Take runs whose objects shall not be."""
         if stream is self.stream:
-            self.reconciler.take_stops(stops.handle, stops.attempt)
+            self.reconciler.take_stops(stops.members)
             self._news()
 
     def take_stored(self, stream: Stream, batch: int) -> None:

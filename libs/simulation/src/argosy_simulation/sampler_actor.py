@@ -226,7 +226,7 @@ class SamplerActor(Process):
         """Place runs (MultiBind)."""
         if self._refuses(stream, epoch) or not self.session.ready:
             return
-        before = self.ledger.nodes_of(Members.of(request.handle, request.attempt))
+        before = self.ledger.nodes_of(request.members)
         answer = self.session.commit(epoch, request)
         placed = (before < 0) & (answer.node >= 0)
         self._context.audit.committed(self.name, self.ledger, request.class_ids[placed], answer.node[placed])
@@ -243,7 +243,7 @@ class SamplerActor(Process):
     def take_release(self, stream: Stream, epoch: int, runs: ClusterRuns) -> None:
         """Let the leader go of placements."""
         if not self._refuses(stream, epoch):
-            self.session.release(epoch, runs.handle, runs.attempt)
+            self.session.release(epoch, runs.members)
             self._tell_soon()
 
     # --- capacity -----------------------------------------------------------------------------------------------------

@@ -207,7 +207,7 @@ class PoolWorld:
         placements = placements_of(self.state, name)
         self._define(cluster, placements.class_ids.tolist())
         rows = ledger.rows_of_names(placements.nodes)[placements.node]
-        ledger.take_list(Members.of(placements.handle, placements.attempt), placements.class_ids, rows)
+        ledger.take_list(placements.members, placements.class_ids, rows)
         set_cluster(self.state, ClusterView(name=name, connected=True, incarnation=cluster.incarnation))
         self.send_capacity(name)
 
@@ -229,7 +229,7 @@ class PoolWorld:
         cluster = self.clusters[request.cluster]
         nodes, outcomes = commit(
             cluster.ledger,
-            Members.of(request.handle, request.attempt),
+            request.members,
             class_ids=request.class_ids,
             offsets=request.offset,
             candidates=request.candidate,
@@ -239,7 +239,7 @@ class PoolWorld:
 
     def release(self, runs: ClusterRuns) -> None:
         """Have a sampler release placements."""
-        self.clusters[runs.cluster].ledger.release(Members.of(runs.handle, runs.attempt))
+        self.clusters[runs.cluster].ledger.release(runs.members)
 
     # --- people -------------------------------------------------------------------------------------------------------
 
@@ -427,7 +427,7 @@ class PoolWorld:
             pairs = zip(rows.handle.tolist(), rows.attempt.tolist(), strict=True)
             self.sent_rows.extend((rows.cluster, handle, attempt) for handle, attempt in pairs)
         for stops in effects.stops:
-            pairs = zip(stops.handle.tolist(), stops.attempt.tolist(), strict=True)
+            pairs = zip(stops.members.handle.tolist(), stops.members.attempt.tolist(), strict=True)
             self.sent_stops.extend((stops.cluster, handle, attempt) for handle, attempt in pairs)
         self.check()
         return effects
@@ -510,8 +510,8 @@ class PoolWorld:
 
     def live_runs(self, cluster: str) -> list[tuple[int, int]]:
         """Return (handle, attempt) of the ingested runs of a cluster."""
-        placements = placements_of(self.state, cluster)
-        pairs = zip(placements.handle.tolist(), placements.attempt.tolist(), strict=True)
+        placed = placements_of(self.state, cluster).members
+        pairs = zip(placed.handle.tolist(), placed.attempt.tolist(), strict=True)
         return [(handle, attempt) for handle, attempt in pairs if self.stored[handle].live_attempt == attempt]
 
     def job_state(self, handle: int) -> JobState:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from argosy_core.job.members import Members
 from argosy_core.job.states import ObjectState
 from argosy_core.reconcile import Actions, Instant, Reconciler, ReportBatch, RunRows
 from argosy_core.reconcile.reports import REPORT_INTERVAL_S
@@ -71,8 +72,7 @@ class World:
 
     def stop(self, *handles: int, attempt: int = 1) -> None:
         """Send stops."""
-        attempts = np.full(len(handles), attempt, dtype=np.int32)
-        self.reconciler.take_stops(np.array(handles, dtype=np.int64), attempts)
+        self.reconciler.take_stops(Members.of(handles, np.full(len(handles), attempt)))
 
     def actions(self, *, may_act: bool = True) -> Actions:
         """Return the next actions without doing them."""

@@ -303,7 +303,7 @@ class _World:
         with self._on("commit"):
             nodes, outcomes = commit(
                 self._clusters[request.cluster].ledger,
-                Members.of(request.handle, request.attempt),
+                request.members,
                 class_ids=request.class_ids,
                 offsets=request.offset,
                 candidates=request.candidate,
@@ -313,7 +313,7 @@ class _World:
     def _release(self, runs: ClusterRuns) -> None:
         """Have a sampler release placements."""
         with self._on("release"):
-            self._clusters[runs.cluster].ledger.release(Members.of(runs.handle, runs.attempt))
+            self._clusters[runs.cluster].ledger.release(runs.members)
 
     def _give_out(self, plan: LeasePlan) -> None:
         """Hand a plan's leases to the executors."""

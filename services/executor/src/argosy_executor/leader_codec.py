@@ -9,10 +9,11 @@ import numpy as np
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.members import Members
 from argosy_core.reconcile import Reconciler, ReportBatch, RunRows, SpecCache
 from argosy_core.reconcile.columns import Int32Array, Int64Array
 from argosy_runtime.channel import Caller
-from argosy_runtime.columns import check_indices, pack_column, read_columns, unpack_column
+from argosy_runtime.columns import check_indices, member_columns, pack_column, read_columns, read_members, unpack_column
 
 __all__ = ["encode_hello", "encode_reports", "encode_seen", "read_rows", "read_stops"]
 
@@ -29,16 +30,14 @@ def encode_hello(
         caller: This process.
         pool: Pool whose leader is spoken to.
     """
-    handles, attempts = reconciler.known_runs()
     return executor_pb2.SyncRequest(
         hello=executor_pb2.Hello(
             cluster=cluster,
             cluster_uid=cluster_uid,
             process_id=caller.process_id,
             host=caller.host,
-            handle_column=pack_column(handles, "int64"),
-            attempt_column=pack_column(attempts, "int32"),
             pool=pool,
+            **member_columns(reconciler.known_runs()),
         )
     )
 
@@ -110,11 +109,11 @@ def read_rows(message: executor_pb2.ObjectRows, cache: SpecCache) -> RunRows:
     )
 
 
-def read_stops(message: executor_pb2.StopRuns) -> tuple[Int64Array, Int32Array]:
-    """Return (handles, attempts) of the runs to stop.
+def read_stops(message: executor_pb2.StopRuns) -> Members:
+    """Return the members of runs to stop.
 
     Raises:
         InvalidRequest: A column is broken.
     """
     columns = read_columns(message, {"handle_column": "int64", "attempt_column": "int32"}, where="stops")
-    return columns["handle_column"], columns["attempt_column"]
+    return read_members(message, columns, where="stops")

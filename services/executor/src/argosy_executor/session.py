@@ -278,8 +278,8 @@ class LeaderSession:
             self._take_rows(stream, message.rows)
         elif kind == "stops":
             stops = read_stops(message.stops)
-            ports.claim(*stops)
-            ports.reconciler.take_stops(*stops)
+            ports.claim(stops.handle, stops.attempt)
+            ports.reconciler.take_stops(stops)
         elif kind == "stored":
             while stream.batches and stream.batches[0][0] <= message.stored.batch:
                 ports.fence.confirm(stream.batches.popleft()[1])

@@ -15,10 +15,11 @@ from argosy.sampler.v1 import sampler_pb2
 from argosy_core.arrays import Int32s, Int64s
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeGroup
 from argosy_core.placement import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
-from argosy_runtime.columns import check_indices, pack_column, read_columns, unpack_column
+from argosy_runtime.columns import check_indices, pack_column, read_columns, read_members, unpack_column
 
 __all__ = [
     "CapacityWriter",
@@ -26,7 +27,7 @@ __all__ = [
     "commit_response",
     "read_commit",
     "read_placements",
-    "read_runs",
+    "read_release",
     "read_sample",
     "sample_response",
 ]
@@ -62,8 +63,7 @@ def read_placements(message: sampler_pb2.PlacementList) -> Placements:
     )
     check_indices(columns["node_column"], len(message.nodes), name="placements.node_column")
     return Placements(
-        handle=columns["handle_column"],
-        attempt=columns["attempt_column"],
+        members=read_members(message, columns, where="placements"),
         class_ids=columns["class_column"],
         node=columns["node_column"],
         nodes=tuple(message.nodes),
@@ -119,7 +119,7 @@ def sample_response(reply: SampleReply, request: SampleRequest) -> sampler_pb2.S
 
 
 def read_commit(message: sampler_pb2.CommitRequest) -> CommitRequest:
-    """Return runs to place.
+    """Return members of runs to place.
 
     Raises:
         InvalidRequest: Columns do not fit each other.
@@ -133,8 +133,7 @@ def read_commit(message: sampler_pb2.CommitRequest) -> CommitRequest:
     return CommitRequest(
         round_number=message.round,
         stage=message.stage,
-        handle=columns["handle_column"],
-        attempt=columns["attempt_column"],
+        members=read_members(message, columns, where="commit"),
         class_ids=columns["class_column"],
         offset=offsets,
         candidate=candidates,
@@ -152,16 +151,14 @@ def commit_response(reply: CommitReply, request: CommitRequest) -> sampler_pb2.C
     )
 
 
-def read_runs(message: sampler_pb2.Release) -> tuple[Int64s, Int32s]:
-    """Return handles and attempts of placements that ended.
+def read_release(message: sampler_pb2.Release) -> Members:
+    """Return the members whose placements ended.
 
     Raises:
         InvalidRequest: Columns do not fit each other.
     """
-    columns: dict[str, Any] = read_columns(
-        message, {"handle_column": "int64", "attempt_column": "int32"}, where="release"
-    )
-    return columns["handle_column"], columns["attempt_column"]
+    columns = read_columns(message, {"handle_column": "int64", "attempt_column": "int32"}, where="release")
+    return read_members(message, columns, where="release")
 
 
 class CapacityWriter:

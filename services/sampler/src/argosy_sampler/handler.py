@@ -22,7 +22,7 @@ from argosy_sampler.codec import (
     commit_response,
     read_commit,
     read_placements,
-    read_runs,
+    read_release,
     read_sample,
     sample_response,
 )
@@ -167,4 +167,4 @@ class SessionHandler:
         return commit_response(reply, asked)
 
     def _release(self, message: sampler_pb2.Release) -> None:
-        self._session.release(message.epoch, *read_runs(message))
+        self._session.release(message.epoch, read_release(message))

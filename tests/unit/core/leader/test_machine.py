@@ -11,6 +11,7 @@ import pytest
 
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.members import Members
 from argosy_core.leader import LeaderMachine, MachineSettings, Phase
 from argosy_core.leader import instructions as say
 from argosy_core.leader.events import (
@@ -45,7 +46,6 @@ from argosy_core.scheduler import (
     JobColumns,
     JobSetView,
     QueueView,
-    Runs,
     SpecReference,
     StateColumns,
 )
@@ -162,7 +162,7 @@ def capacity(cores: int = 8) -> CapacityColumns:
 def connect(told: Told) -> None:
     """Let cluster c1 in, with sampler and executor."""
     connect_sampler(told)
-    told.tell(Bound(session=EXECUTOR, settings=C1, known=Runs(handle=NOBODY, attempt=NOBODY.astype(np.int32))))
+    told.tell(Bound(session=EXECUTOR, settings=C1, known=Members.of([], [])))
     assert told.one(say.Listen)
     told.pass_time(1.0)
 
@@ -211,7 +211,7 @@ def candidates(request: say.SendSample) -> SampleAnswered:
 
 def placed(request: say.SendCommit) -> CommitAnswered:
     """Return the answer of a sampler that placed everything."""
-    count, asked = request.request.handle.size, request.request
+    count, asked = len(request.request.members), request.request
     reply = CommitReply(incarnation=1, node=np.zeros(count, dtype=np.int32), outcome=np.ones(count, dtype=np.int8))
     return CommitAnswered(session=request.session, round_number=asked.round_number, stage=asked.stage, reply=reply)
 
@@ -320,7 +320,7 @@ def test_refused_leases_are_taken_back_and_their_rows_are_not_sent() -> None:
     told.tell(Published(position=2))
     told.tell(Stored(number=told.one(say.Store).number, refused=np.array([10], dtype=np.int64)))
     assert told.one(say.SendRows).rows.handle.tolist() == [11]
-    assert told.one(say.SendReleases).runs.handle.tolist() == [10]
+    assert told.one(say.SendReleases).runs.members.handle.tolist() == [10]
 
 
 def test_news_waits_for_more_until_the_window_ends() -> None:
@@ -480,7 +480,7 @@ def test_a_job_that_was_never_held_is_cancelled_with_what_was_read_of_it() -> No
 def test_a_newer_session_replaces_the_older_one_and_a_lower_incarnation_is_refused(role: Role) -> None:
     """Invariant 9: a stale incarnation changes nothing."""
     told = lead()
-    known = Runs(handle=NOBODY, attempt=NOBODY.astype(np.int32)) if role is Role.EXECUTOR else None
+    known = Members.of([], []) if role is Role.EXECUTOR else None
     old, new, stale = Session("c1", role, 1, 1), Session("c1", role, 2, 2), Session("c1", role, 1, 3)
     told.tell(Bound(session=old, settings=C1, known=known))
     told.tell(Bound(session=new, settings=C1, known=known))
@@ -501,7 +501,7 @@ def test_an_executor_is_listened_to_once_everything_decided_is_stored() -> None:
     told.tell(Published(position=2))
     number = told.one(say.Store).number
     again = Session("c1", Role.EXECUTOR, 2, 9)
-    told.tell(Bound(session=again, settings=C1, known=Runs(handle=NOBODY, attempt=NOBODY.astype(np.int32))))
+    told.tell(Bound(session=again, settings=C1, known=Members.of([], [])))
     assert told.kinds() == [say.Close, say.Welcome]
     told.tell(Stored(number=number, refused=NOBODY))
     assert told.kinds()[-1] is say.Listen

@@ -117,7 +117,7 @@ def test_placement_that_waits_for_a_permit_is_held_over_rounds_and_published_wit
         "pair: waits for its pair",
     )
     told.tell(Bound(session=SAMPLER._replace(serial=9), settings=C1))
-    assert told.one(say.SendPlacements).placements.handle.tolist() == [10]
+    assert told.one(say.SendPlacements).placements.members.handle.tolist() == [10]
     assert not told.machine.is_at_rest
     told.tell(SamplerReady(session=SAMPLER._replace(serial=9)))
     told.pass_time(2.0)
@@ -152,7 +152,7 @@ def test_placement_that_waits_too_long_is_undone_and_its_job_tried_again() -> No
     assert (found.stage, found.reason) == (JobStage.QUEUED, WaitReason.PLUGIN)
     assert found.objection == "pair: waits for its pair; given up after 10 s"
     told.pass_time(0.0)
-    assert told.one(say.SendReleases).runs.handle.tolist() == [10]
+    assert told.one(say.SendReleases).runs.members.handle.tolist() == [10]
     told.pass_time(1.1)
     place_again(told)
     assert count_waiting(state)[WaitReason.PLUGIN] == 1
@@ -290,7 +290,7 @@ def test_job_that_is_cancelled_while_it_is_held_back_ends_and_is_undone() -> Non
         assert pair.log == ["pair undoes 10/1"]
         assert told.one(say.Store).transaction.events
         told.pass_time(0.0)
-        assert told.one(say.SendReleases).runs.handle.tolist() == [10]
+        assert told.one(say.SendReleases).runs.members.handle.tolist() == [10]
         assert len(told.machine.state.live) == 0
 
 

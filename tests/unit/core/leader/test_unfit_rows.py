@@ -22,6 +22,7 @@ from tests.unit.core.leader.test_machine import (
 )
 
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.members import Members
 from argosy_core.leader import instructions as say
 from argosy_core.leader.events import (
     Change,
@@ -38,7 +39,6 @@ from argosy_core.scheduler import (
     JobColumns,
     QueueView,
     RoundStateColumns,
-    Runs,
     SpecReference,
     check_invariants,
     define_classes,
@@ -179,7 +179,7 @@ def test_the_run_of_a_row_that_cannot_be_made_fails_and_its_job_with_it() -> Non
     connect(told)
     store = cycle(told, submitted(5, 10, 11))
     told.tell(Stored(number=store.number, refused=NOBODY))
-    runs = Runs(handle=np.array([10]), attempt=np.array([1], dtype=np.int32))
+    runs = Members.of([10], [1])
     told.tell(RowsLost(session=EXECUTOR, runs=runs, reason="its spec is not stored"))
     told.pass_time(1.0)
     assert failed_of(told.one(say.Store)) == {10: "its spec is not stored"}

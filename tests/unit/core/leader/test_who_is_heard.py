@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from tests.unit.core.leader.test_machine import (
     C1,
@@ -16,9 +15,9 @@ from tests.unit.core.leader.test_machine import (
     submitted,
 )
 
+from argosy_core.job.members import Members
 from argosy_core.leader import instructions as say
 from argosy_core.leader.events import Bound, Heard, Session, SessionLost, Stored
-from argosy_core.scheduler import Runs
 
 
 def test_contacts_are_stored_now_and_then() -> None:
@@ -43,7 +42,7 @@ def test_a_cluster_gets_work_only_where_an_executor_is_heard() -> None:
     store_all(told, told.tell(submitted(5, 10)))
     store_all(told, told.pass_time(60.0))
     assert not any(isinstance(said, say.SendSample) for said in told.said)
-    told.tell(Bound(session=EXECUTOR, settings=C1, known=Runs(handle=NOBODY, attempt=NOBODY.astype(np.int32))))
+    told.tell(Bound(session=EXECUTOR, settings=C1, known=Members.of([], [])))
     store_all(told, told.pass_time(told.settings.window_max_s))
     told.pass_time(told.settings.window_max_s)
     assert told.machine.state.clusters.connected.tolist() == [True]

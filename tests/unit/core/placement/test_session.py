@@ -7,6 +7,7 @@ import pytest
 
 from argosy_core.errors import NotAllowedNow, StateConflict
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import CommitOutcome, CommitRequest, NodeSampler, Placements, SamplerSession
@@ -29,8 +30,7 @@ def part(*handles: int) -> Placements:
     """Return a part of a list of placements on the node."""
     count = len(handles)
     return Placements(
-        handle=np.array(handles, dtype=np.int64),
-        attempt=np.ones(count, dtype=np.int32),
+        members=Members.of(handles, np.ones(count)),
         class_ids=np.ones(count, dtype=np.int32),
         node=np.zeros(count, dtype=np.int32),
         nodes=("n1",) if count else (),
@@ -41,8 +41,7 @@ def place(session: SamplerSession, epoch: int, handles: np.ndarray = HANDLES) ->
     """Place a run on the node; return its outcome."""
     count = handles.size
     request = CommitRequest(
-        handle=handles,
-        attempt=np.ones(count, dtype=np.int32),
+        members=Members.of(handles, np.ones(count)),
         class_ids=np.ones(count, dtype=np.int32),
         offset=np.arange(count + 1, dtype=np.int32),
         candidate=np.zeros(count, dtype=np.int32),
@@ -74,6 +73,22 @@ def test_another_stream_begins_with_a_list_again() -> None:
         place(session, 1)
 
 
+def test_members_of_a_run_are_listed_and_released_apart() -> None:
+    """A list and a release name members: what is said of one leaves the others of its run as they are."""
+    session = new_session()
+    both = Members.of([7, 7], [1, 1], np.array([0, 1]))
+    listed = Placements(
+        members=both,
+        class_ids=np.ones(2, dtype=np.int32),
+        node=np.zeros(2, dtype=np.int32),
+        nodes=("n1",),
+    )
+    session.take_placements(listed, is_last=True)
+    assert session.ledger.placement_count == 2
+    session.release(1, both[1:])
+    assert session.ledger.nodes_of(both).tolist() == [0, -1]
+
+
 def test_a_lower_epoch_changes_nothing() -> None:
     """Invariant 9: whoever was replaced neither places nor releases."""
     session = new_session()
@@ -82,7 +97,7 @@ def test_a_lower_epoch_changes_nothing() -> None:
     with pytest.raises(StateConflict, match="epoch 2 is over"):
         place(session, 2, np.array([8], dtype=np.int64))
     with pytest.raises(StateConflict, match="epoch 2 is over"):
-        session.release(2, HANDLES, ATTEMPTS)
+        session.release(2, Members.of(HANDLES, ATTEMPTS))
     assert session.ledger.placement_count == 1
-    session.release(3, HANDLES, ATTEMPTS)
+    session.release(3, Members.of(HANDLES, ATTEMPTS))
     assert session.ledger.placement_count == 0

@@ -20,8 +20,7 @@ def part(*handles: int) -> Placements:
     """Return a list of placements of one core on the node."""
     count = len(handles)
     return Placements(
-        handle=np.array(handles, dtype=np.int64),
-        attempt=np.ones(count, dtype=np.int32),
+        members=Members.of(handles, np.ones(count)),
         class_ids=np.ones(count, dtype=np.int32),
         node=np.zeros(count, dtype=np.int32),
         nodes=("n1",) if count else (),
@@ -46,8 +45,7 @@ def place(session: SamplerSession, epoch: int, *handles: int) -> list[int]:
     """Place runs on the node; return their outcomes."""
     count = len(handles)
     request = CommitRequest(
-        handle=np.array(handles, dtype=np.int64),
-        attempt=np.ones(count, dtype=np.int32),
+        members=Members.of(handles, np.ones(count)),
         class_ids=np.ones(count, dtype=np.int32),
         offset=np.arange(count + 1, dtype=np.int32),
         candidate=np.zeros(count, dtype=np.int32),
@@ -110,9 +108,9 @@ def test_a_release_lets_go_of_its_own_pools_placements_only() -> None:
     """One leader frees nothing of another's, even if it names the run."""
     ledger, first, second = two_sessions()
     place(first, 1, 11)
-    second.release(1, np.array([11]), np.ones(1, dtype=np.int32))
+    second.release(1, Members.of([11], [1]))
     assert free(ledger) == 3000
-    first.release(1, np.array([11]), np.ones(1, dtype=np.int32))
+    first.release(1, Members.of([11], [1]))
     assert free(ledger) == 4000
 
 

@@ -124,7 +124,7 @@ def test_bag_without_pods_is_made_whole_after_a_restart(world: World) -> None:
     world.give([7], "Service", "Pod")
     assert created(world) == [0]
     restart(world)
-    assert world.reconciler.known_runs()[0].tolist() == []
+    assert world.reconciler.known_runs().handle.tolist() == []
     world.give([7], "Service", "Pod")
     assert created(world) == [1]
     assert world.cluster.created_pods == {(7, 1, 1): 1}
@@ -135,13 +135,13 @@ def test_whole_bag_is_adopted_after_a_restart(world: World) -> None:
     world.give([7], *BAG)
     world.settle(steps=4)
     restart(world)
-    assert world.reconciler.known_runs()[0].tolist() == []
+    assert world.reconciler.known_runs().handle.tolist() == []
     world.settle()
     assert len(world.cluster.objects) == 4
     world.give([7], *BAG, seen=True)
     world.settle()
     assert len(world.cluster.objects) == 4
-    assert world.reconciler.known_runs()[0].tolist() == [7]
+    assert world.reconciler.known_runs().handle.tolist() == [7]
 
 
 @pytest.mark.parametrize("missing", [0, 2, 3])

@@ -365,7 +365,7 @@ def test_orphan_stays_until_the_leader_says_stop(world: World) -> None:
     world.pass_time(3600.0)
     assert world.act().deletes is None
     assert world.report() == [(3, 0, "RUNNING")]
-    assert world.reconciler.known_runs()[0].tolist() == [3]
+    assert world.reconciler.known_runs().handle.tolist() == [3]
     world.stop(3)
     world.settle()
     assert world.cluster.objects == {}
@@ -380,7 +380,7 @@ def test_restarted_executor_adopts_pods_and_reports_their_states(world: World) -
     world.reconciler = Reconciler()
     world.list_all()
     world.reconciler.restart_session()
-    assert world.reconciler.known_runs()[0].tolist() == [7, 8]
+    assert world.reconciler.known_runs().handle.tolist() == [7, 8]
     assert world.report() == [(7, 0, "RUNNING"), (8, 0, "SUCCEEDED")]
     world.give([7])
     assert world.act().creates is None

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import NotFound
+from argosy_core.job.members import Members
 from argosy_core.job.states import JobEventKind, JobState, ObjectState
 from argosy_core.scheduler import (
     ChangeRequestColumns,
@@ -19,7 +20,6 @@ from argosy_core.scheduler import (
     take_change_requests,
     take_jobs,
 )
-from argosy_core.scheduler.messages import Runs
 from argosy_testkit.pool_world import POD_LAYOUT, PoolWorld, Report
 
 
@@ -123,7 +123,7 @@ def test_change_request_that_overtook_its_lease_in_the_database_refuses_it() -> 
     plan = world.plan()
     take = world.cancel([handle], deliver=False)
     effects = world.ingest(plan)
-    assert [runs.handle.tolist() for runs in effects.releases] == [[handle]]
+    assert [runs.members.handle.tolist() for runs in effects.releases] == [[handle]]
     assert world.clusters["a"].ledger.placement_count == 0
     assert not world.round().has_news
     take()
@@ -186,7 +186,7 @@ def test_job_cancelled_in_the_middle_of_a_round_is_left_out() -> None:
 
     plan = world.plan(answer_commit=commit_then_cancel)  # type: ignore[arg-type]
     assert plan.handle.tolist() == [handles[1]]
-    assert [runs.handle.tolist() for runs in plan.releases] == [[handles[0]]]
+    assert [runs.members.handle.tolist() for runs in plan.releases] == [[handles[0]]]
     assert world.clusters["a"].ledger.placement_count == 1
 
 
@@ -216,10 +216,10 @@ def test_stop_of_a_run_is_repeated_to_an_executor_that_says_hello_again() -> Non
     world.round()
     world.cancel([handles[0]])
     world.round()
-    known = Runs(handle=np.array([handles[0], 99], dtype=np.int64), attempt=np.array([1, 1], dtype=np.int32))
+    known = Members.of([handles[0], 99], [1, 1])
     answer = rows_missing(world.state, "a", known)
     assert answer.rows.handle.tolist() == handles[1:]
-    assert answer.stops.handle.tolist() == [99, handles[0]]
+    assert answer.stops.members.handle.tolist() == [99, handles[0]]
 
 
 def test_deleted_queue_with_open_jobs_stays_until_they_have_ended_and_places_nothing() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
+from argosy_core.job.members import Members
 from argosy_core.job.states import JobEventKind as Kind
 from argosy_core.job.states import JobState, RunState
 from argosy_core.scheduler import (
     RoundSettings,
-    Runs,
     StateColumns,
     draft_ingest,
     forget_cluster,
@@ -100,7 +99,7 @@ def test_end_of_a_run_ends_the_job_or_queues_it_again(state: int, failure: int, 
     assert world.job_state(handle) == outcome
     assert effects.run_updates.attempt.tolist() == [1]
     assert effects.run_updates.exit_code.tolist() == [3]
-    assert [(runs.cluster, runs.handle.tolist()) for runs in effects.releases] == [("a", [handle])]
+    assert [(runs.cluster, runs.members.handle.tolist()) for runs in effects.releases] == [("a", [handle])]
     assert world.clusters["a"].ledger.placement_count == 0
     assert effects.requeued_count == int(outcome == JobState.QUEUED)
     if outcome == JobState.QUEUED:
@@ -168,7 +167,7 @@ def test_report_of_a_run_that_is_not_live_is_counted_and_told_to_stop(report: Re
     )
     effects = world.report("a", [meant])
     assert effects.stale_count == 1
-    assert [runs.handle.tolist() for runs in effects.stops] == ([[meant.handle]] if stopped else [])
+    assert [runs.members.handle.tolist() for runs in effects.stops] == ([[meant.handle]] if stopped else [])
     assert world.job_state(handle) == JobState.LEASED
 
 
@@ -179,7 +178,7 @@ def test_report_from_another_cluster_than_the_run_s_is_stale() -> None:
     cluster = world.round().clusters[0]
     other = "b" if cluster == "a" else "a"
     effects = world.report(other, [Report(handle=handle, state=RUNNING)])
-    assert [(runs.cluster, runs.handle.tolist()) for runs in effects.stops] == [(other, [handle])]
+    assert [(runs.cluster, runs.members.handle.tolist()) for runs in effects.stops] == [(other, [handle])]
     assert world.job_state(handle) == JobState.LEASED
 
 
@@ -205,8 +204,8 @@ def test_reports_of_several_clusters_at_once_do_what_they_do_one_by_one() -> Non
     assert [runs.cluster for runs in together.releases] == ["a", "b"]
     for found, single in ((together.releases, "releases"), (together.stops, "stops")):
         expected = [runs for effects in apart for runs in getattr(effects, single)]
-        assert [(one.cluster, one.handle.tolist()) for one in found] == [
-            (one.cluster, one.handle.tolist()) for one in expected
+        assert [(one.cluster, one.members.handle.tolist()) for one in found] == [
+            (one.cluster, one.members.handle.tolist()) for one in expected
         ]
     for name in ("object_updates", "run_updates", "job_updates"):
         rows = [getattr(effects, name) for effects in apart]
@@ -253,12 +252,12 @@ def test_bag_ends_with_all_its_pods_and_fails_with_any(
 def test_broken_bag_is_stopped_again_when_an_executor_comes_back() -> None:
     """Its row goes down with every hello, and nobody shall make it once more."""
     world, handle = _leased(BAG)
-    nothing = Runs(handle=np.zeros(0, dtype=np.int64), attempt=np.zeros(0, dtype=np.int32))
+    nothing = Members.of([], [])
     world.report("a", [Report(handle=handle, object_index=0, state=RUNNING)])
-    assert rows_missing(world.state, "a", nothing).stops.handle.tolist() == []
+    assert rows_missing(world.state, "a", nothing).stops.members.handle.tolist() == []
     world.report("a", [Report(handle=handle, object_index=1, state=FAILED, failure=1)])
     missing = rows_missing(world.state, "a", nothing)
-    assert missing.stops.handle.tolist() == missing.rows.handle.tolist() == [handle]
+    assert missing.stops.members.handle.tolist() == missing.rows.handle.tolist() == [handle]
 
 
 def test_bag_reports_its_first_failure() -> None:

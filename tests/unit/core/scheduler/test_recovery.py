@@ -30,7 +30,7 @@ def test_new_leader_keeps_runs_queued_jobs_their_order_and_flow() -> None:
     assert shares(world.state, world.now_s).queues == before
     assert [explain(world.state, h, world.now_s).queue_position for h in waiting] == positions  # type: ignore[union-attr]
     assert explain(world.state, running[0], world.now_s).stage == JobStage.RUNNING  # type: ignore[union-attr]
-    assert placements_of(world.state, "a").handle.tolist() == running
+    assert placements_of(world.state, "a").members.handle.tolist() == running
     world.report("a", [Report(handle=handle, state=4) for handle in running])
     assert world.job_state(running[0]) == JobState.SUCCEEDED
     assert world.round().handle.tolist() == other[:4]

@@ -30,7 +30,7 @@ ALL_CLUSTERS = RoundSettings(clusters_to_sample_ratio=1.0, nodes_to_sample_ratio
 
 
 def _conflict(request: CommitRequest) -> CommitReply:
-    count = request.handle.size
+    count = len(request.members)
     return CommitReply(incarnation=1, node=np.full(count, -1, np.int32), outcome=np.full(count, 2, np.int8))
 
 
@@ -178,7 +178,7 @@ def test_commit_whose_answer_is_lost_is_released_and_decided_again() -> None:
 
     plan = world.plan(answer_commit=place_in_silence)
     assert plan.handle.size == 0
-    assert [runs.handle.tolist() for runs in plan.releases] == [[handle]]
+    assert [runs.members.handle.tolist() for runs in plan.releases] == [[handle]]
     assert world.clusters["a"].ledger.placement_count == 0
     assert world.round().handle.tolist() == [handle]
 
@@ -223,7 +223,7 @@ def test_placed_run_is_in_the_list_of_placements_before_its_lease_is_published()
     current.take_sample("a", world.sample(current.requests[0]))
     request = current.decide(world.rng)[0]
     current.take_commits("a", world.commit(request))
-    assert placements_of(world.state, "a").handle.tolist() == [handle]
+    assert placements_of(world.state, "a").members.handle.tolist() == [handle]
     world.reconnect_sampler("a")
     assert world.clusters["a"].ledger.placement_count == 1
     world.ingest(current.finish(world.now_s))
@@ -238,13 +238,13 @@ def test_commit_answered_before_a_new_session_counts_for_nothing() -> None:
     def answer_then_reconnect(request: CommitRequest) -> CommitReply:
         reply = world.commit(request)
         set_cluster(world.state, ClusterView(name="a", connected=False, incarnation=1))
-        assert placements_of(world.state, "a").handle.size == 0
+        assert not len(placements_of(world.state, "a").members)
         set_cluster(world.state, ClusterView(name="a", connected=True, incarnation=1))
         return reply
 
     plan = world.plan(answer_commit=answer_then_reconnect)
     assert plan.handle.size == 0
-    assert [runs.handle.tolist() for runs in plan.releases] == [[handle]]
+    assert [runs.members.handle.tolist() for runs in plan.releases] == [[handle]]
     assert world.round().handle.tolist() == [handle]
 
 

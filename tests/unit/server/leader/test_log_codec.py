@@ -7,8 +7,9 @@ import pytest
 
 from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.members import Members
 from argosy_core.scheduler.effects import LeasePlan
-from argosy_core.scheduler.messages import RoundStateColumns, Runs
+from argosy_core.scheduler.messages import RoundStateColumns
 from argosy_server.leader.log.codec import decode_changes, decode_lease_batch, encode_lease_batch, encode_marker
 
 
@@ -23,7 +24,7 @@ def _plan() -> LeasePlan:
         node=np.array([0, 1], dtype=np.int32),
         clusters=("c1",),
         nodes=("n1", "n2"),
-        stops=Runs(handle=np.array([9], dtype=np.int64), attempt=np.array([1], dtype=np.int32)),
+        stops=Members.of([9, 9], [1, 1], np.array([0, 2])),
         failed_handle=np.array([8], dtype=np.int64),
         failed_reasons=("no node took it ten times",),
         round_state=RoundStateColumns(
@@ -44,7 +45,7 @@ def test_a_lease_batch_survives_the_log() -> None:
     assert (record.pool, record.epoch, record.sequence, record.is_marker) == ("p", 4, 2, False)
     assert plan.handle.tolist() == [10, 11]
     assert [plan.nodes[index] for index in plan.node.tolist()] == ["n1", "n2"]
-    assert plan.stops.handle.tolist() == [9]
+    assert plan.stops.pairs() == _plan().stops.pairs()
     assert plan.failed_reasons == ("no node took it ten times",)
     assert plan.round_state.flow.tolist() == [2.5]
     assert plan.round_state.failed_attempt.tolist() == [4]

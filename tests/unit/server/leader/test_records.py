@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from argosy_core.job.members import Members
 from argosy_core.leader.records import split_plan
 from argosy_core.scheduler.effects import LeasePlan
-from argosy_core.scheduler.messages import RoundStateColumns, Runs
+from argosy_core.scheduler.messages import RoundStateColumns
 from argosy_server.leader.log.codec import DecodedRecord, decode_lease_batch, encode_lease_batch
 
 
@@ -27,9 +28,7 @@ def _plan(lease_count: int, stop_count: int = 0, failed_count: int = 0, attempte
         node=np.arange(lease_count, dtype=np.int32)[::-1].copy(),
         clusters=("c1", "c2"),
         nodes=tuple(f"{number:0100d}" for number in range(lease_count)),
-        stops=Runs(
-            handle=np.arange(10_000, 10_000 + stop_count, dtype=np.int64), attempt=np.ones(stop_count, dtype=np.int32)
-        ),
+        stops=Members.of(np.arange(10_000, 10_000 + stop_count), np.ones(stop_count)),
         failed_handle=np.arange(20_000, 20_000 + failed_count, dtype=np.int64),
         failed_reasons=tuple(f"reason {number}" for number in range(failed_count)),
         round_state=RoundStateColumns(

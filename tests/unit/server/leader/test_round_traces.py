@@ -12,8 +12,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from argosy_core.job.identity import compose_id
+from argosy_core.job.members import Members
 from argosy_core.scheduler.effects import ExecutorRows, LeasePlan
-from argosy_core.scheduler.messages import JobColumns, RoundStateColumns, Runs
+from argosy_core.scheduler.messages import JobColumns, RoundStateColumns
 from argosy_runtime.traces import JOB_BATCH_LIMIT, Tracing
 from argosy_server.api.changes_codec import encode_submitted
 from argosy_server.leader.log.codec import decode_changes, decode_lease_batch, encode_lease_batch
@@ -21,7 +22,7 @@ from argosy_server.leader.show.round_traces import RoundTraces
 from argosy_testkit.submissions import make_request
 
 NONE = np.empty(0, dtype=np.int64)
-NO_RUNS = Runs(handle=NONE, attempt=np.empty(0, dtype=np.int32))
+NO_RUNS = Members.of([], [])
 NO_STATE = RoundStateColumns(
     queue=NONE, flow=np.empty(0), flow_time_us=0, attempted_handle=NONE,
     failed_attempt=np.empty(0, dtype=np.int32),

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from argosy_core.arrays import Int64s
 from argosy_core.framework import Verdicts
+from argosy_core.job.members import Members
 from argosy_core.leader.transaction import SetAside
 from argosy_core.placement import CommitReply, SampleReply
 from argosy_core.scheduler import (
@@ -23,7 +24,6 @@ from argosy_core.scheduler import (
     LeasePlan,
     LoadedColumns,
     QueueView,
-    Runs,
     StateColumns,
 )
 
@@ -262,7 +262,7 @@ class Bound:
     """Its session."""
     settings: ClusterSettings
     """Its cluster's."""
-    known: Runs | None = None
+    known: Members | None = None
     """Runs of which an executor needs no row; None for a sampler."""
     is_first: bool = False
     """No other executor of the cluster was ever bound before, in any pool."""
@@ -293,7 +293,7 @@ class RunsSeen:
 
     session: Session
     """Its session."""
-    runs: Runs
+    runs: Members
     """The runs."""
 
 
@@ -359,7 +359,7 @@ class RowsLost:
 
     session: Session
     """Its session."""
-    runs: Runs
+    runs: Members
     """Whose."""
     reason: str
     """Why."""

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Int32s, Int64s
+from argosy_core.job.members import Members
 from argosy_core.leader.events import (
     Change,
     ChangesRead,
@@ -36,7 +37,6 @@ from argosy_core.scheduler import (
     EndedJobs,
     JobColumns,
     Missing,
-    Runs,
     SpecReference,
     define_classes,
     define_job_sets,
@@ -90,7 +90,7 @@ class Intake:
         self._held: set[int] = set()
         self._deleted: set[int] = set()  # since the read under way began: it may still have seen them
         self._returned: set[int] = set()
-        self._failed: list[tuple[str, Runs, str]] = []
+        self._failed: list[tuple[str, Members, str]] = []
         self.suspects: Int64s = np.zeros(0, dtype=np.int64)
         """Handles of jobs that ended a term: they are not taken."""
         self.inbox: list[StatesReported] = []
@@ -287,7 +287,7 @@ class Intake:
             self.release(effects.releases)
             term.totals["requeued"] += effects.requeued_count
 
-    def note_failed(self, cluster: str, runs: Runs, reason: str) -> None:
+    def note_failed(self, cluster: str, runs: Members, reason: str) -> None:
         """Let runs fail in the next round, with everything else that arrived."""
         self._failed.append((cluster, runs, reason))
 

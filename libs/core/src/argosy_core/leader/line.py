@@ -13,11 +13,12 @@ import numpy as np
 
 from argosy_core.arrays import Int64s
 from argosy_core.errors import InvariantViolation
+from argosy_core.job.members import Members
 from argosy_core.leader.events import Session, StatesReported, Stored
 from argosy_core.leader.instructions import Store
 from argosy_core.leader.term import Term
 from argosy_core.leader.transaction import Transaction
-from argosy_core.scheduler import ClusterRuns, ExecutorRows, Runs
+from argosy_core.scheduler import ClusterRuns, ExecutorRows
 
 __all__ = ["CatchUp", "CycleEnd", "FollowUp", "RecordEnd", "StoreLine", "TakenOver"]
 
@@ -50,7 +51,7 @@ class CatchUp:
 
     session: Session
     """Its session."""
-    known: Runs
+    known: Members
     """What it has."""
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.scheduler import LeasePlan, RoundStateColumns, Runs
+from argosy_core.scheduler import LeasePlan, RoundStateColumns
 
 __all__ = ["most_bytes", "split_plan"]
 
@@ -59,7 +59,7 @@ def most_bytes(plan: LeasePlan) -> int:
     return (
         _HEAD_BYTES
         + _LEASE_BYTES * plan.handle.size
-        + _RUN_BYTES * plan.stops.handle.size
+        + _RUN_BYTES * len(plan.stops)
         + _FAILED_BYTES * plan.failed_handle.size
         + _ATTEMPTED_BYTES * state.attempted_handle.size
         + _QUEUE_BYTES * state.queue.size
@@ -86,12 +86,12 @@ def _cut_state(state: RoundStateColumns, max_bytes: int) -> RoundStateColumns:
 
 
 def _size(plan: LeasePlan) -> int:
-    return int(plan.handle.size + plan.stops.handle.size + plan.failed_handle.size)
+    return int(plan.handle.size + len(plan.stops) + plan.failed_handle.size)
 
 
 def _halves(plan: LeasePlan) -> list[LeasePlan]:
     """Return a plan as two, in order; what there is one of goes into the first."""
-    leases, stops, failed = ((values.size + 1) // 2 for values in (plan.handle, plan.stops.handle, plan.failed_handle))
+    leases, stops, failed = ((len(values) + 1) // 2 for values in (plan.handle, plan.stops, plan.failed_handle))
     first = _part(plan, slice(0, leases), slice(0, stops), slice(0, failed))
     second = _part(plan, slice(leases, None), slice(stops, None), slice(failed, None))
     return [part for part in (first, second) if _size(part)]
@@ -107,7 +107,7 @@ def _part(plan: LeasePlan, leases: slice, stops: slice, failed: slice) -> LeaseP
         cluster=plan.cluster[leases],
         node=node.astype(np.int32),
         nodes=tuple(plan.nodes[place] for place in used.tolist()),
-        stops=Runs(handle=plan.stops.handle[stops], attempt=plan.stops.attempt[stops]),
+        stops=plan.stops[stops],
         failed_handle=plan.failed_handle[failed],
         failed_reasons=plan.failed_reasons[failed],
     )

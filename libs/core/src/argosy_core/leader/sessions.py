@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from argosy_core.arrays import Int64s
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.members import Members
 from argosy_core.leader.events import Bound, CapacityTold, ClusterSettings, Role, Session
 from argosy_core.leader.instructions import (
     ClassDefinitions,
@@ -33,7 +33,6 @@ from argosy_core.scheduler import (
     ClusterRuns,
     ClusterView,
     ExecutorRows,
-    Runs,
     class_definitions,
     placements_of,
     rows_missing,
@@ -116,7 +115,7 @@ class ClusterSessions:
         classes = self._unseen(self._samplers[session.cluster], sorted(set(placements.class_ids.tolist())))
         term.say(SendPlacements(session=session, placements=placements, classes=classes))
 
-    def catch_up(self, session: Session, known: Runs) -> None:
+    def catch_up(self, session: Session, known: Members) -> None:
         """Send an executor what it lacks and what it shall stop; from now on its states are read."""
         if self._executors.get(session.cluster) != session:
             return
@@ -238,7 +237,7 @@ class ClusterSessions:
         They are kept until there is something else to say, which saves the sampler a message.
         """
         link = self._samplers.get(runs.cluster)
-        if link is None or not runs.handle.size:
+        if link is None or not len(runs.members):
             return
         if not link.releases:
             link.oldest_release_s = self._term.now.mono_s
@@ -261,11 +260,8 @@ class ClusterSessions:
     def _send_releases(self, link: _SamplerLink) -> None:
         parts = link.releases
         if parts:
-            runs = ClusterRuns(
-                cluster=link.session.cluster,
-                handle=_join([part.handle for part in parts]),
-                attempt=np.concatenate([part.attempt for part in parts]),
-            )
+            members = Members.concatenate([part.members for part in parts])
+            runs = ClusterRuns(cluster=link.session.cluster, members=members)
             link.releases = []
             self._term.say(SendReleases(session=link.session, runs=runs))
 
@@ -280,10 +276,10 @@ class ClusterSessions:
     def send_stops(self, stops: ClusterRuns) -> None:
         """Send runs to stop to a cluster's executor."""
         session = self._executors.get(stops.cluster)
-        if session is not None and stops.handle.size:
+        if session is not None and len(stops.members):
             self._term.say(SendStops(session=session, runs=stops))
 
-    def stop_unknown(self, session: Session, runs: Runs) -> None:
+    def stop_unknown(self, session: Session, runs: Members) -> None:
         """Let an executor stop those runs that are not this leader's; the rows of the others are sent anyway."""
         if self._executors.get(session.cluster) == session:
             self.send_stops(rows_missing(self._term.state, session.cluster, runs).stops)
@@ -321,7 +317,3 @@ class ClusterSessions:
         """Return what is to be stored of who was heard since the last time, see `Transaction.contacts`."""
         contacts, self._contacts, self.has_departures = self._contacts, {}, False
         return contacts
-
-
-def _join(parts: list[Int64s]) -> Int64s:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)

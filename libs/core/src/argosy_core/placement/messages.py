@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from argosy_core.arrays import Bools, Float32s, Int8s, Int32s, Int64s
+from argosy_core.job.members import Members
 
 __all__ = ["CommitReply", "CommitRequest", "Placements", "SampleReply", "SampleRequest"]
 
@@ -85,7 +86,7 @@ class SampleReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
-    """Runs that one sampler shall place (MultiBind), in the order of the decision; n runs, k candidates."""
+    """Members that one sampler shall place (MultiBind), in the order of the decision; n members, k candidates."""
 
     cluster: str = ""
     """Cluster asked, for whoever sends it there."""
@@ -93,21 +94,19 @@ class CommitRequest:
     """Round."""
     stage: int = 0
     """Stage within the round, from 1."""
-    handle: Int64s
-    """n job handles."""
-    attempt: Int32s
-    """n attempts."""
+    members: Members
+    """n members of runs."""
     class_ids: Int32s
     """n class ids."""
     offset: Int32s
     """n + 1 positions in `candidate`."""
     candidate: Int32s
-    """k sampler node indices, best first per run."""
+    """k sampler node indices, best first per member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitReply:
-    """Outcome of each commit (sampler.v1.CommitResponse); n runs in the order of the request."""
+    """Outcome of each commit (sampler.v1.CommitResponse); n members in the order of the request."""
 
     incarnation: int
     """Incarnation of the sampler."""
@@ -121,10 +120,8 @@ class CommitReply:
 class Placements:
     """Placements of one cluster, in flight included; all, or a part of the list (sampler.v1.PlacementList)."""
 
-    handle: Int64s
-    """Job handles."""
-    attempt: Int32s
-    """Attempts."""
+    members: Members
+    """Members of runs."""
     class_ids: Int32s
     """Class ids."""
     node: Int32s

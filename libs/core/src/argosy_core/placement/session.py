@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from argosy_core.arrays import Int32s, Int64s
+from argosy_core.arrays import Int32s
 from argosy_core.errors import NotAllowedNow, StateConflict
 from argosy_core.framework import PlacementBatch, Point
 from argosy_core.job.classes import SchedulingClass
@@ -89,13 +89,13 @@ class SamplerSession:
             What the list changed, None before its last part.
 
         Raises:
-            InvalidRequest: A class is not defined, or a run stands twice.
+            InvalidRequest: A class is not defined, or a member stands twice.
         """
         self._parts.append(part)
         if not is_last:
             return None
         parts, self._parts = self._parts, []
-        keys = Members.concatenate([Members.of(part.handle, part.attempt) for part in parts])
+        keys = Members.concatenate([part.members for part in parts])
         class_ids = np.concatenate([part.class_ids for part in parts])
         nodes = np.concatenate([self._rows(part) for part in parts])
         outcome = self.ledger.take_list(keys, class_ids, nodes, self._pool)
@@ -134,7 +134,7 @@ class SamplerSession:
         return self.sampler.sample(request, self._rng, should_stop=should_stop)
 
     def commit(self, epoch: int, request: CommitRequest) -> CommitReply:
-        """Place runs (MultiBind); see `commit`.
+        """Place members of runs (MultiBind); see `commit`.
 
         Raises:
             StateConflict: The epoch is over.
@@ -144,7 +144,7 @@ class SamplerSession:
         self.check_request(epoch)
         node, outcome = commit(
             self.ledger,
-            Members.of(request.handle, request.attempt),
+            request.members,
             class_ids=request.class_ids,
             offsets=request.offset,
             candidates=request.candidate,
@@ -153,11 +153,11 @@ class SamplerSession:
         )
         return CommitReply(incarnation=self.sampler.incarnation, node=node, outcome=outcome)
 
-    def release(self, epoch: int, handles: Int64s, attempts: Int32s) -> None:
+    def release(self, epoch: int, members: Members) -> None:
         """Let the leader go of placements.
 
         Raises:
             StateConflict: The epoch is over.
         """
         self.check_epoch(epoch)
-        release(self.ledger, Members.of(handles, attempts), self._framework, self._pool)
+        release(self.ledger, members, self._framework, self._pool)

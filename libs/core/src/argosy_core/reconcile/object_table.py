@@ -297,11 +297,10 @@ class ObjectTable:
         """Return which objects are of kinds that cannot be listed now; see Observations."""
         return self.kinds.are_unlistable(self.kind[slots])
 
-    def known_runs(self) -> tuple[Int64Array, npt.NDArray[np.int32]]:
-        """Return (handles, attempts) of the runs that need no row, see `Reconciler.known_runs`."""
+    def known_runs(self) -> Members:
+        """Return the members of runs that need no row, see `Reconciler.known_runs`."""
         is_known = self.has_row | (self.stop > 0) | ((self.kind == 0) & ~self.is_bag)
-        known = self.members(np.flatnonzero((self.phase != Phase.FREE) & is_known)).distinct()
-        return known.handle, known.attempt
+        return self.members(np.flatnonzero((self.phase != Phase.FREE) & is_known)).distinct()
 
     def members(self, slots: Int64Array) -> Members:
         """Return of which member of a run each object is."""

@@ -141,8 +141,8 @@ class Reconciler:
         """Whether every state was sent and stored."""
         return self._reports.is_empty
 
-    def known_runs(self) -> tuple[Int64Array, npt.NDArray[np.int32]]:
-        """Return (handles, attempts) of the runs that need no row: the leader gave it, or its one pod is there.
+    def known_runs(self) -> Members:
+        """Return the members of runs that need no row: the leader gave it, or its one pod is there.
 
         A bag that was only seen is left out, for nobody can see what is missing of it: its row comes, and what is not
         there is made if no pod of it was ever seen, and lost otherwise.
@@ -184,10 +184,9 @@ class Reconciler:
         """Let what ended stay for another time, what has ended already included: a listing comes before a leader."""
         self._endings.keep_for(keep_finished_s)
 
-    def take_stops(self, handles: Int64Array, attempts: npt.NDArray[np.int32]) -> None:
-        """Take runs whose objects shall not be; a run of which nothing is known ends as cancelled."""
-        table = self._table
-        members = Members.of(handles, attempts).distinct()
+    def take_stops(self, members: Members) -> None:
+        """Take members of runs whose objects shall not be; one of which nothing is known ends as cancelled."""
+        table, members = self._table, members.distinct()
         slots = table.index.lookup(*members.columns)
         is_single = (slots >= 0) & ~table.is_bag[slots]
         bags = [table.bags.get(key) for key in members[~is_single].pairs()]

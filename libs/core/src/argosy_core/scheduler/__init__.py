@@ -53,9 +53,9 @@ Ingest (runs of a plan are in flight until then)::
 
 Executors::
 
-    rows_missing(state, cluster, Runs) -> RowsMissing             # at hello
+    rows_missing(state, cluster, Members) -> RowsMissing             # at hello
     take_states(state, [(cluster, StateColumns)...], now_s) -> StateEffects
-    failed_states(state, Runs, reason, now_s) -> StateColumns     # of runs whose rows cannot be made
+    failed_states(state, Members, reason, now_s) -> StateColumns     # of runs whose rows cannot be made
     forget_cluster(state, cluster, now_s) -> StateEffects         # runs lost, jobs queued again
 
 Views::
@@ -114,7 +114,6 @@ from argosy_core.scheduler.messages import (
     Missing,
     QueueView,
     RoundStateColumns,
-    Runs,
     SpecReference,
     StateColumns,
 )
@@ -174,7 +173,6 @@ __all__ = [
     "RoundStateColumns",
     "RoundStatistics",
     "RowsMissing",
-    "Runs",
     "SpecReference",
     "StateColumns",
     "StateEffects",

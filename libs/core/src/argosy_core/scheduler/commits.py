@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Int32s, Int64s
+from argosy_core.job.members import Members
 from argosy_core.placement import CommitReply, CommitRequest, Decision
 from argosy_core.scheduler.codes import (
     COMMIT_CONFLICT,
@@ -91,6 +92,10 @@ class CommitStages:
         """Return the runs that got no candidate, some of which plugins refused: no failure of theirs."""
         return np.flatnonzero(self.status == _REFUSED)
 
+    def members(self, rows: npt.NDArray[np.int64]) -> Members:
+        """Return the members that runs consist of."""
+        return Members.of(self.handle[rows], self.attempt[rows])
+
     def placed_cluster(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return where runs were placed, -1 for those that were not."""
         return self._placed_cluster[rows]
@@ -131,8 +136,7 @@ class CommitStages:
             cluster=self._clusters.names[cluster],
             round_number=round_number,
             stage=self.stage,
-            handle=self.handle[rows],
-            attempt=self.attempt[rows],
+            members=self.members(rows),
             class_ids=self.class_id[rows],
             offset=offset.astype(np.int32),
             candidate=self._decision.node[places],

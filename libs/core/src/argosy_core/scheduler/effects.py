@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from argosy_core.arrays import Bools, Int8s, Int16s, Int32s, Int64s
+from argosy_core.job.members import Members
 from argosy_core.job.rows import JobUpdates, ObjectUpdates, RunUpdates
 from argosy_core.scheduler.events import EventDraft
-from argosy_core.scheduler.messages import ClusterRuns, JobColumns, JobSetView, RoundStateColumns, Runs, SpecReference
+from argosy_core.scheduler.messages import ClusterRuns, JobColumns, JobSetView, RoundStateColumns, SpecReference
 
 __all__ = [
     "ChangeRequestEffects",
@@ -78,7 +79,7 @@ class LeasePlan:
     """Names of the clusters used."""
     nodes: tuple[str, ...]
     """Names of the nodes used; a name may stand once per cluster."""
-    stops: Runs
+    stops: Members
     """Runs to stop because of a cancel request."""
     failed_handle: Int64s
     """Jobs that end because too many attempts failed."""
@@ -92,7 +93,7 @@ class LeasePlan:
     @property
     def has_news(self) -> bool:
         """Tell whether the plan carries a lease, a stop or a failed job, so that it must be published."""
-        return bool(self.handle.size or self.stops.handle.size or self.failed_handle.size)
+        return bool(self.handle.size or len(self.stops) or self.failed_handle.size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

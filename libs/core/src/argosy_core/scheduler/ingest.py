@@ -10,6 +10,7 @@ import numpy as np
 from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
 from argosy_core.job.interning import Layout, distinct
 from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT
+from argosy_core.job.members import Members
 from argosy_core.job.naming import object_label, run_suffixes
 from argosy_core.job.rows import NewObjects, NewRuns
 from argosy_core.scheduler.codes import (
@@ -131,7 +132,7 @@ def apply_ingested(state: PoolState, plan: LeasePlan, refused_handles: Int64s, n
     live.flags[taken] &= np.uint8(0xFF ^ IN_FLIGHT)
     live.open_bags(taken, RUN_LEASED)
     lost = ~flying | refused
-    releases = runs_by_cluster(plan.clusters, plan.cluster[lost], plan.handle[lost], plan.attempt[lost])
+    releases = runs_by_cluster(plan.clusters, plan.cluster[lost], Members.of(plan.handle[lost], plan.attempt[lost]))
     texts, ended, ended_state = Texts(), [], []
     give_back_placements(state, slots[flying & refused])
     cancelled = _wait_again(state, slots[flying & refused], now_s + _REFUSED_BACK_OFF_S)
@@ -172,7 +173,8 @@ def give_back_placements(state: PoolState, slots: Int32s) -> tuple[ClusterRuns, 
     live = state.live
     placed = slots[live.cluster[slots] >= 0]
     state.give_back(placed)
-    return runs_by_cluster(state.clusters.names, live.cluster[placed], live.handle[placed], live.attempt[placed])
+    members = Members.of(live.handle[placed], live.attempt[placed])
+    return runs_by_cluster(state.clusters.names, live.cluster[placed], members)
 
 
 def refuse_leases(state: PoolState, refused_handles: Int64s, now_s: float) -> RefusedEffects:
@@ -277,9 +279,7 @@ def _stops_per_cluster(state: PoolState, plan: LeasePlan) -> tuple[ClusterRuns, 
     live = state.live
     slots = live.slots(plan.stops.handle)
     open_run = (slots >= 0) & (live.attempt[slots] == plan.stops.attempt) & (live.run_state[slots] > 0)
-    return runs_by_cluster(
-        state.clusters.names, live.cluster[slots[open_run]], plan.stops.handle[open_run], plan.stops.attempt[open_run]
-    )
+    return runs_by_cluster(state.clusters.names, live.cluster[slots[open_run]], plan.stops[open_run])
 
 
 def executor_rows(state: PoolState, cluster: int, slots: Int32s) -> ExecutorRows:

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Bools, Float64s, Int8s, Int16s, Int32s, Int64s
+from argosy_core.job.members import Members
 
 __all__ = [
     "CapacityColumns",
@@ -27,7 +28,6 @@ __all__ = [
     "Missing",
     "QueueView",
     "RoundStateColumns",
-    "Runs",
     "SpecReference",
     "StateColumns",
     "join_states",
@@ -208,25 +208,13 @@ class CapacityColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runs:
-    """Runs by key."""
-
-    handle: Int64s
-    """Job handles."""
-    attempt: Int32s
-    """Attempts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRuns:
-    """Runs by key, of one cluster: placements to release, or runs to stop."""
+    """Members of runs in one cluster: placements to release, or what shall stop."""
 
     cluster: str
     """Cluster."""
-    handle: Int64s
-    """Job handles."""
-    attempt: Int32s
-    """Attempts."""
+    members: Members
+    """Members, each once."""
 
 
 # --- what comes from executors ----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int8s, Int32s, Int64s
 from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT
-from argosy_core.job.members import MAX_STORED_ATTEMPT, waves
+from argosy_core.job.members import MAX_STORED_ATTEMPT, Members, waves
 from argosy_core.job.rows import JobUpdates, RunUpdates
 from argosy_core.job.states import (
     FAILURE_REASONS,
@@ -43,7 +43,7 @@ from argosy_core.scheduler.codes import (
 )
 from argosy_core.scheduler.effects import StateEffects
 from argosy_core.scheduler.events import Detail, EventBuffer
-from argosy_core.scheduler.messages import ClusterRuns, Runs, StateColumns, join_states
+from argosy_core.scheduler.messages import ClusterRuns, StateColumns, join_states
 from argosy_core.scheduler.progress import Progress
 from argosy_core.scheduler.rows import Texts, job_ends, job_updates, object_updates, run_updates, runs_by_cluster
 from argosy_core.scheduler.state import PoolState
@@ -185,8 +185,10 @@ def _stops(
     return runs_by_cluster(
         state.clusters.names,
         np.concatenate([clusters[strange], live.cluster[broken]]),
-        np.concatenate([columns.handle[strange], live.handle[broken]]),
-        np.concatenate([columns.attempt[strange], live.attempt[broken]]),
+        Members.of(
+            np.concatenate([columns.handle[strange], live.handle[broken]]),
+            np.concatenate([columns.attempt[strange], live.attempt[broken]]),
+        ),
     )
 
 
@@ -234,7 +236,7 @@ def _finish(state: PoolState, ends: _Ends, *, events: EventBuffer, now_s: float)
     """End runs: decide what becomes of their jobs, write events, free what they held."""
     live, slots = state.live, ends.slots
     handle, attempt = live.handle[slots], live.attempt[slots].astype(np.int32)
-    releases = runs_by_cluster(state.clusters.names, live.cluster[slots], handle, attempt)
+    releases = runs_by_cluster(state.clusters.names, live.cluster[slots], Members.of(handle, attempt))
     run_end, job_end = _judge(state, ends)
     failed = (run_end == RUN_FAILED) | (run_end == RUN_LOST)
     live.failures[slots[failed]] += 1
@@ -382,7 +384,7 @@ def forget_cluster(state: PoolState, cluster: str, now_s: float) -> StateEffects
     return take_states(state, [(cluster, columns)], now_s)
 
 
-def failed_states(state: PoolState, runs: Runs, reason: str, now_s: float) -> StateColumns:
+def failed_states(state: PoolState, runs: Members, reason: str, now_s: float) -> StateColumns:
     """Return states as if an executor had reported that every object of some runs failed, by the job's own fault.
 
     Args:

@@ -39,10 +39,10 @@ from argosy_core.scheduler.effects import (
 from argosy_core.scheduler.events import EventBuffer
 from argosy_core.scheduler.ingest import executor_rows
 from argosy_core.scheduler.intake import add_jobs, define_job_sets
-from argosy_core.scheduler.messages import RoundStateColumns, Runs
+from argosy_core.scheduler.messages import ClusterRuns, RoundStateColumns
 from argosy_core.scheduler.outcomes import back_off_s
 from argosy_core.scheduler.progress import broken_bags
-from argosy_core.scheduler.rows import cluster_runs, job_ends
+from argosy_core.scheduler.rows import job_ends
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["adopt_plan", "placements_of", "recover", "rows_missing"]
@@ -229,7 +229,7 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
         attempt=plan.attempt[rows],
         cluster=plan.cluster[rows],
         node=plan.node[rows],
-        stops=Runs(handle=plan.stops.handle[:0], attempt=plan.stops.attempt[:0]),
+        stops=plan.stops[:0],
         failed_handle=plan.failed_handle[failed],
         failed_reasons=tuple(plan.failed_reasons[row] for row in failed.tolist()),
     )
@@ -260,21 +260,20 @@ def placements_of(state: PoolState, cluster: str) -> Placements:
     nodes, node = distinct(live.node[slots])
     names = state.clusters.nodes[index].names if index is not None else []
     return Placements(
-        handle=live.handle[slots],
-        attempt=live.attempt[slots].astype(np.int32),
+        members=Members.of(live.handle[slots], live.attempt[slots]),
         class_ids=state.classes.class_id[live.class_index[slots]],
         node=node.astype(np.int32),
         nodes=tuple(names[row] for row in nodes.tolist()),
     )
 
 
-def rows_missing(state: PoolState, cluster: str, known: Runs) -> RowsMissing:
+def rows_missing(state: PoolState, cluster: str, known: Members) -> RowsMissing:
     """Return what an executor that says hello lacks, and what it shall stop.
 
     Args:
         state: The pool.
         cluster: Its cluster.
-        known: Runs that it knows of.
+        known: Members of runs that it knows of.
 
     Raises:
         NotFound: The cluster is not known.
@@ -287,17 +286,17 @@ def rows_missing(state: PoolState, cluster: str, known: Runs) -> RowsMissing:
     mine = (live.cluster[slots] == index) & (live.run_state[slots] > 0) & ((live.flags[slots] & IN_FLIGHT) == 0)
     slots = slots[mine]
     have = Members.of(live.handle[slots], live.attempt[slots])
-    known = Runs(handle=known.handle[known.attempt > 0], attempt=known.attempt[known.attempt > 0])
-    told = Members.of(known.handle, known.attempt)
+    told = known[known.attempt > 0]
     stopping = np.concatenate([slots[(live.flags[slots] & STOP_SENT) != 0], broken_bags(state, slots)])
-    strange = ~told.is_in(have)
+    strange = told[~told.is_in(have)]
     # An executor that restarted knows a run by the objects it found; what a bag lacks, only the row tells.
     is_bag = live.specs.object_counts(live.spec[slots]) > 1
     return RowsMissing(
         rows=executor_rows(state, index, slots[~have.is_in(told) | is_bag]),
-        stops=cluster_runs(
-            cluster,
-            np.concatenate([known.handle[strange], live.handle[stopping]]),
-            np.concatenate([known.attempt[strange], live.attempt[stopping].astype(np.int32)]),
+        stops=ClusterRuns(
+            cluster=cluster,
+            members=Members.concatenate(
+                [strange, Members.of(live.handle[stopping], live.attempt[stopping])]
+            ).distinct(),
         ),
     )

@@ -29,6 +29,7 @@ from argosy_core.errors import InvariantViolation
 from argosy_core.framework import Fault
 from argosy_core.job.interning import distinct
 from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT
+from argosy_core.job.members import Members
 from argosy_core.placement import (
     CandidatePool,
     CommitReply,
@@ -42,10 +43,9 @@ from argosy_core.queueing import Filled, walk
 from argosy_core.scheduler.asking import choose, find_placeable, find_unjudged
 from argosy_core.scheduler.commits import CommitStages, Placed
 from argosy_core.scheduler.effects import LeasePlan
-from argosy_core.scheduler.messages import ClusterRuns, RoundStateColumns, Runs
+from argosy_core.scheduler.messages import ClusterRuns, RoundStateColumns
 from argosy_core.scheduler.outcomes import back_off_s
 from argosy_core.scheduler.prioritise import choose_jobs, elect_heads, queues_of
-from argosy_core.scheduler.rows import cluster_runs
 from argosy_core.scheduler.state import ClassResult, PoolState, RoundStatistics
 
 __all__ = ["Round", "begin_round", "lease_columns", "next_due_s"]
@@ -355,7 +355,7 @@ class Round:
             stages = self._stages
             assert stages is not None
             name = self._state.clusters.names[index]
-            self._releases.append(cluster_runs(name, stages.handle[rows], stages.attempt[rows]))
+            self._releases.append(ClusterRuns(cluster=name, members=stages.members(rows).distinct()))
 
     def next_commits(self) -> tuple[CommitRequest, ...]:
         """Begin the next stage and return its requests; empty once every run is placed or out of candidates.
@@ -485,7 +485,7 @@ def lease_columns(state: PoolState, slots: Int32s) -> dict[str, Any]:
     }
 
 
-def _decide_stops(state: PoolState) -> Runs:
+def _decide_stops(state: PoolState) -> Members:
     """Return the runs to stop now: those of asked jobs that are ingested; others wait for the next round."""
     live = state.live
     handles = np.fromiter(state.unsent_stops, dtype=np.int64, count=len(state.unsent_stops))
@@ -496,7 +496,7 @@ def _decide_stops(state: PoolState) -> Runs:
     live.flags[chosen] |= STOP_SENT
     for handle in handles[ready | (slots < 0)].tolist():
         del state.unsent_stops[handle]
-    return Runs(handle=live.handle[chosen], attempt=live.attempt[chosen].astype(np.int32))
+    return Members.of(live.handle[chosen], live.attempt[chosen])
 
 
 def round_state(state: PoolState) -> RoundStateColumns:

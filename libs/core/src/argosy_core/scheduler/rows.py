@@ -15,7 +15,7 @@ from argosy_core.job.members import Members
 from argosy_core.job.rows import JobUpdates, ObjectUpdates, RunUpdates
 from argosy_core.scheduler.messages import ClusterRuns, StateColumns
 
-__all__ = ["Texts", "cluster_runs", "job_ends", "job_updates", "object_updates", "run_updates", "runs_by_cluster"]
+__all__ = ["Texts", "job_ends", "job_updates", "object_updates", "run_updates", "runs_by_cluster"]
 
 
 class Texts:
@@ -131,22 +131,17 @@ def object_updates(columns: StateColumns, rows: npt.NDArray[np.integer], start_t
     )
 
 
-def cluster_runs(cluster: str, handle: Int64s, attempt: npt.NDArray[np.integer]) -> ClusterRuns:
-    """Return runs of one cluster, each once, sorted by key."""
-    runs = Members.of(handle, attempt).distinct()
-    return ClusterRuns(cluster=cluster, handle=runs.handle, attempt=runs.attempt)
-
-
 def runs_by_cluster(
-    names: Sequence[str], cluster: npt.NDArray[np.integer], handle: Int64s, attempt: npt.NDArray[np.integer]
+    names: Sequence[str], cluster: npt.NDArray[np.integer], members: Members
 ) -> tuple[ClusterRuns, ...]:
-    """Return runs cluster by cluster, each once, sorted by key.
+    """Return members cluster by cluster, each once, sorted by key.
 
     Args:
         names: Names of the clusters by index.
-        cluster: Index of each run's cluster.
-        handle: Job of each.
-        attempt: Attempt of each.
+        cluster: Index of each member's cluster.
+        members: The members.
     """
-    rows_of = ((index, np.flatnonzero(cluster == index)) for index in np.unique(cluster).tolist())
-    return tuple(cluster_runs(names[index], handle[rows], attempt[rows]) for index, rows in rows_of)
+    return tuple(
+        ClusterRuns(cluster=names[index], members=members[cluster == index].distinct())
+        for index in np.unique(cluster).tolist()
+    )

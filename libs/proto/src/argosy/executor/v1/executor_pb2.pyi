@@ -63,7 +63,7 @@ class SyncRequest(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., states: _Optional[_Union[StateBatch, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., log_chunk: _Optional[_Union[LogChunk, _Mapping]] = ..., log_end: _Optional[_Union[LogEnd, _Mapping]] = ..., seen: _Optional[_Union[SeenRuns, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("cluster", "cluster_uid", "process_id", "host", "handle_column", "attempt_column", "pool")
+    __slots__ = ("cluster", "cluster_uid", "process_id", "host", "handle_column", "attempt_column", "pool", "member_column")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_UID_FIELD_NUMBER: _ClassVar[int]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +71,7 @@ class Hello(_message.Message):
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
     POOL_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     cluster_uid: str
     process_id: bytes
@@ -78,7 +79,8 @@ class Hello(_message.Message):
     handle_column: bytes
     attempt_column: bytes
     pool: str
-    def __init__(self, cluster: _Optional[str] = ..., cluster_uid: _Optional[str] = ..., process_id: _Optional[bytes] = ..., host: _Optional[str] = ..., handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., pool: _Optional[str] = ...) -> None: ...
+    member_column: bytes
+    def __init__(self, cluster: _Optional[str] = ..., cluster_uid: _Optional[str] = ..., process_id: _Optional[bytes] = ..., host: _Optional[str] = ..., handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., pool: _Optional[str] = ..., member_column: _Optional[bytes] = ...) -> None: ...
 
 class SeenRuns(_message.Message):
     __slots__ = ("handle_column", "attempt_column")
@@ -213,12 +215,14 @@ class Owner(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., job_set: _Optional[str] = ...) -> None: ...
 
 class StopRuns(_message.Message):
-    __slots__ = ("handle_column", "attempt_column")
+    __slots__ = ("handle_column", "attempt_column", "member_column")
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     handle_column: bytes
     attempt_column: bytes
-    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ...) -> None: ...
+    member_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ...) -> None: ...
 
 class StatesStored(_message.Message):
     __slots__ = ("batch",)

@@ -57,12 +57,14 @@ class Leases(_message.Message):
     def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., cluster_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., clusters: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Stops(_message.Message):
-    __slots__ = ("handle_column", "attempt_column")
+    __slots__ = ("handle_column", "attempt_column", "member_column")
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     handle_column: bytes
     attempt_column: bytes
-    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ...) -> None: ...
+    member_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ...) -> None: ...
 
 class FailedJobs(_message.Message):
     __slots__ = ("handle_column", "reasons")

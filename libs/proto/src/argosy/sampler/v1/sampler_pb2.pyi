@@ -207,7 +207,7 @@ class ClassDefinition(_message.Message):
     def __init__(self, class_id: _Optional[int] = ..., definition: _Optional[bytes] = ...) -> None: ...
 
 class PlacementList(_message.Message):
-    __slots__ = ("handle_column", "attempt_column", "class_column", "node_column", "nodes", "classes", "last")
+    __slots__ = ("handle_column", "attempt_column", "class_column", "node_column", "nodes", "classes", "last", "member_column")
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
     CLASS_COLUMN_FIELD_NUMBER: _ClassVar[int]
@@ -215,6 +215,7 @@ class PlacementList(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     handle_column: bytes
     attempt_column: bytes
     class_column: bytes
@@ -222,7 +223,8 @@ class PlacementList(_message.Message):
     nodes: _containers.RepeatedScalarFieldContainer[str]
     classes: _containers.RepeatedCompositeFieldContainer[ClassDefinition]
     last: bool
-    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., class_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., nodes: _Optional[_Iterable[str]] = ..., classes: _Optional[_Iterable[_Union[ClassDefinition, _Mapping]]] = ..., last: bool = ...) -> None: ...
+    member_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., class_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., nodes: _Optional[_Iterable[str]] = ..., classes: _Optional[_Iterable[_Union[ClassDefinition, _Mapping]]] = ..., last: bool = ..., member_column: _Optional[bytes] = ...) -> None: ...
 
 class SampleRequest(_message.Message):
     __slots__ = ("round", "epoch", "classes", "class_column", "wanted_column", "resources", "nodes_to_sample_ratio", "deadline_ms", "complete_column", "strategy", "extra_count")
@@ -251,7 +253,7 @@ class SampleRequest(_message.Message):
     def __init__(self, round: _Optional[int] = ..., epoch: _Optional[int] = ..., classes: _Optional[_Iterable[_Union[ClassDefinition, _Mapping]]] = ..., class_column: _Optional[bytes] = ..., wanted_column: _Optional[bytes] = ..., resources: _Optional[_Iterable[str]] = ..., nodes_to_sample_ratio: _Optional[float] = ..., deadline_ms: _Optional[int] = ..., complete_column: _Optional[bytes] = ..., strategy: _Optional[str] = ..., extra_count: _Optional[int] = ...) -> None: ...
 
 class CommitRequest(_message.Message):
-    __slots__ = ("round", "stage", "epoch", "handle_column", "attempt_column", "class_column", "offset_column", "candidate_column")
+    __slots__ = ("round", "stage", "epoch", "handle_column", "attempt_column", "class_column", "offset_column", "candidate_column", "member_column")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -260,6 +262,7 @@ class CommitRequest(_message.Message):
     CLASS_COLUMN_FIELD_NUMBER: _ClassVar[int]
     OFFSET_COLUMN_FIELD_NUMBER: _ClassVar[int]
     CANDIDATE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     round: int
     stage: int
     epoch: int
@@ -268,17 +271,20 @@ class CommitRequest(_message.Message):
     class_column: bytes
     offset_column: bytes
     candidate_column: bytes
-    def __init__(self, round: _Optional[int] = ..., stage: _Optional[int] = ..., epoch: _Optional[int] = ..., handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., class_column: _Optional[bytes] = ..., offset_column: _Optional[bytes] = ..., candidate_column: _Optional[bytes] = ...) -> None: ...
+    member_column: bytes
+    def __init__(self, round: _Optional[int] = ..., stage: _Optional[int] = ..., epoch: _Optional[int] = ..., handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., class_column: _Optional[bytes] = ..., offset_column: _Optional[bytes] = ..., candidate_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ...) -> None: ...
 
 class Release(_message.Message):
-    __slots__ = ("epoch", "handle_column", "attempt_column")
+    __slots__ = ("epoch", "handle_column", "attempt_column", "member_column")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     handle_column: bytes
     attempt_column: bytes
-    def __init__(self, epoch: _Optional[int] = ..., handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ...) -> None: ...
+    member_column: bytes
+    def __init__(self, epoch: _Optional[int] = ..., handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ...) -> None: ...
 
 class Cordons(_message.Message):
     __slots__ = ("nodes",)

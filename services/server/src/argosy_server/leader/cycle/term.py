@@ -18,6 +18,7 @@ import numpy as np
 import structlog
 
 from argosy_core.errors import ArgosyError, InvalidRequest
+from argosy_core.job.members import Members
 from argosy_core.leader import LeaderMachine
 from argosy_core.leader import instructions as say
 from argosy_core.leader.cycle import MARKER_SEQUENCE
@@ -33,7 +34,6 @@ from argosy_core.leader.events import (
     Stored,
 )
 from argosy_core.leader.suspects import origins_of
-from argosy_core.scheduler import Runs
 from argosy_runtime.metrics import METRICS
 from argosy_server.leader.cycle.changes import ChangeReader
 from argosy_server.leader.cycle.driver import LeaderDriver
@@ -237,7 +237,7 @@ class LeaderTerm:
         self.notes.note_cluster(bound.cluster)
         return bound
 
-    async def without_foreign(self, runs: Runs) -> Runs:
+    async def without_foreign(self, runs: Members) -> Members:
         """Return runs without those of other pools' jobs; the database is asked of those that are not held here."""
         slots = self.driver.machine.state.live.slots(runs.handle)
         strange = np.unique(runs.handle[slots < 0])
@@ -245,7 +245,7 @@ class LeaderTerm:
             return runs
         foreign = await asyncio.to_thread(self._store.read_foreign_jobs, strange.tolist())
         own = ~np.isin(runs.handle, np.array(foreign, dtype=np.int64))
-        return Runs(handle=runs.handle[own], attempt=runs.attempt[own])
+        return runs[own]
 
     # --- taking over --------------------------------------------------------------------------------------------------
 

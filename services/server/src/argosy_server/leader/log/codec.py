@@ -18,9 +18,9 @@ from argosy_core.leader.events import ReadRecord
 from argosy_core.leader.transaction import SetAside
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.events import EventGroup
-from argosy_core.scheduler.messages import ChangeRequestColumns, JobColumns, RoundStateColumns, Runs, SpecReference
+from argosy_core.scheduler.messages import ChangeRequestColumns, JobColumns, RoundStateColumns, SpecReference
 from argosy_eventlog import LogRecord
-from argosy_runtime.columns import check_indices, pack_column, read_columns
+from argosy_runtime.columns import check_indices, member_columns, pack_column, read_columns, read_members
 
 __all__ = [
     "DecodedChanges",
@@ -182,10 +182,7 @@ def encode_lease_batch(plan: LeasePlan, *, pool: str, epoch: int, sequence: int,
             clusters=plan.clusters,
             nodes=plan.nodes,
         ),
-        stops=lease_pb2.Stops(
-            handle_column=pack_column(plan.stops.handle, "int64"),
-            attempt_column=pack_column(plan.stops.attempt, "int32"),
-        ),
+        stops=lease_pb2.Stops(**member_columns(plan.stops)),
         failed_jobs=lease_pb2.FailedJobs(
             handle_column=pack_column(plan.failed_handle, "int64"), reasons=plan.failed_reasons
         ),
@@ -225,7 +222,7 @@ def decode_lease_batch(payload: bytes) -> DecodedRecord:
         node=leases["node_column"],
         clusters=tuple(message.leases.clusters),
         nodes=tuple(message.leases.nodes),
-        stops=Runs(handle=stops["handle_column"], attempt=stops["attempt_column"]),
+        stops=read_members(message.stops, stops, where="stops"),
         failed_handle=failed["handle_column"],
         failed_reasons=tuple(message.failed_jobs.reasons),
         round_state=_round_state_columns(message.round_state),

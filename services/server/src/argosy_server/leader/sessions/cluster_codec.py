@@ -17,7 +17,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.states import FailureKind
 from argosy_core.placement import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest, WaitReason
 from argosy_core.scheduler.messages import CapacityColumns, StateColumns
-from argosy_runtime.columns import check_indices, pack_column, read_columns, unpack_column
+from argosy_runtime.columns import check_indices, member_columns, pack_column, read_columns, unpack_column
 
 __all__ = [
     "capacity_columns",
@@ -190,8 +190,7 @@ def commit_request(request: CommitRequest, *, epoch: int) -> sampler_pb2.CommitR
         round=request.round_number,
         stage=request.stage,
         epoch=epoch,
-        handle_column=pack_column(request.handle, "int64"),
-        attempt_column=pack_column(request.attempt, "int32"),
+        **member_columns(request.members),
         class_column=pack_column(request.class_ids, "int32"),
         offset_column=pack_column(request.offset, "int32"),
         candidate_column=pack_column(request.candidate, "int32"),
@@ -205,8 +204,9 @@ def commit_reply(message: sampler_pb2.CommitResponse, request: CommitRequest) ->
         InvalidRequest: Columns do not fit the request.
     """
     columns: dict[str, Any] = read_columns(message, {"node_column": "int32", "outcome_column": "int8"})
-    if len(columns["node_column"]) != len(request.handle):
-        raise InvalidRequest(f"the answer has {len(columns['node_column'])} outcomes for {len(request.handle)} runs")
+    count = len(request.members)
+    if len(columns["node_column"]) != count:
+        raise InvalidRequest(f"the answer has {len(columns['node_column'])} outcomes for {count} members of runs")
     return CommitReply(incarnation=message.incarnation, node=columns["node_column"], outcome=columns["outcome_column"])
 
 
@@ -220,14 +220,13 @@ def placement_parts(
         definitions: Definitions of the classes used; they travel with the first part.
     """
     parts: list[sampler_pb2.PlacementList] = []
-    count = len(placements.handle)
+    count = len(placements.members)
     for start in range(0, max(count, 1), PLACEMENTS_PER_PART):
         part = slice(start, start + PLACEMENTS_PER_PART)
         used, node = np.unique(placements.node[part], return_inverse=True)
         parts.append(
             sampler_pb2.PlacementList(
-                handle_column=pack_column(placements.handle[part], "int64"),
-                attempt_column=pack_column(placements.attempt[part], "int32"),
+                **member_columns(placements.members[part]),
                 class_column=pack_column(placements.class_ids[part], "int32"),
                 node_column=pack_column(node, "int32"),
                 nodes=[placements.nodes[index] for index in used.tolist()],

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.members import Members
 from argosy_core.leader.events import Heard, Role, RunsSeen, StatesReported
 from argosy_core.reconcile.spec_cache import SpecCache
-from argosy_core.scheduler import Runs
-from argosy_runtime.columns import read_columns
+from argosy_runtime.columns import read_columns, read_members
 from argosy_server.leader.sessions.cluster_codec import state_columns
 from argosy_server.leader.sessions.log_relays import LogRelays
 from argosy_server.leader.sessions.outbox import Outbox
@@ -84,7 +84,7 @@ class ExecutorService(ClusterStreams[SyncSession], executor_pb2_grpc.ExecutorSer
     def _redirection(self, address: str) -> executor_pb2.SyncResponse:
         return executor_pb2.SyncResponse(redirect=executor_pb2.Redirect(address=address))
 
-    def _known(self, hello: executor_pb2.Hello) -> Runs:
+    def _known(self, hello: executor_pb2.Hello) -> Members:
         """Return the runs of which the executor needs no row.
 
         Raises:
@@ -124,11 +124,13 @@ class ExecutorService(ClusterStreams[SyncSession], executor_pb2_grpc.ExecutorSer
             raise InvalidRequest(f"an executor's stream has no place for {kind or 'an empty message'}")
 
 
-def _read_runs(message: executor_pb2.Hello | executor_pb2.SeenRuns, where: str) -> Runs:
-    """Return the runs that a message names.
+def _read_runs(message: executor_pb2.Hello | executor_pb2.SeenRuns, where: str) -> Members:
+    """Return the members of runs that a message names.
 
     Raises:
         InvalidRequest: The columns do not fit each other.
     """
     columns = read_columns(message, {"handle_column": "int64", "attempt_column": "int32"}, where=where)
-    return Runs(handle=columns["handle_column"], attempt=columns["attempt_column"])
+    if isinstance(message, executor_pb2.Hello):
+        return read_members(message, columns, where=where)
+    return Members.of(columns["handle_column"], columns["attempt_column"])  # pools are told apart run by run

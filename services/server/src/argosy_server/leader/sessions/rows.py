@@ -14,9 +14,9 @@ import structlog
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import ArgosyError, BackendUnavailable
+from argosy_core.job.members import Members
 from argosy_core.leader.events import RowsLost
-from argosy_core.scheduler.messages import Runs
-from argosy_runtime.columns import pack_column
+from argosy_runtime.columns import member_columns, pack_column
 
 if TYPE_CHECKING:
     from argosy_core.arrays import Int32s, Int64s
@@ -90,9 +90,7 @@ class RowSender:
             if span is not None:
                 span.end()
             return
-        stops = executor_pb2.StopRuns(
-            handle_column=pack_column(item.handle, "int64"), attempt_column=pack_column(item.attempt, "int32")
-        )
+        stops = executor_pb2.StopRuns(**member_columns(item.members))
         session.send(executor_pb2.SyncResponse(stops=stops))
 
     async def _send_rows(self, rows: ExecutorRows, session: SyncSession, traceparent: str = "") -> None:
@@ -171,7 +169,7 @@ class RowSender:
         spec = rows.specs[int(rows.spec[part[0]])]
         reason = f"its spec {spec.hash.hex()} is not stored"
         _log.error("jobs cannot run", cluster=session.cluster, job_count=part.size, reason=reason)
-        runs = Runs(handle=rows.handle[part], attempt=rows.attempt[part])
+        runs = Members.of(rows.handle[part], rows.attempt[part])
         self._tell(RowsLost(session=session.key, runs=runs, reason=reason))
 
     def _traced(self, handles: Int64s) -> executor_pb2.TracedRuns | None:

@@ -17,7 +17,7 @@ import structlog
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.errors import InvalidRequest
 from argosy_core.leader.events import CapacityTold, CommitAnswered, Heard, Role, SampleAnswered, SamplerReady
-from argosy_runtime.columns import pack_column
+from argosy_runtime.columns import member_columns
 from argosy_server.leader.sessions import cluster_codec
 from argosy_server.leader.sessions.outbox import Outbox
 from argosy_server.leader.sessions.streams import ClusterStreams
@@ -91,11 +91,7 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
 
     def send_releases(self, instruction: SendReleases) -> None:
         """Tell of placements that ended."""
-        release = sampler_pb2.Release(
-            epoch=self._epoch,
-            handle_column=pack_column(instruction.runs.handle, "int64"),
-            attempt_column=pack_column(instruction.runs.attempt, "int32"),
-        )
+        release = sampler_pb2.Release(epoch=self._epoch, **member_columns(instruction.runs.members))
         self.send(sampler_pb2.SessionResponse(release=release))
 
     def read_sample(self, answer: sampler_pb2.SampleResponse) -> SampleAnswered | None:

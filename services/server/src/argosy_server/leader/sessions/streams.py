@@ -20,8 +20,8 @@ import structlog
 
 from argosy_core.errors import InvalidRequest, StateConflict
 from argosy_core.job.findings import is_dns_name
+from argosy_core.job.members import Members
 from argosy_core.leader.events import Bound, Role, Session, SessionLost
-from argosy_core.scheduler import Runs
 from argosy_runtime.validation import check_request
 from argosy_server.leader.sessions.outbox import Outbox, SessionTable, converse
 from argosy_server.leader.takeover.loading import cluster_settings
@@ -55,7 +55,7 @@ class Term(Protocol):
     async def bind(self, role: Role, hello: Any) -> Binding:  # noqa: ANN401 - a hello of either proto
         """Bind the process that says hello to its cluster, in the database."""
 
-    async def without_foreign(self, runs: Runs) -> Runs:
+    async def without_foreign(self, runs: Members) -> Members:
         """Return runs without those that the leader of another pool knows."""
 
 
@@ -139,7 +139,7 @@ class ClusterStreams(Generic[SessionT]):
         """Return the answer to peers of a process that does not lead."""
 
     @abstractmethod
-    def _known(self, hello: Any) -> Runs | None:  # noqa: ANN401
+    def _known(self, hello: Any) -> Members | None:  # noqa: ANN401
         """Return the runs of which the peer needs no row; None for one that gets none."""
 
     @abstractmethod

@@ -136,7 +136,7 @@ class RoundTraces:
             pool=self.pool,
             round=plan.round_number,
             lease_count=lease_count,
-            stop_count=int(plan.stops.handle.size),
+            stop_count=len(plan.stops),
             failed_job_count=int(plan.failed_handle.size),
         )
         round_.note(**{f"phase.{phase.replace(' ', '_')}_ms": took_ms for phase, took_ms in phases_ms.items()})
