@@ -58,6 +58,7 @@ COMMANDS: Final[dict[str, Entry]] = {
 
 EXTRAS: Final[dict[str, str]] = {
     "argosy_eventlog": "admin",
+    "argosy_kube": "admin",
     "argosy_local": "local",
     "argosy_store": "admin",
     "argosy_workload": "local",

@@ -29,6 +29,7 @@ from argosy_kube.failure_table import NODE_LOST
 from argosy_kube.kubernetes.acting.creation import Creator
 from argosy_kube.kubernetes.acting.deletion import Deleter
 from argosy_kube.kubernetes.acting.finding import Finder
+from argosy_kube.kubernetes.acting.letting_go import list_kept
 from argosy_kube.kubernetes.acting.logs import read_pod_log
 from argosy_kube.kubernetes.acting.rendering import TemplateBook
 from argosy_kube.kubernetes.api.answers import GONE, ApiFailure, decode
@@ -303,6 +304,24 @@ class KubernetesCluster:
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
                 yield piece
+
+    async def release_pods(self, *, dry_run: bool = False) -> int:
+        """Take our finalizer from every pod of the installation, which goes away; nothing is deleted by us.
+
+        Args:
+            dry_run: Only count them.
+
+        Returns:
+            How many there were; a pod that went meanwhile counts.
+
+        Raises:
+            BackendUnavailable: They cannot be listed, or one was refused; those before it are done.
+        """
+        with _translated("letting go of pods"):
+            kept = [pod.metadata for pod in await list_kept(self._server, self._installation)]
+            for pod in () if dry_run else kept:
+                await self._deleter.release(Place(PODS, pod.namespace, pod.name), pod.uid)
+        return len(kept)
 
     async def close(self) -> None:
         """See Cluster."""
