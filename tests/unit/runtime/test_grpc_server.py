@@ -19,7 +19,7 @@ from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.errors import ArgosyError, FieldViolation, InvalidRequest, NotFound, QuotaExceeded
 from argosy_runtime.errors import ERROR_CODES, from_rpc_error
-from argosy_runtime.grpc_server import MALFORMED_TEXT, GrpcServer, GrpcSettings, is_loopback
+from argosy_runtime.grpc_server import LIVENESS_SERVICE, MALFORMED_TEXT, GrpcServer, GrpcSettings, is_loopback
 from argosy_runtime.logs import set_up_logs
 
 Handler = Callable[[queue_pb2.GetQueueRequest], Awaitable[queue_pb2.GetQueueResponse]]
@@ -312,6 +312,17 @@ async def test_server_forwards_error_of_another_server_unchanged() -> None:
     error = from_rpc_error(caught.value)
     assert isinstance(error, NotFound)
     assert error.violations == (violation,)
+
+
+async def test_process_is_alive_before_it_serves_and_while_it_cannot() -> None:
+    """A restart helps no service that waits for something else; one whose event loop hangs answers neither."""
+    async with serving(echo) as (server, channel):
+        stub = health_pb2_grpc.HealthStub(channel)
+        await server.set_serving(False)
+        alive = await stub.Check(health_pb2.HealthCheckRequest(service=LIVENESS_SERVICE))
+        ready = await stub.Check(health_pb2.HealthCheckRequest())
+        assert alive.status == health_pb2.HealthCheckResponse.SERVING
+        assert ready.status == health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 async def test_server_says_not_serving_and_refuses_new_calls_while_draining() -> None:

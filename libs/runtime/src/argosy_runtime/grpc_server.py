@@ -36,7 +36,7 @@ from argosy_runtime.errors import code_of, details_of, from_rpc_error, message_o
 from argosy_runtime.logs import Logger, get_logger
 from argosy_runtime.metrics import METRICS
 
-__all__ = ["MALFORMED_TEXT", "EdgeInterceptor", "GrpcServer", "GrpcSettings", "is_loopback"]
+__all__ = ["LIVENESS_SERVICE", "MALFORMED_TEXT", "EdgeInterceptor", "GrpcServer", "GrpcSettings", "is_loopback"]
 
 MALFORMED_TEXT: Final = "the request's bytes are not a message of the method's request type"
 """Fixed answer to bytes that cannot be decoded."""
@@ -96,6 +96,10 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+LIVENESS_SERVICE: Final = "liveness"
+"""What to ask health for whether the process answers at all; without a name it says whether it does its work."""
 
 
 class _Malformed:
@@ -378,6 +382,7 @@ class GrpcServer:
                 f"cannot listen on {self._settings.listen!r}: the address is taken or not of this machine"
             ) from cause
         await self._server.start()
+        await self.set_serving(True, [LIVENESS_SERVICE])
         await self.set_serving(serving)
 
     async def set_serving(self, serving: bool, services: Iterable[str] | None = None) -> None:  # noqa: FBT001 - a setter
