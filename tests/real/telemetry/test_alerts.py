@@ -38,6 +38,7 @@ HEALTHY = {
     },
     f'argosy_leading{{pool="default",{LEADER}}}': "1+0x",
     f'argosy_leading{{pool="default",{OTHER}}}': "0+0x",  # it has led before
+    f'argosy_known_clusters{{pool="default",{LEADER}}}': "2+0x",
     f'argosy_connected_samplers{{pool="default",{LEADER}}}': "2+0x",
     f'argosy_connected_executors{{pool="default",{LEADER}}}': "2+0x",
     'argosy_fenced{cluster="a"}': "0+0x",
@@ -99,6 +100,10 @@ CASES = {
     ),
     "a sampler is missing": Case(
         alert="ArgosySamplerMissing", changed={f'argosy_connected_samplers{{pool="default",{LEADER}}}': "2x6 1+0x"},
+        labels=POOL, silent_s=180, firing_s=190,
+    ),
+    "an executor is missing": Case(
+        alert="ArgosyExecutorMissing", changed={f'argosy_connected_executors{{pool="default",{LEADER}}}': "2x6 1+0x"},
         labels=POOL, silent_s=180, firing_s=190,
     ),
     "an executor is fenced": Case(

@@ -139,6 +139,9 @@ class Metrics:
             "outbox_oldest_seconds", "Time since the oldest job events that still have to be relayed.", ("pool",)
         )
     )
+    known_clusters: Gauge = field(
+        default_factory=lambda: _gauge("known_clusters", "Clusters that were not forgotten.", ("pool",))
+    )
     connected_samplers: Gauge = field(
         default_factory=lambda: _gauge("connected_samplers", "Sampler sessions.", ("pool",))
     )

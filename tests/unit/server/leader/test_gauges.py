@@ -10,8 +10,8 @@ import pytest
 
 from argosy_core.leader import LeaderMachine, MachineSettings
 from argosy_core.leader.events import Role, Session
-from argosy_core.scheduler import set_queues
-from argosy_core.scheduler.messages import QueueView
+from argosy_core.scheduler import forget_cluster, set_cluster, set_queues
+from argosy_core.scheduler.messages import ClusterView, QueueView
 from argosy_runtime.metrics import METRICS_REGISTRY
 from argosy_server.leader.sessions.executors import SyncSession
 from argosy_server.leader.sessions.outbox import SessionTable
@@ -59,7 +59,10 @@ def test_leadership_shows_what_it_has_and_then_nothing(world: World) -> None:
     queues.flow[:2] = (2.5, 0.0)
     world.executors.enter(SyncSession(Session("c1", Role.EXECUTOR, 1, 1)))
     world.machine.totals.update(published_records=5, stored_records=3)
-    names = ("queued_jobs", "live_runs", "connected_executors", "log_lag_records", "leading")
+    for name in ("c1", "c2", "gone"):
+        set_cluster(world.machine.state, ClusterView(name=name))
+    forget_cluster(world.machine.state, "gone", 1.0)
+    names = ("queued_jobs", "live_runs", "known_clusters", "connected_executors", "log_lag_records", "leading")
 
     with world.gauges.leading():
         assert value("leading", pool=POOL) == 0, "who has not taken over decides nothing"
@@ -72,6 +75,7 @@ def test_leadership_shows_what_it_has_and_then_nothing(world: World) -> None:
     assert during == {
         "queued_jobs": 7,
         "live_runs": 2,
+        "known_clusters": 2,
         "connected_executors": 1,
         "log_lag_records": 2,
         "leading": 1,

@@ -122,6 +122,8 @@ class LeaderGauges:
         METRICS.live_runs.labels(pool).set(int(queues.leased_count.sum()))
         totals = machine.totals
         METRICS.log_lag_records.labels(pool).set(totals.get("published_records", 0) - totals.get("stored_records", 0))
+        clusters = machine.state.clusters
+        METRICS.known_clusters.labels(pool).set(len(clusters) - len(clusters.forgotten))
         METRICS.connected_samplers.labels(pool).set(sum(session.ready for session in self._samplers.all()))
         METRICS.connected_executors.labels(pool).set(len(self._executors.all()))
         self._show_flows({name: float(queues.flow[index]) for index, name in queues.names.items()})
@@ -164,6 +166,7 @@ _POOL_GAUGES: Final = (
     METRICS.pending_jobs,
     METRICS.live_runs,
     METRICS.log_lag_records,
+    METRICS.known_clusters,
     METRICS.connected_samplers,
     METRICS.connected_executors,
 )
