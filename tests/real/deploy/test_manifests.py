@@ -136,18 +136,85 @@ def test_chart_gives_the_rights_of_the_bases(cluster: KubeApi, helm: str, chart:
 
     def rights(manifests: str) -> dict[str, str]:
         return {
-            document["metadata"]["name"]: json.dumps(document["rules"], sort_keys=True)
+            document["metadata"]["name"].partition(".")[0]: json.dumps(document["rules"], sort_keys=True)
             for document in yaml.safe_load_all(manifests)
             if document and document["kind"] == "ClusterRole"
         }
 
     base = rights(cluster.kubectl("kustomize", str(DEPLOY / "kustomize" / "cluster")))
-    assert rights(render_chart(helm, *CHARTS[chart], "--set", "cluster.binding=subresource")) == base != {}
-    assert "pods/binding" in base["argosy-executor"]
+    assert "pods/binding" not in base["argosy-executor"]
     for binding in ("node-name", "affinity"):
-        given = rights(render_chart(helm, *CHARTS[chart], "--set", f"cluster.binding={binding}"))
-        rules = [rule for rule in json.loads(base["argosy-executor"]) if rule["resources"] != ["pods/binding"]]
-        assert given == {**base, "argosy-executor": json.dumps(rules, sort_keys=True)}
+        assert rights(render_chart(helm, *CHARTS[chart], "--set", f"cluster.binding={binding}")) == base != {}
+    given = rights(render_chart(helm, *CHARTS[chart], "--set", "cluster.binding=subresource"))
+    rules = json.loads(given["argosy-executor"])
+    binding_rule = {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]}
+    assert binding_rule in rules
+    rules.remove(binding_rule)
+    assert {**given, "argosy-executor": json.dumps(rules, sort_keys=True)} == base
+
+
+def documents_of(manifests: str, kind: str) -> dict[str, dict[str, Any]]:
+    """Return the documents of a kind by name."""
+    found = (document for document in yaml.safe_load_all(manifests) if document and document["kind"] == kind)
+    return {document["metadata"]["name"]: document for document in found}
+
+
+def test_roles_of_two_installations_do_not_collide(helm: str) -> None:
+    """Cluster roles belong to no namespace: their names say of which namespace and release they are."""
+    chart = str(DEPLOY / "helm" / "argosy")
+    found: list[str] = []
+    for release, namespace in (("argosy", "argosy"), ("argosy", "other"), ("second", "argosy")):
+        command = [helm, "template", release, chart, "-n", namespace, "--kube-version", "1.33.0"]
+        rendered = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        for kind in ("ClusterRole", "ClusterRoleBinding"):
+            found += [f"{kind} {name}" for name in documents_of(rendered, kind)]
+    assert len(set(found)) == len(found) == 12
+
+
+def test_job_that_runs_something_else_has_another_name(helm: str) -> None:
+    """A job cannot be changed; where manifests are only rendered, every revision is the first."""
+    first, same, other = (
+        set(documents_of(render_chart(helm, "--set", f"image.tag=v{tag}"), "Job")) for tag in (1, 1, 2)
+    )
+    assert first == same
+    assert not first & other
+    assert {name.rpartition("-")[0] for name in first} == {"argosy-migrate"}
+
+
+def test_pods_have_what_is_set_for_all_and_what_is_set_for_them(helm: str) -> None:
+    """Values of a part come before those of all; replicas spread over nodes, and digests before tags."""
+    digest = "sha256:" + "0" * 64
+    rendered = render_chart(
+        helm,
+        *("--set", f"pods.priorityClassName=high,pods.annotations.team=batch,image.digests.server={digest}"),
+        *("--set", "server.leader.pods.priorityClassName=highest,pods.nodeSelector.disk=fast"),
+        *("--set-json", 'cluster.executor.pods.tolerations=[{"operator":"Exists"}]'),
+        *("--set-json", 'cluster.sampler.pods.affinity={"nodeAffinity":{}}'),
+    )
+    pods = {name: document["spec"]["template"] for name, document in documents_of(rendered, "Deployment").items()}
+    specs = {name.removeprefix("argosy-"): pod["spec"] for name, pod in pods.items()}
+    classes = {name: spec["priorityClassName"] for name, spec in specs.items()}
+    assert classes == {"api": "high", "leader": "highest", "sampler": "high", "executor": "high"}
+    assert [name for name, spec in specs.items() if "tolerations" in spec] == ["executor"]
+    assert [name for name, spec in specs.items() if "affinity" in spec] == ["sampler"]
+    assert all(spec["nodeSelector"] == {"disk": "fast"} for spec in specs.values())
+    for pod in pods.values():
+        assert pod["metadata"]["annotations"]["team"] == "batch"
+        assert pod["metadata"]["annotations"]["prometheus.io/scrape"] == "true"
+        (spread,) = pod["spec"]["topologySpreadConstraints"]
+        assert spread["labelSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert specs["api"]["containers"][0]["image"] == f"argosy/server@{digest}"
+    assert specs["executor"]["containers"][0]["image"].startswith("argosy/executor:")
+
+
+def test_monitor_finds_the_pods_of_the_release(helm: str) -> None:
+    """It is made where it is asked for, since clusters without the operator do not know the kind."""
+    assert not documents_of(render_chart(helm), "PodMonitor")
+    rendered = render_chart(helm, "--set", "monitors.create=true,monitors.labels.release=prometheus")
+    (monitor,) = documents_of(rendered, "PodMonitor").values()
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    named = set(monitor["spec"]["selector"]["matchExpressions"][0]["values"])
+    assert set(documents_of(rendered, "Deployment")) <= named
 
 
 @pytest.mark.parametrize(
@@ -180,7 +247,7 @@ def test_chart_makes_topics_of_log_and_events_where_each_belongs(
     helm: str, *, chart: str, log: str, events: str
 ) -> None:
     """`setup-log` is told of both, and of events only where there are some."""
-    container = container_of(render_chart(helm, *CHARTS[chart]), "setup-log-1")
+    container = container_of(render_chart(helm, *CHARTS[chart]), "setup-log")
     told = {entry["name"]: entry["value"] for entry in container["env"] if entry["name"].endswith("_URL")}
     assert told == {"ARGOSY_SERVER_EVENT_LOG_URL": log, "ARGOSY_SERVER_EVENTS_URL": events}
     assert ("--events" in container["args"]) is bool(events)
@@ -191,7 +258,8 @@ def container_of(manifests: str, part: str) -> dict[str, Any]:
     (container,) = (
         container
         for document in yaml.safe_load_all(manifests)
-        if document and document["kind"] in {"Deployment", "Job"} and document["metadata"]["name"] == f"argosy-{part}"
+        if document and document["kind"] in {"Deployment", "Job"}
+        if document["metadata"]["labels"]["app.kubernetes.io/name"] == f"argosy-{part}"
         for container in document["spec"]["template"]["spec"]["containers"]
     )
     return dict(container)
@@ -253,7 +321,7 @@ def test_chart_refuses_what_it_would_not_heed(helm: str, value: str) -> None:
         ("argosy-executor", "create", "pods", True),
         ("argosy-executor", "delete", "services", True),
         ("argosy-executor", "get", "pods/log", True),
-        ("argosy-executor", "create", "pods/binding", True),
+        ("argosy-executor", "create", "pods/binding", False),
         ("argosy-executor", "list", "events", True),
         ("argosy-executor", "create", "pods/eviction", False),
         ("argosy-executor", "create", "pods/exec", False),

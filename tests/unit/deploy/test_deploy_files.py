@@ -18,6 +18,7 @@ from argosy_cluster_agent.config import ClusterAgentConfig
 from argosy_core.errors import BackendUnavailable
 from argosy_executor.config import ExecutorConfig
 from argosy_runtime.config import load_config
+from argosy_runtime.grpc_server import LIVENESS_SERVICE
 from argosy_sampler.config import SamplerConfig
 from argosy_server.config import ServerConfig
 
@@ -220,6 +221,16 @@ def test_pod_loads_the_configuration_that_its_manifest_gives_it(pod: dict[str, A
     check_environment(values_of(pod))
 
 
+@pytest.mark.parametrize("pod", [pod for pod in PODS if "restartPolicy" not in pod.values[0]])
+def test_pod_whose_event_loop_hangs_is_restarted(pod: dict[str, Any]) -> None:
+    """An open port says nothing: the kernel takes connections for a process that does nothing any more."""
+    (container,) = pod["containers"]
+    for probe in ("startupProbe", "livenessProbe"):
+        assert container[probe]["grpc"] == {"port": 50051, "service": LIVENESS_SERVICE}
+    assert container["readinessProbe"]["grpc"] == {"port": 50051}
+    assert container["livenessProbe"]["failureThreshold"] * container["livenessProbe"]["periodSeconds"] >= 60
+
+
 @pytest.mark.parametrize("pod", PODS)
 def test_pod_runs_without_rights(pod: dict[str, Any]) -> None:
     """Our pods are fit for the restricted level: no root, no capability, nothing written but /tmp."""
@@ -244,6 +255,7 @@ def test_sampler_may_only_read() -> None:
     assert {verb for rule in roles["argosy-sampler"] for verb in rule["verbs"]} == {"get", "list", "watch"}
     words = {word for rules in roles.values() for rule in rules for values in rule.values() for word in values}
     assert "*" not in words
+    assert "pods/binding" not in words, "only the way `subresource` binds, which is not the default"
     assert not words & {"escalate", "bind", "impersonate", "deletecollection", "update"}
 
 

@@ -1,12 +1,14 @@
 {{- /* What every pod of ours has. Context: root, name (also the image's), args, env (YAML), resources, account, served, own (values with further env,
-volumes and volumeMounts). */ -}}
+volumes and volumeMounts), pods (what of the value `pods` is another for this one). */ -}}
 {{- define "argosy.pod" -}}
+{{- $pods := mergeOverwrite (deepCopy .root.Values.pods) (.pods | default dict) }}
+{{- $labels := dict "app.kubernetes.io/name" (printf "argosy-%s" .name) "app.kubernetes.io/instance" .root.Release.Name }}
 metadata:
   labels:
     app.kubernetes.io/name: argosy-{{ .name }}
     app.kubernetes.io/instance: {{ .root.Release.Name }}
     app.kubernetes.io/part-of: argosy
-  annotations: {prometheus.io/scrape: "true", prometheus.io/port: "9090"}
+  annotations: {{ toJson (merge (deepCopy $pods.annotations) (dict "prometheus.io/scrape" "true" "prometheus.io/port" "9090")) }}
 spec:
   {{- if .account }}
   serviceAccountName: {{ .account }}
@@ -14,6 +16,24 @@ spec:
   automountServiceAccountToken: false
   {{- end }}
   enableServiceLinks: false
+  {{- with $pods.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  {{- with $pods.nodeSelector }}
+  nodeSelector: {{ toJson . }}
+  {{- end }}
+  {{- with $pods.tolerations }}
+  tolerations: {{ toJson . }}
+  {{- end }}
+  {{- with $pods.affinity }}
+  affinity: {{ toJson . }}
+  {{- end }}
+  {{- with $pods.topologySpreadConstraints }}
+  topologySpreadConstraints:
+    {{- range . }}
+    - {{ toJson (merge (deepCopy .) (dict "labelSelector" (dict "matchLabels" $labels))) }}
+    {{- end }}
+  {{- end }}
   terminationGracePeriodSeconds: 30
   {{- with .restartPolicy }}
   restartPolicy: {{ . }}
@@ -31,7 +51,10 @@ spec:
     seccompProfile: {type: RuntimeDefault}
   containers:
     - name: {{ .image }}
-      image: {{ printf "%s/%s:%s" .root.Values.image.registry .image (.root.Values.image.tag | default .root.Chart.AppVersion) }}
+      {{- $place := printf "%s/%s" .root.Values.image.registry .image }}
+      {{- $tag := .root.Values.image.tag | default .root.Chart.AppVersion }}
+      {{- $digest := index .root.Values.image.digests .image }}
+      image: {{ ternary (printf "%s@%s" $place $digest) (printf "%s:%s" $place $tag) (not (empty $digest)) }}
       imagePullPolicy: {{ .root.Values.image.pullPolicy }}
       {{- with .args }}
       args: {{ toJson . }}
@@ -48,10 +71,11 @@ spec:
       ports:
         - {name: grpc, containerPort: 50051}
         - {name: metrics, containerPort: 9090}
-      # Listening is life enough: one that waits for its cluster or leader is not ready, and no restart would help.
-      startupProbe: {tcpSocket: {port: 50051}, periodSeconds: 2, failureThreshold: 60}
-      readinessProbe: {grpc: {port: 50051}, periodSeconds: 5}
-      livenessProbe: {tcpSocket: {port: 50051}, periodSeconds: 20}
+      # Alive is what answers: one that waits for its cluster or leader is not ready, and no restart would help; one whose
+      # event loop hangs answers nothing, and is restarted after a minute.
+      startupProbe: {grpc: {port: 50051, service: liveness}, periodSeconds: 2, failureThreshold: 60, timeoutSeconds: 2}
+      readinessProbe: {grpc: {port: 50051}, periodSeconds: 5, timeoutSeconds: 5}
+      livenessProbe: {grpc: {port: 50051, service: liveness}, periodSeconds: 10, failureThreshold: 6, timeoutSeconds: 10}
       {{- end }}
       resources: {{ toJson .resources }}
       securityContext:
