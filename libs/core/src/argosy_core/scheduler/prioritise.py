@@ -47,7 +47,9 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
         )
     # A waiting head counts as of a class of its own, behind all others, so that it alone is taken of its class.
     head_class = state.classes.ids.end
-    wanted = np.append(state.placeable, True)
+    # Mostly whatever waits is wanted, and the class of each job need not be looked up.
+    is_all_wanted = not state.classes.waiting_count[:head_class][~state.placeable].any()
+    wanted = None if is_all_wanted else np.append(state.placeable, True)
     usage_limit = int(_SLACK * state.free_usage())
     limits = FillingLimits(
         usage_limit=usage_limit,
