@@ -107,6 +107,13 @@ SUBMITS = {
     "pod of 65,536 bytes": (submit(pod(container={"args": ["a" * 65_536]})), INVALID, "a pod at most 65535"),
     "kind unknown": (submit('{"apiVersion": "v1", "kind": "Node"}'), INVALID, "manifests[0].kind"),
     "host path": (submit(pod(volumes=[{"name": "v", "hostPath": {"path": "/"}}])), INVALID, "hostPath"),
+    "git repository": (submit(pod(volumes=[{"name": "v", "gitRepo": {"repository": "x"}}])), INVALID, "gitRepo"),
+    "flex volume": (submit(pod(volumes=[{"name": "v", "flexVolume": {"driver": "x"}}])), INVALID, "flexVolume"),
+    "port of every node": (
+        submit('{"apiVersion": "v1", "kind": "Service", "spec": {"type": "NodePort"}}'),
+        INVALID,
+        "spec.type",
+    ),
     "host network": (submit(pod(hostNetwork=True)), INVALID, "hostNetwork"),
     "privileged": (submit(pod(container={"securityContext": {"privileged": True}})), INVALID, "privileged"),
     "node name": (submit(pod(nodeName="n1")), INVALID, "nodeName"),
@@ -173,6 +180,15 @@ CALLS: dict[str, tuple[str, str, Any, Any, str]] = {
     "create queue: namespace": (
         "queues", "CreateQueue", queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name="x", namespaces=["A_"])),
         INVALID, "queue.namespaces[0]",
+    ),
+    "create queue: namespace of the cluster": (
+        "queues", "CreateQueue", queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name="x", namespaces=["kube-a"])),
+        INVALID, "queue.namespaces[0]",
+    ),
+    "update queue: namespace of the cluster": (
+        "queues", "UpdateQueue",
+        update(name="red", etag="1-1", namespaces=["a", "kube-system"]),
+        INVALID, "queue.namespaces[1]",
     ),
     "create queue: pool": (
         "queues", "CreateQueue", queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name="x", pool="A b")),

@@ -57,6 +57,7 @@ _SYSCTLS: Final = frozenset(
         "net.ipv4.tcp_syncookies",
     }
 )
+_NODE_VOLUMES: Final = frozenset({"hostPath", "flexVolume", "gitRepo"})  # the last two run programs of the node
 _PROFILES: Final = frozenset({"RuntimeDefault", "Localhost"})
 _MAX_USER_PRIORITY: Final = 1_000_000_000
 _MAX_GRACE_S: Final = 86_400
@@ -145,8 +146,8 @@ def _check_volumes(value: object, path: str, findings: Findings, rights: PodRigh
         place = f"{path}[{index}]"
         if not is_dns_label(findings.text(volume.get("name"), f"{place}.name")):
             findings.add(f"{place}.name", "must be a DNS label")
-        if "hostPath" in volume:
-            findings.add(f"{place}.hostPath", "is not allowed: jobs do not reach files of the node")
+        for kind in _NODE_VOLUMES & volume.keys():
+            findings.add(f"{place}.{kind}", "is not allowed: jobs do not reach files and programs of the node")
         projected = volume.get("projected")
         if projected is not None and not rights.token_allowed:
             sources = findings.mapping(projected, f"{place}.projected").get("sources")

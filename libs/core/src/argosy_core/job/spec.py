@@ -327,6 +327,8 @@ def _read_pod(value: object, path: str, reading: _Reading) -> None:
 def _read_service(document: dict[str, Any], path: str, findings: Findings) -> None:
     """Refuse services that take addresses which are not theirs."""
     spec = findings.mapping(document.get("spec"), f"{path}.spec")
+    if spec.get("type") == "NodePort":
+        findings.add(f"{path}.spec.type", "must not be NodePort: it would take a port of every node")
     if spec.get("externalIPs"):
         findings.add(f"{path}.spec.externalIPs", "must not be set: it would take traffic of other addresses")
 

@@ -64,6 +64,7 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
         check_request(request)
         queue = request.queue
         _check_pool(queue.pool)
+        _check_namespaces(queue.namespaces)
         row = await self._threads.run(
             self._store.create_queue,
             queue.name,
@@ -103,6 +104,7 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
         check_request(request)
         queue = request.queue
         _check_pool(queue.pool)
+        _check_namespaces(queue.namespaces)
         values: dict[str, float | str | list[str] | int] = {
             "weight": queue.weight if queue.HasField("weight") else _DEFAULT_WEIGHT,
             "pool": queue.pool or self._default_pool,
@@ -157,6 +159,21 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
             encode=encode_queue_changes,
         )
         return _message(row)
+
+
+def _check_namespaces(namespaces: Sequence[str]) -> None:
+    """Refuse the namespaces of the clusters themselves.
+
+    Raises:
+        InvalidRequest: One is.
+    """
+    for index, name in enumerate(namespaces):
+        if name.startswith("kube-"):
+            description = "is of the clusters themselves; no queue may use it"
+            raise InvalidRequest(
+                "one field is wrong in the request",
+                violations=(FieldViolation(field=f"queue.namespaces[{index}]", description=description),),
+            )
 
 
 def _check_pool(pool: str) -> None:
