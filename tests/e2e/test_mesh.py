@@ -7,9 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from argosy_cli.root import run
@@ -17,7 +19,7 @@ from argosy_cli.root import run
 pytestmark = pytest.mark.timeout(240)
 
 JOBS = """\
-queue: science
+queue: {queue}
 jobSet: {job_set}
 count: {count}
 spec:
@@ -75,9 +77,11 @@ class CommandLine:
         """Run a command line and return what it printed as JSON."""
         return json.loads(self("-o", "json", *arguments))
 
-    def submit(self, job_set: str, *, count: int, run_time: str = "1s-2s", cores: int = 1) -> list[str]:
+    def submit(
+        self, job_set: str, *, count: int, run_time: str = "1s-2s", cores: float = 1, queue: str = "science"
+    ) -> list[str]:
         """Submit jobs and return their ids."""
-        document = JOBS.format(job_set=job_set, count=count, run_time=run_time, cores=cores)
+        document = JOBS.format(queue=queue, job_set=job_set, count=count, run_time=run_time, cores=cores)
         return [entry["id"] for entry in self.json("submit", "-f", self.file(document))]
 
 
@@ -116,7 +120,7 @@ def test_jobs_submitted_by_command_run_to_their_end(argosy: CommandLine) -> None
 
 def test_submit_by_the_same_client_id_makes_no_second_job(argosy: CommandLine) -> None:
     """One job per queue and client id (invariant 3)."""
-    document = "clientId: only-once\n" + JOBS.format(job_set="once", count=1, run_time="1s", cores=1)
+    document = "clientId: only-once\n" + JOBS.format(queue="science", job_set="once", count=1, run_time="1s", cores=1)
 
     first = argosy("submit", "-f", argosy.file(document))
     second = argosy("submit", "-f", argosy.file(document))
@@ -156,6 +160,39 @@ def test_running_jobs_are_cancelled_and_shares_tell_who_holds_what(argosy: Comma
     assert share["weight"] == 2.0
     assert share["usage_cores"] >= 8
     assert watched == "8 cancelled"
+
+
+def test_queues_filled_behind_a_cordon_share_the_cores_by_weight(argosy: CommandLine) -> None:
+    """1 to 9: in each three seconds until a backlog ends the light queue holds 9.5 to 10.5 % of the cores held."""
+    counts = {"light": 112, "heavy": 1008}
+    argosy("queue", "create", "light", "--weight", "1")
+    argosy("queue", "create", "heavy", "--weight", "9")
+    for cluster in ("c1", "c2"):
+        argosy("cluster", "cordon", cluster)
+    for queue, count in counts.items():
+        argosy.submit("full", queue=queue, count=count, run_time="1s-3s", cores=0.25)
+    known: dict[str, int] = {}
+    while [known.get(queue) for queue in counts] != list(counts.values()):
+        known = {share["queue"]: share["queued_count"] for share in argosy.json("shares")["shares"]}
+    for cluster in ("c1", "c2"):
+        argosy("cluster", "uncordon", cluster)
+
+    leases, ends = [], []
+    for queue, count in counts.items():
+        assert argosy("watch", queue, "full").strip() == f"{count} succeeded"
+        runs = [job["runs"][-1] for job in argosy.json("jobs", "--queue", queue, "--limit", str(count))]
+        leases.append(sorted(datetime.fromisoformat(run["lease_time"]).timestamp() for run in runs))
+        ends.append(sorted(datetime.fromisoformat(run["end_time"]).timestamp() for run in runs))
+
+    first_s, last_s = min(one[0] for one in leases), min(one[-1] for one in leases)
+    assert last_s - first_s > 4
+    for begin_s in np.arange(first_s, last_s - 3, 0.25):
+        moments = np.arange(begin_s, begin_s + 3, 0.01)
+        light, heavy = (
+            (np.searchsorted(leased, moments, "right") - np.searchsorted(ended, moments, "right")).mean()
+            for leased, ended in zip(leases, ends, strict=True)
+        )
+        assert 0.095 <= light / (light + heavy) <= 0.105
 
 
 def test_replay_says_by_its_exit_code_that_a_job_was_cancelled(argosy: CommandLine) -> None:
