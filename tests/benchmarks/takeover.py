@@ -123,7 +123,7 @@ def take_over(url: str, lease_s: float) -> dict[str, float]:
     done.set()
     renewing.join()
     leader.close()
-    count = len(rows.jobs.handles)
+    count = rows.columns.jobs.handle.size
     assert len(state.live) == count
     gaps.append(time.perf_counter())
     del rows, event

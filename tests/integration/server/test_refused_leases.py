@@ -109,7 +109,7 @@ def test_no_event_of_a_refused_lease_is_stored_with_its_transaction(world: Store
         world.leader.apply(world.epoch, effects)
     assert _stored(world, refused) == [(1, JobEventKind.CANCEL_REQUESTED, _Q, _Q), (3, JobEventKind.CANCELLED, _Q, _C)]
     assert _stored(world, fine) == [(2, JobEventKind.LEASED, _Q, _L)]
-    assert world.leader.load().runs.handles.tolist() == [fine]
+    assert world.leader.load().columns.runs.handle.tolist() == [fine]
 
 
 def test_job_that_is_cancelled_while_the_leader_gives_it_up_was_cancelled_in_row_and_events(world: StoreWorld) -> None:

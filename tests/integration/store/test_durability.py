@@ -128,7 +128,7 @@ def test_stores_go_on_after_a_restart_of_postgres(server: EmbeddedPostgres) -> N
         server.start()
         for pool in pools:
             pool.timeout = 10
-        assert world.leader.load().jobs.handles.tolist() == handles.tolist()
+        assert world.leader.load().columns.jobs.handle.tolist() == handles.tolist()
         world.leader.apply(world.epoch, Effects(log_position=(0, 1)))
         more = world.submit_jobs(1)
         assert [job.handle for job in world.list_jobs(JobFilter())] == np.sort(np.concatenate([handles, more])).tolist()

@@ -146,8 +146,8 @@ def test_metadata_of_many_copies_is_stored_once(world: StoreWorld) -> None:
     world.submit_jobs(2000, metadata=(entry,))
     assert time.monotonic() - begun < 5
     loaded = world.leader.load()
-    assert len(loaded.metadata) == 1
-    assert set(loaded.jobs.metadata_index.tolist()) == {0}
+    assert len(loaded.columns.jobs.metadata) == 1
+    assert set(loaded.columns.jobs.metadata_index.tolist()) == {0}
     with psycopg.connect(world.url) as connection:
         row = connection.execute(f"SELECT pg_total_relation_size('jobs_d{world.day}')".encode()).fetchone()
     assert row is not None

@@ -7,6 +7,7 @@ import pytest
 
 from argosy_core.errors import NotFound
 from argosy_core.job.states import RunState
+from argosy_core.scheduler import JobSetView
 from argosy_store import Effects, JobFilter, LeaderStore
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import make_job_ends, make_leases, make_objects, make_reports, make_run_ends, make_spec
@@ -23,9 +24,10 @@ def test_load_of_a_pool_nobody_led_is_not_found(database_url: str) -> None:
 def test_load_of_an_empty_pool_gives_empty_columns(world: StoreWorld) -> None:
     """Nothing is no special case."""
     loaded = world.leader.load()
-    assert len(loaded.jobs.handles) == len(loaded.runs.handles) == len(loaded.objects.handles) == 0
+    columns = loaded.columns
+    assert columns.jobs.handle.size == columns.runs.handle.size == columns.objects.handle.size == 0
     assert [queue.name for queue in loaded.queues] == ["team"]
-    assert loaded.specs == loaded.metadata == loaded.run_clusters == ()
+    assert columns.jobs.specs == columns.jobs.metadata == columns.runs.clusters == columns.job_sets == ()
 
 
 def test_load_gives_open_jobs_with_all_that_the_leader_keeps(world: StoreWorld) -> None:
@@ -40,33 +42,35 @@ def test_load_gives_open_jobs_with_all_that_the_leader_keeps(world: StoreWorld) 
     world.lease(handles[2:3])
     world.api.set_change_requests(None, handles[2:3], "cancel", encode=encode_change_requests)
     loaded = world.leader.load()
-    jobs = loaded.jobs
+    jobs, columns = loaded.columns.jobs, loaded.columns
     kept = [*handles[[0, 2, 3, 4]].tolist(), int(bare.handles[0])]
-    assert jobs.handles.tolist() == kept
-    assert jobs.id_highs.tolist() == [int(request.id_highs[0])] * 5
-    assert jobs.queue_ids.tolist() == [world.queue.queue_id] * 5
-    assert jobs.job_set_ids.tolist() == [world.job_set_id] * 5
-    assert jobs.class_ids.tolist() == [world.class_id] * 5
-    assert jobs.priorities.tolist() == [3, 3, 3, 3, 0]
+    assert jobs.handle.tolist() == kept
+    assert jobs.id_high.tolist() == [int(request.id_highs[0])] * 5
+    assert jobs.queue.tolist() == [world.queue.queue_id] * 5
+    assert jobs.job_set.tolist() == [world.job_set_id] * 5
+    assert jobs.class_id.tolist() == [world.class_id] * 5
+    assert jobs.priority.tolist() == [3, 3, 3, 3, 0]
     assert jobs.submit_time_us.tolist() == request.submit_time_us.tolist()
-    assert jobs.cancel_requested.tolist() == [0, 1, 0, 0, 0]
-    assert jobs.last_attempts.tolist() == [0, 1, 0, 0, 0]
-    found = [loaded.specs[index] for index in jobs.spec_index]
+    assert columns.cancel_requested.tolist() == [0, 1, 0, 0, 0]
+    assert columns.last_attempt.tolist() == [0, 1, 0, 0, 0]
+    found = [jobs.specs[index] for index in jobs.spec]
     expected = [(world.day, specs[0]), (world.day, specs[0]), (world.day, specs[1]), (world.day, specs[0])]
     assert [(spec.day, spec.hash, spec.layout) for spec in found] == [
         *((day, spec.hash, b"layout") for day, spec in expected),
         (world.day + 1, specs[0].hash, b"layout"),
     ]
-    assert [loaded.metadata[index] if index >= 0 else None for index in jobs.metadata_index] == [
+    assert [jobs.metadata[index] if index >= 0 else None for index in jobs.metadata_index] == [
         *(labels[0],) * 4,
         None,
     ]
     assert loaded.classes == {world.class_id: b'{"requests":{"cpu":1000}}'}
-    assert loaded.job_sets == {world.job_set_id: (world.queue.queue_id, "nightly", 0)}
+    assert columns.job_sets == (
+        JobSetView(job_set_id=world.job_set_id, queue_id=world.queue.queue_id, name="nightly", last_event_number=0),
+    )
 
 
-def test_load_gives_live_runs_with_the_state_of_their_pods(world: StoreWorld) -> None:
-    """A live run's state is that of its pod; ended runs only leave the number of their attempt."""
+def test_load_gives_live_runs_with_the_states_of_their_objects(world: StoreWorld) -> None:
+    """Ended runs only leave the number of their attempt."""
     handles = world.submit_jobs(4)
     leases = make_leases(handles, clusters=("east", "west"), nodes=("n1", "n2", "n3"))
     world.leader.apply(
@@ -76,20 +80,17 @@ def test_load_gives_live_runs_with_the_state_of_their_pods(world: StoreWorld) ->
         world.epoch,
         Effects(object_updates=make_reports(handles[1:3], 3), run_updates=make_run_ends(handles[3:], 7)),
     )
-    loaded = world.leader.load()
-    runs = loaded.runs
-    assert runs.handles.tolist() == handles[:3].tolist()
-    assert runs.attempts.tolist() == [1, 1, 1]
-    assert [loaded.run_clusters[index] for index in runs.cluster_index] == ["east", "west", "east"]
-    assert [loaded.run_nodes[index] for index in runs.node_index] == ["n1", "n2", "n3"]
-    assert runs.states.tolist() == [1, 3, 3]
-    assert runs.lease_time_us.tolist() == [1_700_000_001_000_000] * 3
-    assert loaded.jobs.last_attempts.tolist() == [1, 1, 1, 1]
-    objects = loaded.objects
-    assert objects.handles.tolist() == np.repeat(handles[:3], 2).tolist()
-    assert objects.objects.tolist() == [0, 1] * 3
-    assert objects.states.tolist() == [1, 1, 3, 1, 3, 1]
-    assert objects.is_pod.tolist() == [True, False] * 3
+    columns = world.leader.load().columns
+    runs = columns.runs
+    assert runs.handle.tolist() == handles[:3].tolist()
+    assert runs.attempt.tolist() == [1, 1, 1]
+    assert [runs.clusters[index] for index in runs.cluster] == ["east", "west", "east"]
+    assert [runs.nodes[index] for index in runs.node] == ["n1", "n2", "n3"]
+    assert columns.last_attempt.tolist() == [1, 1, 1, 1]
+    objects = columns.objects
+    assert objects.handle.tolist() == np.repeat(handles[:3], 2).tolist()
+    assert objects.object_index.tolist() == [0, 1] * 3
+    assert objects.state.tolist() == [1, 1, 3, 1, 3, 1]
 
 
 def test_load_gives_since_when_runs_run(world: StoreWorld) -> None:
@@ -100,7 +101,7 @@ def test_load_gives_since_when_runs_run(world: StoreWorld) -> None:
     world.leader.apply(world.epoch, Effects(object_updates=make_reports(handles[:2], 3, start_time_us=70)))
     world.leader.apply(world.epoch, Effects(object_updates=make_reports(waiting, 2, start_time_us=0)))
     world.leader.apply(world.epoch, Effects(object_updates=make_reports(again, 8, start_time_us=90)))
-    assert world.leader.load().objects.start_time_us.tolist() == [70, 70, 0]
+    assert world.leader.load().columns.objects.start_time_us.tolist() == [70, 70, 0]
     world.leader.apply(world.epoch, Effects(run_updates=make_run_ends(running)))
     shown = {job.handle: job.runs[0].start_time_us for job in world.list_jobs(JobFilter())}
     assert [shown[handle] for handle in handles.tolist()] == [1_700_000_002_000_000, 70, None]
@@ -111,10 +112,10 @@ def test_load_leaves_out_other_pools(world: StoreWorld) -> None:
     other = world.api.create_queue("gpu", weight=1, pool="gpu", create_time_us=1, encode=lambda _: b"queue")
     mine = world.submit_jobs(1)
     theirs = world.submit_jobs(1, queue_id=other.queue_id, pool="gpu")
-    assert world.leader.load().jobs.handles.tolist() == mine.tolist()
+    assert world.leader.load().columns.jobs.handle.tolist() == mine.tolist()
     store = LeaderStore(world.url, "gpu")
     store.try_lead("x", "y", 60)
-    assert store.load().jobs.handles.tolist() == theirs.tolist()
+    assert store.load().columns.jobs.handle.tolist() == theirs.tolist()
     store.close()
 
 
@@ -137,7 +138,7 @@ def test_load_gives_when_the_last_failed_run_of_a_job_ended(world: StoreWorld) -
     lost_and_preempted = np.array([RunState.LOST, RunState.PREEMPTED], dtype=np.int16)
     failure = np.array([5, 0], dtype=np.int16)
     world.leader.apply(world.epoch, Effects(run_updates=replace(ends, failure=failure, state=lost_and_preempted)))
-    jobs = world.leader.load().jobs
-    assert jobs.failed_time_us.tolist() == [int(ends.end_time_us[0]), 0]
-    assert jobs.last_attempts.tolist() == [1, 1]
-    assert jobs.failures.tolist() == [1, 0]
+    columns = world.leader.load().columns
+    assert columns.failed_time_us.tolist() == [int(ends.end_time_us[0]), 0]
+    assert columns.last_attempt.tolist() == [1, 1]
+    assert columns.failures.tolist() == [1, 0]

@@ -151,5 +151,5 @@ def test_a_month_passes_under_load_without_anybody_having_to_wait(world: StoreWo
     assert oldest_event is not None
     assert oldest_event[0] >= oldest_us
     loaded = world.leader.load()
-    assert sorted(loaded.jobs.handles.tolist()) == sorted(month.open)
+    assert sorted(loaded.columns.jobs.handle.tolist()) == sorted(month.open)
     assert len(month.open) >= DAYS

@@ -106,10 +106,10 @@ def test_retain_moves_open_jobs_out_and_they_live_on(aged: StoreWorld) -> None:
     assert retain(aged.url, RETENTION_DAYS).carried_job_count == 3
     assert aged.api.get_jobs(handles.tolist()) == before
     loaded = aged.leader.load()
-    assert loaded.jobs.handles.tolist() == handles[:3].tolist()
-    assert loaded.runs.handles.tolist() == handles[1:3].tolist()
-    assert loaded.runs.states.tolist() == [3, 1]
-    assert loaded.specs[0].layout == b"layout"
+    assert loaded.columns.jobs.handle.tolist() == handles[:3].tolist()
+    assert loaded.columns.runs.handle.tolist() == handles[1:3].tolist()
+    assert loaded.columns.objects.state.tolist() == [3, 1]
+    assert loaded.columns.jobs.specs[0].layout == b"layout"
     aged.leader.apply(
         aged.epoch,
         Effects(
@@ -188,7 +188,7 @@ def test_closed_days_are_left_out_by_leaders_and_open_ones_are_not(aged: StoreWo
     assert aged.day - 4 not in done.closed_days
     assert aged.day - 5 in done.closed_days
     assert max(done.closed_days) == aged.day - 2
-    assert len(aged.leader.load().jobs.handles) == 1
+    assert len(aged.leader.load().columns.jobs.handle) == 1
 
 
 def test_a_connection_learns_of_new_and_dropped_partitions(aged: StoreWorld) -> None:
@@ -275,8 +275,11 @@ def test_retain_deletes_what_names_no_job_any_more(aged: StoreWorld) -> None:
     assert retain(aged.url, RETENTION_DAYS).deleted_unused_count == 3
     assert [job.labels for job in aged.list_jobs(JobFilter())] == [{"stays": "1"}]
     loaded = aged.leader.load()
-    assert loaded.jobs.handles.tolist() == kept.tolist()
-    assert (list(loaded.classes), list(loaded.job_sets)) == ([aged.class_id], [aged.job_set_id])
+    assert loaded.columns.jobs.handle.tolist() == kept.tolist()
+    assert (list(loaded.classes), [one.job_set_id for one in loaded.columns.job_sets]) == (
+        [aged.class_id],
+        [aged.job_set_id],
+    )
     again = ApiStore(aged.url)  # as any replica on another day
     assert again.job_set_ids([(aged.queue.queue_id, "gone")])[0] > gone_set
     assert again.class_ids([b"gone"])[0] > gone_class

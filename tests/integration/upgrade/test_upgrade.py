@@ -113,9 +113,9 @@ def test_stores_of_this_version_read_what_was_left(left: dict[str, Any]) -> None
     leader, api = LeaderStore(left["url"], "default"), ApiStore(left["url"])
     assert leader.try_lead("l", "h:1", 60) is not None
     loaded = leader.load()
-    assert len(loaded.jobs.handles) == 7
-    assert len(loaded.runs.handles) == 4
-    assert {json.loads(text)["labels"].get("kind") for text in loaded.metadata} == {"long", None}
+    assert len(loaded.columns.jobs.handle) == 7
+    assert len(loaded.columns.runs.handle) == 4
+    assert {json.loads(text)["labels"].get("kind") for text in loaded.columns.jobs.metadata} == {"long", None}
     assert len(leader.read_changes(10)) == 2
     leader.close()
     api.close()

@@ -27,7 +27,7 @@ from argosy_store.effects import (
 from argosy_store.embedded import EmbeddedPostgres
 from argosy_store.job_filters import JobFilter, LabelRequirement
 from argosy_store.leader import Leadership, LeaderStore
-from argosy_store.load import LoadedJobs, LoadedObjects, LoadedPool, LoadedRuns, LoadedSpec
+from argosy_store.load import LoadedPool
 from argosy_store.log import PostgresLog
 from argosy_store.migrate import check, create_database, drop_database, migrate
 from argosy_store.partitions import ensure_partitions
@@ -49,11 +49,7 @@ __all__ = [
     "LabelRequirement",
     "LeaderStore",
     "Leadership",
-    "LoadedJobs",
-    "LoadedObjects",
     "LoadedPool",
-    "LoadedRuns",
-    "LoadedSpec",
     "PostgresLog",
     "QuarantinedRecord",
     "QueueRow",

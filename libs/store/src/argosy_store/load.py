@@ -18,96 +18,16 @@ import numpy.typing as npt
 from argosy_core.errors import InvariantViolation, NotFound
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.job.states import RunState
+from argosy_core.scheduler import JobColumns, JobSetView, LoadedColumns, LoadedObjects, LoadedRuns, SpecReference
 from argosy_store.binary import INT2, INT4, INT8, UUID, Kind, read_array
 from argosy_store.connection import StoreConnection
 from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRow, QueueRow
 from argosy_store.suspects import read_suspects
 
-__all__ = ["LoadedJobs", "LoadedObjects", "LoadedPool", "LoadedRuns", "LoadedSpec", "load_pool"]
+__all__ = ["LoadedPool", "load_pool"]
 
 
 _WORK_MEMORY: Final = "256MB"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedSpec:
-    """A spec that open jobs refer to; its body is read when it is needed."""
-
-    day: int
-    """Submit day, days since the Unix epoch."""
-    hash: bytes
-    """16 bytes."""
-    layout: bytes
-    """What the API made of the body; opaque here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedJobs:
-    """Open jobs as columns, ascending by handle."""
-
-    handles: npt.NDArray[np.int64]
-    """Handles."""
-    id_highs: npt.NDArray[np.int64]
-    """Upper halves of the ids."""
-    queue_ids: npt.NDArray[np.int32]
-    """Queues."""
-    job_set_ids: npt.NDArray[np.int64]
-    """Job sets."""
-    class_ids: npt.NDArray[np.int32]
-    """Scheduling classes."""
-    priorities: npt.NDArray[np.int32]
-    """Priorities."""
-    submit_time_us: npt.NDArray[np.int64]
-    """Acceptance, microseconds since the Unix epoch."""
-    cancel_requested: npt.NDArray[np.int16]
-    """1 where somebody asked to cancel."""
-    last_attempts: npt.NDArray[np.int16]
-    """Attempt of the newest run, 0 for none."""
-    failures: npt.NDArray[np.int16]
-    """Runs that failed or were lost."""
-    failed_time_us: npt.NDArray[np.int64]
-    """When the last run that failed ended, microseconds since the Unix epoch; 0 for none."""
-    spec_index: npt.NDArray[np.int32]
-    """Index into the pool's specs."""
-    metadata_index: npt.NDArray[np.int32]
-    """Index into the pool's metadata, -1 for none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedRuns:
-    """Live runs as columns, ascending by handle."""
-
-    handles: npt.NDArray[np.int64]
-    """Jobs."""
-    attempts: npt.NDArray[np.int16]
-    """Attempts."""
-    cluster_index: npt.NDArray[np.int32]
-    """Index into the pool's run_clusters."""
-    node_index: npt.NDArray[np.int32]
-    """Index into the pool's run_nodes."""
-    lease_time_us: npt.NDArray[np.int64]
-    """When they were leased, microseconds since the Unix epoch."""
-    states: npt.NDArray[np.int16]
-    """RunState of a live run as its pods say: leased, created, running or unknown; or the end of a pod whose run has
-    not been ended yet."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedObjects:
-    """Objects of live runs as columns, ascending by handle, attempt and object."""
-
-    handles: npt.NDArray[np.int64]
-    """Jobs."""
-    attempts: npt.NDArray[np.int16]
-    """Attempts."""
-    objects: npt.NDArray[np.int16]
-    """Place in the bag."""
-    states: npt.NDArray[np.int16]
-    """ObjectState."""
-    is_pod: npt.NDArray[np.bool_]
-    """Whether it is a pod."""
-    start_time_us: npt.NDArray[np.int64]
-    """When the run's first pod ran, microseconds since the Unix epoch; 0 not yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,22 +40,8 @@ class LoadedPool:
     """Clusters of the pool that are not forgotten."""
     classes: dict[int, bytes]
     """Definitions of the scheduling classes of open jobs by id."""
-    job_sets: dict[int, tuple[int, str, int]]
-    """(queue id, name, last event number) of the job sets of open jobs by id."""
-    specs: tuple[LoadedSpec, ...]
-    """Specs of open jobs."""
-    metadata: tuple[bytes, ...]
-    """Distinct labels and annotations of open jobs, JSON."""
-    jobs: LoadedJobs
-    """Open jobs."""
-    runs: LoadedRuns
-    """Live runs."""
-    run_clusters: tuple[str, ...]
-    """Names of the clusters of live runs."""
-    run_nodes: tuple[str, ...]
-    """Names of the nodes of live runs."""
-    objects: LoadedObjects
-    """Objects of live runs."""
+    columns: LoadedColumns
+    """Open jobs and their live runs, ascending by handle, with their job sets; without the state of the last round."""
     log_position: int
     """Position up to which the log has been applied."""
     round_state: bytes
@@ -161,15 +67,15 @@ def load_pool(connection: StoreConnection, pool: str) -> LoadedPool:
     # For as long as the transaction lasts: joins of a million rows, once.
     connection.run(f"SET LOCAL work_mem = '{_WORK_MEMORY}'")
     scope = _read_scope(connection, pool)
-    jobs, hashes = _load_jobs(connection, scope)
-    specs, spec_index = _load_specs(connection, jobs[0], hashes)
-    metadata, metadata_index = _load_metadata(connection, scope, jobs[0])
-    runs, run_clusters, run_nodes = _load_runs(connection, scope, jobs[0])
-    objects = _load_objects(connection, scope, runs[0])
+    jobs, cancel_requested, hashes = _load_jobs(connection, scope)
+    handles = jobs["handle"]
+    specs, spec_index = _load_specs(connection, handles, hashes)
+    metadata, metadata_index = _load_metadata(connection, scope, handles)
+    runs = _load_runs(connection, scope, handles)
     suspects, suspect_changes = read_suspects(connection, pool)
-    last_attempts, failures, failed_time_us = _past_runs(connection, scope, jobs[0], runs)
+    last_attempt, failures, failed_time_us = _past_runs(connection, scope, handles, runs)
     return LoadedPool(
-        queues=_load_queues(connection, pool, jobs[2]),
+        queues=_load_queues(connection, pool, jobs["queue"]),
         clusters=tuple(
             ClusterRow.of(row)
             for row in connection.execute(
@@ -177,29 +83,18 @@ def load_pool(connection: StoreConnection, pool: str) -> LoadedPool:
                 [pool],
             )
         ),
-        classes=_load_classes(connection, jobs[4]),
-        job_sets=_load_job_sets(connection, jobs[3]),
-        specs=specs,
-        metadata=metadata,
-        jobs=LoadedJobs(
-            handles=jobs[0],
-            id_highs=jobs[1],
-            queue_ids=jobs[2],
-            job_set_ids=jobs[3],
-            class_ids=jobs[4],
-            priorities=jobs[5],
-            submit_time_us=jobs[6],
-            cancel_requested=jobs[7],
-            last_attempts=last_attempts,
+        classes=_load_classes(connection, jobs["class_id"]),
+        columns=LoadedColumns(
+            jobs=JobColumns(**jobs, spec=spec_index, metadata_index=metadata_index, specs=specs, metadata=metadata),
+            cancel_requested=cancel_requested.astype(np.int8),
+            last_attempt=last_attempt,
             failures=failures,
             failed_time_us=failed_time_us,
-            spec_index=spec_index,
-            metadata_index=metadata_index,
+            runs=runs,
+            objects=_load_objects(connection, scope, runs.handle),
+            round_state=None,
+            job_sets=_load_job_sets(connection, jobs["job_set"]),
         ),
-        runs=_with_states(runs, objects),
-        run_clusters=run_clusters,
-        run_nodes=run_nodes,
-        objects=objects,
         log_position=head[0],
         round_state=bytes(head[1]),
         suspects=tuple(suspects),
@@ -264,8 +159,10 @@ def _read_scope(connection: StoreConnection, pool: str) -> _Scope:
     )
 
 
-def _load_jobs(connection: StoreConnection, scope: _Scope) -> tuple[list[npt.NDArray[Any]], npt.NDArray[np.void]]:
-    """Return the numeric columns of open jobs and their spec hashes."""
+def _load_jobs(
+    connection: StoreConnection, scope: _Scope
+) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int16], npt.NDArray[np.void]]:
+    """Return columns of open jobs as `JobColumns` names them, which have cancel requests, and their spec hashes."""
     columns = _columns(
         connection,
         "SELECT j.handle, j.job_id, j.queue_id, j.job_set_id, j.class_id, j.priority, j.submit_time_us,"
@@ -275,12 +172,13 @@ def _load_jobs(connection: StoreConnection, scope: _Scope) -> tuple[list[npt.NDA
     order = np.argsort(columns[0], kind="stable")
     columns = [column[order] for column in columns]
     ids = columns[1].view(">i8").reshape(-1, 2)[:, 0].astype(np.int64) if len(columns[1]) else columns[0]
-    return [columns[0], ids, *columns[2:8]], columns[8]
+    names = ("handle", "id_high", "queue", "job_set", "class_id", "priority", "submit_time_us")
+    return dict(zip(names, (columns[0], ids, *columns[2:7]), strict=True)), columns[7], columns[8]
 
 
 def _load_specs(
     connection: StoreConnection, handles: npt.NDArray[np.int64], hashes: npt.NDArray[np.void]
-) -> tuple[tuple[LoadedSpec, ...], npt.NDArray[np.int32]]:
+) -> tuple[tuple[SpecReference, ...], npt.NDArray[np.int32]]:
     """Return the distinct specs of open jobs and each job's index into them."""
     if not len(handles):
         return (), np.empty(0, dtype=np.int32)
@@ -297,7 +195,7 @@ def _load_specs(
     )
     layouts = {(row[0], row[1].bytes): bytes(row[2]) for row in cursor}
     specs = tuple(
-        LoadedSpec(day=day, hash=value, layout=layouts.get((day, value), b""))
+        SpecReference(day=day, hash=value, layout=layouts.get((day, value), b""))
         for day, value in zip(days, wanted, strict=True)
     )
     return specs, index.reshape(-1).astype(np.int32)
@@ -328,22 +226,27 @@ def _load_metadata(
     return tuple(found.get(value, b"{}") for value in wanted.tolist()), index
 
 
-def _load_runs(
-    connection: StoreConnection, scope: _Scope, handles: npt.NDArray[np.int64]
-) -> tuple[list[npt.NDArray[Any]], tuple[str, ...], tuple[str, ...]]:
-    """Return columns of live runs of jobs (handle, attempt, lease time, cluster and node index) and the names."""
+def _load_runs(connection: StoreConnection, scope: _Scope, handles: npt.NDArray[np.int64]) -> LoadedRuns:
+    """Return the live runs of jobs."""
     columns = _columns(
         connection,
-        "SELECT r.handle, r.attempt, r.lease_time_us, hashtextextended(r.cluster, 0), hashtextextended(r.node, 0)"
+        "SELECT r.handle, r.attempt, hashtextextended(r.cluster, 0), hashtextextended(r.node, 0)"
         f" FROM runs r WHERE {scope.live_runs}",
-        [INT8, INT2, INT8, INT8, INT8],
+        [INT8, INT2, INT8, INT8],
     )
     order = np.lexsort((columns[1], columns[0]))
     order = order[_among(handles, columns[0][order])]
     columns = [column[order] for column in columns]
-    clusters, cluster_index = _names(connection, scope, "cluster", columns[3])
-    nodes, node_index = _names(connection, scope, "node", columns[4])
-    return [*columns[:3], cluster_index, node_index], clusters, nodes
+    clusters, cluster = _names(connection, scope, "cluster", columns[2])
+    nodes, node = _names(connection, scope, "node", columns[3])
+    return LoadedRuns(
+        handle=columns[0],
+        attempt=columns[1].astype(np.int32),
+        cluster=cluster,
+        clusters=clusters,
+        node=node,
+        nodes=nodes,
+    )
 
 
 def _names(
@@ -364,51 +267,29 @@ def _names(
 
 
 def _load_objects(connection: StoreConnection, scope: _Scope, handles: npt.NDArray[np.int64]) -> LoadedObjects:
-    """Return the objects of live runs."""
+    """Return the objects of live runs, ascending by handle, attempt and place in the bag."""
     columns = _columns(
         connection,
-        "SELECT o.handle, o.attempt, o.object, o.state, (o.kind = 'Pod')::integer::smallint,"
-        " coalesce(o.start_time_us, 0) FROM objects o JOIN runs r ON r.handle = o.handle AND r.attempt = o.attempt"
+        "SELECT o.handle, o.attempt, o.object, o.state, coalesce(o.start_time_us, 0)"
+        " FROM objects o JOIN runs r ON r.handle = o.handle AND r.attempt = o.attempt"
         f" WHERE {scope.live_runs} AND {scope.handles('o')}",
-        [INT8, INT2, INT2, INT2, INT2, INT8],
+        [INT8, INT2, INT2, INT2, INT8],
     )
     order = np.lexsort((columns[2], columns[1], columns[0]))
     order = order[_among(handles, columns[0][order])]
     columns = [column[order] for column in columns]
     return LoadedObjects(
-        handles=columns[0],
-        attempts=columns[1],
-        objects=columns[2],
-        states=columns[3],
-        is_pod=columns[4].astype(np.bool_),
-        start_time_us=columns[5],
-    )
-
-
-def _with_states(runs: list[npt.NDArray[Any]], objects: LoadedObjects) -> LoadedRuns:
-    """Return live runs with the state that the least advanced of their pods says."""
-    handles, attempts, lease_time_us, cluster_index, node_index = runs
-    states = np.full(len(handles), np.iinfo(np.int16).max, dtype=np.int16)
-    pods = objects.is_pod
-    # A job has one live run, so its handle alone finds it.
-    np.minimum.at(states, np.searchsorted(handles, objects.handles[pods]), objects.states[pods])
-    states[states == np.iinfo(np.int16).max] = 1
-    return LoadedRuns(
-        handles=handles,
-        attempts=attempts,
-        cluster_index=cluster_index,
-        node_index=node_index,
-        lease_time_us=lease_time_us,
-        states=states,
+        handle=columns[0],
+        attempt=columns[1].astype(np.int32),
+        object_index=columns[2],
+        state=columns[3].astype(np.int8),
+        start_time_us=columns[4],
     )
 
 
 def _past_runs(
-    connection: StoreConnection,
-    scope: _Scope,
-    handles: npt.NDArray[np.int64],
-    runs: list[npt.NDArray[Any]],
-) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16], npt.NDArray[np.int64]]:
+    connection: StoreConnection, scope: _Scope, handles: npt.NDArray[np.int64], runs: LoadedRuns
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """Return of each open job the newest attempt, how many runs failed or were lost, and when one last failed."""
     ended, ended_attempts, has_failed, ended_time_us = _columns(
         connection,
@@ -419,13 +300,13 @@ def _past_runs(
         f" WHERE r.end_time_us IS NOT NULL AND {scope.jobs} AND {scope.handles('r')}",
         [INT8, INT2, INT2, INT8],
     )
-    attempts, failures = np.zeros(len(handles), dtype=np.int16), np.zeros(len(handles), dtype=np.int16)
+    attempts, failures = np.zeros(len(handles), dtype=np.int32), np.zeros(len(handles), dtype=np.int32)
     failed_time_us = np.zeros(len(handles), dtype=np.int64)
     rows = np.searchsorted(handles, ended)
     np.maximum.at(attempts, rows, ended_attempts)
     np.add.at(failures, rows, has_failed)
     np.maximum.at(failed_time_us, rows, ended_time_us)
-    np.maximum.at(attempts, np.searchsorted(handles, runs[0]), runs[1])
+    np.maximum.at(attempts, np.searchsorted(handles, runs.handle), runs.attempt)
     return attempts, failures, failed_time_us
 
 
@@ -447,10 +328,12 @@ def _load_classes(connection: StoreConnection, class_ids: npt.NDArray[np.int32])
     return {row[0]: bytes(row[1]) for row in cursor}
 
 
-def _load_job_sets(connection: StoreConnection, job_set_ids: npt.NDArray[np.int64]) -> dict[int, tuple[int, str, int]]:
+def _load_job_sets(connection: StoreConnection, job_set_ids: npt.NDArray[np.int64]) -> tuple[JobSetView, ...]:
     """Return job sets."""
     cursor = connection.execute(
         "SELECT job_set_id, queue_id, name, last_event_number FROM job_sets WHERE job_set_id = ANY (%s)",
         [np.unique(job_set_ids).tolist()],
     )
-    return {row[0]: (row[1], row[2], row[3]) for row in cursor}
+    return tuple(
+        JobSetView(job_set_id=row[0], queue_id=row[1], name=row[2], last_event_number=row[3]) for row in cursor
+    )

@@ -1,4 +1,4 @@
-"""What the store reads for a new leader, as columns of `argosy_core.scheduler`.
+"""What the store reads for a new leader, as the machine takes it.
 
 Source: design section 5, "Leader lost".
 """
@@ -6,15 +6,14 @@ Source: design section 5, "Leader lost".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import structlog
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.leader.events import ClusterSettings, Loaded, Origin, OriginKind
-from argosy_core.scheduler.effects import LoadedColumns, LoadedObjects, LoadedRuns
-from argosy_core.scheduler.messages import JobColumns, JobSetView, QueueView, RoundStateColumns, SpecReference
+from argosy_core.scheduler.messages import JobSetView, QueueView, RoundStateColumns
 from argosy_server.leader.log.codec import decode_changes, decode_round_state
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def loaded_pool(loaded: LoadedPool, log_position: int) -> Loaded:
         log_position: Position up to which the log had been applied when the epoch was taken.
     """
     return Loaded(
-        columns=_columns(loaded),
+        columns=replace(loaded.columns, round_state=_round_state(loaded.round_state)),
         classes=loaded.classes,
         queues=tuple(queue_views(loaded.queues)),
         clusters=tuple(cluster_settings(row) for row in loaded.clusters),
@@ -86,44 +85,3 @@ def _round_state(payload: bytes) -> RoundStateColumns | None:
     except InvalidRequest as error:
         _log.error("the state of the last round cannot be read", reason=error.message)
         return None
-
-
-def _columns(loaded: LoadedPool) -> LoadedColumns:
-    """Return open jobs, live runs and the round's state as columns."""
-    jobs, runs, objects = loaded.jobs, loaded.runs, loaded.objects
-    return LoadedColumns(
-        jobs=JobColumns(
-            handle=jobs.handles,
-            id_high=jobs.id_highs,
-            queue=jobs.queue_ids,
-            job_set=jobs.job_set_ids,
-            class_id=jobs.class_ids,
-            priority=jobs.priorities,
-            submit_time_us=jobs.submit_time_us,
-            spec=jobs.spec_index,
-            metadata_index=jobs.metadata_index,
-            specs=tuple(SpecReference(hash=spec.hash, day=spec.day, layout=spec.layout) for spec in loaded.specs),
-            metadata=loaded.metadata,
-        ),
-        cancel_requested=jobs.cancel_requested.astype(np.int8),
-        last_attempt=jobs.last_attempts.astype(np.int32),
-        failures=jobs.failures.astype(np.int32),
-        failed_time_us=jobs.failed_time_us,
-        runs=LoadedRuns(
-            handle=runs.handles,
-            attempt=runs.attempts.astype(np.int32),
-            cluster=runs.cluster_index,
-            clusters=loaded.run_clusters,
-            node=runs.node_index,
-            nodes=loaded.run_nodes,
-        ),
-        objects=LoadedObjects(
-            handle=objects.handles,
-            attempt=objects.attempts.astype(np.int32),
-            object_index=objects.objects,
-            state=objects.states.astype(np.int8),
-            start_time_us=objects.start_time_us,
-        ),
-        round_state=_round_state(loaded.round_state),
-        job_sets=tuple(job_set_views(loaded.job_sets)),
-    )
