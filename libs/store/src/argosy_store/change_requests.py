@@ -104,7 +104,6 @@ class ChangeRequestCalls:
             kind=kind, encode=encode, priority=priority, reason=reason, end_time_us=end_time_us
         )
         count = 0
-        unknown: list[int] = []
         after = 0
         handles = None if isinstance(target, BoundedFilter) else np.unique(np.asarray(target, dtype=np.int64))
         while True:
@@ -114,15 +113,14 @@ class ChangeRequestCalls:
                     found, after, more = _find_open(reader, target, pool, after)
                 else:
                     chunk, handles = handles[:CHUNK], handles[CHUNK:]
-                    found, missing = _look_up(reader, chunk, pool)
-                    unknown += missing
+                    found = _look_up(reader, chunk, pool)
                     more = len(handles) > 0
             if found:
                 count += len(found)
                 with self._connections.bulk() as connection:
                     _apply(connection, found, change_request)
             if not more:
-                return ChangeRequestResult(job_count=count, unknown_handles=tuple(unknown))
+                return ChangeRequestResult(job_count=count)
 
     def sample_change_requests(self, target: BoundedFilter, count: int) -> list[int]:
         """Return handles of the first jobs that a change request would be set on, ascending.
@@ -198,17 +196,14 @@ def _find_open(
     return [], after, False
 
 
-def _look_up(connection: StoreConnection, handles: npt.NDArray[np.int64], pool: str | None) -> tuple[_Found, list[int]]:
-    """Return which handles are open jobs and which name no job."""
+def _look_up(connection: StoreConnection, handles: npt.NDArray[np.int64], pool: str | None) -> _Found:
+    """Return which handles are open jobs."""
     cursor = connection.execute(
         "SELECT j.handle, j.queue_id, q.pool, j.state FROM jobs j JOIN queues q ON q.queue_id = j.queue_id"
         " WHERE j.handle = ANY (%s::bigint[]) ORDER BY j.handle",
         [handles.tolist()],
     )
-    rows = cursor.fetchall()
-    present = {row[0] for row in rows}
-    found = [(row[0], row[1], row[2]) for row in rows if row[3] == 0 and pool in {None, row[2]}]
-    return found, [handle for handle in handles.tolist() if handle not in present]
+    return [(row[0], row[1], row[2]) for row in cursor if row[3] == 0 and pool in {None, row[2]}]
 
 
 def _apply(connection: StoreConnection, found: _Found, change_request: _ChangeRequest) -> None:

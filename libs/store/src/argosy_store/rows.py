@@ -191,5 +191,3 @@ class ChangeRequestResult:
 
     job_count: int
     """Open jobs it was set on."""
-    unknown_handles: tuple[int, ...] = ()
-    """Handles that name no job."""

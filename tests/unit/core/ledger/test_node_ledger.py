@@ -204,13 +204,12 @@ def test_events_of_one_pod_in_one_batch_apply_in_order() -> None:
 
 
 def test_unmanaged_pods_count_with_what_they_ask_for() -> None:
-    """A pod without our label takes its room under its uid, and is shown apart."""
+    """A pod without our label takes its room under its uid, and is no placement."""
     ledger = make_ledger()
     assert ledger.observe(pods((0, 1, 0, False), (0, 2, 0, False), (0, 3, -1, False))).added_count == 2
     assert free_cpu(ledger) == [2000, 4000, 4000]
-    totals = ledger.totals()
-    assert (totals.unmanaged_pod_count, totals.placement_count) == (2, 0)
-    assert totals.unmanaged_pod_reserved.tolist() == [2000, 200, 2]
+    assert ledger.totals().free.tolist() == (ledger.totals().allocatable - [2000, 200, 2]).tolist()
+    assert ledger.totals().placement_count == 0
     assert ledger.observe(pods((0, 2, 0, True), (0, 7, 0, True))).ended_count == 1
     assert free_cpu(ledger) == [3000, 4000, 4000]
 
@@ -294,7 +293,6 @@ def test_observe_all_ends_pods_that_the_list_lacks() -> None:
     outcome = ledger.observe_all(pods((0, 9, 2, False)))
     assert outcome.ended_count == 2
     assert free_cpu(ledger) == [4000, 3000, 3000]
-    assert ledger.totals().unmanaged_pod_count == 1
 
 
 def test_observe_all_ends_a_run_of_which_only_pods_that_ended_are_left() -> None:

@@ -277,15 +277,12 @@ class NodeLedger:
     def totals(self) -> LedgerTotals:
         """Return the sums over the cluster."""
         nodes = self.nodes.totals()
-        unmanaged = self._placements.unmanaged()
         return LedgerTotals(
             allocatable=nodes.allocatable,
             free=nodes.free,
-            unmanaged_pod_reserved=self._placements.amounts[:, unmanaged].sum(axis=1),
             node_count=nodes.node_count,
             usable_count=nodes.usable_count,
-            placement_count=len(self._placements) - len(unmanaged),
-            unmanaged_pod_count=len(unmanaged),
+            placement_count=self.placement_count,
         )
 
     def check_invariants(self) -> None:

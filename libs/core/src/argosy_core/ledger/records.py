@@ -89,13 +89,9 @@ class LedgerTotals:
     """Total minus system, over usable nodes."""
     free: Int64s
     """Free now, over usable nodes, nodes with a negative amount counted as 0."""
-    unmanaged_pod_reserved: Int64s
-    """What unmanaged pods ask for, over all nodes."""
     node_count: int
     """Nodes in the cluster."""
     usable_count: int
     """Nodes that are ready and not cordoned."""
     placement_count: int
     """Members of runs that have a placement."""
-    unmanaged_pod_count: int
-    """Unmanaged pods."""

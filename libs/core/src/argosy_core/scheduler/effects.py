@@ -55,8 +55,6 @@ class ChangeRequestEffects:
     """Placements of jobs that ended although they counted as leased here: the database refused their leases."""
     unknown_ended: Int64s
     """Handles that the API ended and this state never held: read (id_high, job set) and call `note_ended`."""
-    unknown_count: int
-    """Other handles that are not open here; nothing to do for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -350,7 +350,6 @@ def take_change_requests(state: PoolState, columns: ChangeRequestColumns, now_s:
         job_updates=updates,
         releases=releases,
         unknown_ended=strange,
-        unknown_count=int(unknown.sum()) - int(strange.size),
     )
 
 
