@@ -119,10 +119,10 @@ class _Load:
             assert leadership is not None
             self._epoch, self._position = leadership.epoch, leadership.log_position
         try:
-            handles = np.sort(self.leader.load().jobs.handles)[:_BATCH]
+            handles = np.sort(self.leader.load().columns.jobs.handle)[:_BATCH]
             if not handles.size:
                 return
-            live = set(self.leader.load().runs.handles.tolist())
+            live = set(self.leader.load().columns.runs.handle.tolist())
             waiting = np.array([handle for handle in handles.tolist() if handle not in live], dtype=np.int64)
             if waiting.size:
                 leases = Effects(
