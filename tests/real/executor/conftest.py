@@ -123,7 +123,9 @@ class TestLeader(executor_pb2_grpc.ExecutorServiceServicer):
         self.node = node
         self.keep_finished_s = 0.0
         self.retries = True
+        self.uids: dict[str, str] = {}
         self.processes: dict[str, list[bytes]] = {}
+        self._heard: tuple[str, bytes] | None = None
         self.news = asyncio.Event()
         self.welcomed_count = 0
         self._session: tuple[Any, asyncio.Lock, SpecCache] | None = None
@@ -140,7 +142,7 @@ class TestLeader(executor_pb2_grpc.ExecutorServiceServicer):
         return handle
 
     async def stop(self, *handles: int) -> None:
-        """ChangeRequest that the live runs of jobs end."""
+        """Ask that the live runs of jobs end."""
         keys = [key for key, run in self.runs.items() if key[0] in handles and not run.has_ended]
         for key in keys:
             self.runs[key].is_stopped = True
@@ -163,9 +165,21 @@ class TestLeader(executor_pb2_grpc.ExecutorServiceServicer):
         """Hold one executor's stream."""
         requests = aiter(request_iterator)
         hello = (await anext(requests)).hello
+        if self.uids.setdefault(hello.cluster, hello.cluster_uid) != hello.cluster_uid:
+            text = f"the name {hello.cluster} is bound to another cluster"
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+        if self._heard is not None and self._heard[0] == hello.cluster and self._heard[1] != hello.process_id:
+            await context.abort(grpc.StatusCode.ABORTED, f"the executor of cluster {hello.cluster} is another process")
+        self._heard = heard = hello.cluster, hello.process_id
+        try:
+            await self._serve(requests, hello, context)
+        finally:
+            if self._heard is heard:
+                self._heard = None
+
+    async def _serve(self, requests: AsyncIterator[Any], hello: Any, context: Any) -> None:
+        """Hold the stream of an executor that was let in."""
         seen = self.processes.setdefault(hello.cluster, [])
-        if hello.process_id in seen[:-1]:
-            await context.abort(grpc.StatusCode.ABORTED, "a newer executor was let in")
         is_first = not seen
         if hello.process_id not in seen:
             seen.append(hello.process_id)
