@@ -125,7 +125,8 @@ class LedgerMachine(RuleBasedStateMachine):
         named = set()
         for handle, uid, node, ended, class_id in seen:
             key = handle or -uid
-            named.add(key)
+            if not ended:
+                named.add(key)
             self.see(key, uid, node, vector(class_id), ended=ended)
         if everything:
             for key in [key for key, pod in self.pods.items() if pod.uid and key not in named]:
