@@ -117,7 +117,7 @@ def test_example_starts_a_group_together(home: Path) -> None:
     submit(home, "ring", 2, labels)
     jobs = argosy(home, "jobs", "--queue", "science", "--job-set", "ring")
     told: Any = {}
-    while told.get("stage") != "in flight":  # the test's time limit ends it
+    while told.get("stage") != "in_flight":  # the test's time limit ends it
         told = argosy(home, "explain", jobs[0]["id"])
     assert told["wait_reason"] == "plugin"
     assert told["summary"].endswith("held back by start-together: 2 of 3 of its group are placed")

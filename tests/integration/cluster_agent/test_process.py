@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from argosy_core.job.naming import object_name
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, run_label
 from argosy_local.processes import end_process, free_ports, spawn
 from argosy_testkit.cluster_contract import LAB_NODES
@@ -31,7 +32,7 @@ async def test_process_watches_pods_and_nodes_once_for_sampler_and_executor(tmp_
     async with FakeKubeApi() as api:
         for node in LAB_NODES:
             api.store.create("nodes", "", node_document(node))
-        api.store.create("configmaps", "default", {"metadata": {"name": "ours", "labels": OURS}})
+        api.store.create("configmaps", "default", {"metadata": {"name": object_name("ours", 11, 1), "labels": OURS}})
         address = f"127.0.0.1:{port}"
         arguments = [
             *(sys.executable, "-m", "argosy_cluster_agent"),

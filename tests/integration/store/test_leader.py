@@ -103,7 +103,7 @@ def test_lease_is_renewed_while_the_pool_is_loaded(world: StoreWorld) -> None:
         world.leader.renew(world.epoch, 600)
         assert not load.done()
         other.rollback()
-        assert load.result(30).jobs.handles.tolist() == []
+        assert load.result(30).columns.jobs.handle.tolist() == []
 
 
 def test_renew_is_refused_though_the_epoch_is_ours_if_another_was_given_it(world: StoreWorld) -> None:

@@ -97,7 +97,7 @@ def test_worlds_that_need_a_defence_most_hold_as_long_as_they_have_it(make: Call
 def test_without_the_samplers_epochs_a_commit_of_a_replaced_leader_is_caught(monkeypatch: Patch) -> None:
     """It takes room that no leader knows of and nobody gives back."""
     monkeypatch.setattr(SamplerSession, "check_epoch", lambda self, epoch: setattr(self, "epoch", epoch))
-    assert fails_within(1, _late_world, first=6)
+    assert fails_within(1, _late_world, first=47)
 
 
 def test_without_deduplication_a_job_that_is_accepted_twice_is_caught(monkeypatch: Patch) -> None:
@@ -139,7 +139,7 @@ def test_without_folding_the_pods_of_a_run_over_commitment_is_caught(monkeypatch
 def test_without_holding_room_for_pods_that_are_not_seen_yet_over_commitment_is_caught(monkeypatch: Patch) -> None:
     """The first pod of a bag that appears stands for all of them, and the room of the others is given away."""
     monkeypatch.setattr(NodeLedger, "_at_least_class", lambda _self, amounts, _class_slots: amounts)
-    assert fails_within(5, _wide, first=2)
+    assert fails_within(1, _wide, first=10)
 
 
 def test_without_taking_its_runs_for_lost_a_cluster_that_is_gone_is_waited_for(monkeypatch: Patch) -> None:
