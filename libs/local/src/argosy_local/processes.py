@@ -8,6 +8,7 @@ Source: design section 9, "`argosy up | down | status`"; section 8, CPU per role
 
 from __future__ import annotations
 
+import atexit
 import bisect
 import os
 import secrets
@@ -133,6 +134,14 @@ def _keeping_bytecode(variables: Mapping[str, str]) -> dict[str, str]:
         cache = kept.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
         kept["PYTHONPYCACHEPREFIX"] = str(Path(cache) / "argosy" / "bytecode")
     return kept
+
+
+@atexit.register
+def _let_go() -> None:
+    """Let go of our children at our end: those that have ended are reaped, the others outlive us on purpose."""
+    for child in _children.values():
+        if child.poll() is None:
+            child.returncode = 0  # else its object warns that the process still runs
 
 
 def signal_process(process: ProcessId, number: signal.Signals) -> None:

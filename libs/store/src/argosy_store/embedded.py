@@ -12,6 +12,7 @@ Source: design section 4, "The embedded Postgres (a wheel) is the default".
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib.util
 import os
@@ -339,6 +340,14 @@ class EmbeddedPostgres:
             return self.log_path.read_text(errors="replace")[-800:].strip() or "it said nothing"
         except OSError:
             return "it has no log"
+
+
+@atexit.register
+def _let_go() -> None:
+    """Let go of servers at our end: those that have ended are reaped, the others outlive us on purpose."""
+    for process in _STARTED:
+        if process.poll() is None:
+            process.returncode = 0  # else its object warns that the process still runs
 
 
 def _children(pid: int) -> list[int]:
