@@ -199,7 +199,7 @@ async def test_queue_that_comes_later_gets_what_the_flow_formula_gives(mesh: Mes
 async def test_none_of_the_others_starts_before_a_newcomer_beyond_free_capacity(mesh: Mesh) -> None:
     """The pool is full and no run ends; the leader knows the first job of an idle queue; it gets the next core."""
     async with pool_of(mesh) as pool:
-        await pool.fill("old", 2 * CORES, run_time="5s")
+        await pool.fill("old", 2 * CORES, run_time="5s-90s")  # one by one: who is leased in one round is so at once
         await pool.until("old", lambda share: share.leased_count == CORES)
         await pool.client.create_queue(Queue(name="newcomer"))
         await pool.submit("newcomer", 1, run_time="1h")
