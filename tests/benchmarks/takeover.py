@@ -26,9 +26,9 @@ from argosy_core.scheduler import PoolState, define_classes, define_job_sets, re
 from argosy_core.scheduler.settings import RoundSettings
 from argosy_server.leader.takeover.loading import loaded_pool
 from argosy_store import Effects, EmbeddedPostgres, LeaderStore, migrate
-from argosy_testkit.pool_world import POD_LAYOUT
 from argosy_testkit.store_world import StoreWorld
 from argosy_testkit.submissions import make_leases, make_objects, make_reports, make_spec
+from argosy_testkit.world_rows import POD_LAYOUT
 
 _CHUNK = 20_000
 _CLASSES = 50

@@ -9,9 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from argosy_core.queueing.usage import weigh_amounts
 from argosy_core.resources import DEFAULT_AXIS
-from argosy_core.scheduler import forget_cluster, set_cluster
-from argosy_core.scheduler.messages import ClusterView
-from argosy_testkit.pool_world import PoolWorld, Report
+from argosy_testkit.leader_world import LeaderWorld
+from argosy_testkit.world_rows import Report
 
 _CLASSES = {1: (1000, 0, 1), 2: (3000, 0, 1)}
 _AMOUNTS = st.integers(0, 4000)
@@ -23,7 +22,7 @@ class DemandMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         """Two queues, two classes, two clusters."""
-        self.world = PoolWorld(clusters={"a": 2, "b": 1}, queues={"alice": 1, "bob": 3})
+        self.world = LeaderWorld(clusters={"a": 2, "b": 1}, queues={"alice": 1, "bob": 3})
         for class_id, (cpu, _, _) in _CLASSES.items():
             self.world.define_class(class_id, cpu=cpu)
         self.held: set[int] = set()
@@ -44,14 +43,13 @@ class DemandMachine(RuleBasedStateMachine):
         for number, first, second in numbers if live else ():
             handle = live[number % len(live)]
             asked, held = max(first, second), min(first, second)
-            of_class = _CLASSES[self.world.stored[handle].row["class_id"]]
+            of_class = _CLASSES[self.world.book.class_of(handle) + 1]
             chosen[handle] = (of_class, of_class) if back else ((asked, 7, 1), (held, 0, 1))
         if chosen:
             state.advance_flow(self.world.now_s)
             amounts = np.array(list(chosen.values()), dtype=np.int64)
             state.set_demands(state.live.slots(np.array(list(chosen))), amounts[:, 0], amounts[:, 1])
-        for handle, demand in chosen.items():
-            self.world.stored[handle].demand = demand
+        self.world.demands.update(chosen)
 
     @rule(seconds=st.integers(1, 20))
     def round(self, seconds: int) -> None:
@@ -77,8 +75,8 @@ class DemandMachine(RuleBasedStateMachine):
     @rule()
     def forget(self) -> None:
         """A cluster is gone; its jobs wait again."""
-        self.world.take_state_effects(forget_cluster(self.world.state, "b", self.world.now_s))
-        set_cluster(self.world.state, ClusterView(name="b", connected=True))
+        self.world.forget("b")
+        self.world.reconnect("b")
 
     @rule()
     def take_over(self) -> None:
@@ -94,16 +92,18 @@ class DemandMachine(RuleBasedStateMachine):
         state = world.state
         sums = {"usage": [0, 0], "queued_usage": [0, 0]}
         for slot in state.live.live_slots().tolist():
-            job = world.stored[int(state.live.handle[slot])]
-            of_class = _CLASSES[job.row["class_id"]]
-            asked, held = job.demand or (of_class, of_class)
+            handle = int(state.live.handle[slot])
+            of_class = _CLASSES[world.book.class_of(handle) + 1]
+            asked, held = world.demands.get(handle, (of_class, of_class))
             waits = bool(state.stage_is_queued(np.array([slot]))[0])
-            if waits and int(state.live.handle[slot]) in self.held and job.demand is not None:
-                job.demand = asked, asked
+            if waits and handle in self.held and handle in world.demands:
+                world.demands[handle] = asked, asked
                 held = asked
             amounts = tuple(zip(DEFAULT_AXIS.names, held, strict=True))
-            queue = job.row["queue"] - 1
-            sums["queued_usage" if waits else "usage"][queue] += weigh_amounts(amounts, world.settings.resource_weights)
+            queue = world.book.plan.job_sets[world.book.plan.job_set[world.book.index(handle)]][0]
+            sums["queued_usage" if waits else "usage"][queue] += weigh_amounts(
+                amounts, world.settings.round.resource_weights
+            )
         rows = [state.queues.ids.find(queue_id) for queue_id in (1, 2)]
         slots = state.live.live_slots()
         self.held = set(state.live.handle[slots[~state.stage_is_queued(slots)]].tolist())

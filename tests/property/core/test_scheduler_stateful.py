@@ -12,21 +12,20 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from argosy_core.job.states import JobState
 from argosy_core.placement import CommitReply, CommitRequest
-from argosy_core.scheduler import LeasePlan, RoundSettings, explain, forget_cluster, set_cluster
-from argosy_core.scheduler.messages import ClusterView
-from argosy_testkit.pool_world import POD_LAYOUT, PoolWorld, Report
+from argosy_core.scheduler import LeasePlan, RoundSettings, explain
+from argosy_testkit.leader_world import LeaderWorld
+from argosy_testkit.world_rows import BAG_LAYOUT, POD_LAYOUT, Report
 
-_BAG = b'[["Service","front"],["Pod","one"],["Pod","two"]]'
 _CLUSTERS = ("a", "b")
 
 
 class PoolMachine(RuleBasedStateMachine):
     """Draws steps; jobs are drawn by number."""
 
-    @initialize(seed=st.integers(0, 1000), late=st.booleans())
-    def begin(self, *, seed: int, late: bool) -> None:
+    @initialize(seed=st.integers(0, 1000))
+    def begin(self, *, seed: int) -> None:
         """Make a small pool that fills up soon."""
-        self.world = PoolWorld(
+        self.world = LeaderWorld(
             clusters={"a": 2, "b": 1},
             queues={"alice": 1, "bob": 3, "zero": 0},
             settings=RoundSettings(max_failed_attempts=3, max_runs=4, waiting_heads=2, max_round_leases=9),
@@ -35,12 +34,11 @@ class PoolMachine(RuleBasedStateMachine):
         self.world.define_class(1, cpu=1000)
         self.world.define_class(2, cpu=3000)
         self.world.define_class(3, cpu=9000)
-        self.world.late_refusals = late
         self.plan: LeasePlan | None = None
         self.taken = []
 
     def _pick(self, number: int) -> int | None:
-        handles = sorted(self.world.stored)
+        handles = sorted(self.world.store.jobs)
         return handles[number % len(handles)] if handles else None
 
     @rule(
@@ -48,7 +46,7 @@ class PoolMachine(RuleBasedStateMachine):
         queue=st.integers(1, 3),
         class_id=st.integers(1, 3),
         priority=st.integers(-1, 2),
-        layout=st.sampled_from([POD_LAYOUT, POD_LAYOUT, _BAG]),
+        layout=st.sampled_from([POD_LAYOUT, POD_LAYOUT, BAG_LAYOUT]),
     )
     def submit(self, *, count: int, queue: int, class_id: int, priority: int, layout: bytes) -> None:
         """Submit jobs."""
@@ -60,9 +58,7 @@ class PoolMachine(RuleBasedStateMachine):
     def cancel(self, *, numbers: list[int], deliver: bool) -> None:
         """Cancel open jobs; the leader may hear of it later."""
         handles = {self._pick(number) for number in numbers} - {None}
-        handles = sorted(
-            h for h in handles if self.world.stored[h].state == 0 and not self.world.stored[h].cancel_requested
-        )
+        handles = sorted(h for h in handles if self.world.job(h).state == 0 and not self.world.job(h).change_request)
         if handles:
             take = self.world.cancel(handles, deliver=deliver)
             if not deliver:
@@ -152,8 +148,8 @@ class PoolMachine(RuleBasedStateMachine):
     def forget(self, cluster: str) -> None:
         """Take a cluster for gone, then have it back, empty."""
         self.ingest()
-        self.world.take_state_effects(forget_cluster(self.world.state, cluster, self.world.now_s))
-        set_cluster(self.world.state, ClusterView(name=cluster, connected=True))
+        self.world.forget(cluster)
+        self.world.reconnect(cluster)
 
     @invariant()
     def terminal_jobs_are_not_live(self) -> None:
@@ -161,7 +157,7 @@ class PoolMachine(RuleBasedStateMachine):
         world = getattr(self, "world", None)
         if world is not None:
             for handle in world.state.live.handle[world.state.live.live_slots()].tolist():
-                assert world.job_states[handle] <= JobState.RUNNING
+                assert world.job(handle).event_state <= JobState.RUNNING
 
     def teardown(self) -> None:
         """Once faults stop, every job that fits somewhere ends, and nothing leaks."""
@@ -181,12 +177,9 @@ class PoolMachine(RuleBasedStateMachine):
             classes = world.state.classes.class_id[world.state.live.class_index[world.state.live.live_slots()]]
             if not (classes != 3).any():
                 break
-        open_jobs = [handle for handle, job in world.stored.items() if job.state == 0]
-        left = [handle for handle in open_jobs if world.stored[handle].row["class_id"] != 3]
+        left = [handle for handle in world.store.open_handles if world.book.class_of(handle) + 1 != 3]
         assert not left, [explain(world.state, handle, world.now_s) for handle in left]
-        assert all(
-            world.job_states[handle] == world.stored[handle].state for handle in world.stored if handle not in open_jobs
-        )
+        assert all(job.event_state == job.state for job in world.store.jobs.values() if job.state)
         assert [cluster.ledger.placement_count for cluster in world.clusters.values()] == [0, 0]
 
 

@@ -352,9 +352,10 @@ class DurableStore(Process):
         """Move objects on; what ended absorbs."""
         columns = (updates.handle, updates.attempt, updates.object_index, updates.state, updates.start_time_us)
         for handle, attempt, place, state, start_us in zip(*(column.tolist() for column in columns), strict=True):
-            run = self.jobs[handle].runs.get(attempt)
-            if run is None:
-                continue
+            job = self.jobs.get(handle)
+            run = job.runs.get(attempt) if job is not None else None
+            if run is None or place >= len(run.objects):
+                continue  # there is no such row to update
             known = run.objects[place]
             if not IS_RUN_TERMINAL[known] and (state > known or (known == _UNKNOWN and state >= _RUNNING)):
                 run.objects[place] = state

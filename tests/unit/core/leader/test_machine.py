@@ -49,7 +49,9 @@ from argosy_core.scheduler import (
     SpecReference,
     StateColumns,
 )
-from argosy_testkit.pool_rows import load_columns
+from argosy_simulation import JobTimes
+from argosy_simulation.durable import DurableStore
+from argosy_testkit.world_rows import empty_book
 
 KindT = TypeVar("KindT")
 NOBODY = np.zeros(0, dtype=np.int64)
@@ -99,7 +101,7 @@ class Told:
 def loaded(log_position: int = 0) -> Loaded:
     """Return a pool without open jobs, with one queue."""
     return Loaded(
-        columns=load_columns({}, {}, {}, None),
+        columns=DurableStore(empty_book({}), JobTimes(0)).load(),
         classes={},
         queues=(QueueView(queue_id=1, name="alice", weight=1.0),),
         clusters=(),

@@ -12,12 +12,13 @@ from argosy_core.job.states import JobState
 from argosy_core.scheduler import RoundSettings, take_states
 from argosy_core.scheduler.invariants import check_invariants
 from argosy_core.scheduler.outcomes import back_off_s
-from argosy_testkit.pool_world import PoolWorld, Report, report_columns
+from argosy_testkit.leader_world import LeaderWorld
+from argosy_testkit.world_rows import Report, report_columns
 
 CORE = 1_000_000
 
 
-def _resize(world: PoolWorld, handle: int, asked: int, held: int) -> None:
+def _resize(world: LeaderWorld, handle: int, asked: int, held: int) -> None:
     """Say what a job asks for and may hold, millicores."""
     state = world.state
     state.advance_flow(world.now_s)
@@ -27,7 +28,7 @@ def _resize(world: PoolWorld, handle: int, asked: int, held: int) -> None:
 
 def test_usage_and_free_capacity_follow_the_job_and_not_its_class() -> None:
     """A held job is counted with what it is permitted; what it may not hold is free."""
-    world = PoolWorld(clusters={"a": 1})
+    world = LeaderWorld(clusters={"a": 1})
     handle, other = world.submit(2)
     world.round()
     state, free = world.state, world.state.clusters.free[0].copy()
@@ -41,7 +42,7 @@ def test_usage_and_free_capacity_follow_the_job_and_not_its_class() -> None:
 
 def test_job_that_waits_again_is_permitted_all_that_it_asks_for() -> None:
     """A permit lasts for the run; what the job asks for stays its own."""
-    world = PoolWorld(clusters={"a": 1})
+    world = LeaderWorld(clusters={"a": 1})
     (handle,) = world.submit(1)
     world.round()
     _resize(world, handle, 3000, 500)
@@ -53,7 +54,7 @@ def test_job_that_waits_again_is_permitted_all_that_it_asks_for() -> None:
 
 def test_job_that_is_as_its_class_again_owns_no_row() -> None:
     """Rows are given back, when a resize or an end makes the job an ordinary one."""
-    world = PoolWorld(clusters={"a": 1})
+    world = LeaderWorld(clusters={"a": 1})
     handle, other = world.submit(2)
     world.round()
     _resize(world, handle, 1000, 500)
@@ -67,7 +68,7 @@ def test_job_that_is_as_its_class_again_owns_no_row() -> None:
 
 def test_rows_are_used_again() -> None:
     """The table is as large as what differs at once."""
-    world = PoolWorld(clusters={"a": 1})
+    world = LeaderWorld(clusters={"a": 1})
     (handle,) = world.submit(1)
     for asked in range(2000, 2100):
         _resize(world, handle, asked, asked)
@@ -77,7 +78,7 @@ def test_rows_are_used_again() -> None:
 @pytest.mark.parametrize(("asked", "held"), [(1000, 1001), (1000, -1)], ids=["more-than-asked", "negative"])
 def test_permit_that_makes_no_sense_is_refused(asked: int, held: int) -> None:
     """And changes nothing."""
-    world = PoolWorld(clusters={"a": 1})
+    world = LeaderWorld(clusters={"a": 1})
     (handle,) = world.submit(1)
     with pytest.raises(InvalidRequest, match="between nothing and what it asks for"):
         _resize(world, handle, asked, held)
@@ -87,7 +88,7 @@ def test_permit_that_makes_no_sense_is_refused(asked: int, held: int) -> None:
 @pytest.mark.parametrize("damage", ["usage", "row", "lost"])
 def test_invariants_find_damaged_demands(damage: str) -> None:
     """A fault of ours in what single jobs hold does not stay hidden."""
-    world = PoolWorld(clusters={"a": 1})
+    world = LeaderWorld(clusters={"a": 1})
     (handle,) = world.submit(1)
     _resize(world, handle, 2000, 1500)
     state = world.state
@@ -105,7 +106,7 @@ def test_invariants_find_damaged_demands(damage: str) -> None:
 
 def test_demands_follow_the_axis_when_resources_come() -> None:
     """A class with a resource of its own adds a column to every row."""
-    world = PoolWorld(clusters={"a": 1})
+    world = LeaderWorld(clusters={"a": 1})
     (handle,) = world.submit(1)
     _resize(world, handle, 2000, 1500)
     world.define_class(9, gpu=1)
@@ -115,7 +116,7 @@ def test_demands_follow_the_axis_when_resources_come() -> None:
 
 def test_runs_that_were_preempted_are_no_failures() -> None:
     """A run that the leader stopped uses up neither the runs of its job nor its back-off; a lost one does, for good."""
-    world = PoolWorld(settings=RoundSettings(max_runs=2))
+    world = LeaderWorld(settings=RoundSettings(max_runs=2))
     (handle,) = world.submit(1)
     for attempt, stopped in enumerate([True, True, False, True], start=1):
         world.round()
@@ -132,13 +133,13 @@ def test_runs_that_were_preempted_are_no_failures() -> None:
 
 def test_first_back_off_is_that_of_no_failure_too() -> None:
     """Doubling begins with the second failure."""
-    assert back_off_s(PoolWorld().state, np.array([0, 1, 2])).tolist() == [1.0, 1.0, 2.0]
+    assert back_off_s(LeaderWorld().state, np.array([0, 1, 2])).tolist() == [1.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize(("live", "told"), [(44, 300), (1, 65_537)], ids=str)
 def test_attempts_do_not_wrap(live: int, told: int) -> None:
     """A report of an attempt that differs by 256 or 65,536 is about another run, and is never stored as this one."""
-    world = PoolWorld()
+    world = LeaderWorld()
     (handle,) = world.submit(1)
     world.round()
     world.state.live.attempt[world.state.live.slots(np.array([handle]))] = live
@@ -150,7 +151,7 @@ def test_attempts_do_not_wrap(live: int, told: int) -> None:
 
 def test_job_of_as_many_runs_as_rows_can_hold_fails() -> None:
     """The next attempt would be stored as another."""
-    world = PoolWorld()
+    world = LeaderWorld()
     (handle,) = world.submit(1)
     world.round()
     world.state.live.attempt[world.state.live.slots(np.array([handle]))] = MAX_STORED_ATTEMPT

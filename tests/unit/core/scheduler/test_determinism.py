@@ -3,12 +3,13 @@
 import pytest
 
 from argosy_core.scheduler import RoundSettings
-from argosy_testkit.pool_world import PoolWorld, Report
+from argosy_testkit.leader_world import LeaderWorld
+from argosy_testkit.world_rows import Report
 
 
 def _story(seed: int) -> str:
     """Return the hash of all decisions and events of a busy while."""
-    world = PoolWorld(
+    world = LeaderWorld(
         clusters={"a": 6, "b": 4, "c": 5},
         queues={"alice": 1, "bob": 2, "carol": 0.5},
         settings=RoundSettings(),
@@ -25,7 +26,7 @@ def _story(seed: int) -> str:
             world.report(cluster, [Report(handle=h, attempt=a, state=7 if h % 5 == 0 else 4) for h, a in runs])
         if turn == 6:
             world.take_over()
-    return world.event_digest()
+    return world.digest()
 
 
 def test_same_seed_gives_the_same_decisions_and_events() -> None:

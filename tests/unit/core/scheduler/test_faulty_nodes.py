@@ -10,7 +10,8 @@ import pytest
 from argosy_core.job.states import FailureKind, JobState, ObjectState
 from argosy_core.scheduler import explain, last_choice_job_sets
 from argosy_core.scheduler.node_failures import FAILURE_COUNT, WINDOW_S, NodeFailures
-from argosy_testkit.pool_world import PoolWorld, Report
+from argosy_testkit.leader_world import LeaderWorld
+from argosy_testkit.world_rows import Report
 
 NODE = (0, 7)
 
@@ -73,7 +74,7 @@ class _Refusing:
     """A cluster where some nodes refuse every pod at once, and the others run pods for ten rounds."""
 
     def __init__(self, *, nodes: int, refusing: int) -> None:
-        self.world = PoolWorld(clusters={"a": nodes}, node_amounts={"cpu": 16_000, "memory": 64 << 30})
+        self.world = LeaderWorld(clusters={"a": nodes}, node_amounts={"cpu": 16_000, "memory": 64 << 30})
         self.refusing = {f"a-{row}" for row in range(refusing)}
         self.failed: Counter[str] = Counter()
         self._ends: dict[int, list[tuple[int, int]]] = {}
@@ -108,7 +109,7 @@ def test_nodes_that_refuse_everything_get_few_runs_and_jobs_go_elsewhere(nodes: 
     cluster = _Refusing(nodes=nodes, refusing=refusing)
     cluster.run(120)
     assert cluster.failed.total() <= (FAILURE_COUNT + 2) * refusing
-    states = Counter(cluster.world.job_state(handle) for handle in cluster.world.stored)
+    states = Counter(cluster.world.job_state(handle) for handle in cluster.world.store.jobs)
     assert states[JobState.FAILED] == 0
     assert states[JobState.SUCCEEDED] >= 315
 
@@ -134,7 +135,7 @@ def test_node_of_last_choice_is_used_when_there_is_no_other() -> None:
 
 def test_refused_objects_are_not_held_against_a_node() -> None:
     """No node has to do with what the API server refuses."""
-    world = PoolWorld(clusters={"a": 1}, node_amounts={"cpu": 16_000, "memory": 64 << 30})
+    world = LeaderWorld(clusters={"a": 1}, node_amounts={"cpu": 16_000, "memory": 64 << 30})
     handles = world.submit(8)
     world.round()
     rejected = FailureKind.REJECTED

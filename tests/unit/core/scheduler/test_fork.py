@@ -8,7 +8,8 @@ import pytest
 
 from argosy_core.errors import NotAllowedNow
 from argosy_core.scheduler import PoolState, RoundSettings, begin_round, check_invariants, dump
-from argosy_testkit.pool_world import PoolWorld, Report
+from argosy_testkit.leader_world import LeaderWorld
+from argosy_testkit.world_rows import Report
 
 
 def digest(state: PoolState, now_s: float) -> str:
@@ -18,9 +19,9 @@ def digest(state: PoolState, now_s: float) -> str:
     return hashlib.blake2b(text.encode() + b"".join(grid.tobytes() for grid in grids)).hexdigest()
 
 
-def busy_world() -> PoolWorld:
+def busy_world() -> LeaderWorld:
     """Return a pool with running, waiting and pending jobs of two queues."""
-    world = PoolWorld(
+    world = LeaderWorld(
         clusters={"a": 2, "b": 1},
         queues={"alice": 1.0, "bob": 3.0},
         settings=RoundSettings(clusters_to_sample_ratio=1.0),
@@ -34,16 +35,16 @@ def busy_world() -> PoolWorld:
     return world
 
 
-def go_on(world: PoolWorld) -> list[int]:
+def go_on(world: LeaderWorld) -> list[int]:
     """End some runs, submit more and run rounds; return the jobs leased."""
     leased = []
     for _ in range(4):
         world.submit(3, queue=2)
         world.now_s += 15.0
         leased += world.round().handle.tolist()
-        running = [(handle, job) for handle, job in world.stored.items() if job.live_attempt][:2]
-        for handle, job in running:
-            world.report(job.place[0], [Report(handle=handle, state=state) for state in (3, 4)])
+        running = [handle for handle in world.store.open_handles if world.job(handle).live_attempt][:2]
+        for handle in running:
+            world.report(world.place(handle)[0], [Report(handle=handle, state=state) for state in (3, 4)])
     return leased
 
 
@@ -52,7 +53,7 @@ def test_rounds_on_a_fork_leave_the_original_as_it_is_and_decide_as_it_would() -
     world = busy_world()
     before = digest(world.state, world.now_s)
     twin = busy_world()
-    twin.state = world.state.fork()
+    twin.machine._term.state = world.state.fork()
     assert twin.state.settings is world.state.settings
     decided = go_on(twin)
     assert decided

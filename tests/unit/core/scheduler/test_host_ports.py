@@ -6,21 +6,21 @@ import pytest
 
 from argosy_core.job.classes import HostPort, SchedulingClass
 from argosy_core.scheduler import LeasePlan, RoundSettings, define_classes
-from argosy_testkit.pool_world import PoolWorld
+from argosy_testkit.leader_world import LeaderWorld
 
 
-def _take_port(world: PoolWorld, class_id: int, *, cpu: int, host_ip: str = "") -> None:
+def _take_port(world: LeaderWorld, class_id: int, *, cpu: int, host_ip: str = "") -> None:
     """Define a class that takes port 80 of its node."""
     definition = SchedulingClass(requests=(("cpu", cpu),), host_ports=(HostPort("TCP", 80, host_ip),))
-    world.classes[class_id] = definition.definition()
-    define_classes(world.state, world.classes)
+    world.book.definitions[class_id] = definition.definition()
+    define_classes(world.state, world.book.definitions)
 
 
 @pytest.mark.parametrize("spread", [True, False])
 def test_no_job_fails_for_want_of_a_port_while_nodes_are_free(*, spread: bool) -> None:
     """A hundred jobs of two classes that take one port, 170 free nodes: each gets a node of its own."""
     settings = RoundSettings(spread=spread, clusters_to_sample_ratio=1.0)
-    world = PoolWorld(clusters={"a": 85, "b": 85}, settings=settings)
+    world = LeaderWorld(clusters={"a": 85, "b": 85}, settings=settings)
     _take_port(world, 2, cpu=1000)
     _take_port(world, 3, cpu=500, host_ip="10.0.0.1")
     handles = world.submit(50, class_id=2) + world.submit(50, class_id=3)

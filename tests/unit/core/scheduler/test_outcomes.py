@@ -7,24 +7,24 @@ import pytest
 from argosy_core.job.members import Members
 from argosy_core.job.states import JobEventKind as Kind
 from argosy_core.job.states import JobState, RunState
+from argosy_core.leader.instructions import SendReleases, SendStops
 from argosy_core.scheduler import (
     RoundSettings,
     StateColumns,
     draft_ingest,
-    forget_cluster,
     rows_missing,
     shares,
     take_states,
 )
-from argosy_testkit.pool_world import PoolWorld, Report, report_columns
+from argosy_testkit.leader_world import LeaderWorld
+from argosy_testkit.world_rows import BAG_LAYOUT, Report, report_columns
 
-BAG = b'[["Service","front"],["Pod","one"],["Pod","two"]]'
 LEASED, CREATED, RUNNING, SUCCEEDED, FAILED, CANCELLED, LOST, UNKNOWN = range(1, 9)
 
 
-def _leased(layout: bytes = b'[["Pod","work"]]', settings: RoundSettings | None = None) -> tuple[PoolWorld, int]:
+def _leased(layout: bytes = b'[["Pod","work"]]', settings: RoundSettings | None = None) -> tuple[LeaderWorld, int]:
     """Return a world with one leased job."""
-    world = PoolWorld(settings=settings)
+    world = LeaderWorld(settings=settings)
     handle = world.submit(1, layout=layout)[0]
     world.round()
     return world, handle
@@ -97,11 +97,11 @@ def test_end_of_a_run_ends_the_job_or_queues_it_again(state: int, failure: int, 
     world, handle = _leased()
     effects = world.report("a", [Report(handle=handle, state=state, failure=failure, exit_code=3)])
     assert world.job_state(handle) == outcome
-    assert effects.run_updates.attempt.tolist() == [1]
-    assert effects.run_updates.exit_code.tolist() == [3]
-    assert [(runs.cluster, runs.members.handle.tolist()) for runs in effects.releases] == [("a", [handle])]
+    assert effects.run_ends[0].attempt.tolist() == [1]
+    assert effects.run_ends[0].exit_code.tolist() == [3]
+    assert world.sent(SendReleases) == [("a", handle, 1)]
     assert world.clusters["a"].ledger.placement_count == 0
-    assert effects.requeued_count == int(outcome == JobState.QUEUED)
+    assert world.machine.totals["requeued"] == int(outcome == JobState.QUEUED)
     if outcome == JobState.QUEUED:
         world.now_s += 1.0
         assert world.round().attempt.tolist() == [2]
@@ -115,12 +115,13 @@ def test_job_fails_after_too_many_runs_that_were_not_its_fault() -> None:
         world.round()
     effects = world.report("a", [Report(handle=handle, attempt=3, state=LOST)])
     assert world.job_state(handle) == JobState.FAILED
-    assert "3 runs" in effects.job_updates.reasons[effects.job_updates.reason_index[0]]
+    (ends,) = effects.job_ends
+    assert "3 runs" in ends.reasons[ends.reason_index[0]]
 
 
 def test_failure_of_the_node_waits_for_its_back_off_at_its_place() -> None:
     """The job is passed over, others go on, and it comes back first."""
-    world = PoolWorld(clusters={"a": 1})
+    world = LeaderWorld(clusters={"a": 1})
     handles = world.submit(4)
     world.round()
     later = world.submit(1)
@@ -134,19 +135,20 @@ def test_failure_of_the_node_waits_for_its_back_off_at_its_place() -> None:
 def test_run_update_carries_when_the_pod_started_and_ended() -> None:
     """One row per run, written at its end."""
     world, handle = _leased()
-    assert world.report("a", [Report(handle=handle, state=RUNNING, time_us=50)]).run_updates.handle.size == 0
+    assert world.report("a", [Report(handle=handle, state=RUNNING, time_us=50)]).run_ends == []
     effects = world.report("a", [Report(handle=handle, state=FAILED, failure=1, time_us=90, text="exit 1")])
-    assert effects.run_updates.start_time_us.tolist() == [50]
-    assert effects.run_updates.end_time_us.tolist() == [90]
-    assert effects.run_updates.reasons == ("exit 1",)
-    assert effects.job_updates.reasons[effects.job_updates.reason_index[0]] == "exit 1"
+    (run_ends,), (job_ends,) = effects.run_ends, effects.job_ends
+    assert run_ends.start_time_us.tolist() == [50]
+    assert run_ends.end_time_us.tolist() == [90]
+    assert run_ends.reasons == ("exit 1",)
+    assert job_ends.reasons[job_ends.reason_index[0]] == "exit 1"
 
 
 def test_object_update_is_the_last_state_only() -> None:
     """Overtaken states are events, not rows."""
     world, handle = _leased()
     batch = [Report(handle=handle, state=state) for state in (CREATED, RUNNING, SUCCEEDED)]
-    assert world.report("a", batch).object_updates.state.tolist() == [SUCCEEDED]
+    assert [updates.state.tolist() for updates in world.report("a", batch).objects] == [[SUCCEEDED]]
 
 
 @pytest.mark.parametrize(
@@ -165,27 +167,27 @@ def test_report_of_a_run_that_is_not_live_is_counted_and_told_to_stop(report: Re
     meant = Report(
         handle=report.handle or handle, attempt=report.attempt, state=report.state, object_index=report.object_index
     )
-    effects = world.report("a", [meant])
-    assert effects.stale_count == 1
-    assert [runs.members.handle.tolist() for runs in effects.stops] == ([[meant.handle]] if stopped else [])
+    world.report("a", [meant])
+    assert world.machine.totals["stale"] == 1
+    assert world.sent(SendStops) == ([("a", meant.handle, meant.attempt)] if stopped else [])
     assert world.job_state(handle) == JobState.LEASED
 
 
 def test_report_from_another_cluster_than_the_run_s_is_stale() -> None:
     """No two pods of one job: the other one stops."""
-    world = PoolWorld(clusters={"a": 1, "b": 1})
+    world = LeaderWorld(clusters={"a": 1, "b": 1})
     handle = world.submit(1)[0]
     cluster = world.round().clusters[0]
     other = "b" if cluster == "a" else "a"
-    effects = world.report(other, [Report(handle=handle, state=RUNNING)])
-    assert [(runs.cluster, runs.members.handle.tolist()) for runs in effects.stops] == [(other, [handle])]
+    world.report(other, [Report(handle=handle, state=RUNNING)])
+    assert world.sent(SendStops) == [(other, handle, 1)]
     assert world.job_state(handle) == JobState.LEASED
 
 
 def test_reports_of_several_clusters_at_once_do_what_they_do_one_by_one() -> None:
     """The same rows, releases, stops and counts, whichever way they come."""
     settings = RoundSettings(clusters_to_sample_ratio=1.0)
-    worlds = [PoolWorld(clusters={"a": 2, "b": 2}, settings=settings) for _ in range(2)]
+    worlds = [LeaderWorld(clusters={"a": 2, "b": 2}, settings=settings) for _ in range(2)]
     answers = []
     for world in worlds:
         world.submit(4)
@@ -240,18 +242,17 @@ def test_bag_ends_with_all_its_pods_and_fails_with_any(
     batches: list[tuple[int, int]], outcome: JobState, stops: int
 ) -> None:
     """Succeeded when all pods have; failed when any object fails, and then the rest is stopped."""
-    world, handle = _leased(BAG)
-    stopped = 0
+    world, handle = _leased(BAG_LAYOUT)
     for index, state in batches:
         report = Report(handle=handle, object_index=index, state=state, failure=1 if state == FAILED else 0)
-        stopped += len(world.report("a", [report]).stops)
+        world.report("a", [report])
     assert world.job_state(handle) == outcome
-    assert stopped == stops
+    assert len(world.sent(SendStops)) == stops
 
 
 def test_broken_bag_is_stopped_again_when_an_executor_comes_back() -> None:
     """Its row goes down with every hello, and nobody shall make it once more."""
-    world, handle = _leased(BAG)
+    world, handle = _leased(BAG_LAYOUT)
     nothing = Members.of([], [])
     world.report("a", [Report(handle=handle, object_index=0, state=RUNNING)])
     assert rows_missing(world.state, "a", nothing).stops.members.handle.tolist() == []
@@ -262,19 +263,20 @@ def test_broken_bag_is_stopped_again_when_an_executor_comes_back() -> None:
 
 def test_bag_reports_its_first_failure() -> None:
     """Not that of the object that happened to end last."""
-    world, handle = _leased(BAG)
+    world, handle = _leased(BAG_LAYOUT)
     world.report("a", [Report(handle=handle, object_index=2, state=RUNNING)])
     world.report("a", [Report(handle=handle, object_index=1, state=FAILED, failure=1, exit_code=42, text="first")])
     effects = world.report("a", [Report(handle=handle, object_index=2, state=FAILED, failure=5, exit_code=137)])
     assert world.job_state(handle) == JobState.FAILED
-    assert effects.run_updates.exit_code.tolist() == [42]
-    assert effects.run_updates.reasons[effects.run_updates.reason_index[0]] == "first"
+    (ends,) = effects.run_ends
+    assert ends.exit_code.tolist() == [42]
+    assert ends.reasons[ends.reason_index[0]] == "first"
 
 
 def test_bag_has_one_row_per_object_with_names_of_its_run() -> None:
     """Rows are made at ingest, updated by report."""
-    world = PoolWorld()
-    handle = world.submit(1, layout=BAG)[0]
+    world = LeaderWorld()
+    handle = world.submit(1, layout=BAG_LAYOUT)[0]
     plan = world.plan()
     _, objects = draft_ingest(world.state, plan)
     assert [objects.kinds[index] for index in objects.kind_index.tolist()] == ["Service", "Pod", "Pod"]
@@ -287,17 +289,17 @@ def test_bag_has_one_row_per_object_with_names_of_its_run() -> None:
 
 def test_forgotten_cluster_loses_its_runs_and_the_jobs_wait_again() -> None:
     """On an administrator's word only."""
-    world = PoolWorld(clusters={"a": 1, "b": 1})
+    world = LeaderWorld(clusters={"a": 1, "b": 1})
     handles = world.submit(6)
-    bag = world.submit(1, layout=BAG)
+    bag = world.submit(1, layout=BAG_LAYOUT)
     world.round()
     world.round()
     lost = {handle for handle, _ in world.live_runs("a")}
-    effects = forget_cluster(world.state, "a", world.now_s)
-    world.take_state_effects(effects)
-    assert effects.requeued_count == len(lost)
-    assert set(effects.run_updates.state.tolist()) == {RunState.LOST}
-    assert set(effects.object_updates.state.tolist()) == {LOST}
+    world.forget("a")
+    effects = world.stored[-1]
+    assert world.machine.totals["requeued"] == len(lost)
+    assert {state for ends in effects.run_ends for state in ends.state.tolist()} == {RunState.LOST}
+    assert {state for updates in effects.objects for state in updates.state.tolist()} == {LOST}
     assert all(world.job_state(handle) == JobState.QUEUED for handle in lost)
     assert world.live_runs("b")
     assert {*handles, *bag} >= lost

@@ -10,7 +10,7 @@ import pytest
 from argosy_core.framework import CandidateCycle, Cycle, JobBatch, NotNow, PlacementBatch, Point, Registration
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import RoundSettings, count_waiting, explain
-from argosy_testkit.pool_world import PoolWorld
+from argosy_testkit.leader_world import LeaderWorld
 
 _SETTINGS = RoundSettings(clusters_to_sample_ratio=1.0)
 
@@ -21,7 +21,7 @@ def test_filter_that_fails_for_a_while_holds_back_its_class_for_as_long(
     *, error: Exception, reads_nodes_only: bool
 ) -> None:
     """The other class runs meanwhile, nothing has to happen on a node afterwards, and no job fails."""
-    world = PoolWorld(clusters={"a": 4, "b": 4}, settings=_SETTINGS)
+    world = LeaderWorld(clusters={"a": 4, "b": 4}, settings=_SETTINGS)
     world.define_class(2, cpu=500)
     is_away = [True]
 
@@ -31,7 +31,7 @@ def test_filter_that_fails_for_a_while_holds_back_its_class_for_as_long(
             raise error
 
     for cluster in world.clusters.values():
-        cluster.sampler.framework.register(
+        cluster.sampling.sampler.framework.register(
             Registration(point=Point.FILTER, name="licences", function=licences, reads_nodes_only=reads_nodes_only)
         )
     held_back, others = world.submit(3, class_id=2), world.submit(3)
@@ -50,13 +50,15 @@ def test_filter_that_fails_for_a_while_holds_back_its_class_for_as_long(
 def test_run_that_a_plugin_refuses_at_the_commit_is_tried_again_and_never_fails() -> None:
     """Refusals are no conflicts: they do not count towards the attempts after which a job fails."""
     settings = RoundSettings(clusters_to_sample_ratio=1.0, max_failed_attempts=2)
-    world = PoolWorld(clusters={"a": 4}, settings=settings)
+    world = LeaderWorld(clusters={"a": 4}, settings=settings)
     is_open: list[bool] = []
 
     def refuse(batch: PlacementBatch) -> np.ndarray:
         return np.full(len(batch), bool(is_open))
 
-    world.clusters["a"].sampler.framework.register(Registration(point=Point.RESERVE, name="refuse", function=refuse))
+    world.clusters["a"].sampling.sampler.framework.register(
+        Registration(point=Point.RESERVE, name="refuse", function=refuse)
+    )
     handles = world.submit(3)
     for _ in range(5):
         world.now_s += 30.0
@@ -78,7 +80,7 @@ def test_class_that_a_plugin_of_the_leader_turns_away_waits_with_its_reason(
     error: Exception, reason: WaitReason, after_s: float
 ) -> None:
     """It is asked for again when the plugin wants to be asked, or after the back-off, and not before."""
-    world = PoolWorld(clusters={"a": 4}, settings=_SETTINGS)
+    world = LeaderWorld(clusters={"a": 4}, settings=_SETTINGS)
     is_closed = [True]
 
     def refuse(_: CandidateCycle) -> None:
@@ -99,7 +101,7 @@ def test_class_that_a_plugin_of_the_leader_turns_away_waits_with_its_reason(
 
 def test_jobs_of_a_queue_are_leased_in_the_order_of_a_plugins_keys() -> None:
     """Between jobs of equal keys priority decides; a job on which the plugin fails has the key 0."""
-    world = PoolWorld(clusters={"a": 1}, settings=_SETTINGS)
+    world = LeaderWorld(clusters={"a": 1}, settings=_SETTINGS)
 
     def by_job_set(jobs: JobBatch) -> np.ndarray:
         assert set(jobs.queue) == {"alice"}
@@ -120,10 +122,10 @@ def test_jobs_of_a_queue_are_leased_in_the_order_of_a_plugins_keys() -> None:
 
 def test_class_that_a_sampler_plugin_turned_away_is_asked_for_again_when_the_plugin_wants() -> None:
     """An event function that answers true ends the wait of what its own plugin turned away, and of nothing else."""
-    world = PoolWorld(clusters={"a": 4}, settings=_SETTINGS)
+    world = LeaderWorld(clusters={"a": 4}, settings=_SETTINGS)
     world.define_class(2, cpu=500)
     is_open: list[int] = []
-    framework = world.clusters["a"].sampler.framework
+    framework = world.clusters["a"].sampling.sampler.framework
 
     def gate(class_cpu: int) -> Callable[[Cycle], None]:
         def judge(cycle: Cycle) -> None:

@@ -8,16 +8,15 @@ import pytest
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.members import Members
 from argosy_core.job.states import FailureKind, JobEventKind, JobStage, JobState
-from argosy_core.scheduler import RoundSettings, explain, placements_of, recover, shares, take_jobs
-from argosy_testkit.pool_rows import load_columns
-from argosy_testkit.pool_world import POD_LAYOUT, PoolWorld, Report
-
-BAG = b'[["Service","front"],["Pod","one"],["Pod","two"]]'
+from argosy_core.leader.instructions import SendRows, SendStops
+from argosy_core.scheduler import RoundSettings, explain, placements_of, recover, shares
+from argosy_testkit.leader_world import LeaderWorld
+from argosy_testkit.world_rows import BAG_LAYOUT, POD_LAYOUT, Report
 
 
 def test_new_leader_keeps_runs_queued_jobs_their_order_and_flow() -> None:
     """Nothing starts over."""
-    world = PoolWorld(clusters={"a": 1}, queues={"alice": 1, "bob": 2})
+    world = LeaderWorld(clusters={"a": 1}, queues={"alice": 1, "bob": 2})
     running = world.submit(4, queue=1)
     world.round()
     world.round()
@@ -27,6 +26,7 @@ def test_new_leader_keeps_runs_queued_jobs_their_order_and_flow() -> None:
     before = shares(world.state, world.now_s).queues
     positions = [explain(world.state, handle, world.now_s).queue_position for handle in waiting]  # type: ignore[union-attr]
     world.take_over()
+    world.take()
     assert shares(world.state, world.now_s).queues == before
     assert [explain(world.state, h, world.now_s).queue_position for h in waiting] == positions  # type: ignore[union-attr]
     assert explain(world.state, running[0], world.now_s).stage == JobStage.RUNNING  # type: ignore[union-attr]
@@ -38,7 +38,7 @@ def test_new_leader_keeps_runs_queued_jobs_their_order_and_flow() -> None:
 
 def test_failed_attempts_survive_the_leader() -> None:
     """The tenth is the tenth whoever leads."""
-    world = PoolWorld(settings=RoundSettings(max_failed_attempts=3))
+    world = LeaderWorld(settings=RoundSettings(max_failed_attempts=3))
     handle = world.submit(1)[0]
     no = np.full(1, -1, np.int32)
     for turn in range(3):
@@ -58,7 +58,7 @@ def test_failed_attempts_survive_the_leader() -> None:
 
 def test_plan_that_the_last_leader_left_in_the_log_is_ingested_by_the_next() -> None:
     """Adopted, stored, and counted once."""
-    world = PoolWorld(clusters={"a": 1})
+    world = LeaderWorld(clusters={"a": 1})
     handles = world.submit(6)
     plan = world.plan()
     world.take_over(unread=plan)
@@ -69,7 +69,7 @@ def test_plan_that_the_last_leader_left_in_the_log_is_ingested_by_the_next() -> 
 
 def test_plan_in_the_log_does_not_bring_back_what_ended() -> None:
     """A job that was cancelled meanwhile, or has had that attempt, is left out."""
-    world = PoolWorld(clusters={"a": 1})
+    world = LeaderWorld(clusters={"a": 1})
     handles = world.submit(2)
     plan = world.plan()
     world.cancel(handles[:1])
@@ -77,16 +77,17 @@ def test_plan_in_the_log_does_not_bring_back_what_ended() -> None:
     assert [handle for handle, _ in world.live_runs("a")] == handles[1:]
     world.take_over(unread=plan)
     assert [handle for handle, _ in world.live_runs("a")] == handles[1:]
-    assert world.sent_rows == [("a", handles[1], 1)]
+    assert world.sent(SendRows) == [("a", handles[1], 1)]
 
 
 def test_plan_in_the_log_leases_nothing_to_a_cluster_that_was_declared_gone() -> None:
     """Who declared it gone was answered by a leader that is dead; the next one must not wait for that cluster."""
-    world = PoolWorld(clusters={"a": 1})
+    world = LeaderWorld(clusters={"a": 1})
     handles = world.submit(4)
     plan = world.plan()
     assert plan.handle.tolist() == handles
-    world.take_over(unread=plan, forgotten="a")
+    world.store.forget("a")
+    world.take_over(unread=plan)
     assert world.live_runs("a") == []
     assert [world.job_state(handle) for handle in handles] == [JobState.QUEUED] * 4
     assert world.round().handle.tolist() == handles, "it has come back and may be given work"
@@ -94,24 +95,26 @@ def test_plan_in_the_log_leases_nothing_to_a_cluster_that_was_declared_gone() ->
 
 def test_job_with_a_change_request_and_no_run_is_ended_by_the_next_leader() -> None:
     """The API saw a run that was over before its change request was read."""
-    world = PoolWorld()
+    world = LeaderWorld()
     handle = world.submit(1)[0]
     world.round()
     world.cancel([handle], deliver=False)
     world.report("a", [Report(handle=handle, state=7)])
     world.take_over()
     assert world.job_state(handle) == JobState.CANCELLED
-    assert world.stored[handle].state == JobState.CANCELLED
+    assert world.job(handle).state == JobState.CANCELLED
 
 
 def test_stop_is_decided_again_by_the_next_leader() -> None:
     """The change request is in the row, so its stop cannot be lost."""
-    world = PoolWorld()
+    world = LeaderWorld()
     handle = world.submit(1)[0]
     world.round()
     world.cancel([handle])
+    world.take()
+    world.said.clear()
     world.take_over()
-    assert world.round().stops.handle.tolist() == [handle]
+    assert world.sent(SendStops) == [("a", handle, 1)]
 
 
 @pytest.mark.parametrize(
@@ -126,8 +129,8 @@ def test_bag_goes_on_from_the_states_of_its_objects(
     reports: list[tuple[int, int]], rest: list[tuple[int, int]], outcome: JobState
 ) -> None:
     """What was reported to the last leader counts."""
-    world = PoolWorld()
-    handle = world.submit(1, layout=BAG)[0]
+    world = LeaderWorld()
+    handle = world.submit(1, layout=BAG_LAYOUT)[0]
     world.round()
     for index, state in reports:
         world.report("a", [Report(handle=handle, object_index=index, state=state, failure=int(state == 5))])
@@ -143,8 +146,8 @@ def test_bag_goes_on_from_the_states_of_its_objects(
         pytest.param(POD_LAYOUT, [(0, 3, 100)], id="running"),
         pytest.param(POD_LAYOUT, [(0, 3, 100), (0, 8, 200)], id="running-then-unknown"),
         pytest.param(POD_LAYOUT, [(0, 8, 50), (0, 3, 100)], id="unknown-first"),
-        pytest.param(BAG, [(0, 3, 50), (2, 3, 100), (1, 3, 90)], id="bag-counts-from-its-first-report-of-a-pod"),
-        pytest.param(BAG, [(1, 3, 100), (1, 4, 200)], id="bag-whose-first-pod-has-ended"),
+        pytest.param(BAG_LAYOUT, [(0, 3, 50), (2, 3, 100), (1, 3, 90)], id="bag-counts-from-its-first-report-of-a-pod"),
+        pytest.param(BAG_LAYOUT, [(1, 3, 100), (1, 4, 200)], id="bag-whose-first-pod-has-ended"),
     ],
 )
 @pytest.mark.parametrize("takeover_count", [0, 1, 2])
@@ -152,20 +155,22 @@ def test_run_has_begun_when_it_began_whoever_leads(
     layout: bytes, reports: list[tuple[int, int, int]], takeover_count: int
 ) -> None:
     """The start time in the row of the run is that of the first report, not lost and not that of the takeover."""
-    world = PoolWorld()
+    world = LeaderWorld()
     handle = world.submit(1, layout=layout)[0]
     world.round()
     for index, state, time_us in reports:
         world.report("a", [Report(handle=handle, object_index=index, state=state, time_us=time_us)])
     for _ in range(takeover_count):
         world.take_over()
-    left = [1, 2] if layout == BAG else [0]
+    left = [1, 2] if layout == BAG_LAYOUT else [0]
     ends = [
         world.report("a", [Report(handle=handle, object_index=index, state=state, time_us=300)])
         for index in left
         for state in (3, 4)
     ]
-    assert [time_us for effects in ends for time_us in effects.run_updates.start_time_us.tolist()] == [100]
+    assert [
+        time_us for effects in ends for updates in effects.run_ends for time_us in updates.start_time_us.tolist()
+    ] == [100]
 
 
 @pytest.mark.parametrize(
@@ -173,8 +178,8 @@ def test_run_has_begun_when_it_began_whoever_leads(
 )
 def test_bag_of_which_a_pod_ended_before_any_ran_is_not_running_for_the_next_leader(state: int, failure: int) -> None:
     """Its events have led to leased; what follows must begin there."""
-    world = PoolWorld()
-    handle = world.submit(1, layout=BAG)[0]
+    world = LeaderWorld()
+    handle = world.submit(1, layout=BAG_LAYOUT)[0]
     world.round()
     world.report("a", [Report(handle=handle, object_index=1, state=2)])
     world.report("a", [Report(handle=handle, object_index=2, state=state, failure=failure)])
@@ -186,7 +191,7 @@ def test_bag_of_which_a_pod_ended_before_any_ran_is_not_running_for_the_next_lea
 
 def test_next_run_of_a_job_has_not_begun_because_the_last_one_had() -> None:
     """What is stored belongs to one attempt."""
-    world = PoolWorld()
+    world = LeaderWorld()
     handle = world.submit(1)[0]
     world.round()
     world.report("a", [Report(handle=handle, state=3, time_us=100), Report(handle=handle, state=7, time_us=200)])
@@ -198,45 +203,20 @@ def test_next_run_of_a_job_has_not_begun_because_the_last_one_had() -> None:
 
 def test_submit_that_was_loaded_before_its_change_was_read_gets_its_event_once() -> None:
     """A row of changes is taken exactly once, whoever loaded the job."""
-    world = PoolWorld()
+    world = LeaderWorld()
     world.submit(1)
-    handles = np.array([(20_000 << 40) + 500], dtype=np.int64)
-    columns = world.columns(handles, queue=1, class_id=1, priority=0, job_set="set", layout=POD_LAYOUT)
-    stored = type(next(iter(world.stored.values())))
-    row = {"queue": 1, "class_id": 1, "priority": 0, "submit_time_us": 1, "job_set": 1}
-    world.stored[int(handles[0])] = stored(row=row, layout=POD_LAYOUT)
+    rows = world.grow(1)
+    world.store.submit(world.store.next_change_id(), rows, 1)
     world.take_over()
-    effects = take_jobs(world.state, columns, world.now_s)
-    world.take_events(effects.events)
-    assert (effects.added_count, effects.known_count) == (0, 1)
-    assert world.kinds(int(handles[0])) == [JobEventKind.SUBMITTED]
+    (handle,) = world.book.handles(rows).tolist()
+    assert world.kinds(handle) == [JobEventKind.SUBMITTED]
+    assert world.machine.totals["submitted"] == 0, "it was loaded"
     assert world.round().handle.size == 2
 
 
 def test_recover_refuses_a_pool_that_holds_jobs() -> None:
     """It would count them twice."""
-    world = PoolWorld()
+    world = LeaderWorld()
     world.submit(1)
     with pytest.raises(InvariantViolation):
-        recover(world.state, load_columns(world.stored, world.job_sets, {}, None), world.now_s)
-
-
-@pytest.mark.parametrize("leases_first", [True, False], ids=["refusal-first", "change request-first"])
-def test_refusal_learned_after_the_commit_is_made_good(*, leases_first: bool) -> None:
-    """A shell with an ordered writer counts the lease, then takes it back; either news may come first."""
-    world = PoolWorld()
-    world.late_refusals = True
-    handle = world.submit(1)[0]
-    plan = world.plan()
-    take = world.cancel([handle], deliver=False)
-    if leases_first:
-        world.ingest(plan)
-        assert world.kinds(handle)[1:] == [JobEventKind.CANCEL_REQUESTED]  # never LEASED
-        take()
-    else:
-        take()
-        world.ingest(plan)
-    assert world.job_state(handle) == JobState.CANCELLED
-    assert world.clusters["a"].ledger.placement_count == 0
-    assert world.sent_rows == []
-    assert len(world.state.live) == 0
+        recover(world.state, world.store.load(), world.now_s)

@@ -11,6 +11,7 @@ import pytest
 from argosy_core.errors import InvariantViolation
 from argosy_core.framework import Point, Registration
 from argosy_core.job.states import JobEventKind, JobStage, JobState, ObjectState
+from argosy_core.leader.instructions import SendReleases, SendRows
 from argosy_core.placement import CommitReply, CommitRequest, SampleReply, SampleRequest, WaitReason
 from argosy_core.scheduler import (
     ClusterView,
@@ -24,7 +25,8 @@ from argosy_core.scheduler import (
     set_cluster,
     set_queues,
 )
-from argosy_testkit.pool_world import PoolWorld, Report
+from argosy_testkit.leader_world import LeaderWorld
+from argosy_testkit.world_rows import Report
 
 ALL_CLUSTERS = RoundSettings(clusters_to_sample_ratio=1.0, nodes_to_sample_ratio=1.0)
 
@@ -34,14 +36,14 @@ def _conflict(request: CommitRequest) -> CommitReply:
     return CommitReply(incarnation=1, node=np.full(count, -1, np.int32), outcome=np.full(count, 2, np.int8))
 
 
-def _end_all(world: PoolWorld, cluster: str) -> None:
+def _end_all(world: LeaderWorld, cluster: str) -> None:
     runs = world.live_runs(cluster)
     world.report(cluster, [Report(handle=handle, attempt=attempt, state=4) for handle, attempt in runs])
 
 
 def test_round_leases_what_fits_and_leaves_the_rest_queued() -> None:
     """Four nodes of four cores take sixteen jobs of one core; four wait and follow when there is room."""
-    world = PoolWorld(clusters={"a": 4})
+    world = LeaderWorld(clusters={"a": 4})
     handles = world.submit(20)
     plan = world.round()
     assert plan.handle.tolist() == handles[:16]
@@ -55,7 +57,7 @@ def test_round_leases_what_fits_and_leaves_the_rest_queued() -> None:
 
 def test_jobs_of_other_classes_pass_a_blocked_one_but_not_its_own_class() -> None:
     """The blocked job keeps its place; others that fit elsewhere go on."""
-    world = PoolWorld(clusters={"a": 1}, settings=ALL_CLUSTERS)
+    world = LeaderWorld(clusters={"a": 1}, settings=ALL_CLUSTERS)
     world.define_class(2, cpu=4000)
     small, large = world.submit(2), world.submit(2, class_id=2)
     world.now_s += 1
@@ -71,7 +73,7 @@ def test_jobs_of_other_classes_pass_a_blocked_one_but_not_its_own_class() -> Non
 
 def test_clusters_asked_are_the_configured_share_of_those_that_can_hold_the_class() -> None:
     """ceil(Cp x clusters), drawn among clusters with a node that is large enough."""
-    world = PoolWorld(clusters={"a": 2, "b": 2, "c": 2, "d": 2}, settings=RoundSettings(clusters_to_sample_ratio=0.3))
+    world = LeaderWorld(clusters={"a": 2, "b": 2, "c": 2, "d": 2}, settings=RoundSettings(clusters_to_sample_ratio=0.3))
     world.add_cluster("large", 1, {"cpu": 64_000, "memory": 64 << 30})
     world.define_class(2, cpu=32_000)
     world.submit(1)
@@ -94,7 +96,7 @@ def test_clusters_asked_are_the_configured_share_of_those_that_can_hold_the_clas
 )
 def test_cluster_that_may_not_be_given_work_is_not_asked(view: ClusterView) -> None:
     """Until it may again."""
-    world = PoolWorld()
+    world = LeaderWorld()
     world.submit(1)
     set_cluster(world.state, view)
     assert begin_round(world.state, world.now_s, world.rng).requests == ()
@@ -106,7 +108,7 @@ def test_cluster_that_may_not_be_given_work_is_not_asked(view: ClusterView) -> N
 
 def test_cordoned_queue_keeps_its_jobs_queued() -> None:
     """None of its jobs is placed."""
-    world = PoolWorld(queues={"alice": 1, "bob": 1})
+    world = LeaderWorld(queues={"alice": 1, "bob": 1})
     set_queues(world.state, [QueueView(queue_id=1, name="alice", weight=1, cordoned=True)])
     world.submit(1, queue=1)
     other = world.submit(1, queue=2)
@@ -117,7 +119,7 @@ def test_cordoned_queue_keeps_its_jobs_queued() -> None:
 
 def test_conflict_on_all_candidates_is_one_failed_attempt_with_back_off() -> None:
     """The job keeps its place, is passed over for 1 s, 2 s, 4 s ..., and its count goes with the round state."""
-    world = PoolWorld(clusters={"a": 2})
+    world = LeaderWorld(clusters={"a": 2})
     first = world.submit(1)[0]
     plan = world.plan(answer_commit=_conflict)
     assert plan.handle.size == 0
@@ -136,7 +138,7 @@ def test_conflict_on_all_candidates_is_one_failed_attempt_with_back_off() -> Non
 
 def test_ten_failed_attempts_fail_the_job() -> None:
     """The tenth conflict ends it, with an event, and it is not decided again in between."""
-    world = PoolWorld(clusters={"a": 2})
+    world = LeaderWorld(clusters={"a": 2})
     handle = world.submit(1)[0]
     for _ in range(9):
         world.ingest(world.plan(answer_commit=_conflict))
@@ -147,12 +149,12 @@ def test_ten_failed_attempts_fail_the_job() -> None:
     world.ingest(plan)
     assert world.job_state(handle) == JobState.FAILED
     assert next_due_s(world.state, world.now_s) == math.inf
-    assert world.stored[handle].state == JobState.FAILED
+    assert world.job(handle).state == JobState.FAILED
 
 
 def test_conflict_in_one_cluster_goes_on_to_the_next_candidate_in_another() -> None:
     """Stages: the best remaining candidate's cluster, until one keeps the run."""
-    world = PoolWorld(clusters={"a": 1, "b": 1, "c": 1}, settings=ALL_CLUSTERS)
+    world = LeaderWorld(clusters={"a": 1, "b": 1, "c": 1}, settings=ALL_CLUSTERS)
     handle = world.submit(1)[0]
     stages: list[tuple[int, str]] = []
 
@@ -170,7 +172,7 @@ def test_conflict_in_one_cluster_goes_on_to_the_next_candidate_in_another() -> N
 
 def test_commit_whose_answer_is_lost_is_released_and_decided_again() -> None:
     """What may have been placed is given back; it is no failed attempt."""
-    world = PoolWorld(clusters={"a": 1})
+    world = LeaderWorld(clusters={"a": 1})
     handle = world.submit(1)[0]
 
     def place_in_silence(request: CommitRequest) -> None:
@@ -178,14 +180,14 @@ def test_commit_whose_answer_is_lost_is_released_and_decided_again() -> None:
 
     plan = world.plan(answer_commit=place_in_silence)
     assert plan.handle.size == 0
-    assert [runs.members.handle.tolist() for runs in plan.releases] == [[handle]]
+    assert world.sent(SendReleases) == [("a", handle, 1)]
     assert world.clusters["a"].ledger.placement_count == 0
     assert world.round().handle.tolist() == [handle]
 
 
 def test_answers_of_another_incarnation_count_for_nothing() -> None:
     """A sampler that restarted between request and answer has other node indices."""
-    world = PoolWorld(clusters={"a": 2})
+    world = LeaderWorld(clusters={"a": 2})
     world.submit(1)
     current = begin_round(world.state, world.now_s, world.rng)
     reply = world.sample(current.requests[0])
@@ -199,40 +201,34 @@ def test_answers_of_another_incarnation_count_for_nothing() -> None:
 @pytest.mark.parametrize("told", [False, True], ids=["before", "meanwhile"])
 def test_placements_are_taken_off_free_capacity_once_when_totals_that_hold_them_come_first(*, told: bool) -> None:
     """Counted twice they would hide room from a class that waits, until a sampler that is quiet speaks again."""
-    world = PoolWorld(clusters={"a": 4})
+    world = LeaderWorld(clusters={"a": 4})
     world.submit(9)
-    current = begin_round(world.state, world.now_s, world.rng)
-    current.take_sample("a", world.sample(current.requests[0]))
-    reply = world.commit(current.decide(world.rng)[0])
-    if told:
-        world.send_capacity("a")
-    current.take_commits("a", reply)
-    while requests := current.next_commits():
-        current.take_commits("a", world.commit(requests[0]))
-    leased = current.finish(world.now_s)
-    assert leased.handle.size == 9
+
+    def answer(request: CommitRequest) -> CommitReply:
+        reply = world.commit(request)
+        if told:
+            world.send_capacity("a")
+        return reply
+
+    assert world.plan(answer_commit=answer).handle.size == 9
     assert world.state.clusters.free[0, 0] == (16 - 9) * 1000
-    world.ingest(leased)
 
 
 def test_placed_run_is_in_the_list_of_placements_before_its_lease_is_published() -> None:
     """A sampler that reconnects in the middle of a round must not lose what it has just promised."""
-    world = PoolWorld(clusters={"a": 2})
+    world = LeaderWorld(clusters={"a": 2})
     handle = world.submit(1)[0]
-    current = begin_round(world.state, world.now_s, world.rng)
-    current.take_sample("a", world.sample(current.requests[0]))
-    request = current.decide(world.rng)[0]
-    current.take_commits("a", world.commit(request))
+    plan = world.plan()
     assert placements_of(world.state, "a").members.handle.tolist() == [handle]
     world.reconnect_sampler("a")
     assert world.clusters["a"].ledger.placement_count == 1
-    world.ingest(current.finish(world.now_s))
+    world.ingest(plan)
     assert world.job_state(handle) == JobState.LEASED
 
 
 def test_commit_answered_before_a_new_session_counts_for_nothing() -> None:
     """The new session was told its placements without it, so its sampler has dropped it."""
-    world = PoolWorld(clusters={"a": 1})
+    world = LeaderWorld(clusters={"a": 1})
     handle = world.submit(1)[0]
 
     def answer_then_reconnect(request: CommitRequest) -> CommitReply:
@@ -244,13 +240,13 @@ def test_commit_answered_before_a_new_session_counts_for_nothing() -> None:
 
     plan = world.plan(answer_commit=answer_then_reconnect)
     assert plan.handle.size == 0
-    assert [runs.members.handle.tolist() for runs in plan.releases] == [[handle]]
+    assert world.sent(SendReleases) == [("a", handle, 1)]
     assert world.round().handle.tolist() == [handle]
 
 
 def test_round_refuses_to_begin_inside_another() -> None:
     """Filling twice for one round would move jobs twice."""
-    world = PoolWorld()
+    world = LeaderWorld()
     begin_round(world.state, world.now_s, world.rng)
     with pytest.raises(InvariantViolation):
         begin_round(world.state, world.now_s, world.rng)
@@ -258,7 +254,7 @@ def test_round_refuses_to_begin_inside_another() -> None:
 
 def test_leases_go_to_queues_by_flow_and_weight() -> None:
     """Weights 3 and 1 share sixteen cores 12 to 4; past use lets the other come first later."""
-    world = PoolWorld(
+    world = LeaderWorld(
         clusters={"a": 4},
         queues={"alice": 3, "bob": 1},
     )
@@ -271,7 +267,7 @@ def test_leases_go_to_queues_by_flow_and_weight() -> None:
 
 def test_suspect_class_is_asked_completely_next() -> None:
     """No candidate after looking at some nodes is not "does not fit"."""
-    world = PoolWorld(clusters={"a": 4})
+    world = LeaderWorld(clusters={"a": 4})
     world.submit(1)
 
     def half_answer(request: SampleRequest) -> SampleReply:
@@ -286,7 +282,7 @@ def test_suspect_class_is_asked_completely_next() -> None:
 
 def test_explain_counts_filters_over_all_clusters_and_names_the_nearest_miss() -> None:
     """The round after the request asks every connected cluster in full."""
-    world = PoolWorld(clusters={"a": 2, "b": 3}, settings=RoundSettings(clusters_to_sample_ratio=0.1))
+    world = LeaderWorld(clusters={"a": 2, "b": 3}, settings=RoundSettings(clusters_to_sample_ratio=0.1))
     world.define_class(2, cpu=5000)
     handle = world.submit(1, class_id=2)[0]
     before = explain(world.state, handle, world.now_s)
@@ -306,8 +302,8 @@ def test_explain_counts_filters_over_all_clusters_and_names_the_nearest_miss() -
 
 def test_explain_tells_what_a_filter_of_a_site_says_of_the_nodes_it_turned_away() -> None:
     """In its own words if it has some, else by its name."""
-    world = PoolWorld(clusters={"a": 3})
-    framework = world.clusters["a"].sampler.framework
+    world = LeaderWorld(clusters={"a": 3})
+    framework = world.clusters["a"].sampling.sampler.framework
     for name, text, first in (("warm", "too warm: {nodes}", 1), ("mute", "", 3)):
         judge = lambda cycle, first=first: cycle.nodes >= first  # noqa: E731
         framework.register(Registration(point=Point.FILTER, name=name, function=judge, explanation=text))
@@ -322,7 +318,7 @@ def test_explain_tells_what_a_filter_of_a_site_says_of_the_nodes_it_turned_away(
 
 def test_explanation_says_in_words_where_a_job_is_or_why_it_waits() -> None:
     """A job that runs is told with its node; one that waits with the reason, of its queue or of its class."""
-    world = PoolWorld(clusters={"a": 1}, settings=ALL_CLUSTERS)
+    world = LeaderWorld(clusters={"a": 1}, settings=ALL_CLUSTERS)
     handles = world.submit(5)
     world.round()
     world.round()
@@ -337,7 +333,7 @@ def test_explanation_says_in_words_where_a_job_is_or_why_it_waits() -> None:
 
 def test_asking_for_an_explanation_places_nothing_in_a_cordoned_cluster() -> None:
     """What is cordoned is not even asked."""
-    world = PoolWorld(clusters={"a": 1})
+    world = LeaderWorld(clusters={"a": 1})
     handle = world.submit(1)[0]
     set_cluster(world.state, ClusterView(name="a", connected=True, cordoned=True))
     explain(world.state, handle, world.now_s)
@@ -346,7 +342,7 @@ def test_asking_for_an_explanation_places_nothing_in_a_cordoned_cluster() -> Non
 
 def test_explanation_is_dropped_once_the_class_fits_again() -> None:
     """Yesterday's counts are no answer."""
-    world = PoolWorld(clusters={"a": 1}, settings=ALL_CLUSTERS)
+    world = LeaderWorld(clusters={"a": 1}, settings=ALL_CLUSTERS)
     handles = world.submit(5)
     world.round()
     assert explain(world.state, handles[4], world.now_s).reason == WaitReason.NO_ROOM  # type: ignore[union-attr]
@@ -359,14 +355,14 @@ def test_explanation_is_dropped_once_the_class_fits_again() -> None:
 
 def test_events_of_a_lease_carry_attempt_cluster_and_node() -> None:
     """Whoever watches sees where a job went."""
-    world = PoolWorld(clusters={"a": 1})
+    world = LeaderWorld(clusters={"a": 1})
     world.submit(2)
     plan = world.plan()
-    effects = world.ingest(plan)
-    group = effects.events.groups()[0]
+    world.ingest(plan)
+    group = world.stored[-1].events[0].groups()[0]
     assert group.kind.tolist() == [JobEventKind.LEASED] * 2
     assert group.attempt.tolist() == [1, 1]
     assert [group.texts[index] for index in group.cluster.tolist()] == ["a", "a"]
     assert [group.texts[index] for index in group.node.tolist()] == ["a-0", "a-0"]
-    assert effects.rows[0].owners == (("alice", "set"),)
-    assert effects.rows[0].nodes == ("a-0",)
+    (sent,) = [said.rows for said in world.said if isinstance(said, SendRows)]
+    assert (sent.owners, sent.nodes) == ((("alice", "set"),), ("a-0",))

@@ -25,23 +25,24 @@ from argosy_core.scheduler import (
     set_queues,
     shares,
 )
-from argosy_testkit.pool_world import PoolWorld, Report
+from argosy_testkit.leader_world import LeaderWorld
+from argosy_testkit.world_rows import Report
 
 _SETTINGS = RoundSettings(clusters_to_sample_ratio=1.0)
 
 
-def _pending(world: PoolWorld) -> list[int]:
+def _pending(world: LeaderWorld) -> list[int]:
     return world.state.live.handle[world.state.pending_slots()].tolist()
 
 
-def _reason(world: PoolWorld, handle: int) -> WaitReason:
+def _reason(world: LeaderWorld, handle: int) -> WaitReason:
     found = explain(world.state, handle, world.now_s)
     assert found is not None
     world.state.explained.clear()
     return found.reason
 
 
-def _idle(world: PoolWorld) -> bool:
+def _idle(world: LeaderWorld) -> bool:
     """Return whether a round now asks nobody anything."""
     world.tell_news()
     current = begin_round(world.state, world.now_s, world.rng)
@@ -49,14 +50,14 @@ def _idle(world: PoolWorld) -> bool:
     return current.requests == ()
 
 
-def _full() -> tuple[PoolWorld, list[int], list[int]]:
+def _full() -> tuple[LeaderWorld, list[int], list[int]]:
     """Return two nodes with two free cores each, the two jobs that run there, and a job of three cores that waits."""
-    world = PoolWorld(clusters={"a": 2}, settings=_SETTINGS)
+    world = LeaderWorld(clusters={"a": 2}, settings=_SETTINGS)
     world.define_class(2, cpu=2000)
     world.define_class(3, cpu=3000)
     small = world.submit(2, class_id=2)
     world.round()
-    assert len({world.stored[handle].place[1] for handle in small}) == 2
+    assert len({world.place(handle)[1] for handle in small}) == 2
     large = world.submit(1, class_id=3)
     world.round()
     return world, small, large
@@ -64,7 +65,7 @@ def _full() -> tuple[PoolWorld, list[int], list[int]]:
 
 def test_jobs_that_match_nothing_keep_nobody_from_running() -> None:
     """Neither other queues nor the jobs behind them in their own wait a single round."""
-    world = PoolWorld(clusters={"a": 1}, queues={"alice": 1, "bob": 1}, settings=_SETTINGS)
+    world = LeaderWorld(clusters={"a": 1}, queues={"alice": 1, "bob": 1}, settings=_SETTINGS)
     world.define_class(2, cpu=64_000)
     impossible = world.submit(20, queue=1, class_id=2)
     own, other = world.submit(2, queue=1), world.submit(1, queue=2)
@@ -76,7 +77,7 @@ def test_jobs_that_match_nothing_keep_nobody_from_running() -> None:
 
 def test_they_run_in_order_once_something_fits_them() -> None:
     """A new cluster is asked for them at once."""
-    world = PoolWorld(clusters={"a": 1}, settings=_SETTINGS)
+    world = LeaderWorld(clusters={"a": 1}, settings=_SETTINGS)
     world.define_class(2, cpu=64_000)
     impossible = world.submit(20, class_id=2)
     world.round()
@@ -86,7 +87,7 @@ def test_they_run_in_order_once_something_fits_them() -> None:
 
 def test_saturated_pool_asks_nothing_until_a_run_ends() -> None:
     """With work for many times its size, a full pool costs nothing, and one job is pending."""
-    world = PoolWorld(clusters={"a": 2}, settings=RoundSettings())
+    world = LeaderWorld(clusters={"a": 2}, settings=RoundSettings())
     handles = world.submit(500)
     world.round()
     assert _idle(world)
@@ -99,7 +100,7 @@ def test_saturated_pool_asks_nothing_until_a_run_ends() -> None:
 
 def test_what_waits_raises_neither_usage_nor_flow() -> None:
     """Only held jobs count: a trial touches nothing."""
-    world = PoolWorld(clusters={"a": 1}, settings=_SETTINGS)
+    world = LeaderWorld(clusters={"a": 1}, settings=_SETTINGS)
     world.submit(50)
     begin_round(world.state, world.now_s, world.rng)
     assert (world.state.queues.usage == 0).all()
@@ -131,7 +132,7 @@ def test_class_is_asked_again_when_one_node_rises_by_what_another_falls() -> Non
     """The sums are as before, and yet a node has room now that had none."""
     world, small, large = _full()
     ledger = world.clusters["a"].ledger
-    _, goal = (ledger.rows_of_names([world.stored[handle].place[1]]) for handle in small)
+    _, goal = (ledger.rows_of_names([world.place(handle)[1]]) for handle in small)
     moved = PodEvents(
         members=Members.of(np.array(small[:1], dtype=np.int64), np.array([1], dtype=np.int32)),
         uids=np.ones((1, 16), dtype=np.uint8),
@@ -147,7 +148,7 @@ def test_reason_ends_by_itself_when_news_are_lost() -> None:
     """Ten seconds later the sampler is asked again, and next_due_s says so."""
     world, small, large = _full()
     world.clusters["a"].ledger.release(Members.of(np.array(small[:1], dtype=np.int64), np.array([1], dtype=np.int32)))
-    assert world.clusters["a"].sampler.take_fitting()[0].tolist() == [3]
+    assert world.clusters["a"].sampling.sampler.take_fitting()[0].tolist() == [3]
     world.state.clusters.free[0] = world.clusters["a"].ledger.totals().free
     world.state.change_count += 1
     assert _idle(world)
@@ -162,13 +163,14 @@ def test_news_in_the_middle_of_a_round_outlast_its_answers() -> None:
     world, small, large = _full()
     world.state.waits.clear_cluster(0)
     world.state.change_count += 1
-    current = begin_round(world.state, world.now_s, world.rng)
-    reply = world.sample(current.requests[0])
-    world.report("a", [Report(handle=small[0], state=4)])
-    world.send_capacity("a")
-    current.take_sample("a", reply)
-    assert current.decide(world.rng) == ()
-    current.finish(world.now_s)
+
+    def answer(request: SampleRequest) -> SampleReply:
+        reply = world.sample(request)
+        world.clusters["a"].ledger.release(Members.of(small[:1], [1]))
+        world.send_capacity("a")
+        return reply
+
+    assert world.plan(answer_sample=answer).handle.size == 0
     assert world.round().handle.tolist() == large
 
 
@@ -182,7 +184,7 @@ def test_new_session_of_a_sampler_is_asked_everything_again() -> None:
 
 def test_waiting_head_gets_an_emptied_node_before_any_later_small_job() -> None:
     """It is asked for whenever anything is, and tried at its place in the order."""
-    world = PoolWorld(clusters={"a": 2}, queues={"alice": 1, "bob": 1}, settings=_SETTINGS)
+    world = LeaderWorld(clusters={"a": 2}, queues={"alice": 1, "bob": 1}, settings=_SETTINGS)
     world.define_class(2, cpu=4000)
     world.submit(8, queue=1)
     world.round()
@@ -192,16 +194,16 @@ def test_waiting_head_gets_an_emptied_node_before_any_later_small_job() -> None:
     assert _pending(world) == whole[:1]
     running: dict[str, list[int]] = {}
     for handle, _ in world.live_runs("a"):
-        running.setdefault(world.stored[handle].place[1], []).append(handle)
+        running.setdefault(world.place(handle)[1], []).append(handle)
     node, runs = running.popitem()
     world.report("a", [Report(handle=handle, state=4) for handle in runs])
     assert world.round().handle.tolist() == whole[:1]
-    assert world.stored[whole[0]].place == ("a", node)
+    assert world.place(whole[0]) == ("a", node)
 
 
 def test_job_that_matches_no_node_of_a_full_pool_is_no_waiting_head() -> None:
     """A full cluster is asked once whether its nodes match, so that nothing which can never run stands for room."""
-    world = PoolWorld(clusters={"a": 1}, queues={"alice": 1, "bob": 1}, settings=_SETTINGS)
+    world = LeaderWorld(clusters={"a": 1}, queues={"alice": 1, "bob": 1}, settings=_SETTINGS)
     world.define_class(2, cpu=4000)
     world.define_class(3, cpu=1000, node_selector=(("disk", "ssd"),))
     running = world.submit(4, queue=1)
@@ -217,7 +219,7 @@ def test_job_that_matches_no_node_of_a_full_pool_is_no_waiting_head() -> None:
 
 def test_more_urgent_job_of_the_same_queue_goes_first() -> None:
     """A job that waits longer keeps nothing."""
-    world = PoolWorld(clusters={"a": 1}, settings=_SETTINGS)
+    world = LeaderWorld(clusters={"a": 1}, settings=_SETTINGS)
     handles = world.submit(50)
     world.round()
     urgent = world.submit(1, priority=5)
@@ -229,7 +231,7 @@ def test_more_urgent_job_of_the_same_queue_goes_first() -> None:
 def test_no_more_jobs_are_pending_than_waiting_heads_are_allowed(heads: int) -> None:
     """They are the next in fairness order over the pool, not one per queue."""
     settings = replace(_SETTINGS, waiting_heads=heads)
-    world = PoolWorld(clusters={"a": 1}, queues={"alice": 9, "bob": 1}, settings=settings)
+    world = LeaderWorld(clusters={"a": 1}, queues={"alice": 9, "bob": 1}, settings=settings)
     first = world.submit(30, queue=1)
     world.submit(30, queue=2)
     world.round()
@@ -240,7 +242,7 @@ def test_no_more_jobs_are_pending_than_waiting_heads_are_allowed(heads: int) -> 
 
 def test_heads_that_can_share_no_cluster_do_not_use_up_each_others_place() -> None:
     """One waits for accelerators of one cluster, one for cores of the other."""
-    world = PoolWorld(clusters={"a": 1}, settings=_SETTINGS)
+    world = LeaderWorld(clusters={"a": 1}, settings=_SETTINGS)
     world.add_cluster("gpus", 1, {"cpu": 4000, "gpu": 1, "memory": 16 << 30})
     world.define_class(2, cpu=1000, gpu=1)
     world.define_class(3, cpu=4000, memory=15 << 30)
@@ -258,7 +260,7 @@ def test_heads_that_can_share_no_cluster_do_not_use_up_each_others_place() -> No
 
 def test_invariant_finds_too_many_pending_jobs() -> None:
     """More than allowed is a violation, wherever it comes from."""
-    world = PoolWorld(clusters={"a": 1}, settings=_SETTINGS)
+    world = LeaderWorld(clusters={"a": 1}, settings=_SETTINGS)
     handles = world.submit(9)
     world.round()
     state = world.state
@@ -271,7 +273,7 @@ def test_invariant_finds_too_many_pending_jobs() -> None:
 
 def test_failed_filter_is_asked_again_after_a_back_off_that_doubles() -> None:
     """1 s, 2 s, 4 s ... to a minute; told as a fault, counted, and over with the first good answer."""
-    world = PoolWorld(clusters={"a": 1}, settings=_SETTINGS)
+    world = LeaderWorld(clusters={"a": 1}, settings=_SETTINGS)
     handle = world.submit(1)[0]
 
     def fail(request: SampleRequest) -> SampleReply:
@@ -303,7 +305,7 @@ def test_failed_filter_is_asked_again_after_a_back_off_that_doubles() -> None:
 
 def test_cordoned_queue_waits_for_a_constraint() -> None:
     """People keep it, not the pool; a round has nothing to do for it."""
-    world = PoolWorld()
+    world = LeaderWorld()
     handle = world.submit(1)[0]
     set_queues(world.state, [QueueView(queue_id=1, name="alice", weight=1, cordoned=True)])
     assert _idle(world)

@@ -1,0 +1,516 @@
+"""A leader machine with real samplers and the simulation's database around it, told step by step by a test.
+
+Nothing decides here: the machine is told what happened, and each of its instructions is carried out at once. After
+every step the invariants of the pool and of the ledgers are checked; the database checks every event and transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from argosy_core.arrays import Int32s, Int64s
+from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.members import Members
+from argosy_core.job.states import JobEventKind, JobState
+from argosy_core.leader import LeaderMachine, MachineSettings, Phase
+from argosy_core.leader import events as hear
+from argosy_core.leader import instructions as say
+from argosy_core.leader.events import ClusterSettings, Event, Moment, Role, Session
+from argosy_core.leader.rounds import ROUND_GIVEN_UP
+from argosy_core.leader.transaction import Transaction
+from argosy_core.ledger import NodeLedger
+from argosy_core.nodes import NodeSpec
+from argosy_core.placement import (
+    CommitReply,
+    CommitRequest,
+    NodeSampler,
+    SampleReply,
+    SampleRequest,
+    SamplerSession,
+)
+from argosy_core.scheduler import (
+    EventDraft,
+    LeasePlan,
+    PoolState,
+    RoundSettings,
+    begin_round,
+    check_invariants,
+)
+from argosy_simulation import JobTimes
+from argosy_simulation.changes import read_changes
+from argosy_simulation.durable import DurableStore, JobRow
+from argosy_testkit.world_rows import (
+    LAYOUTS,
+    POD_LAYOUT,
+    Report,
+    capacity_columns,
+    empty_book,
+    loaded_demands,
+    report_columns,
+)
+
+__all__ = ["LeaderWorld"]
+
+_MOST_JOBS = 4000
+
+
+@dataclass(slots=True, kw_only=True)
+class _Cluster:
+    """One cluster: its sampler, and the sessions of sampler and executor."""
+
+    specs: list[NodeSpec]
+    sampling: SamplerSession
+    sampler: Session
+    executor: Session
+    batch: int = 0
+    """States reported so far."""
+    made: set[tuple[int, int]] = field(default_factory=set)
+    """(handle, attempt) of the runs whose rows the executor was sent."""
+
+    @property
+    def ledger(self) -> NodeLedger:
+        """The sampler's ledger."""
+        return self.sampling.ledger
+
+
+class _Events(JobTimes):
+    """Keeps every event beside the times."""
+
+    def __init__(self) -> None:
+        super().__init__(_MOST_JOBS)
+        self.kinds: list[tuple[int, int]] = []
+
+    def take(self, draft: EventDraft, offset: int) -> None:
+        super().take(draft, offset)
+        self.kinds.extend(zip(draft.handle.tolist(), draft.kind.tolist(), strict=True))
+
+
+class LeaderWorld:
+    """Tells a `LeaderMachine` what a test says, in virtual time.
+
+    Args:
+        clusters: Name -> number of nodes.
+        node_amounts: What each node has, base units.
+        queues: Name -> weight; ids are 1, 2, ...
+        settings: Of the rounds.
+        seed: Of all randomness.
+    """
+
+    def __init__(
+        self,
+        *,
+        clusters: Mapping[str, int] | None = None,
+        node_amounts: Mapping[str, int] | None = None,
+        queues: Mapping[str, float] | None = None,
+        settings: RoundSettings | None = None,
+        seed: int = 1,
+    ) -> None:
+        """Have a leader take over an empty pool, and connect the clusters."""
+        self.settings = MachineSettings(round=settings or RoundSettings(), busy_s=0.0, release_wait_s=0.0)
+        self.rng = np.random.default_rng(seed)
+        self.now_s = 1_000_000.0
+        self._mono_s = 0.0
+        self._begin_s = self.now_s
+        self.node_amounts = dict(node_amounts or {"cpu": 4000, "memory": 16 << 30})
+        self.book = empty_book(queues or {"alice": 1.0})
+        self.events = _Events()
+        self.store = DurableStore(self.book, self.events)
+        self.demands: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        """What jobs ask for and may hold, where the database knows another than of their class; see `Loaded`."""
+        self.clusters: dict[str, _Cluster] = {}
+        self.stored: list[Transaction] = []
+        """Everything committed."""
+        self.said: list[say.Instruction] = []
+        """Everything that the machine had done, in order."""
+        self._published: say.Publish | None = None
+        self._holds_plans = False
+        self._answer_sample: Callable[[SampleRequest], SampleReply | None] = lambda _: None
+        self._answer_commit: Callable[[CommitRequest], CommitReply | None] = self.commit
+        self._do: dict[type, Callable[[Any], Iterable[Event]]] = {
+            say.PublishMarker: lambda _: [hear.MarkerPublished(position=self.store.append(self.machine.epoch, None))],
+            say.Load: lambda _: [self._load()],
+            say.ReadChanges: lambda _: [read_changes(self.store, self.book, self.machine)],
+            say.ReadRecords: self._read_records,
+            say.Publish: self._publish,
+            say.Store: self._commit,
+            say.SendPlacements: self._take_placements,
+            say.SendSample: self._sample,
+            say.SendCommit: self._bind,
+            say.SendReleases: self._release,
+            say.SendRows: self._make,
+            say.Warn: _warn,
+        }
+        self._lead()
+        for name, count in (clusters or {"a": 4}).items():
+            self.add_cluster(name, count)
+
+    # --- the machine --------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> PoolState:
+        """The pool's memory."""
+        return self.machine.state
+
+    def tell(self, *events: Event) -> None:
+        """Tell the machine events, carry out all that follows, and check all invariants."""
+        self._tell(*events)
+        self.check()
+
+    def _tell(self, *events: Event) -> None:
+        waiting: deque[Event] = deque(events)
+        while waiting:
+            waiting.extend(self._carry_out(self.machine.handle(waiting.popleft(), self._now())))
+
+    def _now(self) -> Moment:
+        return Moment(self._mono_s, round(self.now_s * 1e6))
+
+    def _carry_out(self, instructions: list[say.Instruction]) -> Iterator[Event]:
+        self.said += instructions
+        for instruction in instructions:
+            yield from self._do.get(type(instruction), lambda _: ())(instruction)
+
+    def _lead(self) -> None:
+        self.machine = LeaderMachine("default", self.store.lead(), settings=self.settings, rng=self.rng)
+        self.tell(*self._carry_out(self.machine.start(self._now())))
+        assert self.machine.phase is Phase.IDLE
+
+    def take_over(self, unread: LeasePlan | None = None) -> None:
+        """Lose the leader; another one loads, ingests what stood in the log, and everybody connects to it.
+
+        Args:
+            unread: A plan that `plan` answered: it was published, and nobody has ingested it.
+        """
+        if unread is not None:
+            self.store.append(self.machine.epoch, unread)
+        self._published = None
+        self._lead()
+        for name in self.clusters:
+            self.reconnect(name)
+
+    def _load(self) -> hear.Loaded:
+        columns = self.store.load()
+        return hear.Loaded(
+            columns=replace(columns, demands=loaded_demands(columns.jobs.handle.tolist(), self.demands)),
+            classes=dict(self.book.definitions),
+            queues=tuple(self.book.queues()),
+            clusters=tuple(self.store.cluster_settings(name) for name in self.clusters),
+            log_position=self.store.log_position,
+        )
+
+    def _read_records(self, instruction: say.ReadRecords) -> Iterator[Event]:
+        log = self.store.log[instruction.after :]
+        yield hear.RecordsRead(
+            records=tuple(hear.ReadRecord(position=r.position, epoch=r.epoch, plan=r.plan) for r in log)
+        )
+
+    def _publish(self, publish: say.Publish) -> Iterator[Event]:
+        self._published = publish
+        if not self._holds_plans:
+            yield self._append()
+
+    def _append(self) -> hear.Published:
+        assert self._published is not None
+        publish, self._published = self._published, None
+        positions = tuple(self.store.append(self.machine.epoch, record) for record in publish.records)
+        return hear.Published(position=positions[-1], positions=positions)
+
+    def _commit(self, store: say.Store) -> Iterator[Event]:
+        self.stored.append(store.transaction)
+        yield hear.Stored(number=store.number, refused=self.store.apply(self.machine.epoch, store.transaction))
+
+    # --- clusters -----------------------------------------------------------------------------------------------------
+
+    def add_cluster(self, name: str, node_count: int, node_amounts: Mapping[str, int] | None = None) -> None:
+        """Connect the sampler and the executor of a cluster of equal nodes."""
+        amounts = dict(node_amounts or self.node_amounts)
+        specs = [NodeSpec(name=f"{name}-{row}", total=amounts) for row in range(node_count)]
+        sessions = Session(name, Role.SAMPLER, 0, 0), Session(name, Role.EXECUTOR, 0, 0)
+        sampling = self._start_sampler(specs, 0)
+        self.clusters[name] = _Cluster(specs=specs, sampling=sampling, sampler=sessions[0], executor=sessions[1])
+        self.reconnect(name)
+
+    def _start_sampler(self, specs: list[NodeSpec], incarnation: int) -> SamplerSession:
+        ledger = NodeLedger()
+        ledger.put_nodes(specs)
+        return SamplerSession(ledger, NodeSampler(ledger, incarnation=incarnation), self.rng)
+
+    def reconnect(self, name: str) -> None:
+        """Restart everything of a cluster."""
+        self.reconnect_sampler(name)
+        self.reconnect_executor(name)
+
+    def reconnect_sampler(self, name: str) -> None:
+        """Restart a sampler: a new incarnation, which knows its nodes in another order, takes the leader's list."""
+        cluster = self.clusters[name]
+        cluster.specs.reverse()
+        cluster.sampler = _next(cluster.sampler)
+        cluster.sampling = self._start_sampler(cluster.specs, cluster.sampler.incarnation)
+        self.tell(hear.Bound(session=cluster.sampler, settings=self._bind_to_store(cluster.sampler)))
+
+    def reconnect_executor(self, name: str) -> None:
+        """Restart an executor, which has made all that it was told to make."""
+        cluster = self.clusters[name]
+        cluster.executor = _next(cluster.executor)
+        runs = [run for run in self.live_runs(name) if run in cluster.made]
+        known = Members.of([handle for handle, _ in runs], [attempt for _, attempt in runs])
+        self.tell(hear.Bound(session=cluster.executor, settings=self._bind_to_store(cluster.executor), known=known))
+
+    def _bind_to_store(self, session: Session) -> ClusterSettings:
+        self.store.bind(self.machine.epoch, session.cluster, role=session.role, incarnation=session.incarnation)
+        return self.store.cluster_settings(session.cluster)
+
+    def _take_placements(self, sent: say.SendPlacements) -> Iterator[Event]:
+        sampling = self.clusters[sent.session.cluster].sampling
+        sampling.check_epoch(self.machine.epoch)
+        self._define(sampling, sent.classes)
+        sampling.take_placements(sent.placements, is_last=True)
+        yield hear.SamplerReady(session=sent.session)
+        yield self._capacity(sent.session)
+
+    def _define(self, sampling: SamplerSession, classes: say.ClassDefinitions) -> None:
+        sampling.define((class_id, SchedulingClass.parse(definition)) for class_id, definition in classes)
+
+    def _sample(self, sent: say.SendSample) -> Iterator[Event]:
+        self._define(self.clusters[sent.session.cluster].sampling, sent.classes)
+        reply = self._answer_sample(sent.request)
+        if reply is not None:
+            yield hear.SampleAnswered(session=sent.session, round_number=sent.request.round_number, reply=reply)
+
+    def sample(self, request: SampleRequest) -> SampleReply:
+        """Answer a sampling request with the real sampler."""
+        sampling = self.clusters[request.cluster].sampling
+        sampling.ledger.extend_axis(request.resources)
+        return sampling.sample(self.machine.epoch, request)
+
+    def _bind(self, sent: say.SendCommit) -> Iterator[Event]:
+        reply, asked = self._answer_commit(sent.request), sent.request
+        if reply is not None:
+            yield hear.CommitAnswered(
+                session=sent.session, round_number=asked.round_number, stage=asked.stage, reply=reply
+            )
+
+    def commit(self, request: CommitRequest) -> CommitReply:
+        """Answer a commit request with the real MultiBind."""
+        return self.clusters[request.cluster].sampling.commit(self.machine.epoch, request)
+
+    def _release(self, sent: say.SendReleases) -> Iterable[Event]:
+        self.clusters[sent.runs.cluster].sampling.release(self.machine.epoch, sent.runs.members)
+        return ()
+
+    def _make(self, sent: say.SendRows) -> Iterable[Event]:
+        runs = zip(sent.rows.handle.tolist(), sent.rows.attempt.tolist(), strict=True)
+        self.clusters[sent.session.cluster].made.update(runs)
+        return ()
+
+    def send_capacity(self, name: str) -> None:
+        """Have a sampler tell its nodes and totals."""
+        self.tell(self._capacity(self.clusters[name].sampler))
+
+    def _capacity(self, session: Session) -> hear.CapacityTold:
+        sampling = self.clusters[session.cluster].sampling
+        return hear.CapacityTold(session=session, columns=capacity_columns(sampling.sampler, session.incarnation))
+
+    def tell_news(self) -> None:
+        """Have the samplers tell of classes that fit by now, as they do soon after capacity rose."""
+        waiting = [cluster.sampler for cluster in self.clusters.values() if cluster.sampling.sampler.waiting_count]
+        self.tell(*map(self._capacity, waiting))
+
+    # --- people -------------------------------------------------------------------------------------------------------
+
+    def define_class(self, class_id: int, *, node_selector: tuple[tuple[str, str], ...] = (), **requests: int) -> None:
+        """Define a class by its requests, base units, and the labels that its nodes must have."""
+        amounts = tuple(sorted(requests.items()))
+        self.book.definitions[class_id] = SchedulingClass(requests=amounts, node_selector=node_selector).definition()
+
+    def submit(self, count: int, **job: Any) -> list[int]:  # noqa: ANN401
+        """Submit equal jobs as `grow` describes them, have the leader take them, and return their handles."""
+        rows = self.grow(count, **job)
+        self.store.submit(self.store.next_change_id(), rows, round(self.now_s * 1e6))
+        self.take()
+        return [int(handle) for handle in self.book.handles(rows)]
+
+    def grow(
+        self,
+        count: int,
+        *,
+        queue: int = 1,
+        class_id: int = 1,
+        priority: int = 0,
+        job_set: str = "set",
+        layout: bytes = POD_LAYOUT,
+    ) -> Int64s:
+        """Add jobs to those there will be; return their rows in the book."""
+        if class_id not in self.book.definitions:
+            self.define_class(class_id, cpu=1000)
+        plan, owner = self.book.plan, (queue - 1, job_set)
+        job_sets = plan.job_sets if owner in plan.job_sets else (*plan.job_sets, owner)
+
+        def more(column: Int32s, value: int) -> Int32s:
+            return np.append(column, np.full(count, value, dtype=np.int32))
+
+        submit_s = np.append(plan.submit_s, np.full(count, self.now_s - self._begin_s))
+        self.book.plan = replace(
+            plan,
+            job_sets=job_sets,
+            submit_s=submit_s,
+            run_s=np.zeros(submit_s.size),
+            class_index=more(plan.class_index, class_id - 1),
+            job_set=more(plan.job_set, job_sets.index(owner)),
+            priority=more(plan.priority, priority),
+            exit_code=more(plan.exit_code, 0),
+            layout=more(plan.layout, LAYOUTS.index(layout)),
+        )
+        return np.arange(submit_s.size - count, submit_s.size, dtype=np.int64)
+
+    def read(self) -> None:
+        """Have the leader read the changes that can be seen; its next cycle takes them."""
+        self._tell(read_changes(self.store, self.book, self.machine))
+
+    def cancel(self, handles: Sequence[int], *, deliver: bool = True) -> Callable[[], None]:
+        """Set cancel requests, as the API does; the next cycle takes them.
+
+        Args:
+            handles: Jobs.
+            deliver: Whether the leader can read them; otherwise it can once what is returned is called.
+        """
+        known = set(self.store.changes)
+        self.store.change_request(handles, None)
+        late = {key: self.store.changes.pop(key) for key in set(self.store.changes) - known}
+
+        def see() -> None:
+            self.store.changes.update(late)
+            late.clear()
+            self.read()
+
+        if deliver:
+            see()
+        return see
+
+    def reprioritize(self, handles: Sequence[int], priority: int) -> None:
+        """Give jobs another priority."""
+        self.store.change_request(handles, priority)
+        self.take()
+
+    def forget(self, cluster: str) -> None:
+        """Declare a cluster gone."""
+        self.store.forget(cluster)
+        self.take()
+
+    # --- cycles -------------------------------------------------------------------------------------------------------
+
+    def take(self) -> None:
+        """Run a cycle in which no sampler answers: what arrived is taken and stored, and nothing new is placed."""
+        self.read()
+        self._run_cycle()
+
+    def plan(
+        self,
+        *,
+        answer_sample: Callable[[SampleRequest], SampleReply | None] | None = None,
+        answer_commit: Callable[[CommitRequest], CommitReply | None] | None = None,
+    ) -> LeasePlan:
+        """Run one cycle until its plan is to be published, and return that; an empty one if nothing was decided.
+
+        Args:
+            answer_sample: Answers instead of the samplers; None for no answer in time.
+            answer_commit: The same for commits.
+        """
+        self.tell_news()
+        self._answer_sample, self._answer_commit = answer_sample or self.sample, answer_commit or self.commit
+        self._holds_plans = True
+        self._run_cycle()
+        if self._published is not None:
+            return self._published.plan
+        return begin_round(self.state.fork(), self.now_s, np.random.default_rng(0)).finish(self.now_s)
+
+    def _run_cycle(self) -> None:
+        self._tell(hear.Explained())
+        self._mono_s += self.settings.window_max_s
+        self._tell(hear.Tick())
+        while self.machine.phase in (Phase.SAMPLING, Phase.COMMITTING):
+            self._mono_s += self.settings.response_timeout_s
+            self._tell(hear.Tick())
+        self.tell(hear.Tick())  # what was let go of at last is told
+        self._answer_sample, self._holds_plans = lambda _: None, False
+
+    def ingest(self, plan: LeasePlan) -> None:
+        """Let the log take the plan that `plan` returned; the leader ingests and stores it."""
+        if plan.has_news:
+            self.tell(self._append())
+
+    def round(self) -> LeasePlan:
+        """Run one whole cycle and return its plan."""
+        plan = self.plan()
+        self.ingest(plan)
+        return plan
+
+    # --- executors ----------------------------------------------------------------------------------------------------
+
+    def report(self, cluster: str, reports: Sequence[Report]) -> Transaction:
+        """Have a cluster's executor report states, and a cycle take them that places nothing; return what it stored."""
+        told = self.clusters[cluster]
+        told.batch += 1
+        columns = report_columns(reports, self.now_s)
+        count = len(self.stored)
+        self._tell(hear.StatesReported(session=told.executor, batch=told.batch, columns=columns))
+        self.take()
+        return self.stored[count] if len(self.stored) > count else Transaction()
+
+    def live_runs(self, cluster: str) -> list[tuple[int, int]]:
+        """Return (handle, attempt) of the stored runs of a cluster that have not ended."""
+        rows = [(handle, self.job(handle)) for handle in sorted(self.store.open_handles)]
+        live = [(handle, job.live_attempt) for handle, job in rows if job.live_attempt]
+        return [(handle, attempt) for handle, attempt in live if self.job(handle).runs[attempt].cluster == cluster]
+
+    def sent(self, kind: type[say.SendRows | say.SendStops | say.SendReleases]) -> list[tuple[str, int, int]]:
+        """Return (cluster, handle, attempt) of all rows, stops or releases that were sent."""
+        sent = [one for one in self.said if isinstance(one, kind)]
+        rows = [one.rows if isinstance(one, say.SendRows) else one.runs.members for one in sent]
+        found = [zip(part.handle.tolist(), part.attempt.tolist(), strict=True) for part in rows]
+        return [(one.session.cluster, *run) for one, runs in zip(sent, found, strict=True) for run in runs]
+
+    # --- what is so ---------------------------------------------------------------------------------------------------
+
+    def job(self, handle: int) -> JobRow:
+        """Return a job as it is stored."""
+        return self.store.jobs[handle]
+
+    def place(self, handle: int) -> tuple[str, str]:
+        """Return cluster and node of a job's newest run."""
+        runs = self.job(handle).runs
+        return runs[max(runs)].cluster, runs[max(runs)].node
+
+    def job_state(self, handle: int) -> JobState:
+        """Return the state that the events say a job has."""
+        return JobState(self.job(handle).event_state)
+
+    def kinds(self, handle: int) -> list[JobEventKind]:
+        """Return the kinds of a job's events in order."""
+        return [JobEventKind(kind) for job, kind in self.events.kinds if job == handle]
+
+    def check(self) -> None:
+        """Check all invariants there are."""
+        check_invariants(self.state)
+        for cluster in self.clusters.values():
+            cluster.ledger.check_invariants()
+
+    def digest(self) -> str:
+        """Return a hash over all events and decisions so far."""
+        plans = [(one.plan.handle.tolist(), one.plan.nodes) for one in self.said if isinstance(one, say.Publish)]
+        return hashlib.blake2b(repr((plans, self.events.kinds)).encode()).hexdigest()
+
+
+def _next(session: Session) -> Session:
+    return session._replace(incarnation=session.incarnation + 1, serial=session.serial + 1)
+
+
+def _warn(warn: say.Warn) -> Iterable[Event]:
+    """Let no fault of a round be passed over."""
+    assert warn.text != ROUND_GIVEN_UP, warn.subject
+    return ()

@@ -1,0 +1,135 @@
+"""What a `LeaderWorld` is made of: jobs to be added to, layouts of bags, and reports as columns."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from argosy_core.job.classes import SchedulingClass
+from argosy_core.placement import NodeSampler
+from argosy_core.resources import DEFAULT_AXIS
+from argosy_core.scheduler import CapacityColumns, LoadedDemands, SpecReference, StateColumns
+from argosy_simulation import WorldPlan
+from argosy_simulation.plan import JobBook
+
+__all__ = [
+    "BAG_LAYOUT",
+    "LAYOUTS",
+    "POD_LAYOUT",
+    "Report",
+    "capacity_columns",
+    "empty_book",
+    "loaded_demands",
+    "report_columns",
+]
+
+POD_LAYOUT = b'[["Pod","work"]]'
+"""Layout of a job of one pod."""
+BAG_LAYOUT = b'[["Service","front"],["Pod","one"],["Pod","two"]]'
+"""Layout of a bag whose first object is no pod."""
+LAYOUTS = (POD_LAYOUT, BAG_LAYOUT)
+"""All, by their index in a plan."""
+_MOST_CLASSES = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One state that an executor reports."""
+
+    handle: int
+    """Job handle."""
+    state: int
+    """ObjectState."""
+    attempt: int = 1
+    """Attempt."""
+    object_index: int = 0
+    """Position in the bag."""
+    failure: int = 0
+    """FailureKind."""
+    exit_code: int = 0
+    """Exit code."""
+    text: str = ""
+    """Message."""
+    time_us: int = 0
+    """When; 0 for now."""
+
+
+def empty_book(queues: Mapping[str, float]) -> JobBook:
+    """Return a book without jobs, to be added to."""
+    none = np.zeros(0, dtype=np.int32)
+    plan = WorldPlan(
+        clusters=(),
+        queues=tuple(queues.items()),
+        classes=(SchedulingClass(requests=()),) * _MOST_CLASSES,
+        job_sets=(),
+        submit_s=np.zeros(0),
+        run_s=np.zeros(0),
+        class_index=none,
+        job_set=none,
+        priority=none,
+        exit_code=none,
+        layout=none,
+    )
+    book = JobBook(plan)
+    book.definitions.clear()
+    book.specs = tuple(
+        SpecReference(hash=hashlib.blake2b(text, digest_size=16).digest(), day=20_000, layout=text) for text in LAYOUTS
+    )
+    return book
+
+
+def report_columns(reports: Sequence[Report], now_s: float) -> StateColumns:
+    """Return what an executor reports as columns; what has no time of its own was seen now."""
+    texts = tuple(dict.fromkeys(report.text for report in reports if report.text))
+    return StateColumns(
+        handle=np.array([report.handle for report in reports], dtype=np.int64),
+        attempt=np.array([report.attempt for report in reports], dtype=np.int32),
+        object_index=np.array([report.object_index for report in reports], dtype=np.int16),
+        state=np.array([report.state for report in reports], dtype=np.int8),
+        time_us=np.array([report.time_us or round(now_s * 1e6) for report in reports], dtype=np.int64),
+        exit_code=np.array([report.exit_code for report in reports], dtype=np.int32),
+        failure=np.array([report.failure for report in reports], dtype=np.int8),
+        message=np.array([texts.index(r.text) if r.text else -1 for r in reports], dtype=np.int32),
+        uid=bytes(16 * len(reports)),
+        texts=texts,
+    )
+
+
+def capacity_columns(sampler: NodeSampler, incarnation: int) -> CapacityColumns:
+    """Return all that a sampler tells of its nodes."""
+    ledger = sampler.ledger
+    table, totals = ledger.nodes, ledger.totals()
+    rows = table.live()
+    fitting, room = sampler.take_fitting()
+    return CapacityColumns(
+        incarnation=incarnation,
+        resources=ledger.axis.names,
+        node=rows,
+        names=tuple(table.names[row] for row in rows.tolist()),
+        allocatable=np.ascontiguousarray(table.allocatable[:, rows].T),
+        free=np.ascontiguousarray(table.free[:, rows].T),
+        flag=np.ones(rows.size, dtype=np.int8),
+        total=totals.allocatable,
+        total_free=totals.free,
+        node_count=totals.node_count,
+        placement_count=ledger.placement_count,
+        fitting=fitting,
+        fitting_room=room.astype(np.int32),
+    )
+
+
+def loaded_demands(
+    handles: Sequence[int], demands: Mapping[int, tuple[tuple[int, ...], tuple[int, ...]]]
+) -> LoadedDemands:
+    """Return what those of some jobs ask for and may hold that differ from their class, as it is loaded."""
+    named = [handle for handle in handles if handle in demands]
+    amounts = np.array([demands[handle] for handle in named], dtype=np.int64).reshape(-1, 2, len(DEFAULT_AXIS))
+    return LoadedDemands(
+        handle=np.array(named, dtype=np.int64),
+        names=DEFAULT_AXIS.names,
+        requested=amounts[:, 0],
+        permitted=amounts[:, 1],
+    )
