@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from argosy_client import ArgosyClient
 from argosy_client.values import JobDraft, Queue
+from argosy_core.errors import NotAllowedNow
 from argosy_kube.simulated.client import SimulatedCluster
 from argosy_local.compose import ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
@@ -71,6 +73,16 @@ def running_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
         mesh.down()
 
 
+async def _create_queue(client: ArgosyClient, pool: str) -> None:
+    """Make a queue of a pool as soon as its first leader has come."""
+    async with asyncio.timeout(30):
+        while True:
+            with contextlib.suppress(NotAllowedNow):
+                await client.create_queue(Queue(name=f"of-{pool}", weight=1.0, pool=pool))
+                return
+            await asyncio.sleep(0.05)
+
+
 async def _submit(client: ArgosyClient, queue: str, first: int, count: int) -> None:
     numbers = range(first, first + count)
     await client.submit(
@@ -94,7 +106,7 @@ async def test_two_leaders_share_a_cluster_and_one_may_die(mesh: Mesh, tmp_path:
     try:
         async with ArgosyClient(mesh.server) as client:
             for pool in ("default", "gpu"):
-                await client.create_queue(Queue(name=f"of-{pool}", weight=1.0, pool=pool))
+                await _create_queue(client, pool)
                 await _submit(client, f"of-{pool}", 0, JOBS)
             async with asyncio.timeout(30):
                 while (await cluster.audit()).pods_created < 2 * CORES:  # noqa: ASYNC110 - only the cluster tells

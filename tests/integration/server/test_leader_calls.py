@@ -201,6 +201,24 @@ async def test_cordons_are_stored_and_told_to_leader(either: Any, leader_store: 
     assert told == [["east"], ["west"], ["west"], ["east"]]
 
 
+async def test_cordon_of_a_node_that_is_not_there_is_refused_unless_allowed(either: Any) -> None:
+    """A mistyped name would cordon nothing, in silence; nobody can tell for a cluster that is not connected."""
+    wrong = cluster_pb2.CordonNodeRequest(cluster="east", node="nope")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await either.clusters.CordonNode(wrong)
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+    assert "has no node 'nope'" in caught.value.details()
+    there = (await either.clusters.ListNodes(cluster_pb2.ListNodesRequest(cluster="east", page_size=1))).nodes[0].name
+    for request in (
+        cluster_pb2.CordonNodeRequest(cluster="east", node="nope", allow_missing=True),
+        cluster_pb2.CordonNodeRequest(cluster="east", node="nope"),  # cordoned already
+        cluster_pb2.CordonNodeRequest(cluster="east", node=there),
+        cluster_pb2.CordonNodeRequest(cluster="west", node="nope"),
+    ):
+        answer = (await either.clusters.CordonNode(request)).cluster
+        assert request.node in [node.name for node in answer.cordoned_nodes]
+
+
 async def test_forget_cluster_only_when_it_is_not_connected(either: Any) -> None:
     """A connected cluster could still run its pods, so it cannot be forgotten."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:

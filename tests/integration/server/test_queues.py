@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import grpc
@@ -10,6 +11,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from argosy.api.v1 import job_pb2, queue_pb2
 from argosy.lease.v1 import lease_pb2
+from argosy_store.leader import LeaderStore
 
 Queue = queue_pb2.Queue
 
@@ -31,6 +33,22 @@ async def test_queue_of_weight_zero_is_not_one_without_weight(api: Any) -> None:
     """A weight that is given counts, also 0; only one that is not given is 1."""
     assert (await create(api, Queue(name="idle", weight=0.0))).weight == 0.0
     assert (await api.queues.GetQueue(queue_pb2.GetQueueRequest(name="idle"))).queue.weight == 0.0
+
+
+async def test_pool_that_nobody_led_is_refused(api: Any, database_url: str) -> None:
+    """Jobs of such a queue would wait for ever; a pool that was led once may be without a leader now."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await create(api, Queue(name="blue", pool="defualt"))
+    assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+    assert caught.value.details() == (
+        "no server has ever led the pool 'defualt', so its jobs would wait for ever; there are default"
+    )
+    made = await create(api, Queue(name="blue"))
+    with pytest.raises(grpc.aio.AioRpcError):
+        await update(api, Queue(name="blue", etag=made.etag, pool="gpu"), "pool")
+    with contextlib.closing(LeaderStore(database_url, "gpu")) as leader:
+        assert leader.try_lead("one", "", 60.0) is not None
+    assert (await create(api, Queue(name="green", pool="gpu"))).pool == "gpu"
 
 
 async def update(api: Any, queue: Queue, *paths: str) -> Queue:

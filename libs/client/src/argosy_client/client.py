@@ -425,9 +425,13 @@ class ArgosyClient(RepeatedCalls):
         request = cluster_pb2.UncordonClusterRequest(name=name)
         return codec.cluster_of((await self.call(self._clusters.UncordonCluster, request)).cluster)
 
-    async def cordon_node(self, cluster: str, node: str, reason: str = "") -> Cluster:
-        """Stop placing on a node."""
-        request = cluster_pb2.CordonNodeRequest(cluster=cluster, node=node, reason=reason)
+    async def cordon_node(self, cluster: str, node: str, reason: str = "", *, allow_missing: bool = False) -> Cluster:
+        """Stop placing on a node.
+
+        Raises:
+            NotFound: The cluster is connected and has no such node, and none is allowed to be missing.
+        """
+        request = cluster_pb2.CordonNodeRequest(cluster=cluster, node=node, reason=reason, allow_missing=allow_missing)
         return codec.cluster_of((await self.call(self._clusters.CordonNode, request)).cluster)
 
     async def uncordon_node(self, cluster: str, node: str) -> Cluster:

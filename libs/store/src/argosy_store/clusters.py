@@ -40,6 +40,15 @@ class ClusterCalls:
             ).fetchone()
         return None if row is None else (row[0], row[1])
 
+    def list_pools(self) -> list[str]:
+        """Return the names of the pools that were ever led, in order.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            return [name for (name,) in connection.execute("SELECT pool FROM pools ORDER BY pool")]
+
     def list_clusters(self, after_name: str = "", limit: int = 100) -> list[ClusterRow]:
         """Return clusters that are not forgotten in order of their names, those after a name.
 

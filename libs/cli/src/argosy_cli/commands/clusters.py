@@ -135,15 +135,19 @@ def list_nodes(context: click.Context, *, cluster_name: str, selector: str) -> N
 @click.argument("cluster_name", metavar="CLUSTER")
 @click.argument("name", metavar="NODE")
 @click.option("--reason", default="", help="Shown by `argosy cluster get` and `argosy node list`.")
+@click.option("--allow-missing", is_flag=True, help="Cordon a node that is not there, should it come.")
 @common_options
 @click.pass_context
-def cordon_node(context: click.Context, *, cluster_name: str, name: str, reason: str) -> None:
+def cordon_node(context: click.Context, *, cluster_name: str, name: str, reason: str, allow_missing: bool) -> None:
     """Place nothing more on NODE of CLUSTER; what runs goes on.
 
-    A node that is not there yet, or not any more, is cordoned once it comes.
+    The cordon stays when the node goes, and holds again when it comes back.
     """
     settings = settings_of(context)
-    _print(settings, call(settings, lambda client: client.cordon_node(cluster_name, name, reason)))
+    _print(
+        settings,
+        call(settings, lambda client: client.cordon_node(cluster_name, name, reason, allow_missing=allow_missing)),
+    )
 
 
 @node.command("uncordon")

@@ -12,7 +12,7 @@ from typing import Final
 import grpc
 
 from argosy.api.v1 import cluster_pb2, cluster_pb2_grpc, queue_pb2
-from argosy_core.errors import BackendUnavailable, FieldViolation, InvalidRequest
+from argosy_core.errors import BackendUnavailable, FieldViolation, InvalidRequest, NotFound, Resource
 from argosy_core.job.findings import is_dns_name, printable
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
@@ -80,7 +80,9 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
             return await self._forward_list_nodes(row, request, context)
         size = request.page_size or _PAGE_SIZE
         found = [
-            node for node in view.nodes(request.cluster) if node.name > after and has_labels(requirements, node.labels)
+            node
+            for node in view.nodes(request.cluster)
+            if node.name > after and request.node in {"", node.name} and has_labels(requirements, node.labels)
         ]
         return cluster_pb2.ListNodesResponse(
             nodes=[_node_message(row, node) for node in found[:size]],
@@ -107,8 +109,14 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
     async def CordonNode(  # noqa: N802 - the protocol's name
         self, request: cluster_pb2.CordonNodeRequest, context: Context
     ) -> cluster_pb2.CordonNodeResponse:
-        """Stop placing on a node; the cordon outlives the node's absence."""
+        """Stop placing on a node; the cordon outlives the node's absence, but a name that is not there is refused."""
         check_request(request)
+        _check_node(request.node)
+        if not request.allow_missing and await self._is_missing(request.cluster, request.node, context):
+            raise NotFound(
+                f"cluster {request.cluster!r} has no node {request.node!r}; allow_missing cordons one that may come",
+                resource=Resource(kind="Node", name=request.node),
+            )
         cluster = await self._cordon_node(request.cluster, request.node, context, cordoned=True, reason=request.reason)
         return cluster_pb2.CordonNodeResponse(cluster=cluster)
 
@@ -117,6 +125,7 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
     ) -> cluster_pb2.UncordonNodeResponse:
         """Let a node be placed on again."""
         check_request(request)
+        _check_node(request.node)
         return cluster_pb2.UncordonNodeResponse(
             cluster=await self._cordon_node(request.cluster, request.node, context, cordoned=False)
         )
@@ -136,9 +145,6 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
     async def _cordon_node(
         self, cluster: str, node: str, context: Context, *, cordoned: bool, reason: str = ""
     ) -> cluster_pb2.Cluster:
-        if not is_dns_name(node):
-            violation = FieldViolation(field="node", description="must be a node's name: a lower-case DNS name")
-            raise InvalidRequest("one field is wrong in the request", violations=(violation,))
         row = await self._threads.run(
             self._store.set_node_cordon,
             cluster,
@@ -148,6 +154,17 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
             encode=encode_cluster_changes,
         )
         return (await self._with_gauges([row], context))[0]
+
+    async def _is_missing(self, cluster: str, node: str, context: Context) -> bool:
+        """Return whether a cluster is connected and does not know a node; False where nobody can be asked."""
+        row = await self._threads.run(self._store.get_cluster, cluster)
+        if node in row.cordoned_nodes:
+            return False
+        if not (await self._with_gauges([row], context))[0].sampler_connected:
+            return False
+        with contextlib.suppress(grpc.aio.AioRpcError, BackendUnavailable):
+            return not (await self.ListNodes(cluster_pb2.ListNodesRequest(cluster=cluster, node=node), context)).nodes
+        return False
 
     async def ForgetCluster(  # noqa: N802 - the protocol's name
         self, request: cluster_pb2.ForgetClusterRequest, context: Context
@@ -211,6 +228,17 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
             context=context,
         )
         return {cluster.name: cluster for cluster in answer.clusters}
+
+
+def _check_node(name: str) -> None:
+    """Refuse what is no node's name.
+
+    Raises:
+        InvalidRequest: It is none.
+    """
+    if not is_dns_name(name):
+        violation = FieldViolation(field="node", description="must be a node's name: a lower-case DNS name")
+        raise InvalidRequest("one field is wrong in the request", violations=(violation,))
 
 
 def _gauges_message(gauges: ClusterGauges) -> cluster_pb2.Cluster:

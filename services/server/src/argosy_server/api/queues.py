@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from argosy.api.v1 import queue_pb2, queue_pb2_grpc
-from argosy_core.errors import FieldViolation, InvalidRequest
+from argosy_core.errors import FieldViolation, InvalidRequest, NotAllowedNow, Resource
 from argosy_core.job.findings import printable
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
@@ -27,6 +27,7 @@ __all__ = ["QueueService"]
 
 _PAGE_SIZE: Final = 100
 _DEFAULT_WEIGHT: Final = 1.0
+_MAX_POOLS_SHOWN: Final = 20
 
 
 class QueueService(queue_pb2_grpc.QueueServiceServicer):
@@ -63,7 +64,7 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
         del context
         check_request(request)
         queue = request.queue
-        _check_pool(queue.pool)
+        await self._check_pool(queue.pool)
         _check_namespaces(queue.namespaces)
         row = await self._threads.run(
             self._store.create_queue,
@@ -103,7 +104,6 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
         del context
         check_request(request)
         queue = request.queue
-        _check_pool(queue.pool)
         _check_namespaces(queue.namespaces)
         values: dict[str, float | str | list[str] | int] = {
             "weight": queue.weight if queue.HasField("weight") else _DEFAULT_WEIGHT,
@@ -112,6 +112,8 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
             "max_queued_count": queue.max_queued_count,
         }
         paths = _read_mask(request.update_mask.paths, values.keys())
+        if "pool" in paths:
+            await self._check_pool(queue.pool)
         row = await self._threads.run(
             self._store.update_queue,
             queue.name,
@@ -150,6 +152,26 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
         check_request(request)
         return queue_pb2.UncordonQueueResponse(queue=await self._cordon(request.name, cordoned=False, reason=""))
 
+    async def _check_pool(self, pool: str) -> None:
+        """Refuse a pool that nobody has ever led: jobs would wait there for ever.
+
+        Raises:
+            InvalidRequest: The name is none.
+            NotAllowedNow: There is no such pool.
+        """
+        if pool in {"", self._default_pool}:
+            return
+        if not is_queue_name(pool):
+            violation = FieldViolation(field="queue.pool", description="must be a lower-case DNS label, or empty")
+            raise InvalidRequest("one field is wrong in the request", violations=(violation,))
+        pools = await self._threads.run(self._store.list_pools)
+        if pool not in pools:
+            known = ", ".join(sorted({*pools, self._default_pool})[:_MAX_POOLS_SHOWN])
+            raise NotAllowedNow(
+                f"no server has ever led the pool {pool!r}, so its jobs would wait for ever; there are {known}",
+                resource=Resource(kind="Pool", name=pool),
+            )
+
     async def _cordon(self, name: str, *, cordoned: bool, reason: str) -> queue_pb2.Queue:
         row = await self._threads.run(
             self._store.set_queue_cordon,
@@ -174,12 +196,6 @@ def _check_namespaces(namespaces: Sequence[str]) -> None:
                 "one field is wrong in the request",
                 violations=(FieldViolation(field=f"queue.namespaces[{index}]", description=description),),
             )
-
-
-def _check_pool(pool: str) -> None:
-    if pool and not is_queue_name(pool):
-        violation = FieldViolation(field="queue.pool", description="must be a lower-case DNS label, or empty")
-        raise InvalidRequest("one field is wrong in the request", violations=(violation,))
 
 
 def _read_mask(paths: Sequence[str], known: Collection[str]) -> tuple[str, ...]:

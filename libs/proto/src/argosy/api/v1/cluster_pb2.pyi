@@ -112,16 +112,18 @@ class GetClusterResponse(_message.Message):
     def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
-    __slots__ = ("cluster", "page_size", "page_token", "label_selector")
+    __slots__ = ("cluster", "page_size", "page_token", "label_selector", "node")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     LABEL_SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     page_size: int
     page_token: str
     label_selector: str
-    def __init__(self, cluster: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., label_selector: _Optional[str] = ...) -> None: ...
+    node: str
+    def __init__(self, cluster: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., label_selector: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
 
 class ListNodesResponse(_message.Message):
     __slots__ = ("nodes", "next_page_token")
@@ -158,14 +160,16 @@ class UncordonClusterResponse(_message.Message):
     def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ...) -> None: ...
 
 class CordonNodeRequest(_message.Message):
-    __slots__ = ("cluster", "node", "reason")
+    __slots__ = ("cluster", "node", "reason", "allow_missing")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_MISSING_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     node: str
     reason: str
-    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    allow_missing: bool
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., reason: _Optional[str] = ..., allow_missing: bool = ...) -> None: ...
 
 class CordonNodeResponse(_message.Message):
     __slots__ = ("cluster",)
