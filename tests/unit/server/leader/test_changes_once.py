@@ -1,16 +1,17 @@
-"""Every row of `changes` is taken once, also when it is deleted while it is being read."""
+"""Every row of `changes` is taken once, also when it is deleted while it is being read, and none is read in vain."""
 
 import asyncio
 import threading
 
 import numpy as np
+import pytest
 
 from argosy_core.leader import MachineSettings
 from argosy_core.leader.events import Change, ChangesRead
 from argosy_core.leader.intake import Intake
 from argosy_core.leader.sessions import ClusterSessions
 from argosy_core.leader.term import Term
-from argosy_server.leader.cycle.changes import ChangeReader
+from argosy_server.leader.cycle.changes import ChangeReader, pause_s
 from argosy_server.leader.show.notes import LeaderNotes
 
 
@@ -68,3 +69,10 @@ async def test_row_that_is_deleted_while_it_is_read_is_not_taken_again() -> None
     store.let_go.set()
     await reader.read(10)
     assert [change.change_id for change in driver.taken] == [1, 2]
+
+
+def test_changes_are_read_once_shortly_before_the_next_round_may_begin() -> None:
+    """Reads until then would see the same rows; a round that may begin at any time waits one period at most."""
+    assert pause_s(0.02, to_round_s=0.15) == pytest.approx(0.14)
+    assert pause_s(0.02, to_round_s=0.025) == 0.02
+    assert pause_s(0.02, to_round_s=-1.0) == 0.02

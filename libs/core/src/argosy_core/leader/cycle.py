@@ -113,8 +113,12 @@ class Cycle:
             return self.requests.deadline_s
         begin_s = min(self._window_end_s, self._quiet_s, self._retry_s, self.permits.due_s())
         if begin_s < math.inf:
-            begin_s = max(begin_s, self._throttle.earliest_s())
+            begin_s = max(begin_s, self.earliest_s())
         return min(begin_s, self._contacts_due_s())
+
+    def earliest_s(self) -> float:
+        """Return before which moment no cycle begins, whatever arrives, monotonic seconds."""
+        return self._throttle.earliest_s()
 
     def _contacts_due_s(self) -> float:
         if self._sessions.has_departures:

@@ -163,6 +163,10 @@ class LeaderMachine:
         due_s = min(due_s, self._sessions.silence_due_s())
         return due_s if due_s < math.inf else None
 
+    def earliest_round_s(self) -> float:
+        """Return before which moment no round begins, whatever arrives, monotonic seconds."""
+        return self._cycle.earliest_s()
+
     def budget(self) -> Budget:
         """Return how much may be handed in now; what a round under way would not see may wait outside."""
         settings = self._term.settings

@@ -42,7 +42,7 @@ class LeaderSettings:
     busy_jobs_per_s: float = 7500.0
     """Jobs per second at which rounds are rarest."""
     poll_ms: float = 20.0
-    """How often `changes` is looked at while nothing happens."""
+    """How often `changes` is looked at while a round may begin; else once, half of this before one may."""
     changes_per_round: int = 2000
     """Most rows of `changes` taken by one round."""
     answer_timeout_s: float = 2.0

@@ -9,6 +9,7 @@ Source: design section 5, "Take changes".
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from argosy_server.leader.show.notes import LeaderNotes
     from argosy_store import LeaderStore
 
-__all__ = ["ChangeReader"]
+__all__ = ["ChangeReader", "pause_s"]
 
 
 class ChangeReader:
@@ -51,13 +52,15 @@ class ChangeReader:
         while True:
             limit = self._machine.budget().changes
             if limit:
-                await self.read(limit)
-            await asyncio.sleep(period_s)
+                await self.read(limit, tells_none=False)
+            await asyncio.sleep(pause_s(period_s, self._machine.earliest_round_s() - time.monotonic()))
 
-    async def read(self, limit: int) -> None:
-        """Read up to `limit` rows and hand in those that the machine does not hold."""
+    async def read(self, limit: int, *, tells_none: bool = True) -> None:
+        """Read up to `limit` rows and hand in those that the machine does not hold; if none, only if `tells_none`."""
         rows = await asyncio.to_thread(self._store.read_changes, limit)
         decoded = [_decode(row_id, payload) for row_id, payload in rows if self._machine.is_new(row_id)]
+        if not decoded and not tells_none:
+            return
         changes = [change for change, _ in decoded]
         contents = [content for _, content in decoded if content is not None]
         self._note_traced(contents)
@@ -112,6 +115,19 @@ class ChangeReader:
         for row in rows:
             self._notes.note_cluster(row)
         return {row.name: cluster_settings(row) for row in rows}
+
+
+def pause_s(period_s: float, to_round_s: float) -> float:
+    """Return how long to wait before `changes` is read again, seconds.
+
+    While no round may begin nothing is read: one read shortly before it sees all that several would have seen, each of
+    which costs the leader and the database as much as a few jobs.
+
+    Args:
+        period_s: Least time between two reads.
+        to_round_s: How long no round will begin, whatever is read; 0 or less if one may begin.
+    """
+    return max(period_s, to_round_s - period_s / 2)
 
 
 def _decode(row_id: int, payload: bytes) -> tuple[Change, DecodedChanges | None]:
