@@ -6,6 +6,7 @@ Source: design section 3; `proto/argosy/api/v1/scheduling.proto`.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -101,12 +102,18 @@ def _round_message(gauges: RoundGauges) -> scheduling_pb2.GetLastRoundResponse:
                 p50=_duration(latency.p50_ms),
                 p90=_duration(latency.p90_ms),
                 p99=_duration(latency.p99_ms),
-                bucket_bounds=[_duration(bound) or Duration() for bound in latency.bound_ms],
+                bucket_bounds=_bounds(latency.bound_ms),
                 bucket_counts=latency.bucket_count,
             )
             for latency in gauges.latencies
         ],
     )
+
+
+@lru_cache
+def _bounds(bound_ms: tuple[float, ...]) -> tuple[Duration, ...]:
+    """Return bounds of buckets, which are the same in every answer."""
+    return tuple(_duration(bound) or Duration() for bound in bound_ms)
 
 
 def _duration(value_ms: float) -> Duration | None:
