@@ -2,8 +2,8 @@
 
 A key is one int64 column, the handle of a job, or two, a member (see `argosy_core.job.members`). Handles come from one
 sequence, so their low bits are almost a perfect hash and probes are short. A million handles cost 24 MiB and a million
-members 40 MiB, against 140 MiB for a dict of Python integers. A batch of a few keys is worked off key by key: an array
-call costs as much as a whole look-up does that way.
+members 40 MiB, against 140 MiB for a dict of Python integers. A batch of a few keys is worked off key by key, and so
+are the last of a larger one: an array call costs as much as a whole look-up does that way.
 
 Source: design section 6, "Data layout", and section 8.
 """
@@ -28,9 +28,17 @@ _FEW: Final = 16
 """Up to so many keys Python is faster than array calls."""
 _SPREAD: Final = 0x1E3779B97F4A7C15
 _DAY_SPREAD: Final = 0x9E3779B1
+# Arrays, since NumPy makes one of every Python integer that it meets, which takes as long as working off ten keys.
+_SPREAD_0D: Final = np.array(_SPREAD)
+_SPREAD_BITS: Final = np.array(29)
+_DAY_SPREAD_0D: Final = np.array(_DAY_SPREAD)
+_DAY_BITS: Final = np.array(40)
+_JUMP_BITS: Final = np.array(20)
+_JUMP_MASK: Final = np.array(0xFFFFFFFF)
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
+Bools = npt.NDArray[np.bool_]
 
 
 class KeyIndex:
@@ -58,41 +66,51 @@ class KeyIndex:
         """Forget all keys; room for `capacity`, a power of two."""
         self._keys = [np.full(capacity, _EMPTY, dtype=np.int64) for _ in range(self._width)]
         self._slots = np.zeros(capacity, dtype=np.int32)
+        self._mask = np.array(capacity - 1)
         self._used_count = 0  # live and removed entries
         self._count = 0
 
     def _start(self, columns: tuple[Int64s, ...]) -> Int64s:
         """Return where probing begins: the number of the handle, with its day and what else there is mixed in."""
         first = columns[0]
-        mixed = first ^ (first >> 40) * _DAY_SPREAD
+        mixed: Int64s = first >> _DAY_BITS
+        mixed *= _DAY_SPREAD_0D
+        mixed ^= first
         for column in columns[1:]:
-            mixed ^= column * _SPREAD >> 29
-        return mixed & (self._slots.size - 1)
+            spread = column * _SPREAD_0D
+            spread >>= _SPREAD_BITS
+            mixed ^= spread
+        mixed &= self._mask
+        return mixed
 
-    def _equal(self, positions: Int64s, columns: tuple[Int64s, ...]) -> npt.NDArray[np.bool_]:
+    def _equal(self, positions: Int64s, columns: tuple[Int64s, ...]) -> Bools:
         """Return where the table has each key at its position."""
-        equal: npt.NDArray[np.bool_] = self._keys[0][positions] == columns[0]
+        equal: Bools = self._keys[0][positions] == columns[0]
         for held, wanted in zip(self._keys[1:], columns[1:], strict=True):
             equal &= held[positions] == wanted
         return equal
 
     def _positions(self, columns: tuple[Int64s, ...]) -> Int64s:
         """Return the table position of each key, -1 where it is not held."""
-        mask = self._slots.size - 1
         positions = self._start(columns)
         hit = self._equal(positions, columns)
-        if hit.all():
+        if np.count_nonzero(hit) == hit.size:
             return positions
-        open_rows = np.flatnonzero(~hit & (self._keys[0][positions] != _EMPTY))
-        result = np.where(hit, positions, -1)
-        probes, jumps = positions[open_rows], _jumps(columns[0][open_rows])
-        while open_rows.size:
-            probes, jumps = (probes * 5 + jumps + 1) & mask, jumps >> 5
-            hit = self._equal(probes, tuple(column[open_rows] for column in columns))
-            result[open_rows[hit]] = probes[hit]
-            go_on = ~hit & (self._keys[0][probes] != _EMPTY)
-            open_rows, probes, jumps = open_rows[go_on], probes[go_on], jumps[go_on]
-        return result
+        rest = (~hit).nonzero()[0]
+        probes, jumps = positions[rest], _jumps(columns[0][rest])
+        positions[rest] = -1
+        while True:
+            go_on = (self._keys[0][probes] != _EMPTY).nonzero()[0]
+            rest, jumps = rest[go_on], jumps[go_on]
+            keys = tuple(column[rest] for column in columns)
+            if rest.size <= _FEW:
+                positions[rest] = list(self._few_positions(keys))
+                return positions
+            probes = (probes[go_on] * 5 + jumps + 1) & self._mask
+            hit = self._equal(probes, keys)
+            positions[rest[hit]] = probes[hit]
+            missed = (~hit).nonzero()[0]
+            rest, probes, jumps = rest[missed], probes[missed], jumps[missed] >> 5
 
     def _few_positions(self, columns: tuple[Int64s, ...], *, free: bool = False) -> Iterator[int]:
         """Yield the table position of each of a few keys, -1 where it is not held, probing as `_positions` does.
@@ -121,39 +139,46 @@ class KeyIndex:
     def lookup(self, *columns: Int64s) -> Int32s:
         """Return the slot of each key as int32[n], -1 where it is not held. Complexity: a few passes over n."""
         if columns[0].size <= _FEW:
-            slots = self._slots.data
-            return np.array([slots[p] if p >= 0 else -1 for p in self._few_positions(columns)], dtype=np.int32)
+            view = self._slots.data
+            return np.array([view[p] if p >= 0 else -1 for p in self._few_positions(columns)], dtype=np.int32)
         positions = self._positions(columns)
-        return np.where(positions >= 0, self._slots[positions], np.int32(-1))
+        slots = self._slots[positions]
+        slots[positions < 0] = -1
+        return slots
 
     def insert(self, *columns: Int64s, slots: Int32s) -> None:
         """Add keys that are not held yet, each once. Complexity: amortised a few passes over n."""
         self._reserve(slots.size)
         self._count += slots.size
         if slots.size <= _FEW:
-            rows = zip(*(column.tolist() for column in columns), strict=True)
-            views, slot_view = [column.data for column in self._keys], self._slots.data
-            for key, slot, place in zip(rows, slots.tolist(), self._few_positions(columns, free=True), strict=True):
-                self._used_count += views[0][place] == _EMPTY
-                slot_view[place] = slot
-                for view, part in zip(views, key, strict=True):
-                    view[place] = part
+            self._insert_few(columns, slots)
             return
-        mask = self._slots.size - 1
-        open_rows = np.arange(slots.size)
         probes, jumps = self._start(columns), _jumps(columns[0])
-        while open_rows.size:
+        while slots.size > _FEW:
             before = self._keys[0][probes]
-            free = before < LOWEST_KEY
-            takers = open_rows[free]
+            free = (before < LOWEST_KEY).nonzero()[0]
+            places = probes[free]
             # Two keys may want one place: the last writer has it, the others go on probing.
             for held, column in zip(self._keys, columns, strict=True):
-                held[probes[free]] = column[takers]
-            won = self._equal(probes, tuple(column[open_rows] for column in columns))
-            self._slots[probes[won]] = slots[open_rows[won]]
+                held[places] = column[free]
+            won = self._equal(probes, columns)
+            self._slots[probes[won]] = slots[won]
             self._used_count += int(np.count_nonzero(before[won] == _EMPTY))
-            open_rows, probes = open_rows[~won], (probes[~won] * 5 + jumps[~won] + 1) & mask
-            jumps = jumps[~won] >> 5
+            rest = (~won).nonzero()[0]
+            columns, slots = tuple(column[rest] for column in columns), slots[rest]
+            probes, jumps = (probes[rest] * 5 + jumps[rest] + 1) & self._mask, jumps[rest] >> 5
+        self._insert_few(columns, slots)
+
+    def _insert_few(self, columns: tuple[Int64s, ...], slots: Int32s) -> None:
+        """Add a few keys one by one; there is room."""
+        (held_first, *others), slot_view = [column.data for column in self._keys], self._slots.data
+        held_second = others[0] if others else held_first
+        firsts = columns[0].tolist()
+        seconds = columns[1].tolist() if others else firsts
+        places = self._few_positions(columns, free=True)
+        for first, second, slot, place in zip(firsts, seconds, slots.tolist(), places, strict=True):
+            self._used_count += held_first[place] == _EMPTY
+            held_first[place], held_second[place], slot_view[place] = first, second, slot
 
     def remove(self, *columns: Int64s) -> None:
         """Take out those keys that are held; each stands once. Complexity: a few passes over n."""
@@ -165,8 +190,9 @@ class KeyIndex:
                     self._count -= 1
             return
         positions = self._positions(columns)
-        self._keys[0][positions[positions >= 0]] = _REMOVED
-        self._count -= int((positions >= 0).sum())
+        held = positions[positions >= 0]
+        self._keys[0][held] = _REMOVED
+        self._count -= held.size
 
     def _reserve(self, count: int) -> None:
         """Make room so that at most half of the table is in use; sweeps out removed entries."""
@@ -187,4 +213,7 @@ def _jumps(first: Int64s) -> Int64s:
     Keys that came one after the other stand, and are removed, one after the other: probing the next place, or one of
     the same distance each time, would walk over all of them for a key that is not held.
     """
-    return (first * _SPREAD >> 20) & 0xFFFFFFFF
+    jumps: Int64s = first * _SPREAD_0D
+    jumps >>= _JUMP_BITS
+    jumps &= _JUMP_MASK
+    return jumps

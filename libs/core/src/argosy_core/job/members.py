@@ -34,6 +34,11 @@ MAX_STORED_ATTEMPT: Final = (1 << 15) - 1
 """Highest attempt that the store's rows hold: a job that got so far fails."""
 MAX_MEMBER: Final = (1 << 15) - 1
 """Highest number of a member in its run: what an int16 column holds."""
+# Arrays, for the reason given in `key_index`.
+_SHIFT: Final = np.array(_ATTEMPT_SHIFT)
+_NO_ATTEMPT: Final = np.array(~MAX_ATTEMPT)
+_NO_MEMBER: Final = np.array(~MAX_MEMBER)
+_SPREAD: Final = np.array(0x1E3779B97F4A7C15)
 
 
 def member_key(handle: int, attempt: int, member: int = 0) -> tuple[int, int]:
@@ -66,11 +71,16 @@ class Members:
         attempt = np.asarray(attempts, dtype=np.int64)
         member = members if isinstance(members, int) else members.astype(np.int64, copy=False)
         # Both limits are all ones in binary: what is negative or too high has bits above them.
-        if np.count_nonzero(attempt & ~MAX_ATTEMPT | member & ~MAX_MEMBER):
+        wrong_bits = attempt & _NO_ATTEMPT
+        if not isinstance(members, int) or members:
+            wrong_bits = wrong_bits | member & _NO_MEMBER
+        if np.count_nonzero(wrong_bits):
             for name, part, highest in (("attempt", attempt, MAX_ATTEMPT), ("member", np.asarray(member), MAX_MEMBER)):
                 for wrong in part[(part < 0) | (part > highest)].flat[:1]:
                     raise InvalidRequest(f"{name} {wrong} of a run is not between 0 and {highest}")
-        return cls(handle, attempt << _ATTEMPT_SHIFT | member)
+        ordinal = attempt << _SHIFT
+        ordinal |= member
+        return cls(handle, ordinal)
 
     @classmethod
     def of_key(cls, key: tuple[int, int]) -> Members:
@@ -98,7 +108,8 @@ class Members:
     @property
     def attempt(self) -> Int32s:
         """Return the attempts as int32[n]."""
-        return (self.ordinal >> _ATTEMPT_SHIFT).astype(np.int32)
+        attempt: Int32s = (self.ordinal >> _SHIFT).astype(np.int32)
+        return attempt
 
     @property
     def member(self) -> npt.NDArray[np.int16]:
@@ -116,8 +127,9 @@ class Members:
 
     def are_distinct(self) -> bool:
         """Return whether no member stands twice. Complexity: one sort of n numbers, mostly."""
-        mixed = np.sort(self.handle ^ self.ordinal * 0x1E3779B97F4A7C15)
-        return not (mixed[1:] == mixed[:-1]).any() or len(self.distinct()) == len(self)
+        mixed = self.handle ^ self.ordinal * _SPREAD
+        mixed.sort()
+        return not np.count_nonzero(mixed[1:] == mixed[:-1]) or len(self.distinct()) == len(self)
 
     def distinct(self) -> Members:
         """Return each member once, sorted by handle, attempt and member."""
@@ -162,13 +174,17 @@ class MemberSet:
 
     def add(self, members: Members) -> None:
         """Put members in, those that are in it and repeated ones included."""
-        fresh = members[~self.has(members)].distinct()
+        if not len(members):
+            return
+        fresh = members if members.are_distinct() else members.distinct()
+        if len(self._index):
+            fresh = fresh[~self.has(fresh)]
         self._index.insert(*fresh.columns, slots=np.zeros(len(fresh), np.int32))
 
     def discard(self, members: Members) -> None:
         """Take members out, whether they are in it or not."""
-        found = members[self.has(members)].distinct()
-        self._index.remove(*found.columns)
+        if len(self._index) and len(members):
+            self._index.remove(*(members if members.are_distinct() else members.distinct()).columns)
 
     def keep(self, members: Members) -> None:
         """Take out whatever is not among some members."""
