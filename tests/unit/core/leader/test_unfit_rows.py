@@ -318,4 +318,4 @@ def test_classes_of_four_thousand_resources_are_defined_in_linear_time() -> None
     define_classes(told.machine.state, definitions)
     assert len(told.machine.state.classes.axis) <= MAX_RESOURCES
     assert len(told.machine.state.classes.refused) == 125 - 192 // 32 + 1
-    assert told.machine.state.classes.vector.shape[1] == len(told.machine.state.classes.axis)
+    assert told.machine.state.classes.requests.shape[1] == len(told.machine.state.classes.axis)

@@ -8,16 +8,17 @@ Source: design section 6, "Data layout"; seed 004 "Batching".
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.job.class_columns import ClassColumns
 from argosy_core.job.classes import HostPort, MatchExpression, SchedulingClass, Toleration
-from argosy_core.resources import PODS, ResourceAxis
+from argosy_core.job.ids import grow
+from argosy_core.resources import ResourceAxis
 
 __all__ = ["ClassTable", "PartTable", "PodBatch", "Selector"]
 
@@ -26,7 +27,6 @@ Int32s = npt.NDArray[np.int32]
 Part = TypeVar("Part", bound=Hashable)
 
 _NO_DEMAND: Final = np.iinfo(np.int64).min
-_FIRST_CAPACITY: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +65,8 @@ class PartTable(Generic[Part]):
         return number
 
 
-class ClassTable:
-    """Scheduling classes by slot, as columns.
+class ClassTable(ClassColumns):
+    """Scheduling classes by slot, with the numbers of their parts.
 
     Args:
         axis: Resource columns to begin with.
@@ -74,91 +74,43 @@ class ClassTable:
 
     def __init__(self, axis: ResourceAxis) -> None:
         """Start without classes."""
-        self.axis = axis
+        super().__init__(axis)
         self.selectors: PartTable[Selector] = PartTable(Selector())
         self.tolerations: PartTable[tuple[Toleration, ...]] = PartTable(())
         self.platforms: PartTable[tuple[tuple[str, str], ...]] = PartTable(())
         self.ports: PartTable[tuple[HostPort, ...]] = PartTable(())
+        self.selector: Int32s = np.zeros(0, np.int32)
+        """(slot,): number in `selectors`."""
+        self.toleration: Int32s = np.zeros(0, np.int32)
+        """(slot,): number in `tolerations`."""
+        self.platform: Int32s = np.zeros(0, np.int32)
+        """(slot,): number in `platforms`."""
+        self.port: Int32s = np.zeros(0, np.int32)
+        """(slot,): number in `ports`."""
         self._classes: list[SchedulingClass] = []
-        self._slots: dict[int, int] = {}
-        self._class_ids: list[int] = []
-        self._requests = np.zeros((_FIRST_CAPACITY, len(axis)), np.int64)
-        self._parts = np.zeros((4, _FIRST_CAPACITY), np.int32)
-
-    def __len__(self) -> int:
-        """Return how many classes are defined."""
-        return len(self._classes)
 
     def __getitem__(self, slot: int) -> SchedulingClass:
         """Return the class of a slot."""
         return self._classes[slot]
 
-    @property
-    def requests(self) -> Int64s:
-        """(slot, resource): base units that one pod asks for, `pods` included."""
-        return self._requests[: len(self._classes)]
-
-    @property
-    def selector(self) -> Int32s:
-        """(slot,): number in `selectors`."""
-        return self._parts[0, : len(self._classes)]
-
-    @property
-    def toleration(self) -> Int32s:
-        """(slot,): number in `tolerations`."""
-        return self._parts[1, : len(self._classes)]
-
-    @property
-    def platform(self) -> Int32s:
-        """(slot,): number in `platforms`."""
-        return self._parts[2, : len(self._classes)]
-
-    @property
-    def port(self) -> Int32s:
-        """(slot,): number in `ports`."""
-        return self._parts[3, : len(self._classes)]
-
     def define(self, class_id: int, definition: SchedulingClass) -> int:
         """Return the slot of a class id, adding the class if the id is new; a class never changes under its id."""
-        slot = self._slots.get(class_id)
-        if slot is not None:
-            return slot
-        slot = len(self._classes)
+        known = self.ids.find(class_id)
+        if known is not None:
+            return known
         self.extend_axis(name for name, _ in definition.requests)
-        if slot == len(self._requests):
-            self._requests = np.pad(self._requests, ((0, slot), (0, 0)))
-            self._parts = np.pad(self._parts, ((0, 0), (0, slot)))
-        self._requests[slot] = self.axis.vector({PODS: 1, **dict(definition.requests)})
+        slot, end = self._enter(class_id, definition), self.ids.end
+        self.selector, self.toleration = grow(self.selector, end), grow(self.toleration, end)
+        self.platform, self.port = grow(self.platform, end), grow(self.port, end)
         selector = Selector(
             node_selector=definition.node_selector, affinity=definition.affinity, node_name=definition.node_name
         )
-        self._parts[:, slot] = (
-            self.selectors.intern(selector),
-            self.tolerations.intern(definition.tolerations),
-            self.platforms.intern(definition.platforms),
-            self.ports.intern(definition.host_ports),
-        )
+        self.selector[slot] = self.selectors.intern(selector)
+        self.toleration[slot] = self.tolerations.intern(definition.tolerations)
+        self.platform[slot] = self.platforms.intern(definition.platforms)
+        self.port[slot] = self.ports.intern(definition.host_ports)
         self._classes.append(definition)
-        self._slots[class_id] = slot
-        self._class_ids.append(class_id)
         return slot
-
-    def slots(self, class_ids: npt.NDArray[np.integer]) -> Int32s:
-        """Return the slot of each class id, -1 where it is not defined."""
-        ids = class_ids.tolist()
-        return np.fromiter(map(self._slots.get, ids, repeat(-1)), np.int32, len(ids))
-
-    def class_ids(self, slots: npt.NDArray[np.integer]) -> Int32s:
-        """Return the class id of each slot."""
-        return np.array([self._class_ids[slot] for slot in slots.tolist()], np.int32)
-
-    def extend_axis(self, names: Iterable[str]) -> None:
-        """Make sure that each resource has a column."""
-        axis = self.axis.extend(names)
-        added = len(axis) - len(self.axis)
-        if added:
-            self.axis = axis
-            self._requests = np.pad(self._requests, ((0, 0), (0, added)))
 
     def batch(self, slots: npt.NDArray[np.integer]) -> PodBatch:
         """Return the pods of some classes, one pod each, for plugins to judge."""

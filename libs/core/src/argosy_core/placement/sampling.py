@@ -264,7 +264,7 @@ class NodeSampler:
             k class ids, and how many pods of each fit on the nodes that rose.
         """
         slots, room = self._waiting.take_fitting()
-        return self.ledger.classes.class_ids(slots), room
+        return self.ledger.classes.class_id[slots], room
 
     # --- answering ----------------------------------------------------------------------------------------------------
 

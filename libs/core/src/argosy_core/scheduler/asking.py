@@ -51,7 +51,7 @@ def askable(state: PoolState, classes: npt.NDArray[np.integer]) -> Bools:
     """
     clusters = state.clusters
     state.ensure_class_grid()
-    fits = _holds(state.classes.vector[classes], np.minimum(clusters.largest, clusters.free))
+    fits = _holds(state.classes.requests[classes], np.minimum(clusters.largest, clusters.free))
     fits &= clusters.usable()
     fits &= state.waits.reason[classes, : len(clusters)] == WaitReason.NONE
     if state.held_classes.size:
@@ -97,7 +97,7 @@ def reasons_at(state: PoolState, classes: npt.NDArray[np.integer]) -> npt.NDArra
     """
     clusters = state.clusters
     state.ensure_class_grid()
-    needs = state.classes.vector[classes]
+    needs = state.classes.requests[classes]
     reasons = state.waits.reason[classes, : len(clusters)].copy()
     unknown = reasons == WaitReason.NONE
     reasons[unknown & ~_holds(needs, clusters.free)] = WaitReason.NO_ROOM
@@ -124,7 +124,7 @@ def find_unjudged(state: PoolState) -> tuple[Int32s, Bools]:
     unsaid &= ~state.waits.judged[waiting, : len(clusters)]
     some = np.flatnonzero(unsaid.any(axis=1))
     waiting, unsaid = waiting[some], unsaid[some]
-    needs = state.classes.vector[waiting]
+    needs = state.classes.requests[waiting]
     unsaid &= _holds(needs, clusters.largest) & ~_holds(needs, clusters.free)
     chosen = np.flatnonzero(unsaid.any(axis=1))[:_MOST_UNJUDGED]
     return waiting[chosen].astype(np.int32), np.asarray(unsaid[chosen])
@@ -140,7 +140,7 @@ def count_room(state: PoolState, classes: npt.NDArray[np.integer], where: Bools)
 
     Complexity: O(classes * clusters * resources) in NumPy.
     """
-    clusters, needs = state.clusters, state.classes.vector[classes]
+    clusters, needs = state.clusters, state.classes.requests[classes]
     room = np.minimum(state.waits.room[classes, : len(clusters)], _MOST_ROOM).astype(np.int64)
     for column in range(needs.shape[1]):
         asking = np.flatnonzero(needs[:, column])
@@ -276,7 +276,7 @@ def choose(
         room = np.minimum(clusters.largest, clusters.free)
         reason = state.waits.reason[classes[heading], : len(clusters)]
         hopeful = (reason == WaitReason.NONE) | (reason == WaitReason.NO_ROOM)
-        hopeful &= _holds(state.classes.vector[classes[heading]], room) & clusters.usable()
+        hopeful &= _holds(state.classes.requests[classes[heading]], room) & clusters.usable()
         asked[heading] |= hopeful & asked.any(axis=0)
     complete = np.isin(classes, np.array(sorted(state.asked_complete | state.explained), dtype=np.int32))
     position = {class_index: row for row, class_index in enumerate(classes.tolist())} if unjudged[0].size else {}

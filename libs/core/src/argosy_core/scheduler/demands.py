@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Int32s, Int64s
-from argosy_core.scheduler.tables import grow
+from argosy_core.job.ids import grow
 
 __all__ = ["DemandTable"]
 

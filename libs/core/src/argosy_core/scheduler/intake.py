@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Int32s
+from argosy_core.job.ids import grow
 from argosy_core.job.live import CANCEL_REQUESTED, NewJobs
 from argosy_core.scheduler.codes import (
     EVENT_CANCEL_REQUESTED,
@@ -35,7 +36,7 @@ from argosy_core.scheduler.messages import (
 )
 from argosy_core.scheduler.rows import job_ends
 from argosy_core.scheduler.state import PoolState
-from argosy_core.scheduler.tables import NodeNames, grow
+from argosy_core.scheduler.tables import NodeNames
 from argosy_core.scheduler.unfit import intern_specs, note_unfit
 
 __all__ = [

@@ -102,7 +102,7 @@ def _check_demands(state: PoolState, slots: Int32s) -> None:
     own, rows = slots[rows >= 0], rows[rows >= 0]
     _require(np.unique(rows).size == rows.size == len(demands), "each row of demands has one job")
     requested, permitted = demands.requested[rows], demands.permitted[rows]
-    of_class = state.classes.vector[state.live.class_index[own]]
+    of_class = state.classes.requests[state.live.class_index[own]]
     differs = (requested != of_class).any(axis=1) | (permitted != requested).any(axis=1)
     _require(bool(differs.all()), "only jobs that differ from their class own a row of demands")
     _require(bool((permitted <= requested).all() and (permitted >= 0).all()), "no job holds more than it asks for")

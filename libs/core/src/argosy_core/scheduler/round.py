@@ -129,7 +129,7 @@ class Round:
         )
         self._pool = CandidatePool(
             self._asking.class_ids,
-            state.classes.vector[self._asking.classes],
+            state.classes.requests[self._asking.classes],
             state.decision_profile,
             ports=state.classes.host_ports(self._asking.classes),
             definition=state.classes.definition,

@@ -280,7 +280,7 @@ class PoolState:
 
     def job_vectors(self, slots: Int32s) -> Int64s:
         """Return what jobs hold, or may hold, as (n, resource) in axis order, base units."""
-        return self._of_jobs(slots, self.classes.vector, self.demands.permitted)
+        return self._of_jobs(slots, self.classes.requests, self.demands.permitted)
 
     def _of_jobs(self, slots: Int32s, of_classes: Int64s, of_demands: Int64s) -> Int64s:
         """Return the values of jobs: those of their classes, but for jobs that own a row of demands."""
@@ -307,7 +307,7 @@ class PoolState:
             raise InvalidRequest("what a job is permitted lies between nothing and what it asks for")
         live, queued = self.live, self.stage_is_queued(slots)
         usage, vectors = self.job_usage(slots), self.job_vectors(slots)
-        own = (requested != self.classes.vector[live.class_index[slots]]).any(axis=1)
+        own = (requested != self.classes.requests[live.class_index[slots]]).any(axis=1)
         own |= (permitted != requested).any(axis=1)
         self.demands.drop(live.demand[slots])
         rows = self.demands.take_rows(int(own.sum()))
@@ -333,7 +333,7 @@ class PoolState:
             self.demands.permitted[rows] = requested
             names, weights = self.classes.axis.names, self.settings.resource_weights
             self.demands.usage[rows] = weigh_rows(requested, names, weights)
-            as_class = (requested == self.classes.vector[self.live.class_index[slots]]).all(axis=1)
+            as_class = (requested == self.classes.requests[self.live.class_index[slots]]).all(axis=1)
             self.demands.drop(rows[as_class])
             self.live.demand[slots[as_class]] = -1
 

@@ -8,22 +8,21 @@ Source: design section 6, "Data layout".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest, InvariantViolation, NotFound
+from argosy_core.job.class_columns import ClassColumns
 from argosy_core.job.classes import HostPort, SchedulingClass
-from argosy_core.job.interning import distinct
+from argosy_core.job.ids import IdTable, grow
 from argosy_core.queueing.order import Backlog
 from argosy_core.queueing.usage import weigh_amounts
 from argosy_core.resources.axis import DEFAULT_AXIS, PODS, ResourceAxis
 from argosy_core.scheduler.settings import RoundSettings
 
-__all__ = ["MAX_RESOURCES", "ClusterTable", "IdTable", "JobSetTable", "LiveClasses", "NodeNames", "QueueTable", "grow"]
-
-Scalar = TypeVar("Scalar", bound=np.generic)
+__all__ = ["MAX_RESOURCES", "ClusterTable", "JobSetTable", "LiveClasses", "NodeNames", "QueueTable"]
 
 MAX_RESOURCES: Final = 256
 """Different resources that a pool counts: each is a column of every class, node and request."""
@@ -35,81 +34,7 @@ _IDLE_JOB_SET_S: Final = 60.0
 _NOTHING: Final = SchedulingClass(requests=())
 
 
-def grow(column: npt.NDArray[Scalar], count: int, fill: float = 0) -> npt.NDArray[Scalar]:
-    """Return a column with room for at least `count` rows, the new ones set to `fill`; amortised by doubling."""
-    if count <= column.shape[0]:
-        return column
-    rows = max(count, 2 * column.shape[0], 16) - column.shape[0]
-    return np.concatenate([column, np.full((rows, *column.shape[1:]), fill, dtype=column.dtype)])
-
-
-class IdTable:
-    """Dense indices for ids from the database; looked up in bulk."""
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self._index: dict[int, int] = {}
-        self._free: list[int] = []
-        self._end = 0
-
-    def __len__(self) -> int:
-        """Return the number of ids held."""
-        return len(self._index)
-
-    def __contains__(self, key: int) -> bool:
-        """Tell whether an id is held."""
-        return key in self._index
-
-    @property
-    def end(self) -> int:
-        """Return one more than the highest index ever given."""
-        return self._end
-
-    def items(self) -> list[tuple[int, int]]:
-        """Return (id, index) of all, in order of first appearance."""
-        return list(self._index.items())
-
-    def find(self, key: int) -> int | None:
-        """Return the index of an id, or None."""
-        return self._index.get(key)
-
-    def add(self, key: int) -> int:
-        """Return the index of an id, giving it one if it has none."""
-        index = self._index.get(key)
-        if index is None:
-            if self._free:
-                index = self._free.pop()
-            else:
-                index = self._end
-                self._end += 1
-            self._index[key] = index
-        return index
-
-    def drop(self, key: int) -> int:
-        """Forget an id and return the index it had."""
-        index = self._index.pop(key)
-        self._free.append(index)
-        return index
-
-    def indices(self, keys: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        """Return the index of each id as int32[n]. Complexity: as `distinct`, and one dict look-up per distinct id.
-
-        Raises:
-            NotFound: An id is not held; define it first.
-        """
-        found, inverse = distinct(keys)
-        try:
-            table = np.array([self._index[key] for key in found.tolist()], dtype=np.int32)
-        except KeyError as cause:
-            raise NotFound(f"id {cause.args[0]} is not defined; ask `missing` and define it first") from cause
-        return table[inverse]
-
-    def unknown(self, keys: npt.NDArray[np.integer]) -> tuple[int, ...]:
-        """Return the distinct ids that are not held, ascending."""
-        return tuple(key for key in np.unique(keys).tolist() if key not in self._index)
-
-
-class LiveClasses:
+class LiveClasses(ClassColumns):
     """Scheduling classes that jobs use: what one job takes, and how many there are; others are dropped in time."""
 
     def __init__(self, settings: RoundSettings) -> None:
@@ -118,15 +43,10 @@ class LiveClasses:
         Args:
             settings: For the weights of resources.
         """
+        super().__init__(DEFAULT_AXIS)
         self._weights = settings.resource_weights
-        self.ids = IdTable()
-        self.axis: ResourceAxis = DEFAULT_AXIS
-        self.class_id: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
-        """Id of each index."""
         self.usage: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Usage of one job, micro-cores."""
-        self.vector: npt.NDArray[np.int64] = np.zeros((0, len(self.axis)), dtype=np.int64)
-        """Requests in axis order, base units; `pods` is 1."""
         self.job_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Live jobs of the class."""
         self.waiting_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -156,17 +76,12 @@ class LiveClasses:
         return index
 
     def _add(self, class_id: int, parsed: SchedulingClass, definition: bytes) -> int:
-        index = self.ids.add(class_id)
+        index = self._enter(class_id, parsed)
         end = self.ids.end
-        self.class_id = grow(self.class_id, end)
         self.usage = grow(self.usage, end)
-        self.vector = grow(self.vector, end)
         self.job_count = grow(self.job_count, end)
         self.waiting_count = grow(self.waiting_count, end)
-        self.class_id[index] = class_id
-        amounts = {PODS: 1, **dict(parsed.requests)}
-        self.usage[index] = weigh_amounts(tuple(amounts.items()), self._weights)
-        self.vector[index] = self.axis.vector(amounts)
+        self.usage[index] = weigh_amounts((*parsed.requests, (PODS, 1)), self._weights)
         self.job_count[index] = self.waiting_count[index] = 0
         self.definitions[index] = definition
         if parsed.host_ports:
@@ -196,25 +111,21 @@ class LiveClasses:
         Raises:
             InvalidRequest: There would be too many.
         """
-        axis = self.axis.extend(names)
-        added = len(axis) - len(self.axis)
-        if added and len(axis) > most:
-            raise InvalidRequest(f"a pool counts at most {most} different resources; {axis.names[-1]!r} is one more")
-        if added:
-            self.axis = axis
-            self.vector = np.pad(self.vector, ((0, 0), (0, added)))
-        return added > 0
+        wanted = self.axis.extend(names).names
+        if len(self.axis) < len(wanted) > most:
+            raise InvalidRequest(f"a pool counts at most {most} different resources; {wanted[-1]!r} is one more")
+        return super().extend_axis(wanted)
 
     def used_columns(self) -> npt.NDArray[np.bool_]:
         """Return which resources every node has or some class asks for."""
-        used: npt.NDArray[np.bool_] = (self.vector[[index for _, index in self.ids.items()]] != 0).any(axis=0)
+        used: npt.NDArray[np.bool_] = (self.requests[[index for _, index in self.ids.items()]] != 0).any(axis=0)
         used[: len(DEFAULT_AXIS)] = True
         return used
 
     def keep_columns(self, used: npt.NDArray[np.bool_]) -> None:
         """Take away the other resources."""
         self.axis = ResourceAxis(tuple(self.axis.names[column] for column in np.flatnonzero(used).tolist()))
-        self.vector = self.vector[:, used]
+        self.requests = self.requests[:, used]
 
     def drop_idle(self, most: int = _MAX_IDLE_CLASSES) -> list[int]:
         """Forget classes without live jobs once there are more than `most`; return the indices forgotten."""
