@@ -56,7 +56,7 @@ POD = json.dumps(
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     """Two clusters of 100 cores, so that jobs wait, run and end all the time."""
     nodes = f"{CORES // CORES_PER_NODE}:cpu={CORES_PER_NODE},memory=16Gi"
-    clusters = tuple(ClusterPlan(name=f"c{number}", uniform=nodes) for number in (1, 2))
+    clusters = tuple(ClusterPlan(name=f"c{number}", kinds=nodes) for number in (1, 2))
     mesh = Mesh(tmp_path_factory.mktemp("mesh") / "mesh")
     mesh.up(MeshPlan(clusters=clusters, standby_count=1, flags=QUICK))
     try:

@@ -39,7 +39,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Collector, 
         patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
         patch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
         with Mesh(tmp_path_factory.mktemp("traces") / "mesh") as mesh:
-            mesh.up(MeshPlan(clusters=(ClusterPlan(name="c1", uniform="4:cpu=4,memory=16Gi"),)))
+            mesh.up(MeshPlan(clusters=(ClusterPlan(name="c1", kinds="4:cpu=4,memory=16Gi"),)))
             job_ids, trace_id, span_id = asyncio.run(submit_and_wait(mesh.server))
         yield collector, job_ids, trace_id, span_id
 

@@ -62,7 +62,7 @@ def running_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     """One cluster of two nodes, whose sampler and executor serve two pools."""
     pools = ("--pools", "default,gpu")
     plan = MeshPlan(
-        clusters=(ClusterPlan(name="c1", uniform=f"2:cpu={CORES // 2},memory=16Gi"),),
+        clusters=(ClusterPlan(name="c1", kinds=f"2:cpu={CORES // 2},memory=16Gi"),),
         flags={"server": QUICK, "sampler": pools, "executor": pools},
     )
     mesh = Mesh(tmp_path_factory.mktemp("pools") / "mesh")

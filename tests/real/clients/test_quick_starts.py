@@ -25,7 +25,7 @@ EVENT = re.compile(r" *(\d+) ([0-9a-f-]{36}) (\w+) (\S*)")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """host:port of a mesh with one simulated cluster of four nodes."""
     with Mesh(tmp_path_factory.mktemp("quick-start") / "mesh") as mesh:
-        mesh.up(MeshPlan(clusters=(ClusterPlan(name="c1", uniform="4:cpu=4,memory=16Gi"),)))
+        mesh.up(MeshPlan(clusters=(ClusterPlan(name="c1", kinds="4:cpu=4,memory=16Gi"),)))
         yield mesh.server
 
 

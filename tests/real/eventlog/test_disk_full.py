@@ -91,7 +91,7 @@ def mesh(tmp_path: Path, broker: Broker) -> Iterator[Mesh]:
     """Give a mesh that replaces its leader within seconds."""
     mesh = Mesh(tmp_path / "mesh")
     plan = MeshPlan(
-        clusters=(ClusterPlan(name="c1", uniform="4:cpu=4,memory=16Gi"),),
+        clusters=(ClusterPlan(name="c1", kinds="4:cpu=4,memory=16Gi"),),
         event_log_url=broker.service_url,
         event_log_admin_url=broker.admin_url,
         flags=_FLAGS,

@@ -67,7 +67,7 @@ def mesh(tmp_path: Path, broker: Broker) -> Iterator[Mesh]:
     mesh = Mesh(tmp_path / "mesh")
     mesh.up(
         MeshPlan(
-            clusters=tuple(ClusterPlan(name=name, uniform="10:cpu=4,memory=16Gi") for name in CLUSTERS),
+            clusters=tuple(ClusterPlan(name=name, kinds="10:cpu=4,memory=16Gi") for name in CLUSTERS),
             standby_count=1,
             event_log_url=broker.service_url,
             event_log_admin_url=broker.admin_url,

@@ -67,7 +67,7 @@ def mesh(tmp_path_factory: pytest.TempPathFactory, pulsar_broker: Any) -> Iterat
     set_up_events(AdminApi(pulsar_broker.service_url, settings), settings, ["default"])
     mesh = Mesh(tmp_path_factory.mktemp("mesh") / "mesh")
     plan = MeshPlan(
-        clusters=(ClusterPlan(name="c1", uniform="20:cpu=4,memory=16Gi"),),
+        clusters=(ClusterPlan(name="c1", kinds="20:cpu=4,memory=16Gi"),),
         standby_count=1,
         event_log_url=pulsar_broker.service_url,
         event_log_admin_url=pulsar_broker.admin_url,

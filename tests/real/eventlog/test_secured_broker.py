@@ -110,7 +110,7 @@ def mesh(secured: SecuredWorld, tmp_path_factory: pytest.TempPathFactory) -> Ite
     mesh = Mesh(tmp_path_factory.mktemp("mesh") / "mesh")
     url = secured.broker.service_url
     plan = MeshPlan(
-        clusters=(ClusterPlan(name="c1", uniform="5:cpu=4,memory=16Gi"),),
+        clusters=(ClusterPlan(name="c1", kinds="5:cpu=4,memory=16Gi"),),
         event_log_url=url,
         event_log_admin_url=secured.broker.admin_url,
         events_url=url,

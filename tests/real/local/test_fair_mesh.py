@@ -37,7 +37,7 @@ TICK_S = 0.02
 def running_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     """The mesh of `argosy up`, but for a half time that suits a test."""
     plan = MeshPlan(
-        clusters=tuple(ClusterPlan(name=name, uniform="10:cpu=32,memory=128Gi") for name in CLUSTERS),
+        clusters=tuple(ClusterPlan(name=name, kinds="10:cpu=32,memory=128Gi") for name in CLUSTERS),
         flags={"server": ("--leader-round-half-time-s", str(HALF_TIME_S))},
     )
     mesh = Mesh(tmp_path_factory.mktemp("fair") / "mesh")

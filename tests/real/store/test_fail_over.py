@@ -56,7 +56,7 @@ def pair(real_directory: Path, note_part: Callable[[str, str], None]) -> Iterato
 def mesh(tmp_path: Path, pair: ReplicatedPair) -> Iterator[Mesh]:
     """Give a mesh of one cluster as it is shipped, in which two processes may lead; one URL names both servers."""
     mesh = Mesh(tmp_path / "mesh")
-    cluster = ClusterPlan(name="c1", uniform=f"25:cpu={CORES_PER_NODE},memory=16Gi")
+    cluster = ClusterPlan(name="c1", kinds=f"25:cpu={CORES_PER_NODE},memory=16Gi")
     mesh.up(MeshPlan(clusters=(cluster,), standby_count=1, database_url=pair.url))
     try:
         yield mesh

@@ -110,7 +110,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, note_part: Callable[[str, st
         try:
             program.start()
             program.await_ready(world.is_ready, timeout_s=30.0)
-            mesh.up(MeshPlan(clusters=(ClusterPlan(name="c1", uniform="4:cpu=4,memory=16Gi"),)))
+            mesh.up(MeshPlan(clusters=(ClusterPlan(name="c1", kinds="4:cpu=4,memory=16Gi"),)))
             asyncio.run(_create_queue(mesh.server))
             note_part("OpenTelemetry collector", collector.version())
             yield world

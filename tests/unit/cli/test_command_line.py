@@ -209,6 +209,8 @@ def test_job_states_of_options_are_those_of_the_client() -> None:
         pytest.param(["simulate", "/nowhere.swf"], 2, "/nowhere.swf: there is no such", id="nothing to simulate"),
         pytest.param(["demo", "--seed", "-1"], 2, "-1 is not in the range", id="seed of the demo"),
         pytest.param(["bench", "core", "--seed", "-1"], 2, "-1 is not in the range", id="seed of the bench"),
+        pytest.param(["up", "--node", "cores=32"], 2, "did you mean cpu?", id="no cores"),
+        pytest.param(["up", "--node", "cpu=1,memory=128GB"], 2, "did you mean 128G or 128Gi?", id="no unit"),
         pytest.param(["up", "--speed", "nan"], 2, "nan is not a finite number", id="speed that is no number"),
         pytest.param(["replay", "x", "--within", "inf"], 2, "inf is not a finite number", id="endless"),
         pytest.param(["--server", "foo", "cluster", "list"], 2, "'foo', of --server or", id="no port"),

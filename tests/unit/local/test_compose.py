@@ -20,7 +20,7 @@ from argosy_sampler.config import SamplerConfig
 from argosy_server.config import ServerConfig
 
 PLAN = MeshPlan(
-    clusters=(ClusterPlan(name="a", uniform="3:cpu=4,memory=8Gi"), ClusterPlan(name="b", nodes=b"[]")),
+    clusters=(ClusterPlan(name="a", kinds="3:cpu=4,memory=8Gi"), ClusterPlan(name="b", nodes=b"[]")),
     speed=2.5,
     flags={"server": ["--leader-seed", "7"]},
 )
@@ -131,10 +131,10 @@ def test_simulated_clusters_take_their_command_lines(tmp_path: Path) -> None:
     """One has nodes all alike, the other a node file; each draws from a seed of its own."""
     entries = plan_processes(PLAN, tmp_path, "postgresql:///argosy")
 
-    uniform = _parser().parse_args(arguments_of(entries, "cluster-a"))
+    simulated = _parser().parse_args(arguments_of(entries, "cluster-a"))
     listed = _parser().parse_args(arguments_of(entries, "cluster-b"))
 
-    assert (uniform.uniform, uniform.speed, uniform.seed) == ("3:cpu=4,memory=8Gi", 2.5, 0)
+    assert (simulated.kinds, simulated.speed, simulated.seed) == ("3:cpu=4,memory=8Gi", 2.5, 0)
     assert (listed.nodes.read_bytes(), listed.seed) == (b"[]", 1)
 
 

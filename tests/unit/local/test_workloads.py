@@ -42,6 +42,16 @@ def test_nodes_are_said_in_a_short_text(text: str) -> None:
     assert (nodes.capacity()["cpu"], nodes.capacity()["memory"]) == (24_000, 48 << 30)
 
 
+def test_nodes_of_several_kinds_are_said_in_a_short_text() -> None:
+    """Each kind is a model of its own; taints are refused, since jobs of traces tolerate none."""
+    nodes = nodes_of("2:cpu=4,memory=8Gi;1:cpu=8,memory=16Gi,gpu=2,label:model=A100", cluster_count=1)
+    assert nodes.model.tolist() == [0, 0, 1]
+    assert dict(nodes.models[1].labels)["model"] == "A100"
+    assert nodes.capacity()["nvidia.com/gpu"] == 2
+    with pytest.raises(InvalidRequest, match="no job of a trace tolerates"):
+        nodes_of("2:cpu=4,memory=8Gi,taint:gpu:NoSchedule", cluster_count=1)
+
+
 @pytest.mark.parametrize("text", ["nowhere.csv", "4:", "4:cpu", "0:cpu=1", ""])
 def test_text_that_says_no_nodes_is_refused(text: str) -> None:
     """Neither a file nor a set of nodes."""

@@ -27,8 +27,8 @@ class ClusterPlan:
     """Name, unique in the mesh."""
     nodes: bytes = b""
     """Node file; see `argosy_kube.simulated.inventory`."""
-    uniform: str = ""
-    """Nodes all alike, as `10:cpu=32,memory=128Gi`, instead of a node file."""
+    kinds: str = ""
+    """Kinds of nodes, as `10:cpu=32,memory=128Gi`, instead of a node file; see `argosy_kube.simulated.node_kinds`."""
     address: str = ""
     """Address of a cluster that runs already, as `kubernetes:/path/to/kubeconfig`; nothing is started for it, and the
     mesh leaves its objects behind."""
@@ -131,8 +131,8 @@ def _cluster_service(plan: MeshPlan, role: str, *, cluster: str, dials: tuple[st
 
 
 def _cluster(plan: MeshPlan, cluster: ClusterPlan, *, seed: int, address: str, directory: Path) -> list[str]:
-    source = ["--uniform", cluster.uniform]
-    if not cluster.uniform:
+    source = ["--kinds", cluster.kinds]
+    if not cluster.kinds:
         path = directory / "nodes" / f"{cluster.name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(cluster.nodes)

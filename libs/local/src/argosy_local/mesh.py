@@ -1,7 +1,7 @@
 """A whole mesh on one machine: every role a process of its own, with its own log.
 
     mesh = Mesh(directory)
-    mesh.up(MeshPlan(clusters=(ClusterPlan(name="c1", uniform="10:cpu=32,memory=128Gi"),)))
+    mesh.up(MeshPlan(clusters=(ClusterPlan(name="c1", kinds="10:cpu=32,memory=128Gi"),)))
     mesh.kill("leader"); mesh.start("leader"); mesh.await_ready()
     mesh.down()
 

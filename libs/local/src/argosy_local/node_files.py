@@ -16,7 +16,8 @@ import numpy.typing as npt
 from argosy_core.errors import InvalidRequest
 from argosy_core.resources import format_amount
 from argosy_kube.port import NodeDescription
-from argosy_kube.simulated.inventory import format_nodes, parse_uniform
+from argosy_kube.simulated.inventory import format_nodes
+from argosy_kube.simulated.node_kinds import parse_node_kinds
 from argosy_local.compose import ClusterPlan
 from argosy_workload.guess import guess_nodes
 from argosy_workload.model import NodeModel, NodeSet, Workload, uniform_nodes
@@ -48,7 +49,7 @@ class TraceChoice:
 
 
 def nodes_of(text: str, *, cluster_count: int) -> NodeSet:
-    """Return the nodes that an option names: a file, `4x32cpu,128Gi`, or `4:cpu=32,memory=128Gi`.
+    """Return the nodes that an option names: a file, `4x32cpu,128Gi`, or kinds as `4:cpu=32,memory=128Gi;2:...`.
 
     Args:
         text: Path or short text.
@@ -59,11 +60,20 @@ def nodes_of(text: str, *, cluster_count: int) -> NodeSet:
     """
     if not _COUNTED.match(text) or Path(text).exists():
         return read_nodes(text, cluster_count=cluster_count)
-    count, amounts = parse_uniform(text)
-    model = NodeModel.of("uniform", amounts)
-    like = uniform_nodes(f"{count}x1cpu", cluster_count=cluster_count)
+    kinds = parse_node_kinds(text)
+    if any(kind.taints for kind in kinds):
+        raise InvalidRequest(f"{text[:80]!r} has taints, which no job of a trace tolerates; leave them out")
+    like = uniform_nodes(f"{sum(kind.count for kind in kinds)}x1cpu", cluster_count=cluster_count)
     return NodeSet(
-        source=text, models=(model,), clusters=like.clusters, names=like.names, model=like.model, cluster=like.cluster
+        source=text,
+        models=tuple(
+            NodeModel.of(f"kind-{number}", kind.allocatable, labels={**dict(like.models[0].labels), **kind.labels})
+            for number, kind in enumerate(kinds, start=1)
+        ),
+        clusters=like.clusters,
+        names=like.names,
+        model=np.repeat(np.arange(len(kinds), dtype=np.int32), [kind.count for kind in kinds]),
+        cluster=like.cluster,
     )
 
 

@@ -20,7 +20,16 @@ __all__ = ["down", "status", "up"]
 @click.command()
 @click.option("--clusters", type=click.IntRange(1, 100), default=2, show_default=True, help="Simulated clusters.")
 @click.option("--nodes", type=click.IntRange(1, 1_000_000), default=10, show_default=True, help="Nodes of each.")
-@click.option("--node", "amounts", default="cpu=32,memory=128Gi", show_default=True, help="What a node has.")
+@click.option(
+    "--node",
+    "kinds",
+    multiple=True,
+    metavar="[COUNT:]RESOURCE=QUANTITY,...",
+    default=("cpu=32,memory=128Gi",),
+    show_default=True,
+    help="What a node has, --nodes of them or COUNT; may be repeated for further kinds. Also label:KEY=VALUE and"
+    " taint:KEY=VALUE:EFFECT, as in 2:cpu=96,memory=1Ti,gpu=8,label:model=A100,taint:gpu=yes:NoSchedule.",
+)
 @click.option(
     "--speed", type=FiniteRange(0.001, 1e6), default=1.0, show_default=True, help="Simulated seconds a second."
 )
@@ -41,7 +50,7 @@ def up(
     *,
     clusters: int,
     nodes: int,
-    amounts: str,
+    kinds: tuple[str, ...],
     speed: float,
     database_url: str,
     combined: bool,
@@ -51,16 +60,17 @@ def up(
 
     It goes on until `argosy down`; the other commands find its server by themselves.
     """
+    from argosy_kube.simulated.node_kinds import parse_node_kinds
     from argosy_local.compose import ClusterPlan, MeshPlan
     from argosy_local.mesh import Mesh
 
     settings = settings_of(context)
+    text = ";".join(kind if kind.partition(":")[0].isdecimal() else f"{nodes}:{kind}" for kind in kinds)
+    parse_node_kinds(text)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a start that is stopped leaves nothing
     mesh = Mesh(settings.mesh_directory)
     plan = MeshPlan(
-        clusters=tuple(
-            ClusterPlan(name=f"c{number}", uniform=f"{nodes}:{amounts}") for number in range(1, clusters + 1)
-        ),
+        clusters=tuple(ClusterPlan(name=f"c{number}", kinds=text) for number in range(1, clusters + 1)),
         speed=speed,
         database_url=database_url,
         combined=combined,

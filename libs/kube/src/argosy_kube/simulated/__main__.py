@@ -16,7 +16,8 @@ from argosy_core.errors import ArgosyError
 from argosy_kube.port import NodeDescription
 from argosy_kube.simulated.engine import ClusterEngine
 from argosy_kube.simulated.host import ClusterHost, wall_clock
-from argosy_kube.simulated.inventory import make_uniform_nodes, parse_nodes, parse_uniform
+from argosy_kube.simulated.inventory import make_nodes, parse_nodes
+from argosy_kube.simulated.node_kinds import parse_node_kinds
 from argosy_kube.simulated.server import serve_cluster
 
 __all__ = ["main", "make_host"]
@@ -50,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--name", required=True, help="name of the cluster")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--nodes", type=Path, help="node file (JSON)")
-    source.add_argument("--uniform", metavar="COUNT:RES=QTY,...", help="nodes all alike, as 3125:cpu=32,memory=128Gi")
+    source.add_argument("--kinds", metavar="COUNT:RES=QTY,...;...", help="kinds of nodes, as 25:cpu=32,memory=128Gi")
     parser.add_argument("--listen", required=True, help="HOST:PORT (port 0: any) or unix:PATH")
     parser.add_argument("--speed", type=float, default=1.0, help="simulated seconds per real second (default 1)")
     parser.add_argument("--seed", type=int, default=0, help="draws run times (default 0)")
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.nodes is not None:
             nodes = parse_nodes(options.nodes.read_bytes())
         else:
-            nodes = make_uniform_nodes(options.name, *parse_uniform(options.uniform))
+            nodes = make_nodes(options.name, parse_node_kinds(options.kinds))
         host = make_host(
             options.name, nodes, speed=options.speed, seed=options.seed, flush_interval_s=options.flush_ms / 1000
         )

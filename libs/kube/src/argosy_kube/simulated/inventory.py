@@ -1,4 +1,4 @@
-"""Nodes of a simulated cluster: from a file, or many alike.
+"""Nodes of a simulated cluster: from a file, or some kinds of which all nodes are alike.
 
 A node file is a JSON array, or a JSON object with the array under `nodes`::
 
@@ -8,18 +8,16 @@ A node file is a JSON array, or a JSON object with the array under `nodes`::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.resources import PODS, format_amount, parse_quantity
 from argosy_kube.port import NodeDescription, Taint
+from argosy_kube.simulated.node_kinds import DEFAULT_POD_COUNT, NodeKind
 
-__all__ = ["DEFAULT_POD_COUNT", "format_nodes", "make_uniform_nodes", "parse_nodes", "parse_uniform"]
-
-DEFAULT_POD_COUNT = 110
-"""Pods per node where nothing is said, as kubelets have it."""
+__all__ = ["format_nodes", "make_nodes", "parse_nodes"]
 
 
 class _Node(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -93,38 +91,22 @@ def format_nodes(nodes: Iterable[NodeDescription]) -> bytes:
     )
 
 
-def parse_uniform(text: str) -> tuple[int, dict[str, int]]:
-    """Return (number of nodes, amounts in base units of each) of a text as `3125:cpu=32,memory=128Gi`.
-
-    Raises:
-        InvalidRequest: The text has not that form.
-    """
-    count, colon, rest = text.partition(":")
-    if not colon or not count.isdecimal() or not 1 <= int(count) <= 1_000_000:
-        msg = f"{text!r} is not COUNT:RESOURCE=QUANTITY,... with 1 to 1000000 nodes, as 3125:cpu=32,memory=128Gi"
-        raise InvalidRequest(msg)
-    quantities: dict[str, str | int] = {}
-    for part in rest.split(","):
-        name, equals, quantity = part.strip().partition("=")
-        if not equals or not name:
-            msg = f"{part!r} in {text!r} is not RESOURCE=QUANTITY, as cpu=32"
-            raise InvalidRequest(msg)
-        quantities[name] = quantity
-    return int(count), _amounts(quantities)
-
-
-def make_uniform_nodes(cluster: str, count: int, allocatable: Mapping[str, int]) -> list[NodeDescription]:
-    """Return nodes that are all alike, named after their cluster: `c1-n00000` and so on."""
-    names = [f"{cluster}-n{number:05d}" for number in range(count)]
-    return [
-        NodeDescription(
-            name=name,
-            allocatable=allocatable,
-            labels=_labels(name, {}, "linux", "amd64"),
-            uid=f"node-{name}",
-        )
-        for name in names
-    ]
+def make_nodes(cluster: str, kinds: Sequence[NodeKind]) -> list[NodeDescription]:
+    """Return nodes of some kinds, named after their cluster: `c1-n00000` and so on, kind by kind."""
+    nodes: list[NodeDescription] = []
+    for kind in kinds:
+        for number in range(len(nodes), len(nodes) + kind.count):
+            name = f"{cluster}-n{number:05d}"
+            nodes.append(
+                NodeDescription(
+                    name=name,
+                    allocatable=kind.allocatable,
+                    labels=_labels(name, kind.labels, "linux", "amd64"),
+                    taints=kind.taints,
+                    uid=f"node-{name}",
+                )
+            )
+    return nodes
 
 
 def _amounts(quantities: Mapping[str, str | int]) -> dict[str, int]:
