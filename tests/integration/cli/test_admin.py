@@ -244,6 +244,18 @@ def test_servers_before_15_are_refused(version: int, shown: str) -> None:
     require_version(150_000)
 
 
+def test_ended_sessions_are_listed(admin: Admin, empty_database_url: str) -> None:
+    """Operators see what a cluster's processes said that they may not."""
+    admin("migrate")
+    assert "no session was ended" in admin("sessions").err
+    leader = LeaderStore(empty_database_url, "default")
+    leader.note_ended_session(cluster="east", role="sampler", host="h", reason="capacity.names has an entry twice")
+    leader.close()
+    (row,) = json.loads(admin("sessions", "-o", "json").out)
+    assert (row["cluster"], row["role"], row["host"]) == ("east", "sampler", "h")
+    assert "capacity.names has an entry twice" in admin("sessions").out
+
+
 def test_quarantine_is_listed_and_what_is_understood_is_retried_or_dropped(
     admin: Admin, empty_database_url: str
 ) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from argosy_core.errors import NotAllowedNow, StateConflict
+from argosy_core.errors import NotAllowedNow, QuotaExceeded, StateConflict
 from argosy_store.binding import Binding
 from argosy_store.effects import Effects
+from argosy_store.ended_sessions import list_ended_sessions
 from argosy_store.leader import LeaderStore
 from argosy_testkit.store_world import StoreWorld
 
@@ -142,3 +143,39 @@ def test_no_clock_but_the_databases_decides_who_is_let_in(world: StoreWorld, mon
     monkeypatch.undo()
     contact(world, "executor", heard_us=1, held_us=1)
     assert bind(world, THIRD).incarnation == 3
+
+
+def test_clusters_are_bounded_and_one_that_is_forgotten_makes_room(
+    world: StoreWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever dials may call itself anything; who is known already is let in however many there are."""
+    monkeypatch.setattr("argosy_store.binding.MAX_CLUSTERS", 1)
+    bind(world, FIRST)
+
+    def bind_west() -> Binding:
+        return world.leader.bind_cluster(
+            world.epoch, "west", uid="two", role="executor", process=SECOND, keep_s=FENCE_S, host="h"
+        )
+
+    with pytest.raises(QuotaExceeded, match="cluster west is not known, and there are 1 already"):
+        bind_west()
+    bind(world, FIRST, role="sampler")
+    contact(world, "executor", heard_us=1, held_us=1)
+    contact(world, "sampler", heard_us=1, held_us=1)
+    world.api.forget_cluster("east", encode=lambda names: repr(names).encode())
+    assert bind_west().cluster.name == "west"
+
+
+def test_ended_sessions_are_remembered_the_newest_of_each_cluster(
+    world: StoreWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A peer that dials again and again fills no table, and pushes nobody else's out of it."""
+    monkeypatch.setattr("argosy_store.ended_sessions.KEPT_COUNT", 2)
+    for cluster, reason in (("west", "w"), ("east", "1"), ("east", "2"), ("east", "3\0"), ("east", "x" * 5000)):
+        world.leader.note_ended_session(cluster=cluster, role="sampler", host="h", reason=reason)
+    noted = [(row.pool, row.cluster, row.role, row.host, row.reason) for row in list_ended_sessions(world.url)]
+    assert noted == [
+        ("default", "west", "sampler", "h", "w"),
+        ("default", "east", "sampler", "h", "3 "),
+        ("default", "east", "sampler", "h", "x" * 1000),
+    ]

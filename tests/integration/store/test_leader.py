@@ -3,6 +3,7 @@
 import select
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -319,6 +320,21 @@ def test_apply_ends_a_run_that_is_leased_in_the_same_transaction(world: StoreWor
     )
     world.leader.apply(world.epoch, effects)
     assert [job.state for job in world.list_jobs(JobFilter())] == [JobState.SUCCEEDED] * 2
+
+
+def test_what_another_cluster_reports_of_a_run_is_not_stored(world: StoreWorld) -> None:
+    """Whose a run is its row tells, also when the run has ended long ago."""
+    handles = world.submit_jobs(1)
+    world.lease(handles)
+    (owner,) = make_leases(handles).clusters
+
+    def report(cluster: str, **options: Any) -> list[int]:
+        updates = make_reports(handles, ObjectState.FAILED, **options)
+        world.leader.apply(world.epoch, Effects(ended_updates=[(cluster, updates)]))
+        return object_states(world)
+
+    assert report("liar") == report("liar", message="forged") == [ObjectState.LEASED]
+    assert report(owner, message="true") == [ObjectState.FAILED]
 
 
 def test_a_bag_of_objects_is_stored_as_the_tuples_of_the_seed(world: StoreWorld) -> None:

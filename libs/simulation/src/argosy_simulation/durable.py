@@ -278,6 +278,8 @@ class DurableStore(Process):
         refused = self._insert_runs(transaction)
         for updates in transaction.objects:
             self._update_objects(updates)
+        for cluster, updates in transaction.ended_objects:
+            self._update_objects(updates, cluster)
         self._end_runs(transaction.run_ends)
         ended_before = np.array(self._update_jobs(transaction), dtype=np.int64)
         for draft in transaction.refusals.correct(
@@ -348,13 +350,13 @@ class DurableStore(Process):
             job.live_attempt = attempt
         return refused
 
-    def _update_objects(self, updates: ObjectUpdates) -> None:
-        """Move objects on; what ended absorbs."""
+    def _update_objects(self, updates: ObjectUpdates, cluster: str = "") -> None:
+        """Move objects on, those of one cluster only if it is named; what ended absorbs."""
         columns = (updates.handle, updates.attempt, updates.object_index, updates.state, updates.start_time_us)
         for handle, attempt, place, state, start_us in zip(*(column.tolist() for column in columns), strict=True):
             job = self.jobs.get(handle)
             run = job.runs.get(attempt) if job is not None else None
-            if run is None or place >= len(run.objects):
+            if run is None or place >= len(run.objects) or cluster not in {"", run.cluster}:
                 continue  # there is no such row to update
             known = run.objects[place]
             if not IS_RUN_TERMINAL[known] and (state > known or (known == _UNKNOWN and state >= _RUNNING)):

@@ -68,10 +68,11 @@ _UPDATE_OBJECTS: Final = (
     "UPDATE {table} t SET state = n.state, start_time_us = coalesce(t.start_time_us, nullif(n.start_time_us, 0)),"
     " uid = CASE WHEN n.uid = '00000000-0000-0000-0000-000000000000'::uuid THEN t.uid ELSE n.uid END{messages}"
     " FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::smallint[], $5::uuid[], $6::bigint[]{seventh})"
-    " AS n (handle, attempt, object, state, uid, start_time_us{message})"
-    " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.object = n.object"
+    " AS n (handle, attempt, object, state, uid, start_time_us{message}){owner}"
+    " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.object = n.object{owned}"
     " AND t.state NOT BETWEEN 4 AND 7 AND (n.state > t.state OR t.state = 8 AND n.state BETWEEN 3 AND 7)"
 )
+_OWNED: Final = " AND r.handle = n.handle AND r.attempt = n.attempt AND r.cluster = ${number}::text"
 _NO_MESSAGES: Final = {"messages": "", "seventh": "", "message": ""}
 _MESSAGES: Final = {
     "messages": ", message = coalesce(n.message, t.message)",
@@ -182,8 +183,14 @@ def insert_objects(connection: StoreConnection, objects: NewObjects, refused: _H
     )
 
 
-def update_objects(connection: StoreConnection, updates: ObjectUpdates) -> None:
-    """Move objects to the states reported; reports that do not advance an object change nothing."""
+def update_objects(connection: StoreConnection, updates: ObjectUpdates, cluster: str = "") -> None:
+    """Move objects to the states reported; reports that do not advance an object change nothing.
+
+    Args:
+        connection: Where.
+        updates: The states.
+        cluster: Change only objects of runs in this cluster; empty where it is known that they are.
+    """
     order = _last_by_rank(updates)
     handles = updates.handle[order]
     messages: list[bytes] = []
@@ -202,8 +209,12 @@ def update_objects(connection: StoreConnection, updates: ObjectUpdates) -> None:
         ]
         if messages:
             parameters.append(text_array(messages[piece]))
-        table = partition(connection, "objects", day)
-        connection.bulk(_UPDATE_OBJECTS.format(table=table, **clauses), *parameters)
+        tables = {"table": partition(connection, "objects", day), "owner": "", "owned": ""}
+        if cluster:
+            parameters.append(scalar(TEXT, cluster))
+            tables["owner"] = f", {partition(connection, 'runs', day)} r"
+            tables["owned"] = _OWNED.format(number=len(parameters))
+        connection.bulk(_UPDATE_OBJECTS.format(**tables, **clauses), *parameters)
 
 
 def end_runs(connection: StoreConnection, updates: RunUpdates) -> None:

@@ -13,12 +13,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from argosy_core.errors import NotAllowedNow, StateConflict
+from argosy_core.errors import NotAllowedNow, QuotaExceeded, StateConflict
 from argosy_store.connection import StoreConnection
 from argosy_store.rows import CLUSTER_COLUMNS, ClusterRow
 
-__all__ = ["Binding", "Caller", "bind"]
+__all__ = ["MAX_CLUSTERS", "Binding", "Caller", "bind"]
 
+MAX_CLUSTERS: Final = 1000
+"""Clusters that are not forgotten: what a leader holds grows with them, and anybody may dial with a new name."""
+_ADD: Final = (
+    "INSERT INTO clusters (name, uid) SELECT %s, %s WHERE (SELECT count(*) FROM clusters WHERE NOT forgotten) < %s"
+    " ON CONFLICT DO NOTHING"
+)
 _HOLDERS: Final = (
     "SELECT pool, process, host, incarnation, held_until_us - argosy_now_us() FROM cluster_pools"
     " WHERE cluster = %(cluster)s AND role = %(role)s ORDER BY pool FOR UPDATE"
@@ -79,12 +85,17 @@ def bind(connection: StoreConnection, caller: Caller, *, uid: str, keep_s: float
     Raises:
         StateConflict: Another process holds a session of this role, with this pool's leader or another's.
         NotAllowedNow: The name belongs to another uid.
+        QuotaExceeded: There are too many clusters for one more.
     """
     name = caller.cluster
-    connection.execute("INSERT INTO clusters (name, uid) VALUES (%s, %s) ON CONFLICT DO NOTHING", [name, uid])
+    connection.execute(_ADD, [name, uid, MAX_CLUSTERS])
     # The lock lets the leaders of all pools of a cluster bind one after another.
     row = connection.execute("SELECT uid, forgotten FROM clusters WHERE name = %s FOR UPDATE", [name]).fetchone()
-    assert row is not None
+    if row is None:
+        raise QuotaExceeded(
+            f"cluster {name} is not known, and there are {MAX_CLUSTERS} already, which is all that leaders count;"
+            " forget one that is gone with `argosy cluster forget`"
+        )
     known_uid, forgotten = row
     if forgotten:
         connection.execute("UPDATE clusters SET uid = %s, forgotten = false WHERE name = %s", [uid, name])

@@ -80,6 +80,8 @@ class Effects:
     """Their objects."""
     object_updates: ObjectUpdates | None = None
     """States of objects."""
+    ended_updates: Sequence[tuple[str, ObjectUpdates]] = ()
+    """(cluster, states of objects that it reported): those of runs of other clusters are left as they are."""
     run_updates: RunUpdates | None = None
     """Ends of runs."""
     job_updates: JobUpdates | None = None

@@ -24,6 +24,7 @@ from argosy_store.binary import BYTEA, INT4, INT8, TEXT, UUID, array, scalar, uu
 from argosy_store.binding import Binding, Caller, bind
 from argosy_store.connection import LEADER_SETTINGS, READ_SETTINGS, Line, StoreConnection
 from argosy_store.effects import AppliedEffects, Effects
+from argosy_store.ended_sessions import note_ended_session
 from argosy_store.load import LoadedPool, load_pool
 from argosy_store.outbox import insert_outbox
 from argosy_store.partitions import PARTITION_LOCK, STATE_COLUMNS, change_request_lock, learn_state, prologue
@@ -298,6 +299,15 @@ class LeaderStore:
         with self._reader.use() as connection:
             return count_suspects(connection, self._pool)
 
+    def note_ended_session(self, *, cluster: str, role: str, host: str, reason: str) -> None:
+        """Remember that a session of the pool was ended because of what was said there.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._reader.use() as connection, connection.transaction_block():
+            note_ended_session(connection, self._pool, cluster=cluster, role=role, host=host, reason=reason)
+
     def load(self) -> LoadedPool:
         """Return everything the leader keeps in memory, as of one moment.
 
@@ -426,6 +436,8 @@ def _write_runs(connection: StoreConnection, epoch: int, effects: Effects) -> np
         apply.insert_objects(connection, effects.new_objects, refused)
     if effects.object_updates is not None:
         apply.update_objects(connection, effects.object_updates)
+    for cluster, updates in effects.ended_updates:
+        apply.update_objects(connection, updates, cluster)
     if effects.run_updates is not None and effects.new_runs is not None:
         apply.end_runs(connection, effects.run_updates)
     return refused

@@ -72,6 +72,7 @@ _LEADER: Final[Mapping[str, Sequence[str]]] = {
     "cluster_pools": ("INSERT", "UPDATE", "DELETE"),
     "clusters": ("INSERT", "UPDATE"),
     "deduplication": ("DELETE",),
+    "ended_sessions": ("INSERT", "DELETE"),
     "event_outbox": ("INSERT", "DELETE"),
     "job_metadata": ("DELETE",),
     "job_set_events": ("INSERT",),

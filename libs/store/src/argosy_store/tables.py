@@ -22,6 +22,7 @@ __all__ = [
     "cluster_pools",
     "clusters",
     "deduplication",
+    "ended_sessions",
     "job_metadata",
     "job_set_events",
     "job_sets",
@@ -302,6 +303,20 @@ quarantine: Final = sa.Table(
     sa.Column("create_time_us", sa.BigInteger, nullable=False),
 )
 """A record that could not be applied: out of the way, and never lost."""
+
+ended_sessions: Final = sa.Table(
+    "ended_sessions",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
+    sa.Column("pool", sa.Text, nullable=False),
+    sa.Column("cluster", sa.Text, nullable=False),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("end_time_us", sa.BigInteger, nullable=False),
+    sa.Index("ended_sessions_of_cluster", "pool", "cluster", "id"),
+)
+"""A session that a leader ended because of what was said there; the newest of each cluster."""
 
 suspects: Final = sa.Table(
     "suspects",

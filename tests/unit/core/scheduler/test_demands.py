@@ -146,7 +146,9 @@ def test_attempts_do_not_wrap(live: int, told: int) -> None:
     columns = report_columns([Report(handle=handle, attempt=told, state=4)], world.now_s)
     effects = take_states(world.state, [("a", columns)], world.now_s)
     assert effects.run_updates.handle.size == effects.job_updates.handle.size == 0
-    assert effects.object_updates.attempt.tolist() == [attempt for attempt in [told] if attempt <= MAX_STORED_ATTEMPT]
+    assert effects.object_updates.handle.size == 0
+    stored = [(cluster, updates.attempt.tolist()) for cluster, updates in effects.ended_updates]
+    assert stored == ([("a", [told])] if told <= MAX_STORED_ATTEMPT else [])
 
 
 def test_job_of_as_many_runs_as_rows_can_hold_fails() -> None:

@@ -44,6 +44,8 @@ class Transaction:
     """Numbered events."""
     objects: list[ObjectUpdates] = field(default_factory=list)
     """States of objects."""
+    ended_objects: list[tuple[str, ObjectUpdates]] = field(default_factory=list)
+    """(cluster, states that it reported of objects of runs that ended before), for those that are its own."""
     run_ends: list[RunUpdates] = field(default_factory=list)
     """Ends of runs."""
     job_ends: list[JobUpdates] = field(default_factory=list)
@@ -78,6 +80,7 @@ class Transaction:
         """Add what a report of states brought."""
         if effects.object_updates.handle.size:
             self.objects.append(effects.object_updates)
+        self.ended_objects.extend(effects.ended_updates)
         if effects.run_updates.handle.size:
             self.run_ends.append(effects.run_updates)
         self.add_job_ends(effects.job_updates)
@@ -94,6 +97,7 @@ class Transaction:
             self.change_ids
             or self.events
             or self.objects
+            or self.ended_objects
             or self.run_ends
             or self.job_ends
             or self.new_runs is not None

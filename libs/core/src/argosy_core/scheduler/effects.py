@@ -174,7 +174,9 @@ class StateEffects:
     """Answer of `take_states` and `forget_cluster`."""
 
     object_updates: ObjectUpdates
-    """Last state per object."""
+    """Last state per object of the runs that are live here."""
+    ended_updates: tuple[tuple[str, ObjectUpdates], ...]
+    """(cluster, last states of objects of other runs that it reported to have ended): whose those are the rows tell."""
     run_updates: RunUpdates
     """Runs that ended."""
     job_updates: JobUpdates

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from argosy_core.arrays import Bools, Int8s, Int32s, Int64s
 from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT
 from argosy_core.job.members import MAX_STORED_ATTEMPT, Members, waves
-from argosy_core.job.rows import JobUpdates, RunUpdates
+from argosy_core.job.rows import JobUpdates, ObjectUpdates, RunUpdates
 from argosy_core.job.states import (
     FAILURE_REASONS,
     IS_RUN_TERMINAL,
@@ -129,15 +129,16 @@ def take_states(state: PoolState, reports: Sequence[tuple[str, StateColumns]], n
         progress.apply(rows[wave], slots[rows[wave]])
     stale = ~current
     stale_count = columns.handle.size - rows.size
-    ended_stale = np.zeros(0, dtype=np.int64)
+    ended: tuple[tuple[str, ObjectUpdates], ...] = ()
     if stale_count:
         # An attempt that no row can have would be written to another's.
         has_row = stale & (columns.attempt > 0) & (columns.attempt <= MAX_STORED_ATTEMPT)
         ended_stale = np.flatnonzero(has_row & IS_RUN_TERMINAL[np.clip(columns.state, 0, len(IS_RUN_TERMINAL) - 1)])
+        ended = _ended_updates(state, (clusters, columns), ended_stale)
         state.totals["stale"] += stale_count
     # Read before anything that ended leaves its slot.
     start_time_us = np.where(current, live.start_time_us[slots], 0)
-    updates = object_updates(columns, np.concatenate([*progress.applied, ended_stale]), start_time_us)
+    updates = object_updates(columns, np.concatenate([*progress.applied, rows[:0]]), start_time_us)
     stops: tuple[ClusterRuns, ...] = ()
     if stale_count or progress.broken:
         broken = np.concatenate([*progress.broken, np.zeros(0, dtype=np.int32)])
@@ -147,6 +148,7 @@ def take_states(state: PoolState, reports: Sequence[tuple[str, StateColumns]], n
         outcome = _finish(state, _collect(state, columns, progress), events=events, now_s=now_s)
     return StateEffects(
         object_updates=updates,
+        ended_updates=ended,
         run_updates=outcome.run_updates,
         job_updates=outcome.job_updates,
         events=events.draft(),
@@ -154,6 +156,18 @@ def take_states(state: PoolState, reports: Sequence[tuple[str, StateColumns]], n
         stops=stops,
         requeued_count=outcome.requeued_count,
         stale_count=stale_count,
+    )
+
+
+def _ended_updates(
+    state: PoolState, reported: tuple[Int64s, StateColumns], rows: npt.NDArray[np.integer]
+) -> tuple[tuple[str, ObjectUpdates], ...]:
+    """Return what clusters say of runs that are not live here, apart: one must not write another's rows."""
+    clusters, columns = reported
+    nothing = np.zeros(columns.handle.size, dtype=np.int64)
+    return tuple(
+        (state.clusters.names[index], object_updates(columns, rows[clusters[rows] == index], nothing))
+        for index in np.unique(clusters[rows]).tolist()
     )
 
 

@@ -98,6 +98,7 @@ def store_effects(transaction: Transaction, time_us: int) -> Effects:
     return Effects(
         events=_EventMaker(transaction.refusals, transaction.number, events) if events is not None else (),
         object_updates=_merged(transaction.objects, "handle", "attempt", "object_index", texts="message"),
+        ended_updates=transaction.ended_objects,
         run_updates=_merged(transaction.run_ends, "handle", "attempt", texts="reason"),
         job_updates=_merged(transaction.job_ends, "handle", texts="reason"),
         new_runs=transaction.new_runs,
