@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_server.leader.settings import LeaderSettings
 from argosy_store import create_database, drop_database
+from argosy_store.ended_sessions import list_ended_sessions
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -98,16 +99,21 @@ def executor_hello(cluster: str, **fields: Any) -> executor_pb2.SyncRequest:
     return executor_pb2.SyncRequest(hello=hello)
 
 
+@pytest.fixture(scope="module", name="database")
+def streams_database(postgres_server: Any) -> Iterator[str]:
+    """Give the database of this module."""
+    yield create_database(postgres_server.url, "streams", "argosy_template")
+    drop_database(postgres_server.url, "streams")
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module", name="api")
-async def leading_api(postgres_server: Any, serve: Any) -> AsyncIterator[Any]:
+async def leading_api(database: str, serve: Any) -> AsyncIterator[Any]:
     """Give one server that leads, with the queue red, for the whole table: no message may end its leadership."""
-    url = create_database(postgres_server.url, "streams", "argosy_template")
     settings = LeaderSettings(heartbeat_s=5.0, log_trim_s=0.02, kept_log_count=2)
-    async with serve(url, role="both", leader_settings=settings) as api:
+    async with serve(database, role="both", leader_settings=settings) as api:
         await api.make_queue("red")
         await leading_epoch(api)
         yield api
-    drop_database(postgres_server.url, "streams")
 
 
 async def leading_epoch(api: Any) -> int:
@@ -156,6 +162,12 @@ BAD_SAMPLER_MESSAGES = {
     "matrix-broken": capacity(free_column=b"abc"),
     "group-unknown": capacity(group_column=int32(7)),
     "totals-short": capacity(total_column=b""),
+    "node-after-a-gap": capacity(node_column=int32(200_000)),
+    "name-of-escapes": capacity(names=["\x1b[2J"]),
+    "labels-no-json": capacity(groups=[b"{"]),
+    "amount-beyond-all": capacity(free_column=int64(2**63 - 1, 0, 0)),
+    "class-twice": capacity(fitting_class_column=int32(1, 1), fitting_room_column=int32(1, 1)),
+    "ready-below-zero": sampler_pb2.SessionRequest(ready=sampler_pb2.Ready(placement_count=-1)),
 }
 BAD_EXECUTOR_MESSAGES = {
     "second-hello": executor_hello("bad"),
@@ -167,6 +179,12 @@ BAD_EXECUTOR_MESSAGES = {
     "uid-short": states(uid_column=b"x"),
     "columns-differ": states(attempt_column=int32(1, 2)),
     "column-broken": states(handle_column=b"abc"),
+    "attempt-negative": states(attempt_column=int32(-1)),
+    "object-negative": states(object_column=int16(-1)),
+    "handle-negative": states(handle_column=int64(-1)),
+    "text-long": states(texts=["x" * 1_000_000]),
+    "batch-zero": states(batch=0),
+    "log-end-of-no-code": executor_pb2.SyncRequest(log_end=executor_pb2.LogEnd(request=1, code=99)),
     "time-negative": states(time_us_column=int64(-1)),
     "time-beyond-all": states(time_us_column=int64(2**62)),
 }
@@ -214,6 +232,23 @@ async def test_bad_hello_of_an_executor_is_refused(api: Any, hello: executor_pb2
 
     assert code == grpc.StatusCode.INVALID_ARGUMENT
     assert await leading_epoch(api) == epoch
+
+
+async def test_session_that_is_ended_for_what_was_said_there_is_remembered(api: Any, database: str) -> None:
+    """Operators see whose it was, where it ran and what was wrong; a session that just ends is not among them."""
+    hello = sampler_hello("noted")
+    hello.hello.host = "host-\x1b7"
+    async with stream(sampler_pb2_grpc.SamplerServiceStub(api.channel).Session, hello) as call:
+        await call.write(capacity(flag_column=int8(99)))
+        assert await end_of(call) == grpc.StatusCode.INVALID_ARGUMENT
+    async with stream(sampler_pb2_grpc.SamplerServiceStub(api.channel).Session, hello) as call:
+        await call.write(capacity())
+        await call.done_writing()
+        assert await end_of(call) == grpc.StatusCode.OK
+
+    noted = [row for row in await asyncio.to_thread(list_ended_sessions, database) if row.cluster == "noted"]
+    assert [(row.pool, row.role, row.host) for row in noted] == [("default", "sampler", "host- 7")]
+    assert "capacity.flag_column has 99, not between 0 and 7" in noted[0].reason
 
 
 async def test_executor_may_come_before_its_sampler_and_its_odd_texts_are_stored(api: Any) -> None:
@@ -272,13 +307,13 @@ async def answer_samples(call: Any, **changes: Any) -> grpc.StatusCode:
     ("changes", "code"),
     [
         ({}, grpc.StatusCode.OK),
-        ({"score_column": b"abc"}, grpc.StatusCode.ABORTED),
-        ({"score_column": b""}, grpc.StatusCode.ABORTED),
-        ({"candidate_column": int32(5)}, grpc.StatusCode.ABORTED),
-        ({"offset_column": int32(1, 0)}, grpc.StatusCode.ABORTED),
-        ({"examined_column": b""}, grpc.StatusCode.ABORTED),
-        ({"free_column": int64(1)}, grpc.StatusCode.ABORTED),
-        ({"filter_texts": ["of no filter"]}, grpc.StatusCode.ABORTED),
+        ({"score_column": b"abc"}, grpc.StatusCode.INVALID_ARGUMENT),
+        ({"score_column": b""}, grpc.StatusCode.INVALID_ARGUMENT),
+        ({"candidate_column": int32(5)}, grpc.StatusCode.INVALID_ARGUMENT),
+        ({"offset_column": int32(1, 0)}, grpc.StatusCode.INVALID_ARGUMENT),
+        ({"examined_column": b""}, grpc.StatusCode.INVALID_ARGUMENT),
+        ({"free_column": int64(1)}, grpc.StatusCode.INVALID_ARGUMENT),
+        ({"filter_texts": ["of no filter"]}, grpc.StatusCode.INVALID_ARGUMENT),
     ],
     ids=["good", "score-broken", "score-short", "candidate", "offsets", "classes", "matrix", "texts"],
 )

@@ -28,7 +28,7 @@ __all__ = [
     "unpack_column",
 ]
 
-ColumnType = Literal["int8", "int16", "int32", "int64", "float64", "uuid"]
+ColumnType = Literal["int8", "int16", "int32", "int64", "float32", "float64", "uuid"]
 """Element type of a column; `uuid` is 16 bytes an element, as an (n, 16) array of uint8."""
 
 _TYPES: Final[dict[str, np.dtype[np.generic]]] = {
@@ -36,6 +36,7 @@ _TYPES: Final[dict[str, np.dtype[np.generic]]] = {
     "int16": np.dtype("<i2"),
     "int32": np.dtype("<i4"),
     "int64": np.dtype("<i8"),
+    "float32": np.dtype("<f4"),
     "float64": np.dtype("<f8"),
 }
 _UUID_BYTES: Final = 16

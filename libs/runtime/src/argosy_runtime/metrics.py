@@ -131,6 +131,11 @@ class Metrics:
     suspects: Gauge = field(
         default_factory=lambda: _gauge("suspects", "Inputs that ended a leader term and are set aside.", ("pool",))
     )
+    ended_sessions: Counter = field(
+        default_factory=lambda: _counter(
+            "ended_sessions", "Sessions of samplers and executors ended for what was said there.", ("pool", "role")
+        )
+    )
     abandoned_rounds: Counter = field(
         default_factory=lambda: _counter("abandoned_rounds", "Rounds that failed and were given up.", ("pool",))
     )

@@ -25,7 +25,7 @@ from argosy.debug.v1 import debug_pb2
 from argosy.executor.v1 import executor_pb2
 from argosy.sampler.v1 import sampler_pb2
 
-__all__ = ["METHODS", "HostileCall", "draw_calls", "hostile_manifest"]
+__all__ = ["METHODS", "HostileCall", "draw_calls", "hostile_change", "hostile_manifest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ def hostile_manifest(random: Random) -> bytes:
 def _draw_column(name: str, random: Random) -> bytes:
     """Return a packed column: of a likely width, with values at the ends of their range, or of no width at all."""
     width, code = random.choice(((1, "b"), (2, "h"), (4, "i"), (8, "q"), (4, "f")))
-    count = random.choice((0, 1, 1, 2, 2, 3, 17))
+    count = random.choice((0, 1, 1, 2, 2, 3, 17, 1000))
     least, most = -(1 << (8 * width - 1)), (1 << (8 * width - 1)) - 1
     if code == "f":
         return b"".join(struct.pack("<f", random.choice((0.0, -1.0, float("nan"), float("inf")))) for _ in range(count))
@@ -199,7 +199,7 @@ def _fill_list(elements: Any, field: FieldDescriptor, random: Random) -> Message
     return None
 
 
-def _change(message: Message, random: Random, depth: int = 0) -> None:
+def hostile_change(message: Message, random: Random, depth: int = 0) -> None:
     """Set one field, anywhere below a message, to a hostile value."""
     if not message.DESCRIPTOR.fields:
         return
@@ -218,7 +218,7 @@ def _change(message: Message, random: Random, depth: int = 0) -> None:
     else:
         setattr(message, field.name, _draw_value(field, random))
     if inner is not None and depth < 4:
-        _change(inner, random, depth + 1)
+        hostile_change(inner, random, depth + 1)
 
 
 def _spoil(data: bytes, random: Random) -> bytes:
@@ -258,7 +258,7 @@ def _draw_session(messages: Sequence[Message], random: Random) -> tuple[tuple[by
     chosen: Any = copies[place]
     for _ in range(1 if level == "protobuf" else 3):
         kind = chosen.WhichOneof("message")
-        _change(getattr(chosen, kind) if kind else chosen, random)
+        hostile_change(getattr(chosen, kind) if kind else chosen, random)
     return tuple(one.SerializeToString() for one in copies), level
 
 
@@ -290,7 +290,7 @@ def draw_calls(
                     ]
                 elif level != "bytes":
                     for _ in range(1 if level == "protobuf" else 3):
-                        _change(message, random)
+                        hostile_change(message, random)
                 one = message.SerializeToString()
                 data = (_spoil(one, random) if level == "bytes" else one,)
             yield HostileCall(

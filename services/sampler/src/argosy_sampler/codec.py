@@ -15,10 +15,12 @@ from argosy.sampler.v1 import sampler_pb2
 from argosy_core.arrays import Int32s, Int64s
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.findings import printable
 from argosy_core.job.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeGroup
 from argosy_core.placement import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
+from argosy_core.scheduler import MAX_TOTAL
 from argosy_runtime.columns import check_indices, pack_column, read_columns, read_members, unpack_column
 
 __all__ = [
@@ -32,6 +34,8 @@ __all__ = [
     "sample_response",
 ]
 
+_MAX_TEXT = 1000
+"""Longest text that a leader takes, characters."""
 _NO_CLASSES = np.zeros(0, np.int32)
 
 
@@ -107,13 +111,13 @@ def sample_response(reply: SampleReply, request: SampleRequest) -> sampler_pb2.S
         examined_column=pack_column(reply.examined, "int32"),
         eligible_column=pack_column(reply.eligible, "int32"),
         filters=reply.filters,
-        filter_texts=reply.filter_texts,
+        filter_texts=_told(reply.filter_texts),
         rejection_column=pack_column(reply.rejection, "int32"),
         total_free_column=pack_column(reply.total_free, "int64"),
         complete_column=pack_column(reply.complete, "int8"),
-        nearest_misses=reply.nearest_misses,
+        nearest_misses=_told(reply.nearest_misses),
         reason_column=pack_column(reply.reason, "int8"),
-        texts=reply.texts,
+        texts=_told(reply.texts),
         retry_after_column=reply.retry_after_s.astype("<f4", copy=False).tobytes(),
     )
 
@@ -173,13 +177,14 @@ class CapacityWriter:
         self._ledger = ledger
         self._generation = -1
         self._told = -1
+        self._told_count = 0
         self._placement_count = -1
         self._compaction = -1
         self._groups: dict[int, bytes] = {}
 
     def start_over(self) -> None:
         """Let the next message hold every node, as on a new stream."""
-        self._generation = -1
+        self._generation, self._told_count = -1, 0
 
     def next_message(
         self, *, with_nodes: bool = True, fitting: tuple[Int32s, Int64s] | None = None
@@ -200,6 +205,10 @@ class CapacityWriter:
         totals = table.totals()
         with_nodes = with_nodes or self._generation < 0
         rows = table.changed_since(self._generation) if with_nodes else table.described_since(self._told)
+        if not with_nodes and len(table) > self._told_count:
+            # The leader takes no number before those below it, and rows that only hold a name are not described.
+            rows = np.union1d(rows, np.arange(self._told_count, len(table), dtype=np.int32))
+        self._told_count = len(table)
         if with_nodes:
             self._generation = table.generation
         self._told, self._placement_count = table.generation, placement_count
@@ -214,8 +223,8 @@ class CapacityWriter:
             flag_column=table.flags[rows].astype(np.int8).tobytes(),
             groups=[self._group(index) for index in distinct.tolist()],
             group_column=pack_column(group, "int32"),
-            total_column=pack_column(totals.allocatable, "int64"),
-            total_free_column=pack_column(totals.free, "int64"),
+            total_column=pack_column(np.clip(totals.allocatable, 0, MAX_TOTAL), "int64"),
+            total_free_column=pack_column(np.clip(totals.free, 0, MAX_TOTAL), "int64"),
             node_count=totals.node_count,
             placement_count=placement_count,
             fitting_class_column=pack_column(fitting[0] if fitting else _NO_CLASSES, "int32"),
@@ -231,6 +240,11 @@ class CapacityWriter:
         if text is None:
             text = self._groups[index] = _group_json(groups[index])
         return text
+
+
+def _told(texts: Iterable[str]) -> list[str]:
+    """Return what plugins and filters say as the leader takes it."""
+    return [printable(text[:_MAX_TEXT]) for text in texts]
 
 
 def _room(counts: Int64s) -> Int32s:

@@ -35,8 +35,8 @@ def test_nodes_come_and_go_and_are_listed_by_name() -> None:
     notes = NodeNotes()
     group = json.dumps({"labels": {"zone": "a"}, "taints": []}).encode()
     zero = np.zeros(2, dtype=np.int32)
-    notes.take(_columns({3: "b", 0: "a"}, ("cpu",), [[4000], [8000]], [1, 3]), [group], zero)
-    notes.take(_columns({1: "c"}, ("gpu", "cpu"), [[2, 1000]], [1]), [b""], zero[:1])
+    notes.take(_columns({1: "b", 0: "a"}, ("cpu",), [[4000], [8000]], [1, 3]), [group], zero)
+    notes.take(_columns({2: "c"}, ("gpu", "cpu"), [[2, 1000]], [1]), [b""], zero[:1])
 
     rows = notes.rows()
     assert [(row.name, row.flag, row.allocatable) for row in rows] == [
@@ -46,5 +46,5 @@ def test_nodes_come_and_go_and_are_listed_by_name() -> None:
     ]
     assert rows[0].labels == {"zone": "a"}
 
-    notes.take(_columns({3: "b"}, ("cpu",), [[0]], [4]), [group], zero[:1])
+    notes.take(_columns({1: "b"}, ("cpu",), [[0]], [4]), [group], zero[:1])
     assert [row.name for row in notes.rows()] == ["a", "c"]

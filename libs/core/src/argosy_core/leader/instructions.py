@@ -211,6 +211,8 @@ class Close:
     """Which."""
     reason: str
     """Why."""
+    is_fault: bool = False
+    """Because of what was said there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

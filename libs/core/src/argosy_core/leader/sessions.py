@@ -193,7 +193,7 @@ class ClusterSessions:
         try:
             update_capacity(state, event.session.cluster, event.columns)
         except InvalidRequest as error:
-            self._term.say(Close(session=event.session, reason=error.message))
+            self._term.say(Close(session=event.session, reason=error.message, is_fault=True))
         # What is known already, because this leader took it or gave it back, is no news.
         return state.change_count != before
 

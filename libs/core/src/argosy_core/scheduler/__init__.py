@@ -123,6 +123,7 @@ from argosy_core.scheduler.refusals import Refusals
 from argosy_core.scheduler.round import Round, begin_round, lease_columns, next_due_s
 from argosy_core.scheduler.settings import DEFAULT_RESOURCE_WEIGHTS, RoundSettings
 from argosy_core.scheduler.state import PoolState, RoundStatistics
+from argosy_core.scheduler.tables import MAX_NODES, MAX_TOTAL, check_growth
 from argosy_core.scheduler.unfit import UnfitJobs, fail_unfit, settle_missing
 from argosy_core.scheduler.views import (
     ClusterReason,
@@ -140,6 +141,8 @@ from argosy_core.scheduler.views import (
 
 __all__ = [
     "DEFAULT_RESOURCE_WEIGHTS",
+    "MAX_NODES",
+    "MAX_TOTAL",
     "CapacityColumns",
     "ChangeRequestColumns",
     "ChangeRequestEffects",
@@ -181,6 +184,7 @@ __all__ = [
     "adopt_plan",
     "apply_ingested",
     "begin_round",
+    "check_growth",
     "check_invariants",
     "class_definitions",
     "count_waiting",

@@ -36,7 +36,7 @@ from argosy_core.scheduler.messages import (
 )
 from argosy_core.scheduler.rows import job_ends
 from argosy_core.scheduler.state import PoolState
-from argosy_core.scheduler.tables import NodeNames
+from argosy_core.scheduler.tables import NodeNames, check_growth
 from argosy_core.scheduler.unfit import intern_specs, note_unfit
 
 __all__ = [
@@ -163,7 +163,8 @@ def _start_incarnation(state: PoolState, index: int, incarnation: int) -> None:
     clusters.incarnation[index] = incarnation
     clusters.session[index] += 1
     clusters.nodes[index].by_sampler = np.zeros(0, dtype=np.int32)
-    clusters.allocatable[index] = np.zeros((0, clusters.total.shape[1]), dtype=np.int64)
+    clusters.resources[index] = ()
+    clusters.allocatable[index] = np.zeros((0, 0), dtype=np.int64)
     state.waits.clear_cluster(index)
 
 
@@ -177,16 +178,22 @@ def update_capacity(state: PoolState, cluster: str, columns: CapacityColumns) ->
 
     Raises:
         NotFound: The cluster is not known.
-        InvalidRequest: It has resources beyond those that a pool counts; nothing was changed.
+        InvalidRequest: It has more nodes, resources or capacity than a pool counts, or numbers nodes with gaps; none of
+            that was taken.
     """
     clusters = state.clusters
     index = clusters.index(cluster)
-    state.ensure_columns(columns.resources)
-    if columns.incarnation != clusters.incarnation[index]:
+    is_new = columns.incarnation != clusters.incarnation[index]
+    told = () if is_new else clusters.resources[index]
+    resources = told + tuple(name for name in columns.resources if name not in told)
+    check_growth(columns.node, 0 if is_new else clusters.nodes[index].by_sampler.size, len(resources))
+    state.ensure_columns(resources)
+    total = state.in_axis_order(columns.total, columns.resources)
+    clusters.check_total(index, total)
+    if is_new:
         _start_incarnation(state, index, columns.incarnation)
     if columns.node.size:
-        _update_nodes(state, index, columns)
-    total = state.in_axis_order(columns.total, columns.resources)
+        _update_nodes(state, index, columns, resources)
     free = state.in_axis_order(columns.total_free, columns.resources)
     if (free > clusters.free[index]).any() or (total != clusters.total[index]).any():
         state.change_count += 1
@@ -209,19 +216,21 @@ def _wake(state: PoolState, index: int, columns: CapacityColumns) -> None:
             state.round.note_woken(index, classes)
 
 
-def _update_nodes(state: PoolState, index: int, columns: CapacityColumns) -> None:
-    """Take in names and allocatable of some nodes."""
+def _update_nodes(state: PoolState, index: int, columns: CapacityColumns, resources: tuple[str, ...]) -> None:
+    """Take in names and allocatable of some nodes, of a cluster with these resources."""
     clusters = state.clusters
     names: NodeNames = clusters.nodes[index]
     end = int(columns.node.max()) + 1
     names.by_sampler = grow(names.by_sampler, end, -1)
     names.by_sampler[columns.node] = names.intern(columns.names)
-    matrix = grow(clusters.allocatable[index], end)
+    matrix = clusters.allocatable[index]
+    matrix = grow(np.pad(matrix, ((0, 0), (0, len(resources) - matrix.shape[1]))), end)
     gone = (columns.flag & _REMOVED) != 0
-    allocatable = state.in_axis_order(columns.allocatable, columns.resources)
-    matrix[columns.node] = np.where(gone[:, None], 0, allocatable)
-    clusters.allocatable[index] = matrix
-    clusters.largest[index] = matrix.max(axis=0)
+    matrix[columns.node] = 0
+    place = np.array([resources.index(name) for name in columns.resources], dtype=np.int32)
+    matrix[np.ix_(columns.node, place)] = np.where(gone[:, None], 0, columns.allocatable)
+    clusters.resources[index], clusters.allocatable[index] = resources, matrix
+    clusters.largest[index] = state.in_axis_order(matrix.max(axis=0), resources)
 
 
 def missing(state: PoolState, columns: JobColumns) -> Missing:

@@ -22,16 +22,56 @@ from argosy_core.queueing.usage import weigh_amounts
 from argosy_core.resources.axis import DEFAULT_AXIS, PODS, ResourceAxis
 from argosy_core.scheduler.settings import RoundSettings
 
-__all__ = ["MAX_RESOURCES", "ClusterTable", "JobSetTable", "LiveClasses", "NodeNames", "QueueTable"]
+__all__ = [
+    "MAX_NODES",
+    "MAX_RESOURCES",
+    "MAX_TOTAL",
+    "ClusterTable",
+    "JobSetTable",
+    "LiveClasses",
+    "NodeNames",
+    "QueueTable",
+    "check_growth",
+]
 
 MAX_RESOURCES: Final = 256
 """Different resources that a pool counts: each is a column of every class, node and request."""
+MAX_NODES: Final = 1 << 18
+"""Nodes of one cluster, those that went and whose numbers are not used again included."""
+MAX_TOTAL: Final = 1 << 60
+"""Most of one resource that one cluster may have, base units."""
+_MAX_SUM: Final = 1 << 62
+"""Most of one resource that all clusters of a pool may have."""
+_MAX_CELLS: Final = 1 << 23
+"""Nodes times resources of one cluster: 100,000 nodes with 80 resources, 64 MiB in each table of theirs."""
 _MAX_REQUESTED: Final = 192
 """How many of them classes may bring, so that there is room for what nodes have."""
 _MAX_IDLE_CLASSES: Final = 20_000
 _MAX_IDLE_JOB_SETS: Final = 50_000
 _IDLE_JOB_SET_S: Final = 60.0
 _NOTHING: Final = SchedulingClass(requests=())
+
+
+def check_growth(node: npt.NDArray[np.integer], known_count: int, resource_count: int) -> None:
+    """Do nothing if a table of nodes may grow by what a sampler tells, which must have told the nodes before them.
+
+    Without that, one node with a high number would cost the memory of as many.
+
+    Args:
+        node: Numbers of the nodes told, each once.
+        known_count: One more than the highest number told before.
+        resource_count: Resources that the cluster has told, these included.
+
+    Raises:
+        InvalidRequest: The numbers leave a gap, or the cluster has too many nodes with too many resources.
+    """
+    end = int(node.max(initial=-1)) + 1
+    if end > known_count + node.size:
+        raise InvalidRequest(f"node {end - 1} is told, but only {known_count + node.size} nodes with those before it")
+    if max(end, known_count) * resource_count > _MAX_CELLS:
+        raise InvalidRequest(
+            f"{max(end, known_count)} nodes with {resource_count} different resources are more than a leader counts"
+        )
 
 
 class LiveClasses(ClassColumns):
@@ -307,8 +347,10 @@ class ClusterTable:
         self._index: dict[str, int] = {}
         self.names: list[str] = []
         self.nodes: list[NodeNames] = []
+        self.resources: list[tuple[str, ...]] = []
+        """Per cluster, the resources that its sampler has told."""
         self.allocatable: list[npt.NDArray[np.int64]] = []
-        """Per cluster, (sampler node, resource) allocatable; zeros for nodes that are gone."""
+        """Per cluster, (sampler node, resource of its own) allocatable; zeros for nodes that are gone."""
         self.connected: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         """Whether a sampler session stands and is ready."""
         self.cordoned: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
@@ -345,7 +387,8 @@ class ClusterTable:
         self._index[name] = index
         self.names.append(name)
         self.nodes.append(NodeNames())
-        self.allocatable.append(np.zeros((0, self.total.shape[1]), dtype=np.int64))
+        self.resources.append(())
+        self.allocatable.append(np.zeros((0, 0), dtype=np.int64))
         count = index + 1
         self.connected = np.append(self.connected, False)
         self.cordoned = np.append(self.cordoned, False)
@@ -376,12 +419,19 @@ class ClusterTable:
         self.total = np.pad(self.total, ((0, 0), (0, count)))
         self.free = np.pad(self.free, ((0, 0), (0, count)))
         self.largest = np.pad(self.largest, ((0, 0), (0, count)))
-        self.allocatable = [np.pad(matrix, ((0, 0), (0, count))) for matrix in self.allocatable]
 
     def keep_columns(self, used: npt.NDArray[np.bool_]) -> None:
         """Take the other resources out of every resource array."""
         self.total, self.free, self.largest = (column[:, used] for column in (self.total, self.free, self.largest))
-        self.allocatable = [matrix[:, used] for matrix in self.allocatable]
+
+    def check_total(self, index: int, total: npt.NDArray[np.int64]) -> None:
+        """Do nothing if sums over all clusters stay countable when one has a total, in axis order.
+
+        Raises:
+            InvalidRequest: They do not.
+        """
+        if (total > _MAX_SUM - self.total.sum(axis=0) + self.total[index]).any():
+            raise InvalidRequest("with what this cluster has, its pool has more of a resource than a leader can count")
 
     def usable(self) -> npt.NDArray[np.bool_]:
         """Return which clusters may be given work."""

@@ -237,6 +237,12 @@ class LeaderTerm:
         self.notes.note_cluster(bound.cluster)
         return bound
 
+    async def note_fault(self, cluster: str, role: Role, host: str, reason: str) -> None:
+        """Tell operators, now and later, that a session was ended for what was said there."""
+        METRICS.ended_sessions.labels(self.pool, role).inc()
+        _log.error("a session is ended for what was said there", peer=str(role), cluster=cluster, reason=reason)
+        await self._binder.note_fault(cluster, role, host, reason)
+
     async def without_foreign(self, runs: Members) -> Members:
         """Return runs without those of other pools' jobs; the database is asked of those that are not held here."""
         slots = self.driver.machine.state.live.slots(runs.handle)
@@ -366,4 +372,4 @@ class LeaderTerm:
     def _close(self, close: say.Close) -> None:
         for session in (self._samplers.get(close.session), self._executors.get(close.session)):
             if session is not None:
-                session.close(close.reason)
+                session.close(close.reason, is_fault=close.is_fault)

@@ -10,7 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from argosy_core.errors import BackendUnavailable
+import structlog
+
+from argosy_core.errors import ArgosyError, BackendUnavailable
 from argosy_core.job.findings import printable
 from argosy_core.leader.events import Role
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterBinder"]
 
+_log = structlog.get_logger(__name__)
 BIND_TIMEOUT_S = 3.0
 """How long a cluster that dials waits for the database; below the time after which samplers and executors hang up."""
 
@@ -47,6 +50,17 @@ class ClusterBinder:
     def close(self) -> None:
         """Let the thread end once it has done what is in line; who waits for that is answered in time."""
         self._thread.shutdown(wait=False)
+
+    async def note_fault(self, cluster: str, role: Role, host: str, reason: str) -> None:
+        """Have the database remember that a session was ended; one that does not take it in time does not."""
+        note = partial(
+            self._store.note_ended_session, cluster=cluster, role=role, host=printable(host), reason=printable(reason)
+        )
+        try:
+            async with asyncio.timeout(BIND_TIMEOUT_S):
+                await asyncio.get_running_loop().run_in_executor(self._thread, note)
+        except (TimeoutError, ArgosyError, RuntimeError) as error:  # RuntimeError: the term is over
+            _log.warning("an ended session is not noted", cluster=cluster, reason=str(error))
 
     async def bind(self, role: Role, hello: Any) -> Binding:  # noqa: ANN401 - a hello of either proto
         """Bind the process that says hello to its cluster's part in the pool.

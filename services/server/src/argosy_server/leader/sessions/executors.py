@@ -17,9 +17,10 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.members import Members
 from argosy_core.leader.events import Heard, Role, RunsSeen, StatesReported
 from argosy_core.reconcile.spec_cache import SpecCache
-from argosy_runtime.columns import read_columns, read_members
-from argosy_server.leader.sessions.cluster_codec import state_columns
+from argosy_runtime.shapes import read_message
+from argosy_server.leader.sessions.cluster_codec import hello_runs, seen_runs, state_columns
 from argosy_server.leader.sessions.log_relays import LogRelays
+from argosy_server.leader.sessions.message_shapes import LOG_CHUNK, LOG_END
 from argosy_server.leader.sessions.outbox import Outbox
 from argosy_server.leader.sessions.streams import ClusterStreams
 
@@ -45,9 +46,9 @@ class SyncSession(Outbox[executor_pb2.SyncResponse]):
         self.logs = LogRelays(self.send)
         """What is read of its pods' logs."""
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, *, is_fault: bool = False) -> None:
         """End the session, and with it what is read of its logs."""
-        super().close(reason)
+        super().close(reason, is_fault=is_fault)
         self.logs.close(reason)
 
     def welcome(self, epoch: int, settings: LeaderSettings, *, is_first: bool) -> None:
@@ -90,7 +91,7 @@ class ExecutorService(ClusterStreams[SyncSession], executor_pb2_grpc.ExecutorSer
         Raises:
             InvalidRequest: The columns do not fit each other.
         """
-        return _read_runs(hello, "hello")
+        return hello_runs(hello)
 
     def _open(self, key: Session) -> SyncSession:
         return SyncSession(key)
@@ -111,26 +112,16 @@ class ExecutorService(ClusterStreams[SyncSession], executor_pb2_grpc.ExecutorSer
             await term.inbox_has_room.wait()
             term.feed(StatesReported(session=session.key, batch=request.states.batch, columns=columns))
         elif kind == "log_chunk":
-            session.logs.take_chunk(request.log_chunk.request, request.log_chunk.data)
+            chunk = read_message(request.log_chunk, LOG_CHUNK, where="log_chunk")
+            session.logs.take_chunk(chunk["request"], chunk["data"])
         elif kind == "log_end":
+            read_message(request.log_end, LOG_END, where="log_end")
             session.logs.take_end(request.log_end)
         elif kind == "seen":
-            runs = await term.without_foreign(_read_runs(request.seen, "seen"))
+            runs = await term.without_foreign(seen_runs(request.seen))
             term.feed(RunsSeen(session=session.key, runs=runs))
         elif kind == "heartbeat":
             term.feed(Heard(session=session.key))
             session.send(executor_pb2.SyncResponse(confirmed=executor_pb2.Confirmed()))
         else:
             raise InvalidRequest(f"an executor's stream has no place for {kind or 'an empty message'}")
-
-
-def _read_runs(message: executor_pb2.Hello | executor_pb2.SeenRuns, where: str) -> Members:
-    """Return the members of runs that a message names.
-
-    Raises:
-        InvalidRequest: The columns do not fit each other.
-    """
-    columns = read_columns(message, {"handle_column": "int64", "attempt_column": "int32"}, where=where)
-    if isinstance(message, executor_pb2.Hello):
-        return read_members(message, columns, where=where)
-    return Members.of(columns["handle_column"], columns["attempt_column"])  # pools are told apart run by run

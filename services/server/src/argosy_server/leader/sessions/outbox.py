@@ -43,6 +43,8 @@ class Outbox(Generic[MessageT]):
         self._news = asyncio.Event()
         self.closed = asyncio.Event()
         self.close_reason = ""
+        self.is_fault = False
+        """It was closed because of what the peer said."""
 
     @property
     def cluster(self) -> str:
@@ -59,10 +61,15 @@ class Outbox(Generic[MessageT]):
         self._waiting.append(message)
         self._news.set()
 
-    def close(self, reason: str) -> None:
-        """End the session; what waits is dropped."""
+    def close(self, reason: str, *, is_fault: bool = False) -> None:
+        """End the session; what waits is dropped.
+
+        Args:
+            reason: Why.
+            is_fault: Because of what the peer said.
+        """
         if not self.closed.is_set():
-            self.close_reason = reason
+            self.close_reason, self.is_fault = reason, is_fault
             self.closed.set()
             self._news.set()
 

@@ -12,13 +12,14 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-import structlog
 
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.errors import InvalidRequest
 from argosy_core.leader.events import CapacityTold, CommitAnswered, Heard, Role, SampleAnswered, SamplerReady
 from argosy_runtime.columns import member_columns
+from argosy_runtime.shapes import read_message
 from argosy_server.leader.sessions import cluster_codec
+from argosy_server.leader.sessions.message_shapes import READY
 from argosy_server.leader.sessions.outbox import Outbox
 from argosy_server.leader.sessions.streams import ClusterStreams
 from argosy_server.leader.show.notes import ClusterNotes, NodeNotes
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from argosy_server.leader.sessions.streams import Term
 
 __all__ = ["SamplerService", "SamplerSession"]
-
-_log = structlog.get_logger(__name__)
 
 
 class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
@@ -100,10 +99,10 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
         Raises:
             InvalidRequest: The columns do not fit the request or each other.
         """
-        request, self._sample = self._sample, None
+        request = self._sample
         if request is None or (answer.incarnation, answer.round) != (self.key.incarnation, request.round_number):
-            self._sample = request
             return None
+        self._sample = None
         reply = cluster_codec.sample_reply(answer, request)
         return SampleAnswered(session=self.key, round_number=answer.round, reply=reply)
 
@@ -113,11 +112,11 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
         Raises:
             InvalidRequest: The columns do not fit the request.
         """
-        request, self._commit = self._commit, None
+        request = self._commit
         wanted = None if request is None else (self.key.incarnation, request.round_number, request.stage)
         if request is None or (answer.incarnation, answer.round, answer.stage) != wanted:
-            self._commit = request
             return None
+        self._commit = None
         reply = cluster_codec.commit_reply(answer, request)
         return CommitAnswered(session=self.key, round_number=answer.round, stage=answer.stage, reply=reply)
 
@@ -128,8 +127,8 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
             InvalidRequest: The columns do not fit each other.
         """
         columns = cluster_codec.capacity_columns(message, self.key.incarnation)
-        self.notes.capacity = columns
         self.notes.nodes.take(columns, message.groups, np.frombuffer(message.group_column, dtype="<i4"))
+        self.notes.capacity = columns
         return CapacityTold(session=self.key, columns=columns)
 
 
@@ -159,15 +158,18 @@ class SamplerService(ClusterStreams[SamplerSession], sampler_pb2_grpc.SamplerSer
         """Act on one message.
 
         Raises:
-            InvalidRequest: The message has no place here, or columns of its capacity do not fit.
+            InvalidRequest: The message has no place here, or a field is not as it may be.
         """
         kind = request.WhichOneof("message")
         event: Event | None = None
-        if kind in ("sample", "commit"):
-            event = _read_answer(session, request)
+        if kind == "sample":
+            event = session.read_sample(request.sample)
+        elif kind == "commit":
+            event = session.read_commit(request.commit)
         elif kind == "capacity":
             event = session.read_capacity(request.capacity)
         elif kind == "ready":
+            read_message(request.ready, READY, where="ready")
             session.ready = True
             event = SamplerReady(session=session.key)
         elif kind == "heartbeat":
@@ -177,15 +179,3 @@ class SamplerService(ClusterStreams[SamplerSession], sampler_pb2_grpc.SamplerSer
             raise InvalidRequest(f"a sampler's stream has no place for {kind or 'an empty message'}")
         if event is not None:
             term.feed(event)
-
-
-def _read_answer(session: SamplerSession, request: sampler_pb2.SessionRequest) -> Event | None:
-    """Return a sampler's answer as the machine takes it; one that cannot be read ends the session."""
-    try:
-        if request.HasField("sample"):
-            return session.read_sample(request.sample)
-        return session.read_commit(request.commit)
-    except InvalidRequest as error:
-        _log.error("sampler answers cannot be read", cluster=session.cluster, reason=error.message)
-        session.close(error.message)
-        return None

@@ -55,6 +55,9 @@ class Term(Protocol):
     async def bind(self, role: Role, hello: Any) -> Binding:  # noqa: ANN401 - a hello of either proto
         """Bind the process that says hello to its cluster, in the database."""
 
+    async def note_fault(self, cluster: str, role: Role, host: str, reason: str) -> None:
+        """Tell operators that a session was ended for what was said there."""
+
     async def without_foreign(self, runs: Members) -> Members:
         """Return runs without those that the leader of another pool knows."""
 
@@ -117,11 +120,15 @@ class ClusterStreams(Generic[SessionT]):
         peer = str(self.ROLE)
         _log.info("connected", peer=peer, cluster=session.cluster, host=hello.host, incarnation=bound.incarnation)
         kept_s: float | None = None
+        fault = ""
         try:
             settings = cluster_settings(bound.cluster)
             term.feed(Bound(session=session.key, settings=settings, known=known, is_first=bound.is_first))
             await converse(session, self._serve(session, term, requests), context.write)
             kept_s = 0.0
+        except InvalidRequest as error:
+            fault = error.message
+            raise
         except asyncio.CancelledError:
             # The peer died, or the way to it did: it may be quicker than whoever wants its place, but not for long.
             kept_s = self._settings.heartbeat_s
@@ -131,6 +138,9 @@ class ClusterStreams(Generic[SessionT]):
             self.sessions.leave(session)
             term.feed(SessionLost(session=session.key, kept_s=kept_s))
             _log.info("disconnected", peer=peer, cluster=session.cluster, reason=session.close_reason)
+            fault = session.close_reason if session.is_fault else fault
+            if fault:
+                await term.note_fault(session.cluster, self.ROLE, hello.host, fault)
 
     # --- what the kinds differ in -------------------------------------------------------------------------------------
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.errors import InvalidRequest
 from argosy_core.leader import Phase
+from argosy_core.scheduler import check_growth
 from argosy_runtime.metrics import METRICS
 from argosy_server.leader.show.latency import LatencyHistogram
 from argosy_server.leader.show.round_traces import RoundTraces, round_traces
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["ClusterNotes", "LeaderNotes", "NodeNote", "NodeNotes", "PhaseClock", "SpecBodies"]
 
 _REMOVED = 4
+_MAX_GROUPS_BYTES = 64 << 20
+"""Labels and taints that one cluster's nodes may have, each distinct set once."""
 _UNTIMED = (Phase.IDLE, Phase.LOADING, Phase.REPLAYING)
 STAGES = ("considered", "leased", "running", "finished")
 
@@ -55,6 +59,8 @@ class NodeNotes:
         """Start without nodes."""
         self._names: list[str] = []
         self._groups: list[bytes] = []
+        self._distinct: dict[bytes, bytes] = {}
+        self._distinct_bytes = 0
         self._resources: tuple[str, ...] = ()
         self._flag = np.zeros(0, dtype=np.int8)
         self._amounts = np.zeros((2, 0, 0), dtype=np.int64)
@@ -66,10 +72,16 @@ class NodeNotes:
             columns: The nodes.
             groups: Distinct labels and taints, JSON.
             group: Index into `groups` per node.
+
+        Raises:
+            InvalidRequest: There would be too much of them, or a group is not what it should be; nothing was taken.
         """
         if not columns.node.size:
             return
-        self._grow(int(columns.node.max()) + 1, columns.resources)
+        resources = self._resources + tuple(name for name in columns.resources if name not in self._resources)
+        check_growth(columns.node, len(self._names), len(resources))
+        groups = self._intern(groups)
+        self._grow(int(columns.node.max()) + 1, resources)
         self._flag[columns.node] = columns.flag
         place = np.array([self._resources.index(name) for name in columns.resources], dtype=np.int32)
         self._amounts[0][np.ix_(columns.node, place)] = columns.allocatable
@@ -78,9 +90,28 @@ class NodeNotes:
             self._names[index] = name
             self._groups[index] = groups[which]
 
+    def _intern(self, groups: Sequence[bytes]) -> list[bytes]:
+        """Return groups, all of which can be read, as objects that stand once however many nodes have them.
+
+        Raises:
+            InvalidRequest: One cannot be read, or there would be too many.
+        """
+        fresh = {group for group in groups if group not in self._distinct}
+        size_bytes = sum(map(len, fresh))
+        if self._distinct_bytes + size_bytes > _MAX_GROUPS_BYTES:
+            self._distinct = {group: group for group in self._groups}
+            self._distinct_bytes = sum(map(len, self._distinct))
+            if self._distinct_bytes + size_bytes > _MAX_GROUPS_BYTES:
+                raise InvalidRequest(f"labels and taints of the nodes take more than {_MAX_GROUPS_BYTES >> 20} MiB")
+        for group in fresh:
+            _check_group(group)
+        self._distinct.update((group, group) for group in fresh)
+        self._distinct_bytes += size_bytes
+        return [self._distinct[group] for group in groups]
+
     def _grow(self, end: int, resources: tuple[str, ...]) -> None:
         """Make room for more nodes and resources."""
-        self._resources += tuple(name for name in resources if name not in self._resources)
+        self._resources = resources
         missing = end - len(self._names)
         if missing > 0:
             self._names += [""] * missing
@@ -111,6 +142,25 @@ class NodeNotes:
             flag=int(self._flag[index]),
             labels=group.get("labels", {}),
         )
+
+
+def _check_group(group: bytes) -> None:
+    """Do nothing if labels and taints of a node can be read.
+
+    Raises:
+        InvalidRequest: They cannot.
+    """
+    try:
+        document = json.loads(group) if group else {}
+    except (ValueError, RecursionError) as cause:
+        raise InvalidRequest("labels and taints of a node are no JSON") from cause
+    labels = document.get("labels", {}) if isinstance(document, dict) else None
+    if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
+        raise InvalidRequest("labels and taints of a node are no object with labels that are texts")
+    try:
+        "".join((*labels, *labels.values())).encode()
+    except UnicodeEncodeError as cause:
+        raise InvalidRequest("a label of a node is no UTF-8") from cause
 
 
 @dataclass(slots=True)
