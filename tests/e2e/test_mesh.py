@@ -91,7 +91,7 @@ def argosy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
     home = tmp_path_factory.mktemp("home")
     command = CommandLine(home)
     try:
-        up = ["up", "--clusters", "2", "--nodes", "10", "--node", "cpu=4,memory=16Gi"]
+        up = ["up", "--port", "0", "--clusters", "2", "--nodes", "10", "--node", "cpu=4,memory=16Gi"]
         done = subprocess.run([*command.program, *up], capture_output=True, text=True, timeout=180, check=False)
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("ready: server 127.0.0.1:")
@@ -100,7 +100,7 @@ def argosy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
             command("queue", "create", "science", "--weight", "2")
             yield command
     finally:
-        command("down")
+        command("down", "--purge", "--yes")
     assert not (home / "mesh").exists()
 
 
@@ -245,6 +245,27 @@ def test_status_shows_every_process_serving(argosy: CommandLine) -> None:
     }
     assert {process["health"] for process in processes} == {"serving"}
     assert all(process["cpu_s"] > 0 and process["rss_bytes"] > 1 << 20 for process in processes)
+
+
+def test_mesh_that_was_stopped_goes_on_with_its_jobs(argosy: CommandLine) -> None:
+    """`down` keeps what was accepted, `up` goes on with it on the same port; only `down --purge` removes it."""
+    address = argosy.json("status")[1]["address"]
+    argosy("queue", "cordon", "science")
+    ids = argosy.submit("over-night", count=3, run_time="0s")
+
+    argosy("down")
+    argosy("shares", expected=4)  # nobody to ask
+    argosy("down", "--purge", expected=2)  # never without a terminal or --yes
+    argosy(
+        "up", "--clusters", "2", "--nodes", "10", "--node", "cpu=4,memory=16Gi", "--database-url", "host=x", expected=1
+    )
+    argosy("up", "--clusters", "2", "--nodes", "10", "--node", "cpu=4,memory=16Gi")
+    assert argosy.json("status")[1]["address"] == address
+    argosy("queue", "uncordon", "science")
+    last = argosy("watch", "science", "over-night").strip()
+
+    assert last == "3 succeeded"
+    assert [job["id"] for job in argosy.json("jobs", "--queue", "science", "--job-set", "over-night")] == ids
 
 
 def test_second_mesh_in_the_same_home_is_refused(argosy: CommandLine) -> None:

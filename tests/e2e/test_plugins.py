@@ -67,7 +67,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     }
     home = tmp_path / "home"
     program = [sys.executable, "-m", "argosy_cli", "--home", str(home)]
-    up = [*program, "up", "--clusters", "2", "--nodes", "3", "--node", "cpu=4,memory=16Gi"]
+    up = [*program, "up", "--port", "0", "--clusters", "2", "--nodes", "3", "--node", "cpu=4,memory=16Gi"]
     try:
         done = subprocess.run(
             up, env={**os.environ, **settings}, capture_output=True, text=True, timeout=180, check=False
@@ -75,7 +75,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         assert done.returncode == 0, done.stderr
         yield home
     finally:
-        subprocess.run([*program, "down"], capture_output=True, timeout=60, check=False)
+        subprocess.run([*program, "down", "--purge", "--yes"], capture_output=True, timeout=60, check=False)
 
 
 def submit(home: Path, job_set: str, count: int, labels: str = "") -> Any:

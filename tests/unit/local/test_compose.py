@@ -2,13 +2,14 @@
 
 import json
 import signal
+import socket
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from argosy_cluster_agent.config import ClusterAgentConfig, part_config
-from argosy_core.errors import InvalidRequest, NotFound
+from argosy_core.errors import InvalidRequest, NotAllowedNow, NotFound
 from argosy_executor.config import ExecutorConfig
 from argosy_kube.simulated.__main__ import _parser
 from argosy_local.compose import ClusterPlan, MeshPlan, plan_processes
@@ -188,6 +189,34 @@ def test_mesh_whose_processes_are_gone_is_stopped_and_can_be_taken_down(tmp_path
 
     assert (status.state, status.health, status.cpu_s) == ("stopped", "-", 0.0)
     assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"database_url": "host=elsewhere"}, "database"),
+        ({"event_log_url": "pulsar://elsewhere:6650"}, "event log"),
+        ({"events_url": "pulsar://elsewhere:6650"}, "topic of job events"),
+    ],
+)
+def test_stopped_mesh_goes_on_only_where_its_jobs_are(tmp_path: Path, changes: dict[str, str], what: str) -> None:
+    """On another database or log its jobs would be gone without a word."""
+    write_state(tmp_path, replace(state([]), database_url="/here", embedded=True, stopped=True))
+    mesh = Mesh(tmp_path)
+
+    with pytest.raises(NotAllowedNow, match=f"another {what}"):
+        mesh.up(replace(PLAN, **changes))
+    with pytest.raises(NotFound, match="is stopped; `argosy up` goes on with it"):
+        mesh.status()
+
+
+def test_port_that_is_taken_is_said_before_anything_starts(tmp_path: Path) -> None:
+    """The default port is fixed, so that clients find the server; another program may have it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(NotAllowedNow, match=f"port {port} is taken"):
+            Mesh(tmp_path / "mesh").up(replace(PLAN, port=port))
+    assert not (tmp_path / "mesh").exists()
 
 
 @pytest.mark.parametrize("is_kept", [False, True], ids=["gone", "kept"])

@@ -43,13 +43,15 @@ def server_address(settings: Settings) -> str:
             )
         return settings.server
     state = local_mesh(settings)
-    if state is None and _listens(DEFAULT_ADDRESS):
+    if state is not None and not state.stopped:
+        return state.server
+    if _listens(DEFAULT_ADDRESS):
         return DEFAULT_ADDRESS
-    if state is None:
-        raise BackendUnavailable(
-            "no server: start a mesh with `argosy up`, or name a server with --server or ARGOSY_SERVER"
-        )
-    return state.server
+    if state is not None:
+        raise BackendUnavailable("no server: the mesh is stopped; `argosy up` goes on with it")
+    raise BackendUnavailable(
+        "no server: start a mesh with `argosy up`, or name a server with --server or ARGOSY_SERVER"
+    )
 
 
 def local_mesh(settings: Settings) -> MeshState | None:

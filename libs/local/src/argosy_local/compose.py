@@ -52,6 +52,8 @@ class MeshPlan:
     """Admin API of these brokers; empty takes its usual port."""
     events_url: str = ""
     """Brokers to which job events are relayed by a process of its own; empty relays none."""
+    port: int = 0
+    """Port of the API; 0 takes one that is free."""
     log_level: str = "info"
     """Least severe level that the services log."""
     standby_count: int = 0
@@ -72,6 +74,8 @@ def plan_processes(plan: MeshPlan, directory: Path, database_url: str) -> list[P
     """
     ports = iter(free_ports(3 + plan.standby_count + 3 * len(plan.clusters)))
     api, *leaders = [f"127.0.0.1:{next(ports)}" for _ in range(2 + plan.standby_count)]
+    if plan.port:
+        api = f"127.0.0.1:{plan.port}"
     entries = [_entry("api", _server(plan, "api", api, database_url), api, directory)]
     for number, address in enumerate(leaders, start=1):
         role = "leader" if number == 1 else f"leader-{number}"

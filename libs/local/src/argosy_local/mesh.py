@@ -39,6 +39,7 @@ from argosy_local.processes import (
     await_true,
     end_process,
     is_alive,
+    is_free,
     signal_process,
     spawn,
     tree_usage,
@@ -96,7 +97,10 @@ class Mesh:
     # --- life -----------------------------------------------------------------------------------------------------
 
     def up(self, plan: MeshPlan, *, timeout_s: float = 120.0, tell: Callable[[str], None] = lambda _: None) -> None:
-        """Start everything and wait until every cluster is connected; a failed start leaves nothing behind.
+        """Start everything and wait until every cluster is connected; a failed start leaves nothing running.
+
+        A mesh that was stopped goes on with its jobs, its log and its database; its simulated clusters begin empty, so
+        what ran there is lost and runs again.
 
         Args:
             plan: What to start.
@@ -104,26 +108,37 @@ class Mesh:
             tell: Is told what happens.
 
         Raises:
-            NotAllowedNow: A mesh runs here already.
+            NotAllowedNow: A mesh runs here already, the one that was stopped had another database or log, or the port
+                is taken.
             BackendUnavailable: Something did not come up; the message ends with what it said.
         """
         if self._state is not None and any(is_alive(_id(entry)) for entry in self._state.processes):
             raise NotAllowedNow(f"a mesh runs already in {self.directory}; `argosy down` stops it")
+        kept = self._state
+        if kept is not None:
+            _check_kept(kept, plan)
+        if plan.port and not is_free(plan.port):
+            raise NotAllowedNow(
+                f"port {plan.port} is taken by another program; give another one, or 0 for any that is free"
+            )
         (self.directory / "logs").mkdir(parents=True, exist_ok=True)
         try:
-            self._up(plan, timeout_s, tell)
+            self._up(plan, kept, timeout_s, tell)
         except BaseException:
-            self.down(keep_files=True, grace_s=2.0)
+            if kept is not None:
+                self.stop(grace_s=2.0)
+            else:
+                self.down(keep_files=True, grace_s=2.0)
             raise
 
-    def _up(self, plan: MeshPlan, timeout_s: float, tell: Callable[[str], None]) -> None:
+    def _up(self, plan: MeshPlan, kept: MeshState | None, timeout_s: float, tell: Callable[[str], None]) -> None:
         from argosy_store.migrate import migrate
 
         tell("starting the database")
         database_url = plan.database_url or self._embedded().start()
         tell("making tables")
         migrate(database_url)
-        log, events = self._make_topics(plan, tell)
+        log, events = self._make_topics(plan, tell) if kept is None else _topics_of(kept)
         flags = [flag for part in (log, events) if part is not None for flag in part.flags]
         plan = replace(plan, flags={**plan.flags, "server": (*plan.flags.get("server", ()), *flags)})
         processes = plan_processes(plan, self.directory, database_url)
@@ -161,24 +176,33 @@ class Mesh:
                 log.remove()
             raise
 
-    def down(self, *, keep_files: bool = False, grace_s: float = 15.0) -> None:
-        """Stop everything, and remove the mesh's files unless they shall be kept; what does not run is fine."""
+    def stop(self, *, grace_s: float = 15.0) -> None:
+        """Stop everything and keep all data, so that `up` goes on with it; what does not run is fine."""
+        self._end_processes(grace_s)
         if self._state is not None:
-            # Clusters go last: what runs there must be seen to the end by those who ask.
-            entries = sorted(self._state.processes, key=lambda entry: entry.role.startswith("cluster-"))
-            with ThreadPoolExecutor(max_workers=max(len(entries), 1)) as threads:
-                list(threads.map(lambda entry: end_process(_id(entry), grace_s=grace_s), entries))
-            if self._state.event_log:
-                MeshLog.of(self._state.event_log).remove()
-            if self._state.events:
-                MeshEvents.of(self._state.events).remove()
-        if (self.directory / "postgres").exists():
-            self._embedded().stop()
+            self._state.stopped = True
+            self._write()
+
+    def down(self, *, keep_files: bool = False, grace_s: float = 15.0) -> None:
+        """Stop everything and forget the mesh, with its files unless they shall be kept; what does not run is fine."""
+        self._end_processes(grace_s)
+        if self._state is not None:
+            for topic in filter(None, _topics_of(self._state)):
+                topic.remove()
         self._state = None
         with suppress(FileNotFoundError):
             (self.directory / STATE_FILE).unlink()
         if not keep_files:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _end_processes(self, grace_s: float) -> None:
+        if self._state is not None:
+            # Clusters go last: what runs there must be seen to the end by those who ask.
+            entries = sorted(self._state.processes, key=lambda entry: entry.role.startswith("cluster-"))
+            with ThreadPoolExecutor(max_workers=max(len(entries), 1)) as threads:
+                list(threads.map(lambda entry: end_process(_id(entry), grace_s=grace_s), entries))
+        if (self.directory / "postgres").exists():
+            self._embedded().stop()
 
     def kill(self, role: str, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a process a signal and wait until it has ended.
@@ -261,8 +285,18 @@ class Mesh:
 
     @property
     def is_known(self) -> bool:
-        """Whether a mesh was started here and not taken down."""
-        return self._state is not None
+        """Whether a mesh was started here, and neither stopped nor taken down."""
+        return self._state is not None and not self._state.stopped
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a mesh was stopped here, and its data kept."""
+        return self._state is not None and self._state.stopped
+
+    @property
+    def kept_port(self) -> int:
+        """Port of the API of the mesh that runs or ran here, 0 if none did."""
+        return int(self._state.server.rpartition(":")[2]) if self._state is not None else 0
 
     @property
     def server(self) -> str:
@@ -364,6 +398,8 @@ class Mesh:
     def _running_state(self) -> MeshState:
         if self._state is None:
             raise NotFound(f"no mesh runs in {self.directory}; start one with `argosy up`")
+        if self._state.stopped:
+            raise NotFound(f"the mesh in {self.directory} is stopped; `argosy up` goes on with it")
         return self._state
 
     def _entry(self, role: str) -> ProcessEntry:
@@ -377,12 +413,38 @@ class Mesh:
         entry.pid, entry.start_ticks = process.pid, process.start_ticks
 
     def _write(self) -> None:
-        write_state(self.directory, self._running_state())
+        assert self._state is not None
+        write_state(self.directory, self._state)
 
     def _is_serving(self, entry: ProcessEntry) -> bool:
         if not is_alive(_id(entry)):
             raise BackendUnavailable(f"{entry.role} ended{_tail(entry.log)}")
         return _probe(entry)
+
+
+def _topics_of(state: MeshState) -> tuple[MeshLog | None, MeshEvents | None]:
+    """Return what a mesh has on brokers: its log, and its job events."""
+    log = MeshLog.of(state.event_log) if state.event_log else None
+    return log, MeshEvents.of(state.events) if state.events else None
+
+
+def _check_kept(kept: MeshState, plan: MeshPlan) -> None:
+    """Refuse to go on with a stopped mesh on another database, log or topic of events than it had.
+
+    Raises:
+        NotAllowedNow: The plan names another one.
+    """
+    pairs = {
+        "database": ("" if kept.embedded else kept.database_url, plan.database_url),
+        "event log": (kept.event_log.get("url", ""), plan.event_log_url),
+        "topic of job events": (kept.events.get("url", ""), plan.events_url),
+    }
+    for what, (old, new) in pairs.items():
+        if old != new:
+            raise NotAllowedNow(
+                f"the mesh that was stopped here has another {what}: give what it was started with, or remove it with"
+                " `argosy down --purge`"
+            )
 
 
 @contextmanager

@@ -59,6 +59,8 @@ class MeshState:
     """Its namespace on a broker, see `MeshLog`; empty if the database keeps the log."""
     events: dict[str, str] = field(default_factory=dict)
     """The namespace of its job events on a broker, see `MeshEvents`; empty if none are relayed."""
+    stopped: bool = False
+    """It was stopped and its data kept: `argosy up` goes on with it."""
     processes: list[ProcessEntry] = field(default_factory=list)
     """Its processes but Postgres, in the order of their start."""
 

@@ -13,6 +13,7 @@ import bisect
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -33,6 +34,7 @@ __all__ = [
     "free_ports",
     "identify",
     "is_alive",
+    "is_free",
     "signal_process",
     "spawn",
     "tree_usage",
@@ -197,6 +199,17 @@ def tree_usage(pid: int) -> Usage:
     shared = [_memory(one).get("RssShmem", 0) for one in pids]
     together = sum(one.rss_bytes for one in usages) - sum(shared) + max(shared, default=0)
     return Usage(cpu_s=sum(one.cpu_s for one in usages), rss_bytes=together, peak_rss_bytes=together)
+
+
+def is_free(port: int) -> bool:
+    """Return whether nobody listens on a port of the loopback interface."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def free_ports(count: int) -> list[int]:

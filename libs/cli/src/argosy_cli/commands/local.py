@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from argosy_local.mesh import ProcessStatus
 
 __all__ = ["down", "status", "up"]
+
+_DEFAULT_PORT: Final = 50051
+"""Where commands and clients look for a server that nobody named."""
 
 
 @click.command()
@@ -32,6 +36,11 @@ __all__ = ["down", "status", "up"]
 )
 @click.option(
     "--speed", type=FiniteRange(0.001, 1e6), default=1.0, show_default=True, help="Simulated seconds a second."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    help="Port of the API; 0 takes any that is free. Else 50051, or the one that the stopped mesh had.",
 )
 @click.option("--database-url", default="", help="PostgreSQL 15 or newer to use instead of an embedded one.")
 @event_log_options
@@ -52,13 +61,14 @@ def up(
     nodes: int,
     kinds: tuple[str, ...],
     speed: float,
-    database_url: str,
+    port: int | None,
     combined: bool,
-    **brokers: str,
+    **urls: str,
 ) -> None:
     """Start a mesh on this machine, every role a process of its own, and return when it is ready.
 
-    It goes on until `argosy down`; the other commands find its server by themselves.
+    It runs until `argosy down`, and goes on with its jobs when started again. The other commands find its server by
+    themselves.
     """
     from argosy_kube.simulated.node_kinds import parse_node_kinds
     from argosy_local.compose import ClusterPlan, MeshPlan
@@ -72,11 +82,12 @@ def up(
     plan = MeshPlan(
         clusters=tuple(ClusterPlan(name=f"c{number}", kinds=text) for number in range(1, clusters + 1)),
         speed=speed,
-        database_url=database_url,
+        port=port if port is not None else mesh.kept_port or _DEFAULT_PORT,
+        database_url=urls["database_url"],
         combined=combined,
-        event_log_url=brokers["event_log"],
-        event_log_admin_url=brokers["event_log_admin"],
-        events_url=brokers["events_url"],
+        event_log_url=urls["event_log"],
+        event_log_admin_url=urls["event_log_admin"],
+        events_url=urls["events_url"],
     )
     mesh.up(plan, tell=lambda text: click.echo(f"{text} ...", err=True))
     if settings.is_table:
@@ -84,24 +95,39 @@ def up(
             f"ready: server {mesh.server}, clusters {', '.join(mesh.cluster_names)}, logs in {mesh.directory}/logs"
         )
         if mesh.events_topic:
-            click.echo(f"job events: {mesh.events_topic} at {brokers['events_url']}")
+            click.echo(f"job events: {mesh.events_topic} at {urls['events_url']}")
     else:
         told = {"server": mesh.server, "clusters": mesh.cluster_names, "directory": str(mesh.directory)}
         print_value(settings, {**told, "events_topic": mesh.events_topic} if mesh.events_topic else told)
 
 
 @click.command()
-@click.option("--keep-files", is_flag=True, help="Keep the database and the logs.")
+@click.option("--purge", is_flag=True, help="Remove its database and logs as well.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @output_options
 @click.pass_context
-def down(context: click.Context, *, keep_files: bool) -> None:
-    """Stop the mesh of `argosy up`; nothing of it is left unless --keep-files."""
+def down(context: click.Context, *, purge: bool, yes: bool) -> None:
+    """Stop the mesh of `argosy up`; its jobs are kept, and `argosy up` goes on with them, unless --purge."""
     from argosy_local.mesh import Mesh
 
     mesh = Mesh(settings_of(context).mesh_directory)
-    was_known = mesh.is_known
-    mesh.down(keep_files=keep_files)
-    click.echo("the mesh is stopped" if was_known else "no mesh was running", err=True)
+    was_known, was_kept = mesh.is_known, mesh.is_kept
+    if purge and not yes and mesh.directory.exists():
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"this would remove {mesh.directory} with all jobs; confirm with -y", context)
+        click.confirm(f"remove {mesh.directory} with all jobs?", abort=True, err=True)
+    if purge:
+        mesh.down()
+        click.echo("the mesh is stopped and removed" if was_known or was_kept else "no mesh was running", err=True)
+    elif was_known:
+        mesh.stop()
+        click.echo(
+            f"the mesh is stopped; its jobs are kept in {mesh.directory}: `argosy up` goes on with them, `argosy down"
+            " --purge` removes them",
+            err=True,
+        )
+    else:
+        click.echo("no mesh was running", err=True)
 
 
 @click.command()
