@@ -184,11 +184,11 @@ class ObjectTable:
             place = int(np.argmax(after < 0))
             event = Event(int(np.broadcast_to(events, slots.shape)[place]))
             raise self._invalid(int(slots[place]), event)
-        troubled = np.flatnonzero(self.in_trouble[slots])
-        if troubled.size:
-            told = np.broadcast_to(events, slots.shape)[troubled].tolist()
-            for slot, phase, event in zip(slots[troubled].tolist(), before[troubled].tolist(), told, strict=True):
-                self.troubles[slot].note(phase, event)
+        troubled = self.troubled(slots)
+        if troubled:
+            told = np.broadcast_to(events, slots.shape)
+            for place, _, record in troubled:
+                record.note(int(before[place]), int(told[place]))
         self.phase[slots] = after
         return actions
 
@@ -210,6 +210,8 @@ class ObjectTable:
 
     def troubled(self, slots: Int64Array) -> list[tuple[int, int, Trouble]]:
         """Return (place in `slots`, slot, record) of those objects that are in trouble."""
+        if not self.troubles:
+            return []
         places = np.flatnonzero(self.in_trouble[slots])
         return [
             (place, slot, self.troubles[slot])

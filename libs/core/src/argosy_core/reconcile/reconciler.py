@@ -453,6 +453,7 @@ class Reconciler:
         table, now_s = self._table, now.monotonic_s
         self._ready += self._timers.take(now_s)
         self._ready += self._waiting.sweep(now_s)
+        self._ready[:] = [slots for slots in self._ready if slots.size]
         if not self._ready and self._search.is_empty:
             return _NOTHING
         slots = distinct(np.concatenate([_NONE, *self._ready]))
