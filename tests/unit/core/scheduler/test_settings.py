@@ -18,6 +18,7 @@ from argosy_core.scheduler import PoolState, RoundSettings
         ({"half_time_s": 0.0}, "half_time_s is 0.0, but must be above 0"),
         ({"back_off_initial_s": 0.0}, "back_off_initial_s is 0.0, but must be above 0"),
         ({"sample_deadline_ms": 0}, "sample_deadline_ms is 0, but must be above 0"),
+        ({"wait_expiry_s": 0.0}, "wait_expiry_s is 0.0, but must be above 0"),
         ({"waiting_heads": -1}, "waiting_heads is -1, but must be 0 or more"),
         ({"cluster_spread_weight": -1.0}, "cluster_spread_weight is -1.0, but must be 0 or more"),
         (

@@ -50,9 +50,9 @@ def _idle(world: LeaderWorld) -> bool:
     return current.requests == ()
 
 
-def _full() -> tuple[LeaderWorld, list[int], list[int]]:
+def _full(settings: RoundSettings = _SETTINGS) -> tuple[LeaderWorld, list[int], list[int]]:
     """Return two nodes with two free cores each, the two jobs that run there, and a job of three cores that waits."""
-    world = LeaderWorld(clusters={"a": 2}, settings=_SETTINGS)
+    world = LeaderWorld(clusters={"a": 2}, settings=settings)
     world.define_class(2, cpu=2000)
     world.define_class(3, cpu=3000)
     small = world.submit(2, class_id=2)
@@ -96,6 +96,14 @@ def test_saturated_pool_asks_nothing_until_a_run_ends() -> None:
     world.report("a", [Report(handle=handle, attempt=1, state=4) for handle, _ in world.live_runs("a")[:2]])
     assert next_due_s(world.state, world.now_s) == world.now_s
     assert world.round().handle.tolist() == handles[8:10]
+
+
+def test_round_that_leaves_nothing_to_ask_is_not_followed_by_another() -> None:
+    """It says so itself: the next one waits for news, or for the end of a reason."""
+    world = LeaderWorld(clusters={"a": 2}, settings=RoundSettings())
+    world.submit(500)
+    assert world.round().handle.size == 8
+    assert next_due_s(world.state, world.now_s) > world.now_s
 
 
 def test_what_waits_raises_neither_usage_nor_flow() -> None:
@@ -156,6 +164,13 @@ def test_reason_ends_by_itself_when_news_are_lost() -> None:
     assert world.now_s < due_s <= world.now_s + 10
     world.now_s = due_s
     assert world.round().handle.tolist() == large
+
+
+@pytest.mark.parametrize("expiry_s", [10.0, 3600.0])
+def test_reason_to_wait_holds_for_as_long_as_the_settings_say(expiry_s: float) -> None:
+    """Ten seconds by default; a pool whose streams lose nothing may take its time."""
+    world, _, _ = _full(replace(_SETTINGS, wait_expiry_s=expiry_s))
+    assert next_due_s(world.state, world.now_s) == world.now_s + expiry_s
 
 
 def test_news_in_the_middle_of_a_round_outlast_its_answers() -> None:

@@ -205,7 +205,9 @@ class Asking:
     def requests(self, state: PoolState) -> tuple[SampleRequest, ...]:
         """Return one request per cluster that is asked anything."""
         settings = state.settings
-        requests = []
+        requests: list[SampleRequest] = []
+        if not self.asked.size:
+            return ()
         last_choices = Counter(
             (class_id, job_set, node[0]) for job_set, class_id, node in state.node_failures.all_nodes()
         )
@@ -260,6 +262,10 @@ def choose(
         rng: Draws the order.
     """
     clusters = state.clusters
+    if not (classes.size or unjudged[0].size or state.explained):
+        rng.permutation(len(clusters))  # as when somebody is asked, so that chance does not depend on idle rounds
+        nothing = np.zeros((0, len(clusters)), dtype=np.bool_)
+        return Asking(state, classes, wanted=wanted, asked=nothing, complete=np.zeros(0, dtype=np.bool_))
     explained = np.array(sorted(state.explained), dtype=np.int32)
     named = np.concatenate([explained, unjudged[0]])
     extra = np.unique(named[~np.isin(named, classes)])

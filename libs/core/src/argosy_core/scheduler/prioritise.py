@@ -159,7 +159,8 @@ def elect_heads(state: PoolState) -> None:
     slots = np.array(chosen, dtype=np.int32)
     live.flags[slots] |= PENDING
     state.heads, state.heads_at = live.handle[slots], heads_at
-    for slot in slots[~np.isin(slots, before)].tolist():
+    known = set(before.tolist())
+    for slot in (slot for slot in chosen if slot not in known):
         state.queues.orders[int(live.queue[slot])].look_again(_ROUND_VIEW)
         state.queues.idle_at[live.queue[slot]] = -1
 
@@ -181,7 +182,7 @@ def _first(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) ->
             break
         taken = [slot for slot in chosen if live.queue[slot] == row]
         slots, _ = queues.orders[row].heads(1 + len(taken), wanted, _HEAD_VIEW)
-        left = slots[~np.isin(slots, taken)]
+        left = slots[~np.isin(slots, taken)] if taken else slots
         if left.size:
             after = usage[row : row + 1] + state.job_usage(left[:1])
             key = flow_keys(queues.flow[row : row + 1], after, weight[position : position + 1])

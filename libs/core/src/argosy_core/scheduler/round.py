@@ -258,6 +258,8 @@ class Round:
         Args:
             rng: Orders candidates of equal score.
         """
+        if not self.requests:
+            return ()
         state, live, jobs = self._state, self._state.live, self._jobs
         there = self._is_there(jobs.slots, self._handles) & ((live.flags[jobs.slots] & BACKING_OFF) == 0)
         there &= ~state.queues.cordoned[live.queue[jobs.slots]]
@@ -411,6 +413,8 @@ class Round:
         if self.requests or not self._is_idle or state.change_count != self._seen_change:
             if self.requests:
                 find_placeable(state)
+                if not (state.placeable.any() or state.explained or find_unjudged(state)[0].size):
+                    state.idle_at = state.change_count  # another round would find that there is nothing to ask
             elect_heads(state)
 
     def _still_held(self, rows: npt.NDArray[np.int64], slots: Int32s) -> tuple[npt.NDArray[np.int64], Int32s]:
@@ -488,6 +492,8 @@ def lease_columns(state: PoolState, slots: Int32s) -> dict[str, Any]:
 def _decide_stops(state: PoolState) -> Members:
     """Return the runs to stop now: those of asked jobs that are ingested; others wait for the next round."""
     live = state.live
+    if not state.unsent_stops:
+        return Members.of([], [])
     handles = np.fromiter(state.unsent_stops, dtype=np.int64, count=len(state.unsent_stops))
     slots = live.slots(handles)
     ready = (slots >= 0) & ((live.flags[slots] & (IN_FLIGHT | STOP_SENT)) == 0) & (live.run_state[slots] > 0)

@@ -69,6 +69,8 @@ class RoundSettings:
     """Back-off after the first failed attempt, seconds; doubles with each."""
     back_off_max_s: float = 10.0
     """Longest back-off, seconds."""
+    wait_expiry_s: float = 10.0
+    """After how long a cluster that had no node for a class is asked again without news from its sampler, seconds."""
 
     def __post_init__(self) -> None:
         """Refuse settings with which no round can work.
@@ -82,7 +84,7 @@ class RoundSettings:
             self._require(name, getattr(self, name) >= 1, "at least 1")
         for name in ("max_failed_attempts", "max_runs"):
             self._require(name, getattr(self, name) <= _MOST_ATTEMPTS, f"at most {_MOST_ATTEMPTS}")
-        for name in ("half_time_s", "back_off_initial_s", "sample_deadline_ms"):
+        for name in ("half_time_s", "back_off_initial_s", "sample_deadline_ms", "wait_expiry_s"):
             self._require(name, getattr(self, name) > 0, "above 0")
         for name in ("waiting_heads", "cluster_spread_weight"):
             self._require(name, getattr(self, name) >= 0, "0 or more")

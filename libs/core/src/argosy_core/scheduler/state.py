@@ -144,7 +144,7 @@ class PoolState:
         """Heap of (moment, handle): jobs with the flag BACKING_OFF and when it falls."""
         self.heads_at: Int64s = np.zeros(0, dtype=np.int64)
         """By cluster: how many waiting heads it may hold."""
-        self.waits = WaitTable()
+        self.waits = WaitTable(self.settings.wait_expiry_s)
         """Why classes get no node of clusters."""
         self.placeable: Bools = np.zeros(0, dtype=np.bool_)
         """By class: whether some cluster could be asked for it when that was last found out."""

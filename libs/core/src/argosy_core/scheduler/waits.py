@@ -17,10 +17,8 @@ import numpy.typing as npt
 
 from argosy_core.placement import WaitReason
 
-__all__ = ["EXPIRY_S", "UNKNOWN_ROOM", "WaitTable"]
+__all__ = ["UNKNOWN_ROOM", "WaitTable"]
 
-EXPIRY_S: Final = 10.0
-"""How long a reason holds without news, seconds."""
 FAULT_BACK_OFF_MAX_S: Final = 60.0
 """Longest time until a class is asked again whose filter failed, seconds; the first is one second, doubled by each."""
 UNKNOWN_ROOM: Final = np.iinfo(np.int32).max
@@ -31,10 +29,15 @@ _EXPIRING_TOGETHER_S: Final = 1.0
 
 
 class WaitTable:
-    """Reasons by (class index, cluster index)."""
+    """Reasons by (class index, cluster index).
 
-    def __init__(self) -> None:
+    Args:
+        expiry_s: How long a reason holds without news, seconds.
+    """
+
+    def __init__(self, expiry_s: float) -> None:
         """Start with no reasons."""
+        self._expiry_s = expiry_s
         self.reason: npt.NDArray[np.int8] = np.zeros((0, 0), dtype=np.int8)
         """(class, cluster) WaitReason; NONE, MISMATCH, NO_ROOM, PLUGIN or FAULT."""
         self.until_s: npt.NDArray[np.float64] = np.zeros((0, 0), dtype=np.float64)
@@ -87,7 +90,7 @@ class WaitTable:
         """
         is_fault = reasons == WaitReason.FAULT
         counts = np.where(is_fault, np.minimum(self.fault_count[classes, cluster] + 1, _MOST_FAULTS + 1), 0)
-        after_s = np.where(retry_after_s > 0, retry_after_s, EXPIRY_S)
+        after_s = np.where(retry_after_s > 0, retry_after_s, self._expiry_s)
         after_s = np.where(is_fault, np.minimum(2.0 ** np.maximum(counts - 1, 0), FAULT_BACK_OFF_MAX_S), after_s)
         self.fault_count[classes, cluster] = counts
         self.judged[classes, cluster] = True
