@@ -1,7 +1,7 @@
 """`argosy simulate`: a trace in virtual time, from the command line."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,14 +98,15 @@ def test_simulate_refuses_what_it_cannot_do(
     assert said in outcome.err
 
 
-def make_workload(cores: int) -> Workload:
-    """Return one job."""
+def make_workload(cores: int, *, submit_s: Sequence[float] = (0.0,)) -> Workload:
+    """Return jobs of so many cores, one by default."""
+    count = len(submit_s)
     columns = JobColumns(
-        submit_s=np.zeros(1),
-        run_s=np.ones(1),
-        queue=["alice"],
-        shape=[Shape.of({"cpu": 1000 * cores})],
-        client_ids=["a"],
+        submit_s=np.array(submit_s, dtype=np.float64),
+        run_s=np.ones(count),
+        queue=["alice"] * count,
+        shape=[Shape.of({"cpu": 1000 * cores})] * count,
+        client_ids=[f"job-{number}" for number in range(count)],
     )
     return build_workload(columns, source="test")
 
@@ -117,6 +118,27 @@ def test_simulated_records_hold_every_stage_in_order() -> None:
     times = [float(getattr(records, name)[0]) for name in stages]
     assert times == sorted(times)
     assert records.state.tolist() == [RunState.SUCCEEDED]
+
+
+def test_interrupted_simulation_returns_what_has_happened_so_far() -> None:
+    """Jobs that would have been submitted later are left out."""
+
+    def interrupt(counts: dict[str, int], _elapsed_s: float) -> None:
+        raise KeyboardInterrupt
+
+    workload = make_workload(1, submit_s=[10.0 * number for number in range(100)])
+    done = simulate(workload, uniform_nodes(NODES), tell=interrupt)
+    submitted = np.isfinite(done.records.submit_s)
+    assert not done.is_complete
+    assert 0 < np.count_nonzero(done.records.state == RunState.SUCCEEDED) <= np.count_nonzero(submitted) < 100
+    assert done.virtual_s >= 10.0 * (np.count_nonzero(submitted) - 1)
+
+
+def test_simulate_says_how_far_it_is_unless_it_is_quiet(offline: Argosy) -> None:
+    """Where there is no terminal lines tell of it, on the standard error."""
+    said = [offline("simulate", "--jobs", "40", "-o", "json", *more).err for more in ((), ("--quiet",))]
+    assert "jobs/s" in said[0]
+    assert said[1] == ""
 
 
 def test_job_that_fits_nowhere_is_refused() -> None:

@@ -39,13 +39,17 @@ class CountsDisplay:
         title: What is shown.
         live: Show anything at all.
         total: Jobs there will be, 0 if not known.
+        line_period_s: Time between two lines where there is no terminal.
     """
 
-    def __init__(self, title: str, *, live: bool = True, total: int = 0) -> None:
+    def __init__(
+        self, title: str, *, live: bool = True, total: int = 0, line_period_s: float = _LINE_PERIOD_S
+    ) -> None:
         """Prepare; nothing is drawn before the block begins."""
         self._title = title
         self._shown = live
         self._total = total
+        self._line_period_s = line_period_s
         self._live: Live | None = None
         self._counts: Mapping[str, int] = {}
         self._note = ""
@@ -75,7 +79,7 @@ class CountsDisplay:
         """Show other counts, and a note behind the title."""
         self._counts, self._note = counts, note
         if self._shown and self._live is None and time.monotonic() >= self._line_due_s:
-            self._line_due_s = time.monotonic() + _LINE_PERIOD_S
+            self._line_due_s = time.monotonic() + self._line_period_s
             shown = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts.get(state))
             click.echo(f"{self._title}: {shown or 'nothing yet'}{f'; {note}' if note else ''}", err=True)
 

@@ -29,6 +29,8 @@ SCHEDULERS = ("flow", "fcfs")
 """What decides: the mesh in virtual time, or strict first come, first served."""
 Progress = Callable[[dict[str, int], float], None]
 """Is told the jobs by state and the virtual seconds that have passed."""
+_TELL_STEPS = 1000
+_TELL_PERIOD_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +47,18 @@ class Simulated:
     """Seconds it took."""
     counters: dict[str, int]
     """What was counted."""
+    is_complete: bool = True
+    """Whether it came to its end; False if the user stopped it."""
 
     @property
     def speed(self) -> float:
         """Virtual seconds per real second."""
         return self.virtual_s / max(self.real_s, 1e-9)
+
+    @property
+    def jobs_per_s(self) -> float:
+        """Jobs that ended per real second."""
+        return float(np.count_nonzero(np.isfinite(self.records.finished_s))) / max(self.real_s, 1e-9)
 
 
 def simulate(
@@ -60,7 +69,7 @@ def simulate(
     seed: int = 0,
     tell: Progress | None = None,
 ) -> Simulated:
-    """Run a workload in virtual time.
+    """Run a workload in virtual time; if the user interrupts it, return what has happened until then.
 
     Args:
         workload: Jobs; each must fit some empty node.
@@ -91,8 +100,11 @@ def simulate(
     world = World(_plan(workload, nodes), seed=seed, settings=WorldSettings.for_traces())
     collects = gc.isenabled()
     gc.disable()  # a world makes hardly any cycles, and looking for them takes a tenth of the time
+    is_complete = True
     try:
-        result = world.run(tell=None if tell is None else lambda seen: tell(_counts(seen.times), _elapsed_s(seen)))
+        result = world.run(tell=None if tell is None else _teller(tell), tell_steps=_TELL_STEPS)
+    except KeyboardInterrupt:
+        is_complete, result = False, world.result()
     finally:
         if collects:
             gc.enable()
@@ -100,9 +112,10 @@ def simulate(
     return Simulated(
         records=records,
         fingerprint=result.fingerprint,
-        virtual_s=float(np.nanmax(records.finished_s, initial=0.0)),
+        virtual_s=float(np.nanmax(records.finished_s, initial=0.0)) if is_complete else result.elapsed_s,
         real_s=time.perf_counter() - started_s,
         counters=result.counters,
+        is_complete=is_complete,
     )
 
 
@@ -142,7 +155,7 @@ def _plan(workload: Workload, nodes: NodeSet) -> WorldPlan:
 def _records(workload: Workload, times: JobTimes) -> RunRecords:
     """Return what happened as records."""
     records = RunRecords.start(workload, virtual=True)
-    records.submit_s[:] = workload.submit_s
+    records.submit_s[:] = np.where(times.submit_us > 0, workload.submit_s, np.nan)
     records.acknowledged_s[:] = _seconds(times.submit_us)
     records.considered_s[:] = _seconds(times.considered_us)
     records.leased_s[:] = _seconds(times.leased_us)
@@ -163,9 +176,17 @@ def _counts(times: JobTimes) -> dict[str, int]:
     return {state.name.lower(): counts[state] for state in JobState if counts[state]}
 
 
-def _elapsed_s(world: World) -> float:
-    """Return the virtual seconds that have passed."""
-    return world.context.agenda.elapsed_s
+def _teller(tell: Progress) -> Callable[[World], None]:
+    """Return what tells of a world's progress, a few times a second."""
+    due_s = 0.0
+
+    def tell_now_and_then(world: World) -> None:
+        nonlocal due_s
+        if time.monotonic() >= due_s:
+            due_s = time.monotonic() + _TELL_PERIOD_S
+            tell(_counts(world.times), world.context.agenda.elapsed_s)
+
+    return tell_now_and_then
 
 
 def _hash_records(records: RunRecords) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.leader import MachineSettings
+from argosy_core.scheduler import RoundSettings
 
 __all__ = ["FaultSettings", "Range", "WorldSettings"]
 
@@ -72,9 +73,20 @@ class WorldSettings:
 
     @staticmethod
     def for_traces() -> WorldSettings:
-        """Return settings for traces of days and months: waits below a second are gathered to save events."""
+        """Return settings for traces of days and months: waits below a second are gathered to save events.
+
+        Streams lose nothing without faults, so nobody is asked again only because news might have been lost.
+        """
         return WorldSettings(
-            leader=MachineSettings(window_idle_s=0.1, window_max_s=0.1, retry_s=0.1, busy_s=0.0, release_wait_s=0.0),
+            leader=MachineSettings(
+                window_idle_s=0.1,
+                window_max_s=0.1,
+                retry_s=0.1,
+                busy_s=0.0,
+                release_wait_s=0.0,
+                contact_period_s=86_400.0,
+                round=RoundSettings(wait_expiry_s=3600.0),
+            ),
             watch_s=(0.01, 0.05),
             gather_s=0.1,
             report_wait_s=0.1,

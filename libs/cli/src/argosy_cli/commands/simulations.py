@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,9 @@ from argosy_cli.progress import CountsDisplay
 from argosy_cli.trace_options import trace_options
 
 __all__ = ["simulate"]
+
+_LINE_PERIOD_S = 10.0
+"""Between two lines of progress where there is no terminal."""
 
 
 @click.command()
@@ -32,6 +35,7 @@ __all__ = ["simulate"]
     type=click.Path(dir_okay=False, path_type=Path),
     help="File: .html, .json, .png, .svg, .txt.",
 )
+@click.option("--quiet", "-q", is_flag=True, help="Do not show how far it is.")
 @output_options
 @click.pass_context
 def simulate(
@@ -40,6 +44,7 @@ def simulate(
     *,
     trace: str,
     scheduler: str,
+    quiet: bool,
     report_path: Path | None,
     **choice: Any,  # noqa: ANN401 - fields of TraceChoice
 ) -> int:
@@ -48,7 +53,7 @@ def simulate(
     TRACE is a file (Standard Workload Format, Alibaba 2023 GPU pods, Philly, SURF, Argosy YAML or profile; plain or
     gzip) or the name of a bundled profile (alibaba-gpu-2023); without it the workload of a public GPU cluster is drawn
     from its profile.
-    Equal input and seed give the equal event hash, bit for bit.
+    Equal input and seed give the equal event hash, bit for bit. Ctrl-C reports what has happened so far.
     """
     from argosy_cli.reporting import print_report
     from argosy_local.node_files import TraceChoice, read_workload
@@ -62,29 +67,35 @@ def simulate(
     chosen = TraceChoice(trace=trace or DEMO_PROFILE, **choice)
     workload, node_set = read_workload(chosen)
     title = f"Simulation of {Path(chosen.trace).name}, {scheduler}"
-    with CountsDisplay(title, live=sys.stderr.isatty(), total=len(workload)) as display:
-        done = run_simulation(
-            workload,
-            node_set,
-            scheduler=scheduler,
-            seed=chosen.seed,
-            tell=lambda counts, elapsed_s: display.update(counts, f"{elapsed_s:,.0f} virtual seconds"),
-        )
+    began_s = time.monotonic()
+    with CountsDisplay(title, live=not quiet, total=len(workload), line_period_s=_LINE_PERIOD_S) as display:
+
+        def tell(counts: dict[str, int], elapsed_s: float) -> None:
+            ended = sum(counts.get(state, 0) for state in ("succeeded", "failed", "cancelled"))
+            speed = ended / max(time.monotonic() - began_s, 1e-9)
+            display.update(
+                counts, f"{ended / len(workload):.0%}, {speed:,.0f} jobs/s, {elapsed_s:,.0f} virtual seconds"
+            )
+
+        done = run_simulation(workload, node_set, scheduler=scheduler, seed=chosen.seed, tell=tell)
+    stopped = "" if done.is_complete else f"Stopped by the user after {done.virtual_s:,.0f} virtual seconds."
     report = build_report(
         done.records,
         node_set,
         title=title,
         counters=done.counters,
+        notes=(stopped,) if stopped else (),
         settings={
             "scheduler": scheduler,
             "seed": str(chosen.seed),
             "event hash": done.fingerprint,
             "virtual seconds per real second": f"{done.speed:,.0f}",
             "real seconds": f"{done.real_s:.2f}",
+            "jobs per real second": f"{done.jobs_per_s:,.0f}",
         },
     )
     print_report(settings, report)
     if report_path is not None:
         write_report([report], report_path)
         click.echo(f"report: {report_path.absolute()}", err=True)
-    return ExitCode.OK
+    return ExitCode.INTERRUPTED if stopped else ExitCode.OK
