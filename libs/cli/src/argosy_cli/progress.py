@@ -42,9 +42,7 @@ class CountsDisplay:
         line_period_s: Time between two lines where there is no terminal.
     """
 
-    def __init__(
-        self, title: str, *, live: bool = True, total: int = 0, line_period_s: float = _LINE_PERIOD_S
-    ) -> None:
+    def __init__(self, title: str, *, live: bool = True, total: int = 0, line_period_s: float = _LINE_PERIOD_S) -> None:
         """Prepare; nothing is drawn before the block begins."""
         self._title = title
         self._shown = live

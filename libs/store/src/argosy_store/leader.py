@@ -29,6 +29,7 @@ from argosy_store.load import LoadedPool, load_pool
 from argosy_store.outbox import insert_outbox
 from argosy_store.partitions import PARTITION_LOCK, STATE_COLUMNS, change_request_lock, learn_state, prologue
 from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRow, QueueRow
+from argosy_store.shared_reads import SharedReads
 from argosy_store.suspects import count_suspects, note_suspects, refuse_suspect
 
 __all__ = ["LeaderStore", "Leadership", "LogState"]
@@ -96,6 +97,7 @@ class LogState:
 
 
 _UNTRIED: Final = LogState()
+_READER_SETTINGS: Final = {**READ_SETTINGS, "application_name": "argosy-leader"}
 
 
 class LeaderStore:
@@ -115,7 +117,7 @@ class LeaderStore:
         self._leader_id = ""
         self._timeline = ""
         self._writer = Line(url, {**LEADER_SETTINGS})
-        self._reader = Line(url, {**READ_SETTINGS, "application_name": "argosy-leader"})
+        self._reader = Line(url, _READER_SETTINGS)
         # The lease must not wait behind a load of the pool, which may take longer than it lasts.
         self._elector = Line(url, {**READ_SETTINGS, "application_name": "argosy-election"})
 
@@ -318,8 +320,11 @@ class LeaderStore:
             # Taken before the transaction begins: its view must not be older than the partitions it reads.
             connection.run(f"SELECT pg_advisory_lock_shared({PARTITION_LOCK})")
             try:
-                with connection.transaction_block("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"):
-                    return load_pool(connection, self._pool)
+                with (
+                    connection.transaction_block("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
+                    SharedReads(self._url, _READER_SETTINGS, connection) as reads,
+                ):
+                    return load_pool(connection, reads, self._pool)
             finally:
                 if not connection.closed:
                     connection.run(f"SELECT pg_advisory_unlock_shared({PARTITION_LOCK})")

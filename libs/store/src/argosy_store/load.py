@@ -2,15 +2,17 @@
 
 Each column comes as one binary array, which becomes one of NumPy without an object per row, not even a message of the
 protocol (COPY sends one per row, which costs more than all else). Rows come as they lie; they are sorted and matched
-here, where that takes a tenth of the time. Texts are few: they come as tables, and rows name them by their hash.
+here, where that takes a tenth of the time. Texts are few: they come as tables, and rows name them by their hash. The
+large queries run beside each other (`shared_reads`).
 
 Source: design section 5, "Leader lost"; section 6, "the leader keeps live jobs as structure of arrays".
 """
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,15 +21,15 @@ from argosy_core.errors import InvariantViolation, NotFound
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.job.states import RunState
 from argosy_core.scheduler import JobColumns, JobSetView, LoadedColumns, LoadedObjects, LoadedRuns, SpecReference
-from argosy_store.binary import INT2, INT4, INT8, UUID, Kind, read_array
+from argosy_store.binary import INT2, INT4, INT8, UUID
 from argosy_store.connection import StoreConnection
 from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRow, QueueRow
+from argosy_store.shared_reads import SharedReads
 from argosy_store.suspects import read_suspects
 
 __all__ = ["LoadedPool", "load_pool"]
 
-
-_WORK_MEMORY: Final = "256MB"
+_Columns: TypeAlias = list[npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +54,15 @@ class LoadedPool:
     """What stands in the changes among them."""
 
 
-def load_pool(connection: StoreConnection, pool: str) -> LoadedPool:
+def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> LoadedPool:
     """Read a pool inside a repeatable-read transaction, under the partition lock.
 
     Days that are known to hold no open job are left out, so the time goes with recent and open jobs, not with history.
+
+    Args:
+        connection: Where the transaction is under way.
+        reads: Further connections with its snapshot.
+        pool: Pool.
 
     Raises:
         NotFound: Nobody has ever led the pool.
@@ -64,16 +71,21 @@ def load_pool(connection: StoreConnection, pool: str) -> LoadedPool:
     head = connection.execute("SELECT log_position, round_state FROM pools WHERE pool = %s", [pool]).fetchone()
     if head is None:
         raise NotFound(f"pool {pool} has never had a leader")
-    # For as long as the transaction lasts: joins of a million rows, once.
-    connection.run(f"SET LOCAL work_mem = '{_WORK_MEMORY}'")
+    # It waits for the others, each of which may take its time.
+    connection.run("SET LOCAL idle_in_transaction_session_timeout = '300s'")
     scope = _read_scope(connection, pool)
-    jobs, cancel_requested, hashes = _load_jobs(connection, scope)
+    # The longest come first; nothing of what follows waits for more than it needs.
+    pending_jobs, pending_objects = _begin_jobs(reads, scope), _begin_objects(reads, scope)
+    pending_runs, pending_names = _begin_runs(reads, scope)
+    pending_metadata, pending_past = _begin_metadata(reads, scope), _begin_past_runs(reads, scope)
+    jobs, cancel_requested, hashes = _order_jobs(pending_jobs.result())
     handles = jobs["handle"]
     specs, spec_index = _load_specs(connection, handles, hashes)
-    metadata, metadata_index = _load_metadata(connection, scope, handles)
-    runs = _load_runs(connection, scope, handles)
+    objects = _order_objects(pending_objects.result(), handles)
+    runs = _order_runs(pending_runs.result(), pending_names.result(), handles)
+    metadata, metadata_index = _load_metadata(connection, pending_metadata.result(), handles)
+    last_attempt, failures, failed_time_us = _count_past_runs(pending_past.result(), handles, runs)
     suspects, suspect_changes = read_suspects(connection, pool)
-    last_attempt, failures, failed_time_us = _past_runs(connection, scope, handles, runs)
     return LoadedPool(
         queues=_load_queues(connection, pool, jobs["queue"]),
         clusters=tuple(
@@ -91,7 +103,7 @@ def load_pool(connection: StoreConnection, pool: str) -> LoadedPool:
             failures=failures,
             failed_time_us=failed_time_us,
             runs=runs,
-            objects=_load_objects(connection, scope, runs.handle),
+            objects=objects,
             round_state=None,
             job_sets=_load_job_sets(connection, jobs["job_set"]),
         ),
@@ -129,14 +141,6 @@ class _Scope:
         return f"r.end_time_us IS NULL AND {self.handles('r')}"
 
 
-def _columns(connection: StoreConnection, query: str, kinds: list[Kind]) -> list[npt.NDArray[Any]]:
-    """Return a query's result as arrays, one per column; its columns are called c0, c1 and so on."""
-    arrays = ", ".join(f"array_agg(q.c{place})" for place in range(len(kinds)))
-    names = ", ".join(f"c{place}" for place in range(len(kinds)))
-    result = connection.bulk(f"SELECT {arrays} FROM ({query}) AS q ({names})")
-    return [read_array(result.get_value(0, place), kind) for place, kind in enumerate(kinds)]
-
-
 def _among(wanted: npt.NDArray[np.int64], handles: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Return which handles are among wanted ones, which ascend."""
     if not len(wanted):
@@ -159,16 +163,18 @@ def _read_scope(connection: StoreConnection, pool: str) -> _Scope:
     )
 
 
-def _load_jobs(
-    connection: StoreConnection, scope: _Scope
-) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int16], npt.NDArray[np.void]]:
-    """Return columns of open jobs as `JobColumns` names them, which have cancel requests, and their spec hashes."""
-    columns = _columns(
-        connection,
+def _begin_jobs(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
+    return reads.columns(
         "SELECT j.handle, j.job_id, j.queue_id, j.job_set_id, j.class_id, j.priority, j.submit_time_us,"
         f" j.cancel_requested, j.spec_hash FROM jobs j WHERE {scope.jobs}",
         [INT8, UUID, INT4, INT8, INT4, INT4, INT8, INT2, UUID],
     )
+
+
+def _order_jobs(
+    columns: _Columns,
+) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int16], npt.NDArray[np.void]]:
+    """Return columns of open jobs as `JobColumns` names them, which have cancel requests, and their spec hashes."""
     order = np.argsort(columns[0], kind="stable")
     columns = [column[order] for column in columns]
     ids = columns[1].view(">i8").reshape(-1, 2)[:, 0].astype(np.int64) if len(columns[1]) else columns[0]
@@ -201,15 +207,18 @@ def _load_specs(
     return specs, index.reshape(-1).astype(np.int32)
 
 
-def _load_metadata(
-    connection: StoreConnection, scope: _Scope, handles: npt.NDArray[np.int64]
-) -> tuple[tuple[bytes, ...], npt.NDArray[np.int32]]:
-    """Return the distinct metadata of open jobs and each job's index into them."""
-    owners, hashes = _columns(
-        connection,
+def _begin_metadata(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
+    return reads.columns(
         f"SELECT j.handle, j.metadata_hash FROM jobs j WHERE {scope.jobs} AND j.metadata_hash IS NOT NULL",
         [INT8, UUID],
     )
+
+
+def _load_metadata(
+    connection: StoreConnection, columns: _Columns, handles: npt.NDArray[np.int64]
+) -> tuple[tuple[bytes, ...], npt.NDArray[np.int32]]:
+    """Return the distinct metadata of open jobs and each job's index into them."""
+    owners, hashes = columns
     index = np.full(len(handles), -1, dtype=np.int32)
     if not len(owners):
         return (), index
@@ -226,19 +235,26 @@ def _load_metadata(
     return tuple(found.get(value, b"{}") for value in wanted.tolist()), index
 
 
-def _load_runs(connection: StoreConnection, scope: _Scope, handles: npt.NDArray[np.int64]) -> LoadedRuns:
-    """Return the live runs of jobs."""
-    columns = _columns(
-        connection,
+def _begin_runs(reads: SharedReads, scope: _Scope) -> tuple[Future[_Columns], Future[list[tuple[Any, ...]]]]:
+    columns = reads.columns(
         "SELECT r.handle, r.attempt, hashtextextended(r.cluster, 0), hashtextextended(r.node, 0)"
         f" FROM runs r WHERE {scope.live_runs}",
         [INT8, INT2, INT8, INT8],
     )
+    names = reads.rows(
+        "SELECT hashtextextended(cluster, 0), cluster, hashtextextended(node, 0), node"
+        f" FROM (SELECT DISTINCT cluster, node FROM runs r WHERE {scope.live_runs}) places"
+    )
+    return columns, names
+
+
+def _order_runs(columns: _Columns, places: list[tuple[Any, ...]], handles: npt.NDArray[np.int64]) -> LoadedRuns:
+    """Return the live runs of jobs, ascending by handle and attempt."""
     order = np.lexsort((columns[1], columns[0]))
     order = order[_among(handles, columns[0][order])]
     columns = [column[order] for column in columns]
-    clusters, cluster = _names(connection, scope, "cluster", columns[2])
-    nodes, node = _names(connection, scope, "node", columns[3])
+    clusters, cluster = _names({(value, name) for value, name, _, _ in places}, columns[2])
+    nodes, node = _names({(value, name) for _, _, value, name in places}, columns[3])
     return LoadedRuns(
         handle=columns[0],
         attempt=columns[1].astype(np.int32),
@@ -249,32 +265,34 @@ def _load_runs(connection: StoreConnection, scope: _Scope, handles: npt.NDArray[
     )
 
 
-def _names(
-    connection: StoreConnection, scope: _Scope, column: str, hashes: npt.NDArray[np.int64]
-) -> tuple[tuple[str, ...], npt.NDArray[np.int32]]:
+def _names(named: set[tuple[int, str]], hashes: npt.NDArray[np.int64]) -> tuple[tuple[str, ...], npt.NDArray[np.int32]]:
     """Return the distinct names that live runs have in a column, and each run's index into them.
+
+    Args:
+        named: (hash, name) of each name.
+        hashes: Hash of each run's name.
 
     Raises:
         InvariantViolation: Two names have one hash of 64 bits.
     """
     known, index = np.unique(hashes, return_inverse=True)
-    statement = f"SELECT DISTINCT hashtextextended(r.{column}, 0), r.{column} FROM runs r WHERE {scope.live_runs}"
-    rows = connection.execute(statement.encode()).fetchall()
-    names = dict(rows)
-    if len(names) != len(rows):
-        raise InvariantViolation(f"two names of a {column} have the same hash")
+    names = dict(named)
+    if len(names) != len(named):
+        raise InvariantViolation("two names of clusters or nodes have the same hash")
     return tuple(names[value] for value in known.tolist()), index.astype(np.int32)
 
 
-def _load_objects(connection: StoreConnection, scope: _Scope, handles: npt.NDArray[np.int64]) -> LoadedObjects:
-    """Return the objects of live runs, ascending by handle, attempt and place in the bag."""
-    columns = _columns(
-        connection,
+def _begin_objects(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
+    return reads.columns(
         "SELECT o.handle, o.attempt, o.object, o.state, coalesce(o.start_time_us, 0)"
         " FROM objects o JOIN runs r ON r.handle = o.handle AND r.attempt = o.attempt"
         f" WHERE {scope.live_runs} AND {scope.handles('o')}",
         [INT8, INT2, INT2, INT2, INT8],
     )
+
+
+def _order_objects(columns: _Columns, handles: npt.NDArray[np.int64]) -> LoadedObjects:
+    """Return the objects of live runs of jobs, ascending by handle, attempt and place in the bag."""
     order = np.lexsort((columns[2], columns[1], columns[0]))
     order = order[_among(handles, columns[0][order])]
     columns = [column[order] for column in columns]
@@ -287,12 +305,8 @@ def _load_objects(connection: StoreConnection, scope: _Scope, handles: npt.NDArr
     )
 
 
-def _past_runs(
-    connection: StoreConnection, scope: _Scope, handles: npt.NDArray[np.int64], runs: LoadedRuns
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Return of each open job the newest attempt, how many runs failed or were lost, and when one last failed."""
-    ended, ended_attempts, has_failed, ended_time_us = _columns(
-        connection,
+def _begin_past_runs(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
+    return reads.columns(
         "SELECT r.handle, r.attempt,"
         f" (r.state IN ({int(RunState.FAILED)}, {int(RunState.LOST)}))::integer::smallint,"
         " CASE WHEN r.failure > 0 THEN r.end_time_us ELSE 0 END"
@@ -300,6 +314,13 @@ def _past_runs(
         f" WHERE r.end_time_us IS NOT NULL AND {scope.jobs} AND {scope.handles('r')}",
         [INT8, INT2, INT2, INT8],
     )
+
+
+def _count_past_runs(
+    columns: _Columns, handles: npt.NDArray[np.int64], runs: LoadedRuns
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Return of each open job the newest attempt, how many runs failed or were lost, and when one last failed."""
+    ended, ended_attempts, has_failed, ended_time_us = columns
     attempts, failures = np.zeros(len(handles), dtype=np.int32), np.zeros(len(handles), dtype=np.int32)
     failed_time_us = np.zeros(len(handles), dtype=np.int64)
     rows = np.searchsorted(handles, ended)
