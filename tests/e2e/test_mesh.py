@@ -3,6 +3,8 @@
 import contextlib
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -66,6 +68,13 @@ class CommandLine:
             code = run(["--home", str(self.home), *arguments])
         assert code == expected, f"argosy {' '.join(arguments)}: {code}\n{out.getvalue()}{err.getvalue()}"
         return out.getvalue()
+
+    def status(self, role: str) -> Any:
+        """Return how a process is, whether or not all serve."""
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+            run(["--home", str(self.home), "-o", "json", "status"])
+        return next(process for process in json.loads(out.getvalue()) if process["role"] == role)
 
     def file(self, text: str) -> str:
         """Write a file and return its name."""
@@ -241,6 +250,7 @@ def test_status_shows_every_process_serving(argosy: CommandLine) -> None:
         "postgres",
         "api",
         "leader",
+        "supervisor",
         *(f"{kind}-{cluster}" for kind in ("cluster", "sampler", "executor") for cluster in ("c1", "c2")),
     }
     assert {process["health"] for process in processes} == {"serving"}
@@ -266,6 +276,18 @@ def test_mesh_that_was_stopped_goes_on_with_its_jobs(argosy: CommandLine) -> Non
 
     assert last == "3 succeeded"
     assert [job["id"] for job in argosy.json("jobs", "--queue", "science", "--job-set", "over-night")] == ids
+
+
+def test_role_that_died_is_started_again_and_counted(argosy: CommandLine) -> None:
+    """Nobody has to look after a mesh for a day; `status` tells what was started again."""
+    before = argosy.status("executor-c2")
+    os.kill(before["pid"], signal.SIGKILL)
+
+    now = before
+    while now["health"] != "serving" or now["pid"] == before["pid"]:  # the test's time limit ends it
+        now = argosy.status("executor-c2")
+
+    assert now["restart_count"] == before["restart_count"] + 1
 
 
 def test_second_mesh_in_the_same_home_is_refused(argosy: CommandLine) -> None:

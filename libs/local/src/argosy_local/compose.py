@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from argosy_local.mesh_state import ProcessEntry
+from argosy_local.mesh_state import Probe, ProcessEntry
 from argosy_local.processes import free_ports
 
-__all__ = ["ClusterPlan", "MeshPlan", "plan_processes"]
+__all__ = ["ClusterPlan", "MeshPlan", "plan_processes", "plan_supervisor"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,8 @@ class MeshPlan:
     """Brokers to which job events are relayed by a process of its own; empty relays none."""
     port: int = 0
     """Port of the API; 0 takes one that is free."""
+    supervised: bool = False
+    """Start again what dies, by a process of its own, the supervisor."""
     log_level: str = "info"
     """Least severe level that the services log."""
     standby_count: int = 0
@@ -90,7 +92,7 @@ def plan_processes(plan: MeshPlan, directory: Path, database_url: str) -> list[P
             addresses[0] = cluster.address
         else:
             simulated = _cluster(plan, cluster, seed=plan.seed + number, address=addresses[0], directory=directory)
-            entries.append(_entry(f"cluster-{cluster.name}", simulated, addresses[0], directory, by_connect=True))
+            entries.append(_entry(f"cluster-{cluster.name}", simulated, addresses[0], directory, probe="connect"))
         for role, address in zip(
             ("combined",) if plan.combined else ("sampler", "executor"), addresses[1:], strict=False
         ):
@@ -100,12 +102,17 @@ def plan_processes(plan: MeshPlan, directory: Path, database_url: str) -> list[P
     return entries + behind
 
 
-def _entry(role: str, arguments: list[str], address: str, directory: Path, *, by_connect: bool = False) -> ProcessEntry:
+def plan_supervisor(directory: Path) -> ProcessEntry:
+    """Return the process that starts again what dies of the mesh in a directory."""
+    return _entry("supervisor", [*_python("argosy_local.supervisor"), str(directory)], "", directory, probe="process")
+
+
+def _entry(role: str, arguments: list[str], address: str, directory: Path, *, probe: Probe = "grpc") -> ProcessEntry:
     return ProcessEntry(
         role=role,
         arguments=arguments,
         address=address,
-        probe="connect" if by_connect else "grpc",
+        probe=probe,
         log=str(directory / "logs" / f"{role}.log"),
     )
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
-from argosy_local.compose import MeshPlan, plan_processes
+from argosy_local.compose import MeshPlan, plan_processes, plan_supervisor
 from argosy_local.mesh_log import MeshEvents, MeshLog
 from argosy_local.mesh_state import STATE_FILE, MeshState, ProcessEntry, read_state, write_state
 from argosy_local.processes import (
@@ -49,10 +49,12 @@ from argosy_local.processes import (
 if TYPE_CHECKING:
     from argosy_store.embedded import EmbeddedPostgres
 
-__all__ = ["POSTGRES", "Mesh", "ProcessStatus", "passing_mesh"]
+__all__ = ["POSTGRES", "SUPERVISOR", "Mesh", "ProcessStatus", "passing_mesh"]
 
 POSTGRES: Final = "postgres"
 """Role of the embedded database."""
+SUPERVISOR: Final = "supervisor"
+"""Role of the process that starts again what has died."""
 
 _PROBE_S: Final = 1.0
 _POLL_S: Final = 0.05
@@ -77,6 +79,8 @@ class ProcessStatus:
     """CPU time used since its start, seconds."""
     rss_bytes: int
     """Memory in use."""
+    restart_count: int
+    """How often the supervisor has started it again."""
     log: str
     """File of its output."""
 
@@ -158,6 +162,11 @@ class Mesh:
         self._write()
         tell("waiting for the clusters to connect")
         self.await_ready(timeout_s=timeout_s)
+        if plan.supervised:  # last, so that what does not come up ends the start
+            supervisor = plan_supervisor(self.directory)
+            self._state.processes.append(supervisor)
+            self._spawn(supervisor)
+            self._write()
 
     @staticmethod
     def _make_topics(plan: MeshPlan, tell: Callable[[str], None]) -> tuple[MeshLog | None, MeshEvents | None]:
@@ -196,6 +205,10 @@ class Mesh:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def _end_processes(self, grace_s: float) -> None:
+        for entry in self._state.processes if self._state is not None else ():
+            if entry.role == SUPERVISOR:  # first, and what it has started meanwhile is written down
+                end_process(_id(entry), grace_s=grace_s)
+                self._state = read_state(self.directory) or self._state
         if self._state is not None:
             # Clusters go last: what runs there must be seen to the end by those who ask.
             entries = sorted(self._state.processes, key=lambda entry: entry.role.startswith("cluster-"))
@@ -231,6 +244,26 @@ class Mesh:
         if not is_alive(_id(entry)):
             self._spawn(entry)
             self._write()
+
+    def dead_roles(self) -> list[str]:
+        """Return the roles whose process does not run, Postgres first."""
+        state = self._running_state()
+        dead = [entry.role for entry in state.processes if not is_alive(_id(entry))]
+        return [POSTGRES, *dead] if state.embedded and self._embedded().pid is None else dead
+
+    def restart(self, role: str) -> None:
+        """Start a process that has died, and count it.
+
+        Raises:
+            NotFound: There is no such role.
+            BackendUnavailable: It does not start.
+        """
+        self.start(role)
+        if role == POSTGRES:
+            self._running_state().postgres_restart_count += 1
+        else:
+            self._entry(role).restart_count += 1
+        self._write()
 
     def await_ready(self, *, timeout_s: float = 60.0) -> None:
         """Wait until every process is healthy and every cluster has its sampler and executor connected.
@@ -370,11 +403,12 @@ class Mesh:
             address=entry.address,
             cpu_s=used.cpu_s,
             rss_bytes=used.rss_bytes,
+            restart_count=entry.restart_count,
             log=entry.log,
         )
 
     def _postgres_status(self) -> ProcessStatus:
-        postgres = self._embedded()
+        state, postgres = self._running_state(), self._embedded()
         pid = postgres.pid or 0
         used = self.usage(POSTGRES)
         return ProcessStatus(
@@ -385,6 +419,7 @@ class Mesh:
             address=postgres.url,
             cpu_s=used.cpu_s,
             rss_bytes=used.rss_bytes,
+            restart_count=state.postgres_restart_count,
             log=str(postgres.log_path),
         )
 
@@ -467,7 +502,9 @@ def _id(entry: ProcessEntry) -> ProcessId:
 
 
 def _probe(entry: ProcessEntry) -> bool:
-    """Return whether a process answers that it serves."""
+    """Return whether a process that runs serves, as far as it can be asked."""
+    if entry.probe == "process":
+        return True
     if entry.probe == "connect":
         host, _, port = entry.address.rpartition(":")
         try:

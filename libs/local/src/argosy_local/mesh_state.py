@@ -13,12 +13,12 @@ from typing import Any, Final, Literal
 
 from argosy_core.errors import InvalidRequest
 
-__all__ = ["STATE_FILE", "MeshState", "ProcessEntry", "read_state", "write_state"]
+__all__ = ["STATE_FILE", "MeshState", "Probe", "ProcessEntry", "read_state", "write_state"]
 
 STATE_FILE: Final = "mesh.json"
 """Name of the file in the mesh's directory."""
 
-Probe = Literal["grpc", "connect"]
+Probe = Literal["grpc", "connect", "process"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,13 +32,15 @@ class ProcessEntry:
     address: str
     """host:port it listens on."""
     probe: Probe
-    """How its health is asked: by gRPC's health service, or by connecting."""
+    """How its health is asked: by gRPC's health service, by connecting, or not: it serves while it runs."""
     log: str
     """File of its output."""
     pid: int = 0
     """Process id, 0 if it was not started."""
     start_ticks: int = 0
     """When it started; see `ProcessId`."""
+    restart_count: int = 0
+    """How often the supervisor has started it again."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +63,8 @@ class MeshState:
     """The namespace of its job events on a broker, see `MeshEvents`; empty if none are relayed."""
     stopped: bool = False
     """It was stopped and its data kept: `argosy up` goes on with it."""
+    postgres_restart_count: int = 0
+    """How often the supervisor has started its database again."""
     processes: list[ProcessEntry] = field(default_factory=list)
     """Its processes but Postgres, in the order of their start."""
 

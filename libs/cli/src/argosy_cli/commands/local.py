@@ -82,6 +82,7 @@ def up(
     plan = MeshPlan(
         clusters=tuple(ClusterPlan(name=f"c{number}", kinds=text) for number in range(1, clusters + 1)),
         speed=speed,
+        supervised=True,
         port=port if port is not None else mesh.kept_port or _DEFAULT_PORT,
         database_url=urls["database_url"],
         combined=combined,
@@ -138,7 +139,7 @@ def status(context: click.Context) -> int:
 
     Ends with exit code 4 if one of them does not serve.
     """
-    from argosy_local.mesh import Mesh
+    from argosy_local.mesh import SUPERVISOR, Mesh
 
     settings = settings_of(context)
     mesh = Mesh(settings.mesh_directory)
@@ -148,12 +149,20 @@ def status(context: click.Context) -> int:
         Column("STATE", lambda p: p.state),
         Column("HEALTH", _health_text),
         Column("PID", lambda p: str(p.pid), right=True),
+        Column("RESTARTS", lambda p: str(p.restart_count), right=True),
         Column("CPU S", lambda p: f"{p.cpu_s:.2f}", right=True),
         Column("MEMORY", lambda p: amount_text("memory", p.rss_bytes), right=True),
         Column("ADDRESS", lambda p: p.address, wide=True),
         Column("LOG", lambda p: p.log, wide=True),
     ]
     print_rows(settings, found, columns, empty="no processes")
+    watched = any(process.role == SUPERVISOR and process.health == "serving" for process in found)
+    for process in found:
+        if process.health == "serving":
+            continue
+        what = "has died" if process.state == "stopped" else "runs and does not answer that it serves"
+        then = "is started again within a minute" if watched else "`argosy down`, then `argosy up` start it again"
+        click.echo(f"{process.role} {what}: {then}; see {process.log}", err=True)
     return ExitCode.OK if all(process.health == "serving" for process in found) else ExitCode.UNAVAILABLE
 
 
