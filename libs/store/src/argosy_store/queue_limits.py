@@ -11,6 +11,7 @@ Source: design section 5, "Submit".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -55,8 +56,7 @@ class QueueLimit:
 
 def counts_by_queue(queue_ids: npt.NDArray[np.int32]) -> dict[int, int]:
     """Return the number of jobs by queue id."""
-    ids, counts = np.unique(queue_ids, return_counts=True)
-    return dict(zip(ids.tolist(), counts.tolist(), strict=True))
+    return Counter(queue_ids.tolist())
 
 
 def read_waiting(connection: StoreConnection, pools: Iterable[str], queue_ids: Sequence[int]) -> dict[int, int]:

@@ -138,3 +138,13 @@ def test_distinct_keeps_the_order_of_first_appearance() -> None:
     values, which = distinct(np.array([7, 3, 7, 9, 3], dtype=np.int64))
     assert values.tolist() == [7, 3, 9]
     assert which.tolist() == [0, 1, 0, 2, 1]
+
+
+@pytest.mark.parametrize("step", [1, 1 << 40], ids=["close together", "far apart"])
+@pytest.mark.parametrize("count", [0, 5, 64, 65, 1000])
+def test_distinct_values_come_in_order_of_first_appearance_however_many(count: int, step: int) -> None:
+    """Few values, many that lie close together and many that do not are worked off in three ways, which agree."""
+    values = (np.random.default_rng(count).integers(-20, 20, count) * step).astype(np.int64)
+    found, which = distinct(values)
+    assert found.tolist() == list(dict.fromkeys(values.tolist()))
+    assert found[which].tolist() == values.tolist()

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from argosy_core.errors import InvalidRequest, NotFound
 from argosy_core.framework import DECISION, CandidateCycle, Entries, Fault, Framework, Point
 from argosy_core.job.classes import HostPort, SchedulingClass
+from argosy_core.job.interning import distinct
 from argosy_core.nodes import Room
 
 __all__ = [
@@ -271,8 +272,8 @@ class CandidatePool:
 
     def _rows(self, class_ids: Int32s) -> Int32s:
         """Return the row in `requests` of each class id, -1 where it does not wait."""
-        distinct, which = np.unique(class_ids, return_inverse=True)
-        rows = np.fromiter((self._row_of.get(class_id, -1) for class_id in distinct.tolist()), np.int32, len(distinct))
+        ids, which = distinct(class_ids)
+        rows = np.array([self._row_of.get(class_id, -1) for class_id in ids.tolist()], dtype=np.int32)
         return np.asarray(rows[which])
 
     def _split(self, rows: Int32s) -> dict[int, _Queue]:

@@ -268,7 +268,7 @@ def choose(
         return Asking(state, classes, wanted=wanted, asked=nothing, complete=np.zeros(0, dtype=np.bool_))
     explained = np.array(sorted(state.explained), dtype=np.int32)
     named = np.concatenate([explained, unjudged[0]])
-    extra = np.unique(named[~np.isin(named, classes)])
+    extra = np.unique(named[~_among(named, classes)])
     classes = np.concatenate([classes, extra]).astype(np.int32)
     wanted = np.concatenate([wanted, np.ones(extra.size, dtype=np.int32)]).astype(np.int32)
     allowed = askable(state, classes)
@@ -277,17 +277,22 @@ def choose(
     in_order = allowed[:, drawn]
     asked = np.zeros_like(allowed)
     asked[:, drawn] = in_order & (np.cumsum(in_order, axis=1) <= count)
-    heading = np.isin(classes, heads)
+    heading = _among(classes, heads)
     if heading.any():
         room = np.minimum(clusters.largest, clusters.free)
         reason = state.waits.reason[classes[heading], : len(clusters)]
         hopeful = (reason == WaitReason.NONE) | (reason == WaitReason.NO_ROOM)
         hopeful &= _holds(state.classes.requests[classes[heading]], room) & clusters.usable()
         asked[heading] |= hopeful & asked.any(axis=0)
-    complete = np.isin(classes, np.array(sorted(state.asked_complete | state.explained), dtype=np.int32))
+    complete = _among(classes, np.array(sorted(state.asked_complete | state.explained), dtype=np.int32))
     position = {class_index: row for row, class_index in enumerate(classes.tolist())} if unjudged[0].size else {}
     for class_index, where in zip(unjudged[0].tolist(), unjudged[1], strict=True):
         asked[position[class_index]] |= where
-    asked[np.isin(classes, explained)] = clusters.usable()
+    asked[_among(classes, explained)] = clusters.usable()
     state.explained.clear()
     return Asking(state, classes, wanted=wanted, asked=asked, complete=complete)
+
+
+def _among(values: npt.NDArray[np.integer], others: npt.NDArray[np.integer]) -> Bools:
+    """Return which values stand among others; of nothing, or among nothing, at once."""
+    return np.isin(values, others) if values.size and others.size else np.zeros(values.size, dtype=np.bool_)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Int8s, Int32s, Int64s
+from argosy_core.job.interning import distinct
 from argosy_core.scheduler.codes import (
     EVENT_CANCELLED,
     EVENT_SUBMITTED,
@@ -301,12 +302,11 @@ class EventBuffer:
         clusters = self._state.clusters
         base = len(self._reasons)
         cluster_text, node_text = np.full_like(cluster, -1), np.full_like(node, -1)
-        found, inverse = np.unique(cluster[rows], return_inverse=True)
-        cluster_text[rows] = base + inverse.ravel()
+        found, inverse = distinct(cluster[rows])
+        cluster_text[rows] = base + inverse
         texts.extend(clusters.names[index] for index in found.tolist())
         rows = rows[node[rows] >= 0]
-        key = cluster[rows].astype(np.int64) << 32 | node[rows]
-        found, inverse = np.unique(key, return_inverse=True)
-        node_text[rows] = base + len(texts) + inverse.ravel()
-        texts.extend(clusters.nodes[pair >> 32].names[pair & 0xFFFFFFFF] for pair in found.tolist())
+        names, inverse = clusters.node_names(cluster[rows], node[rows])
+        node_text[rows] = base + len(texts) + inverse
+        texts.extend(names)
         return cluster_text, node_text, texts

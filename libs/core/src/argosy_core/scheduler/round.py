@@ -478,14 +478,14 @@ def lease_columns(state: PoolState, slots: Int32s) -> dict[str, Any]:
     """Return the columns of a plan that lease the placements of jobs in flight."""
     live = state.live
     clusters, cluster = distinct(live.cluster[slots])
-    nodes, node = distinct(live.cluster[slots].astype(np.int64) << 32 | live.node[slots])
+    nodes, node = state.clusters.node_names(live.cluster[slots], live.node[slots])
     return {
         "handle": live.handle[slots],
         "attempt": live.attempt[slots].astype(np.int32),
         "cluster": cluster.astype(np.int32),
         "node": node.astype(np.int32),
         "clusters": tuple(state.clusters.names[index] for index in clusters.tolist()),
-        "nodes": tuple(state.clusters.nodes[pair >> 32].names[pair & 0xFFFFFFFF] for pair in nodes.tolist()),
+        "nodes": tuple(nodes),
     }
 
 

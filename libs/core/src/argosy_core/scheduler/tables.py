@@ -13,10 +13,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import Int32s, Int64s
 from argosy_core.errors import InvalidRequest, InvariantViolation, NotFound
 from argosy_core.job.class_columns import ClassColumns
 from argosy_core.job.classes import HostPort, SchedulingClass
 from argosy_core.job.ids import IdTable, grow
+from argosy_core.job.interning import distinct
 from argosy_core.queueing.order import Backlog
 from argosy_core.queueing.usage import weigh_amounts
 from argosy_core.resources.axis import DEFAULT_AXIS, PODS, ResourceAxis
@@ -398,6 +400,17 @@ class ClusterTable:
             row = np.zeros((count - values.shape[0], *values.shape[1:]), dtype=np.int64)
             setattr(self, column, np.concatenate([values, row]))
         return index
+
+    def node_names(self, cluster: npt.NDArray[np.integer], node: Int32s) -> tuple[list[str], Int64s]:
+        """Return the names of the distinct ones of n nodes, and for each node the place of its name.
+
+        Args:
+            cluster: Cluster of each node.
+            node: Its index there, 0 or more.
+        """
+        width = int(node.max(initial=0)) + 1
+        found, inverse = distinct(cluster.astype(np.int64) * width + node)
+        return [self.nodes[key // width].names[key % width] for key in found.tolist()], inverse
 
     def find(self, name: str) -> int | None:
         """Return the index of a cluster, or None."""

@@ -14,6 +14,7 @@ import structlog
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import ArgosyError, BackendUnavailable
+from argosy_core.job.interning import distinct
 from argosy_core.job.members import Members
 from argosy_core.leader.events import RowsLost
 from argosy_runtime.columns import member_columns, pack_column
@@ -133,7 +134,7 @@ class RowSender:
 
         Rows whose body is not stored are left out, and the machine is told, so that their jobs fail.
         """
-        used, spec = np.unique(rows.spec[part], return_inverse=True)
+        used, spec = distinct(rows.spec[part])
         hashes = [rows.specs[index].hash for index in used.tolist()]
         # A piece before may have driven out of the cache what it held when the bodies were read.
         lacking = [spec_hash for spec_hash in session.specs.missing(hashes) if spec_hash not in bodies]
