@@ -1,8 +1,6 @@
 """Accepting jobs: deduplication, specs, jobs and the leader's news in one transaction.
 
-The common case, in which no client id was seen before, is a handful of COPY statements. A clash of client ids rolls
-back to the start and takes the slower way, which finds out which items are repeats, which are conflicts, and which are
-new.
+Almost all of it is a handful of COPY statements; client ids are claimed by `claims`.
 
 Source: design section 5, "Submit".
 """
@@ -10,15 +8,13 @@ Source: design section 5, "Submit".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import psycopg
 
-from argosy_core.errors import ArgosyError, BackendUnavailable, NotAllowedNow, NotFound
+from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_store.binary import (
     BYTEA,
@@ -37,6 +33,7 @@ from argosy_store.binary import (
     text_array,
     uuid_column,
 )
+from argosy_store.claims import SubmitPart, deduplicate
 from argosy_store.connection import StoreConnection
 from argosy_store.partitions import learn_state, partition, prologue, split_days
 from argosy_store.queue_limits import QueueRoom, counts_by_queue
@@ -58,19 +55,6 @@ _INSERT_METADATA: Final = (
     " ON CONFLICT (hash) DO UPDATE SET last_used_day = excluded.last_used_day"
     " WHERE t.last_used_day < excluded.last_used_day"
 )
-_CLAIM: Final = (
-    "INSERT INTO deduplication (queue_id, client_id, handle, id_high, payload_hash) SELECT * FROM"
-    " unnest($1::integer[], $2::text[], $3::bigint[], $4::bigint[], $5::uuid[]) ON CONFLICT DO NOTHING"
-    " RETURNING queue_id, client_id"
-)
-_EXISTING: Final = (
-    "SELECT d.queue_id, d.client_id, d.handle, d.id_high, d.payload_hash FROM"
-    " unnest(%s::integer[], %s::text[]) AS n (queue_id, client_id) JOIN deduplication d USING (queue_id, client_id)"
-)
-_UNCLAIM: Final = (
-    "DELETE FROM deduplication d USING unnest(%s::integer[], %s::text[]) AS n (queue_id, client_id)"
-    " WHERE d.queue_id = n.queue_id AND d.client_id = n.client_id"
-)
 _INSERT_CHANGES: Final = (
     "INSERT INTO changes (pool, payload, queue_ids, job_counts)"
     " SELECT $1::text, $2::bytea, $3::integer[], $4::bigint[] WHERE NOT EXISTS"
@@ -78,37 +62,6 @@ _INSERT_CHANGES: Final = (
 )
 """Writes nothing if a queue is of another pool by now: its jobs would have two leaders."""
 _MOVED: Final = "SELECT queue_id FROM queues WHERE queue_id = ANY (%s) AND pool <> %s"
-
-_Key = tuple[int, str]
-
-
-@dataclass(slots=True)
-class _Part:
-    """A request on its way: which of its jobs are inserted, and what is answered."""
-
-    request: SubmitRequest
-    keep: npt.NDArray[np.bool_]
-    handles: npt.NDArray[np.int64]
-    id_highs: npt.NDArray[np.int64]
-    conflicts: list[tuple[int, str]] = field(default_factory=list)
-    error: ArgosyError | None = None
-
-    @property
-    def live(self) -> bool:
-        """Whether anything of it may still be inserted."""
-        return not self.conflicts and self.error is None
-
-    def begin_again(self) -> None:
-        """Forget what was found out about its client ids."""
-        self.keep = np.ones(len(self.request.handles), dtype=np.bool_)
-        self.handles, self.id_highs = self.request.handles, self.request.id_highs
-        self.conflicts = []
-
-    def result(self) -> SubmitResult:
-        """Return what to answer."""
-        return SubmitResult(
-            id_highs=self.id_highs, handles=self.handles, conflicts=tuple(self.conflicts), error=self.error
-        )
 
 
 class TimelineChanged(Exception):
@@ -171,7 +124,7 @@ def _submit(  # noqa: PLR0917 - those of submit_requests
 ) -> list[SubmitResult]:
     """Store requests, but for those to queues that have moved; see `submit_requests`."""
     parts = [
-        _Part(request, np.ones(len(request.handles), dtype=np.bool_), request.handles, request.id_highs)
+        SubmitPart(request, np.ones(len(request.handles), dtype=np.bool_), request.handles, request.id_highs)
         for request in requests
     ]
     stored: list[tuple[int, bytes]] = []
@@ -182,7 +135,7 @@ def _submit(  # noqa: PLR0917 - those of submit_requests
             raise TimelineChanged(connection.timeline)
         _refuse_late(connection, parts, moved)
         _claim_within_limits(connection, parts)
-        pools: dict[str, list[_Part]] = {}
+        pools: dict[str, list[SubmitPart]] = {}
         for part in parts:
             if part.live and part.keep.any():
                 pools.setdefault(part.request.pool, []).append(part)
@@ -209,7 +162,7 @@ def _submit(  # noqa: PLR0917 - those of submit_requests
     return [part.result() for part in parts]
 
 
-def _refuse_late(connection: StoreConnection, parts: Sequence[_Part], moved: frozenset[int]) -> None:
+def _refuse_late(connection: StoreConnection, parts: Sequence[SubmitPart], moved: frozenset[int]) -> None:
     """Refuse requests to queues that were deleted or moved after their names were looked up, and of days gone by.
 
     Leaders do not look for open jobs in closed days, and a day is closed only once it takes no jobs any more, so a
@@ -230,7 +183,7 @@ def _refuse_late(connection: StoreConnection, parts: Sequence[_Part], moved: fro
             part.error = BackendUnavailable("a queue has just moved to another pool; submit again")
 
 
-def _claim_within_limits(connection: StoreConnection, parts: Sequence[_Part]) -> None:
+def _claim_within_limits(connection: StoreConnection, parts: Sequence[SubmitPart]) -> None:
     """Claim client ids, and refuse requests whose jobs, repeats left out, are more than a queue may have waiting.
 
     A request that is refused leaves its client ids to others, so the rest is judged anew, each time without it.
@@ -244,11 +197,11 @@ def _claim_within_limits(connection: StoreConnection, parts: Sequence[_Part]) ->
         if limit.is_near(counts.get(queue_id, 0))
     }
     if not limits:
-        _deduplicate(connection, parts)
+        deduplicate(connection, parts)
         return
     connection.run("SAVEPOINT limits")
     while True:
-        _deduplicate(connection, parts)
+        deduplicate(connection, parts)
         room = QueueRoom(connection, {part.request.pool for part in parts}, limits)
         refused = False
         for part in parts:
@@ -263,164 +216,8 @@ def _claim_within_limits(connection: StoreConnection, parts: Sequence[_Part]) ->
                 part.begin_again()
 
 
-def _deduplicate(connection: StoreConnection, parts: Sequence[_Part]) -> None:
-    """Claim the client ids, by COPY if none was seen before, else one by one."""
-    rows = sorted(
-        (int(queue_id), client_id, place, index)
-        for place, part in enumerate(parts)
-        if part.live
-        for index, (queue_id, client_id) in enumerate(
-            zip(part.request.queue_ids.tolist(), part.request.client_ids, strict=False)
-        )
-        if client_id is not None
-    )
-    if not rows:
-        return
-    connection.run("SAVEPOINT claims")
-    try:
-        # Sorted by key, so that two transactions with the same keys wait for each other in one direction only.
-        _copy_claims(connection, parts, rows)
-    except psycopg.errors.UniqueViolation:
-        connection.run("ROLLBACK TO SAVEPOINT claims")
-        _resolve_claims(connection, parts, rows)
-
-
-def _gather(parts: Sequence[_Part], rows: Sequence[tuple[int, str, int, int]]) -> dict[str, Any]:
-    """Return the columns of deduplication rows."""
-    handles = np.array([int(parts[place].request.handles[index]) for _, _, place, index in rows], dtype=np.int64)
-    highs = np.array([int(parts[place].request.id_highs[index]) for _, _, place, index in rows], dtype=np.int64)
-    hashes = b"".join(parts[place].request.payload_hashes[16 * index : 16 * index + 16] for _, _, place, index in rows)
-    return {"handles": handles, "highs": highs, "hashes": uuid_column(hashes)}
-
-
-def _copy_claims(
-    connection: StoreConnection, parts: Sequence[_Part], rows: Sequence[tuple[int, str, int, int]]
-) -> None:
-    """Insert deduplication rows by COPY.
-
-    Raises:
-        psycopg.errors.UniqueViolation: A key exists already or is twice among the rows.
-    """
-    requests = [part.request for part in parts]
-    if len(requests) == 1:
-        index = np.fromiter((row[3] for row in rows), dtype=np.int64, count=len(rows))
-        request = requests[0]
-        columns = [
-            Column(INT4, request.queue_ids[index]),
-            Column(INT8, request.handles[index]),
-            Column(INT8, request.id_highs[index]),
-            Column(UUID, uuid_column(request.payload_hashes)[index]),
-        ]
-    else:
-        starts = np.concatenate(([0], np.cumsum([len(request.handles) for request in requests])))
-        index = np.fromiter((starts[row[2]] + row[3] for row in rows), dtype=np.int64, count=len(rows))
-        hashes = [request.payload_hashes or bytes(16 * len(request.handles)) for request in requests]
-        columns = [
-            Column(INT4, np.concatenate([request.queue_ids for request in requests])[index]),
-            Column(INT8, np.concatenate([request.handles for request in requests])[index]),
-            Column(INT8, np.concatenate([request.id_highs for request in requests])[index]),
-            Column(UUID, uuid_column(b"".join(hashes))[index]),
-        ]
-    buffer = copy_buffer(columns, len(rows), [fields([row[1].encode() for row in rows])])
-    connection.copy_in(
-        "COPY deduplication (queue_id, handle, id_high, payload_hash, client_id) FROM STDIN (FORMAT binary)", buffer
-    )
-
-
-def _resolve_claims(
-    connection: StoreConnection, parts: Sequence[_Part], rows: Sequence[tuple[int, str, int, int]]
-) -> None:
-    """Find out which items are repeats, which are conflicts, and claim the rest.
-
-    Rows are claimed by whoever comes first in the transaction. Then requests are judged in their order, so that a
-    request that is refused leaves its client ids to those after it.
-    """
-    firsts: dict[_Key, tuple[int, int]] = {}
-    for queue_id, client_id, place, index in rows:
-        firsts.setdefault((queue_id, client_id), (place, index))
-    claimed = _claim(connection, parts, firsts)
-    stored = _read_existing(connection, [key for key in firsts if key not in claimed])
-    owners: dict[_Key, tuple[int, int]] = {}
-    for place, part in enumerate(parts):
-        if part.live:
-            _judge(part, place, stored=stored, owners=owners, parts=parts)
-    abandoned = [key for key in claimed if owners.get(key) != firsts[key]]
-    if abandoned:
-        connection.execute(_UNCLAIM, [[key[0] for key in abandoned], [key[1] for key in abandoned]])
-        again = {key: owners[key] for key in abandoned if key in owners}
-        if again:
-            _claim(connection, parts, again)
-
-
-def _claim(connection: StoreConnection, parts: Sequence[_Part], claims: dict[_Key, tuple[int, int]]) -> set[_Key]:
-    """Insert claims that nobody holds; return the keys that were inserted. Waits for concurrent claims."""
-    rows = [(*key, *owner) for key, owner in sorted(claims.items())]
-    columns = _gather(parts, rows)
-    result = connection.bulk(
-        _CLAIM,
-        array(INT4, [row[0] for row in rows]),
-        text_array(fields([row[1].encode() for row in rows])),
-        array(INT8, columns["handles"]),
-        array(INT8, columns["highs"]),
-        array(UUID, columns["hashes"]),
-    )
-    return {
-        (
-            int.from_bytes(result.get_value(row, 0) or b"", "big", signed=True),
-            (result.get_value(row, 1) or b"").decode(),
-        )
-        for row in range(result.ntuples)
-    }
-
-
-def _read_existing(connection: StoreConnection, keys: Sequence[_Key]) -> dict[_Key, tuple[int, int, bytes]]:
-    """Return (handle, upper half, payload hash) of client ids that others hold."""
-    if not keys:
-        return {}
-    cursor = connection.execute(_EXISTING, [[key[0] for key in keys], [key[1] for key in keys]])
-    return {(row[0], row[1]): (row[2], row[3], row[4].bytes) for row in cursor}
-
-
-def _judge(
-    part: _Part,
-    place: int,
-    *,
-    stored: dict[_Key, tuple[int, int, bytes]],
-    owners: dict[_Key, tuple[int, int]],
-    parts: Sequence[_Part],
-) -> None:
-    """Decide each keyed item of one request; a request with a conflict owns nothing."""
-    request = part.request
-    own: dict[_Key, tuple[int, int]] = {}
-    keep, handles, highs = part.keep.copy(), request.handles.copy(), request.id_highs.copy()
-    for index, (queue_id, client_id) in enumerate(zip(request.queue_ids.tolist(), request.client_ids, strict=False)):
-        if client_id is None:
-            continue
-        key = (queue_id, client_id)
-        held = stored.get(key)
-        if held is None:
-            owner = own.get(key) or owners.get(key)
-            if owner is None:
-                own[key] = (place, index)
-                continue
-            other = parts[owner[0]].request
-            position = owner[1]
-            held = (
-                int(other.handles[position]),
-                int(other.id_highs[position]),
-                other.payload_hashes[16 * position : 16 * position + 16],
-            )
-        if held[2] != request.payload_hashes[16 * index : 16 * index + 16]:
-            part.conflicts.append((index, client_id))
-            continue
-        keep[index], handles[index], highs[index] = False, held[0], held[1]
-    if part.live:
-        owners.update(own)
-        part.keep, part.handles, part.id_highs = keep, handles, highs
-
-
 def _insert_specs(
-    connection: StoreConnection, parts: Sequence[_Part], known: set[tuple[int, bytes]]
+    connection: StoreConnection, parts: Sequence[SubmitPart], known: set[tuple[int, bytes]]
 ) -> list[tuple[int, bytes]]:
     """Insert the specs that this replica has not stored yet; return them."""
     wanted: dict[tuple[int, bytes], SpecRow] = {}
@@ -445,7 +242,7 @@ def _insert_specs(
     return rows
 
 
-def _insert_metadata(connection: StoreConnection, parts: Sequence[_Part], known: set[bytes]) -> list[bytes]:
+def _insert_metadata(connection: StoreConnection, parts: Sequence[SubmitPart], known: set[bytes]) -> list[bytes]:
     """Insert the metadata that this replica has not stored yet, or not today; return their hashes."""
     wanted = {_metadata_hash(entry): entry for part in parts for entry in part.request.metadata}
     # In key order, so that concurrent transactions never wait for each other in a circle.
@@ -461,7 +258,7 @@ def _metadata_hash(entry: bytes) -> bytes:
     return blake2b(entry, digest_size=16).digest()
 
 
-def _insert_jobs(connection: StoreConnection, parts: Sequence[_Part]) -> None:
+def _insert_jobs(connection: StoreConnection, parts: Sequence[SubmitPart]) -> None:
     """Insert the jobs of all parts by COPY, straight into the partitions of their days."""
 
     def gather(name: str) -> npt.NDArray[Any]:
@@ -504,7 +301,7 @@ def _insert_jobs(connection: StoreConnection, parts: Sequence[_Part]) -> None:
         connection.copy_in(f"COPY {table} ({_ALL_COLUMNS}{names}) FROM STDIN (FORMAT binary)", buffer)
 
 
-def _client_fields(part: _Part) -> list[bytes]:
+def _client_fields(part: SubmitPart) -> list[bytes]:
     """Return the client ids of a part's kept jobs as fields."""
     request = part.request
     if not request.client_ids:
@@ -515,7 +312,7 @@ def _client_fields(part: _Part) -> list[bytes]:
     return [encoded[place] for place in np.flatnonzero(part.keep).tolist()]
 
 
-def _metadata_fields(part: _Part) -> list[bytes]:
+def _metadata_fields(part: SubmitPart) -> list[bytes]:
     """Return the hashes of the metadata of a part's kept jobs as fields."""
     request = part.request
     return indexed_fields(request.metadata_index[part.keep], [_metadata_hash(entry) for entry in request.metadata])

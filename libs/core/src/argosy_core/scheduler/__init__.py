@@ -118,9 +118,10 @@ from argosy_core.scheduler.messages import (
     StateColumns,
 )
 from argosy_core.scheduler.outcomes import failed_states, forget_cluster, take_states
+from argosy_core.scheduler.plan import lease_columns
 from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
 from argosy_core.scheduler.refusals import Refusals
-from argosy_core.scheduler.round import Round, begin_round, lease_columns, next_due_s
+from argosy_core.scheduler.round import Round, begin_round, next_due_s
 from argosy_core.scheduler.settings import DEFAULT_RESOURCE_WEIGHTS, RoundSettings
 from argosy_core.scheduler.state import PoolState, RoundStatistics
 from argosy_core.scheduler.tables import MAX_NODES, MAX_TOTAL, check_growth

@@ -19,7 +19,6 @@ Source: design section 5, "Round"; 003 "Global prioritisation", "Scheduler archi
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +27,7 @@ from argosy_core.arrays import Int32s, Int64s
 from argosy_core.errors import InvariantViolation
 from argosy_core.framework import Fault
 from argosy_core.job.interning import distinct
-from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT
-from argosy_core.job.members import Members
+from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PENDING
 from argosy_core.placement import (
     CandidatePool,
     CommitReply,
@@ -43,12 +41,13 @@ from argosy_core.queueing import Filled, walk
 from argosy_core.scheduler.asking import choose, find_placeable, find_unjudged
 from argosy_core.scheduler.commits import CommitStages, Placed
 from argosy_core.scheduler.effects import LeasePlan
-from argosy_core.scheduler.messages import ClusterRuns, RoundStateColumns
+from argosy_core.scheduler.messages import ClusterRuns
 from argosy_core.scheduler.outcomes import back_off_s
+from argosy_core.scheduler.plan import decide_stops, lease_columns, round_state
 from argosy_core.scheduler.prioritise import choose_jobs, elect_heads, queues_of
 from argosy_core.scheduler.state import ClassResult, PoolState, RoundStatistics
 
-__all__ = ["Round", "begin_round", "lease_columns", "next_due_s"]
+__all__ = ["Round", "begin_round", "next_due_s"]
 
 
 def next_due_s(state: PoolState, now_s: float) -> float:
@@ -398,7 +397,7 @@ class Round:
             round_number=self.number,
             create_time_us=round(now_s * 1e6),
             **lease_columns(state, slots),
-            stops=_decide_stops(state),
+            stops=decide_stops(state),
             failed_handle=failed_handle,
             failed_reasons=reasons,
             round_state=round_state(state),
@@ -472,50 +471,3 @@ class Round:
         state.totals["conflicts"] += statistics.conflict_count
         state.totals["retries"] += statistics.failed_attempt_count
         state.statistics = statistics
-
-
-def lease_columns(state: PoolState, slots: Int32s) -> dict[str, Any]:
-    """Return the columns of a plan that lease the placements of jobs in flight."""
-    live = state.live
-    clusters, cluster = distinct(live.cluster[slots])
-    nodes, node = state.clusters.node_names(live.cluster[slots], live.node[slots])
-    return {
-        "handle": live.handle[slots],
-        "attempt": live.attempt[slots].astype(np.int32),
-        "cluster": cluster.astype(np.int32),
-        "node": node.astype(np.int32),
-        "clusters": tuple(state.clusters.names[index] for index in clusters.tolist()),
-        "nodes": tuple(nodes),
-    }
-
-
-def _decide_stops(state: PoolState) -> Members:
-    """Return the runs to stop now: those of asked jobs that are ingested; others wait for the next round."""
-    live = state.live
-    if not state.unsent_stops:
-        return Members.of([], [])
-    handles = np.fromiter(state.unsent_stops, dtype=np.int64, count=len(state.unsent_stops))
-    slots = live.slots(handles)
-    ready = (slots >= 0) & ((live.flags[slots] & (IN_FLIGHT | STOP_SENT)) == 0) & (live.run_state[slots] > 0)
-    ready &= (live.flags[slots] & CANCEL_REQUESTED) != 0
-    chosen = slots[ready]
-    live.flags[chosen] |= STOP_SENT
-    for handle in handles[ready | (slots < 0)].tolist():
-        del state.unsent_stops[handle]
-    return Members.of(live.handle[chosen], live.attempt[chosen])
-
-
-def round_state(state: PoolState) -> RoundStateColumns:
-    """Return what the next leader needs to continue: flows and failed attempts."""
-    live, queues = state.live, state.queues
-    rows = np.flatnonzero((queues.flow > 0) & (queues.queue_id > 0))
-    attempted = live.slots(np.fromiter(state.attempted, dtype=np.int64, count=len(state.attempted)))
-    attempted = attempted[attempted >= 0]
-    attempted = attempted[state.stage_is_queued(attempted)]
-    return RoundStateColumns(
-        queue=queues.queue_id[rows],
-        flow=queues.flow[rows],
-        flow_time_us=round(state.flow_time_s * 1e6),
-        attempted_handle=live.handle[attempted],
-        failed_attempt=live.failed_attempts[attempted].astype(np.int32),
-    )

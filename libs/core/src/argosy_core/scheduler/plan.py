@@ -1,0 +1,66 @@
+"""What a round's plan says of the memory: leases as columns, runs to stop, and what the next leader needs.
+
+Source: design section 5, "Round".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from argosy_core.arrays import Int32s
+from argosy_core.job.interning import distinct
+from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT
+from argosy_core.job.members import Members
+from argosy_core.scheduler.messages import RoundStateColumns
+from argosy_core.scheduler.state import PoolState
+
+__all__ = ["decide_stops", "lease_columns", "round_state"]
+
+
+def lease_columns(state: PoolState, slots: Int32s) -> dict[str, Any]:
+    """Return the columns of a plan that lease the placements of jobs in flight."""
+    live = state.live
+    clusters, cluster = distinct(live.cluster[slots])
+    nodes, node = state.clusters.node_names(live.cluster[slots], live.node[slots])
+    return {
+        "handle": live.handle[slots],
+        "attempt": live.attempt[slots].astype(np.int32),
+        "cluster": cluster.astype(np.int32),
+        "node": node.astype(np.int32),
+        "clusters": tuple(state.clusters.names[index] for index in clusters.tolist()),
+        "nodes": tuple(nodes),
+    }
+
+
+def decide_stops(state: PoolState) -> Members:
+    """Return the runs to stop now: those of asked jobs that are ingested; others wait for the next round."""
+    live = state.live
+    if not state.unsent_stops:
+        return Members.of([], [])
+    handles = np.fromiter(state.unsent_stops, dtype=np.int64, count=len(state.unsent_stops))
+    slots = live.slots(handles)
+    ready = (slots >= 0) & ((live.flags[slots] & (IN_FLIGHT | STOP_SENT)) == 0) & (live.run_state[slots] > 0)
+    ready &= (live.flags[slots] & CANCEL_REQUESTED) != 0
+    chosen = slots[ready]
+    live.flags[chosen] |= STOP_SENT
+    for handle in handles[ready | (slots < 0)].tolist():
+        del state.unsent_stops[handle]
+    return Members.of(live.handle[chosen], live.attempt[chosen])
+
+
+def round_state(state: PoolState) -> RoundStateColumns:
+    """Return what the next leader needs to continue: flows and failed attempts."""
+    live, queues = state.live, state.queues
+    rows = np.flatnonzero((queues.flow > 0) & (queues.queue_id > 0))
+    attempted = live.slots(np.fromiter(state.attempted, dtype=np.int64, count=len(state.attempted)))
+    attempted = attempted[attempted >= 0]
+    attempted = attempted[state.stage_is_queued(attempted)]
+    return RoundStateColumns(
+        queue=queues.queue_id[rows],
+        flow=queues.flow[rows],
+        flow_time_us=round(state.flow_time_s * 1e6),
+        attempted_handle=live.handle[attempted],
+        failed_attempt=live.failed_attempts[attempted].astype(np.int32),
+    )
