@@ -25,6 +25,7 @@ PLAN = MeshPlan(
     speed=2.5,
     flags={"server": ["--leader-seed", "7"]},
 )
+DATABASE = {"ARGOSY_SERVER_DATABASE_URL": "postgresql:///argosy"}
 
 
 def arguments_of(entries: list[ProcessEntry], role: str) -> list[str]:
@@ -35,13 +36,13 @@ def arguments_of(entries: list[ProcessEntry], role: str) -> list[str]:
 
 def test_services_take_their_command_lines(tmp_path: Path) -> None:
     """Flags of the composition are flags of the services, and everybody dials the right one."""
-    entries = plan_processes(PLAN, tmp_path, "postgresql:///argosy")
+    entries = plan_processes(PLAN, tmp_path)
     address = {entry.role: entry.address for entry in entries}
 
-    api = load_config(ServerConfig, arguments_of(entries, "api"), {})
-    leader = load_config(ServerConfig, arguments_of(entries, "leader"), {})
-    sampler = load_config(SamplerConfig, arguments_of(entries, "sampler-a"), {})
-    executor = load_config(ExecutorConfig, arguments_of(entries, "executor-b"), {})
+    api = load_config(ServerConfig, arguments_of(entries, "api"), DATABASE)
+    leader = load_config(ServerConfig, arguments_of(entries, "leader"), DATABASE)
+    sampler = load_config(SamplerConfig, arguments_of(entries, "sampler-a"), DATABASE)
+    executor = load_config(ExecutorConfig, arguments_of(entries, "executor-b"), DATABASE)
 
     assert (api.role, leader.role, leader.leader.seed) == ("api", "leader", 7)
     assert (api.grpc.listen, leader.grpc.listen) == (address["api"], address["leader"])
@@ -55,7 +56,7 @@ def test_a_mesh_s_log_is_known_to_its_servers_and_to_whoever_takes_it_down(tmp_p
     """Every mesh has a namespace of its own, since epochs of a new database begin anew."""
     log = MeshLog(url="pulsar://b:6650", admin_url="http://b:1", namespace="mesh-x")
     plan = replace(PLAN, flags={"server": log.flags})
-    leader = load_config(ServerConfig, arguments_of(plan_processes(plan, tmp_path, "postgresql:///a"), "leader"), {})
+    leader = load_config(ServerConfig, arguments_of(plan_processes(plan, tmp_path), "leader"), DATABASE)
     assert (leader.event_log_url, leader.pulsar.namespace) == ("pulsar://b:6650", "mesh-x")
     assert leader.pulsar.admin_url == "http://b:1"
     assert MeshLog.of(log.to_builtins()) == log
@@ -65,15 +66,15 @@ def test_a_mesh_s_events_are_noted_by_its_leader_and_relayed_by_a_process_of_its
     """Leader and relay agree on the topic, which is the mesh's own; without brokers for events there is no relay."""
     events = MeshEvents(url="pulsar://b:6650", admin_url="", namespace="mesh-x-events")
     plan = replace(PLAN, events_url=events.url, flags={"server": events.flags})
-    entries = plan_processes(plan, tmp_path, "postgresql:///a")
-    leader, relay = (load_config(ServerConfig, arguments_of(entries, role), {}) for role in ("leader", "relay"))
+    entries = plan_processes(plan, tmp_path)
+    leader, relay = (load_config(ServerConfig, arguments_of(entries, role), DATABASE) for role in ("leader", "relay"))
 
     assert (leader.role, relay.role) == ("leader", "relay")
     assert leader.events_url == relay.events_url == events.url
     topics = {config.pulsar.events_topic(config.pool) for config in (leader, relay)}
     assert topics == {events.topic} == {"persistent://argosy/mesh-x-events/job-events-default"}
     assert MeshEvents.of(events.to_builtins()) == events
-    assert "relay" not in {entry.role for entry in plan_processes(PLAN, tmp_path, "postgresql:///a")}
+    assert "relay" not in {entry.role for entry in plan_processes(PLAN, tmp_path)}
 
 
 def test_a_mesh_reaches_its_broker_as_its_servers_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,10 +89,10 @@ def test_a_mesh_reaches_its_broker_as_its_servers_do(monkeypatch: pytest.MonkeyP
 
 def test_combined_clusters_have_one_cluster_agent_each(tmp_path: Path) -> None:
     """Sampler and executor are one process with one configuration, from which both parts take theirs."""
-    entries = plan_processes(replace(PLAN, combined=True), tmp_path, "postgresql:///argosy")
+    entries = plan_processes(replace(PLAN, combined=True), tmp_path)
     address = {entry.role: entry.address for entry in entries}
 
-    combined = load_config(ClusterAgentConfig, arguments_of(entries, "combined-a"), {})
+    combined = load_config(ClusterAgentConfig, arguments_of(entries, "combined-a"), DATABASE)
     sampler, executor = part_config(combined, SamplerConfig), part_config(combined, ExecutorConfig)
 
     assert set(address) == {"api", "leader", "cluster-a", "cluster-b", "combined-a", "combined-b"}
@@ -109,20 +110,20 @@ def test_combined_clusters_have_one_cluster_agent_each(tmp_path: Path) -> None:
 def test_cluster_that_runs_already_is_dialled_and_not_started(tmp_path: Path) -> None:
     """Its sampler and executor get the address as it is; the mesh has no process for it."""
     place = "kubernetes:/path/to/kubeconfig"
-    entries = plan_processes(MeshPlan(clusters=(ClusterPlan(name="k", address=place),)), tmp_path, "postgresql:///a")
+    entries = plan_processes(MeshPlan(clusters=(ClusterPlan(name="k", address=place),)), tmp_path)
 
     assert {entry.role for entry in entries} == {"api", "leader", "sampler-k", "executor-k"}
-    assert load_config(SamplerConfig, arguments_of(entries, "sampler-k"), {}).cluster_address == place
-    assert load_config(ExecutorConfig, arguments_of(entries, "executor-k"), {}).cluster_address == place
+    assert load_config(SamplerConfig, arguments_of(entries, "sampler-k"), DATABASE).cluster_address == place
+    assert load_config(ExecutorConfig, arguments_of(entries, "executor-k"), DATABASE).cluster_address == place
 
 
 def test_standbys_are_dialled_after_the_leader(tmp_path: Path) -> None:
     """Each is a process of its own that may lead; samplers and executors know all of them."""
-    entries = plan_processes(replace(PLAN, standby_count=1), tmp_path, "postgresql:///argosy")
+    entries = plan_processes(replace(PLAN, standby_count=1), tmp_path)
     address = {entry.role: entry.address for entry in entries}
 
-    standby = load_config(ServerConfig, arguments_of(entries, "leader-2"), {})
-    sampler = load_config(SamplerConfig, arguments_of(entries, "sampler-a"), {})
+    standby = load_config(ServerConfig, arguments_of(entries, "leader-2"), DATABASE)
+    sampler = load_config(SamplerConfig, arguments_of(entries, "sampler-a"), DATABASE)
 
     assert (standby.role, standby.grpc.listen) == ("leader", address["leader-2"])
     assert sampler.server_addresses == (address["leader"], address["leader-2"])
@@ -130,7 +131,7 @@ def test_standbys_are_dialled_after_the_leader(tmp_path: Path) -> None:
 
 def test_simulated_clusters_take_their_command_lines(tmp_path: Path) -> None:
     """One has nodes all alike, the other a node file; each draws from a seed of its own."""
-    entries = plan_processes(PLAN, tmp_path, "postgresql:///argosy")
+    entries = plan_processes(PLAN, tmp_path)
 
     simulated = _parser().parse_args(arguments_of(entries, "cluster-a"))
     listed = _parser().parse_args(arguments_of(entries, "cluster-b"))
@@ -141,7 +142,7 @@ def test_simulated_clusters_take_their_command_lines(tmp_path: Path) -> None:
 
 def test_clusters_start_before_those_who_dial_them(tmp_path: Path) -> None:
     """Samplers and executors come last, so that few of their first calls fail."""
-    roles = [entry.role for entry in plan_processes(PLAN, tmp_path, "postgresql:///argosy")]
+    roles = [entry.role for entry in plan_processes(PLAN, tmp_path)]
 
     assert roles.index("cluster-b") < roles.index("sampler-a")
 
@@ -162,6 +163,7 @@ def test_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_state(tmp_path, state([entry]))
 
     assert read_state(tmp_path) == state([entry])
+    assert (tmp_path / "mesh.json").stat().st_mode & 0o077 == 0  # it holds the URL of the database
     assert read_state(tmp_path / "elsewhere") is None
 
 
@@ -208,6 +210,13 @@ def test_stopped_mesh_goes_on_only_where_its_jobs_are(tmp_path: Path, changes: d
         mesh.up(replace(PLAN, **changes))
     with pytest.raises(NotFound, match="is stopped; `argosy up` goes on with it"):
         mesh.status()
+
+
+def test_password_of_the_database_is_on_no_command_line(tmp_path: Path) -> None:
+    """Servers are told the URL by a variable, the other services not at all."""
+    entries = plan_processes(PLAN, tmp_path)
+    assert {entry.role for entry in entries if entry.uses_database} == {"api", "leader"}
+    assert not any(argument.startswith("--database") for entry in entries for argument in entry.arguments)
 
 
 def test_port_that_is_taken_is_said_before_anything_starts(tmp_path: Path) -> None:

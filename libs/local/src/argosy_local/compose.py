@@ -12,11 +12,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from argosy_local.mesh_state import Probe, ProcessEntry
 from argosy_local.processes import free_ports
 
-__all__ = ["ClusterPlan", "MeshPlan", "plan_processes", "plan_supervisor"]
+__all__ = ["DATABASE_VARIABLE", "ClusterPlan", "MeshPlan", "plan_processes", "plan_supervisor"]
+
+DATABASE_VARIABLE: Final = "ARGOSY_SERVER_DATABASE_URL"
+"""Variable by which servers are told the URL of their database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,26 +70,25 @@ class MeshPlan:
     """More flags by kind of process: server, sampler, executor, combined (cluster agents), cluster."""
 
 
-def plan_processes(plan: MeshPlan, directory: Path, database_url: str) -> list[ProcessEntry]:
+def plan_processes(plan: MeshPlan, directory: Path) -> list[ProcessEntry]:
     """Return the processes of a mesh in the order of their start, on ports that are free now.
 
     Args:
         plan: What is wanted; node files are written below the directory.
         directory: The mesh's own directory.
-        database_url: URL of the migrated database.
     """
     ports = iter(free_ports(3 + plan.standby_count + 3 * len(plan.clusters)))
     api, *leaders = [f"127.0.0.1:{next(ports)}" for _ in range(2 + plan.standby_count)]
     if plan.port:
         api = f"127.0.0.1:{plan.port}"
-    entries = [_entry("api", _server(plan, "api", api, database_url), api, directory)]
+    entries = [_entry("api", _server(plan, "api", api), api, directory, uses_database=True)]
     for number, address in enumerate(leaders, start=1):
         role = "leader" if number == 1 else f"leader-{number}"
-        entries.append(_entry(role, _server(plan, "leader", address, database_url), address, directory))
+        entries.append(_entry(role, _server(plan, "leader", address), address, directory, uses_database=True))
     behind: list[ProcessEntry] = []
     if plan.events_url:
         address = f"127.0.0.1:{next(ports)}"
-        behind.append(_entry("relay", _server(plan, "relay", address, database_url), address, directory))
+        behind.append(_entry("relay", _server(plan, "relay", address), address, directory, uses_database=True))
     for number, cluster in enumerate(plan.clusters):
         addresses = [f"127.0.0.1:{next(ports)}" for _ in range(3)]
         if cluster.address:
@@ -107,22 +110,30 @@ def plan_supervisor(directory: Path) -> ProcessEntry:
     return _entry("supervisor", [*_python("argosy_local.supervisor"), str(directory)], "", directory, probe="process")
 
 
-def _entry(role: str, arguments: list[str], address: str, directory: Path, *, probe: Probe = "grpc") -> ProcessEntry:
+def _entry(
+    role: str,
+    arguments: list[str],
+    address: str,
+    directory: Path,
+    *,
+    probe: Probe = "grpc",
+    uses_database: bool = False,
+) -> ProcessEntry:
     return ProcessEntry(
         role=role,
         arguments=arguments,
         address=address,
         probe=probe,
+        uses_database=uses_database,
         log=str(directory / "logs" / f"{role}.log"),
     )
 
 
-def _server(plan: MeshPlan, role: str, address: str, database_url: str) -> list[str]:
+def _server(plan: MeshPlan, role: str, address: str) -> list[str]:
     return [
         *_python("argosy_server"),
         *("--role", role),
         *("--grpc-listen", address),
-        *("--database-url", database_url),
         *("--log-level", plan.log_level),
         *plan.flags.get("server", ()),
     ]

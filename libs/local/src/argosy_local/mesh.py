@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
-from argosy_local.compose import MeshPlan, plan_processes, plan_supervisor
+from argosy_local.compose import DATABASE_VARIABLE, MeshPlan, plan_processes, plan_supervisor
 from argosy_local.mesh_log import MeshEvents, MeshLog
 from argosy_local.mesh_state import STATE_FILE, MeshState, ProcessEntry, read_state, write_state
 from argosy_local.processes import (
@@ -145,7 +145,7 @@ class Mesh:
         log, events = self._make_topics(plan, tell) if kept is None else _topics_of(kept)
         flags = [flag for part in (log, events) if part is not None for flag in part.flags]
         plan = replace(plan, flags={**plan.flags, "server": (*plan.flags.get("server", ()), *flags)})
-        processes = plan_processes(plan, self.directory, database_url)
+        processes = plan_processes(plan, self.directory)
         self._state = MeshState(
             server=processes[0].address,
             database_url=database_url,
@@ -444,7 +444,8 @@ class Mesh:
         raise NotFound(f"the mesh has no role {role!r}; there are {', '.join(self.roles)}")
 
     def _spawn(self, entry: ProcessEntry) -> None:
-        process = spawn(entry.arguments, log=Path(entry.log))
+        told = {DATABASE_VARIABLE: self._running_state().database_url} if entry.uses_database else {}
+        process = spawn(entry.arguments, log=Path(entry.log), environment=told)
         entry.pid, entry.start_ticks = process.pid, process.start_ticks
 
     def _write(self) -> None:

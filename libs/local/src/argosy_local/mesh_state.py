@@ -35,6 +35,8 @@ class ProcessEntry:
     """How its health is asked: by gRPC's health service, by connecting, or not: it serves while it runs."""
     log: str
     """File of its output."""
+    uses_database: bool = False
+    """It is told the URL of the database, by a variable: a URL may hold a password, and all may read command lines."""
     pid: int = 0
     """Process id, 0 if it was not started."""
     start_ticks: int = 0
@@ -87,8 +89,10 @@ def read_state(directory: Path) -> MeshState | None:
 
 
 def write_state(directory: Path, state: MeshState) -> None:
-    """Write a mesh down, at once or not at all."""
+    """Write a mesh down, at once or not at all, for nobody else to read: its database's URL may hold a password."""
     path = directory / STATE_FILE
     staged = path.with_suffix(".new")
+    staged.unlink(missing_ok=True)
+    staged.touch(mode=0o600)
     staged.write_text(json.dumps(dataclasses.asdict(state), indent=1), encoding="utf-8")
     staged.replace(path)
