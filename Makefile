@@ -44,8 +44,10 @@ demo: setup ## run a real cluster's workload through the whole mesh, with a repo
 test: setup ## run all tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-nightly: setup ## run a thousand seeds of simulated worlds with faults (SEEDS=1000 FIRST=0)
-	$(BIN)/python tests/benchmarks/simulated_worlds.py --first $(or $(FIRST),0) --count $(or $(SEEDS),1000)
+nightly: setup ## run a thousand seeds of simulated worlds with faults, or go on with them (SEEDS=1000 FIRST=0)
+	@mkdir -p build
+	$(BIN)/python tests/benchmarks/simulated_worlds.py --first $(or $(FIRST),0) --count $(or $(SEEDS),1000) \
+		--journal build/nightly-$$(git rev-parse --short HEAD).txt
 
 hostile: setup ## send ten thousand hostile requests to a server, legal ones beside them (COUNT=10000 SEED=1)
 	$(BIN)/python tests/benchmarks/hostile_calls.py --seed $(or $(SEED),1) --count $(or $(COUNT),10000)

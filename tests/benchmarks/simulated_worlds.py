@@ -4,7 +4,10 @@ Each seed is two worlds, one with everything that `make test` samples and a wide
 dies, clusters that are declared gone, labels taken from pods). A world fails if an invariant does not hold, or if it
 does not come to rest.
 
-    python tests/benchmarks/simulated_worlds.py --first 0 --count 1000
+    python tests/benchmarks/simulated_worlds.py --first 0 --count 1000 --journal nightly.txt
+
+With a journal each seed that passed is a line there, and a run that was ended goes on where it stopped; seeds that
+failed are run again. It belongs to one state of the sources: begin a new one after a change.
 
 Prints the seeds that failed, each as the call that repeats it, and seeds per minute; ends with 1 if there are any.
 """
@@ -15,7 +18,8 @@ import argparse
 import os
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
 
 from argosy_simulation import draw_world
 
@@ -46,21 +50,29 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--count", type=int, default=1000, help="number of seeds")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--journal", type=Path, help="file of the seeds that passed, to go on where a run was ended")
     chosen = parser.parse_args()
+    journal: Path = chosen.journal or Path(os.devnull)
+    passed = {int(line) for line in journal.read_text(encoding="utf-8").split()} if journal.exists() else set()
+    seeds = [seed for seed in range(chosen.first, chosen.first + chosen.count) if seed not in passed]
     begin_s = told_s = time.monotonic()
-    failures: list[str] = []
-    with ProcessPoolExecutor(chosen.workers) as pool:
-        results = pool.map(try_seed, range(chosen.first, chosen.first + chosen.count), chunksize=4)
-        for done, found in enumerate(results, 1):
-            failures += found
+    failed = 0
+    with ProcessPoolExecutor(chosen.workers) as pool, journal.open("a", encoding="utf-8") as journalled:
+        trials = {pool.submit(try_seed, seed): seed for seed in seeds}
+        for done, trial in enumerate(as_completed(trials), 1):
+            found = trial.result()
+            failed += bool(found)
             for failure in found:
                 tell(failure)
+            if not found:
+                journalled.write(f"{trials[trial]}\n")
+                journalled.flush()
             now_s = time.monotonic()
-            if now_s - told_s >= REPORT_PERIOD_S or done == chosen.count:
+            if now_s - told_s >= REPORT_PERIOD_S or done == len(seeds):
                 told_s = now_s
                 rate = done / (now_s - begin_s) * 60
-                tell(f"{done:,} of {chosen.count:,} seeds, {rate:,.0f} a minute, {len(failures)} failed")
-    return 1 if failures else 0
+                tell(f"{done:,} of {len(seeds):,} seeds, {rate:,.0f} a minute, {failed} failed")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
