@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 
 from argosy_core.job.members import Members
-from argosy_core.placement import CommitRequest, Placements, SampleRequest
-from argosy_sampler.codec import read_commit, read_placements, read_sample
-from argosy_server.leader.sessions.cluster_codec import commit_request, placement_parts, sample_request
+from argosy_core.placement import CommitRequest, Placements, SampleReply, SampleRequest, WaitReason
+from argosy_sampler.codec import read_commit, read_placements, read_sample, sample_response
+from argosy_server.leader.sessions.cluster_codec import commit_request, placement_parts, sample_reply, sample_request
 
 
 def test_sample_request_comes_as_it_went() -> None:
@@ -28,6 +30,42 @@ def test_sample_request_comes_as_it_went() -> None:
     fields = ("round_number", "resources", "nodes_to_sample_ratio", "deadline_ms", "strategy", "extra_count")
     assert [getattr(came, name).tolist() for name in columns] == [getattr(went, name).tolist() for name in columns]
     assert [getattr(came, name) for name in fields] == [getattr(went, name) for name in fields]
+
+
+def test_sample_reply_comes_as_it_went() -> None:
+    """Also what most answers leave out."""
+    went = SampleReply(
+        incarnation=3,
+        node=np.array([7], np.int32),
+        free=np.array([[1000, 5]], np.int64),
+        offset=np.array([0, 1, 1], np.int32),
+        candidate=np.zeros(1, np.int32),
+        score=np.array([0.5], np.float32),
+        examined=np.array([4, 9], np.int32),
+        eligible=np.array([1, 0], np.int32),
+        filters=("taints",),
+        filter_texts=("tainted: {nodes}",),
+        rejection=np.array([[0], [9]], np.int32),
+        total_free=np.array([4000, 50], np.int64),
+        complete=np.array([0, 1], np.int8),
+        nearest_misses=("", "n1 lacks 1 cpu"),
+        reason=np.array([0, int(WaitReason.PLUGIN)], np.int8),
+        texts=("", "closed"),
+        retry_after_s=np.array([0, 2.5], np.float32),
+        node_kinds=np.array([-1, 5], np.int64),
+    )
+    asked = SampleRequest(
+        round_number=7,
+        class_ids=np.array([3, 5], np.int32),
+        wanted=np.ones(2, np.int32),
+        complete=np.zeros(2, np.int8),
+        resources=("cpu", "pods"),
+        nodes_to_sample_ratio=0.5,
+    )
+    came = sample_reply(sample_response(went, asked), asked)
+    for field in fields(SampleReply):
+        expected, found = getattr(went, field.name), getattr(came, field.name)
+        assert np.array_equal(expected, found), field.name
 
 
 def test_members_that_are_committed_and_listed_come_as_they_went() -> None:

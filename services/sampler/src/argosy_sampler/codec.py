@@ -119,6 +119,7 @@ def sample_response(reply: SampleReply, request: SampleRequest) -> sampler_pb2.S
         reason_column=pack_column(reply.reason, "int8"),
         texts=_told(reply.texts),
         retry_after_column=reply.retry_after_s.astype("<f4", copy=False).tobytes(),
+        node_kinds_column=pack_column(reply.node_kinds, "int64"),
     )
 
 

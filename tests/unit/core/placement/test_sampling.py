@@ -426,6 +426,43 @@ def test_cluster_without_nodes_answers_completely() -> None:
     assert (reply.complete.tolist(), reply.examined.tolist(), len(reply.candidate)) == ([1], [0], 0)
 
 
+def test_class_without_a_candidate_is_told_with_the_kinds_of_nodes_that_could_hold_it() -> None:
+    """Of one kind are nodes that selectors cannot tell apart, of like size; a kind keeps its bit when nodes come."""
+    ledger = NodeLedger()
+    gpu, plain = {"cpu": 16, "gpu": 8}, {"cpu": 32}
+
+    def put(name: str, total: dict[str, int], zone: str) -> None:
+        ledger.put_nodes([NodeSpec(name=name, total=total, labels={"zone": zone, "kubernetes.io/hostname": name})])
+
+    for number, (total, zone) in enumerate([(gpu, "east"), (plain, "east"), (plain, "west"), (plain, "west")]):
+        put(f"n{number}", total, zone)
+    asked = [
+        ({"cpu": 30}, ()),
+        ({"cpu": 1, "gpu": 1}, ()),
+        ({"cpu": 30}, (("zone", "west"),)),
+        ({"cpu": 1}, ()),
+        ({"cpu": 99}, ()),
+    ]
+    for class_id, (requests, selector) in enumerate([({"cpu": 16}, ()), *asked]):
+        definition = SchedulingClass(requests=tuple(requests.items()), node_selector=selector)
+        ledger.define_class(class_id, definition)
+    sampler = NodeSampler(ledger)
+    assert all(take(ledger, node, 0, handle) for handle, node in enumerate([0, 1, 1, 2, 2, 3, 3], 1))
+
+    def kinds() -> list[set[int]]:
+        told = ask(sampler, 1, 2, 3, 4, 5).node_kinds.tolist()
+        return [{bit for bit in range(63) if bits >> bit & 1} for bits in told]
+
+    large, with_gpu, west, any_node, none = before = kinds()
+    assert (len(large), len(with_gpu), len(west), len(any_node), none) == (2, 1, 1, 3, set())
+    assert west < large < any_node == large | with_gpu
+    put("n4", {"cpu": 0, "gpu": 8}, "north")
+    put("n5", {"cpu": 31}, "west")
+    assert take(ledger, 5, 0, 9)
+    ledger.set_cordons(["n5"])
+    assert kinds() == before, "what is cordoned could hold nothing, and what has no core neither"
+
+
 def test_unknown_class_gets_no_candidate() -> None:
     """A class that is not defined disturbs no other."""
     reply = ask(make_ledger([4] * 10, [1]), 77, 0)

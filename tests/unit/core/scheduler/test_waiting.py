@@ -11,6 +11,7 @@ from argosy_core.errors import InvariantViolation
 from argosy_core.job.live import PENDING
 from argosy_core.job.members import Members
 from argosy_core.ledger import PodEvents
+from argosy_core.nodes import NodeSpec
 from argosy_core.placement import SampleReply, SampleRequest, WaitReason
 from argosy_core.scheduler import (
     ClusterView,
@@ -273,6 +274,26 @@ def test_heads_that_can_share_no_cluster_do_not_use_up_each_others_place() -> No
     assert _reason(world, gpu[0]) == WaitReason.MISMATCH
 
 
+def test_heads_that_can_share_no_node_do_not_use_up_each_others_place() -> None:
+    """Selectors keep two classes apart in one cluster; a third one fits where either does, and has to wait its turn."""
+    world = LeaderWorld(clusters={"a": 2}, settings=_SETTINGS)
+    zones = (("zone", "east"),), (("zone", "west"),)
+    world.clusters["a"].specs[:] = [
+        NodeSpec(name=f"a-{row}", total=world.node_amounts, labels=dict(zone)) for row, zone in enumerate(zones)
+    ]
+    world.reconnect_sampler("a")
+    running = world.submit(8)
+    world.round()
+    for class_id, zone in enumerate(zones, 2):
+        world.define_class(class_id, cpu=4000, node_selector=zone)
+    world.define_class(4, cpu=4000)
+    (east,), (either,), (west,) = (world.submit(1, class_id=class_id) for class_id in (2, 4, 3))
+    world.round()
+    assert _pending(world) == [east, west]
+    world.report("a", [Report(handle=handle, state=4) for handle in running])
+    assert world.round().handle.tolist() == [east, either]
+
+
 def test_invariant_finds_too_many_pending_jobs() -> None:
     """More than allowed is a violation, wherever it comes from."""
     world = LeaderWorld(clusters={"a": 1}, settings=_SETTINGS)
@@ -283,6 +304,9 @@ def test_invariant_finds_too_many_pending_jobs() -> None:
     state.heads = state.live.handle[slots]
     state.live.flags[slots] |= PENDING
     with pytest.raises(InvariantViolation, match="waiting heads"):
+        check_invariants(state)
+    state.head_kinds = np.ones((3, 1), dtype=np.int64)
+    with pytest.raises(InvariantViolation, match="more waiting heads than allowed"):
         check_invariants(state)
 
 

@@ -7,8 +7,11 @@ from argosy_core.placement.multibind import CommitOutcome, commit, release
 from argosy_core.placement.reasons import WaitReason
 from argosy_core.placement.sampling import NodeSampler, sample
 from argosy_core.placement.session import SamplerSession
+from argosy_core.placement.waiting import ANY_KIND, KIND_BITS
 
 __all__ = [
+    "ANY_KIND",
+    "KIND_BITS",
     "CandidatePool",
     "CapacityThrottle",
     "CommitOutcome",

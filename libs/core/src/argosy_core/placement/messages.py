@@ -7,7 +7,9 @@ Source: design section 5, "Round"; `proto/argosy/sampler/v1/sampler.proto`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from argosy_core.arrays import Bools, Float32s, Int8s, Int32s, Int64s
 from argosy_core.job.members import Members
@@ -82,6 +84,9 @@ class SampleReply:
     """c texts of plugins and failed filters, empty for other reasons; none at all if there is nothing to say."""
     retry_after_s: Float32s
     """c times after which a plugin wants to be asked again, seconds, 0 if it does not say; empty if none does."""
+    node_kinds: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """c sets of kinds of nodes, a bit each, that a class without a candidate fits if nothing else runs there; -1 where
+    that is not known, empty if none is. Classes without a common bit have no node in common."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from argosy_core.placement.needs import NODE_BITS, Needs, nodes_of
 from argosy_core.placement.reasons import WaitReason
 from argosy_core.placement.scarcity import ScarcityMemory
 from argosy_core.placement.strategies import Strategy, strategy_of
-from argosy_core.placement.waiting import WaitingClasses
+from argosy_core.placement.waiting import ANY_KIND, WaitingClasses
 from argosy_core.plugins import build_framework
 
 __all__ = ["NodeSampler", "sample"]
@@ -301,7 +301,8 @@ class NodeSampler:
                 total_free[position] = sums[column]
         faulty = [p for p, slot in enumerate(slots.tolist() if self._faults else ()) if slot in self._faults]
         findings.complete[faulty] &= lengths[faulty] > 0  # a class that could not be judged is not known to fit nowhere
-        reason, texts, retry_after_s = self._reasons(slots, findings, lengths == 0)
+        kinds = np.full(len(slots), ANY_KIND, np.int64)
+        reason, texts, retry_after_s = self._reasons(slots, findings, lengths == 0, kinds)
         nowhere = np.flatnonzero((findings.complete > 0) & (lengths == 0))
         rejection, misses = self._explained.explain(nowhere, slots, request.complete.astype(np.bool_), should_stop)
         return SampleReply(
@@ -322,18 +323,23 @@ class NodeSampler:
             reason=reason,
             texts=texts,
             retry_after_s=retry_after_s,
+            node_kinds=kinds if (kinds != ANY_KIND).any() else _NO_RANKS,
         )
 
     def _reasons(
-        self, slots: Int32s, findings: _Findings, empty: Bools
+        self, slots: Int32s, findings: _Findings, empty: Bools, kinds: Int64s
     ) -> tuple[Int8s, tuple[str, ...], npt.NDArray[np.float32]]:
-        """Say why the nodes found do not hold what waits; remember the classes that wait for capacity to rise."""
+        """Say why the nodes found do not hold what waits; remember the classes that wait for capacity to rise.
+
+        Writes to `kinds` which kinds of nodes the classes without a candidate could ever fit.
+        """
         reason = np.zeros(len(slots), np.int8)
         short = (findings.complete > 0) & findings.lacking & (slots >= 0)
         reason[short] = WaitReason.NO_ROOM
         nowhere = np.flatnonzero(short & empty)
         if nowhere.size:
-            reason[nowhere[~self._waiting.fit_when_empty(slots[nowhere])]] = WaitReason.MISMATCH
+            kinds[nowhere] = self._waiting.kinds_when_empty(slots[nowhere])
+            reason[nowhere[kinds[nowhere] == 0]] = WaitReason.MISMATCH
         texts: list[str] = []
         retry_after_s = np.zeros(len(slots) if self._faults else 0, np.float32)
         if self._faults:

@@ -18,14 +18,19 @@ import numpy.typing as npt
 
 from argosy_core.framework import Cycle, Framework
 from argosy_core.ledger import NodeLedger
+from argosy_core.nodes.groups import NodeGroup
 from argosy_core.placement.needs import count_room
 
-__all__ = ["WaitingClasses"]
+__all__ = ["ANY_KIND", "KIND_BITS", "WaitingClasses"]
 
 Bools = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
+KIND_BITS: Final = np.left_shift(np.int64(1), np.arange(63))
+"""Bits for kinds of nodes."""
+ANY_KIND: Final = -1
+"""All bits: which kinds is not known."""
 _MAX_CLASSES: Final = 10_000
 """Classes remembered; of those forgotten the leader asks again when their reason expires."""
 _UNKNOWN_ROOM: Final = np.iinfo(np.int32).max
@@ -50,8 +55,10 @@ class WaitingClasses:
         """Slot -> plugin."""
         self._tried = 0
         """Generation of the node table up to which what rose was tried."""
-        self._fits_empty: dict[int, bool] = {}
-        """Slot -> whether a pod fits some node on which nothing runs, as of `_described`."""
+        self._fits_empty: dict[int, int] = {}
+        """Slot -> kinds of nodes that a pod fits if nothing else runs there, as of `_described`."""
+        self._kinds: dict[tuple[NodeGroup, tuple[int, ...]], int] = {}
+        """Group of nodes, and their amounts by powers of two -> number of the kind."""
         self._described = -1
 
     def __len__(self) -> int:
@@ -85,8 +92,12 @@ class WaitingClasses:
         self._waiting.clear()
         self._turned_away.clear()
 
-    def fit_when_empty(self, slots: Int32s) -> Bools:
-        """Return of which classes a pod fits some node on which nothing runs; true where a filter fails.
+    def kinds_when_empty(self, slots: Int32s) -> Int64s:
+        """Return which kinds of nodes a pod of each class fits if nothing else runs there, a bit each.
+
+        No bit says that it fits no node at all, all bits (-1) that a filter failed. Nodes are of one kind if selectors
+        cannot tell them apart and their amounts are of one size. Kinds share bits only where there are many; so two
+        classes without a common bit have no node in common.
 
         Complexity: O(classes x nodes) once, then O(nodes) until a node comes, goes or is otherwise.
         """
@@ -96,19 +107,33 @@ class WaitingClasses:
             self._described = table.generation
         todo = np.array([slot for slot in slots.tolist() if slot not in self._fits_empty], np.int32)
         rows, empty = np.flatnonzero(table.usable())[None, :], table.emptied()
+        bits = self._kind_bits(rows[0]) if todo.size else np.zeros(0, np.int64)
         step = max(1, _BLOCK // max(1, rows.size))
         for begin in range(0, todo.size, step):
             part = todo[begin : begin + step]
             cycle = Cycle(empty, self._ledger.classes.batch(part), rows)
             framework.pre_filter(cycle)
-            fits = framework.filter(cycle).any(axis=1)
+            kinds = np.bitwise_or.reduce(np.where(framework.filter(cycle), bits, 0), axis=1)
             # What is not known waits for room, as any other class without a node does.
-            fits |= np.fromiter((slot in cycle.faults for slot in part.tolist()), np.bool_, part.size)
-            self._fits_empty.update(zip(part.tolist(), fits.tolist(), strict=True))
-        answer = np.fromiter((self._fits_empty[slot] for slot in slots.tolist()), np.bool_, slots.size)
+            kinds[np.fromiter((slot in cycle.faults for slot in part.tolist()), np.bool_, part.size)] = ANY_KIND
+            self._fits_empty.update(zip(part.tolist(), kinds.tolist(), strict=True))
+        answer = np.fromiter((self._fits_empty[slot] for slot in slots.tolist()), np.int64, slots.size)
         if len(self._fits_empty) > _MAX_CLASSES:
             self._fits_empty.clear()
         return answer
+
+    def _kind_bits(self, rows: npt.NDArray[np.intp]) -> Int64s:
+        """Return the kind of each node as a bit, which stays its own as long as the sampler lives."""
+        table = self._ledger.nodes
+        sizes = np.frexp(table.allocatable[:, rows].astype(np.float64))[1]
+        found, which = np.unique(np.vstack([table.group[rows], sizes]), axis=1, return_inverse=True)
+        bits = np.zeros(found.shape[1], np.int64)
+        for place, (group, *size) in enumerate(found.T.tolist()):
+            while size and not size[-1]:
+                size.pop()  # resources that have come since
+            number = self._kinds.setdefault((table.groups[group], tuple(size)), len(self._kinds))
+            bits[place] = KIND_BITS[number % KIND_BITS.size]
+        return np.asarray(bits[which.ravel()])
 
     def take_fitting(self) -> tuple[Int32s, Int64s]:
         """Return the classes that are to be asked for again since the last call; they wait no more.

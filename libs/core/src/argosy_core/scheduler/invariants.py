@@ -12,6 +12,7 @@ from argosy_core.arrays import Int32s
 from argosy_core.errors import InvariantViolation
 from argosy_core.framework import Point
 from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT
+from argosy_core.placement import KIND_BITS
 from argosy_core.queueing.usage import weigh_rows
 from argosy_core.scheduler.codes import (
     JOB_QUEUED,
@@ -131,16 +132,16 @@ def _check_orders(state: PoolState, slots: Int32s) -> None:
 
 
 def _check_pending(state: PoolState, slots: Int32s) -> None:
-    """Waiting heads are queued jobs, marked as such, and no cluster has more of them than are allowed."""
+    """Waiting heads are queued jobs, marked as such, and no kind of nodes has more of them than are allowed."""
     flagged = slots[(state.live.flags[slots] & PENDING) != 0]
     heads = state.pending_slots()
     _require(np.unique(heads).size == heads.size, "no job is pending twice")
     _require(flagged.size == heads.size and bool(np.isin(flagged, heads).all()), "exactly the waiting heads are marked")
-    classes = state.live.class_index[heads]
-    limit = state.settings.waiting_heads
-    _require(heads.size <= limit * max(1, len(state.clusters)), "no more pending jobs than waiting heads are allowed")
-    if state.heads_at.size and classes.size:
-        _require(bool((state.heads_at <= limit).all()), "no cluster has more waiting heads than allowed")
+    _require(len(state.head_kinds) == state.heads.size, "waiting heads were elected")
+    _require(bool(state.head_kinds.any(axis=1).all()), "waiting heads wait for some kind of nodes")
+    counts = ((state.head_kinds[:, :, None] & KIND_BITS) != 0).sum(axis=0)
+    most = state.settings.waiting_heads
+    _require(bool((counts <= most).all()), "no kind of nodes has more waiting heads than allowed")
 
 
 def _require(holds: bool, what: str) -> None:  # noqa: FBT001 - a condition and its name

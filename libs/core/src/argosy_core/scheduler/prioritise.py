@@ -11,7 +11,7 @@ import numpy as np
 
 from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.job.live import PENDING
-from argosy_core.placement import WaitReason
+from argosy_core.placement import KIND_BITS, WaitReason
 from argosy_core.queueing import Filled, FillingLimits, FillingQueues, fill, flow_keys
 from argosy_core.scheduler.asking import find_placeable, reasons_at
 from argosy_core.scheduler.state import PoolState
@@ -130,35 +130,39 @@ def queues_of(state: PoolState, rows: Int64s) -> FillingQueues:
 def elect_heads(state: PoolState) -> None:
     """Choose anew which jobs are waiting heads: the next ones in fairness order over the pool that have no room.
 
-    Two heads count for each other if some cluster may hold both as far as it has said; of any cluster, at most
-    `waiting_heads` heads are. Nodes of one cluster that only one of them matches are not told apart here: the leader
-    knows no node's labels.
+    Two heads count for each other if nodes of one kind in some cluster may hold both as far as it has said; of any
+    kind of nodes, at most `waiting_heads` heads are.
 
-    Complexity: O(classes with queued jobs x clusters) in NumPy, and one call per queue whose turn may come first.
+    Complexity: O(classes with queued jobs x clusters) in NumPy per head, and one call per queue whose turn may come
+    first.
     """
     live = state.live
     before = state.pending_slots()
     live.flags[before] &= np.uint8(0xFF ^ PENDING)
     chosen: list[int] = []
     limit = state.settings.waiting_heads
-    heads_at = np.zeros(len(state.clusters), dtype=np.int64)
+    heads_at = np.zeros((len(state.clusters), KIND_BITS.size), dtype=np.int64)
+    head_kinds = [np.zeros((0, len(state.clusters)), dtype=np.int64)]
     end = state.classes.ids.end
     waiting = np.flatnonzero((state.classes.waiting_count[:end] > 0) & ~state.placeable[:end])
     if limit and waiting.size:
-        where = np.zeros((end, len(state.clusters)), dtype=np.bool_)
-        where[waiting] = reasons_at(state, waiting) == WaitReason.NO_ROOM
+        kinds = np.zeros((end, len(state.clusters)), dtype=np.int64)
+        has_no_room = reasons_at(state, waiting) == WaitReason.NO_ROOM
+        kinds[waiting] = np.where(has_no_room, state.waits.node_kinds[waiting, : len(state.clusters)], 0)
         usage = state.counted_usage().copy()
         while True:
-            wanted = np.asarray(where.any(axis=1) & ~where[:, heads_at >= limit].any(axis=1))
+            full = (heads_at >= limit) @ KIND_BITS
+            wanted = np.asarray(kinds.any(axis=1) & ~(kinds & full).any(axis=1))
             slot = _first(state, wanted, usage, chosen) if wanted.any() else -1
             if slot < 0:
                 break
             chosen.append(slot)
-            heads_at += where[live.class_index[slot]]
+            head_kinds.append(kinds[live.class_index[slot : slot + 1]])
+            heads_at += (head_kinds[-1].T & KIND_BITS) != 0
             usage[live.queue[slot]] += state.classes.usage[live.class_index[slot]]
     slots = np.array(chosen, dtype=np.int32)
     live.flags[slots] |= PENDING
-    state.heads, state.heads_at = live.handle[slots], heads_at
+    state.heads, state.head_kinds = live.handle[slots], np.concatenate(head_kinds)
     known = set(before.tolist())
     for slot in (slot for slot in chosen if slot not in known):
         state.queues.orders[int(live.queue[slot])].look_again(_ROUND_VIEW)

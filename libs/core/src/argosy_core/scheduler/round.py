@@ -228,7 +228,14 @@ class Round:
             state.waits.answered(classes[known & ~said], index)
             if waits.any():
                 retry_s = reply.retry_after_s[waits] if reply.retry_after_s.size else np.zeros(int(waits.sum()))
-                state.waits.wait(classes[waits], index, reply.reason[waits], retry_after_s=retry_s, now_s=self._now_s)
+                state.waits.wait(
+                    classes[waits],
+                    index,
+                    reply.reason[waits],
+                    retry_after_s=retry_s,
+                    now_s=self._now_s,
+                    node_kinds=reply.node_kinds[waits] if reply.node_kinds.size else None,
+                )
         for class_id, fault in self._pool.faults.items():
             self._note_fault(class_id, fault)
 

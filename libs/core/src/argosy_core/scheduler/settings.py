@@ -42,7 +42,7 @@ class RoundSettings:
     """Cores of weighted usage per base unit of each resource (millicore, byte, whole unit); absent means 0."""
     waiting_heads: int = field(default=1, metadata={"may_be_zero": True})
     """Jobs that stay pending at once: the next in fairness order that have no room. They are tried in every round that
-    asks a cluster which may hold them; heads that can share no cluster do not count for each other."""
+    asks a cluster which may hold them; heads that can share no node do not count for each other."""
     max_round_leases: int = 10_000
     """Jobs that one round samples and commits at most."""
     clusters_to_sample_ratio: float = 0.33

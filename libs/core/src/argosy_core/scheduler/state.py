@@ -142,8 +142,8 @@ class PoolState:
         """Moment for which the flows are right; 0 before the first."""
         self.back_off: list[tuple[float, int]] = []
         """Heap of (moment, handle): jobs with the flag BACKING_OFF and when it falls."""
-        self.heads_at: Int64s = np.zeros(0, dtype=np.int64)
-        """By cluster: how many waiting heads it may hold."""
+        self.head_kinds: Int64s = np.zeros((0, 0), dtype=np.int64)
+        """(head, cluster) which kinds of nodes may hold each waiting head, a bit each."""
         self.waits = WaitTable(self.settings.wait_expiry_s)
         """Why classes get no node of clusters."""
         self.placeable: Bools = np.zeros(0, dtype=np.bool_)

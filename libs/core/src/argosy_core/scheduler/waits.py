@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.placement import WaitReason
+from argosy_core.arrays import Int64s
+from argosy_core.placement import ANY_KIND, WaitReason
 
 __all__ = ["UNKNOWN_ROOM", "WaitTable"]
 
@@ -48,6 +49,9 @@ class WaitTable:
         """(class, cluster) faults one after the other."""
         self.judged: npt.NDArray[np.bool_] = np.zeros((0, 0), dtype=np.bool_)
         """(class, cluster) whether the sampler has said, in its present session, whether its nodes match the class."""
+        self.node_kinds: Int64s = np.zeros((0, 0), dtype=np.int64)
+        """(class, cluster) which kinds of nodes could hold the class, a bit each, as its sampler said last in this
+        session; -1 if it did not say."""
         self.next_end_s = math.inf
         """No reason ends before this."""
 
@@ -64,6 +68,7 @@ class WaitTable:
             ("room", UNKNOWN_ROOM),
             ("fault_count", 0),
             ("judged", 0),
+            ("node_kinds", ANY_KIND),
         ):
             old = getattr(self, name)
             grid = np.full((tall, wide), fill, dtype=old.dtype)
@@ -78,6 +83,7 @@ class WaitTable:
         *,
         retry_after_s: npt.NDArray[np.floating],
         now_s: float,
+        node_kinds: Int64s | None = None,
     ) -> None:
         """Note reasons of classes at a cluster.
 
@@ -87,7 +93,11 @@ class WaitTable:
             reasons: n reasons, none of them NONE.
             retry_after_s: n times after which a plugin wants to be asked again, 0 if it does not say.
             now_s: Now.
+            node_kinds: n sets of kinds of nodes as the sampler tells them, -1 where it does not; None if nowhere.
         """
+        if node_kinds is not None:
+            told = node_kinds != ANY_KIND
+            self.node_kinds[classes[told], cluster] = node_kinds[told]
         is_fault = reasons == WaitReason.FAULT
         counts = np.where(is_fault, np.minimum(self.fault_count[classes, cluster] + 1, _MOST_FAULTS + 1), 0)
         after_s = np.where(retry_after_s > 0, retry_after_s, self._expiry_s)
@@ -118,12 +128,14 @@ class WaitTable:
         if cluster < self.reason.shape[1]:
             self.answered(np.arange(self.reason.shape[0]), cluster)
             self.judged[:, cluster] = False
+            self.node_kinds[:, cluster] = ANY_KIND
 
     def clear_class(self, index: int) -> None:
         """Forget all that was said of a class."""
         if index < self.reason.shape[0]:
             self.reason[index], self.until_s[index] = WaitReason.NONE, math.inf
             self.room[index], self.fault_count[index], self.judged[index] = UNKNOWN_ROOM, 0, False
+            self.node_kinds[index] = ANY_KIND
 
     def expire(self, now_s: float) -> bool:
         """End the reasons whose time is over; return whether there were any. Faults are still counted.

@@ -105,7 +105,7 @@ class Ready(_message.Message):
     def __init__(self, placement_count: _Optional[int] = ...) -> None: ...
 
 class SampleResponse(_message.Message):
-    __slots__ = ("round", "incarnation", "node_column", "free_column", "offset_column", "candidate_column", "score_column", "examined_column", "eligible_column", "filters", "rejection_column", "total_free_column", "complete_column", "nearest_misses", "reason_column", "texts", "retry_after_column", "filter_texts")
+    __slots__ = ("round", "incarnation", "node_column", "free_column", "offset_column", "candidate_column", "score_column", "examined_column", "eligible_column", "filters", "rejection_column", "total_free_column", "complete_column", "nearest_misses", "reason_column", "texts", "retry_after_column", "filter_texts", "node_kinds_column")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     NODE_COLUMN_FIELD_NUMBER: _ClassVar[int]
@@ -124,6 +124,7 @@ class SampleResponse(_message.Message):
     TEXTS_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FILTER_TEXTS_FIELD_NUMBER: _ClassVar[int]
+    NODE_KINDS_COLUMN_FIELD_NUMBER: _ClassVar[int]
     round: int
     incarnation: int
     node_column: bytes
@@ -142,7 +143,8 @@ class SampleResponse(_message.Message):
     texts: _containers.RepeatedScalarFieldContainer[str]
     retry_after_column: bytes
     filter_texts: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, round: _Optional[int] = ..., incarnation: _Optional[int] = ..., node_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., offset_column: _Optional[bytes] = ..., candidate_column: _Optional[bytes] = ..., score_column: _Optional[bytes] = ..., examined_column: _Optional[bytes] = ..., eligible_column: _Optional[bytes] = ..., filters: _Optional[_Iterable[str]] = ..., rejection_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., complete_column: _Optional[bytes] = ..., nearest_misses: _Optional[_Iterable[str]] = ..., reason_column: _Optional[bytes] = ..., texts: _Optional[_Iterable[str]] = ..., retry_after_column: _Optional[bytes] = ..., filter_texts: _Optional[_Iterable[str]] = ...) -> None: ...
+    node_kinds_column: bytes
+    def __init__(self, round: _Optional[int] = ..., incarnation: _Optional[int] = ..., node_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., offset_column: _Optional[bytes] = ..., candidate_column: _Optional[bytes] = ..., score_column: _Optional[bytes] = ..., examined_column: _Optional[bytes] = ..., eligible_column: _Optional[bytes] = ..., filters: _Optional[_Iterable[str]] = ..., rejection_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., complete_column: _Optional[bytes] = ..., nearest_misses: _Optional[_Iterable[str]] = ..., reason_column: _Optional[bytes] = ..., texts: _Optional[_Iterable[str]] = ..., retry_after_column: _Optional[bytes] = ..., filter_texts: _Optional[_Iterable[str]] = ..., node_kinds_column: _Optional[bytes] = ...) -> None: ...
 
 class CommitResponse(_message.Message):
     __slots__ = ("round", "stage", "incarnation", "node_column", "outcome_column")

@@ -121,6 +121,7 @@ def sample_reply(message: sampler_pb2.SampleResponse, request: SampleRequest) ->
         reason=fields["reason_column"],
         texts=fields["texts"],
         retry_after_s=np.where(np.isfinite(retry_after_s), retry_after_s, np.float32(0)),
+        node_kinds=fields["node_kinds_column"],
     )
 
 

@@ -88,6 +88,7 @@ SAMPLE_RESPONSE: Final[Shape] = {
     "nearest_misses": Entries(of="class", most=_MAX_CLASSES, longest=MAX_TEXT, optional=True),
     "texts": Entries(of="class", most=_MAX_CLASSES, longest=MAX_TEXT, optional=True),
     "retry_after_column": Column("float32", ("class",), optional=True),
+    "node_kinds_column": Column("int64", ("class",), -1, optional=True),
 }
 
 COMMIT_RESPONSE: Final[Shape] = {
