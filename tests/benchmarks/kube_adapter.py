@@ -27,7 +27,7 @@ from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 from argosy_kube import KubernetesSettings
 from argosy_kube.kubernetes.api.credentials import Credentials, CredentialSource
 from argosy_kube.kubernetes.cluster import KubernetesCluster
-from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
 from argosy_kube.port import CreateCode, DeleteCode, ObjectEvents, Selector
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_pod
 from argosy_testkit.fake_kube_api import FakeKubeApi

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+from argosy_core.job.states import ObjectState
+
 from .conftest import Bench, make_bag
 
 OWN = ("argosy.dev/installation", "argosy.dev/run", "argosy.dev/object")
@@ -62,6 +64,32 @@ async def test_objects_that_lose_their_labels_while_no_executor_runs_stay_those_
 
     await bench.eventually(nothing_is_left)
     assert bench.leader.newest(bag).end == "CANCELLED"
+
+
+async def test_ended_pod_that_loses_its_labels_while_no_executor_runs_is_let_go(bench: Bench) -> None:
+    """Its end is stored and its run over, so nobody asks for it; its finalizer would keep it for ever."""
+    process = await bench.start_executor()
+    handle = await bench.leader.lease(make_bag(namespace=bench.namespace, run_time="1s"))
+    await bench.leader.until(lambda: bench.leader.newest(handle).is_whole)
+    await bench.stop_looking()
+    await bench.kill(process)
+
+    async def has_ended() -> bool:
+        text = await bench.kubectl("-n", bench.namespace, "get", "pods", "-o", "json")
+        return [pod["status"]["phase"] for pod in json.loads(text)["items"]] == ["Succeeded"]
+
+    await bench.eventually(has_ended)
+    (name,) = [name for name in await read_objects(bench) if name.startswith("Pod/")]
+    await bench.kubectl("-n", bench.namespace, "label", name, *(f"{key}-" for key in OWN))
+    run = bench.leader.newest(handle)
+    run.states = [int(ObjectState.SUCCEEDED)]  # as if its end had been reported, and the executor killed then
+    await bench.start_executor()
+
+    async def nothing_is_left() -> bool:
+        return not await read_objects(bench)
+
+    await bench.eventually(nothing_is_left)
+    assert set(bench.leader.runs) == {(handle, 1)}
 
 
 async def test_config_map_that_loses_its_labels_under_a_living_executor_goes_with_its_pod(bench: Bench) -> None:

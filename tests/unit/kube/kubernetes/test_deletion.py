@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL
-from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
 from argosy_kube.port import DeleteCode, PodPhase, Selector
 from argosy_testkit.cluster_batches import SeenObject, make_bag, make_create_batch, make_delete_batch, make_pod
 from argosy_testkit.cluster_batches import read_events as read

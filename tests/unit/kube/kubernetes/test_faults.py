@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import BackendUnavailable
-from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
 from argosy_kube.port import Change, CreateCode, DeleteCode, PodPhase, Selector
 from argosy_testkit.cluster_batches import (
     make_bag,

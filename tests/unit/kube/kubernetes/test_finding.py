@@ -10,7 +10,7 @@ import pytest
 from argosy_core.errors import BackendUnavailable
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_ANNOTATION, RUN_LABEL, run_label
 from argosy_kube.kubernetes.ours import lookup
-from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
 from argosy_kube.port import Change, CreateCode, DeleteCode, PodPhase, Selector
 from argosy_testkit.cluster_batches import (
     make_bag,

@@ -93,6 +93,42 @@ async def test_ended_pod_that_loses_its_labels_is_not_told_as_gone(lab: FakeKube
     assert [item.run for item in seen if item.change == Change.DELETED] == []
 
 
+@pytest.mark.parametrize("labels", [EDITS[0], EDITS[1], EDITS[-1]])
+@pytest.mark.parametrize("shares_pods", READERS)
+@pytest.mark.parametrize("exit_code", [0, 3])
+async def test_ended_pod_that_lost_its_labels_while_nobody_ran_is_found_by_the_next_process(
+    lab: FakeKubeLab, *, shares_pods: bool, labels: dict[str, str | None], exit_code: int
+) -> None:
+    """Its run may be over, so nobody looks for its name; our finalizer would keep it for ever."""
+    before = lab.open("one")
+    await before.create_objects(make_create_batch([(11, 1)]))
+    (pod,) = lab.api.store.all("pods")
+    lab.api.kubelets.finish(pod, exit_code, "Completed")
+    await before.close()
+    relabel(lab, labels)
+    cluster = lab.open("one", shares_pods=shares_pods)
+    (listed,) = [item for item in read_events(await cluster.list_objects(Selector.OURS)) if item.ours]
+    assert listed.run == (11, 1, 0)
+    await until_restored(lab)
+    assert (await cluster.delete_objects(make_delete_batch(listed))).code_column.tolist() == [DeleteCode.DELETED]
+    async with asyncio.timeout(10):
+        await lab.api.wait_until(lambda: not list(lab.api.store.all("pods")))
+
+
+@pytest.mark.parametrize("strip", ["finalizers", "annotations"])
+async def test_ended_pod_without_our_mark_or_finalizer_is_not_ours(lab: FakeKubeLab, strip: str) -> None:
+    """The one says whose a pod is, and without the other it keeps nobody waiting."""
+    before = lab.open("one")
+    await before.create_objects(make_create_batch([(11, 1)]))
+    (pod,) = lab.api.store.all("pods")
+    lab.api.kubelets.finish(pod, 0, "Completed")
+    await before.close()
+    relabel(lab, dict.fromkeys(OWN))
+    (pod,) = lab.api.store.all("pods")
+    lab.api.store.replace("pods", {**pod, "metadata": {**pod["metadata"], strip: None}})
+    assert [item for item in read_events(await lab.open("one").list_objects(Selector.OURS)) if item.ours] == []
+
+
 @pytest.mark.parametrize("labels", EDITS)
 @pytest.mark.parametrize("reader", ["own", "own-many", "shared"])
 async def test_pod_relabelled_while_nobody_watched_is_listed(

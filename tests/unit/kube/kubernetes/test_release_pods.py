@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from argosy_cli.commands.admin import admin
 from argosy_core.errors import BackendUnavailable
-from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
 from argosy_testkit.cluster_batches import make_create_batch
 from argosy_testkit.fake_kube_api import ApiFault
 from argosy_testkit.fake_kube_api.lab import FakeKubeLab

@@ -15,7 +15,7 @@ from argosy_core.job.naming import object_name, run_suffix, run_suffixes
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 from argosy_kube.kubernetes.acting.rendering import TemplateBook
 from argosy_kube.kubernetes.api.resources import ResourceBook
-from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_pod
 

@@ -39,6 +39,7 @@ __all__ = [
     "RunIdentity",
     "label_value",
     "parse_run_label",
+    "parse_run_mark",
     "run_label",
     "run_mark",
 ]
@@ -137,6 +138,15 @@ def run_label(handle: int, attempt: int) -> str:
 def run_mark(installation: str, handle: int, attempt: int, position: int) -> str:
     """Return the value of the annotation that says of which run an object is, and where it stands in its bag."""
     return f"{installation}/{run_label(handle, attempt)}/{position}"
+
+
+def parse_run_mark(text: str, installation: str) -> tuple[int, int, int] | None:
+    """Return (handle, attempt, position) of an annotation of an installation, or None if it is none that we write."""
+    label, _, position = text.removeprefix(f"{installation}/").partition("/")
+    run = parse_run_label(label)
+    if run is None or not (position.isdecimal() and position.isascii()):
+        return None
+    return (*run, int(position)) if text == run_mark(installation, *run, int(position)) else None
 
 
 def parse_run_label(text: str) -> tuple[int, int] | None:

@@ -31,9 +31,12 @@ class Refusal(Exception):  # an answer, not a fault
 
 
 def selects(document: Document, labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:
-    """Return whether an object has some labels and some fields, which are named by their paths."""
+    """Return whether an object has some labels and some fields, which are named by their paths.
+
+    A label whose key ends with `!` is one that the object must not have with that value.
+    """
     own = document["metadata"].get("labels") or {}
-    if any(own.get(key) != value for key, value in labels.items()):
+    if any((own.get(key.removesuffix("!")) == value) == key.endswith("!") for key, value in labels.items()):
         return False
     return all(_field(document, path) == value for path, value in fields.items())
 

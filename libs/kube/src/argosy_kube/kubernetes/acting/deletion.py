@@ -28,7 +28,7 @@ from argosy_kube.kubernetes.api.documents import LIST_OF_KEYS, POD
 from argosy_kube.kubernetes.api.rate_limiter import Priority
 from argosy_kube.kubernetes.api.resources import PODS, Resource
 from argosy_kube.kubernetes.api.transport import ApiServer
-from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
 from argosy_kube.kubernetes.ours.places import Place, PlaceBook
 from argosy_kube.kubernetes.reading.columns import uid_bytes
 from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates

@@ -11,7 +11,7 @@ from argosy_kube.kubernetes.api.documents import LIST_OF_KEYS, KeyDocument
 from argosy_kube.kubernetes.api.listing import read_list
 from argosy_kube.kubernetes.api.resources import PODS
 from argosy_kube.kubernetes.api.transport import ApiServer
-from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
 
 __all__ = ["list_kept"]
 

@@ -24,7 +24,7 @@ from argosy_core.job.naming import run_suffix
 from argosy_core.reconcile import Creates
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity, run_label
 from argosy_kube.kubernetes.api.resources import Resource, ResourceBook
-from argosy_kube.kubernetes.ours.observing import STORED_FINALIZER
+from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.port import POD_KIND
 

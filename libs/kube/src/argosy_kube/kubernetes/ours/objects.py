@@ -79,6 +79,7 @@ class OwnObjects:
         self._tables = observer.tables
         self._places = observer.places
         self._versions = versions
+        self._knows_strays = False
         self._lost_reason = observer.tables.texts.intern(NODE_LOST)
 
     def _reflector(self, resource: Resource) -> Reflector[Any]:
@@ -119,6 +120,7 @@ class OwnObjects:
             for beside in besides:
                 await beside.stop()
         self._places.end_list()
+        self._knows_strays = True
         for resource, reached in listed.items():
             self._reflector(resource).note_list(version, reached)
         return self._tell(rows, version)
@@ -150,6 +152,9 @@ class OwnObjects:
         for resource in self._kinds.unlistable:
             self._places.keep(resource)
         await self._list_unseen(rows)
+        if not self._knows_strays:  # a watch tells of those that lose their labels later
+            for pod in await self._observer.relabeller.find_strays():
+                self._observer.add(rows, Change.ADDED, pod, resource=PODS)
         found: list[NodeDocument] = []
 
         def begin() -> Callable[[list[NodeDocument]], None]:

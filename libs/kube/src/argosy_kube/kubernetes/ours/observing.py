@@ -13,6 +13,7 @@ import numpy as np
 
 from argosy_kube.kubernetes.api.documents import KeyDocument, Metadata, PodDocument
 from argosy_kube.kubernetes.api.resources import PODS, Resource
+from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
 from argosy_kube.kubernetes.ours.places import Place, PlaceBook
 from argosy_kube.kubernetes.ours.pod_warnings import PodWarnings
 from argosy_kube.kubernetes.ours.relabelling import Relabeller, tells_deletion
@@ -22,10 +23,8 @@ from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates
 from argosy_kube.kubernetes.reading.pods import ended_us, exit_and_reason, host_ports, is_gone, phase_of, read_time_us
 from argosy_kube.port import Change, Detail, ObjectEvents, PodPhase
 
-__all__ = ["CHANGES", "STORED_FINALIZER", "Observer", "apply_health"]
+__all__ = ["CHANGES", "Observer", "apply_health"]
 
-STORED_FINALIZER: Final = "argosy.dev/stored"
-"""Keeps a pod until its end is stored."""
 CHANGES: Final = {"ADDED": Change.ADDED, "MODIFIED": Change.MODIFIED, "DELETED": Change.DELETED}
 """Types of watch events."""
 

@@ -12,21 +12,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
+from urllib.parse import quote
 from uuid import UUID
 
 import msgspec
 
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, run_label
 from argosy_kube.kubernetes.api.answers import MISSING, ApiFailure
-from argosy_kube.kubernetes.api.documents import (
-    PodDocument,
-)
+from argosy_kube.kubernetes.api.documents import LIST_OF_FOUND_PODS, FoundPod, PodDocument
+from argosy_kube.kubernetes.api.listing import read_list
 from argosy_kube.kubernetes.api.rate_limiter import Priority
 from argosy_kube.kubernetes.api.resources import PODS, Resource
 from argosy_kube.kubernetes.api.transport import ApiServer
 from argosy_kube.kubernetes.ours.lookup import Lookup
+from argosy_kube.kubernetes.ours.ownership import read_mark
 from argosy_kube.kubernetes.ours.places import Place, PlaceBook
 from argosy_kube.kubernetes.reading.columns import uid_bytes
 from argosy_kube.kubernetes.reading.pods import ENDED, phase_of
@@ -91,6 +93,34 @@ class Relabeller:
             raise
         wanted = set(uids)
         return {uid: document for document in found if (uid := uid_bytes(document.metadata.uid)) in wanted}
+
+    async def find_strays(self) -> list[FoundPod]:
+        """Return the pods of ours that have ended and do not match our selector, as their annotations tell.
+
+        Nobody looks for them by name, since their runs may be over, and our finalizer would keep them for ever. They
+        are known from now on, as any other. Costs a list of the cluster's other pods that have ended.
+
+        Raises:
+            ApiFailure: They cannot be listed.
+        """
+        strays: list[FoundPod] = []
+        selector = quote(f"{INSTALLATION_LABEL}!={self._installation}", safe="")
+        for phase in ("Succeeded", "Failed"):
+            found: list[FoundPod] = []
+            query = f"labelSelector={selector}&fieldSelector={quote(f'status.phase={phase}', safe='')}"
+            await read_list(
+                self._server, PODS.path(), LIST_OF_FOUND_PODS, begin=partial(self._begin, found), query=query
+            )
+            strays += found
+        for pod in strays:
+            run = read_mark(pod.metadata, self._installation)
+            assert run is not None
+            self._places.add(uid_bytes(pod.metadata.uid), PODS, pod.metadata, run)
+        return strays
+
+    def _begin(self, found: list[FoundPod]) -> Callable[[list[FoundPod]], None]:
+        found.clear()
+        return lambda page: found.extend(pod for pod in page if read_mark(pod.metadata, self._installation))
 
     def restore(self, uid: bytes, run: tuple[int, int, int]) -> None:
         """Give an object its labels back, meanwhile, one after the other; a later list tries again if that fails.
