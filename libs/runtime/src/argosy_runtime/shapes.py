@@ -31,6 +31,9 @@ from argosy_runtime.columns import ColumnType, unpack_column
 __all__ = ["Column", "Entries", "Number", "Shape", "Text", "read_message"]
 
 _SHOWN = 60
+_FEW = 32
+"""Up to so many values Python is faster than array calls."""
+_FLOATS = ("float32", "float64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,9 @@ def read_message(
     fields: dict[str, Any] = {}
     for name, rule in shape.items():
         path, value = f"{where}.{name}", getattr(message, name)
-        if isinstance(rule, Number):
+        if isinstance(rule, Column):
+            fields[name] = _read_column(value, rule, path, known)
+        elif isinstance(rule, Number):
             if not rule.least <= value <= rule.most:
                 raise _wrong(path, f"is {value}, not between {rule.least} and {rule.most}")
             fields[name] = value
@@ -125,10 +130,8 @@ def read_message(
             if len(value) > rule.longest:
                 raise _wrong(path, f"has a length of {len(value)}; at most {rule.longest} are taken")
             fields[name] = value
-        elif isinstance(rule, Entries):
-            fields[name] = _read_entries(tuple(value), rule, path, known)
         else:
-            fields[name] = _read_column(value, rule, path, known)
+            fields[name] = _read_entries(tuple(value), rule, path, known)
     return fields
 
 
@@ -156,21 +159,27 @@ def _read_column(data: bytes, rule: Column, path: str, known: dict[str, int]) ->
     array: npt.NDArray[Any] = unpack_column(data, rule.kind, name=path)
     if rule.optional and not array.size:
         return array
-    if len(rule.of) == 1:
-        known.setdefault(rule.of[0], len(array) - rule.extra)
-    wanted = prod(known[dimension] for dimension in rule.of) + rule.extra
+    is_flat = len(rule.of) == 1
+    if is_flat:
+        wanted = known.setdefault(rule.of[0], len(array) - rule.extra) + rule.extra
+    else:
+        wanted = prod([known[dimension] for dimension in rule.of]) + rule.extra
     if len(array) != wanted:
         raise _wrong(path, f"has {len(array)} elements; its message's other columns call for {wanted}")
     if array.size and rule.kind != "uuid":
         _check_range(array, rule, path, known)
-    return array if len(rule.of) == 1 else array.reshape([known[dimension] for dimension in rule.of])
+    return array if is_flat else array.reshape([known[dimension] for dimension in rule.of])
 
 
 def _check_range(array: npt.NDArray[Any], rule: Column, path: str, known: dict[str, int]) -> None:
     """Do nothing if all values are in their range, and distinct if they have to be."""
     most = known[rule.into] - 1 if rule.into else rule.most
     least = 0 if rule.into and rule.least is None else rule.least
-    low, high = array.min(), array.max()  # one NaN makes both NaN
+    if array.size <= _FEW and rule.kind not in _FLOATS:
+        values = array.tolist()
+        low, high = min(values), max(values)
+    else:
+        low, high = np.minimum.reduce(array).item(), np.maximum.reduce(array).item()  # one NaN makes both NaN
     if not ((least is None or low >= least) and (most is None or high <= most)):
         wrong = high if least is None or low >= least else low
         raise _wrong(path, f"has {wrong}, not between {least} and {most}")

@@ -80,7 +80,7 @@ SAMPLE_RESPONSE: Final[Shape] = {
     "examined_column": Column("int32", ("class",), 0),
     "eligible_column": Column("int32", ("class",), 0),
     "complete_column": Column("int8", ("class",), 0, 1),
-    "reason_column": Column("int8", ("class",), 0, max(WaitReason)),
+    "reason_column": Column("int8", ("class",), 0, int(max(WaitReason))),
     "filters": Entries(of="filter", most=_MAX_FILTERS, longest=_MAX_NAME),
     "filter_texts": Entries(of="filter", most=_MAX_FILTERS, longest=MAX_TEXT),
     "rejection_column": Column("int32", ("class", "filter"), 0),
@@ -96,7 +96,7 @@ COMMIT_RESPONSE: Final[Shape] = {
     "stage": Number(least=0, most=1 << 30),
     "incarnation": Number(least=0, most=_MAX_INT64),
     "node_column": Column("int32", ("member",), -1, MAX_NODES - 1),
-    "outcome_column": Column("int8", ("member",), 1, max(CommitOutcome)),
+    "outcome_column": Column("int8", ("member",), 1, int(max(CommitOutcome))),
 }
 
 READY: Final[Shape] = {"placement_count": Number(least=0, most=_MAX_RUNS)}
@@ -119,10 +119,10 @@ STATE_BATCH: Final[Shape] = {
     "handle_column": Column("int64", ("state",), 0, _MAX_HANDLE),
     "attempt_column": Column("int32", ("state",), 0, MAX_ATTEMPT),
     "object_column": Column("int16", ("state",), 0),
-    "state_column": Column("int8", ("state",), 1, max(ObjectState)),
+    "state_column": Column("int8", ("state",), 1, int(max(ObjectState))),
     "time_us_column": Column("int64", ("state",), 0, _END_OF_TIME_US),
     "exit_code_column": Column("int32", ("state",)),
-    "failure_column": Column("int8", ("state",), 0, max(FailureKind)),
+    "failure_column": Column("int8", ("state",), 0, int(max(FailureKind))),
     "message_column": Column("int32", ("state",), -1, into="text"),
     "uid_column": Column("uuid", ("state",)),
 }
