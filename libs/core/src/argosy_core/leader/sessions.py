@@ -65,6 +65,8 @@ class ClusterSessions:
         """Start without sessions."""
         self._term = term
         self._samplers: dict[str, _SamplerLink] = {}
+        self._releasing: dict[str, _SamplerLink] = {}
+        """Those of them with placements that ended to tell, in the order in which these began to wait."""
         self._executors: dict[str, Session] = {}
         self._settings: dict[str, ClusterSettings] = {}
         self._contacts: dict[tuple[str, str], tuple[int, int]] = {}
@@ -96,6 +98,7 @@ class ClusterSessions:
         self._settings[session.cluster] = event.settings
         if session.role is Role.SAMPLER:
             self._samplers[session.cluster] = _SamplerLink(session)
+            self._releasing.pop(session.cluster, None)
             self._show(session.cluster)
         else:
             self._executors[session.cluster] = session
@@ -142,6 +145,7 @@ class ClusterSessions:
             self.has_departures = True
         if session.role is Role.SAMPLER:
             del self._samplers[session.cluster]
+            self._releasing.pop(session.cluster, None)
             self._show(session.cluster, incarnation=session.incarnation)
         else:
             del self._executors[session.cluster]
@@ -241,17 +245,20 @@ class ClusterSessions:
             return
         if not link.releases:
             link.oldest_release_s = self._term.now.mono_s
+            self._releasing[runs.cluster] = link
         link.releases.append(runs)
 
     def send_due_releases(self) -> None:
         """Send the placements that ended and have waited for long enough."""
-        for link in self._samplers.values():
-            if link.releases and self._release_due_s(link) <= self._term.now.mono_s:
-                self._send_releases(link)
+        now_s = self._term.now.mono_s
+        while (due_s := self.releases_due_s()) is not None and due_s <= now_s:
+            self._send_releases(next(iter(self._releasing.values())))
 
     def releases_due_s(self) -> float | None:
         """Return when the next placements that ended must be told, monotonic seconds."""
-        return min((self._release_due_s(link) for link in self._samplers.values() if link.releases), default=None)
+        for link in self._releasing.values():
+            return self._release_due_s(link)
+        return None
 
     def _release_due_s(self, link: _SamplerLink) -> float:
         # What waits for room waits for just these.
@@ -259,6 +266,7 @@ class ClusterSessions:
 
     def _send_releases(self, link: _SamplerLink) -> None:
         parts = link.releases
+        self._releasing.pop(link.session.cluster, None)
         if parts:
             members = Members.concatenate([part.members for part in parts])
             runs = ClusterRuns(cluster=link.session.cluster, members=members)
