@@ -55,7 +55,9 @@ class Metrics:
     )
     grpc_streams: Gauge = field(default_factory=lambda: _gauge("grpc_streams", "Streams under way.", ("method",)))
     grpc_refused: Counter = field(
-        default_factory=lambda: _counter("grpc_refused", "Calls refused because the server had its limit of them.")
+        default_factory=lambda: _counter(
+            "grpc_refused", "Calls refused because they were too many for the server or their peer.", ("reason",)
+        )
     )
     grpc_faults: Counter = field(
         default_factory=lambda: _counter("grpc_faults", "Calls that met an error not ours to expect.", ("method",))

@@ -78,6 +78,7 @@ class ServerApp:
         """Finds leaders."""
         self.server = GrpcServer(config.grpc)
         """The gRPC server."""
+        self.server.edge.leave_unmetered("/argosy.api.v1.JobService/SubmitJobs")  # `max_waiting_jobs` bounds them
         self.gather = SubmitGather(
             self.store,
             self.threads.submits,

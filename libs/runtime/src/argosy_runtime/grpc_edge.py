@@ -1,0 +1,411 @@
+"""What stands outermost in every gRPC server: it holds what must be true of every method.
+
+- A call is known by its peer before its message is read: places, rate and time for the message are limited per
+  connection and per host (`argosy_runtime.peers`), and what is too much gets RESOURCE_EXHAUSTED with the limit's name.
+- Bytes that are no message of the method's type get INVALID_ARGUMENT with a fixed text (grpcio alone answers UNKNOWN).
+- Every error leaves with its code, a text safe to show and google.rpc details; what is not ours is INTERNAL with a
+  request id and nothing else, and goes to the log.
+
+grpcio reads the message of a unary request before it calls the handler, without any limit. So every method is shown to
+it as one whose requests are a stream, which is the same on the wire, and the message is read here.
+
+Streams live long, so they have places of their own, each service by itself. Health has, too, and neither waits nor ends
+when the server drains: whatever others do, a server that lives says so.
+
+Source: design section 7, invariant 11; section 9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import grpc
+
+from argosy.error_details import DETAILS_KEY
+from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, QuotaExceeded
+from argosy_runtime.errors import code_of, details_of, from_rpc_error, message_of
+from argosy_runtime.logs import Logger, get_logger
+from argosy_runtime.metrics import METRICS
+from argosy_runtime.peers import (
+    MAX_WAIT_S,
+    PEER,
+    Peer,
+    PeerRateLimiter,
+    Place,
+    PlaceLimits,
+    Places,
+    parse_peer,
+    refusal,
+)
+
+__all__ = ["MALFORMED_TEXT", "EdgeInterceptor", "EdgeLimits"]
+
+MALFORMED_TEXT: Final = "the request's bytes are not a message of the method's request type"
+"""Fixed answer to bytes that cannot be decoded."""
+_HEALTH: Final = "/grpc.health.v1."
+_EXEMPT: Final = (_HEALTH, "/grpc.reflection.")
+_FAILED_COST: Final = 4  # an error costs as much to make, and who gets many of them need not get them quickly
+_OURS: Final = frozenset(
+    (grpc.StatusCode.OK, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
+)
+_WAITING: Final = PlaceLimits(name="grpc.calls_per_s", total=1024, per_host=512, per_connection=64)
+_HEALTH_CHECKS: Final = PlaceLimits(name="health checks", total=256, per_host=128, per_connection=64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeLimits:
+    """How much is served."""
+
+    calls: PlaceLimits
+    """Unary calls at once."""
+    streams: PlaceLimits
+    """Streams of each service at once."""
+    calls_per_s: float
+    """Calls and streams that a connection may begin in a second, those of `unmetered` methods apart; 0 for any."""
+    body_timeout_s: float
+    """How long a request's first message may take to come."""
+
+
+class _Malformed:
+    """Stands for a request that could not be decoded."""
+
+
+_MALFORMED: Final = _Malformed()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Method:
+    """A method as the edge sees it."""
+
+    name: str
+    inner: Callable[..., Any]
+    places: Places
+    cost: float
+    """What a call of it takes of its peer's rate."""
+    is_exempt: bool
+    """Whether it neither waits for its turn nor is refused while the server drains."""
+
+
+class EdgeInterceptor(grpc.aio.ServerInterceptor):
+    """The outermost interceptor: limits, decoding faults, errors, metrics.
+
+    Args:
+        limits: How much is served.
+        log: Where faults of ours go.
+    """
+
+    def __init__(self, limits: EdgeLimits, *, log: Logger | None = None) -> None:
+        """Start with nothing under way."""
+        self._limits = limits
+        self._log = log or get_logger()
+        self._draining = False
+        self._rates = PeerRateLimiter(limits.calls_per_s)
+        self._waiting = Places(_WAITING)
+        self._calls = Places(limits.calls)
+        self._health = Places(_HEALTH_CHECKS)
+        self._streams: dict[str, Places] = {}
+        self._handlers: dict[str, Any] = {}
+        self._endings: set[asyncio.Task[None]] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._unmetered: set[str] = set()
+
+    @property
+    def call_count(self) -> int:
+        """Unary calls under way."""
+        return self._calls.count
+
+    @property
+    def stream_count(self) -> int:
+        """Streams under way, of all services."""
+        return sum(places.count for places in self._streams.values())
+
+    def leave_unmetered(self, *methods: str) -> None:
+        """Take nothing of a peer's rate for calls of these methods, which have limits of their own."""
+        self._unmetered.update(methods)
+
+    def refuse_new(self) -> None:
+        """Refuse every call that comes from now on with UNAVAILABLE; those under way go on."""
+        self._draining = True
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:  # noqa: ANN401 - grpc's handlers have no usable type
+        """Return the method's handler with all that this interceptor holds around it; each is made once."""
+        method: str = handler_call_details.method
+        made = self._handlers.get(method)
+        if made is None:
+            handler: Any = await continuation(handler_call_details)
+            if handler is None:
+                method, handler = "unknown", grpc.unary_unary_rpc_method_handler(_unknown)
+            is_stream = handler.request_streaming or handler.response_streaming
+            made = (self._stream_handler if is_stream else self._unary_handler)(handler, method)
+            self._handlers[method] = made
+        return made
+
+    def _method(self, name: str, inner: Callable[..., Any], places: Places) -> _Method:
+        is_exempt = name.startswith(_EXEMPT)
+        cost = 0.0 if is_exempt or name in self._unmetered else 1.0
+        return _Method(name=name, inner=inner, places=places, cost=cost, is_exempt=is_exempt)
+
+    def _unary_handler(self, handler: Any, name: str) -> Any:  # noqa: ANN401 - grpc has no type for it
+        places = self._health if name.startswith(_HEALTH) else self._calls
+        method = self._method(name, handler.unary_unary, places)
+
+        # Without `_guarded`: unary calls are the hot path, and a context manager takes its part of each (measured).
+        async def serve(_: object, context: Any) -> object:  # noqa: ANN401 - the generated type is private
+            started = time.perf_counter()
+            peer = parse_peer(context.peer())
+            code, place = grpc.StatusCode.OK, None
+            try:
+                place = await self._enter(method, peer, context)
+                return await method.inner(await _read(method, place, context), context)
+            except asyncio.CancelledError:
+                code = grpc.StatusCode.CANCELLED
+                raise
+            except Exception as error:
+                answer = self._answer(error, context, name)
+                code = answer.code
+                await answer.abort(context)
+                raise
+            finally:
+                self._leave(method, peer, place, code)
+                METRICS.grpc_call_seconds.labels(name).observe(time.perf_counter() - started)
+
+        return grpc.stream_unary_rpc_method_handler(
+            serve,
+            request_deserializer=_forgiving(handler.request_deserializer),
+            response_serializer=handler.response_serializer,
+        )
+
+    def _stream_handler(self, handler: Any, name: str) -> Any:  # noqa: ANN401 - grpc has no type for it
+        inner = handler.stream_stream if handler.request_streaming else handler.unary_stream
+        if inner is None:
+            raise NotImplementedError("client-streaming methods are not part of the protocol")
+        places = self._streams.setdefault(name.rpartition("/")[0], Places(self._limits.streams))
+        method = self._method(name, inner, places)
+        reads_stream = handler.request_streaming
+
+        async def generate(_: object, context: Any) -> AsyncIterator[object]:  # noqa: ANN401 - see above
+            async with self._guarded(method, context) as place, _counted(name):
+                request = _read_all(method, place, context) if reads_stream else await _read(method, place, context)
+                async for response in inner(request, context):
+                    yield response
+
+        async def write(_: object, context: Any) -> None:  # noqa: ANN401 - see above
+            async with self._guarded(method, context) as place, _counted(name):
+                request = _read_all(method, place, context) if reads_stream else await _read(method, place, context)
+                await inner(request, context)
+
+        # A handler may yield its answers or write them to the context; grpcio must be shown the same kind.
+        return grpc.stream_stream_rpc_method_handler(
+            generate if inspect.isasyncgenfunction(inner) else write,
+            request_deserializer=_forgiving(handler.request_deserializer),
+            response_serializer=handler.response_serializer,
+        )
+
+    @asynccontextmanager
+    async def _guarded(self, method: _Method, context: Any) -> AsyncIterator[Place]:  # noqa: ANN401 - see above
+        peer = parse_peer(context.peer())
+        code, place = grpc.StatusCode.OK, None
+        try:
+            place = await self._enter(method, peer, context)
+            yield place
+        except asyncio.CancelledError:
+            code = grpc.StatusCode.CANCELLED
+            raise
+        except Exception as error:
+            answer = self._answer(error, context, method.name)
+            code = answer.code
+            await answer.abort(context)
+            raise
+        finally:
+            self._leave(method, peer, place, code)
+
+    async def _enter(self, method: _Method, peer: Peer, context: Any) -> Place:  # noqa: ANN401 - see above
+        """Return the call's place, once it is its turn."""
+        PEER.set(peer)
+        if not method.is_exempt:
+            await self._wait_for_turn(method, peer)
+        place = method.places.take(peer, now_s=time.monotonic(), give_up=partial(self._give_up, context))
+        if self._sweep is None:
+            self._sweep_later()
+        return place
+
+    def _leave(self, method: _Method, peer: Peer, place: Place | None, code: grpc.StatusCode) -> None:
+        if place is not None:
+            method.places.release(place)
+        if code not in _OURS and not method.is_exempt:
+            self._rates.charge(peer, _FAILED_COST, time.monotonic())
+        METRICS.grpc_calls.labels(method.name, code.name).inc()
+
+    async def _wait_for_turn(self, method: _Method, peer: Peer) -> None:
+        """Return once a call is within its peer's rate.
+
+        One far above it is refused, and waits all the same: a caller that does not wait between its calls would
+        otherwise take more by being refused than by being served.
+
+        Raises:
+            BackendUnavailable: The server shuts down.
+            QuotaExceeded: The peer is far above its rate, or too many calls wait.
+        """
+        if self._draining:
+            raise BackendUnavailable(
+                "the server is shutting down; try again at another replica", reason="SHUTTING_DOWN", retry_delay_s=0.0
+            )
+        now_s = time.monotonic()
+        wait_s = self._rates.wait_s(peer, now_s)
+        if wait_s <= MAX_WAIT_S:
+            self._rates.charge(peer, method.cost, now_s)
+        if not wait_s:
+            return
+        place = self._waiting.take(peer, now_s=now_s, give_up=_stay)
+        self._waiting.note_body(place)
+        try:
+            await asyncio.sleep(min(wait_s, MAX_WAIT_S))
+        finally:
+            self._waiting.release(place)
+        if wait_s > MAX_WAIT_S:
+            raise refusal(
+                "this connection or host makes more calls in a second than one may; wait and try again",
+                reason="CALL_RATE",
+                limit="grpc.calls_per_s",
+                retry_delay_s=wait_s,
+            )
+
+    def _sweep_later(self) -> None:
+        self._sweep = asyncio.get_running_loop().call_later(self._limits.body_timeout_s / 4, self._end_overdue)
+
+    def _end_overdue(self) -> None:
+        self._sweep = None
+        now_s = time.monotonic()
+        everywhere = (self._calls, self._health, *self._streams.values())
+        waiting = [places.end_overdue(now_s, self._limits.body_timeout_s) for places in everywhere]
+        if any(waiting):
+            self._sweep_later()
+
+    def _give_up(self, context: Any, error: QuotaExceeded) -> None:  # noqa: ANN401 - see above
+        # The answer is sent beside the read, which ends by it: the memory that a cancelled read was to fill is freed
+        # while grpcio still holds on to it.
+        METRICS.grpc_refused.labels(error.reason).inc()
+        answer = _Answer(code=code_of(error), text=message_of(error), details=details_of(error))
+        ending = asyncio.get_running_loop().create_task(_end(answer, context))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+
+    def _answer(self, error: Exception, context: Any, method: str) -> _Answer:  # noqa: ANN401 - see above
+        if isinstance(error, grpc.aio.AbortError):  # the handler aborted by itself
+            return _Answer(code=_code_of_context(context))
+        if isinstance(error, grpc.aio.AioRpcError) and error.code() != grpc.StatusCode.UNKNOWN:
+            error = from_rpc_error(error)  # the answer of the server that the call was forwarded to
+        if isinstance(error, ArgosyError) and code_of(error) != grpc.StatusCode.INTERNAL:
+            if isinstance(error, QuotaExceeded) and error.resource is not None and error.resource.kind == "Server":
+                METRICS.grpc_refused.labels(error.reason).inc()
+            return _Answer(code=code_of(error), text=message_of(error), details=details_of(error))
+        if isinstance(error, NotImplementedError) and _code_of_context(context) == grpc.StatusCode.UNIMPLEMENTED:
+            # What generated base classes do for a method that a role does not serve.
+            return _Answer(code=grpc.StatusCode.UNIMPLEMENTED, text="this process does not serve the method")
+        request_id = secrets.token_hex(8)
+        self._log.error("request failed", method=method, request_id=request_id, exc_info=error)
+        METRICS.grpc_faults.labels(method).inc()
+        return _Answer(code=grpc.StatusCode.INTERNAL, text=f"internal error; request id {request_id}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """How a failed call ends."""
+
+    code: grpc.StatusCode
+    text: str = ""
+    """Empty if the handler has given its answer already."""
+    details: bytes = b""
+    """google.rpc.Status, or empty."""
+
+    async def abort(self, context: Any) -> None:  # noqa: ANN401 - see above
+        """End the call, by raising what grpcio waits for."""
+        if self.text:
+            await context.abort(self.code, self.text, ((DETAILS_KEY, self.details),) if self.details else ())
+
+
+def _code_of_context(context: Any) -> grpc.StatusCode:  # noqa: ANN401 - see above
+    code = context.code()
+    return next(
+        (known for known in grpc.StatusCode if known is code or known.value[0] == code), grpc.StatusCode.UNKNOWN
+    )
+
+
+async def _end(answer: _Answer, context: Any) -> None:  # noqa: ANN401 - see above
+    # It raises what ends the handler, and other errors if the peer is gone or the call has ended meanwhile.
+    with contextlib.suppress(Exception):
+        await answer.abort(context)
+
+
+def _stay(_: QuotaExceeded) -> None:
+    """End nothing: a call that waits for its turn is never without its place."""
+
+
+async def _unknown(_: object, context: Any) -> None:  # noqa: ANN401 - see above
+    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no such method")
+
+
+@asynccontextmanager
+async def _counted(method: str) -> AsyncIterator[None]:
+    METRICS.grpc_streams.labels(method).inc()
+    try:
+        yield
+    finally:
+        METRICS.grpc_streams.labels(method).dec()
+
+
+async def _read(method: _Method, place: Place, context: Any) -> object:  # noqa: ANN401 - see above
+    """Return the one message of a call.
+
+    Raises:
+        InvalidRequest: It is malformed, or none came.
+    """
+    message = await context.read()
+    method.places.note_body(place)
+    if message is _MALFORMED:
+        raise InvalidRequest(MALFORMED_TEXT)
+    if message is grpc.aio.EOF:
+        raise InvalidRequest("the call ended without a request message")
+    return message
+
+
+async def _read_all(
+    method: _Method,
+    place: Place,
+    context: Any,  # noqa: ANN401 - see above
+) -> AsyncIterator[object]:
+    while True:
+        message = await context.read()
+        method.places.note_body(place)
+        if message is grpc.aio.EOF:
+            return
+        if message is _MALFORMED:
+            raise InvalidRequest(MALFORMED_TEXT)
+        yield message
+
+
+def _forgiving(deserializer: Callable[[bytes], object] | None) -> Callable[[bytes], object] | None:
+    if deserializer is None:
+        return None
+    decode = deserializer
+
+    def deserialize(data: bytes) -> object:
+        try:
+            return decode(data)
+        except Exception:  # noqa: BLE001 - whatever a decoder raises, the bytes are at fault; answered by the handler
+            return _MALFORMED
+
+    return deserialize

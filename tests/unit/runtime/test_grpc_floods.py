@@ -1,0 +1,212 @@
+"""Tests of servers under callers that take all they may: others, and health, are served beside them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from argosy.api.v1 import queue_pb2, queue_pb2_grpc
+from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
+from argosy_core.errors import InvalidRequest, QuotaExceeded
+from argosy_runtime.errors import from_rpc_error
+from argosy_runtime.grpc_server import GrpcServer, GrpcSettings
+from argosy_runtime.metrics import METRICS
+
+GET_QUEUE = "/argosy.api.v1.QueueService/GetQueue"
+SESSION = "/argosy.sampler.v1.SamplerService/Session"
+HEALTH = "/grpc.health.v1.Health/Check"
+Handler = Callable[[Any], Awaitable[Any]]
+
+
+async def echo(request: Any) -> queue_pb2.GetQueueResponse:
+    """Answer with a queue of the name asked for; the name `odd` is wrong."""
+    if request.name == "odd":
+        raise InvalidRequest("the name is odd")
+    return queue_pb2.GetQueueResponse(queue=queue_pb2.Queue(name=request.name))
+
+
+class Queues(queue_pb2_grpc.QueueServiceServicer):
+    """A queue service whose GetQueue does what the test says."""
+
+    def __init__(self, handler: Handler) -> None:
+        """Keep the handler."""
+        self._handler = handler
+
+    async def GetQueue(self, request: Any, context: Any) -> Any:  # noqa: N802 - the protocol's name
+        """Answer as the test says."""
+        return await self._handler(request)
+
+
+class Sessions(sampler_pb2_grpc.SamplerServiceServicer):
+    """A sampler service that reads until the end."""
+
+    async def Session(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802 - see above
+        """Answer each message with an empty one."""
+        async for _ in request_iterator:
+            yield sampler_pb2.SessionResponse()
+
+
+@asynccontextmanager
+async def serving(handler: Handler = echo, **settings: Any) -> AsyncIterator[GrpcServer]:
+    """Run a server on a free port."""
+    server = GrpcServer(GrpcSettings(listen="127.0.0.1:0", **settings))
+    queues = Queues(handler)  # type: ignore[abstract]
+    server.add(queue_pb2_grpc.add_QueueServiceServicer_to_server, queues, "argosy.api.v1.QueueService")
+    server.add(sampler_pb2_grpc.add_SamplerServiceServicer_to_server, Sessions(), "argosy.sampler.v1.SamplerService")
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop(0)
+
+
+@asynccontextmanager
+async def connection(server: GrpcServer) -> AsyncIterator[Any]:
+    """Open a connection that no other channel shares."""
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    async with grpc.aio.insecure_channel(server.address, options=options) as channel:
+        yield channel
+
+
+async def get(channel: Any, name: str = "mine") -> str:
+    """Return the name of the queue that comes back."""
+    request = queue_pb2.GetQueueRequest(name=name)
+    return str((await queue_pb2_grpc.QueueServiceStub(channel).GetQueue(request, timeout=10)).queue.name)
+
+
+async def get_as_clients_do(channel: Any) -> str:
+    """Return what `get` does, trying again as RetryInfo allows, though sooner."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                return await get(channel)
+            except grpc.aio.AioRpcError as error:
+                if error.code() != grpc.StatusCode.RESOURCE_EXHAUSTED:
+                    raise
+
+
+async def health(channel: Any) -> int:
+    """Return the server's answer to a health check."""
+    stub: Any = health_pb2_grpc.HealthStub(channel)
+    answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+    return int(answer.status)
+
+
+async def test_calls_without_message_hold_no_place_that_others_need() -> None:
+    """On the attacker's connection and on another, calls and health go on while hundreds wait for their message."""
+    async with (
+        serving(max_call_count=8, max_call_count_per_host=8, body_timeout_s=600.0) as server,
+        connection(server) as attacker,
+        connection(server) as other,
+    ):
+        silent = [attacker.stream_unary(method)() for method in [GET_QUEUE] * 200 + [HEALTH] * 200]
+        while server.edge.call_count < 8:
+            await health(other)
+        assert [await get_as_clients_do(other), await get_as_clients_do(attacker)] == ["mine", "mine"]
+        assert [await health(other), await health(attacker)] == [health_pb2.HealthCheckResponse.SERVING] * 2
+        for call in silent:
+            call.cancel()
+
+
+@pytest.mark.parametrize("method", [GET_QUEUE, SESSION, HEALTH])
+async def test_call_ends_if_its_message_does_not_come(method: str) -> None:
+    """A call, a stream or a health check without its first message is ended, says why, and gives its place back."""
+    async with serving(body_timeout_s=0.05) as server, connection(server) as channel:
+        before = METRICS.grpc_refused.labels("BODY_TIMEOUT")._value.get()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.stream_unary(method)(timeout=10)
+        error = from_rpc_error(caught.value)
+        assert isinstance(error, QuotaExceeded)
+        assert (error.reason, error.retry_delay_s) == ("BODY_TIMEOUT", 1.0)
+        assert "grpc.body_timeout_s" in error.message
+        assert METRICS.grpc_refused.labels("BODY_TIMEOUT")._value.get() == before + 1
+        assert await get(channel) == "mine"
+        while server.edge.call_count or server.edge.stream_count:
+            await health(channel)
+
+
+async def test_call_that_ends_without_message_is_told_so() -> None:
+    """Half a call is the caller's fault, and answered."""
+    async with serving() as server, connection(server) as channel:
+        call = channel.stream_unary(GET_QUEUE)(timeout=10)
+        await call.done_writing()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call
+        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_connection_with_all_calls_it_may_have_leaves_others_alone() -> None:
+    """The limit of a connection is named to it, with a time; the next connection is served."""
+    release, entered = asyncio.Event(), asyncio.Event()
+
+    async def wait(request: Any) -> Any:
+        if request.name == "mine":
+            return await echo(request)
+        entered.set()
+        await release.wait()
+        return await echo(request)
+
+    async with (
+        serving(wait, max_call_count_per_connection=1) as server,
+        connection(server) as attacker,
+        connection(server) as other,
+    ):
+        held = asyncio.ensure_future(get(attacker, "held"))
+        await entered.wait()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await get(attacker)
+        error = from_rpc_error(caught.value)
+        assert (error.reason, error.retry_delay_s) == ("CALLER_BUSY", 1.0)
+        assert "grpc.max_call_count_per_connection" in error.message
+        assert await get(other) == "mine"
+        release.set()
+        assert await held == "held"
+
+
+async def test_connection_far_above_its_rate_is_refused_with_the_time_to_wait() -> None:
+    """Failed calls cost most; methods that are not metered pass until their connection is in debt."""
+    async with serving(calls_per_s=1.0) as server, connection(server) as attacker, connection(server) as other:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await get(attacker, "odd")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await get(attacker)
+        error = from_rpc_error(caught.value)
+        assert isinstance(error, QuotaExceeded)
+        assert error.reason == "CALL_RATE"
+        assert error.retry_delay_s is not None
+        assert 1.0 < error.retry_delay_s <= 3.0
+        assert await get(other) == "mine"
+        assert await health(attacker) == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_unmetered_methods_cost_nothing() -> None:
+    """As many as there may be under way follow one another without a wait."""
+    async with serving(calls_per_s=1.0) as server, connection(server) as channel:
+        server.edge.leave_unmetered(GET_QUEUE)
+        assert [await get(channel) for _ in range(10)] == ["mine"] * 10
+
+
+async def test_health_answers_on_its_own_port() -> None:
+    """What is told to the main port is told there, and nothing else is served."""
+    async with (
+        serving(health_listen="127.0.0.1:0") as server,
+        grpc.aio.insecure_channel(f"127.0.0.1:{server.health_port}") as channel,
+    ):
+        assert await health(channel) == health_pb2.HealthCheckResponse.SERVING
+        await server.stop_intake()
+        assert await health(channel) == health_pb2.HealthCheckResponse.NOT_SERVING
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await get(channel)
+        assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_health_port_is_not_opened_to_the_network_unasked() -> None:
+    """The rule for the main port holds for health's."""
+    with pytest.raises(InvalidRequest, match="insecure"):
+        GrpcServer(GrpcSettings(health_listen="0.0.0.0:0"))
