@@ -48,6 +48,7 @@ from argosy_kube.kubernetes.api.rate_limiter import Priority
 from argosy_kube.kubernetes.api.reflector import Followed, Reflector, Versions
 from argosy_kube.kubernetes.api.resources import NODES, PODS, ResourceBook
 from argosy_kube.kubernetes.api.transport import ApiServer, unavailable
+from argosy_kube.kubernetes.ours.binding import PodBinder
 from argosy_kube.kubernetes.ours.kinds import OwnKinds
 from argosy_kube.kubernetes.ours.objects import OwnObjects
 from argosy_kube.kubernetes.ours.observing import CHANGES, Observer, apply_health
@@ -119,6 +120,7 @@ class KubernetesCluster:
         book = ResourceBook(server)
         self._kinds = OwnKinds(book, names=settings.kinds, discover=settings.discover, monotonic=time.monotonic)
         self._relabeller = Relabeller(server, installation, self._places)
+        self._binder = PodBinder(server)
         self._observer = Observer(
             installation,
             self._tables,
@@ -126,6 +128,7 @@ class KubernetesCluster:
             release=self._release,
             relabeller=self._relabeller,
             warnings=PodWarnings(server, self._places),
+            binder=self._binder,
         )
         self._releases: set[asyncio.Task[None]] = set()
         self._uid = ""
@@ -148,6 +151,7 @@ class KubernetesCluster:
             places=self._places,
             restore=self._relabeller.restore,
             use=self._kinds.use,
+            binder=self._binder,
         )
         self._deleter = Deleter(
             server,
@@ -330,6 +334,7 @@ class KubernetesCluster:
             task.cancel()
         await asyncio.gather(*releases, return_exceptions=True)
         await self._relabeller.close()
+        await self._binder.close()
         await self._server.close()
 
     def _release(self, place: Place, uid: str) -> None:

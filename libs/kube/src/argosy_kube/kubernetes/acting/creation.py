@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
 import numpy as np
 
 from argosy_core.errors import BackendUnavailable, InvalidRequest
 from argosy_core.reconcile import Creates
 from argosy_kube.kubernetes.acting.rendering import ObjectTemplate, TemplateBook
 from argosy_kube.kubernetes.api.answers import CONFLICT, FORBIDDEN, KEYS_ONLY, MISSING, ApiFailure, decode
-from argosy_kube.kubernetes.api.documents import FOUND_KEY, FOUND_POD, KEYS, FoundPod, Metadata
+from argosy_kube.kubernetes.api.documents import FOUND_KEY, FOUND_POD, KEYS, FoundPod
 from argosy_kube.kubernetes.api.rate_limiter import Priority
 from argosy_kube.kubernetes.api.resources import PODS, Resource, not_granted
 from argosy_kube.kubernetes.api.transport import JSON, ApiServer
+from argosy_kube.kubernetes.ours.binding import PodBinder
 from argosy_kube.kubernetes.ours.ownership import is_own
 from argosy_kube.kubernetes.ours.places import PlaceBook
 from argosy_kube.kubernetes.reading.columns import read_run, uid_bytes
@@ -59,6 +59,7 @@ class Creator:
         places: Where new objects are noted.
         restore: Gives an object of ours, by uid and run, its labels back.
         use: Called with each kind before its first object is made.
+        binder: Binds pods that were made without a node.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Creator:
         places: PlaceBook,
         restore: Callable[[bytes, tuple[int, int, int]], None],
         use: Callable[[Resource], None],
+        binder: PodBinder,
     ) -> None:
         """Create nothing yet."""
         self._restore = restore
@@ -79,6 +81,7 @@ class Creator:
         self._installation = installation
         self._places = places
         self._use = use
+        self._binder = binder
 
     async def create(self, batch: Creates, *, budget_s: float) -> CreateResult:
         """Create the objects of a batch; see Cluster.create_objects.
@@ -145,7 +148,7 @@ class Creator:
                         return _Answer(CreateCode.UNAVAILABLE, message=failure.message)
                     return await self._adopt(found, node, template, run)
                 self._places.add(uid_bytes(metadata.uid), template.resource, metadata, run)
-                await self._bind(metadata, node, template.resource)
+                await self._binder.bind(metadata, node, template.resource)
                 return _Answer(CreateCode.CREATED, uid_bytes(metadata.uid))
         except ApiFailure as failure:
             return _refusal(failure, template.resource)
@@ -178,34 +181,8 @@ class Creator:
         if run is not None:
             self._places.add(uid, template.resource, metadata, run)
             if not found.spec.node_name and metadata.deletion_timestamp is None:
-                await self._bind(metadata, node, template.resource)
+                await self._binder.bind(metadata, node, template.resource)
         return _Answer(CreateCode.EXISTS, uid, run)
-
-    async def _bind(self, metadata: Metadata, node: str, resource: Resource) -> None:
-        """Bind a pod that was made without a node, where that is how it is done.
-
-        Raises:
-            ApiFailure: It is not known whether the pod is bound; asking to create it again tells and tries again.
-        """
-        if self._settings.binding != "subresource" or resource != PODS or not node:
-            return
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }
-        path = PODS.path(metadata.namespace, metadata.name, "binding")
-        try:
-            await self._server.call(
-                "POST", path, priority=Priority.CREATE, body=msgspec.json.encode(binding), retry_conflict=False
-            )
-        except ApiFailure as failure:
-            if failure.code == CONFLICT:  # bound already, by the call whose answer was lost
-                return
-            if failure.code == MISSING:
-                raise ApiFailure(0, "the pod went before it was bound") from failure
-            raise
 
 
 @dataclass(slots=True)

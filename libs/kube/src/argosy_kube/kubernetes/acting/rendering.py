@@ -24,6 +24,7 @@ from argosy_core.job.naming import run_suffix
 from argosy_core.reconcile import Creates
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity, run_label
 from argosy_kube.kubernetes.api.resources import Resource, ResourceBook
+from argosy_kube.kubernetes.ours.binding import NODE_ANNOTATION
 from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.port import POD_KIND
@@ -181,6 +182,7 @@ class TemplateBook:
         if not node:
             return
         if settings.binding == "subresource":
+            manifest["metadata"].setdefault("annotations", {})[NODE_ANNOTATION] = node
             if spec.get("schedulerName") in {None, "", _DEFAULT_SCHEDULER}:
                 spec["schedulerName"] = settings.scheduler_name
         elif settings.binding == "affinity":

@@ -13,6 +13,7 @@ import numpy as np
 
 from argosy_kube.kubernetes.api.documents import KeyDocument, Metadata, PodDocument
 from argosy_kube.kubernetes.api.resources import PODS, Resource
+from argosy_kube.kubernetes.ours.binding import PodBinder
 from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
 from argosy_kube.kubernetes.ours.places import Place, PlaceBook
 from argosy_kube.kubernetes.ours.pod_warnings import PodWarnings
@@ -39,6 +40,7 @@ class Observer:
         release: Called with the place and uid of a pod that nothing but our finalizer keeps.
         relabeller: Gives pods of ours their labels back.
         warnings: Keeps what others wrote about pods that wait.
+        binder: Binds pods that stay without a node.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Observer:
         release: Callable[[Place, str], None],
         relabeller: Relabeller,
         warnings: PodWarnings,
+        binder: PodBinder,
     ) -> None:
         """Know no object."""
         self._installation = installation
@@ -62,6 +65,7 @@ class Observer:
         """Gives pods of ours their labels back, and looks for those that seem to be gone."""
         self.warnings = warnings
         """What others wrote about pods that wait without saying why."""
+        self._binder = binder
         self._told_gone: set[str] = set()
 
     def forget(self) -> None:
@@ -96,6 +100,7 @@ class Observer:
         told = self._told(change, pod, run) if run is not None else None
         if run is None or told is None:
             return
+        self._binder.note(pod, is_there=told != Change.DELETED)
         phase, exit_code, reason = _state_of(pod)
         detail = detail_of(pod, phase, reason)
         warned = self.warnings.note(pod, phase, reason, is_there=told != Change.DELETED)
