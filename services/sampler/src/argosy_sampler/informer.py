@@ -70,6 +70,7 @@ class Informer:
         self._nodes_listed = asyncio.Event()
         self._pods_listed = asyncio.Event()
         self._names: tuple[str, ...] | None = None
+        self._renamed_at = 0
         self._rows: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
         self._requests: npt.NDArray[np.int64] | None = None
         self._mapped: npt.NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
@@ -162,8 +163,10 @@ class Informer:
             self._framework.notify(pods)
 
     def _pod_events(self, events: ObjectEvents) -> PodEvents:
-        if events.nodes is not self._names:
+        table = self._ledger.nodes
+        if events.nodes is not self._names or table.last_rename != self._renamed_at:
             self._names, self._rows = events.nodes, self._ledger.rows_of_names(events.nodes)
+            self._renamed_at = table.last_rename
         self._ledger.extend_axis(events.resources)
         axis = self._ledger.axis
         if events.requests is not self._requests or self._mapped.shape[1] != len(axis):

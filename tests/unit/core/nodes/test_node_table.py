@@ -50,7 +50,7 @@ def test_put_counts_only_real_changes() -> None:
 
 
 def test_rows_are_stable_when_nodes_come_and_go() -> None:
-    """An index means the same node for the life of the table; a hole is filled by the same name only."""
+    """A hole is filled by the same name only while there are few."""
     table = NodeTable()
     table.put([node("a"), node("b")])
     table.take(np.array([0]), amounts((1000, 0, 1)))
@@ -64,6 +64,27 @@ def test_rows_are_stable_when_nodes_come_and_go() -> None:
     assert table.put([node("a")]).tolist() == [0]
     assert table.free[:, 0].tolist() == [3000, 1000, 109]
     assert table.flags[0] == NodeFlag.READY
+
+
+def test_table_keeps_its_size_while_nodes_come_and_go() -> None:
+    """A day of nodes that are added and taken away leaves memory flat; whatever is booked keeps its row and name."""
+    table, alive, step = NodeTable(), 200, 100
+    (booked,) = table.put([node("booked")]).tolist()
+    table.take(np.array([booked]), amounts((1000, 0, 1)))
+    table.remove(["booked"])
+    begun = table.put([node(f"n{number}", cpu=1000) for number in range(alive)])
+    assert not table.renamed_since(begun, 0).any()
+    for begin in range(alive, 10_000, step):
+        table.put([node(f"n{number}", cpu=begin) for number in range(begin, begin + step)])
+        table.remove([f"n{number}" for number in range(begin - alive, begin - alive + step)])
+    assert len(table) < 4 * alive
+    assert table.live().size == alive
+    assert {table.names[row] for row in table.live().tolist()} == {f"n{number}" for number in range(9_800, 10_000)}
+    assert table.index_of(["booked", "n0", "n9999"]).tolist()[:2] == [booked, -1]
+    assert (table.names[booked], table.free[0, booked]) == ("booked", -1000)
+    last = int(table.index_of(["n9999"])[0])
+    assert (table.allocatable[0, last], table.free[0, last]) == (9_900, 9_900)
+    assert table.renamed_since(np.array([last, booked, -1, 10**6]), 1).tolist() == [True, False, False, False]
 
 
 def test_growth_keeps_every_column() -> None:

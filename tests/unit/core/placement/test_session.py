@@ -10,7 +10,7 @@ from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
-from argosy_core.placement import CommitOutcome, CommitRequest, NodeSampler, Placements, SamplerSession
+from argosy_core.placement import CommitOutcome, CommitRequest, NodeSampler, Placements, SampleRequest, SamplerSession
 
 HANDLES = np.array([7], dtype=np.int64)
 ATTEMPTS = np.ones(1, dtype=np.int32)
@@ -101,3 +101,37 @@ def test_a_lower_epoch_changes_nothing() -> None:
     assert session.ledger.placement_count == 1
     session.release(3, Members.of(HANDLES, ATTEMPTS))
     assert session.ledger.placement_count == 0
+
+
+def test_nothing_is_placed_on_a_row_that_stands_for_another_node_than_it_was_answered_for() -> None:
+    """The leader would believe it to be where it is not; it is told that the node is not there."""
+    session = new_session()
+    session.take_placements(part(), is_last=True)
+    ledger = session.ledger
+    names = [f"old-{number}" for number in range(100)]
+    (row, *_) = ledger.put_nodes([NodeSpec(name=name, total={"cpu": 2000, "pods": 10}) for name in names]).tolist()
+
+    def ask() -> None:
+        session.sample(
+            1,
+            SampleRequest(
+                class_ids=np.ones(1, np.int32), wanted=np.ones(1, np.int32), complete=np.ones(1, np.int8),
+                resources=("cpu",), nodes_to_sample_ratio=1.0,
+            ),
+        )  # fmt: skip
+
+    def commit(handle: int) -> int:
+        one = np.ones(1, dtype=np.int32)
+        request = CommitRequest(
+            members=Members.of([handle], one), class_ids=one, offset=np.array([0, 1], np.int32),
+            candidate=np.array([row], np.int32),
+        )  # fmt: skip
+        return int(session.commit(1, request).outcome[0])
+
+    ask()
+    ledger.remove_nodes(names)
+    assert ledger.put_nodes([NodeSpec(name="new", total={"cpu": 2000, "pods": 10})]).tolist() == [row]
+    assert commit(1) == CommitOutcome.NODE_UNAVAILABLE
+    ask()
+    assert commit(2) == CommitOutcome.PLACED
+    assert ledger.nodes.names[int(ledger.nodes_of(Members.of([2], [1]))[0])] == "new"

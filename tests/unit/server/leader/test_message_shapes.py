@@ -25,7 +25,7 @@ from argosy_testkit.hostile_requests import hostile_change
 from argosy_testkit.hostile_run import good_calls
 
 BY_ITS_OWN_RULES = {"cluster", "cluster_uid", "process_id", "host", "pool"}
-TRIED = 4000
+TRIED = 1500
 
 SAMPLE = SampleRequest(
     class_ids=np.array([1, 2], np.int32),

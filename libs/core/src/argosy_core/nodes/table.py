@@ -1,9 +1,11 @@
 """The node table: every node of a cluster as columns, so that one NumPy operation looks at all of them.
 
-Rows are nodes, numbered in the order in which they came. An index means the same node for the life of the table: a node
-that went leaves a hole that only a node of the same name fills again. Resource columns are int64 base units in the
-order of a `ResourceAxis`, stored resource by resource (`array[resource, node]`), so that one resource of many nodes is
-contiguous.
+Rows are nodes, numbered in the order in which they came. A node that went leaves a hole, which a node of the same name
+fills again. Once there are more holes than nodes, those on which nothing is booked lose their names and are given to
+new nodes, so that a cluster whose nodes come and go keeps its size: `last_rename` says when that was last.
+
+Resource columns are int64 base units in the order of a `ResourceAxis`, stored resource by resource
+(`array[resource, node]`), so that one resource of many nodes is contiguous.
 
 Three numbers per node say when it changed: `changed_at` for any change, `described_at` for any but of what pods take of
 it, `risen_at` for a change after which a pod may fit that did not fit before. They are generations of the table, which
@@ -119,6 +121,10 @@ class NodeTable:
         self._changed_at = np.zeros(_FIRST_CAPACITY, np.int64)
         self._described_at = np.zeros(_FIRST_CAPACITY, np.int64)
         self._risen_at = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._named_at = np.zeros(_FIRST_CAPACITY, np.int64)
+        self.last_rename = 0
+        """Generation at which rows last lost or got names; 0 if none ever has."""
+        self._spare: list[int] = []
         self._unschedulable: set[str] = set()
         self._admin_cordons: frozenset[str] = frozenset()
         self.ports = PortClaims()
@@ -166,7 +172,7 @@ class NodeTable:
         return self._changed_at[: self._count]
 
     def index_of(self, names: Iterable[str]) -> Int32s:
-        """Return the row of each name, -1 for names never seen."""
+        """Return the row of each name, -1 for names that have none."""
         index = self._index
         return np.fromiter((index.get(name, -1) for name in names), np.int32)
 
@@ -189,6 +195,13 @@ class NodeTable:
     def risen_since(self, generation: int) -> Int32s:
         """Return the rows on which, after a generation, something may fit that did not before, ascending."""
         return np.flatnonzero(self._risen_at[: self._count] > generation).astype(np.int32)
+
+    def renamed_since(self, rows: npt.NDArray[np.integer], generation: int) -> npt.NDArray[np.bool_]:
+        """Return which rows, -1 and beyond the last one included, stand for another node than at a generation."""
+        if self.last_rename <= generation:
+            return np.zeros(rows.size, np.bool_)
+        inside = (rows >= 0) & (rows < self._count)
+        return inside & (self._named_at[np.where(inside, rows, 0)] > generation)
 
     def totals(self) -> NodeTotals:
         """Return the sums over usable nodes."""
@@ -216,6 +229,8 @@ class NodeTable:
         """
         named = {name: None for node in nodes for amounts in (node.total, node.system) for name in amounts}
         self.extend_axis(named)
+        if sum(node.name not in self._index for node in nodes) > len(self._spare):
+            self._find_spare()
         generation = self.generation + 1
         rows = np.fromiter((self._put_one(node, generation) for node in nodes), np.int32, len(nodes))
         self.generation = generation
@@ -224,7 +239,7 @@ class NodeTable:
         return rows
 
     def hold_name(self, name: str) -> int:
-        """Return the row of a name; one never seen gets a row as a removed node without resources."""
+        """Return the row of a name; one that has none gets one as a removed node without resources."""
         row = self._index.get(name)
         if row is None:
             row = self._append(name)
@@ -356,16 +371,39 @@ class NodeTable:
 
     def _append(self, name: str) -> int:
         """Return a new row for a name, as a removed node without resources."""
-        row = self._count
-        if row == len(self._flags):
-            self._grow()
-        self._count += 1
+        if self._spare:
+            row = self._spare.pop()
+            self.names[row], self.hostnames[row] = name, ""
+            self._named_at[row] = self.last_rename = self.generation + 1
+        else:
+            row = self._count
+            if row == len(self._flags):
+                self._grow()
+            self._count += 1
+            self.names.append(name)
+            self.hostnames.append("")
         self._index[name] = row
-        self.names.append(name)
-        self.hostnames.append("")
         self._flags[row] = NodeFlag.REMOVED
         self.membership += 1
         return row
+
+    def _find_spare(self) -> None:
+        """Take their names from nodes that went and on which nothing is booked, if there are more holes than nodes.
+
+        Complexity: O(rows) in NumPy, and Python work per hole.
+        """
+        holes = self.flags & _REMOVED != 0
+        if 2 * np.count_nonzero(holes) <= self._count or self._count < _FIRST_CAPACITY:
+            return
+        holes &= (self.free == 0).all(axis=0)  # each pod takes one of `pods`
+        holes[self._spare] = False
+        found = np.flatnonzero(holes).tolist()
+        if found:
+            self.membership += 1
+            self._named_at[found] = self.last_rename = self.generation + 1
+        for row in found:
+            del self._index[self.names[row]]
+        self._spare = sorted([*self._spare, *found], reverse=True)
 
     def _grow(self) -> None:
         """Double the capacity of every column."""
@@ -379,6 +417,7 @@ class NodeTable:
         self._changed_at = np.pad(self._changed_at, narrow)
         self._described_at = np.pad(self._described_at, narrow)
         self._risen_at = np.pad(self._risen_at, narrow)
+        self._named_at = np.pad(self._named_at, narrow)
 
     def _compact_groups(self) -> None:
         """Drop groups that no node has, so that labels which change all the time cost no memory."""

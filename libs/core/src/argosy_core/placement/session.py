@@ -49,6 +49,8 @@ class SamplerSession:
         self._rng = rng
         self._pool = pool
         self._parts: list[Placements] = []
+        self._sampled_at = 0
+        """Generation of the node table that the last answer was about: a round commits to what it was answered."""
 
     def begin(self) -> None:
         """Begin a new stream: a list must come before anything is answered."""
@@ -131,6 +133,7 @@ class SamplerSession:
             NotAllowedNow: The full list of placements has not come.
         """
         self.check_request(epoch)
+        self._sampled_at = self.ledger.nodes.generation
         return self.sampler.sample(request, self._rng, should_stop=should_stop)
 
     def commit(self, epoch: int, request: CommitRequest) -> CommitReply:
@@ -142,12 +145,13 @@ class SamplerSession:
             InvalidRequest: The columns do not fit each other.
         """
         self.check_request(epoch)
+        renamed = self.ledger.nodes.renamed_since(request.candidate, self._sampled_at)
         node, outcome = commit(
             self.ledger,
             request.members,
             class_ids=request.class_ids,
             offsets=request.offset,
-            candidates=request.candidate,
+            candidates=np.where(renamed, np.int32(-1), request.candidate),
             framework=self._framework,
             pool=self._pool,
         )

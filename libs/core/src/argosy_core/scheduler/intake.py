@@ -163,6 +163,7 @@ def _start_incarnation(state: PoolState, index: int, incarnation: int) -> None:
     clusters.incarnation[index] = incarnation
     clusters.session[index] += 1
     clusters.nodes[index].by_sampler = np.zeros(0, dtype=np.int32)
+    clusters.nodes[index].told_end = 0
     clusters.resources[index] = ()
     clusters.allocatable[index] = np.zeros((0, 0), dtype=np.int64)
     state.waits.clear_cluster(index)
@@ -186,7 +187,7 @@ def update_capacity(state: PoolState, cluster: str, columns: CapacityColumns) ->
     is_new = columns.incarnation != clusters.incarnation[index]
     told = () if is_new else clusters.resources[index]
     resources = told + tuple(name for name in columns.resources if name not in told)
-    check_growth(columns.node, 0 if is_new else clusters.nodes[index].by_sampler.size, len(resources))
+    check_growth(columns.node, 0 if is_new else clusters.nodes[index].told_end, len(resources))
     state.ensure_columns(resources)
     total = state.in_axis_order(columns.total, columns.resources)
     clusters.check_total(index, total)
@@ -221,6 +222,7 @@ def _update_nodes(state: PoolState, index: int, columns: CapacityColumns, resour
     clusters = state.clusters
     names: NodeNames = clusters.nodes[index]
     end = int(columns.node.max()) + 1
+    names.told_end = max(names.told_end, end)
     names.by_sampler = grow(names.by_sampler, end, -1)
     names.by_sampler[columns.node] = names.intern(columns.names)
     matrix = clusters.allocatable[index]
@@ -231,6 +233,8 @@ def _update_nodes(state: PoolState, index: int, columns: CapacityColumns, resour
     matrix[np.ix_(columns.node, place)] = np.where(gone[:, None], 0, columns.allocatable)
     clusters.resources[index], clusters.allocatable[index] = resources, matrix
     clusters.largest[index] = state.in_axis_order(matrix.max(axis=0), resources)
+    if names.is_crowded and state.round is None:
+        state.compact_node_names(index)
 
 
 def missing(state: PoolState, columns: JobColumns) -> Missing:

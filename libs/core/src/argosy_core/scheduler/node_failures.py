@@ -9,7 +9,7 @@ Source: seed 004 "Detecting faulty nodes"; design section 6, "faulty nodes".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 __all__ = ["FAILURE_COUNT", "WINDOW_S", "Node", "NodeFailures"]
@@ -87,6 +87,21 @@ class NodeFailures:
         for (job_set_id, class_id), nodes in self._faulty.items():
             for node in nodes:
                 yield job_set_id, class_id, node
+
+    def nodes_of(self, cluster: int) -> list[int]:
+        """Return the nodes of a cluster on which runs failed; one may stand several times."""
+        return [node for _, _, (where, node) in self._moments if where == cluster]
+
+    def move_nodes(self, cluster: int, moved: Sequence[int]) -> None:
+        """Take note that the nodes of a cluster have other indices: `moved` has the new one by the old one."""
+
+        def new(node: Node) -> Node:
+            return (cluster, moved[node[1]]) if node[0] == cluster else node
+
+        self._moments = {(first, second, new(node)): told for (first, second, node), told in self._moments.items()}
+        self._faulty = {
+            kind: {new(node): until_s for node, until_s in nodes.items()} for kind, nodes in self._faulty.items()
+        }
 
     def _forget(self, key: tuple[int, int, Node]) -> None:
         del self._moments[key]

@@ -435,6 +435,16 @@ class PoolState:
             clusters.keep_columns(used)
             self.demands.keep_columns(used)
 
+    def compact_node_names(self, index: int) -> None:
+        """Forget the names of a cluster's nodes that went and on which nothing runs; only between rounds."""
+        live = self.live
+        slots = live.live_slots()
+        slots = slots[(live.cluster[slots] == index) & (live.node[slots] >= 0)]
+        failed = self.node_failures.nodes_of(index)
+        moved = self.clusters.nodes[index].compact(np.concatenate([live.node[slots], np.array(failed, np.int32)]))
+        live.node[slots] = moved[live.node[slots]]
+        self.node_failures.move_nodes(index, moved.tolist())
+
     def in_axis_order(self, values: npt.NDArray[np.int64], names: Sequence[str]) -> npt.NDArray[np.int64]:
         """Return resource columns (..., r) in the order of the axis; the axis must have all names."""
         axis = self.classes.axis

@@ -48,6 +48,7 @@ _MAX_CELLS: Final = 1 << 23
 """Nodes times resources of one cluster: 100,000 nodes with 80 resources, 64 MiB in each table of theirs."""
 _MAX_REQUESTED: Final = 192
 """How many of them classes may bring, so that there is room for what nodes have."""
+_SPARE_NAMES: Final = 1000
 _MAX_IDLE_CLASSES: Final = 20_000
 _MAX_IDLE_JOB_SETS: Final = 50_000
 _IDLE_JOB_SET_S: Final = 60.0
@@ -308,7 +309,7 @@ class JobSetTable:
 
 
 class NodeNames:
-    """Names of one cluster's nodes; an index means the same name for as long as this leader lives."""
+    """Names of one cluster's nodes; an index means the same name until they are compacted."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -316,6 +317,8 @@ class NodeNames:
         self._index: dict[str, int] = {}
         self.by_sampler: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
         """Index for each sampler node index of the present incarnation, -1 where none was told."""
+        self.told_end = 0
+        """One more than the highest sampler node index that was told."""
 
     def intern(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
         """Return the index of each name, adding what is new."""
@@ -328,6 +331,29 @@ class NodeNames:
                 self._index[name] = index
             result[row] = index
         return result
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether most names may be of nodes that went long ago."""
+        return len(self.names) > 2 * self.told_end + _SPARE_NAMES
+
+    def compact(self, used: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+        """Forget the names that neither the sampler has told nor anybody uses.
+
+        Args:
+            used: Indices that somebody else holds, distinct or not.
+
+        Returns:
+            New index by old index, -1 for those that are forgotten.
+        """
+        kept = np.unique(np.concatenate([used, self.by_sampler[self.by_sampler >= 0]])).astype(np.int32)
+        moved = np.full(len(self.names), -1, dtype=np.int32)
+        moved[kept] = np.arange(kept.size, dtype=np.int32)
+        self.names = [self.names[index] for index in kept.tolist()]
+        self._index = {name: index for index, name in enumerate(self.names)}
+        known = self.by_sampler >= 0
+        self.by_sampler[known] = moved[self.by_sampler[known]]
+        return moved
 
     def translate(self, sampler_nodes: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
         """Return the index for each sampler node index, -1 where none was told."""

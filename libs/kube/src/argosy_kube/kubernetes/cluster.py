@@ -25,7 +25,6 @@ import numpy as np
 
 from argosy_core.reconcile import Creates, Deletes
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL
-from argosy_kube.failure_table import NODE_LOST
 from argosy_kube.kubernetes.acting.creation import Creator
 from argosy_kube.kubernetes.acting.deletion import Deleter
 from argosy_kube.kubernetes.acting.finding import Finder
@@ -55,7 +54,7 @@ from argosy_kube.kubernetes.ours.observing import CHANGES, Observer, apply_healt
 from argosy_kube.kubernetes.ours.places import Place, PlaceBook
 from argosy_kube.kubernetes.ours.pod_warnings import PodWarnings
 from argosy_kube.kubernetes.ours.relabelling import Relabeller
-from argosy_kube.kubernetes.reading.columns import EventRows, EventTables
+from argosy_kube.kubernetes.reading.columns import LOST_REASON, TableBook
 from argosy_kube.kubernetes.reading.nodes import describe_node
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.meter import NO_METER, ApiMeter
@@ -110,7 +109,7 @@ class KubernetesCluster:
         self._server = server = ApiServer(
             Credentials(source), settings=settings, call_timeout_s=call_timeout_s, rng=rng, meter=meter
         )
-        self._tables = EventTables()
+        self._tables = TableBook()
         self._places = PlaceBook()
         self._versions = Versions()
         self._nodes = Reflector(
@@ -215,7 +214,7 @@ class KubernetesCluster:
         """See Cluster."""
         if selector == Selector.OURS:
             return await self._own.read()
-        rows, version = EventRows(self._tables), self._versions.draw()
+        rows, version = self._tables.begin(), self._versions.draw()
 
         def add(pod: PodDocument) -> None:
             self._observer.add_any_pod(rows, Change.ADDED, pod, time_us=0)
@@ -233,7 +232,7 @@ class KubernetesCluster:
             return
         async with contextlib.aclosing(self._follow(self._all_pods, version)) as batches:
             async for events, reached in batches:
-                rows, now_us = EventRows(self._tables), time.time_ns() // 1000
+                rows, now_us = self._tables.begin(), time.time_ns() // 1000
                 for event in events:
                     self._observer.add_any_pod(rows, CHANGES[event.type], event.object, time_us=now_us)
                 yield rows.build(reached)
@@ -283,7 +282,7 @@ class KubernetesCluster:
         with _translated("looking for objects by name"):
             rows = await self._finder.find(batch)
         events = rows.build(0)
-        apply_health(events, self._own.states, self._tables.texts.intern(NODE_LOST))
+        apply_health(events, self._own.states, LOST_REASON)
         return replace(events, unlistable_kinds=self._kinds.unlistable_names)
 
     async def read_log(

@@ -58,7 +58,7 @@ class Finder:
             run = handle, attempt, int(batch.object_column[row])
             wanted[template.resource][template.namespace, template.name(handle, attempt)] = run
         found = await asyncio.gather(*(self._look_up(resource, runs) for resource, runs in wanted.items()))
-        rows = EventRows(self._observer.tables)
+        rows = self._observer.tables.begin()
         for (resource, runs), documents in zip(wanted.items(), found, strict=True):
             for document in documents:
                 self._take(rows, resource, runs[document.metadata.namespace, document.metadata.name], document)

@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
-from argosy_kube.failure_table import NODE_LOST
 from argosy_kube.kubernetes.api.answers import GONE, KEYS_LIST, ApiFailure
 from argosy_kube.kubernetes.api.documents import (
     LIST_OF_KEYS,
@@ -31,7 +30,7 @@ from argosy_kube.kubernetes.api.resources import NODES, PODS, Resource
 from argosy_kube.kubernetes.api.transport import ApiServer, unavailable
 from argosy_kube.kubernetes.ours.kinds import OwnKinds
 from argosy_kube.kubernetes.ours.observing import CHANGES, Observer, apply_health
-from argosy_kube.kubernetes.reading.columns import EventRows, uid_bytes
+from argosy_kube.kubernetes.reading.columns import LOST_REASON, EventRows, uid_bytes
 from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates, health_of
 from argosy_kube.port import Change, ObjectEvents, WatchGone
 
@@ -80,7 +79,6 @@ class OwnObjects:
         self._places = observer.places
         self._versions = versions
         self._knows_strays = False
-        self._lost_reason = observer.tables.texts.intern(NODE_LOST)
 
     def _reflector(self, resource: Resource) -> Reflector[Any]:
         """Return what follows a kind of our objects."""
@@ -105,7 +103,7 @@ class OwnObjects:
         # What comes meanwhile is read beside the list, of all kinds that are watched.
         besides = [beside for one in self._reflectors.values() if (beside := one.join_beside(_sleep_on)) is not None]
         try:
-            version, rows = self._versions.draw(), EventRows(self._tables)
+            version, rows = self._versions.draw(), self._tables.begin()
             listed = await self._list_all(rows)
             for resource, events, reached in _since(besides, listed):
                 await self._add(rows, resource, events)
@@ -128,7 +126,7 @@ class OwnObjects:
     def _tell(self, rows: EventRows, version: int) -> ObjectEvents:
         """Return rows as the port gives them."""
         events = rows.build(version)
-        apply_health(events, self.states, self._lost_reason)
+        apply_health(events, self.states, LOST_REASON)
         unlistable = self._kinds.unlistable_names
         return replace(events, unlistable_kinds=unlistable) if unlistable else events
 
@@ -163,7 +161,7 @@ class OwnObjects:
 
         listed[NODES] = await self._nodes.list(begin)
         rows.fold()
-        names = self._tables.nodes.texts
+        names = rows.tables.nodes.texts
         self.states.reset(found, [names[index] for index in rows.node_indices()])
         in_use = {NODES, *self._kinds.in_use}
         return {resource: reached for resource, reached in listed.items() if resource in in_use}
@@ -230,7 +228,7 @@ class OwnObjects:
 
     async def _next(self, watch: _Watch) -> tuple[ObjectEvents, ApiFailure | None]:
         """Wait for changes; return them, and why the watch cannot go on, if it cannot."""
-        rows = EventRows(self._tables)
+        rows = self._tables.begin()
         await self._join_new(watch, rows)
         if not len(rows):
             await watch.news.wait()
@@ -351,7 +349,7 @@ class OwnObjects:
             return
 
         async def read(name: str) -> EventRows:
-            part = EventRows(self._tables)
+            part = EventRows(rows.tables)
             query = f"{self._query}&fieldSelector={quote(f'spec.nodeName={name}', safe='')}"
             await self._list_kind(part, PODS, query=query, change=Change.MODIFIED)
             return part
@@ -364,7 +362,7 @@ class OwnObjects:
         fresh = self._observer.warnings.take_fresh()
         if not fresh:
             return
-        part = EventRows(self._tables)
+        part = EventRows(rows.tables)
         with contextlib.suppress(ApiFailure):  # the next list tells it
             for pod in (await self._observer.relabeller.find(PODS, [uid_bytes(uid) for uid in fresh])).values():
                 self._observer.add(part, Change.MODIFIED, pod, resource=PODS)

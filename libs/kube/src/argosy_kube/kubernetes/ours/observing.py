@@ -18,7 +18,7 @@ from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
 from argosy_kube.kubernetes.ours.places import Place, PlaceBook
 from argosy_kube.kubernetes.ours.pod_warnings import PodWarnings
 from argosy_kube.kubernetes.ours.relabelling import Relabeller, tells_deletion
-from argosy_kube.kubernetes.reading.columns import EventRows, EventTables, read_run, uid_bytes
+from argosy_kube.kubernetes.reading.columns import EventRows, TableBook, read_run, uid_bytes
 from argosy_kube.kubernetes.reading.details import detail_of
 from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates
 from argosy_kube.kubernetes.reading.pods import ended_us, exit_and_reason, host_ports, is_gone, phase_of, read_time_us
@@ -35,7 +35,7 @@ class Observer:
 
     Args:
         installation: Whose objects are ours.
-        tables: What rows point into.
+        tables: Begins rows.
         places: Where our objects are noted.
         release: Called with the place and uid of a pod that nothing but our finalizer keeps.
         relabeller: Gives pods of ours their labels back.
@@ -46,7 +46,7 @@ class Observer:
     def __init__(
         self,
         installation: str,
-        tables: EventTables,
+        tables: TableBook,
         places: PlaceBook,
         *,
         release: Callable[[Place, str], None],
@@ -57,7 +57,7 @@ class Observer:
         """Know no object."""
         self._installation = installation
         self.tables = tables
-        """What rows point into."""
+        """Begins rows."""
         self.places = places
         """Where our objects are noted."""
         self._release = release
@@ -137,7 +137,7 @@ class Observer:
         detail: Detail | None = None,
     ) -> None:
         node, phase, exit_code, reason = state
-        tables = self.tables
+        tables = rows.tables
         rows.add(
             change,
             pod.metadata,
@@ -210,7 +210,7 @@ class Observer:
         rows.add(
             change,
             metadata,
-            kind=self.tables.kinds.intern(resource.full_name),
+            kind=rows.tables.kinds.intern(resource.full_name),
             run=run,
             time_us=time_us or _created_us(metadata),
         )

@@ -1,6 +1,8 @@
 """Building the port's columns from documents, row by row.
 
-Tables are those of one adapter: they grow for as long as it lives and are the same tuple until they do.
+Tables are those of one adapter: they grow until they are crowded, and are the same tuple until they grow. Then rows
+that are begun get new ones, so that nodes and requests that are long gone cost nothing: rows mean something with their
+own tables only.
 """
 
 from __future__ import annotations
@@ -14,16 +16,21 @@ import numpy as np
 from argosy_core.job.classes import HostPort
 from argosy_core.job.naming import run_suffix
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, parse_run_label
+from argosy_kube.failure_table import NODE_LOST
 from argosy_kube.kubernetes.api.documents import Metadata
 from argosy_kube.kubernetes.reading.pods import RequestReader
 from argosy_kube.port import POD_KIND, Change, Detail, ObjectEvents, PodPhase
 from argosy_kube.tables import RequestTable, TextTable
 
-__all__ = ["EventRows", "EventTables", "read_run", "uid_bytes"]
+__all__ = ["LOST_REASON", "EventRows", "EventTables", "TableBook", "read_run", "uid_bytes"]
 
 T = TypeVar("T")
 
+LOST_REASON: Final = 0
+"""Index of `NODE_LOST` in every table of texts."""
 _UID_BYTES: Final = 16
+_CROWDED: Final = 10_000
+"""Nodes, texts or requests in one table; those of a larger cluster are learnt again once in as many changes."""
 _MOST_OBJECTS: Final = 1 << 15
 _NO_RUN: Final = (0, 0, 0)
 
@@ -58,7 +65,7 @@ class EventTables:
         """Start with pods as the first kind."""
         self.kinds = TextTable((POD_KIND,))
         self.nodes = TextTable()
-        self.texts = TextTable()
+        self.texts = TextTable((NODE_LOST,))
         self.requests = RequestTable()
         self.pod_requests = RequestReader(self.requests.intern)
 
@@ -72,7 +79,8 @@ class EventRows:
 
     def __init__(self, tables: EventTables) -> None:
         """Start empty."""
-        self._tables = tables
+        self.tables = tables
+        """What they point into."""
         self._chunks: list[np.ndarray] = []
         self._uids: list[bytes] = []
         self._rows: list[tuple[int, ...]] = []
@@ -112,7 +120,7 @@ class EventRows:
         if detail is not None:
             self._details[len(self._rows)] = detail
         ours = run is not None
-        namespace = self._tables.texts.intern(metadata.namespace)
+        namespace = self.tables.texts.intern(metadata.namespace)
         version = metadata.resource_version
         self._uids.append(uid_bytes(metadata.uid))
         self._rows.append(
@@ -183,7 +191,7 @@ class EventRows:
         """Return the rows as the port gives them."""
         self.fold()
         rows = np.concatenate(self._chunks) if self._chunks else np.zeros((0, 16), dtype=np.int64)
-        tables, count = self._tables, len(rows)
+        tables, count = self.tables, len(rows)
         details: dict[int, Detail] = {}
         first = 0
         for chunk, found in zip(self._chunks, self._chunk_details, strict=True):
@@ -215,3 +223,18 @@ class EventRows:
             details=details,
             host_ports=dict(self._ports),
         )
+
+
+class TableBook:
+    """The tables that rows which are begun now point into."""
+
+    def __init__(self) -> None:
+        """Begin with empty ones."""
+        self._tables = EventTables()
+
+    def begin(self) -> EventRows:
+        """Return rows, with new tables if those of the last ones have grown large."""
+        tables = self._tables
+        if max(len(tables.nodes), len(tables.texts), len(tables.requests)) > _CROWDED:
+            self._tables = EventTables()
+        return EventRows(self._tables)

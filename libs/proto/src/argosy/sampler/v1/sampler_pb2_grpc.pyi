@@ -3,7 +3,8 @@
 isort:skip_file
 What a sampler and its pool's leader say to each other. Columns are packed arrays as in argosy.lease.v1.
 
-A node index is given by the sampler and means the same node for as long as its incarnation lasts.
+A node index is given by the sampler and means the node that it was last told to be, for as long as its incarnation
+lasts. Indices are told without gaps; one of a node that went may be given to another.
 """
 
 from argosy.sampler.v1 import sampler_pb2 as _sampler_pb2
