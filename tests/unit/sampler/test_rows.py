@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 import structlog
 
+from argosy_core.job.classes import SchedulingClass
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
 from argosy_core.plugins import build_framework
+from argosy_core.resources import DEFAULT_AXIS
 from argosy_kube.kubernetes.api.documents import Metadata
 from argosy_kube.kubernetes.reading.columns import TableBook
 from argosy_kube.port import Change, ObjectEvents, PodPhase
 from argosy_sampler.codec import CapacityWriter
 from argosy_sampler.informer import Informer
+from argosy_server.leader.sessions.cluster_codec import capacity_columns
 
 ROOM = {"cpu": 4000, "pods": 10}
 
@@ -65,3 +68,17 @@ def test_pods_of_a_node_that_went_are_not_booked_on_the_one_that_has_its_row() -
     assert (ledger.nodes.free[0, fresh] == 4000).all()
     assert ledger.nodes.free[0, ledger.nodes.index_of(["n7", "n8"])].tolist() == [-1000, -1000]
     ledger.check_invariants()
+
+
+def test_resources_that_no_node_has_are_not_told() -> None:
+    """Classes bring new ones for as long as a sampler lives; a message with more than a leader counts is refused."""
+    ledger = NodeLedger()
+    ledger.put_nodes([NodeSpec(name="a", total={**ROOM, "gpu": 3}), NodeSpec(name="b", total=ROOM)])
+    for number in range(300):
+        ledger.define_class(number, SchedulingClass(requests=((f"example.com/r{number}", 1),)))
+    message = CapacityWriter(ledger).next_message()
+    assert message is not None
+    assert set(message.resources) == {*DEFAULT_AXIS.names, "gpu"}
+    columns, gpu = capacity_columns(message, 1), list(message.resources).index("gpu")
+    assert columns.allocatable[:, gpu].tolist() == [3, 0]
+    assert (columns.total[gpu], columns.total_free[0]) == (3, 8000)

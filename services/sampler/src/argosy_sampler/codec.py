@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.arrays import Int32s, Int64s
@@ -20,6 +21,7 @@ from argosy_core.job.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeGroup
 from argosy_core.placement import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
+from argosy_core.resources import DEFAULT_AXIS
 from argosy_core.scheduler import MAX_TOTAL
 from argosy_runtime.columns import check_indices, pack_column, read_columns, read_members, unpack_column
 
@@ -34,6 +36,8 @@ __all__ = [
     "sample_response",
 ]
 
+_ROOMY_AXIS = 64
+"""Resources up to which nobody looks whether nodes have them."""
 _MAX_TEXT = 1000
 """Longest text that a leader takes, characters."""
 _NO_CLASSES = np.zeros(0, np.int32)
@@ -215,22 +219,35 @@ class CapacityWriter:
         self._told, self._placement_count = table.generation, placement_count
         names = table.names
         distinct, group = np.unique(table.group[rows], return_inverse=True)
+        held = self._held_columns()
         return sampler_pb2.Capacity(
-            resources=table.axis.names,
+            resources=[table.axis.names[column] for column in held.tolist()],
             node_column=pack_column(rows, "int32"),
             names=[names[row] for row in rows.tolist()],
-            allocatable_column=pack_column(table.allocatable[:, rows].T, "int64"),
-            free_column=pack_column(table.free[:, rows].T, "int64"),
+            allocatable_column=pack_column(table.allocatable[np.ix_(held, rows)].T, "int64"),
+            free_column=pack_column(table.free[np.ix_(held, rows)].T, "int64"),
             flag_column=table.flags[rows].astype(np.int8).tobytes(),
             groups=[self._group(index) for index in distinct.tolist()],
             group_column=pack_column(group, "int32"),
-            total_column=pack_column(np.clip(totals.allocatable, 0, MAX_TOTAL), "int64"),
-            total_free_column=pack_column(np.clip(totals.free, 0, MAX_TOTAL), "int64"),
+            total_column=pack_column(np.clip(totals.allocatable[held], 0, MAX_TOTAL), "int64"),
+            total_free_column=pack_column(np.clip(totals.free[held], 0, MAX_TOTAL), "int64"),
             node_count=totals.node_count,
             placement_count=placement_count,
             fitting_class_column=pack_column(fitting[0] if fitting else _NO_CLASSES, "int32"),
             fitting_room_column=pack_column(_room(fitting[1]) if fitting else _NO_CLASSES, "int32"),
         )
+
+    def _held_columns(self) -> npt.NDArray[np.intp]:
+        """Return the resources to tell of: where there are many, those that some node has or lacks.
+
+        Classes and pods bring others for as long as this process lives, and a leader takes no more than it counts.
+        """
+        table = self._ledger.nodes
+        if len(table.axis) <= _ROOMY_AXIS:
+            return np.arange(len(table.axis))
+        held = ((table.allocatable != 0) | (table.free != 0)).any(axis=1)
+        held[: len(DEFAULT_AXIS)] = True
+        return np.flatnonzero(held)
 
     def _group(self, index: int) -> bytes:
         groups = self._ledger.nodes.groups
