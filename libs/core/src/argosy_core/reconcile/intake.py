@@ -65,8 +65,10 @@ def add_rows(table: ObjectTable, rows: RunRows) -> TakenRows:
     members = Members.of(rows.handle_column, rows.attempt_column)
     kinds = [kinds_of_body(body) for body in rows.bodies]
     # What stands twice in a message is taken as one that is known when it comes the second time.
-    is_first = np.zeros(len(members), dtype=np.bool_)
-    is_first[members.waves()[0] if len(members) else []] = True
+    is_first = np.ones(len(members), dtype=np.bool_)
+    if not members.are_distinct():
+        is_first[:] = False
+        is_first[members.waves()[0]] = True
     is_known = table.index.lookup(*members.columns) >= 0
     if table.bags:
         is_known |= [key in table.bags for key in members.pairs()]
@@ -82,6 +84,8 @@ def add_rows(table: ObjectTable, rows: RunRows) -> TakenRows:
         added_places.append(np.full(len(known), place))
     slots = np.concatenate(added)
     _fill(table, slots, rows, np.concatenate(added_places))
+    if not missing:
+        return TakenRows(slots=slots, missing=slots[:0])
     is_missing = np.isin(slots, missing)
     return TakenRows(slots=slots[~is_missing], missing=slots[is_missing])
 
@@ -103,6 +107,12 @@ def _add_fresh(
         fresh: Places of the runs' rows.
         kinds: Kinds of the objects of each spec.
     """
+    if all(len(found) == 1 for found in kinds):  # as nearly always
+        numbers = table.kind_numbers([found[0] for found in kinds])
+        slots = table.add(members[fresh], kinds=numbers[specs[fresh]])
+        table.has_row[slots] = True
+        table.index.insert(*members[fresh].columns, slots=slots.astype(np.int32))
+        return slots, fresh
     sizes = np.array([len(found) for found in kinds], dtype=np.int64)[specs[fresh]]
     firsts = np.cumsum(sizes) - sizes
     places = np.repeat(fresh, sizes)
