@@ -1,13 +1,13 @@
-"""Short names for NumPy arrays by type of element."""
+"""Short names for NumPy arrays by type of element, and calls that cost little on a few elements."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Bools", "Float32s", "Float64s", "Int8s", "Int16s", "Int32s", "Int64s", "Uids"]
+__all__ = ["Bools", "Float32s", "Float64s", "Int8s", "Int16s", "Int32s", "Int64s", "Uids", "find_begins", "spread"]
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Int8s: TypeAlias = npt.NDArray[np.int8]
@@ -18,3 +18,16 @@ Float32s: TypeAlias = npt.NDArray[np.float32]
 Float64s: TypeAlias = npt.NDArray[np.float64]
 Uids: TypeAlias = npt.NDArray[np.void]
 """Uids of Kubernetes, 16 bytes each."""
+
+
+def find_begins(values: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
+    """Return where runs of equal values begin. NumPy's `diff` with a value before costs ten times as much for a few."""
+    differs = np.empty(values.size, dtype=np.bool_)
+    differs[:1] = True
+    np.not_equal(values[1:], values[:-1], out=differs[1:])
+    return differs.nonzero()[0]
+
+
+def spread(value: int | npt.NDArray[np.integer], size: int, dtype: type[np.integer]) -> npt.NDArray[Any]:
+    """Return one value for each of n elements: the same for all, or as given."""
+    return value.astype(dtype, copy=False) if isinstance(value, np.ndarray) else np.full(size, value, dtype=dtype)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import find_begins
 from argosy_core.framework.faults import Fault
 from argosy_core.job.classes import SchedulingClass
 
@@ -66,7 +67,7 @@ class CandidateCycle:
         """By class id: the error or change request to wait that turned the class away."""
         self.plugin = ""
         """Name of the plugin that is being asked."""
-        self._begins = np.flatnonzero(np.diff(class_ids, prepend=-1))
+        self._begins = find_begins(class_ids)
 
     def __len__(self) -> int:
         """Return the number of classes."""

@@ -22,6 +22,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import find_begins
 from argosy_core.errors import InvalidRequest, NotFound
 from argosy_core.framework import DECISION, CandidateCycle, Entries, Fault, Framework, Point
 from argosy_core.job.classes import HostPort, SchedulingClass
@@ -278,7 +279,7 @@ class CandidatePool:
 
     def _split(self, rows: Int32s) -> dict[int, _Queue]:
         """Return the queues by class id; `rows` are those of the sorted candidates."""
-        begins = np.flatnonzero(np.diff(rows, prepend=-1))
+        begins = find_begins(rows)
         used = rows[begins]
         ends = np.append(begins, len(rows))[1:]
         asked = [_pairs(amounts) for amounts in self._requests[used].tolist()]

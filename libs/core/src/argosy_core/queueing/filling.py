@@ -27,6 +27,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import find_begins
 from argosy_core.queueing.usage import MICRO, to_cores
 
 __all__ = ["Filled", "FillingLimits", "FillingQueues", "fill", "flow_keys", "walk"]
@@ -137,7 +138,7 @@ def _order(queues: FillingQueues, ranks: Int64s, rows: Int64s, usage: Int64s) ->
         usage: Usage of each job.
     """
     running = np.cumsum(usage)
-    begins = np.flatnonzero(np.diff(rows, prepend=-1))
+    begins = find_begins(rows)
     before = np.concatenate([[0], running])[begins]
     counts = np.diff(np.append(begins, rows.size))
     after = queues.usage[rows] + running - np.repeat(before, counts)
@@ -240,7 +241,7 @@ class _Window:
 def _count_before(values: npt.NDArray[np.integer]) -> Int64s:
     """Return for each value how many equal ones stand before it."""
     order = np.argsort(values, kind="stable")
-    begins = np.flatnonzero(np.diff(values[order], prepend=-1))
+    begins = find_begins(values[order])
     counts = np.empty(values.size, dtype=np.int64)
     counts[order] = np.arange(values.size) - np.repeat(begins, np.diff(np.append(begins, values.size)))
     return counts
@@ -342,7 +343,7 @@ class _Turns:
         """
         rest = rest[np.argsort(jobs.rows[rest], kind="stable")]
         rows = jobs.rows[rest]
-        begins = np.flatnonzero(np.diff(rows, prepend=-1))
+        begins = find_begins(rows)
         self._jobs = rest.tolist()
         self._classes = jobs.classes[rest].tolist()
         self._sizes = jobs.usage[rest].tolist()

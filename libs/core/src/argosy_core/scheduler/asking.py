@@ -102,7 +102,8 @@ def reasons_at(state: PoolState, classes: npt.NDArray[np.integer]) -> npt.NDArra
     unknown = reasons == WaitReason.NONE
     reasons[unknown & ~_holds(needs, clusters.free)] = WaitReason.NO_ROOM
     reasons[~_holds(needs, clusters.largest)] = WaitReason.MISMATCH
-    reasons[np.isin(state.classes.class_id[classes], state.held_classes)] = WaitReason.FAULT
+    if state.held_classes.size:
+        reasons[np.isin(state.classes.class_id[classes], state.held_classes)] = WaitReason.FAULT
     reasons[:, ~clusters.usable()] = WaitReason.CONSTRAINT
     return reasons
 

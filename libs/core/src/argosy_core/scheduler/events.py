@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Int8s, Int32s, Int64s
+from argosy_core.arrays import Int8s, Int32s, Int64s, spread
 from argosy_core.job.interning import distinct
 from argosy_core.scheduler.codes import (
     EVENT_CANCELLED,
@@ -208,12 +208,12 @@ class EventBuffer:
                 live.id_high[slots],
                 np.full(size, kind, dtype=np.int8),
                 np.zeros(size, dtype=np.int32) if no_run else live.attempt[slots].astype(np.int32),
-                np.broadcast_to(np.asarray(moment, dtype=np.int64), size),
+                spread(moment, size, np.int64),
                 live.cluster[slots].astype(np.int32) if place else nowhere,
                 live.node[slots] if place else nowhere,
-                np.broadcast_to(np.asarray(reason, dtype=np.int32), size),
+                spread(reason, size, np.int32),
                 np.zeros(size, dtype=np.int8) if kind == EVENT_SUBMITTED else live.state[slots],
-                np.broadcast_to(np.asarray(to_state, dtype=np.int8), size),
+                spread(to_state, size, np.int8),
             )
         )
 

@@ -310,7 +310,9 @@ def _judge(state: PoolState, ends: _Ends) -> tuple[npt.NDArray[np.int16], npt.ND
     asked, stopped = (flags & CANCEL_REQUESTED) != 0, (flags & STOP_SENT) != 0
     succeeded = ends.pod_end == RUN_SUCCEEDED
     run_end = np.where(stopped & ~succeeded, RUN_CANCELLED, ends.pod_end).astype(np.int16)
-    own = (run_end == RUN_FAILED) & ~np.isin(ends.failure, _RETRIED)
+    own = run_end == RUN_FAILED
+    if own.any():
+        own &= ~np.isin(ends.failure, _RETRIED)
     job_end = np.select([succeeded, own, asked], [JOB_SUCCEEDED, JOB_FAILED, JOB_CANCELLED], JOB_QUEUED)
     return run_end, job_end.astype(np.int16)
 
