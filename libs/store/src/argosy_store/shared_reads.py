@@ -23,6 +23,8 @@ __all__ = ["SharedReads"]
 
 _CONNECTION_COUNT: Final = 3
 _WORK_MEMORY: Final = "256MB"
+_PARTS: Final = 16
+"""Rows of arrays that a result comes in: one of a hundred megabytes costs both sides several times as much as parts."""
 
 
 class SharedReads:
@@ -58,7 +60,7 @@ class SharedReads:
             connection.close()
 
     def columns(self, query: str, kinds: list[Kind]) -> Future[list[npt.NDArray[Any]]]:
-        """Begin a query and return its result to come: one array per column."""
+        """Begin a query, whose first column is a handle, and return its result to come: one array per column."""
         return self._threads.submit(self._read_columns, query, kinds)
 
     def rows(self, query: str) -> Future[list[tuple[Any, ...]]]:
@@ -78,8 +80,16 @@ class SharedReads:
         """Read each column as one binary array; the columns of the query are called c0, c1 and so on here."""
         arrays = ", ".join(f"array_agg(q.c{place})" for place in range(len(kinds)))
         names = ", ".join(f"c{place}" for place in range(len(kinds)))
-        result = self._connection().bulk(f"SELECT {arrays} FROM ({query}) AS q ({names})")
-        return [np.asarray(read_array(result.get_value(0, place), kind)) for place, kind in enumerate(kinds)]
+        result = self._connection().bulk(f"SELECT {arrays} FROM ({query}) AS q ({names}) GROUP BY q.c0 % {_PARTS}")
+        return [
+            np.concatenate(
+                [
+                    read_array(None, kind),
+                    *(read_array(result.get_value(row, place), kind) for row in range(result.ntuples)),
+                ]
+            )
+            for place, kind in enumerate(kinds)
+        ]
 
     def _read_rows(self, query: str) -> list[tuple[Any, ...]]:
         return self._connection().execute(query.encode()).fetchall()
