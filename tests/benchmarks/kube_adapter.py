@@ -66,7 +66,7 @@ async def bare_creates(kubeconfig: Path, first: int, count: int) -> dict[str, fl
     bodies = []
     for handle in range(first, first + count):
         run = RunIdentity(
-            installation="bare", handle=handle, attempt=1, id_high=7, queue="queue", job_set="set", node=NODE
+            installation="bare", handle=handle, ordinal=1, id_high=7, queue="queue", job_set="set", node=NODE
         )
         manifest = bag.render(0, run)
         manifest["metadata"]["finalizers"] = [STORED_FINALIZER]
@@ -117,7 +117,7 @@ async def adapter_deletes(cluster: KubernetesCluster, listed: ObjectEvents) -> d
         uid_column=listed.uid_column,
         kind_column=listed.kind_column,
         handle_column=listed.handle_column,
-        attempt_column=listed.attempt_column,
+        ordinal_column=listed.ordinal_column,
         object_column=listed.object_column,
         kinds=listed.kinds,
     )
@@ -176,7 +176,7 @@ async def serve_fake(pods: int, kubeconfig: Path) -> None:
             run = RunIdentity(
                 installation="bench",
                 handle=handle,
-                attempt=1,
+                ordinal=1,
                 id_high=7,
                 queue="queue",
                 job_set="set",

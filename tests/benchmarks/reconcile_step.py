@@ -82,7 +82,7 @@ class Bench:
         return Observations(
             gone_column=np.zeros(count, np.bool_),
             handle_column=np.array(handles, np.int64),
-            attempt_column=np.ones(count, np.int32),
+            ordinal_column=np.ones(count, np.int64),
             object_column=np.full(count, position, np.int16),
             kind_column=np.zeros(count, np.int16),
             state_column=np.full(count, state, np.int8),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import NotFound
+from argosy_core.job.members import member_key
 from argosy_core.job.states import RunState
 from argosy_core.scheduler import JobSetView
 from argosy_store import Effects, JobFilter, LeaderStore
@@ -142,3 +143,38 @@ def test_load_gives_when_the_last_failed_run_of_a_job_ended(world: StoreWorld) -
     assert columns.failed_time_us.tolist() == [int(ends.end_time_us[0]), 0]
     assert columns.last_attempt.tolist() == [1, 1]
     assert columns.failures.tolist() == [1, 0]
+
+
+def test_members_of_a_run_have_rows_of_their_own_and_end_apart(world: StoreWorld) -> None:
+    """Each ends by itself, is refused with its run, and what ended of a live run is loaded beside it."""
+    first, other = world.submit_jobs(2).tolist()
+    twice = np.repeat(np.array([first, other]), 2)
+    numbers = np.array([0, 1, 0, 1], dtype=np.int16)
+    runs = replace(make_leases(twice, nodes=("n0", "n1")), member=numbers)
+    objects = replace(make_objects(twice), member=numbers, name=[b"a", b"b", b"c", b"d"])
+    world.api.set_change_requests(None, np.array([other]), "cancel", encode=encode_change_requests)
+    refused = world.leader.apply(world.epoch, Effects(new_runs=runs, new_objects=objects)).refused_handles
+    assert refused.tolist() == [other]
+    both = np.array([first, first])
+    reports = replace(make_reports(both, 3, start_time_us=5), member=numbers[:2])
+    world.leader.apply(world.epoch, Effects(object_updates=reports))
+    ended = replace(make_run_ends(both[:1], int(RunState.FAILED), reason="it broke"), member=numbers[1:2])
+    done = replace(make_reports(both[:1], 5), member=numbers[1:2])
+    world.leader.apply(world.epoch, Effects(run_updates=ended, object_updates=done))
+    columns = world.leader.load().columns
+    assert columns.runs.handle.tolist() == [first]
+    assert columns.runs.nodes == ("n0",)
+    assert (columns.objects.handle.tolist(), columns.objects.state.tolist()) == ([first], [3])
+    assert columns.ended_members is not None
+    assert columns.ended_members.members.pairs() == [member_key(first, 1, 1)]
+    assert columns.ended_members.state.tolist() == [int(RunState.FAILED)]
+    assert columns.ended_members.reasons == ("it broke",)
+    assert (columns.failures.tolist(), columns.last_attempt.tolist()) == ([0], [1])
+    job = next(job for job in world.list_jobs(JobFilter()) if job.handle == first)
+    assert [(run.attempt, run.member, run.node, run.state) for run in job.runs] == [
+        (1, 0, "n0", int(RunState.RUNNING)),
+        (1, 1, "n1", int(RunState.FAILED)),
+    ]
+    world.leader.apply(world.epoch, Effects(run_updates=make_run_ends(both[:1], int(RunState.CANCELLED))))
+    columns = world.leader.load().columns
+    assert (columns.runs.handle.size, columns.ended_members, columns.failures.tolist()) == (0, None, [1])

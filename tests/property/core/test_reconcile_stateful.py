@@ -49,7 +49,7 @@ class LeaderModel:
 
     def store(self, batch: ReportBatch) -> None:
         """Apply states by rank; end runs; stop what is not live."""
-        columns = (batch.handle_column, batch.attempt_column, batch.object_column, batch.state_column)
+        columns = (batch.handle_column, batch.ordinal_column, batch.object_column, batch.state_column)
         for handle, attempt, position, state in zip(*(column.tolist() for column in columns), strict=True):
             run = self.runs.get((handle, attempt))
             if run is None or run.has_ended:
@@ -228,7 +228,7 @@ class ExecutorMachine(RuleBasedStateMachine):
         for until_s, creates in waiting:
             if self.world.now_s < until_s:
                 for handle, attempt in zip(
-                    creates.handle_column.tolist(), creates.attempt_column.tolist(), strict=True
+                    creates.handle_column.tolist(), creates.ordinal_column.tolist(), strict=True
                 ):
                     run = self.leader.runs[handle, attempt]
                     ends = {ObjectState.CANCELLED, ObjectState.LOST}

@@ -33,7 +33,7 @@ OF_NAMES: Final = documents(st.sampled_from(NAMES))
 VALUES: Final = documents(
     st.one_of(st.sampled_from([*NAMES, "other", "conf ", ""]), st.none(), st.booleans(), st.integers(0, 9))
 )
-RUN: Final = RunIdentity(installation="i", handle=(1 << 50) + 12345, attempt=7, id_high=1, queue="q", job_set="s")
+RUN: Final = RunIdentity(installation="i", handle=(1 << 50) + 12345, ordinal=7, id_high=1, queue="q", job_set="s")
 CONTAINER: Final = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
 
 Place = tuple[str | int, ...]
@@ -90,7 +90,7 @@ def test_rewriting_touches_exactly_the_declared_places(data: st.DataObject, spec
         return
     made = BagTemplate(bag.body).render(0, RUN)
     expected = {
-        place: object_name(value, RUN.handle, RUN.attempt) if place in named else value
+        place: object_name(value, RUN.handle, RUN.ordinal) if place in named else value
         for place, value in leaves(spec, ("spec",))
     }
     assert dict(leaves(made["spec"], ("spec",))) == expected

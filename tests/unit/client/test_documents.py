@@ -48,7 +48,7 @@ def test_example_with_a_custom_resource_is_accepted_and_its_names_follow() -> No
     bag = read_bag([manifest.encode() for manifest in draft.manifests], SpecLimits())
     assert bag.violations == ()
     template = BagTemplate(bag.body)
-    run = RunIdentity(installation="i", handle=5, attempt=1, id_high=1, queue="science", job_set="first")
+    run = RunIdentity(installation="i", handle=5, ordinal=1, id_high=1, queue="science", job_set="first")
     config, widget, pod = (template.render(index, run) for index in range(3))
     (role,) = widget["spec"]["roles"]
     (worker,) = role["template"]["spec"]["containers"]

@@ -86,6 +86,7 @@ def test_first_plugin_that_has_made_an_object_is_the_last_to_be_asked_of_it() ->
     batch = BindBatch(
         handle=count,
         attempt=count.astype(np.int32),
+        member=np.zeros(4, dtype=np.int16),
         position=count.astype(np.int16),
         node=count.astype(object),
         queue=count.astype(object),

@@ -7,11 +7,11 @@ import pytest
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import InvalidRequest, StateConflict
-from argosy_core.job.members import Members
-from argosy_core.reconcile import Creates, Instant, Reconciler, RunRows, SpecCache
+from argosy_core.job.members import Members, ordinal_of
+from argosy_core.reconcile import Creates, Instant, Reconciler, ReportBatch, RunRows, SpecCache
 from argosy_executor.cluster_codec import create_responses, observations
 from argosy_executor.config import ExecutorConfig
-from argosy_executor.leader_codec import read_rows, read_stops
+from argosy_executor.leader_codec import encode_reports, encode_seen, read_rows, read_stops
 from argosy_kube.kubernetes.api.documents import Metadata
 from argosy_kube.kubernetes.reading.columns import EventRows, EventTables
 from argosy_kube.port import Change, CreateCode, CreateResult, Detail, PodPhase
@@ -44,7 +44,7 @@ def creates_of(handles: list[int]) -> Creates:
     zeros = np.zeros(count, dtype=np.int32)
     rows = RunRows(
         handle_column=np.array(handles, dtype=np.int64),
-        attempt_column=zeros + 1,
+        ordinal_column=np.ones(zeros.size, dtype=np.int64),
         id_high_column=np.zeros(count, dtype=np.int64),
         spec_column=zeros,
         node_column=zeros,
@@ -72,7 +72,7 @@ def test_create_responses_adopt_own_and_refuse_unmanaged_pods() -> None:
         uid_column=np.ones((7, 16), dtype=np.uint8),
         existing_ours_column=np.array([False, True, False, True, True, False, False]),
         existing_handle_column=np.array([0, 2, 0, 9, 5, 0, 0], dtype=np.int64),
-        existing_attempt_column=np.array([0, 1, 0, 1, 2, 0, 0], dtype=np.int32),
+        existing_ordinal_column=np.array([0, 1, 0, 1, 2, 0, 0], dtype=np.int64),
         message_column=np.full(7, -1, dtype=np.int32),
         messages=(),
     )
@@ -117,10 +117,35 @@ def test_read_rows_resolves_tables() -> None:
     assert read_rows(rows_message(seen_column=b"\x01"), SpecCache()).seen_column.tolist() == [True]
 
 
+def test_members_of_a_run_are_apart_from_rows_to_reports() -> None:
+    """The wire names members by a column of their own, which is left out where all are 0."""
+    message = rows_message(handle_column=bytes(8), attempt_column=b"\x02\0\0\0", member_column=b"\x07\0")
+    assert read_rows(message, SpecCache()).ordinal_column.tolist() == [ordinal_of(2, 7)]
+    for members, column in ((Members.of([5], [2], 7), b"\x07\0"), (Members.of([5], [2]), b"")):
+        assert encode_seen(members).seen.member_column == column
+        batch = ReportBatch(
+            number=1,
+            handle_column=members.handle,
+            ordinal_column=members.ordinal,
+            object_column=np.zeros(1, np.int16),
+            state_column=np.ones(1, np.int8),
+            time_us_column=np.ones(1, np.int64),
+            exit_code_column=np.zeros(1, np.int32),
+            failure_column=np.zeros(1, np.int8),
+            message_column=np.full(1, -1, np.int32),
+            uid_column=np.zeros((1, 16), np.uint8),
+            texts=(),
+        )
+        states = encode_reports(batch).states
+        assert (states.attempt_column, states.member_column) == (b"\x02\0\0\0", column)
+
+
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
         pytest.param({"attempt_column": bytes(8)}, InvalidRequest, id="lengths"),
+        pytest.param({"member_column": bytes(3)}, InvalidRequest, id="members"),
+        pytest.param({"member_column": b"\xff\xff"}, InvalidRequest, id="negative-member"),
         pytest.param({"handle_column": bytes(7)}, InvalidRequest, id="broken"),
         pytest.param({"spec_column": b"\x01\0\0\0"}, InvalidRequest, id="spec-index"),
         pytest.param({"node_column": b"\xff" * 4}, InvalidRequest, id="node-index"),

@@ -43,7 +43,7 @@ def creates_of(*handles: int) -> Creates:
         body_column=zeros,
         object_column=zeros.astype(np.int16),
         handle_column=np.array(handles, dtype=np.int64),
-        attempt_column=zeros + 1,
+        ordinal_column=np.ones(zeros.size, dtype=np.int64),
         id_high_column=np.full(count, 5, dtype=np.int64),
         node_column=zeros,
         metadata_column=zeros - 1,

@@ -4,8 +4,9 @@ Two adapters implement it: the simulated cluster and (over the API server) Kuber
 `argosy_testkit.cluster_contract`, states what both must do.
 
 Words. An *object* is anything in a bag: a pod, service, config map and so on. An object is *ours* if it carries the
-labels of the installation the adapter was opened with; it is then identified by (handle, attempt, object index). Any
-other pod is *unmanaged*: its requests count against its node, nothing else about it matters.
+labels of the installation the adapter was opened with; it is then identified by (handle, ordinal, object index),
+where the ordinal is attempt and member of its run (`argosy_core.job.members`). Any other pod is *unmanaged*: its
+requests count against its node, nothing else about it matters.
 
 Columns of one batch have the same length n. Texts that repeat stand once in a table, and a column of int32 indices
 points into it, -1 for none. A table may hold more than its batch uses, and an adapter gives the very same tuple again
@@ -205,8 +206,8 @@ class ObjectEvents:
     """(n,) the object carries the labels of our installation."""
     handle_column: Int64Array
     """(n,) job handle; 0 where not ours."""
-    attempt_column: Int32Array
-    """(n,) attempt of the run; 0 where not ours."""
+    ordinal_column: Int64Array
+    """(n,) attempt and member of the run; 0 where not ours."""
     object_column: Int16Array
     """(n,) position of the object in its bag; 0 where not ours."""
     node_column: Int32Array
@@ -265,8 +266,8 @@ class CreateResult:
     """(n,) for EXISTS: the object carries our labels; False means that somebody else's has the name."""
     existing_handle_column: Int64Array
     """(n,) for EXISTS of ours: the job handle in its labels, else 0."""
-    existing_attempt_column: Int32Array
-    """(n,) for EXISTS of ours: the attempt in its labels, else 0."""
+    existing_ordinal_column: Int64Array
+    """(n,) for EXISTS of ours: attempt and member in its labels, else 0."""
     message_column: Int32Array
     """(n,) index into `messages`, or -1."""
     messages: tuple[str, ...]
@@ -346,7 +347,7 @@ class Cluster(Protocol):
     def read_log(
         self,
         handle: int,
-        attempt: int,
+        ordinal: int,
         object_index: int,
         *,
         container: str = "",
@@ -360,7 +361,7 @@ class Cluster(Protocol):
 
         Args:
             handle: Job handle.
-            attempt: Attempt of the run.
+            ordinal: Attempt and member of the run.
             object_index: Position of the pod in its bag.
             container: Name of the container; empty for the pod's first.
             follow: Go on until the container has ended, instead of ending with what there is.

@@ -24,6 +24,7 @@ __all__ = [
     "member_columns",
     "pack_column",
     "read_columns",
+    "read_member_numbers",
     "read_members",
     "unpack_column",
 ]
@@ -123,11 +124,11 @@ def member_columns(members: Members) -> MemberColumns:
 
     Complexity: O(n); most runs have one member, and those cost no byte more.
     """
-    numbers = members.member
+    numbers = members.numbers()
     return {
         "handle_column": pack_column(members.handle, "int64"),
         "attempt_column": pack_column(members.attempt, "int32"),
-        "member_column": pack_column(numbers, "int16") if numbers.any() else b"",
+        "member_column": pack_column(numbers, "int16") if numbers is not None else b"",
     }
 
 
@@ -142,10 +143,28 @@ def read_members(message: Message, columns: Mapping[str, npt.NDArray[Any]], *, w
     Raises:
         InvalidRequest: The numbers of the members have another length, or a part of a key is negative or too high.
     """
+    handles = columns["handle_column"]
+    return Members.of(handles, columns["attempt_column"], read_member_numbers(message, len(handles), where=where))
+
+
+def read_member_numbers(message: Message, count: int, *, where: str) -> npt.NDArray[np.int16] | None:
+    """Return the numbers of `count` members in their runs, None if the message says that all are 0.
+
+    Args:
+        message: Message with a column of that name.
+        count: How many there must be.
+        where: Path of the message, put before the name in errors.
+
+    Raises:
+        InvalidRequest: There are more or fewer, or one is negative.
+    """
     data: bytes = message.member_column  # type: ignore[attr-defined]
-    handles, attempts = columns["handle_column"], columns["attempt_column"]
-    numbers = unpack_column(data, "int16", name=f"{where}.member_column", count=len(handles)) if data else 0
-    return Members.of(handles, attempts, numbers)
+    if not data:
+        return None
+    numbers: npt.NDArray[np.int16] = unpack_column(data, "int16", name=f"{where}.member_column", count=count)
+    if numbers.size and numbers.min() < 0:
+        raise _wrong(f"{where}.member_column", f"has a member {numbers.min()}; members count from 0")
+    return numbers
 
 
 def check_indices(indices: npt.NDArray[Any], bound: int, *, name: str, optional: bool = False) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation
+from argosy_core.job.members import attempt_of, member_of
 from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState
 from argosy_core.ledger import NodeLedger
 from argosy_core.reconcile import Creates
@@ -31,8 +32,8 @@ class Audit:
     def __init__(self, store: DurableStore) -> None:
         """Start without pods."""
         self._store = store
-        self._running: dict[int, dict[int, tuple[str, int]]] = {}
-        """Handle -> position in the bag -> (cluster, attempt)."""
+        self._running: dict[int, dict[tuple[int, int], tuple[str, int]]] = {}
+        """Handle -> (member, position in the bag) -> (cluster, attempt)."""
         self.pod_count = 0
         """Pods made."""
 
@@ -43,15 +44,15 @@ class Audit:
         """
         if is_superseded:
             return frozenset()
-        columns = (creates.handle_column, creates.attempt_column, creates.object_column)
+        columns = (creates.handle_column, creates.ordinal_column, creates.object_column)
         keys = zip(*(column.tolist() for column in columns), strict=True)
         return frozenset(key for key in keys if self._state(key) not in (None, ObjectState.LEASED))
 
     def _state(self, key: tuple[int, int, int]) -> int | None:
         """Return the stored state of an object; None if its run is not stored."""
-        handle, attempt, position = key
+        handle, ordinal, position = key
         job = self._store.jobs.get(handle)
-        run = job.runs.get(attempt) if job is not None else None
+        run = job.runs.get(ordinal) if job is not None else None
         return None if run is None else int(run.objects[position])
 
     def pod_created(self, cluster: str, key: tuple[int, int, int], *, was_known: bool) -> None:
@@ -59,7 +60,7 @@ class Audit:
 
         Args:
             cluster: Where.
-            key: (handle, attempt, position in the bag).
+            key: (handle, ordinal, position in the bag).
             was_known: It had been reported when the call was sent.
 
         Raises:
@@ -67,34 +68,36 @@ class Audit:
                 known that a pod of it was there before.
         """
         self.pod_count += 1
-        handle, attempt, position = key
+        handle, ordinal, position = key
         job = self._store.jobs.get(handle)
-        run = job.runs.get(attempt) if job is not None else None
+        run = job.runs.get(ordinal) if job is not None else None
         if run is None or run.cluster != cluster:
-            raise InvariantViolation(f"{cluster} makes a pod of run {handle}/{attempt}, which is not stored for it")
+            raise InvariantViolation(f"{cluster} makes a pod of run {handle}/{ordinal}, which is not stored for it")
         if was_known or IS_RUN_TERMINAL[run.objects[position]]:
             state = ObjectState(run.objects[position]).name
-            raise InvariantViolation(f"{cluster} makes a pod of run {handle}/{attempt} again after it was {state}")
+            raise InvariantViolation(f"{cluster} makes a pod of run {handle}/{ordinal} again after it was {state}")
 
-    def pod_started(self, cluster: str, handle: int, attempt: int, position: int) -> None:
+    def pod_started(self, cluster: str, handle: int, ordinal: int, position: int) -> None:
         """Take note of a pod that runs.
 
         Raises:
             InvariantViolation: Another pod of the same member of the job runs, or one of another run of it.
         """
         running = self._running.setdefault(handle, {})
-        for member, other in running.items():
-            if member == position or other != (cluster, attempt):
+        attempt, place = attempt_of(ordinal), (member_of(ordinal), position)
+        for known, other in running.items():
+            if known == place or other != (cluster, attempt):
                 raise InvariantViolation(
                     f"job {handle} runs twice: attempt {other[1]} in {other[0]} and attempt {attempt} in {cluster}"
                 )
-        running[position] = (cluster, attempt)
+        running[place] = (cluster, attempt)
 
-    def pod_stopped(self, cluster: str, handle: int, attempt: int, position: int) -> None:
+    def pod_stopped(self, cluster: str, handle: int, ordinal: int, position: int) -> None:
         """Take note of a pod that does not run any more, if it did."""
         running = self._running.get(handle, {})
-        if running.get(position) == (cluster, attempt):
-            del running[position]
+        place = member_of(ordinal), position
+        if running.get(place) == (cluster, attempt_of(ordinal)):
+            del running[place]
             if not running:
                 del self._running[handle]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from argosy_core.errors import InvariantViolation
+from argosy_core.job.members import attempt_of
 from argosy_core.reconcile import Reconciler
 from argosy_core.scheduler import check_invariants, placements_of
 from argosy_simulation.agenda import Process
@@ -77,23 +78,24 @@ def _check_runs(world: WorldParts) -> dict[str, set[tuple[int, int]]]:
     """Rows and the leader's memory hold the same live runs; return them by cluster."""
     live: dict[str, set[tuple[int, int]]] = {}
     for handle, job in world.context.store.jobs.items():
-        for attempt, run in job.runs.items():
-            _require(run.ended or (attempt == job.live_attempt and not job.state), f"run {handle}/{attempt} has ended")
+        for ordinal, run in job.runs.items():
+            is_live = attempt_of(ordinal) == job.live_attempt and not job.state
+            _require(run.ended or is_live, f"run {handle}/{ordinal} has ended")
             if not run.ended:
-                live.setdefault(run.cluster, set()).add((handle, attempt))
+                live.setdefault(run.cluster, set()).add((handle, ordinal))
     _require(len(world.leaders) == 1, "one leader is left")
     leader = world.leaders[-1]
     _require(len(leader.state.live) == len(world.context.store.open_handles), "the leader holds exactly the open jobs")
     for cluster in world.clusters:
         placements = placements_of(leader.state, cluster.name)
-        held = set(zip(placements.members.handle.tolist(), placements.members.attempt.tolist(), strict=True))
+        held = set(placements.members.pairs())
         _require_equal(f"runs of {cluster.name} in memory", held, live.get(cluster.name, set()))
     return live
 
 
 def _known(reconciler: Reconciler) -> set[tuple[int, int]]:
     known = reconciler.known_runs()
-    return set(zip(known.handle.tolist(), known.attempt.tolist(), strict=True))
+    return set(known.pairs())
 
 
 def _check_ledger(world: WorldParts, sampler: SamplerActor, live: set[tuple[int, int]]) -> None:

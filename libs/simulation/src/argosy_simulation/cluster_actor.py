@@ -305,7 +305,7 @@ class ClusterActor(Process):
     def _create(self, creates: Creates, *, sent: frozenset[Key]) -> CreateResponses:
         count = len(creates)
         uids = []
-        columns = (creates.handle_column, creates.attempt_column, creates.object_column, creates.node_column)
+        columns = (creates.handle_column, creates.ordinal_column, creates.object_column, creates.node_column)
         for handle, attempt, position, node in zip(*(column.tolist() for column in columns), strict=True):
             key = (handle, attempt, position)
             item = self.objects.get(key)
@@ -327,7 +327,7 @@ class ClusterActor(Process):
         count = len(deletes)
         accepted, gone = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
         uids = np.ascontiguousarray(deletes.uid_column).view(np.int64)[:, 0].tolist()
-        columns = (deletes.handle_column, deletes.attempt_column, deletes.object_column)
+        columns = (deletes.handle_column, deletes.ordinal_column, deletes.object_column)
         rows = zip(uids, *(column.tolist() for column in columns), strict=True)
         for place, (uid, handle, attempt, position) in enumerate(rows):
             key = (handle, attempt, position)
@@ -344,7 +344,7 @@ class ClusterActor(Process):
         return DeleteResponses(accepted_column=accepted, gone_column=gone)
 
     def _find(self, lookups: Creates) -> list[ObjectChange]:
-        columns = (lookups.handle_column, lookups.attempt_column, lookups.object_column)
+        columns = (lookups.handle_column, lookups.ordinal_column, lookups.object_column)
         found = []
         for key in zip(*(column.tolist() for column in columns), strict=True):
             item = self.objects.get(key)
@@ -367,7 +367,7 @@ class ClusterActor(Process):
 
         Args:
             rng: Draws which.
-            is_live: Tells of a run, (handle, attempt), whether it is.
+            is_live: Tells of a member, (handle, ordinal), whether its run is.
 
         Returns:
             From how many.
@@ -477,9 +477,9 @@ class ClusterActor(Process):
             self._audit.pod_stopped(self.name, *key)
 
     def unfinished_pods(self) -> set[tuple[int, int]]:
-        """Return (handle, attempt) of the pods that have not ended."""
+        """Return (handle, ordinal) of the pods that have not ended."""
         return {
-            (handle, attempt)
-            for (handle, attempt, _), item in self.objects.items()
+            (handle, ordinal)
+            for (handle, ordinal, _), item in self.objects.items()
             if item.kind == POD and item.state in (_CREATED, _RUNNING)
         }

@@ -32,7 +32,7 @@ TakeChanges: TypeAlias = Callable[[list[tuple[object, ...]]], None]
 TakeListing: TypeAlias = Callable[[list[tuple[object, ...]], int], None]
 """Takes all that exists, and the position from which to watch."""
 Key = tuple[int, int, int]
-"""(handle, attempt, position in the bag)."""
+"""(handle, ordinal, position in the bag)."""
 
 
 class Scope(Enum):
@@ -46,7 +46,8 @@ class ObjectChange(NamedTuple):
     """An object as it was at a moment."""
 
     handle: int
-    attempt: int
+    ordinal: int
+    """Attempt and member of its run."""
     position: int
     kind: str
     state: int

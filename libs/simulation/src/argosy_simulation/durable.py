@@ -8,6 +8,7 @@ Source: design section 4, "States and rows"; section 5, "Submit", "Change reques
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -16,12 +17,14 @@ import numpy as np
 
 from argosy_core.arrays import Int64s
 from argosy_core.errors import InvariantViolation, StateConflict
+from argosy_core.job.members import Members, attempt_of
 from argosy_core.job.rows import ObjectUpdates, RunUpdates
 from argosy_core.job.states import IS_RUN_TERMINAL, JobEventKind, JobState, ObjectState, RunState, next_job_state
 from argosy_core.leader.events import ClusterSettings, Origin, OriginKind
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import (
     ChangeRequestColumns,
+    EndedMembers,
     EventDraft,
     LeasePlan,
     LoadedColumns,
@@ -46,7 +49,7 @@ _FAILURES = (int(RunState.FAILED), int(RunState.LOST))
 
 @dataclass(slots=True)
 class RunRow:
-    """A row of `runs` with those of its objects."""
+    """A row of `runs`, a member of a run, with those of its objects."""
 
     cluster: str
     node: str
@@ -56,6 +59,12 @@ class RunRow:
     """When its first pod ran, as stored with its objects; 0 not yet."""
     state: int = _LEASED
     ended: bool = False
+    failure: int = 0
+    """FailureKind that it ended with."""
+    exit_code: int = 0
+    """Exit code that it ended with."""
+    reason: str = ""
+    """Why it ended."""
 
 
 @dataclass(slots=True)
@@ -72,11 +81,20 @@ class JobRow:
     live_attempt: int = 0
     """Attempt of the live run, 0 if none."""
     runs: dict[int, RunRow] = field(default_factory=dict)
-    """Runs by attempt."""
+    """Members of runs by attempt and member, see `ordinal_of`."""
     failed_time_us: int = 0
     """When the last of its runs that failed ended; 0 if none has."""
     event_state: int = 0
     """State that its events have led to; 0 before the first."""
+
+    def members(self) -> dict[int, RunRow]:
+        """Return the members of the live run, those that ended among them."""
+        return {ordinal: run for ordinal, run in self.runs.items() if attempt_of(ordinal) == self.live_attempt}
+
+    def failure_count(self) -> int:
+        """Return how many runs that are over have failed or were lost."""
+        failed = {attempt_of(ordinal) for ordinal, run in self.runs.items() if run.state in _FAILURES}
+        return len(failed - {self.live_attempt})
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +206,9 @@ class DurableStore(Process):
             )
         return bool(count)
 
-    def is_live(self, handle: int, attempt: int) -> bool:
-        """Return whether a run has not ended."""
-        return handle in self.open_handles and self.jobs[handle].live_attempt == attempt
+    def is_live(self, handle: int, ordinal: int) -> bool:
+        """Return whether the run of a member has not ended."""
+        return handle in self.open_handles and self.jobs[handle].live_attempt == attempt_of(ordinal)
 
     def forget(self, cluster: str) -> None:
         """Commit that a cluster is gone, together with its change."""
@@ -331,31 +349,28 @@ class DurableStore(Process):
         runs, objects = transaction.new_runs, transaction.new_objects
         if runs is None or objects is None:
             return []
-        refused = []
-        counts = np.searchsorted(objects.handle, runs.handle, "right") - np.searchsorted(objects.handle, runs.handle)
-        rows = zip(
-            runs.handle.tolist(),
-            runs.attempt.tolist(),
-            runs.cluster_index.tolist(),
-            runs.node_index.tolist(),
-            counts.tolist(),
-            strict=True,
-        )
-        for handle, attempt, cluster, node, count in rows:
-            job = self.jobs[handle]
-            if job.state or job.change_request or job.live_attempt or any(known >= attempt for known in job.runs):
-                refused.append(handle)
-                continue
-            job.runs[attempt] = RunRow(runs.clusters[cluster], runs.nodes[node], [_LEASED] * count)
-            job.live_attempt = attempt
-        return refused
+        keys = Members.of(runs.handle, runs.attempt, runs.member)
+        counts = Counter(Members.of(objects.handle, objects.attempt, objects.member).pairs())
+        places = zip(runs.cluster_index.tolist(), runs.node_index.tolist(), strict=True)
+        is_refused: dict[int, bool] = {}
+        for (handle, ordinal), (cluster, node) in zip(keys.pairs(), places, strict=True):
+            job, attempt = self.jobs[handle], attempt_of(ordinal)
+            if handle not in is_refused:
+                is_later = all(attempt_of(known) < attempt for known in job.runs)
+                is_refused[handle] = bool(job.state or job.change_request or job.live_attempt or not is_later)
+            if not is_refused[handle]:
+                objects_of = [_LEASED] * counts[handle, ordinal]
+                job.runs[ordinal] = RunRow(runs.clusters[cluster], runs.nodes[node], objects_of)
+                job.live_attempt = attempt
+        return [handle for handle, refused in is_refused.items() if refused]
 
     def _update_objects(self, updates: ObjectUpdates, cluster: str = "") -> None:
         """Move objects on, those of one cluster only if it is named; what ended absorbs."""
-        columns = (updates.handle, updates.attempt, updates.object_index, updates.state, updates.start_time_us)
-        for handle, attempt, place, state, start_us in zip(*(column.tolist() for column in columns), strict=True):
+        keys = Members.of(updates.handle, updates.attempt, updates.member)
+        columns = (*keys.columns, updates.object_index, updates.state, updates.start_time_us)
+        for handle, ordinal, place, state, start_us in zip(*(column.tolist() for column in columns), strict=True):
             job = self.jobs.get(handle)
-            run = job.runs.get(attempt) if job is not None else None
+            run = job.runs.get(ordinal) if job is not None else None
             if run is None or place >= len(run.objects) or cluster not in {"", run.cluster}:
                 continue  # there is no such row to update
             known = run.objects[place]
@@ -370,18 +385,23 @@ class DurableStore(Process):
             InvariantViolation: One began at another moment than it does by what was stored while it ran.
         """
         for updates in ends:
-            names = ("handle", "attempt", "state", "start_time_us", "end_time_us", "failure")
+            names = ("state", "start_time_us", "end_time_us", "failure", "exit_code", "reason_index")
             columns = (getattr(updates, name).tolist() for name in names)
-            for handle, attempt, state, start_us, end_us, failure in zip(*columns, strict=True):
+            keys = Members.of(updates.handle, updates.attempt, updates.member).pairs()
+            for (handle, ordinal), state, start_us, end_us, failure, exit_code, reason in zip(
+                keys, *columns, strict=True
+            ):
                 job = self.jobs[handle]
-                run = job.runs.get(attempt)
+                run = job.runs.get(ordinal)
                 if run is not None and not run.ended:
                     if run.start_time_us not in (0, start_us):
                         raise InvariantViolation(
-                            f"run {handle}/{attempt} ends as if it had begun at {start_us}, not {run.start_time_us}"
+                            f"run {handle}/{ordinal} ends as if it had begun at {start_us}, not {run.start_time_us}"
                         )
-                    run.ended, run.state = True, state
-                    job.live_attempt = 0
+                    run.ended, run.state, run.failure, run.exit_code = True, state, failure, exit_code
+                    run.reason = updates.reasons[reason] if reason >= 0 else ""
+                    if all(other.ended for other in job.members().values()):
+                        job.live_attempt = 0
                     job.failed_time_us = end_us if failure else job.failed_time_us
 
     def _take_events(self, draft: EventDraft) -> None:
@@ -419,40 +439,56 @@ class DurableStore(Process):
             np.array([job.submit_time_us for job in jobs], dtype=np.int64),
             np.array([job.priority for job in jobs], dtype=np.int32),
         )
-        live = [
-            (handle, job.live_attempt, job.runs[job.live_attempt])
+        members = [
+            (handle, ordinal, run)
             for handle, job in zip(handles, jobs, strict=True)
             if job.live_attempt
+            for ordinal, run in sorted(job.members().items())
         ]
+        live, ended = [one for one in members if not one[2].ended], [one for one in members if one[2].ended]
+        keys = _keys(live)
         clusters = sorted({run.cluster for _, _, run in live})
         nodes = sorted({run.node for _, _, run in live})
-        objects = [
-            (h, a, place, state, run.start_time_us) for h, a, run in live for place, state in enumerate(run.objects)
-        ]
+        objects = [(place, state, run.start_time_us) for _, _, run in live for place, state in enumerate(run.objects)]
+        of_objects = _keys([one for one in live for _ in one[2].objects])
         sets = sorted(set(columns.job_set.tolist()))
         return LoadedColumns(
             jobs=columns,
             cancel_requested=np.array([job.change_request for job in jobs], dtype=np.int8),
-            last_attempt=np.array([max(job.runs, default=0) for job in jobs], dtype=np.int32),
-            failures=np.array(
-                [sum(run.state in _FAILURES for run in job.runs.values()) for job in jobs], dtype=np.int32
-            ),
+            last_attempt=np.array([max(map(attempt_of, job.runs), default=0) for job in jobs], dtype=np.int32),
+            failures=np.array([job.failure_count() for job in jobs], dtype=np.int32),
             failed_time_us=np.array([job.failed_time_us for job in jobs], dtype=np.int64),
             runs=LoadedRuns(
-                handle=np.array([h for h, _, _ in live], dtype=np.int64),
-                attempt=np.array([a for _, a, _ in live], dtype=np.int32),
+                handle=keys.handle,
+                attempt=keys.attempt,
+                member=keys.numbers(),
                 cluster=np.array([clusters.index(run.cluster) for _, _, run in live], dtype=np.int32),
                 clusters=tuple(clusters),
                 node=np.array([nodes.index(run.node) for _, _, run in live], dtype=np.int32),
                 nodes=tuple(nodes),
             ),
             objects=LoadedObjects(
-                handle=np.array([o[0] for o in objects], dtype=np.int64),
-                attempt=np.array([o[1] for o in objects], dtype=np.int32),
-                object_index=np.array([o[2] for o in objects], dtype=np.int16),
-                state=np.array([o[3] for o in objects], dtype=np.int8),
-                start_time_us=np.array([o[4] for o in objects], dtype=np.int64),
+                handle=of_objects.handle,
+                attempt=of_objects.attempt,
+                member=of_objects.numbers(),
+                object_index=np.array([o[0] for o in objects], dtype=np.int16),
+                state=np.array([o[1] for o in objects], dtype=np.int8),
+                start_time_us=np.array([o[2] for o in objects], dtype=np.int64),
             ),
+            ended_members=EndedMembers(
+                members=_keys(ended),
+                state=np.array([run.state for _, _, run in ended], dtype=np.int8),
+                failure=np.array([run.failure for _, _, run in ended], dtype=np.int8),
+                exit_code=np.array([run.exit_code for _, _, run in ended], dtype=np.int32),
+                reasons=tuple(run.reason for _, _, run in ended),
+            )
+            if ended
+            else None,
             round_state=self.round_state,
             job_sets=tuple(self._book.job_set_views({key: self.event_numbers.get(key, 0) for key in sets})),
         )
+
+
+def _keys(rows: list[tuple[int, int, RunRow]]) -> Members:
+    """Return the keys of members."""
+    return Members(np.array([row[0] for row in rows], np.int64), np.array([row[1] for row in rows], np.int64))

@@ -279,7 +279,7 @@ class ExecutorActor(Process):
         book = self._context.book
         return RunRows(
             handle_column=rows.handle,
-            attempt_column=rows.attempt,
+            ordinal_column=Members.of(rows.handle, rows.attempt, rows.member).ordinal,
             id_high_column=rows.id_high,
             spec_column=rows.spec,
             node_column=rows.node,
@@ -331,7 +331,7 @@ def _observations(rows: list[tuple[object, ...]]) -> Observations:
     return Observations(
         gone_column=np.array([change.gone for change in changes], dtype=np.bool_),
         handle_column=np.array([change.handle for change in changes], dtype=np.int64),
-        attempt_column=np.array([change.attempt for change in changes], dtype=np.int32),
+        ordinal_column=np.array([change.ordinal for change in changes], dtype=np.int64),
         object_column=np.array([change.position for change in changes], dtype=np.int16),
         kind_column=np.array([_KINDS.index(change.kind) for change in changes], dtype=np.int16),
         state_column=np.array([change.state for change in changes], dtype=np.int8),

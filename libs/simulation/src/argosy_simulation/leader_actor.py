@@ -19,6 +19,7 @@ import numpy as np
 
 from argosy_core.arrays import Int64s
 from argosy_core.errors import InvariantViolation, StateConflict
+from argosy_core.job.members import Members
 from argosy_core.leader import LeaderMachine, Phase
 from argosy_core.leader.events import (
     Bound,
@@ -497,9 +498,11 @@ class LeaderActor(Process):
 
 def _state_columns(batch: ReportBatch) -> StateColumns:
     """Return reports as the scheduler takes them."""
+    members = Members(batch.handle_column, batch.ordinal_column)
     return StateColumns(
-        handle=batch.handle_column,
-        attempt=batch.attempt_column,
+        handle=members.handle,
+        attempt=members.attempt,
+        member=members.numbers(),
         object_index=batch.object_column,
         state=batch.state_column,
         time_us=batch.time_us_column,

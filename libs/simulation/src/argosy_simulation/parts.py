@@ -302,7 +302,7 @@ class WorldParts:
         if is_quiet and name in store.forgotten and self.leaders and self.leaders[-1].is_idle:
             for handle in store.open_handles:
                 job = store.jobs[handle]
-                if job.live_attempt and job.runs[job.live_attempt].cluster == name:
+                if any(run.cluster == name for run in job.members().values()):
                     raise InvariantViolation(f"job {handle} still waits for {name}, which was declared gone")
         self.clusters[index].dark = False
         self._replace_sampler(index)

@@ -135,7 +135,10 @@ class SamplerActor(Process):
         for place, vector in enumerate(vectors):
             requests[place, : vector.size] = vector
         strange = [0] * len(others)
-        members = Members.of([pod.handle for pod in pods] + strange, [pod.attempt for pod in pods] + strange)
+        members = Members(
+            np.array([pod.handle for pod in pods] + strange, np.int64),
+            np.array([pod.ordinal for pod in pods] + strange, np.int64),
+        )
         ended = [pod.gone or pod.state in _ENDED for pod in pods] + [other.gone for other in others]
         events = PodEvents(
             members=members,

@@ -33,7 +33,7 @@ from argosy_store.binary import (
     scalar,
     text_array,
 )
-from argosy_store.connection import StoreConnection
+from argosy_store.connection import Parameter, StoreConnection
 from argosy_store.effects import (
     EventRow,
     QuarantinedRecord,
@@ -67,25 +67,27 @@ _REFUSED: Final = (
 _UPDATE_OBJECTS: Final = (
     "UPDATE {table} t SET state = n.state, start_time_us = coalesce(t.start_time_us, nullif(n.start_time_us, 0)),"
     " uid = CASE WHEN n.uid = '00000000-0000-0000-0000-000000000000'::uuid THEN t.uid ELSE n.uid END{messages}"
-    " FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::smallint[], $5::uuid[], $6::bigint[]{seventh})"
-    " AS n (handle, attempt, object, state, uid, start_time_us{message}){owner}"
-    " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.object = n.object{owned}"
+    " FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::smallint[], $5::uuid[], $6::bigint[],"
+    " $7::smallint[]{eighth}) AS n (handle, attempt, object, state, uid, start_time_us, member{message}){owner}"
+    " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.member = n.member AND t.object = n.object{owned}"
     " AND t.state NOT BETWEEN 4 AND 7 AND (n.state > t.state OR t.state = 8 AND n.state BETWEEN 3 AND 7)"
 )
-_OWNED: Final = " AND r.handle = n.handle AND r.attempt = n.attempt AND r.cluster = ${number}::text"
-_NO_MESSAGES: Final = {"messages": "", "seventh": "", "message": ""}
+_OWNED: Final = (
+    " AND r.handle = t.handle AND r.attempt = t.attempt AND r.member = t.member AND r.cluster = ${number}::text"
+)
+_NO_MESSAGES: Final = {"messages": "", "eighth": "", "message": ""}
 _MESSAGES: Final = {
     "messages": ", message = coalesce(n.message, t.message)",
-    "seventh": ", $7::text[]",
+    "eighth": ", $8::text[]",
     "message": ", message",
 }
 _END_RUNS: Final = (
     "UPDATE {table} t SET state = n.state, start_time_us = nullif(n.start_time_us, 0), end_time_us = n.end_time_us,"
     " exit_code = n.exit_code, failure = n.failure, reason = n.reason"
     " FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::integer[],"
-    " $7::smallint[], $8::text[])"
-    " AS n (handle, attempt, state, start_time_us, end_time_us, exit_code, failure, reason)"
-    " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.end_time_us IS NULL"
+    " $7::smallint[], $8::text[], $9::smallint[])"
+    " AS n (handle, attempt, state, start_time_us, end_time_us, exit_code, failure, reason, member)"
+    " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.member = n.member AND t.end_time_us IS NULL"
 )
 _END_JOBS: Final = (
     "UPDATE {table} t SET state = n.state, end_time_us = n.end_time_us, reason = n.reason"
@@ -96,6 +98,7 @@ _ENDED_BEFORE: Final = (
     "SELECT n.handle FROM unnest($1::bigint[]) AS n (handle) LEFT JOIN {table} t ON t.handle = n.handle"
     " WHERE t.handle IS NULL OR t.xmin::text <> pg_current_xact_id()::xid::text"
 )
+_MEMBER: Final = ", member"
 _DELETE_CHANGES: Final = "DELETE FROM changes WHERE pool = $1::text AND id = ANY ($2::bigint[])"
 _ADVANCE_SETS: Final = (
     "UPDATE job_sets t SET last_event_number = n.last_number FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])"
@@ -146,6 +149,7 @@ def insert_runs(connection: StoreConnection, runs: NewRuns, epoch: int, refused:
         Column(INT8, epoch),
         Column(INT2, int(RunState.LEASED)),
         Column(INT8, runs.lease_time_us[order]),
+        *_member_columns(runs.member, order),
     ]
     variable = [
         indexed_fields(runs.cluster_index[order], runs.clusters),
@@ -154,7 +158,7 @@ def insert_runs(connection: StoreConnection, runs: NewRuns, epoch: int, refused:
     _copy(
         connection,
         "runs",
-        "handle, attempt, epoch, state, lease_time_us, cluster, node",
+        f"handle, attempt, epoch, state, lease_time_us{_MEMBER if runs.member is not None else ''}, cluster, node",
         handles=handles,
         columns=columns,
         variable=variable,
@@ -170,13 +174,14 @@ def insert_objects(connection: StoreConnection, objects: NewObjects, refused: _H
         Column(INT2, objects.attempt[order]),
         Column(INT2, objects.object_index[order]),
         Column(INT2, int(ObjectState.LEASED)),
+        *_member_columns(objects.member, order),
     ]
     names = list(map(fields(objects.name).__getitem__, order.tolist()))
     variable = [indexed_fields(objects.kind_index[order], objects.kinds), names]
     _copy(
         connection,
         "objects",
-        "handle, attempt, object, state, kind, name",
+        f"handle, attempt, object, state{_MEMBER if objects.member is not None else ''}, kind, name",
         handles=handles,
         columns=columns,
         variable=variable,
@@ -206,6 +211,7 @@ def update_objects(connection: StoreConnection, updates: ObjectUpdates, cluster:
             array(INT2, updates.state[chosen]),
             array(UUID, updates.uid[chosen]),
             array(INT8, updates.start_time_us[chosen]),
+            _numbers(updates.member, chosen),
         ]
         if messages:
             parameters.append(text_array(messages[piece]))
@@ -219,7 +225,7 @@ def update_objects(connection: StoreConnection, updates: ObjectUpdates, cluster:
 
 def end_runs(connection: StoreConnection, updates: RunUpdates) -> None:
     """End runs that are live."""
-    order = _unique_order(updates.handle, updates.attempt)
+    order = _unique_order(updates.handle, updates.attempt, *([] if updates.member is None else [updates.member]))
     handles = updates.handle[order]
     reasons = indexed_fields(updates.reason_index[order], updates.reasons)
     for day, piece in split_days(handles):
@@ -234,6 +240,7 @@ def end_runs(connection: StoreConnection, updates: RunUpdates) -> None:
             array(INT4, updates.exit_code[chosen]),
             array(INT2, updates.failure[chosen]),
             text_array(reasons[piece]),
+            _numbers(updates.member, chosen),
         )
 
 
@@ -357,6 +364,19 @@ def _copy(
         connection.copy_in(f"COPY {partition(connection, table, day)} ({names}) FROM STDIN (FORMAT binary)", buffer)
 
 
+def _member_columns(numbers: npt.NDArray[np.int16] | None, order: npt.NDArray[np.intp]) -> list[Column]:
+    """Return the column of the numbers of members for rows in an order; the default serves where all are 0."""
+    return [] if numbers is None else [Column(INT2, numbers[order])]
+
+
+def _numbers(numbers: npt.NDArray[np.int16] | None, chosen: npt.NDArray[np.intp]) -> Parameter:
+    """Return the numbers of members of chosen rows, zeros where all are 0.
+
+    A constant instead would make the planner believe that it leaves few rows, and read a whole index for them.
+    """
+    return array(INT2, np.zeros(len(chosen), np.int16) if numbers is None else numbers[chosen])
+
+
 def _kept_order(handles: _Handles, refused: _Handles) -> npt.NDArray[np.intp]:
     """Return the indices of rows that are not refused, in handle order."""
     order = np.argsort(handles, kind="stable")
@@ -378,7 +398,8 @@ def _unique_order(*keys: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
 def _last_by_rank(updates: ObjectUpdates) -> npt.NDArray[np.intp]:
     """Return indices in key order; of several reports of one object the one that goes furthest, first among equals."""
     furthest = np.argsort(-RUN_RANKS[updates.state].astype(np.int16), kind="stable")
-    keys = (updates.handle, updates.attempt, updates.object_index)
+    members = () if updates.member is None else (updates.member,)
+    keys = (updates.handle, updates.attempt, *members, updates.object_index)
     return furthest[_unique_order(*(key[furthest] for key in keys))]
 
 

@@ -292,7 +292,7 @@ def _read_jobs(
 
 
 def _read_runs(connection: StoreConnection, handles: Sequence[int]) -> dict[int, list[RunRecord]]:
-    """Return the runs of jobs by handle, each job's in order of attempt."""
+    """Return the runs of jobs by handle, each job's in order of attempt and member."""
     found: dict[int, list[RunRecord]] = defaultdict(list)
     if not handles:
         return found
@@ -300,11 +300,12 @@ def _read_runs(connection: StoreConnection, handles: Sequence[int]) -> dict[int,
     # when it runs stands in its objects until then.
     cursor = connection.execute(
         "SELECT r.handle, r.attempt, r.cluster, r.node, CASE WHEN r.end_time_us IS NULL THEN coalesce((SELECT"
-        " min(o.state) FROM objects o WHERE o.handle = r.handle AND o.attempt = r.attempt AND o.kind = 'Pod'), r.state)"
+        " min(o.state) FROM objects o WHERE o.handle = r.handle AND o.attempt = r.attempt AND o.member = r.member AND"
+        " o.kind = 'Pod'), r.state)"
         " ELSE r.state END, r.lease_time_us, CASE WHEN r.end_time_us IS NULL THEN (SELECT max(o.start_time_us) FROM"
-        " objects o WHERE o.handle = r.handle AND o.attempt = r.attempt) ELSE r.start_time_us END, r.end_time_us,"
-        " r.exit_code, r.failure, r.reason"
-        " FROM runs r WHERE r.handle = ANY (%s::bigint[]) ORDER BY r.handle, r.attempt",
+        " objects o WHERE o.handle = r.handle AND o.attempt = r.attempt AND o.member = r.member)"
+        " ELSE r.start_time_us END, r.end_time_us, r.exit_code, r.failure, r.reason, r.member"
+        " FROM runs r WHERE r.handle = ANY (%s::bigint[]) ORDER BY r.handle, r.attempt, r.member",
         [list(handles)],
     )
     for row in cursor:
@@ -320,6 +321,7 @@ def _read_runs(connection: StoreConnection, handles: Sequence[int]) -> dict[int,
                 exit_code=row[8],
                 failure=row[9],
                 reason=row[10],
+                member=row[11],
             )
         )
     return found

@@ -12,15 +12,24 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation, NotFound
 from argosy_core.job.identity import DAY_SHIFT
+from argosy_core.job.members import Members
 from argosy_core.job.states import RunState
-from argosy_core.scheduler import JobColumns, JobSetView, LoadedColumns, LoadedObjects, LoadedRuns, SpecReference
+from argosy_core.scheduler import (
+    EndedMembers,
+    JobColumns,
+    JobSetView,
+    LoadedColumns,
+    LoadedObjects,
+    LoadedRuns,
+    SpecReference,
+)
 from argosy_store.binary import INT2, INT4, INT8, UUID
 from argosy_store.connection import StoreConnection
 from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRow, QueueRow
@@ -30,6 +39,7 @@ from argosy_store.suspects import read_suspects
 __all__ = ["LoadedPool", "load_pool"]
 
 _Columns: TypeAlias = list[npt.NDArray[Any]]
+_ATTEMPT_BITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +94,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
     objects = _order_objects(pending_objects.result(), handles)
     runs = _order_runs(pending_runs.result(), pending_names.result(), handles)
     metadata, metadata_index = _load_metadata(connection, pending_metadata.result(), handles)
-    last_attempt, failures, failed_time_us = _count_past_runs(pending_past.result(), handles, runs)
+    last_attempt, failures, failed_time_us, parted = _count_past_runs(pending_past.result(), handles, runs)
     suspects, suspect_changes = read_suspects(connection, pool)
     return LoadedPool(
         queues=_load_queues(connection, pool, jobs["queue"]),
@@ -104,6 +114,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
             failed_time_us=failed_time_us,
             runs=runs,
             objects=objects,
+            ended_members=_load_ended_members(connection, parted),
             round_state=None,
             job_sets=_load_job_sets(connection, jobs["job_set"]),
         ),
@@ -237,9 +248,9 @@ def _load_metadata(
 
 def _begin_runs(reads: SharedReads, scope: _Scope) -> tuple[Future[_Columns], Future[list[tuple[Any, ...]]]]:
     columns = reads.columns(
-        "SELECT r.handle, r.attempt, hashtextextended(r.cluster, 0), hashtextextended(r.node, 0)"
+        "SELECT r.handle, r.attempt, hashtextextended(r.cluster, 0), hashtextextended(r.node, 0), r.member"
         f" FROM runs r WHERE {scope.live_runs}",
-        [INT8, INT2, INT8, INT8],
+        [INT8, INT2, INT8, INT8, INT2],
     )
     names = reads.rows(
         "SELECT hashtextextended(cluster, 0), cluster, hashtextextended(node, 0), node"
@@ -249,8 +260,8 @@ def _begin_runs(reads: SharedReads, scope: _Scope) -> tuple[Future[_Columns], Fu
 
 
 def _order_runs(columns: _Columns, places: list[tuple[Any, ...]], handles: npt.NDArray[np.int64]) -> LoadedRuns:
-    """Return the live runs of jobs, ascending by handle and attempt."""
-    order = np.lexsort((columns[1], columns[0]))
+    """Return the live runs of jobs, ascending by handle, attempt and member."""
+    order = np.lexsort((columns[4], columns[1], columns[0]))
     order = order[_among(handles, columns[0][order])]
     columns = [column[order] for column in columns]
     clusters, cluster = _names({(value, name) for value, name, _, _ in places}, columns[2])
@@ -262,7 +273,13 @@ def _order_runs(columns: _Columns, places: list[tuple[Any, ...]], handles: npt.N
         clusters=clusters,
         node=node,
         nodes=nodes,
+        member=_numbers(columns[4]),
     )
+
+
+def _numbers(members: npt.NDArray[np.int16]) -> npt.NDArray[np.int16] | None:
+    """Return numbers of members as columns hold them: None where all are 0."""
+    return members if members.any() else None
 
 
 def _names(named: set[tuple[int, str]], hashes: npt.NDArray[np.int64]) -> tuple[tuple[str, ...], npt.NDArray[np.int32]]:
@@ -284,16 +301,16 @@ def _names(named: set[tuple[int, str]], hashes: npt.NDArray[np.int64]) -> tuple[
 
 def _begin_objects(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
     return reads.columns(
-        "SELECT o.handle, o.attempt, o.object, o.state, coalesce(o.start_time_us, 0)"
-        " FROM objects o JOIN runs r ON r.handle = o.handle AND r.attempt = o.attempt"
+        "SELECT o.handle, o.attempt, o.object, o.state, coalesce(o.start_time_us, 0), o.member"
+        " FROM objects o JOIN runs r ON r.handle = o.handle AND r.attempt = o.attempt AND r.member = o.member"
         f" WHERE {scope.live_runs} AND {scope.handles('o')}",
-        [INT8, INT2, INT2, INT2, INT8],
+        [INT8, INT2, INT2, INT2, INT8, INT2],
     )
 
 
 def _order_objects(columns: _Columns, handles: npt.NDArray[np.int64]) -> LoadedObjects:
-    """Return the objects of live runs of jobs, ascending by handle, attempt and place in the bag."""
-    order = np.lexsort((columns[2], columns[1], columns[0]))
+    """Return the objects of live runs of jobs, ascending by handle, attempt, member and place in the bag."""
+    order = np.lexsort((columns[2], columns[5], columns[1], columns[0]))
     order = order[_among(handles, columns[0][order])]
     columns = [column[order] for column in columns]
     return LoadedObjects(
@@ -302,6 +319,7 @@ def _order_objects(columns: _Columns, handles: npt.NDArray[np.int64]) -> LoadedO
         object_index=columns[2],
         state=columns[3].astype(np.int8),
         start_time_us=columns[4],
+        member=_numbers(columns[5]),
     )
 
 
@@ -318,17 +336,47 @@ def _begin_past_runs(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
 
 def _count_past_runs(
     columns: _Columns, handles: npt.NDArray[np.int64], runs: LoadedRuns
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Return of each open job the newest attempt, how many runs failed or were lost, and when one last failed."""
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return of each open job the newest attempt, how many runs failed or were lost, and when one last failed.
+
+    The fourth column names the jobs whose live run has members that have ended.
+    """
     ended, ended_attempts, has_failed, ended_time_us = columns
     attempts, failures = np.zeros(len(handles), dtype=np.int32), np.zeros(len(handles), dtype=np.int32)
     failed_time_us = np.zeros(len(handles), dtype=np.int64)
     rows = np.searchsorted(handles, ended)
+    live_attempts = np.zeros(len(handles), dtype=np.int32)
+    live_attempts[np.searchsorted(handles, runs.handle)] = runs.attempt
+    is_over = live_attempts[rows] != ended_attempts
     np.maximum.at(attempts, rows, ended_attempts)
-    np.add.at(failures, rows, has_failed)
-    np.maximum.at(failed_time_us, rows, ended_time_us)
+    # A run fails once, however many of its members did.
+    failed = np.flatnonzero(is_over & (has_failed > 0))
+    failed_runs = np.unique(rows[failed] << _ATTEMPT_BITS | ended_attempts[failed])
+    np.add.at(failures, failed_runs >> _ATTEMPT_BITS, 1)
+    np.maximum.at(failed_time_us, rows[is_over], ended_time_us[is_over])
     np.maximum.at(attempts, np.searchsorted(handles, runs.handle), runs.attempt)
-    return attempts, failures, failed_time_us
+    return attempts, failures, failed_time_us, np.unique(ended[~is_over])
+
+
+def _load_ended_members(connection: StoreConnection, handles: npt.NDArray[np.int64]) -> EndedMembers | None:
+    """Return the members that have ended of the live runs of some jobs; None if there are no such jobs."""
+    if not len(handles):
+        return None
+    rows = connection.execute(
+        "SELECT r.handle, r.attempt, r.member, r.state, coalesce(r.failure, 0), coalesce(r.exit_code, 0),"
+        " coalesce(r.reason, '') FROM runs r WHERE r.handle = ANY (%s::bigint[]) AND r.end_time_us IS NOT NULL"
+        " AND EXISTS (SELECT FROM runs l WHERE l.handle = r.handle AND l.attempt = r.attempt AND l.end_time_us IS NULL)"
+        " ORDER BY r.end_time_us, r.handle, r.attempt, r.member",
+        [handles.tolist()],
+    ).fetchall()
+    columns = np.array([row[:6] for row in rows], dtype=np.int64).reshape(-1, 6)
+    return EndedMembers(
+        members=Members.of(columns[:, 0], columns[:, 1], columns[:, 2]),
+        state=columns[:, 3].astype(np.int8),
+        failure=columns[:, 4].astype(np.int8),
+        exit_code=columns[:, 5].astype(np.int32),
+        reasons=tuple(row[6] for row in rows),
+    )
 
 
 def _load_queues(connection: StoreConnection, pool: str, queue_ids: npt.NDArray[np.int32]) -> tuple[QueueRow, ...]:

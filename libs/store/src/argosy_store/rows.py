@@ -119,7 +119,7 @@ class JobSetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """A run, for people."""
+    """A member of a run, for people; nearly always the whole run."""
 
     attempt: int
     """Attempt, from 1."""
@@ -141,6 +141,8 @@ class RunRecord:
     """FailureKind."""
     reason: str | None
     """Why it ended."""
+    member: int = 0
+    """Number in its run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

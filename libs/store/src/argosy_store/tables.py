@@ -156,8 +156,8 @@ deduplication: Final = sa.Table(
 runs: Final = sa.Table(
     "runs",
     metadata,
-    sa.Column("handle", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("attempt", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("handle", sa.BigInteger, nullable=False, autoincrement=False),
+    sa.Column("attempt", sa.SmallInteger, nullable=False, autoincrement=False),
     sa.Column("cluster", sa.Text, nullable=False),
     sa.Column("node", sa.Text, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False),
@@ -168,28 +168,34 @@ runs: Final = sa.Table(
     sa.Column("exit_code", sa.Integer),
     sa.Column("failure", sa.SmallInteger),
     sa.Column("reason", sa.Text),
+    sa.Column("member", sa.SmallInteger, server_default=_ZERO, nullable=False),
+    sa.PrimaryKeyConstraint("handle", "attempt", "member"),
     postgresql_partition_by="RANGE (handle)",
 )
-"""A run. It is live while `end_time_us` is null; what it does meanwhile stands in its objects."""
+"""A member of a run, which nearly always is the whole run. It is live while `end_time_us` is null, and the run while
+one of its members is; what it does meanwhile stands in its objects.
+"""
 
 objects: Final = sa.Table(
     "objects",
     metadata,
-    sa.Column("handle", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("attempt", sa.SmallInteger, primary_key=True, autoincrement=False),
-    sa.Column("object", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("handle", sa.BigInteger, nullable=False, autoincrement=False),
+    sa.Column("attempt", sa.SmallInteger, nullable=False, autoincrement=False),
+    sa.Column("object", sa.SmallInteger, nullable=False, autoincrement=False),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("state", sa.SmallInteger, nullable=False),
     sa.Column("node", sa.Text),
     sa.Column("uid", UUID),
     sa.Column("message", sa.Text),
-    sa.Column("desired", sa.SmallInteger, nullable=False, server_default=sa.text("1")),
+    sa.Column("member", sa.SmallInteger, server_default=_ZERO, nullable=False),
     sa.Column("start_time_us", sa.BigInteger),
+    sa.PrimaryKeyConstraint("handle", "attempt", "member", "object"),
     postgresql_partition_by="RANGE (handle)",
 )
-"""One Kubernetes object of a run; `object` is its place in the bag, `desired` 1 exists or 0 deleted. `start_time_us`
-is when the run's first pod ran: it comes with a report that is stored anyway, so the row of a live run stays as it is.
+"""One Kubernetes object of a member of a run; `object` is its place in the bag.
+`start_time_us` is when the member's first pod ran: it comes with a report that is stored anyway, so the row of a live
+run stays as it is.
 """
 
 changes: Final = sa.Table(

@@ -31,7 +31,8 @@ _OPEN: Final = (
 _LIVE: Final = (
     "SELECT r.cluster, count(*), coalesce(bool_or(k.forgotten), true), count(*) FILTER (WHERE j.state <> 0),"
     " count(*) FILTER (WHERE NOT EXISTS (SELECT FROM objects o WHERE o.handle = r.handle AND o.attempt = r.attempt"
-    " AND o.kind = 'Pod')) FROM runs r JOIN jobs j USING (handle) LEFT JOIN clusters k ON k.name = r.cluster"
+    " AND o.member = r.member AND o.kind = 'Pod')) FROM runs r JOIN jobs j USING (handle)"
+    " LEFT JOIN clusters k ON k.name = r.cluster"
     " WHERE r.end_time_us IS NULL GROUP BY r.cluster ORDER BY r.cluster"
 )
 

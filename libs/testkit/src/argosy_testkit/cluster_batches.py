@@ -42,7 +42,7 @@ class SeenObject:
     ours: bool
     """Carries our labels."""
     run: tuple[int, int, int]
-    """(handle, attempt, object index)."""
+    """(handle, ordinal, object index)."""
     node: str | None
     """Node name."""
     phase: PodPhase
@@ -72,7 +72,7 @@ def read_events(events: ObjectEvents) -> list[SeenObject]:
                 ours=bool(events.ours_column[row]),
                 run=(
                     int(events.handle_column[row]),
-                    int(events.attempt_column[row]),
+                    int(events.ordinal_column[row]),
                     int(events.object_column[row]),
                 ),
                 node=events.nodes[node] if node >= 0 else None,
@@ -117,10 +117,10 @@ def make_create_batch(
     objects: int = 1,
     metadata: bytes | None = None,
 ) -> Creates:
-    """Return a batch with all objects of some runs (handle, attempt), spread over nodes in turn."""
+    """Return a batch with all objects of some runs (handle, ordinal), spread over nodes in turn."""
     count = len(runs) * objects
     handles = np.repeat(np.array([handle for handle, _ in runs], dtype=np.int64), objects)
-    attempts = np.repeat(np.array([attempt for _, attempt in runs], dtype=np.int32), objects)
+    ordinals = np.repeat(np.array([ordinal for _, ordinal in runs], dtype=np.int64), objects)
     turns = np.repeat(np.arange(len(runs), dtype=np.int32) % max(1, len(nodes)), objects)
     return Creates(
         bodies=(bag if bag is not None else make_bag(make_pod()),),
@@ -130,7 +130,7 @@ def make_create_batch(
         body_column=np.zeros(count, dtype=np.int32),
         object_column=np.tile(np.arange(objects, dtype=np.int16), len(runs)),
         handle_column=handles,
-        attempt_column=attempts,
+        ordinal_column=ordinals,
         id_high_column=np.full(count, 7, dtype=np.int64),
         node_column=turns,
         metadata_column=np.full(count, -1 if metadata is None else 0, dtype=np.int32),
@@ -145,7 +145,7 @@ def make_delete_batch(*seen: SeenObject) -> Deletes:
         uid_column=np.frombuffer(b"".join(item.uid for item in seen), dtype=np.uint8).reshape(-1, 16),
         kind_column=np.array([kinds.index(item.kind) for item in seen], dtype=np.int16),
         handle_column=np.array([item.run[0] for item in seen], dtype=np.int64),
-        attempt_column=np.array([item.run[1] for item in seen], dtype=np.int32),
+        ordinal_column=np.array([item.run[1] for item in seen], dtype=np.int64),
         object_column=np.array([item.run[2] for item in seen], dtype=np.int16),
         kinds=kinds,
     )

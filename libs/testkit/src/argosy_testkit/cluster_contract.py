@@ -16,6 +16,7 @@ from typing import Protocol
 import pytest
 
 from argosy_core.errors import NotFound
+from argosy_core.job.members import ordinal_of
 from argosy_kube.port import (
     Change,
     Cluster,
@@ -195,7 +196,7 @@ class ClusterContract:
         assert codes(second) == [CreateCode.EXISTS, CreateCode.CREATED]
         assert second.uid_column[0].tobytes() == first.uid_column[0].tobytes()
         assert bool(second.existing_ours_column[0])
-        assert (second.existing_handle_column[0], second.existing_attempt_column[0]) == (11, 2)
+        assert (second.existing_handle_column[0], second.existing_ordinal_column[0]) == (11, 2)
         assert len(await cluster.list_objects(Selector.OURS)) == 2
 
     async def test_create_takes_another_attempt_beside_the_first(self, lab: ClusterLab) -> None:
@@ -206,6 +207,29 @@ class ClusterContract:
         assert codes(again) == [CreateCode.CREATED]
         listed = read_events(await cluster.list_objects(Selector.OURS))
         assert [item.run for item in listed] == [(11, 1, 0), (11, 2, 0)]
+
+    async def test_members_of_a_run_are_objects_of_their_own(self, lab: ClusterLab) -> None:
+        """Members have names and labels of their own: one is made, repeated, found and deleted without the others."""
+        cluster = lab.open("one")
+        both = make_create_batch([(11, 1), (11, ordinal_of(1, 1))], nodes=("node-a", "node-b"))
+        result = await cluster.create_objects(both)
+        assert codes(result) == [CreateCode.CREATED] * 2
+        listed = read_events(await cluster.list_objects(Selector.OURS))
+        assert sorted((item.run, item.node) for item in listed) == [
+            ((11, 1, 0), "node-a"),
+            ((11, ordinal_of(1, 1), 0), "node-b"),
+        ]
+        again = await cluster.create_objects(make_create_batch([(11, ordinal_of(1, 1))]))
+        assert codes(again) == [CreateCode.EXISTS]
+        assert again.uid_column[0].tobytes() == result.uid_column[1].tobytes()
+        assert again.existing_ordinal_column.tolist() == [ordinal_of(1, 1)]
+        found = read_events(await cluster.find_objects(make_create_batch([(11, ordinal_of(1, 1))])))
+        assert [item.uid for item in found] == [result.uid_column[1].tobytes()]
+        version = (await cluster.list_objects(Selector.OURS)).version
+        await cluster.delete_objects(make_delete_batch(*found))
+        seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), changed(Change.DELETED))
+        assert [item.run for item in seen if item.change == Change.DELETED] == [(11, ordinal_of(1, 1), 0)]
+        assert [item.run for item in read_events(await cluster.list_objects(Selector.OURS))] == [(11, 1, 0)]
 
     async def test_create_rejects_a_bad_object_and_makes_the_others(self, lab: ClusterLab) -> None:
         """Each object is taken for itself; the bad one is answered with a message."""
@@ -363,7 +387,7 @@ class ClusterContract:
         assert codes(again) == [CreateCode.EXISTS]
         assert again.uid_column.tobytes() == first.uid_column.tobytes()
         assert bool(again.existing_ours_column[0])
-        assert (again.existing_handle_column[0], again.existing_attempt_column[0]) == (11, 2)
+        assert (again.existing_handle_column[0], again.existing_ordinal_column[0]) == (11, 2)
         assert [item.run for item in read_events(await successor.list_objects(Selector.OURS))] == [(11, 2, 0)]
 
     async def test_create_meets_the_name_of_another_installation(self, lab: ClusterLab) -> None:

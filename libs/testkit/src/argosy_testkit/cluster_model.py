@@ -18,7 +18,7 @@ from argosy_core.reconcile.intake import kinds_of_body
 __all__ = ["ClusterModel", "ModelObject", "make_observations"]
 
 Key = tuple[int, int, int]
-"""(handle, attempt, position in the bag)."""
+"""(handle, ordinal, position in the bag)."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ def make_observations(objects: Iterable[ModelObject], *, time_us: int = 0) -> Ob
     return Observations(
         gone_column=np.array([item.is_gone for item in found], dtype=np.bool_),
         handle_column=np.array([item.key[0] for item in found], dtype=np.int64),
-        attempt_column=np.array([item.key[1] for item in found], dtype=np.int32),
+        ordinal_column=np.array([item.key[1] for item in found], dtype=np.int64),
         object_column=np.array([item.key[2] for item in found], dtype=np.int16),
         kind_column=np.array([kinds.index(item.kind) for item in found], dtype=np.int16),
         state_column=np.array([item.state for item in found], dtype=np.int8),
@@ -109,7 +109,7 @@ class ClusterModel:
         uids = [0] * count
         for place in range(count if not lost_calls else 0):
             handle, position = int(creates.handle_column[place]), int(creates.object_column[place])
-            key = (handle, int(creates.attempt_column[place]), position)
+            key = (handle, int(creates.ordinal_column[place]), position)
             if key in self.unmanaged_pods or handle in self.refused:
                 refused[place] = True
             elif handle in self.full:
@@ -155,7 +155,7 @@ class ClusterModel:
         for place in range(count if not lost_calls else 0):
             key = (
                 int(deletes.handle_column[place]),
-                int(deletes.attempt_column[place]),
+                int(deletes.ordinal_column[place]),
                 int(deletes.object_column[place]),
             )
             item = self.objects.get(key)
@@ -171,7 +171,7 @@ class ClusterModel:
 
     def find(self, lookups: Creates, *, time_us: int = 0) -> Observations:
         """Return what is there of some objects, by name, and give it its labels back."""
-        columns = (lookups.handle_column, lookups.attempt_column, lookups.object_column)
+        columns = (lookups.handle_column, lookups.ordinal_column, lookups.object_column)
         keys = list(zip(*(column.tolist() for column in columns), strict=True))
         self.lookup_count += len(keys)
         self.unlabelled -= set(keys)

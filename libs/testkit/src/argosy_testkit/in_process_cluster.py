@@ -66,7 +66,7 @@ class InProcessCluster:
     async def find_objects(self, batch: Creates) -> ObjectEvents:
         """See Cluster; objects of a simulated cluster have no labels that somebody could change."""
         engine = self._host.meet()
-        runs = (batch.handle_column, batch.attempt_column, batch.object_column)
+        runs = (batch.handle_column, batch.ordinal_column, batch.object_column)
         columns = select_objects(engine.journal.present(), runs, self._installation)
         self._host.wake()
         return self._build(columns, engine.journal.history.version)
@@ -74,7 +74,7 @@ class InProcessCluster:
     async def read_log(
         self,
         handle: int,
-        attempt: int,
+        ordinal: int,
         object_index: int,
         *,
         container: str = "",
@@ -83,7 +83,7 @@ class InProcessCluster:
     ) -> AsyncGenerator[bytes, None]:
         """See Cluster."""
         self._host.meet()
-        run = (handle, attempt, object_index)
+        run = (handle, ordinal, object_index)
         pieces = read_simulated_log(
             self._host, self._installation, run, container=container, follow=follow, tail=tail_line_count
         )

@@ -71,7 +71,7 @@ class _Cluster:
     batch: int = 0
     """States reported so far."""
     made: set[tuple[int, int]] = field(default_factory=set)
-    """(handle, attempt) of the runs whose rows the executor was sent."""
+    """(handle, ordinal) of the members whose rows the executor was sent."""
 
     @property
     def ledger(self) -> NodeLedger:
@@ -258,7 +258,7 @@ class LeaderWorld:
         cluster = self.clusters[name]
         cluster.executor = _next(cluster.executor)
         runs = [run for run in self.live_runs(name) if run in cluster.made]
-        known = Members.of([handle for handle, _ in runs], [attempt for _, attempt in runs])
+        known = Members(*np.array(runs, dtype=np.int64).reshape(-1, 2).T)
         self.tell(hear.Bound(session=cluster.executor, settings=self._bind_to_store(cluster.executor), known=known))
 
     def _bind_to_store(self, session: Session) -> ClusterSettings:
@@ -304,8 +304,8 @@ class LeaderWorld:
         return ()
 
     def _make(self, sent: say.SendRows) -> Iterable[Event]:
-        runs = zip(sent.rows.handle.tolist(), sent.rows.attempt.tolist(), strict=True)
-        self.clusters[sent.session.cluster].made.update(runs)
+        members = Members.of(sent.rows.handle, sent.rows.attempt, sent.rows.member)
+        self.clusters[sent.session.cluster].made.update(members.pairs())
         return ()
 
     def send_capacity(self, name: str) -> None:
@@ -463,17 +463,25 @@ class LeaderWorld:
         return self.stored[count] if len(self.stored) > count else Transaction()
 
     def live_runs(self, cluster: str) -> list[tuple[int, int]]:
-        """Return (handle, attempt) of the stored runs of a cluster that have not ended."""
-        rows = [(handle, self.job(handle)) for handle in sorted(self.store.open_handles)]
-        live = [(handle, job.live_attempt) for handle, job in rows if job.live_attempt]
-        return [(handle, attempt) for handle, attempt in live if self.job(handle).runs[attempt].cluster == cluster]
+        """Return (handle, ordinal) of the stored members of runs of a cluster that have not ended."""
+        rows = [(handle, self.job(handle).members()) for handle in sorted(self.store.open_handles)]
+        return [
+            (handle, ordinal)
+            for handle, members in rows
+            for ordinal, run in sorted(members.items())
+            if run.cluster == cluster and not run.ended
+        ]
 
     def sent(self, kind: type[say.SendRows | say.SendStops | say.SendReleases]) -> list[tuple[str, int, int]]:
-        """Return (cluster, handle, attempt) of all rows, stops or releases that were sent."""
+        """Return (cluster, handle, ordinal) of all rows, stops or releases that were sent."""
         sent = [one for one in self.said if isinstance(one, kind)]
-        rows = [one.rows if isinstance(one, say.SendRows) else one.runs.members for one in sent]
-        found = [zip(part.handle.tolist(), part.attempt.tolist(), strict=True) for part in rows]
-        return [(one.session.cluster, *run) for one, runs in zip(sent, found, strict=True) for run in runs]
+        found = [
+            Members.of(one.rows.handle, one.rows.attempt, one.rows.member)
+            if isinstance(one, say.SendRows)
+            else one.runs.members
+            for one in sent
+        ]
+        return [(one.session.cluster, *key) for one, keys in zip(sent, found, strict=True) for key in keys.pairs()]
 
     # --- what is so ---------------------------------------------------------------------------------------------------
 

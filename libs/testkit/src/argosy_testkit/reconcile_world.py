@@ -30,7 +30,7 @@ def rows_of(handles: list[int], *kinds: str, attempt: int = 1, seen: bool = Fals
     zeros = np.zeros(count, dtype=np.int32)
     return RunRows(
         handle_column=np.array(handles, dtype=np.int64),
-        attempt_column=np.full(count, attempt, dtype=np.int32),
+        ordinal_column=np.full(count, attempt),
         id_high_column=np.array(handles, dtype=np.int64) + 1000,
         spec_column=zeros,
         node_column=zeros,

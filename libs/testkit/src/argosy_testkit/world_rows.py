@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.members import Members, member_key
 from argosy_core.placement import NodeSampler
 from argosy_core.resources import DEFAULT_AXIS
 from argosy_core.scheduler import CapacityColumns, LoadedDemands, SpecReference, StateColumns
@@ -45,6 +46,8 @@ class Report:
     """ObjectState."""
     attempt: int = 1
     """Attempt."""
+    member: int = 0
+    """Number of the member in its run."""
     object_index: int = 0
     """Position in the bag."""
     failure: int = 0
@@ -84,9 +87,12 @@ def empty_book(queues: Mapping[str, float]) -> JobBook:
 def report_columns(reports: Sequence[Report], now_s: float) -> StateColumns:
     """Return what an executor reports as columns; what has no time of its own was seen now."""
     texts = tuple(dict.fromkeys(report.text for report in reports if report.text))
+    keys = [member_key(report.handle, report.attempt, report.member) for report in reports]
+    members = Members(*np.array(keys, dtype=np.int64).reshape(-1, 2).T)
     return StateColumns(
-        handle=np.array([report.handle for report in reports], dtype=np.int64),
-        attempt=np.array([report.attempt for report in reports], dtype=np.int32),
+        handle=members.handle,
+        attempt=members.attempt,
+        member=members.numbers(),
         object_index=np.array([report.object_index for report in reports], dtype=np.int16),
         state=np.array([report.state for report in reports], dtype=np.int8),
         time_us=np.array([report.time_us or round(now_s * 1e6) for report in reports], dtype=np.int64),

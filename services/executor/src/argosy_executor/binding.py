@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from argosy_core.framework import BindBatch, objects
+from argosy_core.job.members import Members
 from argosy_core.reconcile import CreateResponses, Creates
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 from argosy_executor.cluster_codec import create_responses
@@ -32,7 +33,7 @@ def bind_batch(creates: Creates, installation: str) -> BindBatch:
         run = RunIdentity(
             installation=installation,
             handle=int(creates.handle_column[line]),
-            attempt=int(creates.attempt_column[line]),
+            ordinal=int(creates.ordinal_column[line]),
             id_high=int(creates.id_high_column[line]),
             queue=queue,
             job_set=job_set,
@@ -42,10 +43,12 @@ def bind_batch(creates: Creates, installation: str) -> BindBatch:
         )
         return template(creates.bodies[creates.body_column[line]]).render(int(creates.object_column[line]), run)
 
+    members = Members(creates.handle_column, creates.ordinal_column)
     owners = [creates.owners[owner] for owner in creates.owner_column.tolist()]
     return BindBatch(
         handle=creates.handle_column,
-        attempt=creates.attempt_column,
+        attempt=members.attempt,
+        member=members.member,
         position=creates.object_column,
         node=objects(creates.nodes[node] for node in creates.node_column.tolist()),
         queue=objects(queue for queue, _ in owners),

@@ -66,7 +66,7 @@ def observations(events: ObjectEvents) -> Observations:
     return Observations(
         gone_column=take(events.change_column) == _DELETED,
         handle_column=take(events.handle_column).astype(np.int64),
-        attempt_column=take(events.attempt_column).astype(np.int32),
+        ordinal_column=take(events.ordinal_column).astype(np.int64),
         object_column=take(events.object_column).astype(np.int16),
         kind_column=take(events.kind_column).astype(np.int16),
         state_column=states,
@@ -116,7 +116,7 @@ def create_responses(creates: Creates, result: CreateResult | None) -> CreateRes
     own = (
         result.existing_ours_column
         & (result.existing_handle_column == creates.handle_column)
-        & (result.existing_attempt_column == creates.attempt_column)
+        & (result.existing_ordinal_column == creates.ordinal_column)
     )
     stolen = taken & ~own
     message_column, messages = result.message_column, result.messages

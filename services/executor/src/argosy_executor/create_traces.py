@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from argosy_core.job.identity import compose_id
+from argosy_core.job.members import attempt_of
 from argosy_runtime.columns import unpack_column
 from argosy_runtime.traces import JOB_BATCH_LIMIT, TraceSpan, Tracing, active
 
@@ -96,7 +97,7 @@ class CreateTraces:
             )
             job.note(
                 job_id=compose_id(int(creates.id_high_column[place]), handle),
-                attempt=int(creates.attempt_column[place]),
+                attempt=attempt_of(int(creates.ordinal_column[place])),
                 node=creates.nodes[int(creates.node_column[place])],
                 object_count=int(mine.sum()),
             )

@@ -11,7 +11,6 @@ from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.members import Members
 from argosy_core.reconcile import Reconciler, ReportBatch, RunRows, SpecCache
-from argosy_core.reconcile.columns import Int32Array, Int64Array
 from argosy_runtime.channel import Caller
 from argosy_runtime.columns import check_indices, member_columns, pack_column, read_columns, read_members, unpack_column
 
@@ -42,13 +41,9 @@ def encode_hello(
     )
 
 
-def encode_seen(handles: Int64Array, attempts: Int32Array) -> executor_pb2.SyncRequest:
-    """Return runs of which objects were seen, and whose pool is not known, as a message."""
-    return executor_pb2.SyncRequest(
-        seen=executor_pb2.SeenRuns(
-            handle_column=pack_column(handles, "int64"), attempt_column=pack_column(attempts, "int32")
-        )
-    )
+def encode_seen(members: Members) -> executor_pb2.SyncRequest:
+    """Return members of runs of which objects were seen, and whose pool is not known, as a message."""
+    return executor_pb2.SyncRequest(seen=executor_pb2.SeenRuns(**member_columns(members)))
 
 
 def encode_reports(batch: ReportBatch) -> executor_pb2.SyncRequest:
@@ -56,8 +51,7 @@ def encode_reports(batch: ReportBatch) -> executor_pb2.SyncRequest:
     return executor_pb2.SyncRequest(
         states=executor_pb2.StateBatch(
             batch=batch.number,
-            handle_column=pack_column(batch.handle_column, "int64"),
-            attempt_column=pack_column(batch.attempt_column, "int32"),
+            **member_columns(Members(batch.handle_column, batch.ordinal_column)),
             object_column=pack_column(batch.object_column, "int16"),
             state_column=pack_column(batch.state_column, "int8"),
             time_us_column=pack_column(batch.time_us_column, "int64"),
@@ -99,8 +93,11 @@ def read_rows(message: executor_pb2.ObjectRows, cache: SpecCache) -> RunRows:
     check_indices(columns["metadata_column"], len(message.metadata), name="rows.metadata_column", optional=True)
     check_indices(columns["owner_column"], len(message.owners), name="rows.owner_column")
     bodies = cache.receive(message.spec_hashes, message.spec_bodies)
+    members = read_members(message, columns, where="rows")
+    del columns["attempt_column"]
     return RunRows(
         **columns,
+        ordinal_column=members.ordinal,
         seen_column=np.zeros(count, dtype=np.bool_) if seen is None else seen != 0,
         bodies=tuple(bodies),
         nodes=tuple(message.nodes),

@@ -25,6 +25,7 @@ import numpy as np
 from argosy_core.arrays import Bools
 from argosy_core.errors import BackendUnavailable
 from argosy_core.framework import Point
+from argosy_core.job.members import Members
 from argosy_core.reconcile import (
     CreateResponses,
     Creates,
@@ -35,7 +36,6 @@ from argosy_core.reconcile import (
     Reconciler,
     StartTimeouts,
 )
-from argosy_core.reconcile.columns import Int32Array, Int64Array
 from argosy_executor.binding import bind_batch, create_others
 from argosy_executor.cluster_codec import (
     create_responses,
@@ -135,9 +135,9 @@ class PoolPart:
         self.reconciler.take_listing(observed, started_s=started_s, now=self._clock())
         self.tell()
 
-    def _claim(self, handles: Int64Array, attempts: Int32Array) -> None:
-        """Take runs for the pool's, with what was seen of them before."""
-        for observed in self._claims.claim(self._number, handles, attempts):
+    def _claim(self, members: Members) -> None:
+        """Take members of runs for the pool's, with what was seen of them before."""
+        for observed in self._claims.claim(self._number, members):
             self.reconciler.take_observed(observed, self._clock())
 
     def tell(self) -> None:

@@ -26,8 +26,8 @@ import numpy as np
 
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotAllowedNow, StateConflict
+from argosy_core.job.members import Members
 from argosy_core.reconcile import Fence, Instant, PoolClaims, Reconciler, SpecCache, settle_time_s
-from argosy_core.reconcile.columns import Int32Array, Int64Array
 from argosy_core.reconcile.reports import REPORT_INTERVAL_S
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.create_traces import CreateTraces
@@ -63,7 +63,7 @@ class SessionPorts:
     """Where logs are read."""
     pool: str
     """Pool whose leader is spoken to."""
-    claim: Callable[[Int64Array, Int32Array], None]
+    claim: Callable[[Members], None]
     """Called with the runs of rows and stops before these are taken."""
     claims: PoolClaims
     """Knows the runs that no leader has claimed."""
@@ -278,7 +278,7 @@ class LeaderSession:
             self._take_rows(stream, message.rows)
         elif kind == "stops":
             stops = read_stops(message.stops)
-            ports.claim(stops.handle, stops.attempt)
+            ports.claim(stops)
             ports.reconciler.take_stops(stops)
         elif kind == "stored":
             while stream.batches and stream.batches[0][0] <= message.stored.batch:
@@ -304,7 +304,7 @@ class LeaderSession:
         rows = read_rows(message, stream.cache)
         if ports.traces is not None:
             ports.traces.note_rows(message, rows.handle_column)
-        ports.claim(rows.handle_column, rows.attempt_column)
+        ports.claim(Members(rows.handle_column, rows.ordinal_column))
         ports.reconciler.take_rows(rows, ports.clock())
 
     async def _write(self, stream: _Stream) -> None:
@@ -319,7 +319,7 @@ class LeaderSession:
                 await stream.write(executor_pb2.SyncRequest(heartbeat=executor_pb2.Heartbeat()))
             if stream.told_version != ports.claims.unclaimed_version:
                 stream.told_version = ports.claims.unclaimed_version
-                await stream.write(encode_seen(*ports.claims.unclaimed()))
+                await stream.write(encode_seen(ports.claims.unclaimed()))
             batch = ports.reconciler.next_reports(now)
             pause_s = min(REPORT_INTERVAL_S, stream.heartbeat_s) if batch is not None else 0.0
             while batch is not None:

@@ -181,7 +181,10 @@ class Informer:
         else:
             nodes = np.full(len(events), -1, dtype=np.int32)
         pods = PodEvents(
-            members=Members.of(events.handle_column, np.where(events.ours_column, events.attempt_column, 0)),
+            members=Members(
+                events.handle_column.astype(np.int64, copy=False),
+                np.where(events.ours_column, events.ordinal_column, np.int64(0)),
+            ),
             uids=np.ascontiguousarray(events.uid_column),
             nodes=nodes,
             ended=_ENDED[events.phase_column] | (events.change_column == Change.DELETED),

@@ -61,7 +61,7 @@ def test_reused_slot_has_nothing_of_its_last_job() -> None:
     slot = live.add(_jobs(live, _handles(0, 1), layout=_BAG))
     for name in ("state", "run_state", "attempt", "failed_attempts", "flags", "start_time_us", "cluster", "node"):
         getattr(live, name)[slot] = 3
-    live.open_bags(slot, 1)
+    live.begin_runs(slot, 1)
     live.remove(slot)
     again = live.add(_jobs(live, _handles(1, 1)))
     assert again.tolist() == slot.tolist()

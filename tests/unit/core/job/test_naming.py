@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from argosy_core.job.members import ordinal_of
 from argosy_core.job.naming import object_label, object_name, run_suffixes
 
 _HANDLE = (20_000 << 40) + 77
@@ -41,9 +42,22 @@ def test_names_of_different_runs_differ_even_if_their_bases_are_cut_alike() -> N
     assert {len(name) for name in names} <= {61, 62, 63}
 
 
+def test_names_of_the_members_of_a_run_differ_from_each_other_and_from_other_attempts() -> None:
+    """A member's number stands behind the attempt, and a long base gives way to it, too."""
+    for base in ("work", "y" * 100):
+        names = {
+            object_name(base, _HANDLE, ordinal_of(attempt, member))
+            for attempt in (1, 11, 111, 32_767)
+            for member in (0, 1, 9, 10, 35, 36, 1_295, 1_296, 32_767)
+        }
+        assert len(names) == 4 * 9
+        assert max(map(len, names)) <= 63
+    assert object_name("work", _HANDLE, ordinal_of(2, 36)) == object_name("work", _HANDLE, 2) + "-10"
+
+
 def test_suffixes_in_bulk_equal_those_one_by_one() -> None:
     """The arrays hide nothing."""
     handles = np.array([0, 5, _HANDLE], dtype=np.int64)
-    attempts = np.array([1, 10, 32_000], dtype=np.int32)
-    names = [f"a{suffix.decode()}" for suffix in run_suffixes(handles, attempts)]
-    assert names == [object_name("a", int(h), int(n)) for h, n in zip(handles, attempts, strict=True)]
+    ordinals = np.array([1, ordinal_of(10, 37), 32_000], dtype=np.int64)
+    names = [f"a{suffix.decode()}" for suffix in run_suffixes(handles, ordinals)]
+    assert names == [object_name("a", int(h), int(n)) for h, n in zip(handles, ordinals, strict=True)]

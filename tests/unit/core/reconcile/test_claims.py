@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from argosy_core.job.members import Members
 from argosy_core.reconcile import Observations, PoolClaims
 
 
@@ -13,7 +14,7 @@ def seen(*handles: int, gone: bool = False, state: int = 3) -> Observations:
     return Observations(
         gone_column=np.full(count, gone),
         handle_column=np.array(handles, dtype=np.int64),
-        attempt_column=np.ones(count, dtype=np.int32),
+        ordinal_column=np.ones(count, dtype=np.int64),
         object_column=np.zeros(count, dtype=np.int16),
         kind_column=np.zeros(count, dtype=np.int16),
         state_column=np.full(count, state, dtype=np.int8),
@@ -29,7 +30,7 @@ def seen(*handles: int, gone: bool = False, state: int = 3) -> Observations:
 
 def claim(claims: PoolClaims, pool: int, *handles: int) -> list[list[int]]:
     """Claim first attempts; return the handles of what was held back, by batch."""
-    taken = claims.claim(pool, np.array(handles, dtype=np.int64), np.ones(len(handles), dtype=np.int32))
+    taken = claims.claim(pool, Members.of(handles, np.ones(len(handles))))
     return [one.handle_column.tolist() for one in taken]
 
 
@@ -44,7 +45,7 @@ def test_one_pool_has_every_run() -> None:
     assert claims.split(observed)[0] is observed
     assert claims.split_listing(observed, [lambda *_: False])[0] is observed
     assert claim(claims, 0, 1) == []
-    assert claims.unclaimed()[0].size == 0
+    assert len(claims.unclaimed()) == 0
 
 
 def test_what_is_seen_goes_to_the_pool_that_claimed_the_run() -> None:
@@ -53,8 +54,8 @@ def test_what_is_seen_goes_to_the_pool_that_claimed_the_run() -> None:
     claim(claims, 0, 1)
     assert handles(claims.split(seen(1, 2, 3))) == [[1], []]
     claims.split(seen(2, state=4))
-    assert sorted(claims.unclaimed()[0].tolist()) == [2, 3]
-    (late,) = claims.claim(1, np.array([2]), np.ones(1, dtype=np.int32))
+    assert sorted(claims.unclaimed().handle.tolist()) == [2, 3]
+    (late,) = claims.claim(1, Members.of([2], [1]))
     assert (late.handle_column.tolist(), late.state_column.tolist()) == ([2], [4])
     assert handles(claims.split(seen(1, 2, 3))) == [[1], [2]]
 
@@ -76,9 +77,9 @@ def test_a_run_that_went_before_anybody_claimed_it_is_forgotten() -> None:
     claims = PoolClaims(2)
     claims.split(seen(1, 2))
     claims.split(seen(1, gone=True))
-    assert claims.unclaimed()[0].tolist() == [2]
+    assert claims.unclaimed().handle.tolist() == [2]
     claims.split_listing(seen(3), [lambda *_: False, lambda *_: False])
-    assert claims.unclaimed()[0].tolist() == [3]
+    assert claims.unclaimed().handle.tolist() == [3]
 
 
 def test_claims_last_as_long_as_the_run_is_listed_or_known() -> None:
@@ -88,4 +89,4 @@ def test_claims_last_as_long_as_the_run_is_listed_or_known() -> None:
     claim(claims, 1, 3, 4)
     claims.split_listing(seen(1), [lambda *_: False, lambda handle, _: handle == 3])
     assert handles(claims.split(seen(1, 2, 3, 4))) == [[1], [3]]
-    assert sorted(claims.unclaimed()[0].tolist()) == [2, 4]
+    assert sorted(claims.unclaimed().handle.tolist()) == [2, 4]

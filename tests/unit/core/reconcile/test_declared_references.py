@@ -13,7 +13,7 @@ from argosy_core.job.references import POD_TEMPLATES_ANNOTATION, REFERENCES_ANNO
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 
 RUN = RunIdentity(
-    installation="i", handle=77, attempt=3, id_high=1, queue="conf", job_set="s", node="n", labels={"job": "conf"}
+    installation="i", handle=77, ordinal=3, id_high=1, queue="conf", job_set="s", node="n", labels={"job": "conf"}
 )
 CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}}
 SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key", "namespace": "other"}}
@@ -21,7 +21,7 @@ SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key", "nam
 
 def named(base: str) -> str:
     """Return the name of an object of RUN."""
-    return object_name(base, RUN.handle, RUN.attempt)
+    return object_name(base, RUN.handle, RUN.ordinal)
 
 
 def widget(references: list[str] | None = None, templates: list[str] | None = None, **fields: Any) -> dict[str, Any]:

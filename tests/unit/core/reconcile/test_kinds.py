@@ -51,7 +51,7 @@ def test_custom_resources_are_rendered_as_all_objects_are() -> None:
     ]
     template = BagTemplate(json.dumps(manifests).encode())
     assert template.kinds == ("Pod.x.test", "Pod")
-    run = RunIdentity(installation="i", handle=5, attempt=2, id_high=1, queue="q", job_set="s", node="n")
+    run = RunIdentity(installation="i", handle=5, ordinal=2, id_high=1, queue="q", job_set="s", node="n")
     own = template.render(0, run)
     assert own["metadata"]["name"].startswith("own-")
     assert own["metadata"]["labels"][RUN_LABEL] == "5-2"

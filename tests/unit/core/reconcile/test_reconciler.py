@@ -17,7 +17,7 @@ def test_pod_is_created_followed_and_deleted_in_a_quiet_life(world: World) -> No
     world.give([7])
     creates = world.act().creates
     assert creates is not None
-    assert (creates.handle_column.tolist(), creates.attempt_column.tolist(), creates.object_column.tolist()) == (
+    assert (creates.handle_column.tolist(), creates.ordinal_column.tolist(), creates.object_column.tolist()) == (
         [7],
         [1],
         [0],
@@ -279,7 +279,7 @@ def test_stop_of_unknown_run_is_answered_with_cancelled(world: World) -> None:
     world.stop(9, attempt=3)
     world.act()
     assert world.report() == [(9, 0, "CANCELLED")]
-    assert world.reports[0].attempt_column.tolist() == [3]
+    assert world.reports[0].ordinal_column.tolist() == [3]
     world.act()
     assert world.reconciler.object_count == 0
 

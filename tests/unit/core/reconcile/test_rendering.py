@@ -9,6 +9,7 @@ import pytest
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.identity import compose_id
+from argosy_core.job.members import ordinal_of
 from argosy_core.job.naming import object_name
 from argosy_core.job.spec import SpecLimits, read_bag
 from argosy_core.reconcile.rendering import (
@@ -30,7 +31,7 @@ HANDLE = (20_800 << 40) + 17
 RUN = RunIdentity(
     installation="argosy",
     handle=HANDLE,
-    attempt=2,
+    ordinal=2,
     id_high=(1 << 60) + 0x7ABC,
     queue="team-a",
     job_set="nightly/2026 #1",
@@ -198,9 +199,10 @@ def test_label_value_is_legal_and_stays_distinct(text: str) -> None:
     assert label_value(text + "!") != value
 
 
-@pytest.mark.parametrize(
-    "text", ["", "7", "7-", "-1", "7-0", "7-32768", "07-1", "7-1-1", "x-1", "\u0667-1", f"{1 << 55}-1"]
-)
+_NO_LABELS = ("", "7", "7-", "-1", "7-0", "7-32768", "07-1", "7-1-0", "7-1-01", "7-1-32768", "7-1-1-1", "x-1", "7--1")
+
+
+@pytest.mark.parametrize("text", [*_NO_LABELS, "\u0667-1", f"{1 << 55}-1"])
 def test_parse_run_label_refuses_what_we_never_write(text: str) -> None:
     """A label of somebody else's making names no run."""
     assert parse_run_label(text) is None
@@ -209,4 +211,5 @@ def test_parse_run_label_refuses_what_we_never_write(text: str) -> None:
 def test_parse_run_label_reads_what_run_label_writes() -> None:
     """The label leads back to the run."""
     for attempt in (1, 255, 256, 32_767):
-        assert parse_run_label(run_label(HANDLE, attempt)) == (HANDLE, attempt)
+        for ordinal in (attempt, ordinal_of(attempt, 1), ordinal_of(attempt, 32_767)):
+            assert parse_run_label(run_label(HANDLE, ordinal)) == (HANDLE, ordinal)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.members import ordinal_of
 from argosy_core.job.naming import object_name, run_suffix, run_suffixes
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 from argosy_kube.kubernetes.acting.rendering import TemplateBook
@@ -49,7 +50,7 @@ async def test_body_equals_what_rendering_gives(handle: int, attempt: int) -> No
         run = RunIdentity(
             installation="inst",
             handle=handle,
-            attempt=attempt,
+            ordinal=attempt,
             id_high=7,
             queue="queue",
             job_set="set",
@@ -63,10 +64,11 @@ async def test_body_equals_what_rendering_gives(handle: int, attempt: int) -> No
             assert expected["data"] == {"a": "é", "pod": object_name("work", handle, attempt)}
 
 
-@given(handle=st.integers(0, (1 << 55) - 1), attempt=st.integers(1, 32_767))
-def test_suffix_is_that_of_names(handle: int, attempt: int) -> None:
+@given(handle=st.integers(0, (1 << 55) - 1), attempt=st.integers(1, 32_767), member=st.integers(0, 32_767))
+def test_suffix_is_that_of_names(handle: int, attempt: int, member: int) -> None:
     """The way for one run and the way for many agree."""
-    assert run_suffixes(np.array([handle]), np.array([attempt]))[0].decode() == run_suffix(handle, attempt)
+    ordinal = ordinal_of(attempt, member)
+    assert run_suffixes(np.array([handle]), np.array([ordinal]))[0].decode() == run_suffix(handle, ordinal)
 
 
 async def test_pods_carry_the_finalizer_and_others_do_not() -> None:

@@ -5,11 +5,15 @@ Source: design section 5, "Round", step 8; a log takes records up to some size.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from argosy.lease.v1 import lease_pb2
+from argosy_core.errors import InvalidRequest
 from argosy_core.job.members import Members
 from argosy_core.leader.records import split_plan
 from argosy_core.scheduler.effects import LeasePlan
@@ -96,3 +100,52 @@ def test_what_cannot_be_divided_is_published_as_it_is(count: int) -> None:
     """The log says whether it takes it; one record per lease is the end of dividing."""
     payloads, _ = _published(_plan(count), 10)
     assert len(payloads) == count
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=20), st.integers(600, 3000))
+def test_no_run_is_parted_by_records(sizes: list[int], max_bytes: int) -> None:
+    """A next leader that reads one record of several leases whole runs or none, member by member as planned."""
+    count = sum(sizes)
+    plan = _plan(count)
+    plan = replace(
+        plan,
+        handle=np.repeat(np.arange(len(sizes), dtype=np.int64), sizes),
+        attempt=np.ones(count, dtype=np.int32),
+        cluster=np.zeros(count, dtype=np.int32),
+        member=np.concatenate([np.arange(size, dtype=np.int16) for size in sizes]),
+    )
+    _, records = _published(plan, max_bytes)
+    parts = [record.plan.members.pairs() for record in records]
+    assert [key for part in parts for key in part] == plan.members.pairs()
+    seen = [{handle for handle, _ in part} for part in parts]
+    assert sum(map(len, seen)) == len(sizes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"member": np.array([0, 1, 1], dtype=np.int16)}, id="a-member-twice"),
+        pytest.param({"handle": np.array([1, 2, 1], dtype=np.int64)}, id="a-run-in-two-places"),
+        pytest.param({"cluster": np.array([0, 1, 1], dtype=np.int32)}, id="a-run-in-two-clusters"),
+        pytest.param({"member": np.array([0, 1, -1], dtype=np.int16)}, id="a-negative-member"),
+    ],
+)
+def test_a_record_whose_members_are_no_runs_is_refused(change: dict[str, np.ndarray]) -> None:
+    """It goes to quarantine, rather than that a leader takes up half a run."""
+    one = replace(
+        _plan(3),
+        handle=np.ones(3, dtype=np.int64),
+        attempt=np.ones(3, dtype=np.int32),
+        cluster=np.zeros(3, dtype=np.int32),
+        member=np.arange(3, dtype=np.int16),
+    )
+    assert decode_lease_batch(encode_lease_batch(one, pool="p", epoch=4, sequence=1)).plan.members.are_distinct()
+    with pytest.raises(InvalidRequest):
+        decode_lease_batch(encode_lease_batch(replace(one, **change), pool="p", epoch=4, sequence=1))
+
+
+def test_numbers_of_members_cost_no_byte_where_all_are_0() -> None:
+    """Nearly all runs have one member."""
+    payload = encode_lease_batch(_plan(3), pool="p", epoch=4, sequence=1)
+    assert lease_pb2.LeaseBatch.FromString(payload).leases.member_column == b""
+    assert decode_lease_batch(payload).plan.member is None

@@ -26,6 +26,8 @@ class BindBatch:
     """(n,) job handles."""
     attempt: Int32s
     """(n,) attempts of the runs."""
+    member: Int16s
+    """(n,) numbers of the members in their runs."""
     position: Int16s
     """(n,) positions of the objects in their bags."""
     node: Objects

@@ -2,7 +2,8 @@
 
 A job is a *slot*: a row in all columns. Slots are reused, so what outlives a call holds handles, not slots. Columns are
 public arrays; they may be replaced when the table grows, so read them from the table each time. A job costs 86 bytes in
-columns and 24 in the handle index; shared values (specs, metadata) are interned.
+columns and 24 in the handle index; shared values (specs, metadata) are interned. Where the members of runs are that
+have several, and how far each has got, stands in `members`; what stands here of such a run is what it comes to.
 
 Source: design section 6, "the leader keeps live jobs as structure of arrays too, at most 400 bytes a job".
 """
@@ -17,9 +18,11 @@ import numpy.typing as npt
 
 from argosy_core.job.interning import InternTable, SpecTable
 from argosy_core.job.key_index import KeyIndex
-from argosy_core.job.states import JobState
+from argosy_core.job.members import Members
+from argosy_core.job.run_members import RunMembers
+from argosy_core.job.states import IS_RUN_TERMINAL, JobState
 
-__all__ = ["BACKING_OFF", "CANCEL_REQUESTED", "IN_FLIGHT", "PENDING", "STOP_SENT", "LiveJobs", "NewJobs"]
+__all__ = ["BACKING_OFF", "CANCEL_REQUESTED", "IN_FLIGHT", "PENDING", "STOP_SENT", "LiveJobs", "LiveMembers", "NewJobs"]
 
 CANCEL_REQUESTED: Final = 1
 """Flag: the job shall end."""
@@ -82,6 +85,24 @@ class NewJobs:
     """Index into `LiveJobs.metadata_texts`, or -1."""
 
 
+@dataclass(frozen=True, slots=True)
+class LiveMembers:
+    """Members of runs that have not ended, run by run."""
+
+    slot: npt.NDArray[np.int32]
+    """(n,) their jobs."""
+    keys: Members
+    """(n,) who they are."""
+    node: npt.NDArray[np.int32]
+    """(n,) node name index in the cluster of the run."""
+    state: npt.NDArray[np.int8]
+    """(n,) RunState of each, 0 in flight."""
+
+    def take(self, chosen: npt.NDArray[np.bool_]) -> LiveMembers:
+        """Return some of them."""
+        return LiveMembers(self.slot[chosen], self.keys[chosen], self.node[chosen], self.state[chosen])
+
+
 class LiveJobs:
     """The table of live jobs."""
 
@@ -106,9 +127,9 @@ class LiveJobs:
     metadata: npt.NDArray[np.int32]
     """Index into `metadata_texts`, or -1."""
     node: npt.NDArray[np.int32]
-    """Node name index in its cluster, or -1."""
+    """Node name index in its cluster, or -1; that of the first member of a run of several."""
     bag: npt.NDArray[np.int32]
-    """Row of `bag_states` for a run of several objects, or -1."""
+    """Row of `bag_states` for a run of several objects and one member, or -1."""
     cluster: npt.NDArray[np.int16]
     """Cluster index, or -1."""
     state: npt.NDArray[np.int8]
@@ -134,7 +155,9 @@ class LiveJobs:
         self.specs = SpecTable()
         self.metadata_texts = InternTable()
         self.bag_states = np.zeros((0, _BAG_WIDTH), dtype=np.int8)
-        """(bag, object) ObjectState of runs of several objects."""
+        """(bag, object) ObjectState of members of several objects."""
+        self.members = RunMembers()
+        """Members of runs that have others than one of number 0."""
         self._free_bags: list[int] = []
         self._index = KeyIndex()
         self._free = np.zeros(0, dtype=np.int32)
@@ -195,7 +218,7 @@ class LiveJobs:
         self._index.remove(self.handle[slots])
         self.specs.release(self.spec[slots])
         self.metadata_texts.release(self.metadata[slots])
-        self.free_bags(slots)
+        self.leave_places(slots)
         self.handle[slots] = -1
         self.flags[slots] = 0
         end = self._free_count + slots.size
@@ -204,25 +227,75 @@ class LiveJobs:
         self._free[self._free_count : end] = slots
         self._free_count = end
 
-    def open_bags(self, slots: npt.NDArray[np.int32], state: int) -> None:
-        """Give each slot whose bag has several objects a row of object states, all set to `state`."""
-        several = slots[self.specs.object_counts(self.spec[slots]) > 1]
-        for slot in several.tolist():
-            if not self._free_bags:
-                start = self.bag_states.shape[0]
-                count = max(start, 64)
-                self.bag_states = np.vstack([self.bag_states, np.zeros((count, _BAG_WIDTH), dtype=np.int8)])
-                self._free_bags.extend(range(start + count - 1, start - 1, -1))
-            bag = self._free_bags.pop()
-            self.bag_states[bag] = state
-            self.bag[slot] = bag
+    def begin_runs(self, slots: npt.NDArray[np.int32], state: int) -> None:
+        """Set the states of runs and all their members, and of the objects of bags that have several, to `state`."""
+        self.run_state[slots] = state
+        several = self.specs.object_counts(self.spec[slots]) > 1
+        if len(self.members):
+            places, rows = self.members.rows(slots)
+            self.members.state[rows] = state
+            bags = rows[several[places]]
+            self.members.bag[bags] = self._open_bags(bags.size, state)
+            several[places] = False
+        self.bag[slots[several]] = self._open_bags(int(several.sum()), state)
 
-    def free_bags(self, slots: npt.NDArray[np.int32]) -> None:
-        """Take back the rows of object states of the slots."""
-        bags = self.bag[slots]
+    def end_runs(self, slots: npt.NDArray[np.int32]) -> None:
+        """Take back the states of runs, their members and objects; where the members are is known on."""
+        self.run_state[slots] = 0
+        self._take_back_bags(self.bag, slots)
+        if len(self.members):
+            rows = self.members.rows(slots)[1]
+            self.members.state[rows] = 0
+            self._take_back_bags(self.members.bag, rows)
+
+    def leave_places(self, slots: npt.NDArray[np.int32]) -> None:
+        """Forget the runs of jobs, and where they are."""
+        self.end_runs(slots)
+        self.cluster[slots] = self.node[slots] = -1
+        if len(self.members):
+            self.members.drop(slots)
+
+    def live_members(self, slots: npt.NDArray[np.int32]) -> LiveMembers:
+        """Return the members of the runs of some jobs that have not ended, job by job. Complexity: O(n) in NumPy."""
+        if not len(self.members):
+            return self._live_members(slots, None, self.node[slots], self.run_state[slots])
+        places, rows = self.members.rows(slots)
+        single = np.ones(slots.size, dtype=np.bool_)
+        single[places] = False
+        open_rows = ~IS_RUN_TERMINAL[self.members.state[rows]]
+        places, rows, alone = places[open_rows], rows[open_rows], slots[single]
+        order = np.argsort(np.concatenate([np.flatnonzero(single), places]), kind="stable")
+        number = np.concatenate([np.zeros(alone.size, dtype=np.int16), self.members.number[rows]])[order]
+        node = np.concatenate([self.node[alone], self.members.node[rows]])[order]
+        state = np.concatenate([self.run_state[alone], self.members.state[rows]])[order]
+        return self._live_members(np.concatenate([alone, slots[places]])[order], number, node, state)
+
+    def _live_members(
+        self,
+        slots: npt.NDArray[np.int32],
+        number: npt.NDArray[np.int16] | None,
+        node: npt.NDArray[np.int32],
+        state: npt.NDArray[np.int8],
+    ) -> LiveMembers:
+        return LiveMembers(slots, Members.of(self.handle[slots], self.attempt[slots], number), node, state)
+
+    def _open_bags(self, count: int, state: int) -> npt.NDArray[np.int32]:
+        """Return rows of `bag_states` that nothing has, all set to `state`."""
+        while len(self._free_bags) < count:
+            start = self.bag_states.shape[0]
+            added = max(start, 64)
+            self.bag_states = np.vstack([self.bag_states, np.zeros((added, _BAG_WIDTH), dtype=np.int8)])
+            self._free_bags.extend(range(start + added - 1, start - 1, -1))
+        bags = np.array([self._free_bags.pop() for _ in range(count)], dtype=np.int32)
+        self.bag_states[bags] = state
+        return bags
+
+    def _take_back_bags(self, column: npt.NDArray[np.int32], rows: npt.NDArray[np.integer]) -> None:
+        """Take back the rows of `bag_states` that some elements of a column name."""
+        bags = column[rows]
         if (bags >= 0).any():
             self._free_bags.extend(bags[bags >= 0].tolist())
-            self.bag[slots] = -1
+            column[rows] = -1
 
     def _take_slots(self, count: int) -> npt.NDArray[np.int32]:
         """Return `count` free slots: freed ones first, then new ones."""

@@ -1,8 +1,8 @@
 """Members of runs: what is placed on one node.
 
 A run is one attempt at a job and has one member or several, each on a node: today the whole bag is member 0. A member's
-key is two int64 columns, the job's handle and the *ordinal*, `attempt << 32 | member`, packed here and nowhere else.
-Neither part wraps: what does not fit is refused.
+key is two int64 columns, the job's handle and the *ordinal*, `member << 32 | attempt`, packed here and nowhere else;
+the ordinal of member 0 is its attempt. Neither part wraps: what does not fit is refused.
 
 Source: design section 6, "Data layout".
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,15 +19,27 @@ import numpy.typing as npt
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.key_index import KeyIndex
 
-__all__ = ["MAX_ATTEMPT", "MAX_MEMBER", "MAX_STORED_ATTEMPT", "MemberSet", "Members", "member_key", "waves"]
+__all__ = [
+    "MAX_ATTEMPT",
+    "MAX_MEMBER",
+    "MAX_STORED_ATTEMPT",
+    "MemberSet",
+    "Members",
+    "attempt_of",
+    "member_key",
+    "member_of",
+    "ordinal_of",
+    "waves",
+]
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
+_Numbers = TypeVar("_Numbers", int, Int64s)
 Positions = npt.NDArray[np.integer] | Bools | slice
 
-_ATTEMPT_SHIFT: Final = 32
-_MEMBER_MASK: Final = (1 << _ATTEMPT_SHIFT) - 1
+_MEMBER_SHIFT: Final = 32
+_ATTEMPT_MASK: Final = (1 << _MEMBER_SHIFT) - 1
 MAX_ATTEMPT: Final = (1 << 31) - 1
 """Highest attempt: what an int32 column holds."""
 MAX_STORED_ATTEMPT: Final = (1 << 15) - 1
@@ -35,7 +47,8 @@ MAX_STORED_ATTEMPT: Final = (1 << 15) - 1
 MAX_MEMBER: Final = (1 << 15) - 1
 """Highest number of a member in its run: what an int16 column holds."""
 # Arrays, for the reason given in `key_index`.
-_SHIFT: Final = np.array(_ATTEMPT_SHIFT)
+_SHIFT: Final = np.array(_MEMBER_SHIFT)
+_MASK: Final = np.array(_ATTEMPT_MASK)
 _NO_ATTEMPT: Final = np.array(~MAX_ATTEMPT)
 _NO_MEMBER: Final = np.array(~MAX_MEMBER)
 _SPREAD: Final = np.array(0x1E3779B97F4A7C15)
@@ -43,7 +56,22 @@ _SPREAD: Final = np.array(0x1E3779B97F4A7C15)
 
 def member_key(handle: int, attempt: int, member: int = 0) -> tuple[int, int]:
     """Return the key of one member, as `Members.pairs` gives it."""
-    return handle, attempt << _ATTEMPT_SHIFT | member
+    return handle, ordinal_of(attempt, member)
+
+
+def ordinal_of(attempt: int, member: int = 0) -> int:
+    """Return attempt and member of a run as one number, which is the attempt for member 0."""
+    return member << _MEMBER_SHIFT | attempt
+
+
+def attempt_of(ordinal: _Numbers) -> _Numbers:
+    """Return the attempt that an ordinal stands for, or those of many."""
+    return ordinal & _ATTEMPT_MASK
+
+
+def member_of(ordinal: _Numbers) -> _Numbers:
+    """Return the number of the member that an ordinal stands for, or those of many."""
+    return ordinal >> _MEMBER_SHIFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +84,22 @@ class Members:
     """(n,) attempt and member; 0 stands for no run."""
 
     @classmethod
-    def of(cls, handles: npt.ArrayLike, attempts: npt.ArrayLike, members: npt.NDArray[np.integer] | int = 0) -> Members:
+    def of(
+        cls, handles: npt.ArrayLike, attempts: npt.ArrayLike, members: npt.NDArray[np.integer] | int | None = 0
+    ) -> Members:
         """Pack keys.
 
         Args:
             handles: n job handles.
             attempts: n attempts.
-            members: n numbers of members in their runs, or one for all.
+            members: n numbers of members in their runs, or one for all; None is 0.
 
         Raises:
             InvalidRequest: A part is negative or higher than its column holds.
         """
         handle = np.asarray(handles, dtype=np.int64)
         attempt = np.asarray(attempts, dtype=np.int64)
-        member = members if isinstance(members, int) else members.astype(np.int64, copy=False)
+        member = members.astype(np.int64, copy=False) if isinstance(members, np.ndarray) else members or 0
         # Both limits are all ones in binary: what is negative or too high has bits above them.
         wrong_bits = attempt & _NO_ATTEMPT
         if not isinstance(members, int) or members:
@@ -78,8 +108,7 @@ class Members:
             for name, part, highest in (("attempt", attempt, MAX_ATTEMPT), ("member", np.asarray(member), MAX_MEMBER)):
                 for wrong in part[(part < 0) | (part > highest)].flat[:1]:
                     raise InvalidRequest(f"{name} {wrong} of a run is not between 0 and {highest}")
-        ordinal = attempt << _SHIFT
-        ordinal |= member
+        ordinal = attempt.copy() if isinstance(member, int) and not member else member << _SHIFT | attempt
         return cls(handle, ordinal)
 
     @classmethod
@@ -108,13 +137,18 @@ class Members:
     @property
     def attempt(self) -> Int32s:
         """Return the attempts as int32[n]."""
-        attempt: Int32s = (self.ordinal >> _SHIFT).astype(np.int32)
+        attempt: Int32s = (self.ordinal & _MASK).astype(np.int32)
         return attempt
 
     @property
     def member(self) -> npt.NDArray[np.int16]:
         """Return the number of each member in its run as int16[n]."""
-        return (self.ordinal & _MEMBER_MASK).astype(np.int16)
+        member: npt.NDArray[np.int16] = (self.ordinal >> _SHIFT).astype(np.int16)
+        return member
+
+    def numbers(self) -> npt.NDArray[np.int16] | None:
+        """Return the number of each member in its run, None if all are 0: nearly all runs have one member."""
+        return self.member if (self.ordinal > _ATTEMPT_MASK).any() else None
 
     def pairs(self) -> list[tuple[int, int]]:
         """Return the keys as pairs, for the few that are looked at one by one."""
@@ -132,7 +166,7 @@ class Members:
         return not np.count_nonzero(mixed[1:] == mixed[:-1]) or len(self.distinct()) == len(self)
 
     def distinct(self) -> Members:
-        """Return each member once, sorted by handle, attempt and member."""
+        """Return each member once, sorted by handle, member and attempt."""
         if len(self) < 2:
             return self
         ordered = self[np.lexsort((self.ordinal, self.handle))]

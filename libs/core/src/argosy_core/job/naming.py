@@ -1,7 +1,8 @@
 """Names of the Kubernetes objects of a run: the user's name with a suffix that no other run has.
 
 The suffix is `-` and the job's handle in base 32 (lower case, 11 digits, most significant first), `-` and the attempt,
-which from 1,000 on is a letter and two digits in base 36, so that it never has more than three characters.
+which from 1,000 on is a letter and two digits in base 36, so that it never has more than three characters. For other
+members of the run than 0, `-` and the member's number in base 36 follow, at most three digits.
 A base name that would make the whole longer than a DNS label is cut; the suffix never is, so names stay distinct.
 
 Source: design section 3, "Objects of a run get the user's name with a run suffix".
@@ -14,6 +15,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.job.members import attempt_of, member_of
+
 __all__ = ["MAX_NAME_LENGTH", "attempt_text", "object_label", "object_name", "run_suffix", "run_suffixes"]
 
 MAX_NAME_LENGTH: Final = 63
@@ -24,6 +27,7 @@ _DIGITS: Final = np.frombuffer(_BASE_32.encode(), dtype=np.uint8)
 _SHIFTS: Final = np.arange(_DIGIT_COUNT - 1, -1, -1, dtype=np.int64) * 5
 _EACH_SHIFT: Final = tuple(_SHIFTS.tolist())
 _MAX_BASE_LENGTH: Final = MAX_NAME_LENGTH - _DIGIT_COUNT - 5
+_MEMBER_LENGTH: Final = 4
 _HYPHEN: Final = ord("-")
 _ZERO: Final = ord("0")
 _LETTERS: Final = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", dtype=np.uint8)
@@ -32,26 +36,28 @@ _PLAIN: Final = 1000
 """First attempt that is not written in decimal digits."""
 
 
-def object_label(base: str) -> bytes:
+def object_label(base: str, *, is_of_member: bool = False) -> bytes:
     """Return a base name as the beginning of a DNS label, ASCII, cut so that any run suffix still fits.
 
     Args:
         base: Name in the user's manifest; what a label cannot hold becomes `-`; empty becomes `job`.
+        is_of_member: The suffix is that of another member than 0.
     """
     label = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in base.lower())
-    return label.lstrip("-")[:_MAX_BASE_LENGTH].rstrip("-").encode() or b"job"
+    length = _MAX_BASE_LENGTH - _MEMBER_LENGTH if is_of_member else _MAX_BASE_LENGTH
+    return label.lstrip("-")[:length].rstrip("-").encode() or b"job"
 
 
-def run_suffixes(handles: npt.NDArray[np.int64], attempts: npt.NDArray[np.integer]) -> list[bytes]:
+def run_suffixes(handles: npt.NDArray[np.int64], ordinals: npt.NDArray[np.integer]) -> list[bytes]:
     """Return the name suffix of each run, ASCII, `-` first.
 
     Args:
         handles: int64[n] job handles below 2^55.
-        attempts: int[n] attempts, 1 to MAX_STORED_ATTEMPT.
+        ordinals: int[n] attempts, 1 to MAX_STORED_ATTEMPT, and members.
 
-    Complexity: a few array passes over n; no Python work per name but the list itself.
+    Complexity: a few array passes over n; no Python work per name but the list itself, and for members other than 0.
     """
-    numbers = np.asarray(attempts, dtype=np.int64)
+    numbers = attempt_of(np.asarray(ordinals, dtype=np.int64))
     text = np.zeros((handles.size, _DIGIT_COUNT + 5), dtype=np.uint8)
     text[:, 0] = _HYPHEN
     text[:, 1 : 1 + _DIGIT_COUNT] = _DIGITS[(handles[:, None] >> _SHIFTS) & 31]
@@ -68,6 +74,9 @@ def run_suffixes(handles: npt.NDArray[np.int64], attempts: npt.NDArray[np.intege
         tail[long, 0] = _LETTERS[rest // 36**2]
         tail[long, 1], tail[long, 2] = _DIGITS_36[rest // 36 % 36], _DIGITS_36[rest % 36]
     suffixes: list[bytes] = text.view(f"S{text.shape[1]}").ravel().tolist()
+    members = member_of(np.asarray(ordinals, dtype=np.int64))
+    for place in np.flatnonzero(members).tolist():
+        suffixes[place] += _member_text(int(members[place])).encode()
     return suffixes
 
 
@@ -79,17 +88,23 @@ def attempt_text(attempt: int) -> str:
     return bytes((_LETTERS[rest // 36**2], _DIGITS_36[rest // 36 % 36], _DIGITS_36[rest % 36])).decode()
 
 
-def run_suffix(handle: int, attempt: int) -> str:
+def _member_text(member: int) -> str:
+    """Return what stands behind the attempt for a member, nothing for 0."""
+    return f"-{np.base_repr(member, 36).lower()}" if member else ""
+
+
+def run_suffix(handle: int, ordinal: int) -> str:
     """Return the name suffix of one run; a microsecond, where `run_suffixes` pays off from some dozens on."""
-    return f"-{''.join([_BASE_32[(handle >> shift) & 31] for shift in _EACH_SHIFT])}-{attempt_text(attempt)}"
+    letters = "".join([_BASE_32[(handle >> shift) & 31] for shift in _EACH_SHIFT])
+    return f"-{letters}-{attempt_text(attempt_of(ordinal))}{_member_text(member_of(ordinal))}"
 
 
-def object_name(base: str, handle: int, attempt: int) -> str:
+def object_name(base: str, handle: int, ordinal: int) -> str:
     """Return the name of one object of one run: a DNS label of at most 63 characters.
 
     Args:
         base: Name in the user's manifest.
         handle: Job handle.
-        attempt: Attempt, 1 to MAX_STORED_ATTEMPT.
+        ordinal: Attempt, 1 to MAX_STORED_ATTEMPT, and member.
     """
-    return object_label(base).decode() + run_suffix(handle, attempt)
+    return object_label(base, is_of_member=member_of(ordinal) > 0).decode() + run_suffix(handle, ordinal)

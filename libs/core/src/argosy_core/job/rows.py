@@ -32,6 +32,8 @@ class NewRuns:
     """Node names."""
     lease_time_us: Int64s
     """When the lease was decided."""
+    member: Int16s | None = None
+    """Numbers of the members in their runs; None where all are 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,8 @@ class NewObjects:
     """Kubernetes kinds."""
     name: list[bytes]
     """Object names, ASCII."""
+    member: Int16s | None = None
+    """Numbers of the members in their runs; None where all are 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,8 @@ class ObjectUpdates:
     """Messages."""
     start_time_us: Int64s
     """When the run's first pod ran, for the leader that comes next; 0 not yet. What is stored stays."""
+    member: Int16s | None = None
+    """Numbers of the members in their runs; None where all are 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +102,8 @@ class RunUpdates:
     """Index into `reasons`, or -1."""
     reasons: tuple[str, ...]
     """Reasons."""
+    member: Int16s | None = None
+    """Numbers of the members in their runs; None where all are 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,9 +136,9 @@ class Permits:
 
     def _join(self, plan: LeasePlan) -> _Held:
         """Return what is held back and what a plan would lease."""
-        now_s, count = self._term.now.mono_s, plan.handle.size
+        now_s, count = self._term.now.mono_s, plan.handle[plan.firsts].size
         fresh = _Held(
-            batch=self._batch(self._term.state.live.slots(plan.handle)),
+            batch=self._batch(self._term.state.live.slots(plan.handle[plan.firsts])),
             since_s=np.full(count, now_s),
             deadline_s=np.full(count, np.inf),
             stage=np.full(count, _ASKED, dtype=np.int8),

@@ -1,8 +1,8 @@
 """A round's plan as pieces, none larger than a record of the event log.
 
 A plan that fits is one record, as nearly all do: 10,000 leases take 200 kB and the names of their nodes. A larger one
-is published as several, each of which a next leader could apply alone. The round's state stands in every one of them
-and its failed attempts are cut if they would leave no room.
+is published as several, each of which a next leader could apply alone: a run stands in one of them. The round's state
+stands in every one and its failed attempts are cut if they would leave no room.
 
 Source: design section 5, "Round", step 8.
 """
@@ -25,6 +25,7 @@ _FAILED_BYTES: Final = 8
 _ATTEMPTED_BYTES: Final = 12
 _QUEUE_BYTES: Final = 16
 _LEASE_BYTES: Final = 20
+_MEMBER_BYTES: Final = 2
 _RUN_BYTES: Final = 12
 _TEXT_BYTES: Final = 8
 """What stands before a text or an element of a list at most."""
@@ -58,7 +59,7 @@ def most_bytes(plan: LeasePlan) -> int:
     state = plan.round_state
     return (
         _HEAD_BYTES
-        + _LEASE_BYTES * plan.handle.size
+        + (_LEASE_BYTES + _MEMBER_BYTES * (plan.member is not None)) * plan.handle.size
         + _RUN_BYTES * len(plan.stops)
         + _FAILED_BYTES * plan.failed_handle.size
         + _ATTEMPTED_BYTES * state.attempted_handle.size
@@ -90,8 +91,11 @@ def _size(plan: LeasePlan) -> int:
 
 
 def _halves(plan: LeasePlan) -> list[LeasePlan]:
-    """Return a plan as two, in order; what there is one of goes into the first."""
+    """Return a plan as two, in order; what there is one of goes into the first, and no run is parted."""
     leases, stops, failed = ((len(values) + 1) // 2 for values in (plan.handle, plan.stops, plan.failed_handle))
+    if plan.member is not None and leases:
+        ends = np.append(plan.handle[1:] != plan.handle[:-1], True)
+        leases += int(np.argmax(ends[leases - 1 :]))
     first = _part(plan, slice(0, leases), slice(0, stops), slice(0, failed))
     second = _part(plan, slice(leases, None), slice(stops, None), slice(failed, None))
     return [part for part in (first, second) if _size(part)]
@@ -106,6 +110,7 @@ def _part(plan: LeasePlan, leases: slice, stops: slice, failed: slice) -> LeaseP
         attempt=plan.attempt[leases],
         cluster=plan.cluster[leases],
         node=node.astype(np.int32),
+        member=None if plan.member is None else plan.member[leases],
         nodes=tuple(plan.nodes[place] for place in used.tolist()),
         stops=plan.stops[stops],
         failed_handle=plan.failed_handle[failed],

@@ -39,7 +39,7 @@ def build_creates(table: ObjectTable, slots: Int64Array) -> Creates:
         body_column=body_column,
         object_column=table.object[slots],
         handle_column=members.handle,
-        attempt_column=members.attempt,
+        ordinal_column=members.ordinal,
         id_high_column=np.array([recipe[0] for recipe in recipes], dtype=np.int64),
         node_column=node_column,
         metadata_column=metadata_column,
@@ -59,7 +59,7 @@ def build_deletes(table: ObjectTable, slots: Int64Array) -> Deletes:
         uid_column=table.uid[slots].view(np.uint8).reshape(-1, 16),
         kind_column=table.kind[slots],
         handle_column=members.handle,
-        attempt_column=members.attempt,
+        ordinal_column=members.ordinal,
         object_column=table.object[slots],
         kinds=tuple(table.kinds.names),
     )
@@ -68,6 +68,6 @@ def build_deletes(table: ObjectTable, slots: Int64Array) -> Deletes:
 def is_same_object(table: ObjectTable, calls: Creates | Deletes) -> npt.NDArray[np.bool_]:
     """Return which slots still hold what a call was about: an answer may come so late that another has its slot."""
     slots = calls.slot_column
-    members = Members.of(calls.handle_column, calls.attempt_column)
+    members = Members(calls.handle_column, calls.ordinal_column)
     same: npt.NDArray[np.bool_] = table.object[slots] == calls.object_column
     return same & table.members(slots).equal(members)

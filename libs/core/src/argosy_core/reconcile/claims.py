@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from argosy_core.job.members import Members
 from argosy_core.reconcile.columns import Observations
 
 __all__ = ["PoolClaims"]
 
-Int64Array = npt.NDArray[np.int64]
 Run = tuple[int, int]
-"""Handle and attempt."""
+"""Key of a member."""
 _UNCLAIMED = -1
 
 
@@ -38,14 +37,14 @@ class PoolClaims:
         self.unclaimed_version = 0
         """Grows whenever a run was seen that nobody has claimed."""
 
-    def claim(self, pool: int, handles: Int64Array, attempts: npt.NDArray[np.int32]) -> list[Observations]:
-        """Take a leader's word that runs are its pool's; return what was held back of them, to be taken before it.
+    def claim(self, pool: int, members: Members) -> list[Observations]:
+        """Take a leader's word that members are its pool's; return what was held back of them, to be taken before it.
 
         Complexity: O(runs), and O(objects) of those held back.
         """
         if self._pool_count == 1:
             return []
-        runs = list(zip(handles.tolist(), attempts.tolist(), strict=True))
+        runs = members.pairs()
         self._pools.update(dict.fromkeys(runs, pool))
         rows: dict[int, tuple[Observations, list[int]]] = {}
         for run in runs:
@@ -68,7 +67,7 @@ class PoolClaims:
 
         Args:
             observed: All our objects that exist.
-            knows: For each pool, whether it knows a run, by handle and attempt.
+            knows: For each pool, whether it knows a member of a run, by its key.
         """
         if self._pool_count > 1:
             self._held_back.clear()
@@ -76,10 +75,10 @@ class PoolClaims:
             self._pools = {run: pool for run, pool in self._pools.items() if run in listed or knows[pool](*run)}
         return self.split(observed)
 
-    def unclaimed(self) -> tuple[Int64Array, npt.NDArray[np.int32]]:
-        """Return (handles, attempts) of the runs that were seen and that nobody has claimed."""
+    def unclaimed(self) -> Members:
+        """Return the members of runs that were seen and that nobody has claimed."""
         runs = np.array(list(self._held_back), dtype=np.int64).reshape(-1, 2)
-        return runs[:, 0], runs[:, 1].astype(np.int32)
+        return Members(runs[:, 0], runs[:, 1])
 
     def _hold_back(self, run: Run, observed: Observations, row: int) -> None:
         objects = self._held_back.setdefault(run, {})
@@ -94,5 +93,5 @@ class PoolClaims:
 
 
 def _runs(observed: Observations) -> list[Run]:
-    """Return the run of each change."""
-    return list(zip(observed.handle_column.tolist(), observed.attempt_column.tolist(), strict=True))
+    """Return the member that each change is about."""
+    return list(zip(observed.handle_column.tolist(), observed.ordinal_column.tolist(), strict=True))

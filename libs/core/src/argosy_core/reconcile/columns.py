@@ -49,12 +49,12 @@ class Instant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRows:
-    """Runs that the leader wants; one element per run."""
+    """Runs that the leader wants; one element per member."""
 
     handle_column: Int64Array
     """(n,) job handles."""
-    attempt_column: Int32Array
-    """(n,) attempts, from 1."""
+    ordinal_column: Int64Array
+    """(n,) attempt, from 1, and member of each, see `Members`."""
     id_high_column: Int64Array
     """(n,) upper 64 bits of the job ids."""
     spec_column: Int32Array
@@ -85,8 +85,8 @@ class Observations:
     """(n,) the object is gone; the other columns hold its last state."""
     handle_column: Int64Array
     """(n,) job handles."""
-    attempt_column: Int32Array
-    """(n,) attempts."""
+    ordinal_column: Int64Array
+    """(n,) attempts and members, see `Members`."""
     object_column: Int16Array
     """(n,) positions in the bag."""
     kind_column: Int16Array
@@ -136,8 +136,8 @@ class Creates:
     """(n,) position in the bag."""
     handle_column: Int64Array
     """(n,) job handles."""
-    attempt_column: Int32Array
-    """(n,) attempts."""
+    ordinal_column: Int64Array
+    """(n,) attempts and members, see `Members`."""
     id_high_column: Int64Array
     """(n,) upper 64 bits of the job ids."""
     node_column: Int32Array
@@ -195,8 +195,8 @@ class Deletes:
     """(n,) index into `kinds`."""
     handle_column: Int64Array
     """(n,) job handles."""
-    attempt_column: Int32Array
-    """(n,) attempts."""
+    ordinal_column: Int64Array
+    """(n,) attempts and members, see `Members`."""
     object_column: Int16Array
     """(n,) positions in the bag."""
     kinds: tuple[str, ...]
@@ -239,8 +239,8 @@ class ReportBatch:
     """Number of the batch in this session, from 1."""
     handle_column: Int64Array
     """(n,) job handles."""
-    attempt_column: Int32Array
-    """(n,) attempts."""
+    ordinal_column: Int64Array
+    """(n,) attempts and members, see `Members`."""
     object_column: Int16Array
     """(n,) positions in the bag."""
     state_column: Int8Array

@@ -62,7 +62,7 @@ def add_rows(table: ObjectTable, rows: RunRows) -> TakenRows:
     Raises:
         InvalidRequest: A body cannot be read; nothing was taken.
     """
-    members = Members.of(rows.handle_column, rows.attempt_column)
+    members = Members(rows.handle_column, rows.ordinal_column)
     kinds = [kinds_of_body(body) for body in rows.bodies]
     # What stands twice in a message is taken as one that is known when it comes the second time.
     is_first = np.ones(len(members), dtype=np.bool_)

@@ -149,10 +149,9 @@ class Reconciler:
         """
         return self._table.known_runs()
 
-    def knows_run(self, handle: int, attempt: int) -> bool:
-        """Return whether something is known of a run."""
-        key = Members.of([handle], [attempt])
-        return bool(self._table.slots_of((handle, int(key.ordinal[0]))))
+    def knows_run(self, handle: int, ordinal: int) -> bool:
+        """Return whether something is known of a member of a run."""
+        return bool(self._table.slots_of((handle, ordinal)))
 
     def check_invariants(self) -> None:
         """Raise InvariantViolation unless all holds that must hold between two events. O(objects)."""
@@ -206,7 +205,7 @@ class Reconciler:
         table.kinds.unlistable = observed.unlistable_kinds
         if not len(observed):
             return _NONE
-        members = Members.of(observed.handle_column, observed.attempt_column)
+        members = Members(observed.handle_column, observed.ordinal_column)
         slots = table.find(members, observed.object_column)
         for place in np.flatnonzero(slots < 0).tolist():
             slots[place] = self._find_or_add(members[place : place + 1], observed, place)

@@ -21,7 +21,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.findings import Findings
 from argosy_core.job.identity import compose_id
 from argosy_core.job.kinds import POD, kind_name, kind_of_group
-from argosy_core.job.members import MAX_STORED_ATTEMPT
+from argosy_core.job.members import MAX_MEMBER, MAX_STORED_ATTEMPT, attempt_of, member_key, member_of
 from argosy_core.job.naming import object_name
 from argosy_core.job.references import Declared, check_names, has_declarations, read_declarations
 from argosy_core.job.spec import base_names
@@ -49,7 +49,7 @@ INSTALLATION_LABEL: Final = "argosy.dev/installation"
 JOB_LABEL: Final = "argosy.dev/job-id"
 """Label of the job id."""
 RUN_LABEL: Final = "argosy.dev/run"
-"""Label of the run, as `handle-attempt`."""
+"""Label of the run, as `handle-attempt`, and `-member` behind it for others than 0."""
 OBJECT_LABEL: Final = "argosy.dev/object"
 """Label of the position of the object in its bag."""
 QUEUE_LABEL: Final = "argosy.dev/queue"
@@ -114,8 +114,8 @@ class RunIdentity:
     """Installation the object is labelled with."""
     handle: int
     """Job handle."""
-    attempt: int
-    """Attempt, from 1."""
+    ordinal: int
+    """Attempt, from 1, and member."""
     id_high: int
     """Upper 64 bits of the job id."""
     queue: str
@@ -130,14 +130,15 @@ class RunIdentity:
     """Annotations of the job."""
 
 
-def run_label(handle: int, attempt: int) -> str:
+def run_label(handle: int, ordinal: int) -> str:
     """Return the value of the run label."""
-    return f"{handle}-{attempt}"
+    member = member_of(ordinal)
+    return f"{handle}-{attempt_of(ordinal)}-{member}" if member else f"{handle}-{ordinal}"
 
 
-def run_mark(installation: str, handle: int, attempt: int, position: int) -> str:
+def run_mark(installation: str, handle: int, ordinal: int, position: int) -> str:
     """Return the value of the annotation that says of which run an object is, and where it stands in its bag."""
-    return f"{installation}/{run_label(handle, attempt)}/{position}"
+    return f"{installation}/{run_label(handle, ordinal)}/{position}"
 
 
 def parse_run_mark(text: str, installation: str) -> tuple[int, int, int] | None:
@@ -150,13 +151,14 @@ def parse_run_mark(text: str, installation: str) -> tuple[int, int, int] | None:
 
 
 def parse_run_label(text: str) -> tuple[int, int] | None:
-    """Return (handle, attempt) of a run label, or None if the text is none that we write."""
-    handle, _, attempt = text.partition("-")
-    if not (handle.isdecimal() and attempt.isdecimal() and handle.isascii() and attempt.isascii()):
+    """Return (handle, ordinal) of a run label, or None if the text is none that we write."""
+    parts = text.split("-")
+    if not (2 <= len(parts) <= 3 and all(part.isdecimal() and part.isascii() for part in parts)):
         return None
-    numbers = int(handle), int(attempt)
-    is_ours = numbers[0] < 1 << 55 and 1 <= numbers[1] <= MAX_STORED_ATTEMPT and run_label(*numbers) == text
-    return numbers if is_ours else None
+    handle, attempt, member = (*map(int, parts), 0)[:3]
+    is_ours = handle < 1 << 55 and 1 <= attempt <= MAX_STORED_ATTEMPT and member <= MAX_MEMBER
+    key = member_key(handle, attempt, member)
+    return key if is_ours and run_label(*key) == text else None
 
 
 def label_value(text: str) -> str:
@@ -221,7 +223,7 @@ class BagTemplate:
             metadata.pop(key, None)
         if len(self) > 1 or has_declarations(manifest):
             self._rewrite_references(manifest, index, run)
-        metadata["name"] = object_name(self.names[index], run.handle, run.attempt)
+        metadata["name"] = object_name(self.names[index], run.handle, run.ordinal)
         metadata["namespace"] = self.namespaces[index]
         metadata["labels"] = {**(metadata.get("labels") or {}), **run.labels, **_our_labels(index, run)}
         metadata["annotations"] = {
@@ -229,7 +231,7 @@ class BagTemplate:
             **run.annotations,
             QUEUE_LABEL: run.queue,
             JOB_SET_LABEL: run.job_set,
-            RUN_ANNOTATION: run_mark(run.installation, run.handle, run.attempt, index),
+            RUN_ANNOTATION: run_mark(run.installation, run.handle, run.ordinal, index),
         }
         if kind == POD:
             spec = manifest["spec"]
@@ -238,7 +240,7 @@ class BagTemplate:
             spec.setdefault("automountServiceAccountToken", False)
         elif kind == "Service" and (manifest.get("spec") or {}).get("selector"):
             # Runs of one spec have equal labels of the user's; a service must not serve another run's pods.
-            manifest["spec"]["selector"][RUN_LABEL] = run_label(run.handle, run.attempt)
+            manifest["spec"]["selector"][RUN_LABEL] = run_label(run.handle, run.ordinal)
         return manifest
 
     def _rewrite_references(self, manifest: dict[str, Any], index: int, run: RunIdentity) -> None:
@@ -255,7 +257,7 @@ class BagTemplate:
                 for path, target in _PATHS[POD]:
                     self._find(spec, path[1:], target, namespace=namespace, places=places)
         for (_, key), parent in places.items():
-            parent[key] = object_name(parent[key], run.handle, run.attempt)
+            parent[key] = object_name(parent[key], run.handle, run.ordinal)
 
     def _read_declared(self, manifest: dict[str, Any], index: int) -> Declared:
         """Return what an object declares.
@@ -298,7 +300,7 @@ def _our_labels(index: int, run: RunIdentity) -> dict[str, str]:
     return {
         INSTALLATION_LABEL: run.installation,
         JOB_LABEL: compose_id(run.id_high, run.handle),
-        RUN_LABEL: run_label(run.handle, run.attempt),
+        RUN_LABEL: run_label(run.handle, run.ordinal),
         OBJECT_LABEL: str(index),
         QUEUE_LABEL: label_value(run.queue),
         JOB_SET_LABEL: label_value(run.job_set),

@@ -99,7 +99,7 @@ class ReportQueue:
         return ReportBatch(
             number=self._last_number,
             handle_column=members.handle,
-            attempt_column=members.attempt,
+            ordinal_column=members.ordinal,
             object_column=table.object[slots],
             state_column=states,
             time_us_column=times_us,

@@ -74,6 +74,7 @@ Source: design section 5 and 6; seed 003.
 from argosy_core.scheduler.asking import hold_up
 from argosy_core.scheduler.effects import (
     ChangeRequestEffects,
+    EndedMembers,
     ExecutorRows,
     LeaseEffects,
     LeasePlan,
@@ -122,6 +123,7 @@ from argosy_core.scheduler.plan import lease_columns
 from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
 from argosy_core.scheduler.refusals import Refusals
 from argosy_core.scheduler.round import Round, begin_round, next_due_s
+from argosy_core.scheduler.run_members import RunPlaces, hold_runs
 from argosy_core.scheduler.settings import DEFAULT_RESOURCE_WEIGHTS, RoundSettings
 from argosy_core.scheduler.state import PoolState, RoundStatistics
 from argosy_core.scheduler.tables import MAX_NODES, MAX_TOTAL, check_growth
@@ -151,6 +153,7 @@ __all__ = [
     "ClusterRuns",
     "ClusterView",
     "EndedJobs",
+    "EndedMembers",
     "EventDraft",
     "EventGroup",
     "ExecutorRows",
@@ -177,6 +180,7 @@ __all__ = [
     "RoundStateColumns",
     "RoundStatistics",
     "RowsMissing",
+    "RunPlaces",
     "SpecReference",
     "StateColumns",
     "StateEffects",
@@ -198,6 +202,7 @@ __all__ = [
     "failed_states",
     "forget_cluster",
     "give_up_placements",
+    "hold_runs",
     "hold_up",
     "last_choice_job_sets",
     "last_round",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int8s, Int16s, Int32s, Int64s
 from argosy_core.job.members import Members
@@ -17,6 +18,7 @@ from argosy_core.scheduler.messages import ClusterRuns, JobColumns, JobSetView, 
 
 __all__ = [
     "ChangeRequestEffects",
+    "EndedMembers",
     "ExecutorRows",
     "LeaseEffects",
     "LeasePlan",
@@ -66,7 +68,7 @@ class LeasePlan:
     create_time_us: int
     """When the plan was made."""
     handle: Int64s
-    """Leased jobs, in order of decision."""
+    """Leased jobs, in order of decision, one element per member."""
     attempt: Int32s
     """Attempts of their runs."""
     cluster: Int32s
@@ -87,6 +89,20 @@ class LeasePlan:
     """Flow, pending order, failed attempts."""
     releases: tuple[ClusterRuns, ...]
     """Placements to release at once: commits whose answer was lost, or whose job was cancelled meanwhile."""
+    member: Int16s | None = None
+    """Numbers of the members in their runs; None where all are 0. Those of a run follow each other, in one cluster."""
+
+    @property
+    def members(self) -> Members:
+        """Return the members that are leased."""
+        return Members.of(self.handle, self.attempt, self.member)
+
+    @property
+    def firsts(self) -> slice | npt.NDArray[np.intp]:
+        """Return where the first member of each run stands."""
+        if self.member is None:
+            return slice(None)
+        return np.flatnonzero(np.append(True, self.handle[1:] != self.handle[:-1])[: self.handle.size])
 
     @property
     def has_news(self) -> bool:
@@ -96,7 +112,7 @@ class LeasePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorRows:
-    """Rows for one executor (executor.v1.ObjectRows without spec bodies); one element per run."""
+    """Rows for one executor (executor.v1.ObjectRows without spec bodies); one element per member of a run."""
 
     cluster: str
     """Cluster."""
@@ -123,7 +139,9 @@ class ExecutorRows:
     owners: tuple[tuple[str, str], ...]
     """(queue name, job set name)."""
     seen: Bools
-    """A pod of the run was reported before: nothing of it is made again, and what is not there is lost."""
+    """A pod of the member was reported before: nothing of it is made again, and what is not there is lost."""
+    member: Int16s | None = None
+    """Numbers of the members in their runs; None where all are 0."""
 
     def without(self, handles: Int64s) -> ExecutorRows:
         """Return the rows of other jobs than these; the tables stay as they are."""
@@ -138,6 +156,7 @@ class ExecutorRows:
             metadata_index=self.metadata_index[keep],
             owner=self.owner[keep],
             seen=self.seen[keep],
+            member=None if self.member is None else self.member[keep],
         )
 
 
@@ -205,7 +224,7 @@ class RowsMissing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedRuns:
-    """Live rows of `runs`, one element per run."""
+    """Live rows of `runs`, one element per member of a run."""
 
     handle: Int64s
     """Job handles."""
@@ -219,6 +238,24 @@ class LoadedRuns:
     """Index into `nodes`."""
     nodes: tuple[str, ...]
     """Node names."""
+    member: Int16s | None = None
+    """Numbers of the members in their runs; None where all are 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedMembers:
+    """Rows of `runs` that have ended while other members of their run are live."""
+
+    members: Members
+    """The members."""
+    state: Int8s
+    """Run states that they ended in."""
+    failure: Int8s
+    """Values of FailureKind."""
+    exit_code: Int32s
+    """Exit codes."""
+    reasons: tuple[str, ...]
+    """Why each ended, or empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +272,8 @@ class LoadedObjects:
     """Object states."""
     start_time_us: Int64s
     """When the first pod of its run ran, as stored with the object; 0 not yet, or never stored."""
+    member: Int16s | None = None
+    """Numbers of the members in their runs; None where all are 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +312,8 @@ class LoadedColumns:
     """The last stored round state, if any."""
     job_sets: tuple[JobSetView, ...] = ()
     """Job sets of those jobs."""
+    ended_members: EndedMembers | None = None
+    """What has ended of those runs."""
     demands: LoadedDemands | None = None
     """What single jobs ask for and may hold, where that is not what their class says."""
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
 from argosy_core.job.interning import Layout, distinct
-from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT
-from argosy_core.job.members import Members
+from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, LiveMembers
+from argosy_core.job.members import Members, member_of
 from argosy_core.job.naming import object_label, run_suffixes
 from argosy_core.job.rows import NewObjects, NewRuns
 from argosy_core.scheduler.codes import (
@@ -66,6 +66,7 @@ def draft_ingest(state: PoolState, plan: LeasePlan) -> tuple[NewRuns, NewObjects
     runs = NewRuns(
         handle=plan.handle[rows],
         attempt=plan.attempt[rows].astype(np.int16),
+        member=None if plan.member is None else plan.member[rows],
         cluster_index=plan.cluster[rows],
         clusters=plan.clusters,
         node_index=plan.node[rows],
@@ -76,10 +77,11 @@ def draft_ingest(state: PoolState, plan: LeasePlan) -> tuple[NewRuns, NewObjects
     counts = specs.object_counts(live.spec[slots]).astype(np.int64)
     objects = np.repeat(np.arange(slots.size), counts)
     places = np.arange(objects.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    kinds, kind_index, names = _name_objects(state, slots, plan.attempt[rows])
+    kinds, kind_index, names = _name_objects(state, slots, Members.of(runs.handle, runs.attempt, runs.member).ordinal)
     return runs, NewObjects(
         handle=runs.handle[objects],
         attempt=runs.attempt[objects],
+        member=None if runs.member is None else runs.member[objects],
         object_index=places.astype(np.int16),
         kind_index=kind_index,
         kinds=kinds,
@@ -87,10 +89,10 @@ def draft_ingest(state: PoolState, plan: LeasePlan) -> tuple[NewRuns, NewObjects
     )
 
 
-def _name_objects(state: PoolState, slots: Int32s, attempts: Int32s) -> tuple[tuple[str, ...], Int32s, list[bytes]]:
+def _name_objects(state: PoolState, slots: Int32s, ordinals: Int64s) -> tuple[tuple[str, ...], Int32s, list[bytes]]:
     """Return the kinds in use, and kind and name of every object, run by run."""
     specs = state.live.specs
-    suffixes = run_suffixes(state.live.handle[slots], attempts)
+    suffixes = run_suffixes(state.live.handle[slots], ordinals)
     kinds = Texts()
     layouts, which = distinct(specs.layout_ids(state.live.spec[slots]))
     parsed: list[Layout] = [specs.layout(layout) for layout in layouts.tolist()]
@@ -98,6 +100,12 @@ def _name_objects(state: PoolState, slots: Int32s, attempts: Int32s) -> tuple[tu
     kind_lists = [[kinds.index(kind) for kind in layout.kinds] for layout in parsed]
     kind_index: list[int] = []
     names: list[bytes] = []
+    of_members = member_of(ordinals) > 0
+    if of_members.any():
+        # Their suffixes are longer, so what stands before them may be cut more.
+        which = np.where(of_members, which + len(parsed), which)
+        labels += [[object_label(name, is_of_member=True) for name in layout.names] for layout in parsed]
+        kind_lists += kind_lists
     for row, suffix in zip(which.tolist(), suffixes, strict=True):
         kind_index += kind_lists[row]
         for label in labels[row]:
@@ -124,18 +132,19 @@ def apply_ingested(state: PoolState, plan: LeasePlan, refused_handles: Int64s, n
     state.advance_flow(now_s)
     slots, flying = _in_flight(state, plan)
     refused = np.isin(plan.handle, refused_handles)
-    taken = slots[flying & ~refused]
+    firsts = plan.firsts
+    taken = slots[firsts][(flying & ~refused)[firsts]]
     events = EventBuffer(state, now_s)
     events.add(taken, EVENT_LEASED, to_state=JOB_LEASED, time_us=plan.create_time_us, with_run=Detail.PLACE)
     live.state[taken] = JOB_LEASED
-    live.run_state[taken] = RUN_LEASED
     live.flags[taken] &= np.uint8(0xFF ^ IN_FLIGHT)
-    live.open_bags(taken, RUN_LEASED)
+    live.begin_runs(taken, RUN_LEASED)
     lost = ~flying | refused
-    releases = runs_by_cluster(plan.clusters, plan.cluster[lost], Members.of(plan.handle[lost], plan.attempt[lost]))
+    releases = runs_by_cluster(plan.clusters, plan.cluster[lost], plan.members[lost])
     texts, ended, ended_state = Texts(), [], []
-    give_back_placements(state, slots[flying & refused])
-    cancelled = _wait_again(state, slots[flying & refused], now_s + _REFUSED_BACK_OFF_S)
+    given_back = slots[firsts][(flying & refused)[firsts]]
+    give_back_placements(state, given_back)
+    cancelled = _wait_again(state, given_back, now_s + _REFUSED_BACK_OFF_S)
     events.add(cancelled, EVENT_CANCELLED, to_state=JOB_CANCELLED)
     ended.append(cancelled)
     ended_state.append(np.full(cancelled.size, JOB_CANCELLED, dtype=np.int16))
@@ -162,7 +171,7 @@ def apply_ingested(state: PoolState, plan: LeasePlan, refused_handles: Int64s, n
     _remember_failed(state, live.handle[failed])
     state.remove_jobs(gone)
     state.totals["leases"] += int(taken.size)
-    state.totals["refused"] += int((flying & refused).sum())
+    state.totals["refused"] += int(given_back.size)
     state.totals["failed"] += int(failed.size)
     state.totals["cancelled"] += int(cancelled.size)
     return effects
@@ -173,8 +182,8 @@ def give_back_placements(state: PoolState, slots: Int32s) -> tuple[ClusterRuns, 
     live = state.live
     placed = slots[live.cluster[slots] >= 0]
     state.give_back(placed)
-    members = Members.of(live.handle[placed], live.attempt[placed])
-    return runs_by_cluster(state.clusters.names, live.cluster[placed], members)
+    held = live.live_members(placed)
+    return runs_by_cluster(state.clusters.names, live.cluster[held.slot], held.keys)
 
 
 def refuse_leases(state: PoolState, refused_handles: Int64s, now_s: float) -> RefusedEffects:
@@ -198,8 +207,7 @@ def refuse_leases(state: PoolState, refused_handles: Int64s, now_s: float) -> Re
     slots = slots[(live.run_state[slots] == RUN_LEASED) & ((live.flags[slots] & IN_FLIGHT) == 0)]
     state.advance_flow(now_s)
     live.state[slots] = JOB_QUEUED
-    live.run_state[slots] = 0
-    live.free_bags(slots)
+    live.end_runs(slots)
     live.flags[slots] |= IN_FLIGHT
     state.totals["refused"] += int(slots.size)
     return _take_back(state, slots, now_s, now_s + _REFUSED_BACK_OFF_S)
@@ -243,8 +251,7 @@ def _wait_again(state: PoolState, slots: Int32s, again_s: float | Float64s) -> I
         state.count_held(again, -1)
         state.end_permits(again)
         live.flags[again] = 0
-        live.cluster[again] = -1
-        live.node[again] = -1
+        live.leave_places(again)
         live.attempt[again] -= 1
         state.count_queued(again, 1)
         # If a change request refused the lease, it is on its way; until it is here there is no use in trying again.
@@ -270,8 +277,11 @@ def _remember_failed(state: PoolState, handles: Int64s) -> None:
 
 def _rows_per_cluster(state: PoolState, slots: Int32s) -> tuple[ExecutorRows, ...]:
     """Return the rows of new runs for each executor."""
-    clusters = state.live.cluster[slots]
-    return tuple(executor_rows(state, index, slots[clusters == index]) for index in np.unique(clusters).tolist())
+    live, clusters = state.live, state.live.cluster[slots]
+    return tuple(
+        executor_rows(state, index, live.live_members(slots[clusters == index]))
+        for index in np.unique(clusters).tolist()
+    )
 
 
 def _stops_per_cluster(state: PoolState, plan: LeasePlan) -> tuple[ClusterRuns, ...]:
@@ -282,19 +292,19 @@ def _stops_per_cluster(state: PoolState, plan: LeasePlan) -> tuple[ClusterRuns, 
     return runs_by_cluster(state.clusters.names, live.cluster[slots[open_run]], plan.stops[open_run])
 
 
-def executor_rows(state: PoolState, cluster: int, slots: Int32s) -> ExecutorRows:
-    """Return rows for an executor: the current runs of some jobs of its cluster.
+def executor_rows(state: PoolState, cluster: int, held: LiveMembers) -> ExecutorRows:
+    """Return rows for an executor.
 
     Args:
         state: The pool.
         cluster: Cluster index.
-        slots: Jobs with an ingested run there.
+        held: Members of ingested runs there.
 
     Complexity: O(n log n) in NumPy, Python work per distinct spec, node, metadata and job set.
     """
-    live, queues, job_sets = state.live, state.queues, state.job_sets
+    live, queues, job_sets, slots = state.live, state.queues, state.job_sets, held.slot
     specs, spec = distinct(live.spec[slots])
-    nodes, node = distinct(live.node[slots])
+    nodes, node = distinct(held.node)
     owners, owner = distinct(live.job_set[slots])
     metadata = live.metadata[slots]
     has = metadata >= 0
@@ -306,7 +316,8 @@ def executor_rows(state: PoolState, cluster: int, slots: Int32s) -> ExecutorRows
     return ExecutorRows(
         cluster=state.clusters.names[cluster],
         handle=live.handle[slots],
-        attempt=live.attempt[slots].astype(np.int32),
+        attempt=held.keys.attempt,
+        member=held.keys.numbers(),
         id_high=live.id_high[slots],
         spec=spec.astype(np.int32),
         specs=tuple(SpecReference(hash=key, day=day, layout=layout) for key, day, layout in references),
@@ -319,5 +330,5 @@ def executor_rows(state: PoolState, cluster: int, slots: Int32s) -> ExecutorRows
             (queues.names[queues.ids.find(int(job_sets.queue_id[index])) or 0], job_sets.names[index])
             for index in owners.tolist()
         ),
-        seen=live.run_state[slots] > RUN_LEASED,
+        seen=held.state > RUN_LEASED,
     )

@@ -18,6 +18,7 @@ from argosy_core.scheduler.codes import (
     JOB_QUEUED,
     JOB_RUNNING,
 )
+from argosy_core.scheduler.run_members import run_states
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["check_invariants"]
@@ -61,7 +62,21 @@ def _check_stages(state: PoolState, slots: Int32s) -> None:
     _require(bool((live.cluster[slots][waiting] == -1).all()), "waiting jobs have no cluster")
     _require(not ((flags & STOP_SENT != 0) & (flags & CANCEL_REQUESTED == 0)).any(), "only asked jobs are stopped")
     counts = live.specs.object_counts(live.spec[slots])
-    _require(bool(((live.bag[slots] >= 0) == (held & (counts > 1))).all()), "runs of several objects have a bag row")
+    alone = ~live.members.has(slots)
+    has_bag = (live.bag[slots] >= 0) == (held & (counts > 1) & alone)
+    _require(bool(has_bag.all()), "runs of several objects and one member have a bag row")
+    _check_members(state, slots[held & ~alone])
+    _require(bool(np.isin(live.members.slot, slots[held | flying]).all()), "members are of runs that are held")
+
+
+def _check_members(state: PoolState, slots: Int32s) -> None:
+    """A run of several members is what they have come to."""
+    live, table = state.live, state.live.members
+    reached, _ = run_states(state, slots)
+    _require(bool((live.run_state[slots] == reached).all()), "a run has got as far as its members")
+    places, rows = table.rows(slots)
+    counts = live.specs.object_counts(live.spec[slots])[places]
+    _require(bool(((table.bag[rows] >= 0) == (counts > 1)).all()), "members of several objects have a bag row")
 
 
 def _check_counts(state: PoolState, slots: Int32s) -> None:

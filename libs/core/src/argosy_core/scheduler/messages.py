@@ -9,6 +9,7 @@ Source: design section 5 and the protos of argosy.lease.v1, argosy.executor.v1 a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,6 +31,7 @@ __all__ = [
     "RoundStateColumns",
     "SpecReference",
     "StateColumns",
+    "join_members",
     "join_states",
 ]
 
@@ -244,6 +246,8 @@ class StateColumns:
     """16 bytes per element, zeros if unknown."""
     texts: tuple[str, ...] = ()
     """Messages."""
+    member: Int16s | None = None
+    """Numbers of the members in their runs; None where all are 0."""
 
 
 def join_states(parts: list[StateColumns]) -> StateColumns:
@@ -269,7 +273,15 @@ def join_states(parts: list[StateColumns]) -> StateColumns:
         message=np.concatenate(messages),
         uid=b"".join(part.uid for part in parts),
         texts=tuple(texts),
+        member=join_members([(part.member, part.handle.size) for part in parts]),
     )
+
+
+def join_members(parts: Sequence[tuple[Int16s | None, int]]) -> Int16s | None:
+    """Return columns of numbers of members one after the other, each with its length; None where all are 0."""
+    if all(numbers is None for numbers, _ in parts):
+        return None
+    return np.concatenate([np.zeros(size, np.int16) if numbers is None else numbers for numbers, size in parts])
 
 
 # --- what the next leader needs ---------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Source: design section 4, "States and rows"; section 5, "Sync", "Node lost", "Ex
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 import numpy as np
@@ -46,6 +46,7 @@ from argosy_core.scheduler.events import Detail, EventBuffer
 from argosy_core.scheduler.messages import ClusterRuns, StateColumns, join_states
 from argosy_core.scheduler.progress import Progress
 from argosy_core.scheduler.rows import Texts, job_ends, job_updates, object_updates, run_updates, runs_by_cluster
+from argosy_core.scheduler.run_members import follow_members
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["failed_states", "forget_cluster", "take_states"]
@@ -53,6 +54,7 @@ __all__ = ["failed_states", "forget_cluster", "take_states"]
 _RETRIED: Final = (FAILURE_EVICTED, FAILURE_INFRASTRUCTURE)
 """Failures that are not the job's own."""
 _REQUEUE: Final = JOB_QUEUED
+_NO_SLOTS: Final = np.zeros(0, dtype=np.int32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,30 @@ class _Ends:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _RunEnds:
+    """Ends of members as rows of `runs`, one element each; runs without rows of members are their member 0."""
+
+    slots: Int32s
+    """Jobs."""
+    keys: Members
+    """Who ended."""
+    node: Int32s
+    """Node name indices."""
+    end: npt.NDArray[np.int16]
+    """Run states."""
+    start_time_us: Int64s
+    """When each began to run."""
+    time_us: Int64s
+    """When."""
+    failure: Int64s
+    """FailureKind."""
+    exit_code: Int64s
+    """Exit codes."""
+    reason: Int64s
+    """Index into the texts, or -1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
     """What follows from ended runs."""
 
@@ -90,7 +116,7 @@ class _Outcome:
 
 
 _NOTHING_ENDED: Final = _Outcome(
-    run_updates=run_updates([np.zeros(0, dtype=np.int64)] * 8, Texts()),
+    run_updates=run_updates([np.zeros(0, dtype=np.int64)] * 8, Texts(), None),
     job_updates=job_ends(np.zeros(0, dtype=np.int64), JOB_CANCELLED, 0, ""),
     releases=(),
     requeued_count=0,
@@ -120,13 +146,17 @@ def take_states(state: PoolState, reports: Sequence[tuple[str, StateColumns]], n
     clusters = np.repeat(indices, [part.handle.size for _, part in reports])
     columns = join_states([part for _, part in reports])
     slots = live.slots(columns.handle)
-    current = _is_current(state, clusters, columns, slots)
+    held = live.members.find(slots, columns.member) if len(live.members) else None
+    current = _is_current(state, clusters, columns, slots=slots, held=held)
     state.advance_flow(now_s)
     events = EventBuffer(state, now_s)
     progress = Progress(state, columns, events)
     rows = np.flatnonzero(current)
-    for wave in waves(slots[rows]):
-        progress.apply(rows[wave], slots[rows[wave]])
+    # What is said of one object twice is taken one after the other, and of members of a run at once.
+    subjects = slots[rows] if held is None else np.where(held[rows] < 0, slots[rows], -1 - held[rows])
+    for wave in waves(subjects):
+        chosen = rows[wave]
+        progress.apply(chosen, slots[chosen], None if held is None else held[chosen])
     stale = ~current
     stale_count = columns.handle.size - rows.size
     ended: tuple[tuple[str, ObjectUpdates], ...] = ()
@@ -138,14 +168,16 @@ def take_states(state: PoolState, reports: Sequence[tuple[str, StateColumns]], n
         state.totals["stale"] += stale_count
     # Read before anything that ended leaves its slot.
     start_time_us = np.where(current, live.start_time_us[slots], 0)
+    if held is not None:
+        start_time_us = np.where(held < 0, start_time_us, live.members.start_time_us[held])
     updates = object_updates(columns, np.concatenate([*progress.applied, rows[:0]]), start_time_us)
     stops: tuple[ClusterRuns, ...] = ()
     if stale_count or progress.broken:
         broken = np.concatenate([*progress.broken, np.zeros(0, dtype=np.int32)])
         stops = _stops(state, (clusters, columns), slots, stale=stale, broken=broken)
     outcome = _NOTHING_ENDED
-    if progress.ended:
-        outcome = _finish(state, _collect(state, columns, progress), events=events, now_s=now_s)
+    if progress.ended or progress.ended_members:
+        outcome = _finish(state, columns, progress, events=events, now_s=now_s)
     return StateEffects(
         object_updates=updates,
         ended_updates=ended,
@@ -171,12 +203,18 @@ def _ended_updates(
     )
 
 
-def _is_current(state: PoolState, clusters: Int64s, columns: StateColumns, slots: Int32s) -> Bools:
+def _is_current(
+    state: PoolState, clusters: Int64s, columns: StateColumns, *, slots: Int32s, held: Int64s | None
+) -> Bools:
     """Return which elements are about the current, ingested run of a live job in the cluster that reports."""
     live = state.live
     current: Bools = slots >= 0
     current &= (live.attempt[slots] == columns.attempt) & (live.cluster[slots] == clusters)
     current &= ((live.flags[slots] & IN_FLIGHT) == 0) & (live.run_state[slots] > 0)
+    if held is not None:
+        current &= (held >= 0) | ~live.members.has(slots)
+    if columns.member is not None:
+        current &= (columns.member == 0) | (False if held is None else held >= 0)
     objects = live.specs.object_counts(np.where(current, live.spec[slots], 0))
     current &= (columns.object_index >= 0) & (columns.object_index < objects)
     return current & (columns.state >= OBJECT_LEASED) & (columns.state <= OBJECT_UNKNOWN)
@@ -196,31 +234,23 @@ def _stops(
     )
     # A run that is just being ingested is live although nothing may be reported of it yet.
     strange &= ~((slots >= 0) & ((live.flags[slots] & IN_FLIGHT) != 0) & (live.attempt[slots] == columns.attempt))
+    members = None if columns.member is None else columns.member[strange]
+    others = live.live_members(broken)
     return runs_by_cluster(
         state.clusters.names,
-        np.concatenate([clusters[strange], live.cluster[broken]]),
-        Members.of(
-            np.concatenate([columns.handle[strange], live.handle[broken]]),
-            np.concatenate([columns.attempt[strange], live.attempt[broken]]),
-        ),
+        np.concatenate([clusters[strange], live.cluster[others.slot]]),
+        Members.concatenate([Members.of(columns.handle[strange], columns.attempt[strange], members), others.keys]),
     )
 
 
-def _collect(state: PoolState, columns: StateColumns, progress: Progress) -> _Ends:
+def _collect(state: PoolState, columns: StateColumns, progress: Progress, texts: Texts) -> _Ends:
     """Return the runs that ended by reports, with what their failure was."""
-    slots = np.concatenate([part.slots for part in progress.ended])
-    rows = np.concatenate([part.rows for part in progress.ended])
-    end = np.concatenate([part.end for part in progress.ended])
-    texts = Texts()
+    slots = np.concatenate([_NO_SLOTS, *(part.slots for part in progress.ended)])
+    rows = np.concatenate([np.zeros(0, np.int64), *(part.rows for part in progress.ended)])
+    end = np.concatenate([np.zeros(0, np.int8), *(part.end for part in progress.ended)])
     failure = columns.failure[rows].astype(np.int64)
     exit_code = columns.exit_code[rows].astype(np.int64)
-    message = columns.message[rows].astype(np.int64)
-    reason = np.full(rows.size, -1, dtype=np.int64)
-    bad = np.flatnonzero(end != RUN_SUCCEEDED)
-    if bad.size:
-        pairs, inverse = np.unique(failure[bad] << 32 | (message[bad] + 1), return_inverse=True)
-        indices = [texts.index(_reason(pair >> 32, columns.texts, (pair & 0xFFFFFFFF) - 1)) for pair in pairs.tolist()]
-        reason[bad] = np.array(indices, dtype=np.int64)[inverse.ravel()]
+    reason = _reasons(columns, rows, end, texts)
     if state.bag_failures:
         # The element that ended a bag's run may be about another object than the one that failed first.
         for row, handle in enumerate(state.live.handle[slots].tolist()):
@@ -239,6 +269,18 @@ def _collect(state: PoolState, columns: StateColumns, progress: Progress) -> _En
     )
 
 
+def _reasons(columns: StateColumns, rows: Int64s, end: Int8s, texts: Texts) -> Int64s:
+    """Return the index of the reason of each end that is no success, -1 for the others."""
+    reason = np.full(rows.size, -1, dtype=np.int64)
+    bad = np.flatnonzero(end != RUN_SUCCEEDED)
+    if bad.size:
+        failure, message = columns.failure[rows[bad]].astype(np.int64), columns.message[rows[bad]].astype(np.int64)
+        pairs, inverse = np.unique(failure << 32 | (message + 1), return_inverse=True)
+        indices = [texts.index(_reason(pair >> 32, columns.texts, (pair & 0xFFFFFFFF) - 1)) for pair in pairs.tolist()]
+        reason[bad] = np.array(indices, dtype=np.int64)[inverse.ravel()]
+    return reason
+
+
 def _reason(failure: int, texts: tuple[str, ...], message: int) -> str:
     """Return the executor's message, or the general text for the kind of failure."""
     if message >= 0:
@@ -246,15 +288,16 @@ def _reason(failure: int, texts: tuple[str, ...], message: int) -> str:
     return FAILURE_REASONS[FailureKind(failure)] if failure in FailureKind.__members__.values() else ""
 
 
-def _finish(state: PoolState, ends: _Ends, *, events: EventBuffer, now_s: float) -> _Outcome:
-    """End runs: decide what becomes of their jobs, write events, free what they held."""
+def _finish(
+    state: PoolState, columns: StateColumns, progress: Progress, *, events: EventBuffer, now_s: float
+) -> _Outcome:
+    """End runs and members: decide what becomes of their jobs, write events, free what they held."""
+    ends = _collect(state, columns, progress, Texts())
     live, slots = state.live, ends.slots
     handle, attempt = live.handle[slots], live.attempt[slots].astype(np.int32)
-    releases = runs_by_cluster(state.clusters.names, live.cluster[slots], Members.of(handle, attempt))
     run_end, job_end = _judge(state, ends)
     failed = (run_end == RUN_FAILED) | (run_end == RUN_LOST)
     live.failures[slots[failed]] += 1
-    _note_nodes(state, slots[(run_end == RUN_FAILED) & (ends.failure != FailureKind.REJECTED)], now_s)
     exhausted = (job_end == _REQUEUE) & (live.failures[slots] >= state.settings.max_runs)
     reason = ends.reason.copy()
     worn = ~exhausted & (job_end == _REQUEUE) & (attempt >= MAX_STORED_ATTEMPT)
@@ -265,10 +308,20 @@ def _finish(state: PoolState, ends: _Ends, *, events: EventBuffer, now_s: float)
         if chosen.any():
             job_end[chosen] = JOB_FAILED
             reason[chosen] = ends.texts.index(text)
+    rows = _run_ends(state, replace(ends, reason=reason), run_end, columns=columns, progress=progress)
+    releases = runs_by_cluster(state.clusters.names, live.cluster[rows.slots], rows.keys)
+    _note_nodes(state, rows, now_s)
     runs = run_updates(
-        (handle, attempt, run_end, live.start_time_us[slots], ends.time_us, ends.exit_code, ends.failure, reason),
+        (
+            rows.keys.handle, rows.keys.attempt, rows.end, rows.start_time_us, rows.time_us, rows.exit_code,
+            rows.failure, rows.reason,
+        ),
         ends.texts,
-    )
+        rows.keys.numbers(),
+    )  # fmt: skip
+    if progress.ended_members:
+        touched = np.unique(rows.slots)
+        follow_members(state, touched[~IS_RUN_TERMINAL[live.run_state[touched]] & live.members.has(touched)])
     again = job_end == _REQUEUE
     _say_ends(events, slots, ends, job_end=job_end, reason=reason)
     state.give_back(slots)
@@ -291,13 +344,55 @@ def _finish(state: PoolState, ends: _Ends, *, events: EventBuffer, now_s: float)
     )
 
 
-def _note_nodes(state: PoolState, slots: Int32s, now_s: float) -> None:
+def _run_ends(
+    state: PoolState, ends: _Ends, run_end: npt.NDArray[np.int16], *, columns: StateColumns, progress: Progress
+) -> _RunEnds:
+    """Return the ends of members: of the runs that ended and have no rows of members, and of those that have."""
+    live, slots = state.live, ends.slots
+    alone = np.flatnonzero(~live.members.has(slots)) if progress.ended_members else np.arange(slots.size)
+    single = _RunEnds(
+        slots=slots[alone],
+        keys=Members.of(live.handle[slots[alone]], live.attempt[slots[alone]]),
+        node=live.node[slots[alone]],
+        end=run_end[alone],
+        start_time_us=live.start_time_us[slots[alone]],
+        time_us=ends.time_us[alone],
+        failure=ends.failure[alone],
+        exit_code=ends.exit_code[alone],
+        reason=ends.reason[alone],
+    )
+    if not progress.ended_members:
+        return single
+    parts = [single]
+    for part in progress.ended_members:
+        stopped = (live.flags[part.slots] & STOP_SENT) != 0
+        parts.append(
+            _RunEnds(
+                slots=part.slots,
+                keys=Members.of(live.handle[part.slots], live.attempt[part.slots], part.numbers),
+                node=part.nodes,
+                end=np.where(stopped & (part.end != RUN_SUCCEEDED), RUN_CANCELLED, part.end).astype(np.int16),
+                start_time_us=part.start_time_us,
+                time_us=columns.time_us[part.rows],
+                failure=columns.failure[part.rows].astype(np.int64),
+                exit_code=columns.exit_code[part.rows].astype(np.int64),
+                reason=_reasons(columns, part.rows, part.end, ends.texts),
+            )
+        )
+    names = [field.name for field in fields(_RunEnds) if field.name != "keys"]
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return _RunEnds(keys=Members.concatenate([part.keys for part in parts]), **joined)
+
+
+def _note_nodes(state: PoolState, ends: _RunEnds, now_s: float) -> None:
     """Remember on which nodes runs failed; no node has to do with an object that the API server refused."""
+    failed = (ends.end == RUN_FAILED) & (ends.failure != FailureKind.REJECTED)
+    slots = ends.slots[failed]
     if slots.size:
         live = state.live
         job_sets = state.job_sets.job_set_id[live.job_set[slots]].tolist()
         class_ids = state.classes.class_id[live.class_index[slots]].tolist()
-        nodes = zip(live.cluster[slots].tolist(), live.node[slots].tolist(), strict=True)
+        nodes = zip(live.cluster[slots].tolist(), ends.node[failed].tolist(), strict=True)
         state.node_failures.note(zip(job_sets, class_ids, nodes, strict=True), now_s)
 
 
@@ -350,12 +445,9 @@ def _requeue(state: PoolState, slots: Int32s, failure: Int64s, now_s: float) -> 
     state.count_held(slots, -1)
     state.end_permits(slots)
     live.state[slots] = JOB_QUEUED
-    live.run_state[slots] = 0
-    live.cluster[slots] = -1
-    live.node[slots] = -1
     live.start_time_us[slots] = 0
     live.flags[slots] = 0
-    live.free_bags(slots)
+    live.leave_places(slots)
     state.count_queued(slots, 1)
     failed = failure > 0
     if failed.any():
@@ -411,27 +503,29 @@ def failed_states(state: PoolState, runs: Members, reason: str, now_s: float) ->
     """
     live = state.live
     slots = live.slots(runs.handle)
-    slots = slots[(slots >= 0) & (live.attempt[slots] == runs.attempt) & (live.run_state[slots] > 0)]
+    slots = np.unique(slots[(slots >= 0) & (live.attempt[slots] == runs.attempt) & (live.run_state[slots] > 0)])
     return _every_object(state, slots, OBJECT_FAILED, failure=FailureKind.REJECTED, text=reason, now_s=now_s)
 
 
 def _every_object(
     state: PoolState, slots: Int32s, reached: int, *, failure: FailureKind, text: str, now_s: float
 ) -> StateColumns:
-    """Return one state for all objects of the present runs of jobs."""
+    """Return one state for all objects of the present runs of jobs that have not ended."""
     live = state.live
-    counts = live.specs.object_counts(live.spec[slots]).astype(np.int64)
-    every = np.repeat(slots, counts)
-    place = np.arange(every.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    held = live.live_members(slots)
+    counts = live.specs.object_counts(live.spec[held.slot]).astype(np.int64)
+    every = held.keys[np.repeat(np.arange(held.slot.size), counts)]
+    place = np.arange(len(every)) - np.repeat(np.cumsum(counts) - counts, counts)
     return StateColumns(
-        handle=live.handle[every],
-        attempt=live.attempt[every].astype(np.int32),
+        handle=every.handle,
+        attempt=every.attempt,
+        member=every.numbers(),
         object_index=place.astype(np.int16),
-        state=np.full(every.size, reached, dtype=np.int8),
-        time_us=np.full(every.size, round(now_s * 1e6), dtype=np.int64),
-        exit_code=np.zeros(every.size, dtype=np.int32),
-        failure=np.full(every.size, failure, dtype=np.int8),
-        message=np.zeros(every.size, dtype=np.int32),
-        uid=bytes(16 * every.size),
+        state=np.full(place.size, reached, dtype=np.int8),
+        time_us=np.full(place.size, round(now_s * 1e6), dtype=np.int64),
+        exit_code=np.zeros(place.size, dtype=np.int32),
+        failure=np.full(place.size, failure, dtype=np.int8),
+        message=np.zeros(place.size, dtype=np.int32),
+        uid=bytes(16 * place.size),
         texts=(text,),
     )

@@ -22,11 +22,13 @@ __all__ = ["decide_stops", "lease_columns", "round_state"]
 def lease_columns(state: PoolState, slots: Int32s) -> dict[str, Any]:
     """Return the columns of a plan that lease the placements of jobs in flight."""
     live = state.live
-    clusters, cluster = distinct(live.cluster[slots])
-    nodes, node = state.clusters.node_names(live.cluster[slots], live.node[slots])
+    held = live.live_members(slots)
+    clusters, cluster = distinct(live.cluster[held.slot])
+    nodes, node = state.clusters.node_names(live.cluster[held.slot], held.node)
     return {
-        "handle": live.handle[slots],
-        "attempt": live.attempt[slots].astype(np.int32),
+        "handle": held.keys.handle,
+        "attempt": held.keys.attempt,
+        "member": held.keys.numbers(),
         "cluster": cluster.astype(np.int32),
         "node": node.astype(np.int32),
         "clusters": tuple(state.clusters.names[index] for index in clusters.tolist()),
@@ -47,7 +49,7 @@ def decide_stops(state: PoolState) -> Members:
     live.flags[chosen] |= STOP_SENT
     for handle in handles[ready | (slots < 0)].tolist():
         del state.unsent_stops[handle]
-    return Members.of(live.handle[chosen], live.attempt[chosen])
+    return live.live_members(chosen).keys
 
 
 def round_state(state: PoolState) -> RoundStateColumns:

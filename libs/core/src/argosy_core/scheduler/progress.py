@@ -2,6 +2,7 @@
 
 A run of one object has its object's state. A run of several keeps a state per object: it has got as far as its farthest
 pod; it is *broken* once an object failed or a pod is gone, and is then deleted; it ends when all its pods have ended.
+Where a run has several members, so it is with each of them; what the run has come to says `run_members`.
 
 A pod of a broken bag that was never reported has not ended: its creation may be under way, and beside it no other run
 may begin. The executor tells of it once nobody can make it any more.
@@ -17,7 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Bools, Int8s, Int32s, Int64s
+from argosy_core.arrays import Bools, Int8s, Int16s, Int32s, Int64s
 from argosy_core.job.states import (
     IS_RUN_TERMINAL,
     RUN_MAY_FOLLOW,
@@ -47,11 +48,11 @@ from argosy_core.scheduler.codes import (
 )
 from argosy_core.scheduler.events import Detail, EventBuffer
 from argosy_core.scheduler.messages import StateColumns
+from argosy_core.scheduler.run_members import are_broken_bags, object_places, run_states
 from argosy_core.scheduler.state import BagFailure, PoolState
 
-__all__ = ["Ended", "Progress", "broken_bags"]
+__all__ = ["Ended", "EndedMembers", "Progress", "broken_runs"]
 
-_PLACES: Final = np.arange(32)
 _RAN: Final = np.array([False, True, True, False, False, False, False])
 """bool[7] by FailureKind: a pod that failed so has run."""
 
@@ -62,6 +63,24 @@ class Ended:
 
     slots: Int32s
     """Jobs."""
+    rows: npt.NDArray[np.int64]
+    """The elements of the reports that ended them."""
+    end: Int8s
+    """SUCCEEDED, FAILED, CANCELLED or LOST, as the pods did."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedMembers:
+    """Members that ended, of runs that have others; one element each."""
+
+    slots: Int32s
+    """Jobs."""
+    numbers: Int16s
+    """Their numbers in their runs."""
+    nodes: Int32s
+    """Node name indices in the clusters of their runs."""
+    start_time_us: Int64s
+    """When the first pod of each ran; 0 if none did."""
     rows: npt.NDArray[np.int64]
     """The elements of the reports that ended them."""
     end: Int8s
@@ -80,16 +99,23 @@ class Progress:
         """Elements that moved an object on, in order."""
         self.ended: list[Ended] = []
         """Runs that ended."""
+        self.ended_members: list[EndedMembers] = []
+        """Members that ended, those of the runs that ended among them."""
         self.broken: list[Int32s] = []
-        """Jobs whose bag broke and whose other objects shall be deleted."""
+        """Jobs whose run broke and whose other objects shall be deleted."""
 
-    def apply(self, rows: npt.NDArray[np.int64], slots: Int32s) -> None:
-        """Apply one report for each of some jobs whose current run is meant.
+    def apply(self, rows: npt.NDArray[np.int64], slots: Int32s, held: Int64s | None) -> None:
+        """Apply one report for each of some members of current runs.
 
         Args:
             rows: Elements of the columns.
-            slots: Their jobs, each once.
+            slots: Their jobs, each once but for different members.
+            held: Row in the table of members of each, -1 for runs that have none there; None if none has.
         """
+        if held is not None and (held >= 0).any():
+            of_members = held >= 0
+            self._apply_members(rows[of_members], slots[of_members], held[of_members])
+            rows, slots = rows[~of_members], slots[~of_members]
         live = self._state.live
         reported, index = self._columns.state[rows], self._columns.object_index[rows]
         bag = live.bag[slots]
@@ -105,21 +131,68 @@ class Progress:
         self.applied.append(rows)
         after = reported.copy()
         if several.any():
-            after[several] = self._apply_bags(rows[several], slots[several])
+            bags, jobs = bag[moves][several], slots[several]
+            was_broken = are_broken_bags(self._state, jobs, bags)
+            after[several] = self._apply_bags(rows[several], jobs, bags, reached=live.run_state[jobs])
+            self._note_failures(rows[several], jobs)
+            broken = are_broken_bags(self._state, jobs, bags)
+            self.broken.append(jobs[broken & ~was_broken & ~IS_RUN_TERMINAL[after[several]]])
         self._move(rows, slots, after)
 
-    def _apply_bags(self, rows: npt.NDArray[np.int64], slots: Int32s) -> Int8s:
-        """Set the states of objects of bags, and return the state of each run that follows."""
+    def _apply_members(self, rows: npt.NDArray[np.int64], slots: Int32s, held: Int64s) -> None:
+        """Apply reports about members of runs that have rows for them, and let the runs follow."""
+        live, table = self._state.live, self._state.live.members
+        index, bag = self._columns.object_index[rows], table.bag[held]
+        several = bag >= 0
+        before = table.state[held].copy()
+        before[several] = live.bag_states[bag[several], index[several]]
+        moves = RUN_MAY_FOLLOW[before, self._columns.state[rows]] & ~IS_RUN_TERMINAL[table.state[held]]
+        rows, slots, held, several = rows[moves], slots[moves], held[moves], several[moves]
+        if not rows.size:
+            return
+        self.applied.append(rows)
+        jobs, which = np.unique(slots, return_inverse=True)
+        was_broken = run_states(self._state, jobs)[1]
+        after = self._columns.state[rows]
+        if several.any():
+            of_bags = held[several]
+            after[several] = self._apply_bags(
+                rows[several], slots[several], table.bag[of_bags], reached=table.state[of_bags]
+            )
+        self._note_failures(rows, slots)
+        table.state[held] = after
+        starts = (after == RUN_RUNNING) & (table.start_time_us[held] == 0)
+        table.start_time_us[held[starts]] = self._columns.time_us[rows[starts]]
+        ended = IS_RUN_TERMINAL[after]
+        if ended.any():
+            gone = held[ended]
+            self.ended_members.append(
+                EndedMembers(
+                    slots[ended], table.number[gone], table.node[gone], table.start_time_us[gone], rows[ended],
+                    after[ended],
+                )
+            )  # fmt: skip
+        reached, broken = run_states(self._state, jobs)
+        self.broken.append(jobs[broken & ~was_broken & ~IS_RUN_TERMINAL[reached]])
+        last = np.zeros(jobs.size, dtype=np.int64)
+        last[which] = rows
+        self._move(last, jobs, reached)
+
+    def _apply_bags(self, rows: npt.NDArray[np.int64], slots: Int32s, bag: Int32s, *, reached: Int8s) -> Int8s:
+        """Set the states of objects of bags, and return the state that follows for whoever has the bag.
+
+        Args:
+            rows: Elements of the columns.
+            slots: Their jobs.
+            bag: Their bags, each once.
+            reached: How far the run, or the member, that has the bag has got.
+        """
         live = self._state.live
-        bag, index = live.bag[slots], self._columns.object_index[rows]
-        is_object, is_pod = _places(self._state, slots)
-        was_broken = _is_broken(live.bag_states[bag], is_object, is_pod)
+        index = self._columns.object_index[rows]
+        is_object, is_pod = object_places(self._state, slots)
         live.bag_states[bag, index] = self._columns.state[rows]
         states = live.bag_states[bag]
-        broken = _is_broken(states, is_object, is_pod)
-        self._note_failures(rows, slots)
         ended = (IS_RUN_TERMINAL[states] | ~is_pod).all(axis=1)
-        self.broken.append(slots[broken & ~was_broken & ~ended])
         failed = ((states == OBJECT_FAILED) & is_object).any(axis=1)
         pods = np.where(is_pod, states, 0)
         lost, cancelled = (pods == OBJECT_LOST).any(axis=1), (pods == OBJECT_CANCELLED).any(axis=1)
@@ -129,7 +202,6 @@ class Progress:
         ran |= self._failed_by_itself(rows) & is_pod[np.arange(rows.size), index]
         created = (pods == OBJECT_CREATED).any(axis=1)
         # A run does not go back to created because the pod that ran is the one that ended.
-        reached = live.run_state[slots]
         open_state = np.select(
             [unknown, ran | (reached == RUN_RUNNING) | (reached == RUN_UNKNOWN), created],
             [RUN_UNKNOWN, RUN_RUNNING, RUN_CREATED],
@@ -194,22 +266,8 @@ class Progress:
         self._state.live.state[jobs] = target
 
 
-def broken_bags(state: PoolState, slots: Int32s) -> Int32s:
-    """Return those of some jobs whose run has a failed object or a pod that is gone."""
-    bags = slots[state.live.bag[slots] >= 0]
-    is_object, is_pod = _places(state, bags)
-    return bags[_is_broken(state.live.bag_states[state.live.bag[bags]], is_object, is_pod)]
-
-
-def _places(state: PoolState, slots: Int32s) -> tuple[Bools, Bools]:
-    """Return which places in the rows of some jobs' bags are objects, and which are pods: bool[n, 32] each."""
-    specs, spec = state.live.specs, state.live.spec[slots]
-    object_count, pod_count = specs.object_counts(spec)[:, None], specs.pod_counts(spec)[:, None]
-    is_object = object_count > _PLACES
-    return is_object, is_object & (object_count - pod_count <= _PLACES)
-
-
-def _is_broken(states: Int8s, is_object: Bools, is_pod: Bools) -> Bools:
-    """Return which bags have a failed object or a pod that is gone."""
-    gone = (states == OBJECT_LOST) | (states == OBJECT_CANCELLED)
-    return np.asarray(((states == OBJECT_FAILED) & is_object | gone & is_pod).any(axis=1))
+def broken_runs(state: PoolState, slots: Int32s) -> Int32s:
+    """Return those of some jobs whose run has a failed object, or a pod or member that is gone."""
+    live = state.live
+    bags, several = slots[live.bag[slots] >= 0], slots[live.members.has(slots)]
+    return np.concatenate([bags[are_broken_bags(state, bags, live.bag[bags])], several[run_states(state, several)[1]]])

@@ -24,11 +24,13 @@ from argosy_core.scheduler.codes import (
     JOB_RUNNING,
     OBJECT_SUCCEEDED,
     RUN_CREATED,
+    RUN_FAILED,
     RUN_LEASED,
     RUN_RUNNING,
     RUN_UNKNOWN,
 )
 from argosy_core.scheduler.effects import (
+    EndedMembers,
     LeasePlan,
     LoadedColumns,
     LoadedDemands,
@@ -41,9 +43,10 @@ from argosy_core.scheduler.ingest import executor_rows
 from argosy_core.scheduler.intake import add_jobs, define_job_sets
 from argosy_core.scheduler.messages import ClusterRuns, RoundStateColumns
 from argosy_core.scheduler.outcomes import back_off_s
-from argosy_core.scheduler.progress import broken_bags
+from argosy_core.scheduler.progress import broken_runs
 from argosy_core.scheduler.rows import job_ends
-from argosy_core.scheduler.state import PoolState
+from argosy_core.scheduler.run_members import add_members, follow_members, run_states
+from argosy_core.scheduler.state import BagFailure, PoolState
 
 __all__ = ["adopt_plan", "placements_of", "recover", "rows_missing"]
 
@@ -102,6 +105,7 @@ def _recover_runs(state: PoolState, loaded: LoadedColumns) -> int:
     live, runs = state.live, loaded.runs
     slots = live.slots(runs.handle)
     there = slots >= 0
+    node_of = np.full(slots.size, -1, dtype=np.int32)
     clusters = np.array([state.clusters.add(name) for name in runs.clusters], dtype=np.int64)
     state.ensure_class_grid()
     for cluster in np.unique(runs.cluster[there]).tolist():
@@ -110,15 +114,51 @@ def _recover_runs(state: PoolState, loaded: LoadedColumns) -> int:
         nodes, which = distinct(runs.node[rows])
         names = state.clusters.nodes[index].intern([runs.nodes[node] for node in nodes.tolist()])
         live.cluster[slots[rows]] = index
-        live.node[slots[rows]] = names[which]
-    held = slots[there]
-    live.attempt[held] = runs.attempt[there]
+        node_of[rows] = names[which]
+    places = np.flatnonzero(there)
+    # From behind, since the first member of a run stands for it.
+    live.node[slots[places[::-1]]] = node_of[places[::-1]]
+    live.attempt[slots[places]] = runs.attempt[places]
+    held = slots[places] if runs.member is None else np.unique(slots[places])
     state.count_queued(held, -1)
     live.state[held] = JOB_LEASED
-    live.run_state[held] = RUN_LEASED
-    live.open_bags(held, RUN_LEASED)
     state.count_held(held, 1)
+    if runs.member is not None or loaded.ended_members is not None:
+        _recover_members(state, loaded, slots[places], node_of[places])
+    live.begin_runs(held, RUN_LEASED)
+    if loaded.ended_members is not None:
+        _recover_ends(state, loaded.ended_members)
     return int(held.size)
+
+
+def _recover_members(state: PoolState, loaded: LoadedColumns, slots: Int32s, nodes: Int32s) -> None:
+    """Make the members of runs known, those that have ended among them."""
+    live, runs, ended = state.live, loaded.runs, loaded.ended_members
+    number = np.zeros(runs.handle.size, np.int16) if runs.member is None else runs.member
+    number = number[live.slots(runs.handle) >= 0]
+    if ended is not None:
+        gone = live.slots(ended.members.handle)
+        of_live = (gone >= 0) & (live.attempt[gone] == ended.members.attempt)
+        slots = np.concatenate([slots, gone[of_live]])
+        number = np.concatenate([number, ended.members.member[of_live]])
+        nodes = np.concatenate([nodes, np.full(int(of_live.sum()), -1, np.int32)])
+    add_members(state, slots, number, nodes)
+
+
+def _recover_ends(state: PoolState, ended: EndedMembers) -> None:
+    """Set how members have ended, and of what the first has failed; their jobs hold the rest."""
+    live, table = state.live, state.live.members
+    slots = live.slots(ended.members.handle)
+    rows = np.where(slots >= 0, table.find(slots, ended.members.member), -1)
+    rows[live.attempt[slots] != ended.members.attempt] = -1
+    known = np.flatnonzero(rows >= 0)
+    table.state[rows[known]] = ended.state[known]
+    for place in known[ended.state[known] == RUN_FAILED].tolist():
+        failure = BagFailure(
+            failure=int(ended.failure[place]), exit_code=int(ended.exit_code[place]), reason=ended.reasons[place]
+        )
+        state.bag_failures.setdefault(int(ended.members.handle[place]), failure)
+    follow_members(state, np.unique(slots[known]))
 
 
 def _recover_demands(state: PoolState, demands: LoadedDemands | None) -> None:
@@ -138,11 +178,17 @@ def _recover_objects(state: PoolState, objects: LoadedObjects) -> None:
     slots = live.slots(objects.handle)
     chosen = (slots >= 0) & (live.attempt[slots] == objects.attempt) & (live.run_state[slots] > 0)
     chosen &= objects.object_index < live.specs.object_counts(np.where(chosen, live.spec[slots], 0))
-    slots, index, reported = slots[chosen], objects.object_index[chosen], objects.state[chosen]
+    held = live.members.find(slots, objects.member)
+    chosen &= (held >= 0) | (~live.members.has(slots) if objects.member is None else objects.member == 0)
+    slots, index, reported, held = slots[chosen], objects.object_index[chosen], objects.state[chosen], held[chosen]
     started_us = objects.start_time_us[chosen]
+    of_members = held >= 0
     # All objects of a run carry the same moment, but those that were not reported since it ran.
     live.start_time_us[slots[started_us > 0]] = started_us[started_us > 0]
+    table = live.members
+    table.start_time_us[held[of_members & (started_us > 0)]] = started_us[of_members & (started_us > 0)]
     bags = live.bag[slots]
+    bags[of_members] = table.bag[held[of_members]]
     live.bag_states[bags[bags >= 0], index[bags >= 0]] = reported[bags >= 0]
     # Only pods say how far a run has got. One that ended was not the last, since the run is live; whether the run had
     # begun by then stands beside it, for a pod may fail before anything runs.
@@ -153,6 +199,13 @@ def _recover_objects(state: PoolState, objects: LoadedObjects) -> None:
     order = np.argsort(RUN_RANKS[reached[is_pod]], kind="stable")
     rows = np.flatnonzero(is_pod)[order]
     live.run_state[slots[rows]] = reached[rows]
+    if len(table):
+        rows = rows[of_members[rows]]
+        rows = rows[~IS_RUN_TERMINAL[table.state[held[rows]]]]
+        table.state[held[rows]] = reached[rows]
+        several = np.unique(table.slot)
+        live.run_state[several] = run_states(state, several)[0]
+        slots = np.concatenate([slots, several])
     ran = (live.run_state[slots] == RUN_RUNNING) | (live.run_state[slots] == RUN_UNKNOWN)
     live.state[slots[ran]] = JOB_RUNNING
 
@@ -209,9 +262,11 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
         gone = [state.clusters.find(name) in state.clusters.forgotten for name in plan.clusters]
         fits &= ~np.array(gone, dtype=np.bool_)[plan.cluster]
     rows = np.flatnonzero(fits)
-    held = slots[rows]
+    firsts = plan.firsts
+    held = slots[firsts][fits[firsts]]
     _leave_order(state, held)
     live.attempt[held] += 1
+    node_of = np.full(slots.size, -1, dtype=np.int32)
     for cluster in np.unique(plan.cluster[rows]).tolist():
         index = state.clusters.add(plan.clusters[cluster])
         state.ensure_class_grid()
@@ -219,7 +274,10 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
         nodes, which = distinct(plan.node[mine])
         names = state.clusters.nodes[index].intern([plan.nodes[node] for node in nodes.tolist()])
         live.cluster[slots[mine]] = index
-        live.node[slots[mine]] = names[which]
+        node_of[mine] = names[which]
+    live.node[held] = node_of[firsts][fits[firsts]]
+    if plan.member is not None:
+        add_members(state, slots[rows], plan.member[rows], node_of[rows])
     failed_slots = live.slots(plan.failed_handle)
     failed = np.flatnonzero((failed_slots >= 0) & state.stage_is_queued(failed_slots))
     _leave_order(state, failed_slots[failed])
@@ -229,6 +287,7 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
         attempt=plan.attempt[rows],
         cluster=plan.cluster[rows],
         node=plan.node[rows],
+        member=None if plan.member is None else plan.member[rows],
         stops=plan.stops[:0],
         failed_handle=plan.failed_handle[failed],
         failed_reasons=tuple(plan.failed_reasons[row] for row in failed.tolist()),
@@ -257,11 +316,12 @@ def placements_of(state: PoolState, cluster: str) -> Placements:
     index = state.clusters.find(cluster)
     slots: Int32s = live.live_slots()
     slots = slots[live.cluster[slots] == (-2 if index is None else index)]
-    nodes, node = distinct(live.node[slots])
+    held = live.live_members(slots)
+    nodes, node = distinct(held.node)
     names = state.clusters.nodes[index].names if index is not None else []
     return Placements(
-        members=Members.of(live.handle[slots], live.attempt[slots]),
-        class_ids=state.classes.class_id[live.class_index[slots]],
+        members=held.keys,
+        class_ids=state.classes.class_id[live.class_index[held.slot]],
         node=node.astype(np.int32),
         nodes=tuple(names[row] for row in nodes.tolist()),
     )
@@ -285,18 +345,16 @@ def rows_missing(state: PoolState, cluster: str, known: Members) -> RowsMissing:
     slots = live.live_slots()
     mine = (live.cluster[slots] == index) & (live.run_state[slots] > 0) & ((live.flags[slots] & IN_FLIGHT) == 0)
     slots = slots[mine]
-    have = Members.of(live.handle[slots], live.attempt[slots])
+    have = live.live_members(slots)
     told = known[known.attempt > 0]
-    stopping = np.concatenate([slots[(live.flags[slots] & STOP_SENT) != 0], broken_bags(state, slots)])
-    strange = told[~told.is_in(have)]
+    stopping = np.concatenate([slots[(live.flags[slots] & STOP_SENT) != 0], broken_runs(state, slots)])
+    strange = told[~told.is_in(have.keys)]
     # An executor that restarted knows a run by the objects it found; what a bag lacks, only the row tells.
-    is_bag = live.specs.object_counts(live.spec[slots]) > 1
+    is_bag = live.specs.object_counts(live.spec[have.slot]) > 1
     return RowsMissing(
-        rows=executor_rows(state, index, slots[~have.is_in(told) | is_bag]),
+        rows=executor_rows(state, index, have.take(~have.keys.is_in(told) | is_bag)),
         stops=ClusterRuns(
             cluster=cluster,
-            members=Members.concatenate(
-                [strange, Members.of(live.handle[stopping], live.attempt[stopping])]
-            ).distinct(),
+            members=Members.concatenate([strange, live.live_members(stopping).keys]).distinct(),
         ),
     )

@@ -45,6 +45,7 @@ from argosy_core.scheduler.messages import ClusterRuns
 from argosy_core.scheduler.outcomes import back_off_s
 from argosy_core.scheduler.plan import decide_stops, lease_columns, round_state
 from argosy_core.scheduler.prioritise import choose_jobs, elect_heads, queues_of
+from argosy_core.scheduler.run_members import RunPlaces, hold_runs
 from argosy_core.scheduler.state import ClassResult, PoolState, RoundStatistics
 
 __all__ = ["Round", "begin_round", "next_due_s"]
@@ -148,6 +149,7 @@ class Round:
         self._lacking: list[tuple[int, npt.NDArray[np.int64], SampleReply]] = []
         self._exhausted: set[int] = set()
         self._leased: list[npt.NDArray[np.int64]] = []
+        self._held_handles: list[Int64s] = []
         self._releases: list[ClusterRuns] = []
         self._statistics = RoundStatistics(
             round_number=self.number,
@@ -357,6 +359,19 @@ class Round:
         # the sampler speaks again, and a quiet one does not; if not taken off at all, its next word is under way.
         self._leased.append(rows)
 
+    def hold_runs(self, places: RunPlaces) -> None:
+        """Take runs whose members were reserved together: the plan of the round leases them.
+
+        Args:
+            places: Where, by a sampler of this session; the caller has them released if the jobs do not wait any more.
+
+        Raises:
+            NotFound: As `hold_runs` of `argosy_core.scheduler` raises it.
+            NotAllowedNow: As above.
+            InvalidRequest: As above.
+        """
+        self._held_handles.append(self._state.live.handle[hold_runs(self._state, places)])
+
     def _release(self, index: int, rows: npt.NDArray[np.int64]) -> None:
         """Have a cluster's sampler release runs."""
         if rows.size:
@@ -400,6 +415,7 @@ class Round:
         slots = stages.slots[rows] if stages is not None else np.zeros(0, dtype=np.int32)
         if stages is not None:
             rows, slots = self._still_held(rows, slots)
+        slots = np.concatenate([slots, *map(self._still_in_flight, self._held_handles)])
         plan = LeasePlan(
             round_number=self.number,
             create_time_us=round(now_s * 1e6),
@@ -432,6 +448,12 @@ class Round:
         for index in np.unique(clusters[~held]).tolist():
             self._release(index, rows[~held & (clusters == index)])
         return rows[held], slots[held]
+
+    def _still_in_flight(self, handles: Int64s) -> Int32s:
+        """Return the slots of those jobs that were held and are still there; what became of others was released."""
+        slots: Int32s = self._state.live.slots(handles)
+        held: Int32s = slots[(slots >= 0) & ((self._state.live.flags[slots] & IN_FLIGHT) != 0)]
+        return held
 
     def _still_there(self, rows: npt.NDArray[np.int64]) -> Int32s:
         """Return the slots of those runs whose job still waits."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Int64s
+from argosy_core.arrays import Int16s, Int64s
 from argosy_core.job.members import Members
 from argosy_core.job.rows import JobUpdates, ObjectUpdates, RunUpdates
 from argosy_core.scheduler.messages import ClusterRuns, StateColumns
@@ -74,12 +74,13 @@ def job_ends(handle: Int64s, state: int, end_time_us: int, reason: str) -> JobUp
     )
 
 
-def run_updates(columns: Sequence[npt.NDArray[np.generic]], texts: Texts) -> RunUpdates:
+def run_updates(columns: Sequence[npt.NDArray[np.generic]], texts: Texts, numbers: Int16s | None) -> RunUpdates:
     """Return rows for runs that ended, sorted by handle.
 
     Args:
         columns: Handle, attempt, state, start_time_us, end_time_us, exit_code, failure, reason index.
         texts: The reasons.
+        numbers: Numbers of the members; None where all are 0.
     """
     order = np.argsort(columns[0], kind="stable")
     handle, attempt, state, start, end, exit_code, failure, reason = (column[order] for column in columns)
@@ -93,6 +94,7 @@ def run_updates(columns: Sequence[npt.NDArray[np.generic]], texts: Texts) -> Run
         failure=failure.astype(np.int16),
         reason_index=reason.astype(np.int32),
         reasons=texts.all(),
+        member=None if numbers is None else numbers[order],
     )
 
 
@@ -106,12 +108,12 @@ def object_updates(columns: StateColumns, rows: npt.NDArray[np.integer], start_t
 
     Complexity: O(n log n) in NumPy.
     """
-    order = np.lexsort((rows, columns.object_index[rows], columns.attempt[rows], columns.handle[rows]))
-    rows = rows[order]
-    handle, attempt, index = columns.handle[rows], columns.attempt[rows], columns.object_index[rows]
+    member = None if columns.member is None else columns.member[rows]
+    members, index = Members.of(columns.handle[rows], columns.attempt[rows], member), columns.object_index[rows]
+    order = np.lexsort((rows, index, members.ordinal, members.handle))
+    rows, members, index = rows[order], members[order], index[order]
     if rows.size:
-        same = (handle[1:] == handle[:-1]) & (attempt[1:] == attempt[:-1]) & (index[1:] == index[:-1])
-        rows = rows[np.append(~same, True)]
+        rows = rows[np.append(~(members[1:].equal(members[:-1]) & (index[1:] == index[:-1])), True)]
     message = columns.message[rows]
     texts: tuple[str, ...] = ()
     if (message >= 0).any():
@@ -128,6 +130,7 @@ def object_updates(columns: StateColumns, rows: npt.NDArray[np.integer], start_t
         message_index=message,
         messages=texts,
         start_time_us=start_time_us[rows],
+        member=None if columns.member is None else columns.member[rows],
     )
 
 

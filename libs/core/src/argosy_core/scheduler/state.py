@@ -282,6 +282,10 @@ class PoolState:
         """Return what jobs hold, or may hold, as (n, resource) in axis order, base units."""
         return self._of_jobs(slots, self.classes.requests, self.demands.permitted)
 
+    def requested_vectors(self, slots: Int32s) -> Int64s:
+        """Return what jobs ask for as (n, resource) in axis order, base units."""
+        return self._of_jobs(slots, self.classes.requests, self.demands.requested)
+
     def _of_jobs(self, slots: Int32s, of_classes: Int64s, of_demands: Int64s) -> Int64s:
         """Return the values of jobs: those of their classes, but for jobs that own a row of demands."""
         values = of_classes[self.live.class_index[slots]]

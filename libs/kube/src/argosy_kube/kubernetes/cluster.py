@@ -288,7 +288,7 @@ class KubernetesCluster:
     async def read_log(
         self,
         handle: int,
-        attempt: int,
+        ordinal: int,
         object_index: int,
         *,
         container: str = "",
@@ -299,7 +299,7 @@ class KubernetesCluster:
         pieces = read_pod_log(
             self._server,
             self._installation,
-            (handle, attempt, object_index),
+            (handle, ordinal, object_index),
             container=container,
             follow=follow,
             tail_line_count=tail_line_count,

@@ -154,7 +154,7 @@ class SimulatedCluster:
     async def read_log(
         self,
         handle: int,
-        attempt: int,
+        ordinal: int,
         object_index: int,
         *,
         container: str = "",
@@ -162,7 +162,7 @@ class SimulatedCluster:
         tail_line_count: int | None,
     ) -> AsyncGenerator[bytes, None]:
         """See Cluster."""
-        run = (handle, attempt, object_index)
+        run = (handle, ordinal, object_index)
         request = wire.ReadLog(run=run, container=container, follow=follow, tail=tail_line_count)
         is_whole = False
         async with contextlib.aclosing(self._watch(request)) as frames:

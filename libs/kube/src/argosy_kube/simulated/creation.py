@@ -26,8 +26,8 @@ class CreateResponse:
         self._ours = np.zeros(count, dtype=np.bool_)
         self.existing_handle = np.zeros(count, dtype=np.int64)
         """(count,) handle of the existing object of ours."""
-        self.existing_attempt = np.zeros(count, dtype=np.int32)
-        """(count,) attempt of the existing object of ours."""
+        self.existing_ordinal = np.zeros(count, dtype=np.int64)
+        """(count,) attempt and member of the existing object of ours."""
         self._messages = np.full(count, -1, dtype=np.int32)
         self._texts = TextTable()
 
@@ -60,7 +60,7 @@ class CreateResponse:
             uid_column=self._uids,
             existing_ours_column=self._ours,
             existing_handle_column=self.existing_handle,
-            existing_attempt_column=self.existing_attempt,
+            existing_ordinal_column=self.existing_ordinal,
             message_column=self._messages,
             messages=self._texts.texts,
         )
@@ -99,4 +99,4 @@ class Intake:
     installation: int
     answer: CreateResponse
     keys: Int64Array
-    """(n,) what an object is found by, whatever its attempt."""
+    """(n,) what an object is found by, whatever its attempt and member."""

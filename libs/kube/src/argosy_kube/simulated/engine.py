@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from argosy_core.errors import NotFound
+from argosy_core.job.members import member_of
 from argosy_core.reconcile import Creates, Deletes
 from argosy_core.resources import CPU
 from argosy_kube.port import (
@@ -161,12 +162,14 @@ class ClusterEngine:
         self._tally.running_millicores += sign * int(millicores.sum())
 
     def _count_doubles(self, slots: Int32Array) -> None:
-        """Count pods that start while another attempt of the same object runs."""
+        """Count pods that start while another attempt of the same object of that member runs."""
         objects = self._objects
+        members = member_of(objects.ordinal)
         for slot in slots.tolist():
             other = self._slot_of.get(self._key(slot), -1)
             while other >= 0:
-                if other != slot and objects.phase[other] == PodPhase.RUNNING:
+                is_same = other != slot and members[other] == members[slot]
+                if is_same and objects.phase[other] == PodPhase.RUNNING:
                     self._tally.double += 1
                 other = int(objects.previous[other])
 
@@ -213,7 +216,7 @@ class ClusterEngine:
         self._insert(intake, np.array(fresh, dtype=np.int64))
         for row, key in rest:
             slot = self._slot_of.get(key, -1)
-            while slot >= 0 and objects.attempt[slot] != batch.attempt_column[row]:
+            while slot >= 0 and objects.ordinal[slot] != batch.ordinal_column[row]:
                 slot = int(objects.previous[slot])
             if slot < 0:
                 self._insert(intake, np.array([row], dtype=np.int64))
@@ -222,10 +225,10 @@ class ClusterEngine:
             intake.answer.exists(row, objects.uids(np.array([slot], dtype=np.int32))[0], is_ours=is_ours)
             if is_ours:
                 intake.answer.existing_handle[row] = objects.handle[slot]
-                intake.answer.existing_attempt[row] = objects.attempt[slot]
+                intake.answer.existing_ordinal[row] = objects.ordinal[slot]
 
     def _insert(self, intake: Intake, rows: Int64Array) -> None:
-        """Make the objects of some rows; several rows only if none of them has another attempt."""
+        """Make the objects of some rows; several rows only if none of them stands beside another."""
         if not len(rows):
             return
         batch, objects = intake.batch, self._objects
@@ -234,7 +237,7 @@ class ClusterEngine:
         node_of = np.array([*map(self.nodes.find, batch.nodes), -1], dtype=np.int32)
         slots = self._add(
             recipe,
-            runs=(batch.handle_column[part], batch.attempt_column[part], batch.object_column[part]),
+            runs=(batch.handle_column[part], batch.ordinal_column[part], batch.object_column[part]),
             nodes=node_of[batch.node_column[part]],
             installation=intake.installation,
         )
@@ -252,29 +255,28 @@ class ClusterEngine:
         self,
         recipe: Int32Array,
         *,
-        runs: tuple[Int64Array, Int32Array, Int16Array],
+        runs: tuple[Int64Array, Int64Array, Int16Array],
         nodes: Int32Array,
         installation: int,
     ) -> Int32Array:
         """Put new objects into the table, with run times drawn; return their slots."""
         book, count = self._recipes, len(recipe)
         times, rest = book.times_us[recipe], book.columns[recipe]
-        wide = np.zeros((count, 6), dtype=np.int64)
-        wide[:, 2] = runs[0]
-        wide[:, 5] = self._draw(times[:, 0], times[:, 1])
-        narrow = np.full((count, 9), -1, dtype=np.int32)
-        narrow[:, 0] = runs[1]
-        narrow[:, 1] = nodes
-        narrow[:, 2] = 0
-        narrow[:, 4] = rest[:, 1]
-        narrow[:, 5] = rest[:, 3]
-        narrow[:, 7] = rest[:, 2]
+        wide = np.zeros((count, 7), dtype=np.int64)
+        wide[:, 2], wide[:, 5] = runs[0], runs[1]
+        wide[:, 6] = self._draw(times[:, 0], times[:, 1])
+        narrow = np.full((count, 8), -1, dtype=np.int32)
+        narrow[:, 0] = nodes
+        narrow[:, 1] = 0
+        narrow[:, 3] = rest[:, 1]
+        narrow[:, 4] = rest[:, 3]
+        narrow[:, 6] = rest[:, 2]
         small = np.empty((count, 3), dtype=np.int16)
         small[:, 0] = installation
         small[:, 1] = rest[:, 0]
         small[:, 2] = runs[2]
         if rest[:, 0].any():
-            narrow[rest[:, 0] > 0, 1] = -1
+            narrow[rest[:, 0] > 0, 0] = -1
         return self._objects.add(wide, narrow, small)
 
     def _draw(self, least_us: Int64Array, most_us: Int64Array) -> Int64Array:
@@ -395,7 +397,7 @@ class ClusterEngine:
         objects.phase[slots] = GONE
 
     def _unlink(self, slot: int) -> None:
-        """Take a slot out of the chain of attempts of its object."""
+        """Take a slot out of the chain of attempts and members that have its object."""
         objects, key = self._objects, self._key(slot)
         previous, head = int(objects.previous[slot]), self._slot_of[key]
         if head != slot:
@@ -434,7 +436,7 @@ class ClusterEngine:
         index = self._node(node)
         recipe = np.full(count, self._recipes.unmanaged_pod(amounts), dtype=np.int32)
         objects = self._objects
-        runs = (np.zeros(count, np.int64), np.zeros(count, np.int32), np.zeros(count, np.int16))
+        runs = (np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int16))
         nodes = np.full(count, index, dtype=np.int32)
         slots = self._add(recipe, runs=runs, nodes=nodes, installation=_NO_INSTALLATION)
         objects.name[slots] = [self.texts.intern(f"unmanaged-{low}") for low in objects.low[slots].tolist()]

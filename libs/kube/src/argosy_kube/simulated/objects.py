@@ -25,8 +25,8 @@ SLOT_MASK: Final = (1 << SLOT_BITS) - 1
 GONE: Final = 0
 """Phase of a slot without an object."""
 
-_WIDE: Final = 5
-_NARROW: Final = 7
+_WIDE: Final = 6
+_NARROW: Final = 6
 _SMALL: Final = 3
 _TINY: Final = 2
 _EVENT_BYTES: Final = 8 * _WIDE + 4 * _NARROW + 2 * _SMALL + _TINY
@@ -37,9 +37,9 @@ class EventColumns:
     """Events as four arrays of rows; the properties are views of their columns."""
 
     wide: Int64Array
-    """(n, 5): two halves of the uid, handle, time in microseconds, version."""
+    """(n, 6): two halves of the uid, handle, time in microseconds, version, attempt and member."""
     narrow: Int32Array
-    """(n, 7): attempt, node, exit code, reason, request, namespace, name."""
+    """(n, 6): node, exit code, reason, request, namespace, name."""
     small: Int16Array
     """(n, 3): installation, kind, object."""
     tiny: Int8Array
@@ -116,9 +116,9 @@ class ObjectTable:
         self._free_count = 0
         self._rows = 0
         self.wide: Int64Array = np.zeros((0, _WIDE + 1), dtype=np.int64)
-        """(slot, 6): as in events, then the run time."""
+        """(slot, 7): as in events, then the run time."""
         self.narrow: Int32Array = np.zeros((0, _NARROW + 2), dtype=np.int32)
-        """(slot, 9): as in events, then the exit code to come, and the slot of an older attempt or -1."""
+        """(slot, 8): as in events, then the exit code to come, and the slot of what stands behind (`chained`) or -1."""
         self.small: Int16Array = np.zeros((0, _SMALL), dtype=np.int16)
         """(slot, 3): as in events."""
         self.phase: Int8Array = np.zeros(0, dtype=np.int8)
@@ -126,23 +126,23 @@ class ObjectTable:
         self.holds: BoolArray = np.zeros(0, dtype=np.bool_)
         """(slot,): the pod's request is booked on its node."""
         self.chained: BoolArray = np.zeros(0, dtype=np.bool_)
-        """(slot,): another attempt of the same object stands before or behind."""
+        """(slot,): the same object of another attempt or member stands before or behind."""
         self._name_columns()
 
     def _name_columns(self) -> None:
-        self.low, self.handle, self.run_us = self.wide[:, 1], self.wide[:, 2], self.wide[:, 5]
-        self.version = self.wide[:, 4]
-        self.attempt, self.node, self.exit_code = self.narrow[:, 0], self.narrow[:, 1], self.narrow[:, 2]
-        self.reason, self.request, self.name = self.narrow[:, 3], self.narrow[:, 4], self.narrow[:, 6]
-        self.planned_exit_code, self.previous = self.narrow[:, 7], self.narrow[:, 8]
+        self.low, self.handle, self.run_us = self.wide[:, 1], self.wide[:, 2], self.wide[:, 6]
+        self.version, self.ordinal = self.wide[:, 4], self.wide[:, 5]
+        self.node, self.exit_code = self.narrow[:, 0], self.narrow[:, 1]
+        self.reason, self.request, self.name = self.narrow[:, 2], self.narrow[:, 3], self.narrow[:, 5]
+        self.planned_exit_code, self.previous = self.narrow[:, 6], self.narrow[:, 7]
         self.installation, self.kind, self.object = self.small[:, 0], self.small[:, 1], self.small[:, 2]
 
     def add(self, wide: Int64Array, narrow: Int32Array, small: Int16Array) -> Int32Array:
-        """Give n objects slots and uids; they are pending, hold nothing and have no older attempt.
+        """Give n objects slots and uids; they are pending, hold nothing and stand alone.
 
         Args:
-            wide: (n, 6) rows as in `wide`; the uid is filled in.
-            narrow: (n, 9) rows as in `narrow`.
+            wide: (n, 7) rows as in `wide`; the uid is filled in.
+            narrow: (n, 8) rows as in `narrow`.
             small: (n, 3) rows as in `small`.
         """
         count = len(wide)
@@ -191,10 +191,10 @@ class ObjectTable:
     def events(self, slots: Int32Array, tiny: Int8Array) -> EventColumns:
         """Return events about slots as they are now; exit codes and reasons are told only where they belong."""
         narrow = self.narrow.take(slots, axis=0)[:, :_NARROW]
-        if narrow[:, 2].any():
-            narrow[tiny[:, 1] != 4, 2] = 0
-        if narrow[:, 3].max(initial=-1) >= 0:
-            narrow[(tiny[:, 1] != 4) & (tiny[:, 1] != 1), 3] = -1
+        if narrow[:, 1].any():
+            narrow[tiny[:, 1] != 4, 1] = 0
+        if narrow[:, 2].max(initial=-1) >= 0:
+            narrow[(tiny[:, 1] != 4) & (tiny[:, 1] != 1), 2] = -1
         return EventColumns(self.wide.take(slots, axis=0)[:, :_WIDE], narrow, self.small.take(slots, axis=0), tiny)
 
     def _grow(self, count: int) -> None:

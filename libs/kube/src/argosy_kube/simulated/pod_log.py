@@ -10,6 +10,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from argosy_core.errors import NotFound
+from argosy_core.job.members import attempt_of
 from argosy_kube.port import Change, PodPhase
 from argosy_kube.simulated.engine import ClusterEngine
 from argosy_kube.simulated.objects import EventBlock, EventColumns
@@ -46,7 +47,7 @@ async def read_simulated_log(
     Args:
         host: The cluster.
         installation: Whose pod it is.
-        run: Handle, attempt and object index.
+        run: Handle, ordinal and object index.
         container: Empty, or `SIMULATED_CONTAINER`.
         follow: Go on until the pod has ended or is gone.
         tail: How many lines to begin before the end, None for all.
@@ -85,7 +86,7 @@ async def read_simulated_log(
 def _part(columns: EventColumns, installation: int, run: tuple[int, int, int]) -> EventColumns:
     """Return the events of one pod."""
     mask = (columns.installation == installation) & (columns.kind == 0)
-    mask &= (columns.wide[:, 2] == run[0]) & (columns.narrow[:, 0] == run[1]) & (columns.small[:, 2] == run[2])
+    mask &= (columns.wide[:, 2] == run[0]) & (columns.wide[:, 5] == run[1]) & (columns.small[:, 2] == run[2])
     return columns.part(np.asarray(mask, dtype=np.bool_))
 
 
@@ -96,7 +97,8 @@ def _has_ended(events: EventColumns) -> bool:
 def _lines(host: LogHost, events: EventColumns) -> list[bytes]:
     """Return what a pod has written by the last of some events."""
     phase = PodPhase(int(events.phase[-1]))
-    attempt, node, exit_code, reason = (int(value) for value in events.narrow[-1, :4])
+    node, exit_code, reason = (int(value) for value in events.narrow[-1, :3])
+    attempt = attempt_of(int(events.wide[-1, 5]))
     moment = datetime.fromtimestamp(int(events.wide[-1, 3]) / 1e6, tz=UTC).isoformat(timespec="milliseconds")
     lines: list[str] = []
     if phase != PodPhase.PENDING and not (phase == PodPhase.FAILED and reason >= 0 and exit_code == 0):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argosy_kube.port import Int16Array, Int32Array, Int64Array, ObjectEvents, Selector
+from argosy_kube.port import Int16Array, Int64Array, ObjectEvents, Selector
 from argosy_kube.simulated.objects import EventBlock, EventColumns
 
 __all__ = ["Tables", "build_events", "select_block", "select_columns", "select_objects"]
@@ -40,18 +40,18 @@ def select_columns(columns: EventColumns, selector: Selector, installation: int)
 
 
 def select_objects(
-    columns: EventColumns, runs: tuple[Int64Array, Int32Array, Int16Array], installation: int
+    columns: EventColumns, runs: tuple[Int64Array, Int64Array, Int16Array], installation: int
 ) -> EventColumns:
     """Return the events about some objects of an installation.
 
     Args:
         columns: Events.
-        runs: Handles, attempts and positions of the objects.
+        runs: Handles, ordinals and positions of the objects.
         installation: Whose they are.
     """
     near = columns.part((columns.installation == installation) & np.isin(columns.wide[:, 2], runs[0]))
     wanted = set(zip(*(column.tolist() for column in runs), strict=True))
-    keys = zip(near.wide[:, 2].tolist(), near.narrow[:, 0].tolist(), near.small[:, 2].tolist(), strict=True)
+    keys = zip(near.wide[:, 2].tolist(), near.wide[:, 5].tolist(), near.small[:, 2].tolist(), strict=True)
     return near.part(np.fromiter((key in wanted for key in keys), dtype=np.bool_, count=len(near)))
 
 
@@ -69,10 +69,10 @@ def build_events(columns: EventColumns, tables: Tables, *, installation: int, ve
     """Return events as the port gives them; `installation` is the one that is ours."""
     wide, narrow, small, tiny = columns.wide, columns.narrow, columns.small, columns.tiny
     ours = small[:, 0] == installation
-    handle, attempt, position = wide[:, 2], narrow[:, 0], small[:, 2]
+    handle, ordinal, position = wide[:, 2], wide[:, 5], small[:, 2]
     if not ours.all():
         handle = np.where(ours, handle, np.int64(0))
-        attempt = np.where(ours, attempt, np.int32(0))
+        ordinal = np.where(ours, ordinal, np.int64(0))
         position = np.where(ours, position, np.int16(0))
     return ObjectEvents(
         change_column=tiny[:, 0],
@@ -80,15 +80,15 @@ def build_events(columns: EventColumns, tables: Tables, *, installation: int, ve
         uid_column=columns.uid,
         ours_column=ours,
         handle_column=handle,
-        attempt_column=attempt,
+        ordinal_column=ordinal,
         object_column=position,
-        node_column=narrow[:, 1],
+        node_column=narrow[:, 0],
         phase_column=tiny[:, 1],
-        exit_code_column=narrow[:, 2],
-        reason_column=narrow[:, 3],
-        request_column=narrow[:, 4],
-        namespace_column=narrow[:, 5],
-        name_column=narrow[:, 6],
+        exit_code_column=narrow[:, 1],
+        reason_column=narrow[:, 2],
+        request_column=narrow[:, 3],
+        namespace_column=narrow[:, 4],
+        name_column=narrow[:, 5],
         time_us_column=wide[:, 3],
         version_column=wide[:, 4],
         kinds=tables.kinds,

@@ -171,7 +171,7 @@ class _Connection:
     def _find(self, runs: wire.Columns) -> EventColumns:
         columns = self._host.meet().journal.present()
         self._host.wake()
-        return select_objects(columns, (runs["handle"], runs["attempt"], runs["object"]), self._installation)
+        return select_objects(columns, (runs["handle"], runs["ordinal"], runs["object"]), self._installation)
 
     async def _watch_objects(self, selector: Selector, version: int) -> None:
         self._host.meet()

@@ -69,8 +69,8 @@ Columns = dict[str, np.ndarray]
 CREATE_COLUMNS: Final[ColumnSchema] = (
     ("handle", "i8", 1),
     ("id_high", "i8", 1),
+    ("ordinal", "i8", 1),
     ("body", "i4", 1),
-    ("attempt", "i4", 1),
     ("node", "i4", 1),
     ("metadata", "i4", 1),
     ("owner", "i4", 1),
@@ -79,7 +79,7 @@ CREATE_COLUMNS: Final[ColumnSchema] = (
 CREATED_COLUMNS: Final[ColumnSchema] = (
     ("uid", "u1", 16),
     ("existing_handle", "i8", 1),
-    ("existing_attempt", "i4", 1),
+    ("existing_ordinal", "i8", 1),
     ("message", "i4", 1),
     ("code", "i1", 1),
     ("existing_ours", "?", 1),
@@ -87,11 +87,11 @@ CREATED_COLUMNS: Final[ColumnSchema] = (
 DELETE_COLUMNS: Final[ColumnSchema] = (
     ("uid", "u1", 16),
     ("handle", "i8", 1),
-    ("attempt", "i4", 1),
+    ("ordinal", "i8", 1),
     ("kind", "i2", 1),
     ("object", "i2", 1),
 )
-FIND_COLUMNS: Final[ColumnSchema] = (("handle", "i8", 1), ("attempt", "i4", 1), ("object", "i2", 1))
+FIND_COLUMNS: Final[ColumnSchema] = (("handle", "i8", 1), ("ordinal", "i8", 1), ("object", "i2", 1))
 DELETED_COLUMNS: Final[ColumnSchema] = (("code", "i1", 1),)
 
 
@@ -204,7 +204,7 @@ class ReadLog(_Message):
     """Asks for LogPart, again and again, then Done; takes its connection for itself."""
 
     run: tuple[int, int, int]
-    """Handle, attempt and object index."""
+    """Handle, ordinal and object index."""
     container: str
     """As in Cluster.read_log."""
     follow: bool

@@ -124,11 +124,11 @@ class Creator:
         except ApiFailure as failure:
             return _refusal(failure)
         self._use(template.resource)
-        handle, attempt = int(batch.handle_column[row]), int(batch.attempt_column[row])
-        run = (handle, attempt, int(batch.object_column[row]))
+        handle, ordinal = int(batch.handle_column[row]), int(batch.ordinal_column[row])
+        run = (handle, ordinal, int(batch.object_column[row]))
         node_row = int(batch.node_column[row])
         node = batch.nodes[node_row] if node_row >= 0 else ""
-        body = template.body(handle, attempt, int(batch.id_high_column[row]), node)
+        body = template.body(handle, ordinal, int(batch.id_high_column[row]), node)
         try:
             for is_last in (False, True):
                 try:
@@ -141,7 +141,7 @@ class Creator:
                         continue  # it was made, as the next answer tells
                     if failure.code != CONFLICT or failure.reason != _ALREADY_EXISTS:
                         return _refusal(failure, template.resource, is_of_creation=True)
-                    found = await self._read_existing(template, template.name(handle, attempt))
+                    found = await self._read_existing(template, template.name(handle, ordinal))
                     if found is None and not is_last:
                         continue  # it went meanwhile
                     if found is None:
@@ -198,7 +198,7 @@ def _bags(batch: Creates) -> list[list[int]]:
     if not batch.object_column.any():
         return [[row] for row in range(len(batch))]
     bags: dict[tuple[int, int], list[int]] = {}
-    runs = zip(batch.handle_column.tolist(), batch.attempt_column.tolist(), strict=True)
+    runs = zip(batch.handle_column.tolist(), batch.ordinal_column.tolist(), strict=True)
     for row, run in enumerate(runs):
         bags.setdefault(run, []).append(row)
     return list(bags.values())
@@ -239,7 +239,7 @@ def _result(answers: list[_Answer]) -> CreateResult:
         uid_column=np.frombuffer(b"".join([answer.uid for answer in answers]), dtype=np.uint8).reshape(count, 16),
         existing_ours_column=np.array([answer.run is not None for answer in answers], dtype=np.bool_),
         existing_handle_column=np.array([run[0] for run in runs], dtype=np.int64),
-        existing_attempt_column=np.array([run[1] for run in runs], dtype=np.int32),
+        existing_ordinal_column=np.array([run[1] for run in runs], dtype=np.int64),
         message_column=np.array(messages, dtype=np.int32),
         messages=texts.texts,
     )

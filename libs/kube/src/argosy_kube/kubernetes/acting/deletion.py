@@ -40,9 +40,9 @@ _NOT_OURS: Final = frozenset({CONFLICT, 422})
 """Answers to a patch with the uid of another object."""
 
 
-def run_selector(installation: str, handle: int, attempt: int, position: int) -> str:
+def run_selector(installation: str, handle: int, ordinal: int, position: int) -> str:
     """Return the query by which one object of a run is found, whatever its name."""
-    labels = f"{INSTALLATION_LABEL}={installation},{RUN_LABEL}={run_label(handle, attempt)},{OBJECT_LABEL}={position}"
+    labels = f"{INSTALLATION_LABEL}={installation},{RUN_LABEL}={run_label(handle, ordinal)},{OBJECT_LABEL}={position}"
     return f"labelSelector={quote(labels, safe='')}"
 
 
@@ -116,14 +116,14 @@ class Deleter:
 
     async def _delete(self, batch: Deletes, row: int) -> DeleteCode:
         uid = batch.uid_column[row].tobytes()
-        handle, attempt = int(batch.handle_column[row]), int(batch.attempt_column[row])
+        handle, ordinal = int(batch.handle_column[row]), int(batch.ordinal_column[row])
         place = self._places.find(uid)
         if place is None:
             resource = await self._resource_of(batch.kinds[batch.kind_column[row]])
             if resource is None:
                 return DeleteCode.GONE
             place = await self._search(
-                resource, uid, run_selector(self._installation, handle, attempt, int(batch.object_column[row]))
+                resource, uid, run_selector(self._installation, handle, ordinal, int(batch.object_column[row]))
             )
             if place is None:
                 return DeleteCode.GONE

@@ -54,9 +54,9 @@ class Finder:
                 template = await self._templates.find(batch, row)
             except InvalidRequest:
                 continue  # no cluster can have it
-            handle, attempt = int(batch.handle_column[row]), int(batch.attempt_column[row])
-            run = handle, attempt, int(batch.object_column[row])
-            wanted[template.resource][template.namespace, template.name(handle, attempt)] = run
+            handle, ordinal = int(batch.handle_column[row]), int(batch.ordinal_column[row])
+            run = handle, ordinal, int(batch.object_column[row])
+            wanted[template.resource][template.namespace, template.name(handle, ordinal)] = run
         found = await asyncio.gather(*(self._look_up(resource, runs) for resource, runs in wanted.items()))
         rows = self._observer.tables.begin()
         for (resource, runs), documents in zip(wanted.items(), found, strict=True):

@@ -37,7 +37,7 @@ async def read_pod_log(
     Args:
         server: Where.
         installation: Whose objects are ours.
-        run: Handle, attempt, object index.
+        run: Handle, ordinal, object index.
         container: Its name, empty for the first.
         follow: Go on until the container has ended.
         tail_line_count: How many lines before the end to begin, None for the beginning.

@@ -20,6 +20,7 @@ import numpy as np
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.identity import compose_id
+from argosy_core.job.members import MAX_MEMBER, member_of, ordinal_of
 from argosy_core.job.naming import run_suffix
 from argosy_core.reconcile import Creates
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity, run_label
@@ -34,7 +35,10 @@ __all__ = ["ObjectTemplate", "TemplateBook"]
 _MOST_BAGS: Final = 512
 _MOST_TEMPLATES: Final = 2048
 _SENTINEL_ATTEMPT: Final = 255
+_SENTINEL_MEMBER: Final = ordinal_of(_SENTINEL_ATTEMPT, MAX_MEMBER)
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
+_Key = tuple[bytes, int, bytes, tuple[str, str], bool, bool]
+"""Body, position in the bag, metadata, (queue, job set), whether it has a node, and is of another member than 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +58,15 @@ class ObjectTemplate:
     slots: tuple[int, ...]
     """Which text stands between: 0 suffix, 1 run label, 2 job id, 3 node."""
 
-    def name(self, handle: int, attempt: int) -> str:
+    def name(self, handle: int, ordinal: int) -> str:
         """Return the name of a run's object."""
-        return self.stem + run_suffix(handle, attempt)
+        return self.stem + run_suffix(handle, ordinal)
 
-    def body(self, handle: int, attempt: int, id_high: int, node: str) -> bytes:
+    def body(self, handle: int, ordinal: int, id_high: int, node: str) -> bytes:
         """Return the manifest of a run's object."""
         texts = (
-            run_suffix(handle, attempt).encode(),
-            run_label(handle, attempt).encode(),
+            run_suffix(handle, ordinal).encode(),
+            run_label(handle, ordinal).encode(),
             compose_id(id_high, handle).encode(),
             node.encode(),
         )
@@ -91,17 +95,23 @@ class TemplateBook:
         self._settings = settings
         self._resources = resources
         self._bags: OrderedDict[bytes, BagTemplate] = OrderedDict()
-        self._templates: OrderedDict[tuple[bytes, int, bytes, tuple[str, str], bool], ObjectTemplate] = OrderedDict()
+        self._templates: OrderedDict[_Key, ObjectTemplate] = OrderedDict()
         self._handle = int(rng.integers(1 << 53, 1 << 54))
         self._id_high = int(rng.integers(1 << 61, 1 << 62))
         self._node = f"node-{int(rng.integers(1 << 61, 1 << 62)):x}"
-        texts = (
-            run_suffix(self._handle, _SENTINEL_ATTEMPT),
-            run_label(self._handle, _SENTINEL_ATTEMPT),
-            compose_id(self._id_high, self._handle),
-            self._node,
-        )
-        self._slot_of = {text.encode(): slot for slot, text in enumerate(texts)}
+        # Those of a member begin with those of member 0, so they are looked for first.
+        self._slot_of = {
+            text.encode(): slot
+            for ordinal in (_SENTINEL_MEMBER, _SENTINEL_ATTEMPT)
+            for slot, text in enumerate(
+                (
+                    run_suffix(self._handle, ordinal),
+                    run_label(self._handle, ordinal),
+                    compose_id(self._id_high, self._handle),
+                    self._node,
+                )
+            )
+        }
         self._cut = re.compile(b"(" + b"|".join(re.escape(text) for text in self._slot_of) + b")")
 
     async def find(self, batch: Creates, row: int) -> ObjectTemplate:
@@ -116,7 +126,8 @@ class TemplateBook:
         body = batch.bodies[batch.body_column[row]]
         owner = batch.owners[batch.owner_column[row]]
         has_node = int(batch.node_column[row]) >= 0
-        key = (body, int(batch.object_column[row]), metadata, owner, has_node)
+        is_of_member = member_of(int(batch.ordinal_column[row])) > 0
+        key = (body, int(batch.object_column[row]), metadata, owner, has_node, is_of_member)
         found = self._templates.get(key)
         if found is None:
             found = self._templates[key] = await self._make(key)
@@ -124,15 +135,16 @@ class TemplateBook:
                 self._templates.popitem(last=False)
         return found
 
-    async def _make(self, key: tuple[bytes, int, bytes, tuple[str, str], bool]) -> ObjectTemplate:
-        body, index, metadata, owner, has_node = key
+    async def _make(self, key: _Key) -> ObjectTemplate:
+        body, index, metadata, owner, has_node, is_of_member = key
+        ordinal = _SENTINEL_MEMBER if is_of_member else _SENTINEL_ATTEMPT
         try:
             bag = self._bag(body)
             additions = json.loads(metadata) if metadata else {}
             run = RunIdentity(
                 installation=self._installation,
                 handle=self._handle,
-                attempt=_SENTINEL_ATTEMPT,
+                ordinal=ordinal,
                 id_high=self._id_high,
                 queue=owner[0],
                 job_set=owner[1],
@@ -157,7 +169,7 @@ class TemplateBook:
         return ObjectTemplate(
             resource=resource,
             namespace=bag.namespaces[index],
-            stem=name.removesuffix(run_suffix(self._handle, _SENTINEL_ATTEMPT)),
+            stem=name.removesuffix(run_suffix(self._handle, ordinal)),
             path=resource.path(bag.namespaces[index]),
             pieces=tuple(parts[::2]),
             slots=tuple(self._slot_of[text] for text in parts[1::2]),

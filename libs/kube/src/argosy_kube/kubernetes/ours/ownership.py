@@ -28,7 +28,7 @@ def is_own(metadata: FoundMetadata, run: tuple[int, int, int], *, installation: 
 
     Args:
         metadata: Of the object, which has the name, in the namespace.
-        run: (handle, attempt, position) that has this name.
+        run: (handle, ordinal, position) that has this name.
         installation: Whose objects are ours.
     """
     labels = metadata.labels or {}

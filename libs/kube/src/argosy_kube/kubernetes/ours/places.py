@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from argosy_core.job.members import attempt_of, member_of, ordinal_of
 from argosy_core.job.naming import run_suffix
 from argosy_kube.kubernetes.api.documents import Metadata
 from argosy_kube.kubernetes.api.resources import Resource
@@ -17,9 +18,11 @@ __all__ = ["Place", "PlaceBook"]
 
 _SPARE_STEMS: Final = 1000
 _POSITION_BITS: Final = 15
-_ATTEMPT_BITS: Final = 8
+_ATTEMPT_BITS: Final = 15
+_NUMBER_BITS: Final = 2 * _ATTEMPT_BITS
+"""Attempt and member of a run."""
 _HANDLE_BITS: Final = 55
-_RUN_BITS: Final = _POSITION_BITS + _ATTEMPT_BITS + _HANDLE_BITS
+_RUN_BITS: Final = _POSITION_BITS + _NUMBER_BITS + _HANDLE_BITS
 # What is kept of an object is one number: index of its base name, run, position, and whether the name is whole.
 
 
@@ -97,7 +100,7 @@ class PlaceBook:
             self._fresh |= {uid: self._known[uid] for uid in self.unseen().get(resource, ())}
 
     def add(self, uid: bytes, resource: Resource, metadata: Metadata, run: tuple[int, int, int]) -> None:
-        """Note where an object of a run, (handle, attempt, position), is."""
+        """Note where an object of a run, (handle, ordinal, position), is."""
         name = metadata.name
         suffix = run_suffix(run[0], run[1])
         stem, is_whole = (name.removesuffix(suffix), 0) if name.endswith(suffix) else (name, 1)
@@ -106,7 +109,8 @@ class PlaceBook:
         if index is None:
             index = self._stem_of[place] = len(self._stems)
             self._stems.append(place)
-        whose = ((index << _HANDLE_BITS | run[0]) << _ATTEMPT_BITS | run[1]) << _POSITION_BITS | run[2]
+        number = member_of(run[1]) << _ATTEMPT_BITS | attempt_of(run[1])
+        whose = ((index << _HANDLE_BITS | run[0]) << _NUMBER_BITS | number) << _POSITION_BITS | run[2]
         self._known[uid] = whose << 1 | is_whole
         if self._fresh is not None:
             self._fresh[uid] = whose << 1 | is_whole
@@ -119,11 +123,11 @@ class PlaceBook:
         stem = self._stems[found >> (_RUN_BITS + 1)]
         if found & 1:
             return stem
-        handle, attempt, _ = _run(found)
-        return Place(stem.resource, stem.namespace, stem.name + run_suffix(handle, attempt))
+        handle, ordinal, _ = _run(found)
+        return Place(stem.resource, stem.namespace, stem.name + run_suffix(handle, ordinal))
 
     def run_of(self, uid: bytes) -> tuple[int, int, int] | None:
-        """Return (handle, attempt, position) of an object, or None if that is not known."""
+        """Return (handle, ordinal, position) of an object, or None if that is not known."""
         found = self._known.get(uid)
         return None if found is None else _run(found)
 
@@ -150,8 +154,9 @@ class PlaceBook:
 
 def _run(value: int) -> tuple[int, int, int]:
     value >>= 1
+    number = value >> _POSITION_BITS & ((1 << _NUMBER_BITS) - 1)
     return (
-        value >> (_ATTEMPT_BITS + _POSITION_BITS) & ((1 << _HANDLE_BITS) - 1),
-        value >> _POSITION_BITS & ((1 << _ATTEMPT_BITS) - 1),
+        value >> (_NUMBER_BITS + _POSITION_BITS) & ((1 << _HANDLE_BITS) - 1),
+        ordinal_of(number & ((1 << _ATTEMPT_BITS) - 1), number >> _ATTEMPT_BITS),
         value & ((1 << _POSITION_BITS) - 1),
     )

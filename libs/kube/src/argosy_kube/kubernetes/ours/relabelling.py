@@ -127,7 +127,7 @@ class Relabeller:
 
         Args:
             uid: Of the object.
-            run: (handle, attempt, position) of what it is.
+            run: (handle, ordinal, position) of what it is.
         """
         text, place = str(UUID(bytes=uid)), self._places.find(uid)
         if place is None or text in self._waiting or len(self._waiting) >= _MOST_WAITING:

@@ -45,7 +45,7 @@ def uid_bytes(text: str) -> bytes:
 
 
 def read_run(metadata: Metadata, installation: str) -> tuple[int, int, int] | None:
-    """Return (handle, attempt, object index) of an object of ours, or None if it is none.
+    """Return (handle, ordinal, object index) of an object of ours, or None if it is none.
 
     Labels can be written by whoever may make an object; the name must be one of that run's, too.
     """
@@ -111,7 +111,7 @@ class EventRows:
             change: What happened.
             metadata: Of the object.
             kind: Index of its kind.
-            run: (handle, attempt, object index) if it is ours.
+            run: (handle, ordinal, object index) if it is ours.
             time_us: When, microseconds since the Unix epoch.
             state: (node index, phase, exit code, reason index, request row); that of objects that are no pods if left
                 out.
@@ -202,7 +202,7 @@ class EventRows:
             kind_column=rows[:, 1].astype(np.int16),
             ours_column=rows[:, 2].astype(np.bool_),
             handle_column=rows[:, 3].copy(),
-            attempt_column=rows[:, 4].astype(np.int32),
+            ordinal_column=rows[:, 4].copy(),
             object_column=rows[:, 5].astype(np.int16),
             node_column=rows[:, 6].astype(np.int32),
             phase_column=rows[:, 7].astype(np.int8),

@@ -83,15 +83,17 @@ class Hello(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., cluster_uid: _Optional[str] = ..., process_id: _Optional[bytes] = ..., host: _Optional[str] = ..., handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., pool: _Optional[str] = ..., member_column: _Optional[bytes] = ...) -> None: ...
 
 class SeenRuns(_message.Message):
-    __slots__ = ("handle_column", "attempt_column")
+    __slots__ = ("handle_column", "attempt_column", "member_column")
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     handle_column: bytes
     attempt_column: bytes
-    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ...) -> None: ...
+    member_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ...) -> None: ...
 
 class StateBatch(_message.Message):
-    __slots__ = ("batch", "handle_column", "attempt_column", "object_column", "state_column", "time_us_column", "exit_code_column", "failure_column", "message_column", "uid_column", "texts")
+    __slots__ = ("batch", "handle_column", "attempt_column", "object_column", "state_column", "time_us_column", "exit_code_column", "failure_column", "message_column", "uid_column", "texts", "member_column")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +105,7 @@ class StateBatch(_message.Message):
     MESSAGE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     UID_COLUMN_FIELD_NUMBER: _ClassVar[int]
     TEXTS_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     batch: int
     handle_column: bytes
     attempt_column: bytes
@@ -114,7 +117,8 @@ class StateBatch(_message.Message):
     message_column: bytes
     uid_column: bytes
     texts: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, batch: _Optional[int] = ..., handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., object_column: _Optional[bytes] = ..., state_column: _Optional[bytes] = ..., time_us_column: _Optional[bytes] = ..., exit_code_column: _Optional[bytes] = ..., failure_column: _Optional[bytes] = ..., message_column: _Optional[bytes] = ..., uid_column: _Optional[bytes] = ..., texts: _Optional[_Iterable[str]] = ...) -> None: ...
+    member_column: bytes
+    def __init__(self, batch: _Optional[int] = ..., handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., object_column: _Optional[bytes] = ..., state_column: _Optional[bytes] = ..., time_us_column: _Optional[bytes] = ..., exit_code_column: _Optional[bytes] = ..., failure_column: _Optional[bytes] = ..., message_column: _Optional[bytes] = ..., uid_column: _Optional[bytes] = ..., texts: _Optional[_Iterable[str]] = ..., member_column: _Optional[bytes] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()
@@ -165,7 +169,7 @@ class Redirect(_message.Message):
     def __init__(self, address: _Optional[str] = ...) -> None: ...
 
 class ObjectRows(_message.Message):
-    __slots__ = ("handle_column", "attempt_column", "id_high_column", "spec_column", "node_column", "metadata_column", "owner_column", "spec_hashes", "spec_bodies", "nodes", "metadata", "owners", "seen_column", "traceparent", "traced")
+    __slots__ = ("handle_column", "attempt_column", "id_high_column", "spec_column", "node_column", "metadata_column", "owner_column", "spec_hashes", "spec_bodies", "nodes", "metadata", "owners", "seen_column", "traceparent", "traced", "member_column")
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ID_HIGH_COLUMN_FIELD_NUMBER: _ClassVar[int]
@@ -181,6 +185,7 @@ class ObjectRows(_message.Message):
     SEEN_COLUMN_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     TRACED_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     handle_column: bytes
     attempt_column: bytes
     id_high_column: bytes
@@ -196,7 +201,8 @@ class ObjectRows(_message.Message):
     seen_column: bytes
     traceparent: str
     traced: TracedRuns
-    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., id_high_column: _Optional[bytes] = ..., spec_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., metadata_column: _Optional[bytes] = ..., owner_column: _Optional[bytes] = ..., spec_hashes: _Optional[_Iterable[bytes]] = ..., spec_bodies: _Optional[_Iterable[bytes]] = ..., nodes: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Iterable[bytes]] = ..., owners: _Optional[_Iterable[_Union[Owner, _Mapping]]] = ..., seen_column: _Optional[bytes] = ..., traceparent: _Optional[str] = ..., traced: _Optional[_Union[TracedRuns, _Mapping]] = ...) -> None: ...
+    member_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., id_high_column: _Optional[bytes] = ..., spec_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., metadata_column: _Optional[bytes] = ..., owner_column: _Optional[bytes] = ..., spec_hashes: _Optional[_Iterable[bytes]] = ..., spec_bodies: _Optional[_Iterable[bytes]] = ..., nodes: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Iterable[bytes]] = ..., owners: _Optional[_Iterable[_Union[Owner, _Mapping]]] = ..., seen_column: _Optional[bytes] = ..., traceparent: _Optional[str] = ..., traced: _Optional[_Union[TracedRuns, _Mapping]] = ..., member_column: _Optional[bytes] = ...) -> None: ...
 
 class TracedRuns(_message.Message):
     __slots__ = ("handle_column", "traceparents")

@@ -41,20 +41,22 @@ class LeaseBatch(_message.Message):
     def __init__(self, pool: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., create_time_us: _Optional[int] = ..., leader_marker: bool = ..., leases: _Optional[_Union[Leases, _Mapping]] = ..., stops: _Optional[_Union[Stops, _Mapping]] = ..., failed_jobs: _Optional[_Union[FailedJobs, _Mapping]] = ..., round_state: _Optional[_Union[RoundState, _Mapping]] = ..., traceparent: _Optional[str] = ...) -> None: ...
 
 class Leases(_message.Message):
-    __slots__ = ("handle_column", "attempt_column", "cluster_column", "node_column", "clusters", "nodes")
+    __slots__ = ("handle_column", "attempt_column", "cluster_column", "node_column", "clusters", "nodes", "member_column")
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     NODE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     CLUSTERS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     handle_column: bytes
     attempt_column: bytes
     cluster_column: bytes
     node_column: bytes
     clusters: _containers.RepeatedScalarFieldContainer[str]
     nodes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., cluster_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., clusters: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+    member_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., cluster_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., clusters: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., member_column: _Optional[bytes] = ...) -> None: ...
 
 class Stops(_message.Message):
     __slots__ = ("handle_column", "attempt_column", "member_column")

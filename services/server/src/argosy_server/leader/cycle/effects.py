@@ -19,6 +19,7 @@ from argosy_core.job.rows import JobUpdates, ObjectUpdates, RunUpdates
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import Refusals
 from argosy_core.scheduler.events import EventDraft
+from argosy_core.scheduler.messages import join_members
 from argosy_server.leader.log.codec import encode_event_group, encode_round_state
 from argosy_store.effects import AppliedEffects, Effects, EventRow, QuarantinedRecord
 
@@ -133,7 +134,11 @@ def _merged(parts: Sequence[RowsT], *keys: str, texts: str = "") -> RowsT | None
         for place, known in enumerate(columns.pop(f"{texts}s")):
             indices[place] = np.where(indices[place] >= 0, indices[place] + len(table), -1).astype(np.int32)
             table.extend(known)
+    numbers = columns.pop("member", None)
     joined: dict[str, Any] = {name: np.concatenate(arrays) for name, arrays in columns.items()}
+    member = None if numbers is None else join_members(list(zip(numbers, map(len, columns["handle"]), strict=True)))
+    if member is not None:
+        joined["member"], keys = member, (*keys, "member")
     last = _last_of_each(*(joined[key] for key in keys))
     joined = {name: values[last] for name, values in joined.items()}
     if texts:

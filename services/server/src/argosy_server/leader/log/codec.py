@@ -13,14 +13,23 @@ import numpy as np
 from google.protobuf.message import DecodeError, Message
 
 from argosy.lease.v1 import lease_pb2
+from argosy_core.arrays import Int16s
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.members import Members
 from argosy_core.leader.events import ReadRecord
 from argosy_core.leader.transaction import SetAside
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.events import EventGroup
 from argosy_core.scheduler.messages import ChangeRequestColumns, JobColumns, RoundStateColumns, SpecReference
 from argosy_eventlog import LogRecord
-from argosy_runtime.columns import check_indices, member_columns, pack_column, read_columns, read_members
+from argosy_runtime.columns import (
+    check_indices,
+    member_columns,
+    pack_column,
+    read_columns,
+    read_member_numbers,
+    read_members,
+)
 
 __all__ = [
     "DecodedChanges",
@@ -177,6 +186,7 @@ def encode_lease_batch(plan: LeasePlan, *, pool: str, epoch: int, sequence: int,
         leases=lease_pb2.Leases(
             handle_column=pack_column(plan.handle, "int64"),
             attempt_column=pack_column(plan.attempt, "int32"),
+            member_column=pack_column(plan.member, "int16") if plan.member is not None else b"",
             cluster_column=pack_column(plan.cluster, "int32"),
             node_column=pack_column(plan.node, "int32"),
             clusters=plan.clusters,
@@ -218,6 +228,7 @@ def decode_lease_batch(payload: bytes) -> DecodedRecord:
         create_time_us=message.create_time_us,
         handle=leases["handle_column"],
         attempt=leases["attempt_column"],
+        member=_lease_members(message.leases, leases),
         cluster=leases["cluster_column"],
         node=leases["node_column"],
         clusters=tuple(message.leases.clusters),
@@ -236,6 +247,24 @@ def decode_lease_batch(payload: bytes) -> DecodedRecord:
         plan=plan,
         traceparent=message.traceparent,
     )
+
+
+def _lease_members(message: lease_pb2.Leases, leases: dict[str, Any]) -> Int16s | None:
+    """Return the numbers of members, None if all are 0.
+
+    Raises:
+        InvalidRequest: A member stands twice, or a run in two clusters or in two places.
+    """
+    member = read_member_numbers(message, len(leases["handle_column"]), where="leases")
+    if member is None:
+        return None
+    runs = Members.of(leases["handle_column"], leases["attempt_column"])
+    starts = np.concatenate([[True], ~runs[1:].equal(runs[:-1])])
+    if not Members.of(runs.handle, runs.attempt, member).are_distinct() or not runs[starts].are_distinct():
+        raise InvalidRequest("the leases of a run do not stand together, or one stands twice")
+    if (leases["cluster_column"][1:] != leases["cluster_column"][:-1])[~starts[1:]].any():
+        raise InvalidRequest("a run is leased to two clusters")
+    return member
 
 
 def read_record(record: LogRecord, pool: str) -> tuple[ReadRecord, str]:

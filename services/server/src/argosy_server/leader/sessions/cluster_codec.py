@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from argosy.executor.v1 import executor_pb2
 from argosy.sampler.v1 import sampler_pb2
@@ -194,6 +195,7 @@ def state_columns(message: executor_pb2.StateBatch) -> StateColumns:
     return StateColumns(
         handle=fields["handle_column"],
         attempt=fields["attempt_column"],
+        member=_numbers(fields["member_column"]),
         object_index=fields["object_column"],
         state=fields["state_column"],
         time_us=fields["time_us_column"],
@@ -212,15 +214,19 @@ def hello_runs(message: executor_pb2.Hello) -> Members:
         InvalidRequest: A column is not as it may be.
     """
     fields = read_message(message, HELLO_RUNS, where="hello")
-    members = fields["member_column"]
-    return Members.of(fields["handle_column"], fields["attempt_column"], members if members.size else 0)
+    return Members.of(fields["handle_column"], fields["attempt_column"], _numbers(fields["member_column"]))
 
 
 def seen_runs(message: executor_pb2.SeenRuns) -> Members:
-    """Return runs of which objects were seen; pools are told apart run by run.
+    """Return members of runs of which objects were seen, and whose pool the executor does not know.
 
     Raises:
         InvalidRequest: A column is not as it may be.
     """
     fields = read_message(message, SEEN_RUNS, where="seen")
-    return Members.of(fields["handle_column"], fields["attempt_column"])
+    return Members.of(fields["handle_column"], fields["attempt_column"], _numbers(fields["member_column"]))
+
+
+def _numbers(column: npt.NDArray[np.int16]) -> npt.NDArray[np.int16] | None:
+    """Return numbers of members as the core has them: None where the message leaves them out, since all are 0."""
+    return column if column.size else None

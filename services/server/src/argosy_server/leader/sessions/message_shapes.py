@@ -109,8 +109,9 @@ HELLO_RUNS: Final[Shape] = {
 """Those fields of an executor's hello that are not checked by its own rules."""
 
 SEEN_RUNS: Final[Shape] = {
-    "handle_column": Column("int64", ("run",), 0, _MAX_HANDLE),
-    "attempt_column": Column("int32", ("run",), 0, MAX_ATTEMPT),
+    "handle_column": Column("int64", ("member",), 0, _MAX_HANDLE),
+    "attempt_column": Column("int32", ("member",), 0, MAX_ATTEMPT),
+    "member_column": Column("int16", ("member",), 0, MAX_MEMBER, optional=True),
 }
 
 STATE_BATCH: Final[Shape] = {
@@ -125,6 +126,7 @@ STATE_BATCH: Final[Shape] = {
     "failure_column": Column("int8", ("state",), 0, int(max(FailureKind))),
     "message_column": Column("int32", ("state",), -1, into="text"),
     "uid_column": Column("uuid", ("state",)),
+    "member_column": Column("int16", ("state",), 0, MAX_MEMBER, optional=True),
 }
 
 LOG_CHUNK: Final[Shape] = {

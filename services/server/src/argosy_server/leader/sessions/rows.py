@@ -149,6 +149,7 @@ class RowSender:
         message = executor_pb2.ObjectRows(
             handle_column=pack_column(rows.handle[part], "int64"),
             attempt_column=pack_column(rows.attempt[part], "int32"),
+            member_column=pack_column(rows.member[part], "int16") if rows.member is not None else b"",
             id_high_column=pack_column(rows.id_high[part], "int64"),
             spec_column=pack_column(spec, "int32"),
             node_column=pack_column(rows.node[part], "int32"),
@@ -170,7 +171,7 @@ class RowSender:
         spec = rows.specs[int(rows.spec[part[0]])]
         reason = f"its spec {spec.hash.hex()} is not stored"
         _log.error("jobs cannot run", cluster=session.cluster, job_count=part.size, reason=reason)
-        runs = Members.of(rows.handle[part], rows.attempt[part])
+        runs = Members.of(rows.handle[part], rows.attempt[part], None if rows.member is None else rows.member[part])
         self._tell(RowsLost(session=session.key, runs=runs, reason=reason))
 
     def _traced(self, handles: Int64s) -> executor_pb2.TracedRuns | None:
