@@ -40,6 +40,7 @@ __all__ = ["ClusterActor"]
 
 _CREATED, _RUNNING = int(ObjectState.CREATED), int(ObjectState.RUNNING)
 _SUCCEEDED, _FAILED = int(ObjectState.SUCCEEDED), int(ObjectState.FAILED)
+_ENDED = (_SUCCEEDED, _FAILED)
 _EXIT_CODE: Final = int(FailureKind.EXIT_CODE)
 _INFRASTRUCTURE: Final = int(FailureKind.INFRASTRUCTURE)
 
@@ -169,12 +170,23 @@ class ClusterActor(Process):
 
     # --- watching -----------------------------------------------------------------------------------------------------
 
-    def list_all(self, owner: Process, scope: Scope, take: TakeListing) -> None:
-        """Let a process have everything that exists, and the position from which to watch."""
-        self._agenda.after(self._network.draw_s(self._settings.call_s), self, self._answer_list, owner, scope, take)
+    def list_all(self, owner: Process, scope: Scope, take: TakeListing, *, has_strays: bool = False) -> None:
+        """Let a process have everything that exists, and the position from which to watch.
 
-    def _answer_list(self, owner: Process, scope: Scope, take: TakeListing) -> None:
+        Args:
+            owner: The process.
+            scope: Of what.
+            take: Takes it.
+            has_strays: Pods that have ended and lost their labels are looked for as well, and get them back.
+        """
+        delay_s = self._network.draw_s(self._settings.call_s)
+        self._agenda.after(delay_s, self, self._answer_list, owner, scope, take, has_strays)
+
+    def _answer_list(self, owner: Process, scope: Scope, take: TakeListing, has_strays: bool) -> None:  # noqa: FBT001
         rows: list[tuple[object, ...]]
+        for key, item in self.objects.items() if has_strays else ():
+            if item.kind == POD and item.state in _ENDED:
+                self._label(key, item)
         if scope is Scope.NODES:
             rows = [NodeChange(name, spec) for name, spec in self.nodes.items()]
         else:
@@ -338,7 +350,7 @@ class ClusterActor(Process):
             accepted[place] = True
             if not item.deleting:
                 item.deleting = True
-                ended = item.state in (_SUCCEEDED, _FAILED) or item.kind != POD
+                ended = item.state in _ENDED or item.kind != POD
                 delay_s = 0.0 if ended else self._network.draw_s(self._settings.pod_stop_s)
                 self._agenda.after(delay_s, self, self._stop, key, uid)
         return DeleteResponses(accepted_column=accepted, gone_column=gone)
@@ -360,10 +372,7 @@ class ClusterActor(Process):
             self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
 
     def take_labels(self, rng: np.random.Generator, is_live: Callable[[int, int], bool]) -> int:
-        """Take the labels from about half of the pods of live runs that have not ended, and tell nobody.
-
-        A pod that has ended and was reported is left out: its run may be over by now, so nobody looks for its name. It
-        holds no room, and stays until its labels are given back (`docs/operations.md`).
+        """Take the labels from about half of the pods that have ended or are of live runs, and tell nobody.
 
         Args:
             rng: Draws which.
@@ -372,9 +381,9 @@ class ClusterActor(Process):
         Returns:
             From how many.
         """
-        unfinished = (_CREATED, _RUNNING)
         pods = [item for key, item in sorted(self.objects.items()) if item.kind == POD and is_live(*key[:2])]
-        pods = [item for item in pods if item.state in unfinished]
+        pods = [item for item in pods if item.state in (_CREATED, _RUNNING)]
+        pods += [item for _, item in sorted(self.objects.items()) if item.kind == POD and item.state in _ENDED]
         hit = [item for item in pods if rng.random() < 0.5]
         for item in hit:
             item.is_labelled = False

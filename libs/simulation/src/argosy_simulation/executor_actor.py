@@ -103,7 +103,7 @@ class ExecutorActor(Process):
             def take_listing(rows: list[tuple[object, ...]], position: int) -> None:
                 self._take_listing(rows, position, started_s)
 
-            self.cluster.list_all(self, Scope.OBJECTS, take_listing)
+            self.cluster.list_all(self, Scope.OBJECTS, take_listing, has_strays=not self._watching)
 
     def _take_listing(self, rows: list[tuple[object, ...]], position: int, started_s: float) -> None:
         self._listing = False
