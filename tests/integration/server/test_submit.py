@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import psycopg
 import pytest
+from google.protobuf.duration_pb2 import Duration
 
 from argosy.api.v1 import job_pb2, queue_pb2
 from argosy.lease.v1 import lease_pb2
@@ -235,3 +236,17 @@ async def test_submit_answers_what_it_took_while_draining(database_url: str, ser
         await api.app.gather._arrived.wait()
         api.life.request_stop()
         assert len(await under_way) == 1
+
+
+async def test_submit_keeps_how_long_jobs_run_and_refuses_what_cannot_be(api: Any) -> None:
+    """Durations are read back with the job; one that is out of range is named with its item."""
+    said = {"lifetime": Duration(), "time_limit": Duration(seconds=60)}
+    ids = await api.submit(said, {})
+    jobs = (await api.jobs.BatchGetJobs(job_pb2.BatchGetJobsRequest(ids=ids))).jobs
+    names = ("lifetime", "time_limit", "estimate")
+    found = [[getattr(job, name).seconds if job.HasField(name) else None for name in names] for job in jobs]
+    assert found == [[0, 60, None], [None, None, None]]
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await api.submit({}, {"time_limit": Duration(seconds=-1)})
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert "items[1].time_limit" in [one.field for one in from_rpc_error(caught.value).violations]

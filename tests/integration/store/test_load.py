@@ -11,7 +11,15 @@ from argosy_core.job.states import RunState
 from argosy_core.scheduler import JobSetView
 from argosy_store import Effects, JobFilter, LeaderStore
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
-from argosy_testkit.submissions import make_job_ends, make_leases, make_objects, make_reports, make_run_ends, make_spec
+from argosy_testkit.submissions import (
+    durations_of,
+    make_job_ends,
+    make_leases,
+    make_objects,
+    make_reports,
+    make_run_ends,
+    make_spec,
+)
 
 
 def test_load_of_a_pool_nobody_led_is_not_found(database_url: str) -> None:
@@ -178,3 +186,17 @@ def test_members_of_a_run_have_rows_of_their_own_and_end_apart(world: StoreWorld
     world.leader.apply(world.epoch, Effects(run_updates=make_run_ends(both[:1], int(RunState.CANCELLED))))
     columns = world.leader.load().columns
     assert (columns.runs.handle.size, columns.ended_members, columns.failures.tolist()) == (0, None, [1])
+
+
+def test_load_gives_how_long_jobs_run_by_what_was_said(world: StoreWorld) -> None:
+    """Each open job has its own durations; if nothing is said of any, there are no columns."""
+    world.submit(world.request(1))
+    assert world.leader.load().columns.jobs.durations is None
+    world.submit(world.request(2, durations=durations_of((0, 60, -1), (-1, -1, 5))))
+    durations = world.leader.load().columns.jobs.durations
+    assert durations is not None
+    assert {name: values.tolist() for name, values in durations.columns().items()} == {
+        "lifetime_s": [-1, 0, -1],
+        "time_limit_s": [-1, 60, -1],
+        "estimate_s": [-1, -1, 5],
+    }

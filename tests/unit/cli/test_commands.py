@@ -1,6 +1,7 @@
 """Commands against a server: what they send, what they print, what they end with."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from argosy.api.v1 import event_pb2
+from argosy_cli.exits import ExitCode
 from argosy_cli.output import shown, state_text
 from argosy_testkit.fake_api import FakeApi
 
@@ -300,3 +302,23 @@ def test_what_a_terminal_would_obey_is_shown_as_an_escape() -> None:
     """Names, reasons and messages of others never move a cursor, rename a window or turn a line round."""
     assert shown("a\x1b[2J\x1b]0;x\x07\x9bH\u202eb\tc\n") == "a\\u001b[2J\\u001b]0;x\\u0007\\u009bH\\u202eb\tc\n"
     assert shown(state_text("failed")) == state_text("failed")
+
+
+def test_submit_sends_durations_and_jobs_shows_them(api: FakeApi, argosy: Any, job_file: str) -> None:
+    """Options are for documents that do not say so themselves; a job is shown with what its submitter said."""
+    outcome = argosy(
+        "submit", "-f", job_file, "--lifetime", "0", "--time-limit", "1h30m", "--queue", "q", "--job-set", "s"
+    )
+    assert outcome.code == ExitCode.OK, outcome.err
+    item = api.requests["SubmitJobs"][-1].items[0]
+    assert (item.HasField("lifetime"), item.lifetime.seconds, item.time_limit.seconds) == (True, 0, 5400)
+    assert not item.HasField("estimate")
+    job = next(reversed(api.jobs.values()))
+    job.lifetime.FromSeconds(0)
+    job.time_limit.FromSeconds(5400)
+    shown = argosy("jobs", job.id).out
+    assert re.search(r"lifetime: +0s\ntime limit: +1h30m\n", shown)
+    assert "estimate" not in shown
+    outcome = argosy("submit", "-f", job_file, "--estimate", "30")
+    assert outcome.code == ExitCode.USAGE
+    assert "write whole numbers with units" in outcome.err

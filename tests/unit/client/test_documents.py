@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy_client.documents import DocumentDefaults, name_places, parse_documents, read_documents
+from argosy_client.durations import duration_text, parse_duration_s
 from argosy_core.errors import FieldViolation, InvalidRequest
 from argosy_core.job.spec import SpecLimits, read_bag
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
@@ -250,3 +251,34 @@ def test_faults_of_drafts_that_were_not_read_from_a_file_stay_as_they_are() -> N
     """Without a place there is nothing better than the number of the item."""
     said = InvalidRequest("no", violations=(FieldViolation(field="items[7].queue", description="no"),))
     assert name_places(said, ()) is said
+
+
+def test_durations_are_read_with_their_units() -> None:
+    """Whole numbers with units; 0 needs none; what a document does not say comes from the caller."""
+    text = SUBMISSION + "lifetime: 0\ntimeLimit: 1d2h3m4s\n"
+    (draft,) = parse_documents(text, source="a.yaml", defaults=DocumentDefaults(lifetime_s=7, estimate_s=90))
+    assert (draft.lifetime_s, draft.time_limit_s, draft.estimate_s) == (0, 93_784, 90)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("lifetime: 30", "lifetime: must be a duration, as 90s, 1h30m or 7d; a number needs its unit"),
+        ("timeLimit: -5s", "timeLimit: '-5s' is not a duration"),
+        ("estimate: 1.5h", "estimate: '1.5h' is not a duration"),
+        ("estimate: ''", "estimate: '' is not a duration"),
+        ("lifetime: false", "lifetime: must be a duration, as 90s, 1h30m or 7d; not true or false"),
+        ("estimate: [1s]", "estimate: must be a duration, as 90s, 1h30m or 7d; not a list"),
+    ],
+)
+def test_duration_that_is_none_is_named_with_its_line(line: str, said: str) -> None:
+    """A number without a unit could be anything, so it is refused."""
+    with pytest.raises(InvalidRequest) as caught:
+        parse_documents(f"{SUBMISSION}{line}\n", source="a.yaml", defaults=DEFAULTS)
+    assert f"a.yaml:12: document 1: {said}" in caught.value.message
+
+
+@given(st.integers(0, 400_000_000))
+def test_duration_is_read_as_it_is_shown(seconds: int) -> None:
+    """What people are shown says the same when they write it."""
+    assert parse_duration_s(duration_text(seconds)) == seconds

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -286,3 +287,58 @@ def test_unequal_client_ids_are_told_beside_other_faults() -> None:
         admit_items({"client_id": "x"}, {"client_id": "x", "priority": 3}, {"queue": "none", "client_id": "x"})
     assert [violation.field for violation in caught.value.violations] == ["items[2].queue", "items[1].client_id"]
     assert "items[0]" in caught.value.violations[1].description
+
+
+def test_admit_gives_each_job_its_durations_in_whole_seconds() -> None:
+    """A duration is whole seconds, fractions rounded up; what an item does not say is unset, and 0 is a lifetime."""
+    jobs = admit_items(
+        {"count": 2, "lifetime": Duration(), "estimate": Duration(seconds=5, nanos=1)},
+        {"time_limit": Duration(seconds=60)},
+    )
+    assert jobs.durations is not None
+    assert {name: values.tolist() for name, values in jobs.durations.columns().items()} == {
+        "lifetime_s": [0, 0, -1],
+        "time_limit_s": [-1, -1, 60],
+        "estimate_s": [6, 6, -1],
+    }
+    assert admit_items({}, {"priority": 2}).durations is None
+
+
+@pytest.mark.parametrize("name", ["lifetime", "time_limit", "estimate"])
+def test_duration_belongs_to_what_a_client_id_stands_for(name: str) -> None:
+    """A repeat with another duration is another job; one without any has the hash that it always had."""
+    hashes = {
+        admit_items({"client_id": "a", **durations}).payload_hashes
+        for durations in ({}, {name: Duration(seconds=5)}, {name: Duration(seconds=6)})
+    }
+    assert len(hashes) == 3
+
+
+@pytest.mark.parametrize("name", ["lifetime", "time_limit", "estimate"])
+@pytest.mark.parametrize(
+    ("given", "is_right"),
+    [
+        (Duration(seconds=-1), False),
+        (Duration(nanos=-1), False),
+        (Duration(seconds=315_360_000), True),
+        (Duration(seconds=315_360_001), False),
+        (Duration(seconds=1 << 40), False),
+        (Duration(seconds=1, nanos=5), True),
+    ],
+    ids=str,
+)
+def test_duration_out_of_range_is_refused(name: str, given: Duration, *, is_right: bool) -> None:
+    """None is negative or longer than ten years, and the quick look agrees with the rules of the .proto file."""
+    item = job_pb2.JobItem(queue="red", job_set="one", **{name: given})
+    request = job_pb2.SubmitJobsRequest(specs=[job_pb2.JobSpec(manifests=["{}"])], items=[item])
+    assert keeps_rules(texts_of(request), read_items([item])) is is_right
+    assert [one.field for one in violations_of(request)] == ([] if is_right else [f"items[0].{name}"])
+
+
+@pytest.mark.parametrize(("name", "is_right"), [("lifetime", True), ("time_limit", False), ("estimate", False)])
+def test_duration_of_nothing_is_a_lifetime_only(name: str, *, is_right: bool) -> None:
+    """A lifetime of 0 is preemptible at once; no run is expected or allowed to take no time."""
+    item = job_pb2.JobItem(queue="red", job_set="one", **{name: Duration()})
+    request = job_pb2.SubmitJobsRequest(specs=[job_pb2.JobSpec(manifests=["{}"])], items=[item])
+    assert keeps_rules(texts_of(request), read_items([item])) is is_right
+    assert (not violations_of(request)) is is_right

@@ -25,7 +25,8 @@ from argosy_server.api.cursors import (
 from argosy_server.api.event_codec import StoredBatch, watch_responses
 from argosy_server.api.job_codec import job_ids, split_body
 from argosy_server.api.selectors import has_labels, parse_label_selector
-from argosy_testkit.submissions import make_request, make_spec
+from argosy_server.leader.log.codec import decode_changes
+from argosy_testkit.submissions import durations_of, make_request, make_spec
 
 HANDLES = st.integers(1, (1 << 55) - 1)
 
@@ -264,3 +265,30 @@ def test_encode_change_requests_carries_kind_priority_and_what_ended() -> None:
     assert unpack_column(change_requests.ended_column, "int8", name="x").tolist() == [0, 1]
     assert unpack_column(change_requests.priority_column, "int32", name="x").tolist() == [0, 0]
     assert change_requests.reason == "why"
+
+
+def test_submitted_durations_come_back_as_they_went() -> None:
+    """Jobs of several requests keep their durations, those without any stay without, and nothing said costs nothing."""
+    one = make_request(first=1, count=2, day=20_000, durations=durations_of((0, -1, 5), (7, -1, -1)))
+    other = make_request(first=3, count=2, day=20_000)
+    keep = np.array([False, True])
+    payload = encode_submitted([(other, np.ones(2, dtype=bool)), (one, keep)])
+    assert lease_pb2.Changes.FromString(payload).submitted.estimate_s_column == b""
+    jobs = decode_changes(payload).jobs
+    assert jobs is not None
+    assert jobs.durations is not None
+    assert jobs.durations.lifetime_s.tolist() == [-1, -1, 7]
+    assert jobs.durations.time_limit_s.tolist() == jobs.durations.estimate_s.tolist() == [-1, -1, -1]
+    plain = decode_changes(encode_submitted([(other, np.ones(2, dtype=bool))])).jobs
+    assert plain is not None
+    assert plain.durations is None
+
+
+def test_submitted_durations_of_another_length_are_refused() -> None:
+    """A column has one element per job or none at all."""
+    request = make_request(first=1, count=2, day=20_000)
+    news = lease_pb2.Changes.FromString(encode_submitted([(request, np.ones(2, dtype=bool))]))
+    news.submitted.estimate_s_column = bytes(4)
+    with pytest.raises(InvalidRequest) as caught:
+        decode_changes(news.SerializeToString())
+    assert [one.field for one in caught.value.violations] == ["submitted.estimate_s_column"]

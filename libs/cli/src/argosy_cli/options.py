@@ -14,11 +14,14 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from argosy_core.errors import InvalidRequest
+
 __all__ = [
     "OUTPUT_FORMS",
     "FiniteRange",
     "Settings",
     "common_options",
+    "duration",
     "event_log_options",
     "global_options",
     "output_options",
@@ -44,6 +47,20 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
         return number
+
+
+def duration(text: str) -> int:
+    """Return a duration, as `90s`, `1h30m` or `7d`, in whole seconds: the type of an option.
+
+    Raises:
+        BadParameter: It is no duration.
+    """
+    from argosy_client.durations import parse_duration_s
+
+    try:
+        return parse_duration_s(text)
+    except InvalidRequest as error:
+        raise click.BadParameter(error.message) from error
 
 
 def _default_home() -> Path:

@@ -119,6 +119,9 @@ def submit_message(
             count=draft.count,
             labels=draft.labels,
             annotations=draft.annotations,
+            lifetime=_duration_message(draft.lifetime_s),
+            time_limit=_duration_message(draft.time_limit_s),
+            estimate=_duration_message(draft.estimate_s),
         )
     return request
 
@@ -162,7 +165,20 @@ def job_of(message: job_pb2.Job) -> Job:
         annotations=dict(message.annotations),
         runs=tuple(_run_of(run) for run in message.runs),
         manifests=tuple(message.spec.manifests),
+        lifetime_s=_seconds_of(message, "lifetime"),
+        time_limit_s=_seconds_of(message, "time_limit"),
+        estimate_s=_seconds_of(message, "estimate"),
     )
+
+
+def _duration_message(seconds: int | None) -> Duration | None:
+    """Return whole seconds as a Duration; None stays unset."""
+    return None if seconds is None else Duration(seconds=seconds)
+
+
+def _seconds_of(message: job_pb2.Job, name: str) -> int | None:
+    """Return a duration in whole seconds, None if it is not set."""
+    return int(getattr(message, name).seconds) if message.HasField(name) else None
 
 
 def job_set_of(message: job_pb2.JobSet) -> JobSet:

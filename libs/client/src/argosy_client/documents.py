@@ -9,6 +9,9 @@ A document is a submission, or a Kubernetes Pod manifest by itself::
     clientId: tides-1
     labels: {team: tides}
     annotations: {}
+    lifetime: 2h              # of a run, until it may be preempted; 0 is at once
+    timeLimit: 1d             # a run that takes longer is stopped, and the job fails
+    estimate: 45m             # of its run time
     spec:
       manifests: [{apiVersion: v1, kind: Pod, ...}]
 
@@ -29,6 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from argosy_client.durations import parse_duration_s
 from argosy_client.values import JobDraft
 from argosy_client.yaml_nodes import Document, Value, read_json, read_yaml
 from argosy_core.errors import ArgosyError, FieldViolation, InvalidRequest
@@ -48,6 +52,10 @@ _FIELDS: Final = {
     "client_id": "client_id",
     "labels": "labels",
     "annotations": "annotations",
+    "lifetime": "lifetime",
+    "timeLimit": "time_limit",
+    "time_limit": "time_limit",
+    "estimate": "estimate",
     "spec": "spec",
 }
 _INT32_MAX: Final = 2**31 - 1
@@ -62,6 +70,12 @@ class DocumentDefaults:
     """Queue; empty if every document must name its own."""
     job_set: str = ""
     """Job set; likewise."""
+    lifetime_s: int | None = None
+    """Seconds of a run until it may be preempted; None for never."""
+    time_limit_s: int | None = None
+    """Seconds after which a run is stopped; None for never."""
+    estimate_s: int | None = None
+    """Seconds that a run is expected to take; None for not said."""
 
 
 def read_documents(paths: Iterable[str], defaults: DocumentDefaults) -> tuple[JobDraft, ...]:
@@ -216,6 +230,9 @@ class _Reading:
             client_id=self._text(fields, "client_id"),
             labels=self._texts(fields, "labels"),
             annotations=self._texts(fields, "annotations"),
+            lifetime_s=self._duration(fields, "lifetime", self._defaults.lifetime_s),
+            time_limit_s=self._duration(fields, "time_limit", self._defaults.time_limit_s),
+            estimate_s=self._duration(fields, "estimate", self._defaults.estimate_s),
             place=self._place(""),
         )
 
@@ -233,6 +250,22 @@ class _Reading:
         shown = f"{value}" if isinstance(value, int) and not isinstance(value, bool) else _kind_text(value)
         self._fault(_spelling(name), f"must be a whole number from {least} to {_INT32_MAX}, not {shown}")
         return default
+
+    def _duration(self, fields: Mapping[str, Value], name: str, default: int | None) -> int | None:
+        if name not in fields:
+            return default
+        value = fields[name]
+        if value == 0 and not isinstance(value, bool):
+            return 0
+        if not isinstance(value, str):
+            what = "a number needs its unit" if _kind_text(value) == "a number" else f"not {_kind_text(value)}"
+            self._fault(_spelling(name), f"must be a duration, as 90s, 1h30m or 7d; {what}")
+            return None
+        try:
+            return parse_duration_s(value)
+        except InvalidRequest as error:
+            self._fault(_spelling(name), error.message)
+            return None
 
     def _texts(self, fields: Mapping[str, Value], name: str) -> dict[str, str]:
         value = fields.get(name, {})
@@ -286,7 +319,7 @@ def _manifest_text(manifest: Value) -> str:
 
 
 def _spelling(name: str) -> str:
-    return {"job_set": "jobSet", "client_id": "clientId"}.get(name, name)
+    return {"job_set": "jobSet", "client_id": "clientId", "time_limit": "timeLimit"}.get(name, name)
 
 
 def _kind_text(value: Value) -> str:

@@ -86,6 +86,12 @@ class JobDraft:
     """Labels of the job and its objects."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Annotations of the job and its objects."""
+    lifetime_s: int | None = None
+    """Seconds of a run after which it may be preempted; None never, 0 at once."""
+    time_limit_s: int | None = None
+    """Seconds after which a run is stopped and the job fails; None never."""
+    estimate_s: int | None = None
+    """Seconds that a run is expected to take; binds nobody."""
     place: str = field(default="", compare=False)
     """Where it was written, as `jobs.yaml:12: document 2`, for errors; empty if nowhere."""
 
@@ -162,6 +168,12 @@ class Job:
     """Its runs by attempt."""
     manifests: tuple[str, ...]
     """Its spec as JSON manifests; empty in lists."""
+    lifetime_s: int | None = None
+    """Seconds of a run after which it may be preempted; None never, 0 at once."""
+    time_limit_s: int | None = None
+    """Seconds after which a run is stopped and the job fails; None never."""
+    estimate_s: int | None = None
+    """Seconds that a run is expected to take, as its submitter said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

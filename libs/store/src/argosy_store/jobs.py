@@ -284,6 +284,9 @@ def _read_jobs(
             client_id=row["client_id"],
             labels=row["labels"] or {},
             annotations=row["annotations"] or {},
+            lifetime_s=row["lifetime_s"],
+            time_limit_s=row["time_limit_s"],
+            estimate_s=row["estimate_s"],
             runs=tuple(by_job.get(row["handle"], ())),
             spec_body=_read_spec(connection, row["handle"], row["spec_hash"]) if with_spec else None,
         )

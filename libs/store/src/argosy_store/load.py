@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation, NotFound
+from argosy_core.job.durations import UNSET, JobDurations
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.job.members import Members
 from argosy_core.job.states import RunState
@@ -88,6 +89,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
     pending_jobs, pending_objects = _begin_jobs(reads, scope), _begin_objects(reads, scope)
     pending_runs, pending_names = _begin_runs(reads, scope)
     pending_metadata, pending_past = _begin_metadata(reads, scope), _begin_past_runs(reads, scope)
+    pending_durations = _begin_durations(reads, scope)
     jobs, cancel_requested, hashes = _order_jobs(pending_jobs.result())
     handles = jobs["handle"]
     specs, spec_index = _load_specs(connection, handles, hashes)
@@ -107,7 +109,14 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
         ),
         classes=_load_classes(connection, jobs["class_id"]),
         columns=LoadedColumns(
-            jobs=JobColumns(**jobs, spec=spec_index, metadata_index=metadata_index, specs=specs, metadata=metadata),
+            jobs=JobColumns(
+                **jobs,
+                spec=spec_index,
+                metadata_index=metadata_index,
+                specs=specs,
+                metadata=metadata,
+                durations=_spread_durations(pending_durations.result(), handles),
+            ),
             cancel_requested=cancel_requested.astype(np.int8),
             last_attempt=last_attempt,
             failures=failures,
@@ -244,6 +253,27 @@ def _load_metadata(
         )
     }
     return tuple(found.get(value, b"{}") for value in wanted.tolist()), index
+
+
+def _begin_durations(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
+    names = ("lifetime_s", "time_limit_s", "estimate_s")
+    return reads.columns(
+        f"SELECT j.handle, {', '.join(f'coalesce(j.{name}, {UNSET})' for name in names)} FROM jobs j"
+        f" WHERE {scope.jobs} AND ({' OR '.join(f'j.{name} IS NOT NULL' for name in names)})",
+        [INT8, INT4, INT4, INT4],
+    )
+
+
+def _spread_durations(columns: _Columns, handles: npt.NDArray[np.int64]) -> JobDurations | None:
+    """Return how long open jobs run by what their submitters say, None if nothing is said of any."""
+    owners, *given = columns
+    if not len(owners):
+        return None
+    durations = JobDurations.unset(len(handles))
+    rows = np.searchsorted(handles, owners)
+    for column, values in zip(durations.columns().values(), given, strict=True):
+        column[rows] = values
+    return durations
 
 
 def _begin_runs(reads: SharedReads, scope: _Scope) -> tuple[Future[_Columns], Future[list[tuple[Any, ...]]]]:

@@ -181,6 +181,12 @@ class JobRecord:
     """Labels."""
     annotations: Mapping[str, str]
     """Annotations."""
+    lifetime_s: int | None = None
+    """Seconds of a run after which it may be preempted; None never."""
+    time_limit_s: int | None = None
+    """Seconds after which a run is stopped and the job fails; None never."""
+    estimate_s: int | None = None
+    """Seconds that a run is expected to take; None not said."""
     runs: tuple[RunRecord, ...] = ()
     """Its runs by attempt."""
     spec_body: bytes | None = None

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
+from argosy_core.job.durations import UNSET, join_durations
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_store.binary import (
     BYTEA,
@@ -283,7 +284,7 @@ def _insert_jobs(connection: StoreConnection, parts: Sequence[SubmitPart]) -> No
         Column(INT8, gather("submit_time_us")),
         Column(UUID, hashes),
     ]
-    variable = [("client_id", client_ids), ("metadata_hash", metadata)]
+    variable = [("client_id", client_ids), ("metadata_hash", metadata), *_duration_fields(parts)]
     used = [(name, values) for name, values in variable if any(value != b"\xff\xff\xff\xff" for value in values)]
     names = "".join(f", {name}" for name, _ in used)
     order = np.argsort(handles, kind="stable") if np.any(np.diff(handles) < 0) else None
@@ -310,6 +311,20 @@ def _client_fields(part: SubmitPart) -> list[bytes]:
     if bool(part.keep.all()):
         return encoded
     return [encoded[place] for place in np.flatnonzero(part.keep).tolist()]
+
+
+def _duration_fields(parts: Sequence[SubmitPart]) -> list[tuple[str, list[bytes]]]:
+    """Return the columns that say how long kept jobs run, as fields; there are none if nothing is said of any."""
+    kept = [(part.request.durations, part.keep) for part in parts]
+    durations = join_durations([(None if given is None else given[keep], int(keep.sum())) for given, keep in kept])
+    if durations is None:
+        return []
+    columns = []
+    for name, values in durations.columns().items():
+        distinct, index = np.unique(values, return_inverse=True)
+        table = [seconds.to_bytes(4, "big", signed=True) for seconds in distinct.tolist()]
+        columns.append((name, indexed_fields(np.where(values == UNSET, -1, index.reshape(-1)), table)))
+    return columns
 
 
 def _metadata_fields(part: SubmitPart) -> list[bytes]:

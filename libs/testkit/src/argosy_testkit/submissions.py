@@ -10,12 +10,22 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from argosy_core.job.durations import JobDurations
 from argosy_core.job.identity import DAY_SHIFT, id_high
 from argosy_core.job.rows import JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
 from argosy_store import SpecRow, SubmitRequest
 from argosy_store.queue_limits import QueueLimit
 
-__all__ = ["make_job_ends", "make_leases", "make_objects", "make_reports", "make_request", "make_run_ends", "make_spec"]
+__all__ = [
+    "durations_of",
+    "make_job_ends",
+    "make_leases",
+    "make_objects",
+    "make_reports",
+    "make_request",
+    "make_run_ends",
+    "make_spec",
+]
 
 _MANIFEST = b'[{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"main","image":"busybox"}]}}]'
 
@@ -41,6 +51,7 @@ def make_request(  # noqa: PLR0913 - one argument per thing that a test may care
     metadata: tuple[bytes, ...] = (),
     submit_time_us: int = 1_700_000_000_000_000,
     limits: Mapping[int, QueueLimit] | None = None,
+    durations: JobDurations | None = None,
 ) -> SubmitRequest:
     """Return a request for `count` jobs with the numbers from `first` on.
 
@@ -59,6 +70,7 @@ def make_request(  # noqa: PLR0913 - one argument per thing that a test may care
         metadata: Used in turn.
         submit_time_us: Acceptance of all jobs.
         limits: Limits of queues by id; none are kept if none are given.
+        durations: How long the jobs run by what their submitter says.
     """
     handles = np.arange(first, first + count, dtype=np.int64) + (day << DAY_SHIFT)
     given = specs or (make_spec(),)
@@ -79,7 +91,14 @@ def make_request(  # noqa: PLR0913 - one argument per thing that a test may care
         client_ids=tuple(client_ids),
         payload_hashes=b"".join(hashlib.blake2b(value, digest_size=16).digest() for value in per_job),
         limits=limits or {},
+        durations=durations,
     )
+
+
+def durations_of(*rows: tuple[int, int, int]) -> JobDurations:
+    """Return (lifetime, time limit, estimate) of jobs as columns."""
+    lifetime_s, time_limit_s, estimate_s = (np.array(values, dtype=np.int32) for values in zip(*rows, strict=True))
+    return JobDurations(lifetime_s=lifetime_s, time_limit_s=time_limit_s, estimate_s=estimate_s)
 
 
 def make_leases(

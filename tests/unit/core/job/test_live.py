@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from argosy_core.job.interning import Layout, SpecTable, distinct
 from argosy_core.job.live import LiveJobs, NewJobs
+from argosy_testkit.submissions import durations_of
 
 _POD = b'[["Pod","work"]]'
 _BAG = b'[["Service","front"],["Pod","one"]]'
@@ -148,3 +151,17 @@ def test_distinct_values_come_in_order_of_first_appearance_however_many(count: i
     found, which = distinct(values)
     assert found.tolist() == list(dict.fromkeys(values.tolist()))
     assert found[which].tolist() == values.tolist()
+
+
+def test_durations_are_kept_per_job_and_none_is_left_to_the_next() -> None:
+    """A job of which nothing is said has -1 everywhere, also in the slot of one that had durations."""
+    live = LiveJobs()
+    slots = live.add(replace(_jobs(live, _handles(0, 2)), durations=durations_of((0, 60, 30), (-1, -1, 5))))
+    assert live.lifetime_s[slots].tolist() == [0, -1]
+    assert live.time_limit_s[slots].tolist() == [60, -1]
+    assert live.estimate_s[slots].tolist() == [30, 5]
+    live.remove(slots)
+    again = live.add(_jobs(live, _handles(2, 2)))
+    assert sorted(again.tolist()) == sorted(slots.tolist())
+    for column in (live.lifetime_s, live.time_limit_s, live.estimate_s):
+        assert column[again].tolist() == [-1, -1]

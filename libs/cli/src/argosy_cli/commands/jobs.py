@@ -69,10 +69,20 @@ def job_columns() -> list[Column[Job]]:
         Column("CLUSTER", lambda j: j.runs[-1].cluster if j.runs else "-"),
         Column("NODE", lambda j: j.runs[-1].node if j.runs else "-", wide=True),
         Column("ATTEMPT", lambda j: str(j.runs[-1].attempt) if j.runs else "-", wide=True, right=True),
+        Column("LIFETIME", lambda j: _duration_text(j.lifetime_s) or "-", wide=True, right=True),
+        Column("TIME LIMIT", lambda j: _duration_text(j.time_limit_s) or "-", wide=True, right=True),
+        Column("ESTIMATE", lambda j: _duration_text(j.estimate_s) or "-", wide=True, right=True),
         Column("CLIENT ID", lambda j: j.client_id or "-", wide=True),
         Column("AGE", lambda j: age_text(j.create_time), right=True),
         Column("REASON", lambda j: j.reason, wide=True),
     ]
+
+
+def _duration_text(seconds: int | None) -> str:
+    """Return a duration for people, empty for none."""
+    from argosy_client.durations import duration_text
+
+    return "" if seconds is None else duration_text(seconds)
 
 
 def _is_ending(job: Job) -> bool:
@@ -94,6 +104,9 @@ def _print(settings: Settings, job: Job) -> None:
         ("reason", job.reason),
         ("priority", str(job.priority)),
         ("client id", job.client_id),
+        ("lifetime", _duration_text(job.lifetime_s)),
+        ("time limit", _duration_text(job.time_limit_s)),
+        ("estimate", _duration_text(job.estimate_s)),
         ("submitted", job.create_time.isoformat(timespec="milliseconds") if job.create_time else ""),
         ("ended", job.end_time.isoformat(timespec="milliseconds") if job.end_time else ""),
         ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),

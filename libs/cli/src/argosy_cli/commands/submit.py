@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from argosy_cli.commands.watch import follow
 from argosy_cli.exits import ExitCode
-from argosy_cli.options import common_options, settings_of
+from argosy_cli.options import common_options, duration, settings_of
 from argosy_cli.output import print_value
 from argosy_cli.session import call
 from argosy_core.errors import ArgosyError
@@ -17,6 +18,20 @@ if TYPE_CHECKING:
     from argosy_client import ArgosyClient, JobDraft
 
 __all__ = ["submit"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _duration_options(function: _Function) -> _Function:
+    """Add --lifetime, --time-limit and --estimate to a command."""
+    for name, what in (
+        ("estimate", "time that a run is expected to take"),
+        ("time-limit", "time after which a run is stopped and its job fails"),
+        ("lifetime", "time of a run after which it may be preempted; 0 is at once"),
+    ):
+        text = f"Of documents that name none: {what}. As 90s, 1h30m or 7d."
+        function = click.option(f"--{name}", f"{name.replace('-', '_')}_s", type=duration, help=text)(function)
+    return function
 
 
 @click.command()
@@ -30,6 +45,7 @@ __all__ = ["submit"]
 )
 @click.option("--queue", default="", help="Queue of documents that name none.")
 @click.option("--job-set", default="", help="Job set of documents that name none.")
+@_duration_options
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -39,19 +55,26 @@ __all__ = ["submit"]
 @common_options
 @click.pass_context
 def submit(
-    context: click.Context, *, files: tuple[str, ...], queue: str, job_set: str, dry_run: bool, watched: bool
+    context: click.Context,
+    /,
+    *,
+    files: tuple[str, ...],
+    dry_run: bool,
+    watched: bool,
+    **defaults: Any,  # noqa: ANN401 - fields of DocumentDefaults
 ) -> int:
     """Submit jobs from YAML or JSON files of one or many documents.
 
-    A document is a submission (fields queue, jobSet, priority, count, clientId, labels, annotations and spec.manifests)
-    or a Pod manifest. Up to 1,000 documents go as one request, all of them or none; more go in parts. A document with
-    a clientId is submitted once, however often the command is repeated; one without is submitted anew each time.
+    A document is a submission (fields queue, jobSet, priority, count, clientId, labels, annotations, lifetime,
+    timeLimit, estimate and spec.manifests) or a Pod manifest. Up to 1,000 documents go as one request, all of them or
+    none; more go in parts. A document with a clientId is submitted once, however often the command is repeated; one
+    without is submitted anew each time.
     """
     from argosy_client.batches import split_drafts
     from argosy_client.documents import DocumentDefaults, name_places, read_documents
 
     settings = settings_of(context)
-    drafts = read_documents(files, DocumentDefaults(queue=queue, job_set=job_set))
+    drafts = read_documents(files, DocumentDefaults(**defaults))
     targets = sorted({(draft.queue, draft.job_set) for draft in drafts})
     if watched and len(targets) > 1:
         raise click.UsageError(f"--watch follows one job set, and the files name {len(targets)}", context)

@@ -1,7 +1,7 @@
 """Live jobs: every job of a pool that has not ended, as structure of arrays.
 
 A job is a *slot*: a row in all columns. Slots are reused, so what outlives a call holds handles, not slots. Columns are
-public arrays; they may be replaced when the table grows, so read them from the table each time. A job costs 86 bytes in
+public arrays; they may be replaced when the table grows, so read them from the table each time. A job costs 98 bytes in
 columns and 24 in the handle index; shared values (specs, metadata) are interned. Where the members of runs are that
 have several, and how far each has got, stands in `members`; what stands here of such a run is what it comes to.
 
@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.job.durations import UNSET, JobDurations
 from argosy_core.job.interning import InternTable, SpecTable
 from argosy_core.job.key_index import KeyIndex
 from argosy_core.job.members import Members
@@ -55,6 +56,9 @@ _COLUMNS: Final[tuple[tuple[str, type[np.generic]], ...]] = (
     ("run_state", np.int8),
     ("attempt", np.int32),
     ("demand", np.int32),
+    ("lifetime_s", np.int32),
+    ("time_limit_s", np.int32),
+    ("estimate_s", np.int32),
     ("failures", np.int16),
     ("failed_attempts", np.uint8),
     ("flags", np.uint8),
@@ -83,6 +87,8 @@ class NewJobs:
     """Index into `LiveJobs.specs`."""
     metadata: npt.NDArray[np.int32]
     """Index into `LiveJobs.metadata_texts`, or -1."""
+    durations: JobDurations | None = None
+    """How long they run by what their submitters say; None if nothing is said of any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +146,12 @@ class LiveJobs:
     """Attempt of the current run, or of the newest one that ended; 0 if there was none."""
     demand: npt.NDArray[np.int32]
     """Row of the pool's demands, -1 for what the class says."""
+    lifetime_s: npt.NDArray[np.int32]
+    """Seconds of a run after which it may be preempted, -1 never."""
+    time_limit_s: npt.NDArray[np.int32]
+    """Seconds after which a run is stopped and the job fails, -1 never."""
+    estimate_s: npt.NDArray[np.int32]
+    """Seconds that a run is expected to take by its submitter, -1 not said."""
     failures: npt.NDArray[np.int16]
     """Runs that failed or were lost; those that were preempted or given back do not count."""
     failed_attempts: npt.NDArray[np.uint8]
@@ -203,6 +215,7 @@ class LiveJobs:
         self.node[slots] = -1
         self.bag[slots] = -1
         self.cluster[slots] = self.demand[slots] = -1
+        self._set_durations(slots, jobs.durations)
         self.state[slots] = int(JobState.QUEUED)
         for column in (self.run_state, self.attempt, self.failures, self.failed_attempts, self.flags):
             column[slots] = 0
@@ -210,6 +223,15 @@ class LiveJobs:
         self.specs.acquire(jobs.spec)
         self.metadata_texts.acquire(jobs.metadata)
         return slots
+
+    def _set_durations(self, slots: npt.NDArray[np.int32], durations: JobDurations | None) -> None:
+        """Set how long jobs run by what their submitters say."""
+        if durations is None:
+            self.lifetime_s[slots] = self.time_limit_s[slots] = self.estimate_s[slots] = UNSET
+        else:
+            self.lifetime_s[slots] = durations.lifetime_s
+            self.time_limit_s[slots] = durations.time_limit_s
+            self.estimate_s[slots] = durations.estimate_s
 
     def remove(self, slots: npt.NDArray[np.int32]) -> None:
         """Remove live jobs, each once; their slots may be reused at once. Complexity: O(n) in NumPy."""

@@ -274,6 +274,7 @@ def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s) -> Int32s:
             submit_time_us=columns.submit_time_us[rows],
             spec=specs[columns.spec[rows]] if rows.size else np.zeros(0, dtype=np.int32),
             metadata=metadata.astype(np.int32),
+            durations=None if columns.durations is None else columns.durations[rows],
         )
     )
     live.specs.forget_unused(specs)

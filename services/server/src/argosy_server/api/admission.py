@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import AlreadyExists, FieldViolation, InvalidRequest, NotFound, NotPermitted
+from argosy_core.job.durations import JobDurations
 from argosy_server.api.names import NAME_RULE, QUEUE_NAME_RULE, is_name, is_queue_name, metadata_faults
 from argosy_server.api.specs import ReadSpec
-from argosy_server.api.submit_items import ItemColumns, Metadata
+from argosy_server.api.submit_items import Durations, ItemColumns, Metadata
 from argosy_store.queue_limits import QueueLimit
 
 __all__ = ["AdmittedJobs", "KnownQueue", "admit"]
@@ -79,6 +80,8 @@ class AdmittedJobs:
     """16 bytes per job, or empty if no job has a client id."""
     items: npt.NDArray[np.int32]
     """Index of the request's item, for errors."""
+    durations: JobDurations | None = None
+    """How long they run by what the submitter says; None if nothing is said of any."""
     traceparent: str = ""
     """W3C context of the submit, if the submitter traces its jobs."""
     limits: Mapping[int, QueueLimit] = field(default_factory=dict)
@@ -184,6 +187,7 @@ def admit(
         client_ids=expanded_ids,
         payload_hashes=hashes,
         items=_column(range(len(places)), repeats),
+        durations=_duration_columns(items.durations, repeats),
     )
     _check_repeats(admitted)
     return admitted
@@ -192,6 +196,15 @@ def admit(
 def _column(values: Sequence[int], repeats: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int32]:
     array = np.array(values, dtype=np.int32)
     return array if repeats is None else np.repeat(array, repeats)
+
+
+def _duration_columns(
+    durations: Sequence[Durations] | None, repeats: npt.NDArray[np.int64] | None
+) -> JobDurations | None:
+    if durations is None:
+        return None
+    lifetime_s, time_limit_s, estimate_s = (_column(values, repeats) for values in zip(*durations, strict=True))
+    return JobDurations(lifetime_s=lifetime_s, time_limit_s=time_limit_s, estimate_s=estimate_s)
 
 
 def _check_specs(places: Sequence[int], spec_count: int, faults: _Faults) -> None:
@@ -300,11 +313,15 @@ def _read_metadata(metadata: Sequence[Metadata | None], faults: _Faults) -> tupl
 
 def _payload_hashes(spec_hashes: Sequence[bytes], items: ItemColumns, metadata: Sequence[bytes]) -> list[bytes]:
     """Return per item 16 bytes over all that must be equal for a repeat to be one; the count is not part of it."""
+    texts = metadata
+    if items.durations is not None:
+        texts = [
+            text if max(given) < 0 else b"%b\x00%d/%d/%d" % (text, *given)
+            for text, given in zip(metadata, items.durations, strict=True)
+        ]
     return [
         blake2b(b"%b%d/%b\x00%b" % (spec_hash, priority, job_set.encode(), text), digest_size=16).digest()
-        for spec_hash, priority, job_set, text in zip(
-            spec_hashes, items.priorities, items.job_sets, metadata, strict=True
-        )
+        for spec_hash, priority, job_set, text in zip(spec_hashes, items.priorities, items.job_sets, texts, strict=True)
     ]
 
 
@@ -338,7 +355,7 @@ def _check_unequal(items: ItemColumns, metadata_index: Sequence[int], faults: _F
         if not client_id:
             continue
         other = first.setdefault((queue, client_id), index)
-        columns = (items.specs, items.job_sets, items.priorities, metadata_index)
+        columns = (items.specs, items.job_sets, items.priorities, metadata_index, items.durations or items.specs)
         if any(column[index] != column[other] for column in columns):
             faults.unequal.append(_unequal(client_id, index, other))
 

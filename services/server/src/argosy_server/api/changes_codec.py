@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy.lease.v1 import lease_pb2
+from argosy_core.job.durations import UNSET, JobDurations, join_durations
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_runtime.columns import pack_column
 from argosy_runtime.traces import JOB_BATCH_LIMIT
@@ -55,6 +56,10 @@ def encode_submitted(parts: Sequence[tuple[SubmitRequest, npt.NDArray[np.bool_]]
             ("metadata", names[request.metadata_index]),
         ):
             columns.setdefault(name, []).append(values[rows])
+    kept = [
+        (None if request.durations is None else request.durations[keep], int(keep.sum())) for request, keep in parts
+    ]
+    durations = join_durations(kept)
     joined = {name: np.concatenate(pieces) for name, pieces in columns.items()}
     traced = [
         (request.handles[keep][:JOB_BATCH_LIMIT], request.traceparent) for request, keep in parts if request.traceparent
@@ -72,9 +77,19 @@ def encode_submitted(parts: Sequence[tuple[SubmitRequest, npt.NDArray[np.bool_]]
             metadata_column=pack_column(joined["metadata"], "int32"),
             specs=references,
             metadata=list(metadata),
+            **({} if durations is None else _duration_columns(durations)),
         ),
         traced=_traced_jobs(traced) if traced else None,
     ).SerializeToString()
+
+
+def _duration_columns(durations: JobDurations) -> dict[str, bytes]:
+    """Return how long jobs run as columns; one in which nothing is said is empty."""
+    return {
+        f"{name}_column": pack_column(values, "int32")
+        for name, values in durations.columns().items()
+        if (values != UNSET).any()
+    }
 
 
 def _traced_jobs(parts: Sequence[tuple[npt.NDArray[np.int64], str]]) -> lease_pb2.TracedJobs:

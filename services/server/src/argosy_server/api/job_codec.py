@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from argosy.api.v1 import job_pb2
@@ -54,6 +55,11 @@ def timestamp(time_us: int | None) -> Timestamp | None:
     return Timestamp(seconds=time_us // 1_000_000, nanos=time_us % 1_000_000 * 1000)
 
 
+def duration(seconds: int | None) -> Duration | None:
+    """Return whole seconds as a Duration; None stays unset."""
+    return None if seconds is None else Duration(seconds=seconds)
+
+
 def job_message(record: JobRecord) -> job_pb2.Job:
     """Return a job with its runs, and its spec if it was read."""
     return job_pb2.Job(
@@ -71,6 +77,9 @@ def job_message(record: JobRecord) -> job_pb2.Job:
         annotations=record.annotations,
         runs=[_run_message(run) for run in record.runs],
         spec=job_pb2.JobSpec(manifests=split_body(record.spec_body)) if record.spec_body is not None else None,
+        lifetime=duration(record.lifetime_s),
+        time_limit=duration(record.time_limit_s),
+        estimate=duration(record.estimate_s),
     )
 
 

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["MAX_ITEM_COUNT", "ItemColumns", "Metadata", "keeps_rules", "read_items"]
+from argosy_core.job.durations import UNSET
+
+__all__ = ["MAX_ITEM_COUNT", "Durations", "ItemColumns", "Metadata", "keeps_rules", "read_items"]
 
 MAX_ITEM_COUNT: Final = 1000
 """Most items, and most specs, of a request."""
@@ -25,9 +27,13 @@ _MAX_JOB_SET: Final = 1023
 _MAX_CLIENT_ID: Final = 100
 _MAX_COUNT: Final = 100_000
 _MAX_PAIRS: Final = 64
+_MAX_DURATION_S: Final = 315_360_000
 
 Metadata = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 """(labels, annotations), each (key, value) pairs sorted by key."""
+Durations = tuple[int, int, int]
+"""(lifetime, time limit, estimate), whole seconds; `UNSET` for none."""
+_NO_DURATIONS: Final = (UNSET, UNSET, UNSET)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +56,10 @@ class ItemColumns:
     """(labels, annotations), each sorted (key, value) pairs; None for neither."""
     max_pair_count: int
     """Most labels, or annotations, of an item."""
+    durations: list[Durations] | None
+    """Lifetimes, time limits and estimates; None if no item has any."""
+    durations_fit: bool
+    """Whether all of them are surely in range."""
 
 
 def read_items(items: Sequence[Any]) -> ItemColumns:
@@ -60,7 +70,14 @@ def read_items(items: Sequence[Any]) -> ItemColumns:
     """
     metadata: list[Metadata | None] = []
     most = 0
+    durations: list[Durations] = []
+    fit = True
     for item in items:
+        given = _NO_DURATIONS
+        if item.HasField("lifetime") or item.HasField("time_limit") or item.HasField("estimate"):
+            given, in_range = _read_durations(item)
+            fit &= in_range
+        durations.append(given)
         labels, annotations = item.labels, item.annotations
         if labels or annotations:
             most = max(most, len(labels), len(annotations))
@@ -76,7 +93,23 @@ def read_items(items: Sequence[Any]) -> ItemColumns:
         counts=[item.count for item in items],
         metadata=metadata,
         max_pair_count=most,
+        durations=None if durations.count(_NO_DURATIONS) == len(durations) else durations,
+        durations_fit=fit,
     )
+
+
+def _read_durations(item: Any) -> tuple[Durations, bool]:  # noqa: ANN401 - generated types have no common base
+    """Return the durations of an item, and whether they are surely in range."""
+    seconds, fit = [], True
+    for name, least in (("lifetime", 0), ("time_limit", 1), ("estimate", 1)):
+        if not item.HasField(name):
+            seconds.append(UNSET)
+            continue
+        given = getattr(item, name)
+        whole = given.seconds + (given.nanos > 0)  # fractions are rounded up
+        fit &= least <= whole <= _MAX_DURATION_S and given.seconds >= 0 and given.nanos >= 0
+        seconds.append(whole)
+    return (seconds[0], seconds[1], seconds[2]), fit
 
 
 def keeps_rules(specs: Sequence[Sequence[bytes]], items: ItemColumns) -> bool:
@@ -104,4 +137,5 @@ def keeps_rules(specs: Sequence[Sequence[bytes]], items: ItemColumns) -> bool:
         and min(items.counts) >= 0
         and max(items.counts) <= _MAX_COUNT
         and items.max_pair_count <= _MAX_PAIRS
+        and items.durations_fit
     )

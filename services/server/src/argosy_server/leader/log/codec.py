@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from argosy.lease.v1 import lease_pb2
 from argosy_core.arrays import Int16s
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.durations import JobDurations
 from argosy_core.job.members import Members
 from argosy_core.leader.events import ReadRecord
 from argosy_core.leader.transaction import SetAside
@@ -29,6 +30,7 @@ from argosy_runtime.columns import (
     read_columns,
     read_member_numbers,
     read_members,
+    unpack_column,
 )
 
 __all__ = [
@@ -151,7 +153,21 @@ def _job_columns(message: lease_pb2.SubmittedJobs) -> JobColumns:
         metadata_index=columns["metadata_column"],
         specs=tuple(SpecReference(hash=spec.hash, day=spec.day, layout=spec.layout) for spec in message.specs),
         metadata=tuple(message.metadata),
+        durations=_durations(message, columns["handle_column"].size),
     )
+
+
+def _durations(message: lease_pb2.SubmittedJobs, count: int) -> JobDurations | None:
+    """Return how long accepted jobs run by what their submitters say, None if nothing is said of any."""
+    given = {name: getattr(message, f"{name}_column") for name in ("lifetime_s", "time_limit_s", "estimate_s")}
+    if not any(given.values()):
+        return None
+    columns = {
+        name: unpack_column(column, "int32", name=f"submitted.{name}_column", count=count)
+        for name, column in given.items()
+        if column
+    }
+    return JobDurations(**{**JobDurations.unset(count).columns(), **columns})
 
 
 def _change_request_columns(message: lease_pb2.ChangeRequests) -> ChangeRequestColumns:
