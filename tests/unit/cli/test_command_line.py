@@ -16,7 +16,7 @@ from argosy_cli.options import FiniteRange
 from argosy_cli.root import cli
 from argosy_cli.selectors import JOB_STATE_NAMES
 from argosy_client import JOB_STATES
-from argosy_workload import timing, traces
+from argosy_workload import model, timing, traces
 
 HEAVY = ("click", "grpc", "numpy", "google", "rich", "yaml", "asyncio", "psycopg", "argosy_client")
 SLOW_TO_LOAD = ("numpy", "protovalidate", "matplotlib", "psycopg", "sqlalchemy", "pulsar")
@@ -122,8 +122,9 @@ def test_replay_ends_within_what_the_plans_take_by_default() -> None:
 
 
 def test_formats_are_those_that_tell_jobs() -> None:
-    """The help of --format says those of the module that reads, without loading it."""
+    """The help of --format and of --estimates says those of the module that reads, without loading it."""
     assert trace_options.FORMATS == traces.JOB_FORMATS
+    assert trace_options.ESTIMATES == model.ESTIMATES
 
 
 def test_every_command_is_listed_once_and_loads() -> None:

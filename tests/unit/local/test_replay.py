@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -239,3 +240,13 @@ async def test_replay_on_clusters_of_another_speed_scales_run_times() -> None:
     await Replay(client, plan(workload("a")), run_id="r", cluster_speed=1.0).run()
 
     assert '"argosy.dev/simulated-run-time":"0.1s"' in client.calls[0][0].manifests[0]
+
+
+async def test_replay_sends_estimates_and_limits_in_real_seconds() -> None:
+    """At a speed of 100 an estimate of 250 s is 3 s; it is a time limit only if the trace's estimates are."""
+    jobs = replace(workload("a", "a"), estimate_s=np.array([250.0, np.nan]))
+    for is_limit in (False, True):
+        client = MemoryClient()
+        await Replay(client, plan(replace(jobs, estimates_are_limits=is_limit)), run_id="r").run()
+        sent = [(draft.estimate_s, draft.time_limit_s) for drafts in client.calls for draft in drafts]
+        assert sent == [(3, 3 if is_limit else None), (None, None)]

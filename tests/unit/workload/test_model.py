@@ -1,5 +1,6 @@
 """Workloads and node sets as values."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from argosy_workload.model import (
     Queue,
     Shape,
     build_workload,
+    estimate,
     queue_name,
     uniform_nodes,
 )
@@ -130,3 +132,16 @@ def test_impossible_node_sets_are_refused(names: Any, message: str) -> None:
     model = NodeModel.of("m", {CPU: 1000})
     with pytest.raises(InvalidRequest, match=message):
         NodeSet(source="s", models=(model,), clusters=("c",), names=names, model=index, cluster=index)
+
+
+def test_estimates_are_the_users_or_exact_or_none(samples: type[Any]) -> None:
+    """Whole seconds, rounded up at the clock's speed; as time limits they end what takes longer, and a note says so."""
+    jobs = replace(samples.make_workload((0, 7, 1, "a"), (1, 10, 1, "a")), estimate_s=np.array([np.nan, 4.0]))
+    assert estimate(jobs, "user").estimates_s().tolist() == [-1, 4]
+    assert estimate(jobs, "exact").estimates_s(speed=4).tolist() == [2, 3]
+    assert estimate(jobs, "none").estimates_s().tolist() == [-1, -1]
+    limited = estimate(jobs, "user", are_limits=True)
+    assert limited.estimates_are_limits
+    assert "1 of 2 jobs run longer than their time limit" in limited.notes[-1]
+    with pytest.raises(InvalidRequest, match="no kind of estimate"):
+        estimate(jobs, "guess")

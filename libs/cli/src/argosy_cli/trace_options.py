@@ -10,10 +10,13 @@ from typing import Any, Final, TypeVar
 
 import click
 
-__all__ = ["FORMATS", "format_option", "trace_options"]
+__all__ = ["ESTIMATES", "FORMATS", "format_option", "trace_options"]
 
 FORMATS: Final = ("swf", "openb-pods", "philly", "surf", "native", "profile")
 """What `argosy_workload.traces` reads jobs from, which is too slow to import for --help; a test holds them equal."""
+
+ESTIMATES: Final = ("user", "exact", "none")
+"""What `argosy_workload.model.estimate` knows, which is too slow to import for --help; a test holds them equal."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -27,7 +30,7 @@ format_option = click.option(
 
 
 def trace_options(function: _Function) -> _Function:
-    """Add --nodes, --clusters, --jobs, --seed, --queue-by and --format to a command."""
+    """Add --nodes, --clusters, --jobs, --seed, --queue-by, --estimates, --time-limits and --format to a command."""
     for option in (
         format_option,
         click.option(
@@ -35,6 +38,16 @@ def trace_options(function: _Function) -> _Function:
             type=click.Choice(["auto", "queue", "user"]),
             default="auto",
             help="What is the queue of an SWF job.",
+        ),
+        click.option(
+            "--estimates",
+            type=click.Choice(ESTIMATES),
+            default="user",
+            show_default=True,
+            help="Estimate of a job: the time that its user asked for, where the trace has it, or its run time.",
+        ),
+        click.option(
+            "--time-limits", is_flag=True, help="Estimates are time limits, too: a job that runs longer is stopped."
         ),
         click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Source of all chance."),
         click.option("--jobs", "job_limit", type=click.IntRange(1), help="Only the first so many jobs."),

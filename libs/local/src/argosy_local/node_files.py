@@ -20,7 +20,7 @@ from argosy_kube.simulated.inventory import format_nodes
 from argosy_kube.simulated.node_kinds import parse_node_kinds
 from argosy_local.compose import ClusterPlan
 from argosy_workload.guess import guess_nodes
-from argosy_workload.model import NodeModel, NodeSet, Workload, uniform_nodes
+from argosy_workload.model import NodeModel, NodeSet, Workload, estimate, uniform_nodes
 from argosy_workload.traces import read_nodes, read_trace
 
 __all__ = ["TraceChoice", "cluster_plans", "nodes_of", "read_workload", "select_jobs", "without_impossible"]
@@ -46,6 +46,10 @@ class TraceChoice:
     """What is the queue of a job of the Standard Workload Format."""
     trace_format: str | None = None
     """Key of the trace's format; None to find it out."""
+    estimates: str = "user"
+    """One of `argosy_workload.model.ESTIMATES`."""
+    time_limits: bool = False
+    """Whether estimates are time limits, too."""
 
 
 def nodes_of(text: str, *, cluster_count: int) -> NodeSet:
@@ -148,6 +152,7 @@ def read_workload(choice: TraceChoice) -> tuple[Workload, NodeSet]:
     if choice.job_limit and choice.job_limit < len(workload):
         note = f"Only the first {choice.job_limit:,} of {len(workload):,} jobs."
         workload = select_jobs(workload, np.arange(choice.job_limit)).with_notes(note)
+    workload = estimate(workload, choice.estimates, are_limits=choice.time_limits)
     return without_impossible(workload, nodes), nodes
 
 

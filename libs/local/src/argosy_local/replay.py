@@ -123,6 +123,7 @@ class Replay:
         self._answer_s = 0.0  # last time that a leader answered
         self._over = asyncio.Event()
         self._manifests = _manifests(plan.workload, (cluster_speed or plan.speed) / plan.speed)
+        self._estimate_s = plan.workload.estimates_s(speed=plan.speed).tolist()
         self._queues = [_QueueRun(queue.name) for queue in plan.workload.queues]
         for row, queue in enumerate(plan.workload.queue.tolist()):
             self._queues[queue].rows.append(row)
@@ -198,12 +199,15 @@ class Replay:
                 sent += len(rows)
 
     def _draft(self, queue: _QueueRun, row: int) -> JobDraft:
+        estimate_s = self._estimate_s[row] if self._estimate_s[row] >= 0 else None
         return JobDraft(
             queue=queue.name,
             job_set=self._run_id,
             manifests=(self._manifests[row],),
             priority=int(self._plan.workload.priority[row]),
             client_id=f"{self._run_id}-{row}",
+            estimate_s=estimate_s,
+            time_limit_s=estimate_s if self._plan.workload.estimates_are_limits else None,
         )
 
     async def _submit(self, queue: _QueueRun, rows: Sequence[int], part: Sequence[JobDraft]) -> None:

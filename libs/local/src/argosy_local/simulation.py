@@ -9,12 +9,13 @@ import gc
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.durations import JobDurations
 from argosy_core.job.states import JobState
 from argosy_core.nodes import NodeSpec
 from argosy_local.node_files import without_impossible
@@ -149,7 +150,17 @@ def _plan(workload: Workload, nodes: NodeSet) -> WorldPlan:
         priority=workload.priority,
         exit_code=zeros,
         layout=zeros,
+        durations=_durations(workload),
     )
+
+
+def _durations(workload: Workload) -> JobDurations | None:
+    """Return the estimates of a workload as jobs have them, None if there are none."""
+    if np.isnan(workload.estimate_s).all():
+        return None
+    estimate_s, nothing = workload.estimates_s(), JobDurations.unset(len(workload))
+    limit_s = estimate_s if workload.estimates_are_limits else nothing.time_limit_s
+    return replace(nothing, estimate_s=estimate_s, time_limit_s=limit_s)
 
 
 def _records(workload: Workload, times: JobTimes) -> RunRecords:

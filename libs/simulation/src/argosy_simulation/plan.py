@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.durations import JobDurations
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.nodes import NodeSpec
 from argosy_core.resources import PODS
@@ -81,6 +82,8 @@ class WorldPlan:
     """0: one pod; 1: a config map and a pod; 2: two pods; 3: a config map and three pods."""
     change_requests: tuple[ChangeRequestPlan, ...] = ()
     """ChangeRequests, in order of time."""
+    durations: JobDurations | None = None
+    """How long jobs run by what their submitters say; None if nothing is said of any."""
 
     def __post_init__(self) -> None:
         """Refuse columns that do not fit each other.
@@ -208,6 +211,7 @@ class JobBook:
             spec=plan.layout[rows],
             metadata_index=np.full(rows.size, -1, dtype=np.int32),
             specs=self.specs,
+            durations=None if plan.durations is None else plan.durations[rows],
         )
 
 

@@ -23,6 +23,7 @@ from argosy_core.job.classes import MatchExpression, SchedulingClass
 from argosy_core.resources import CPU, MEMORY, PODS, ResourceAxis, parse_quantity
 
 __all__ = [
+    "ESTIMATES",
     "GPU",
     "GPU_MODEL_LABEL",
     "MAX_TIME_S",
@@ -33,6 +34,7 @@ __all__ = [
     "Shape",
     "Workload",
     "build_workload",
+    "estimate",
     "queue_name",
     "uniform_nodes",
 ]
@@ -47,8 +49,12 @@ modelled: a node with two half-free devices has room for a pod that asks for one
 GPU_MODEL_LABEL: Final = "nvidia.com/gpu.product"
 """Node label with the GPU model: the one that real clusters have. Labels below argosy.dev/ are the system's own, and
 the server refuses jobs that select by them."""
+_LONGEST_ESTIMATE_S: Final = 315_360_000
+"""Ten years: the longest that a server takes."""
 MAX_TIME_S: Final = 1e11
 """Longest time that is accepted anywhere, seconds (about 3,000 years): larger numbers are damage, not data."""
+ESTIMATES: Final = ("user", "exact", "none")
+"""What jobs are estimated to take: what their users asked for, what they do take, or nothing is said."""
 DEFAULT_POD_ALLOCATABLE: Final = 110
 """Pods per node where a source does not say; the default of Kubernetes."""
 
@@ -143,6 +149,8 @@ class Workload:
     """(n,) the user's estimate of the run time, trace seconds; NaN where there is none."""
     client_ids: tuple[str, ...]
     """n ids, unique in the workload."""
+    estimates_are_limits: bool = False
+    """Whether a job that runs longer than its estimate is stopped."""
     notes: tuple[str, ...] = ()
     """What a reader of a report must know: assumptions, defaults, what was left out."""
 
@@ -166,6 +174,14 @@ class Workload:
             if PODS in axis.names:
                 table[row, axis.index(PODS)] = 1
         return table
+
+    def estimates_s(self, *, speed: float = 1.0) -> Int32Array:
+        """Return the estimates in whole seconds of a clock that many times as slow, at least 1; -1 where there is none.
+
+        They are rounded up, so that what is exact remains an upper bound.
+        """
+        whole = np.clip(np.ceil(np.nan_to_num(self.estimate_s / speed, nan=1.0)), 1, _LONGEST_ESTIMATE_S)
+        return np.where(np.isnan(self.estimate_s), -1, whole).astype(np.int32)
 
     def with_notes(self, *notes: str) -> Workload:
         """Return the workload with notes added behind those it has."""
@@ -244,6 +260,29 @@ def build_workload(columns: JobColumns, *, source: str, notes: Iterable[str] = (
         client_ids=tuple([columns.client_ids[i] for i in rows]),
         notes=tuple(notes),
     )
+
+
+def estimate(workload: Workload, kind: str, *, are_limits: bool = False) -> Workload:
+    """Return a workload with other estimates.
+
+    Args:
+        workload: Jobs.
+        kind: One of `ESTIMATES`: `user` leaves those of the trace.
+        are_limits: Whether they are time limits, too.
+
+    Raises:
+        InvalidRequest: There is no such kind.
+    """
+    if kind not in ESTIMATES:
+        raise InvalidRequest(f"{kind[:40]!r} is no kind of estimate; known are {', '.join(ESTIMATES)}")
+    columns = {"user": workload.estimate_s, "exact": workload.run_s, "none": np.full(len(workload), np.nan)}
+    changed = replace(workload, estimate_s=columns[kind], estimates_are_limits=are_limits)
+    over = int((workload.run_s > changed.estimate_s).sum())
+    if are_limits and over:
+        return changed.with_notes(
+            f"{over:,} of {len(workload):,} jobs run longer than their time limit and fail there."
+        )
+    return changed
 
 
 def _intern(values: Sequence[_T], first: list[_T]) -> tuple[list[_T], Int32Array]:
