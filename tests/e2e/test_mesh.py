@@ -156,6 +156,15 @@ def test_waiting_job_is_explained_then_cancelled(argosy: CommandLine) -> None:
     assert watched == "1 cancelled"
 
 
+def test_run_past_its_time_limit_is_stopped_and_its_job_fails(argosy: CommandLine) -> None:
+    """The limit of the command ends a run that would take an hour; the job says why."""
+    document = JOBS.format(queue="science", job_set="limited", count=1, run_time="1h", cores=1)
+    argosy("submit", "-f", argosy.file(document), "--time-limit", "1s", "--watch", expected=5)
+    (job,) = argosy.json("jobs", "--queue", "science", "--job-set", "limited")
+    assert (job["state"], job["time_limit_s"], job["runs"][-1]["failure"]) == ("failed", 1, "time_limit")
+    assert job["reason"] == "the run took longer than its time limit of 1 s"
+
+
 def test_running_jobs_are_cancelled_and_shares_tell_who_holds_what(argosy: CommandLine) -> None:
     """Running jobs count as usage of their queue until a change request ended them."""
     argosy.submit("long", count=8, run_time="1h")

@@ -12,7 +12,6 @@ from argosy_core.scheduler import JobSetView
 from argosy_store import Effects, JobFilter, LeaderStore
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import (
-    durations_of,
     make_job_ends,
     make_leases,
     make_objects,
@@ -20,6 +19,7 @@ from argosy_testkit.submissions import (
     make_run_ends,
     make_spec,
 )
+from argosy_testkit.world_rows import durations_of
 
 
 def test_load_of_a_pool_nobody_led_is_not_found(database_url: str) -> None:

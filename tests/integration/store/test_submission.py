@@ -21,7 +21,8 @@ from argosy_store import ApiStore, Effects, JobFilter, retain
 from argosy_store.queue_limits import QueueLimit
 from argosy_testkit.postgres import set_database_time
 from argosy_testkit.store_world import StoreWorld, encode_parts
-from argosy_testkit.submissions import durations_of, make_spec
+from argosy_testkit.submissions import make_spec
+from argosy_testkit.world_rows import durations_of
 
 
 def stored(world: StoreWorld) -> list[int]:

@@ -51,6 +51,21 @@ def test_simulate_reports_waits_in_trace_time(offline: Argosy, trace: Path, sche
     assert len(report["settings"]["event hash"]) == 32
 
 
+def test_simulate_stops_jobs_at_the_times_that_users_asked_for_if_these_are_limits(
+    offline: Argosy, tmp_path: Path
+) -> None:
+    """The first job ends in the time it asked for, the second does not; as estimates the same times bind nobody."""
+    path = tmp_path / "limited.swf"
+    line = "{number} 0 -1 {run} 2 -1 -1 -1 {asked} -1 1 -1 -1 -1 0 -1 -1 -1\n"
+    path.write_text(line.format(number=1, run=100, asked=200) + line.format(number=2, run=300, asked=200))
+    arguments = ("simulate", str(path), "--nodes", NODES, "-o", "json")
+    assert report_of(offline(*arguments))["states"] == {"succeeded": 2}
+    limited = report_of(offline(*arguments, "--time-limits"))
+    assert limited["states"] == {"succeeded": 1, "failed": 1}
+    assert any("1 of 2 jobs run longer than their time limit" in note for note in limited["notes"])
+    assert report_of(offline(*arguments, "--time-limits", "--estimates", "exact"))["states"] == {"succeeded": 2}
+
+
 def test_simulate_says_the_same_hash_for_the_same_seed(offline: Argosy, trace: Path) -> None:
     """Equal input and seed: equal events; another seed: others."""
     hashes = [

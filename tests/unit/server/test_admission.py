@@ -304,6 +304,21 @@ def test_admit_gives_each_job_its_durations_in_whole_seconds() -> None:
     assert admit_items({}, {"priority": 2}).durations is None
 
 
+@pytest.mark.parametrize(("given_s", "expected_s"), [(None, 60), (90, 60), (30, 30)])
+def test_deadline_of_the_pods_is_a_time_limit_unless_a_shorter_one_is_given(
+    given_s: int | None, expected_s: int
+) -> None:
+    """What the kubelet would end anyway, the leader may plan with."""
+    document = json.loads(make_manifest())
+    document["spec"]["activeDeadlineSeconds"] = 60
+    specs = [*make_specs(), SpecCache(SpecLimits(), max_count=1).read([json.dumps(document).encode()])]
+    given = {} if given_s is None else {"time_limit": Duration(seconds=given_s)}
+    jobs = admit_items({}, {"spec": 1, "count": 2, **given}, specs=specs)
+    assert jobs.durations is not None
+    assert jobs.durations.time_limit_s.tolist() == [-1, expected_s, expected_s]
+    assert jobs.durations.lifetime_s.tolist() == [-1, -1, -1]
+
+
 @pytest.mark.parametrize("name", ["lifetime", "time_limit", "estimate"])
 def test_duration_belongs_to_what_a_client_id_stands_for(name: str) -> None:
     """A repeat with another duration is another job; one without any has the hash that it always had."""

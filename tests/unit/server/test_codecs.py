@@ -26,7 +26,8 @@ from argosy_server.api.event_codec import StoredBatch, watch_responses
 from argosy_server.api.job_codec import job_ids, split_body
 from argosy_server.api.selectors import has_labels, parse_label_selector
 from argosy_server.leader.log.codec import decode_changes
-from argosy_testkit.submissions import durations_of, make_request, make_spec
+from argosy_testkit.submissions import make_request, make_spec
+from argosy_testkit.world_rows import durations_of
 
 HANDLES = st.integers(1, (1 << 55) - 1)
 

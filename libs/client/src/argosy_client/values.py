@@ -133,7 +133,8 @@ class Run:
     reason: str
     """Why it ended, if not with success."""
     failure: str
-    """Kind of its failure: exit_code, out_of_memory, evicted, image, infrastructure or rejected; empty if none."""
+    """Kind of its failure: exit_code, out_of_memory, evicted, image, infrastructure, rejected or time_limit; empty if
+    none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

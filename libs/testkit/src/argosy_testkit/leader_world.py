@@ -16,6 +16,7 @@ import numpy as np
 
 from argosy_core.arrays import Int32s, Int64s
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.durations import join_durations
 from argosy_core.job.members import Members
 from argosy_core.job.states import JobEventKind, JobState
 from argosy_core.leader import LeaderMachine, MachineSettings, Phase
@@ -50,6 +51,7 @@ from argosy_testkit.world_rows import (
     POD_LAYOUT,
     Report,
     capacity_columns,
+    durations_of,
     empty_book,
     loaded_demands,
     report_columns,
@@ -344,8 +346,9 @@ class LeaderWorld:
         priority: int = 0,
         job_set: str = "set",
         layout: bytes = POD_LAYOUT,
+        durations: tuple[int, int, int] | None = None,
     ) -> Int64s:
-        """Add jobs to those there will be; return their rows in the book."""
+        """Add jobs, with (lifetime, time limit, estimate), to those there will be; return their rows in the book."""
         if class_id not in self.book.definitions:
             self.define_class(class_id, cpu=1000)
         plan, owner = self.book.plan, (queue - 1, job_set)
@@ -354,6 +357,7 @@ class LeaderWorld:
         def more(column: Int32s, value: int) -> Int32s:
             return np.append(column, np.full(count, value, dtype=np.int32))
 
+        known = (plan.durations, plan.submit_s.size)
         submit_s = np.append(plan.submit_s, np.full(count, self.now_s - self._begin_s))
         self.book.plan = replace(
             plan,
@@ -365,6 +369,9 @@ class LeaderWorld:
             priority=more(plan.priority, priority),
             exit_code=more(plan.exit_code, 0),
             layout=more(plan.layout, LAYOUTS.index(layout)),
+            durations=join_durations(
+                [known, (None if durations is None else durations_of(*[durations] * count), count)]
+            ),
         )
         return np.arange(submit_s.size - count, submit_s.size, dtype=np.int64)
 

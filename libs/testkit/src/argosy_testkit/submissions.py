@@ -17,7 +17,6 @@ from argosy_store import SpecRow, SubmitRequest
 from argosy_store.queue_limits import QueueLimit
 
 __all__ = [
-    "durations_of",
     "make_job_ends",
     "make_leases",
     "make_objects",
@@ -93,12 +92,6 @@ def make_request(  # noqa: PLR0913 - one argument per thing that a test may care
         limits=limits or {},
         durations=durations,
     )
-
-
-def durations_of(*rows: tuple[int, int, int]) -> JobDurations:
-    """Return (lifetime, time limit, estimate) of jobs as columns."""
-    lifetime_s, time_limit_s, estimate_s = (np.array(values, dtype=np.int32) for values in zip(*rows, strict=True))
-    return JobDurations(lifetime_s=lifetime_s, time_limit_s=time_limit_s, estimate_s=estimate_s)
 
 
 def make_leases(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.durations import JobDurations
 from argosy_core.job.members import Members, member_key
 from argosy_core.placement import NodeSampler
 from argosy_core.resources import DEFAULT_AXIS
@@ -22,6 +23,7 @@ __all__ = [
     "POD_LAYOUT",
     "Report",
     "capacity_columns",
+    "durations_of",
     "empty_book",
     "loaded_demands",
     "report_columns",
@@ -82,6 +84,12 @@ def empty_book(queues: Mapping[str, float]) -> JobBook:
         SpecReference(hash=hashlib.blake2b(text, digest_size=16).digest(), day=20_000, layout=text) for text in LAYOUTS
     )
     return book
+
+
+def durations_of(*rows: tuple[int, int, int]) -> JobDurations:
+    """Return (lifetime, time limit, estimate) of jobs as columns."""
+    lifetime_s, time_limit_s, estimate_s = (np.array(values, dtype=np.int32) for values in zip(*rows, strict=True))
+    return JobDurations(lifetime_s=lifetime_s, time_limit_s=time_limit_s, estimate_s=estimate_s)
 
 
 def report_columns(reports: Sequence[Report], now_s: float) -> StateColumns:

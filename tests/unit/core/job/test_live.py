@@ -9,7 +9,7 @@ import pytest
 
 from argosy_core.job.interning import Layout, SpecTable, distinct
 from argosy_core.job.live import LiveJobs, NewJobs
-from argosy_testkit.submissions import durations_of
+from argosy_testkit.world_rows import durations_of
 
 _POD = b'[["Pod","work"]]'
 _BAG = b'[["Service","front"],["Pod","one"]]'

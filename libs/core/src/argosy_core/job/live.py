@@ -23,7 +23,17 @@ from argosy_core.job.members import Members
 from argosy_core.job.run_members import RunMembers
 from argosy_core.job.states import IS_RUN_TERMINAL, JobState
 
-__all__ = ["BACKING_OFF", "CANCEL_REQUESTED", "IN_FLIGHT", "PENDING", "STOP_SENT", "LiveJobs", "LiveMembers", "NewJobs"]
+__all__ = [
+    "BACKING_OFF",
+    "CANCEL_REQUESTED",
+    "IN_FLIGHT",
+    "PENDING",
+    "STOP_SENT",
+    "TIMED_OUT",
+    "LiveJobs",
+    "LiveMembers",
+    "NewJobs",
+]
 
 CANCEL_REQUESTED: Final = 1
 """Flag: the job shall end."""
@@ -35,6 +45,8 @@ STOP_SENT: Final = 8
 """Flag: the stop of its run was decided."""
 BACKING_OFF: Final = 16
 """Flag: waits at its place, but is passed over until its back-off is over."""
+TIMED_OUT: Final = 32
+"""Flag: its run took longer than its time limit, and is stopped for it."""
 
 _BAG_WIDTH: Final = 32
 """Most objects a bag may have."""
@@ -157,7 +169,7 @@ class LiveJobs:
     failed_attempts: npt.NDArray[np.uint8]
     """Rounds in which all commit candidates conflicted."""
     flags: npt.NDArray[np.uint8]
-    """CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT, BACKING_OFF."""
+    """CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT, BACKING_OFF, TIMED_OUT."""
 
     def __init__(self, capacity: int = 1024) -> None:
         """Make an empty table with room for `capacity` jobs."""

@@ -22,6 +22,7 @@ from typing import Any, Final
 from argosy_core.errors import FieldViolation
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.constraints import NodeConstraints, merge_constraints, read_constraints
+from argosy_core.job.durations import UNSET
 from argosy_core.job.findings import Findings, is_dns_label, is_dns_name, is_label_key, is_label_value
 from argosy_core.job.kinds import POD, check_kind
 from argosy_core.job.manifest_json import MalformedManifest, read_manifest
@@ -37,6 +38,8 @@ _TOKEN_SECRETS: Final = frozenset({"kubernetes.io/service-account-token", "boots
 MAX_BASE_LENGTH: Final = 46
 """Characters of a base name that are sure to be kept in the names of a run's objects."""
 _EMPTY_CLASS: Final = SchedulingClass(requests=())
+_MAX_DEADLINE_S: Final = 315_360_000
+"""Ten years, as of a time limit; what is longer bounds nothing."""
 _MAX_RESOURCE_COUNT: Final = 32
 """Different resources of one bag: each becomes a column wherever resources are counted."""
 
@@ -80,6 +83,8 @@ class Bag:
     """JSON array of the manifests, each as received, in the order of `layout`."""
     hash: bytes
     """`spec_hash` of the manifests."""
+    deadline_s: int
+    """Seconds after which its pods end by their own `activeDeadlineSeconds`; `UNSET` if one has none."""
     violations: tuple[FieldViolation, ...]
     """Everything that is wrong, with paths as `manifests[0].spec.containers[1].resources`; at most 100."""
 
@@ -113,6 +118,7 @@ class _Reading:
     names: set[tuple[str, str, str]] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
     declared: list[Declared] = field(default_factory=list)
+    deadlines_s: list[int] = field(default_factory=list)
 
 
 def read_bag(manifests: Sequence[bytes], limits: SpecLimits) -> Bag:
@@ -152,6 +158,7 @@ def read_bag(manifests: Sequence[bytes], limits: SpecLimits) -> Bag:
         namespaces=tuple(sorted(reading.namespaces)),
         body=b"[" + b",".join([manifest for manifest, _ in ordered]) + b"]",
         hash=spec_hash(manifests),
+        deadline_s=UNSET if UNSET in reading.deadlines_s else max(reading.deadlines_s, default=UNSET),
         violations=tuple(findings.violations),
     )
 
@@ -306,6 +313,8 @@ def _read_pod(value: object, path: str, reading: _Reading) -> None:
         findings.add(f"{path}.containers", f"holds {len(containers)}, at most {limits.max_container_count} are allowed")
         return
     check_pod_spec(spec, path, findings, rights=limits.rights)
+    deadline_s = spec.get("activeDeadlineSeconds")
+    reading.deadlines_s.append(deadline_s if type(deadline_s) is int and 0 < deadline_s <= _MAX_DEADLINE_S else UNSET)
     for index, container in enumerate(containers):
         check_container(container, f"{path}.containers[{index}]", findings, rights=limits.rights)
     init_containers = findings.mappings(spec.get("initContainers"), f"{path}.initContainers")

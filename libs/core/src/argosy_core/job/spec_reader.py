@@ -45,6 +45,7 @@ class _Judged:
     namespaces: tuple[str, ...]
     default_layout: tuple[tuple[str, str], ...]
     colon_count: int
+    deadline_s: int
 
 
 @dataclass(slots=True)
@@ -103,6 +104,7 @@ class SpecReader:
             namespaces=judged.namespaces,
             body=b"[%b]" % manifest,
             hash=spec_hash(manifests) if key is None else key,
+            deadline_s=judged.deadline_s,
             violations=(),
         )
 
@@ -116,6 +118,7 @@ class SpecReader:
             namespaces=bag.namespaces,
             default_layout=((POD, POD.lower()),),
             colon_count=colon_count - split.colon_count,
+            deadline_s=bag.deadline_s,
         )
 
     def _split(self, manifest: bytes) -> _Split | None:

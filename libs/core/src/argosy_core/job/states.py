@@ -158,6 +158,8 @@ class FailureKind(IntEnum):
     """The node or cluster failed; not the job's fault."""
     REJECTED = 6
     """The API server refused the object; repeating cannot help."""
+    TIME_LIMIT = 7
+    """The run took longer than the job's time limit and was stopped for it; said by leaders alone."""
 
 
 FAILURE_REASONS: Final[Mapping[FailureKind, str]] = {
@@ -168,6 +170,7 @@ FAILURE_REASONS: Final[Mapping[FailureKind, str]] = {
     FailureKind.IMAGE: "the image could not be had",
     FailureKind.INFRASTRUCTURE: "the node or cluster failed",
     FailureKind.REJECTED: "the cluster refused an object of the job",
+    FailureKind.TIME_LIMIT: "the run took longer than its time limit",
 }
 """Short text for people for each kind of failure, used where the executor gave no message."""
 

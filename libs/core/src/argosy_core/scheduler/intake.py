@@ -12,7 +12,7 @@ import numpy as np
 
 from argosy_core.arrays import Int32s
 from argosy_core.job.ids import grow
-from argosy_core.job.live import CANCEL_REQUESTED, NewJobs
+from argosy_core.job.live import CANCEL_REQUESTED, STOP_SENT, NewJobs
 from argosy_core.scheduler.codes import (
     EVENT_CANCEL_REQUESTED,
     EVENT_CANCELLED,
@@ -353,7 +353,8 @@ def take_change_requests(state: PoolState, columns: ChangeRequestColumns, now_s:
     held = chosen[~over]
     held = held[(live.flags[held] & CANCEL_REQUESTED) == 0]
     live.flags[held] |= CANCEL_REQUESTED
-    state.unsent_stops.update(dict.fromkeys(live.handle[held].tolist()))
+    unstopped = held[(live.flags[held] & STOP_SENT) == 0]  # else its time limit has stopped it already
+    state.unsent_stops.update(dict.fromkeys(live.handle[unstopped].tolist()))
     events.add(held, EVENT_CANCEL_REQUESTED, to_state=live.state[held], reason=reason, with_run=Detail.ATTEMPT)
     events.add(chosen[over], EVENT_CANCELLED, to_state=JOB_CANCELLED, reason=reason)
     updates = job_ends(live.handle[chosen[waiting & ~chosen_ended]], JOB_CANCELLED, round(now_s * 1e6), columns.reason)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from argosy_core.arrays import Int32s
 from argosy_core.errors import InvariantViolation
 from argosy_core.framework import Point
-from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT
+from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT, TIMED_OUT
 from argosy_core.placement import KIND_BITS
 from argosy_core.queueing.usage import weigh_rows
 from argosy_core.scheduler.codes import (
@@ -60,7 +60,8 @@ def _check_stages(state: PoolState, slots: Int32s) -> None:
     _require(bool((live.cluster[slots][held] >= 0).all()), "runs have a cluster")
     waiting = queued_state & ~flying
     _require(bool((live.cluster[slots][waiting] == -1).all()), "waiting jobs have no cluster")
-    _require(not ((flags & STOP_SENT != 0) & (flags & CANCEL_REQUESTED == 0)).any(), "only asked jobs are stopped")
+    shall_end = (flags & (CANCEL_REQUESTED | TIMED_OUT)) != 0
+    _require(not ((flags & STOP_SENT != 0) & ~shall_end).any(), "only jobs that shall end are stopped")
     counts = live.specs.object_counts(live.spec[slots])
     alone = ~live.members.has(slots)
     has_bag = (live.bag[slots] >= 0) == (held & (counts > 1) & alone)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int8s, Int32s, Int64s
-from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT
+from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT, TIMED_OUT
 from argosy_core.job.members import MAX_STORED_ATTEMPT, Members, waves
 from argosy_core.job.rows import JobUpdates, ObjectUpdates, RunUpdates
 from argosy_core.job.states import (
@@ -53,6 +53,8 @@ __all__ = ["failed_states", "forget_cluster", "take_states"]
 
 _RETRIED: Final = (FAILURE_EVICTED, FAILURE_INFRASTRUCTURE)
 """Failures that are not the job's own."""
+_NO_NODES: Final = (int(FailureKind.REJECTED), int(FailureKind.TIME_LIMIT))
+"""Failures with which no node has to do."""
 _REQUEUE: Final = JOB_QUEUED
 _NO_SLOTS: Final = np.zeros(0, dtype=np.int32)
 
@@ -295,6 +297,7 @@ def _finish(
     ends = _collect(state, columns, progress, Texts())
     live, slots = state.live, ends.slots
     handle, attempt = live.handle[slots], live.attempt[slots].astype(np.int32)
+    ends = _time_out(state, ends)
     run_end, job_end = _judge(state, ends)
     failed = (run_end == RUN_FAILED) | (run_end == RUN_LOST)
     live.failures[slots[failed]] += 1
@@ -385,8 +388,8 @@ def _run_ends(
 
 
 def _note_nodes(state: PoolState, ends: _RunEnds, now_s: float) -> None:
-    """Remember on which nodes runs failed; no node has to do with an object that the API server refused."""
-    failed = (ends.end == RUN_FAILED) & (ends.failure != FailureKind.REJECTED)
+    """Remember on which nodes runs failed."""
+    failed = (ends.end == RUN_FAILED) & ~np.isin(ends.failure, _NO_NODES)
     slots = ends.slots[failed]
     if slots.size:
         live = state.live
@@ -396,13 +399,28 @@ def _note_nodes(state: PoolState, ends: _RunEnds, now_s: float) -> None:
         state.node_failures.note(zip(job_sets, class_ids, nodes, strict=True), now_s)
 
 
+def _time_out(state: PoolState, ends: _Ends) -> _Ends:
+    """Return the ends with those of runs that were stopped at their time limits as failures of that kind."""
+    live = state.live
+    flags = live.flags[ends.slots]
+    is_ours = ((flags & STOP_SENT) != 0) | (ends.pod_end == RUN_CANCELLED)
+    rows = np.flatnonzero(((flags & TIMED_OUT) != 0) & is_ours & (ends.pod_end != RUN_SUCCEEDED))
+    if not rows.size:
+        return ends
+    pod_end, failure, reason = ends.pod_end.copy(), ends.failure.copy(), ends.reason.copy()
+    pod_end[rows], failure[rows] = RUN_FAILED, FailureKind.TIME_LIMIT
+    limits_s = live.time_limit_s[ends.slots[rows]].tolist()
+    reason[rows] = [ends.texts.index(f"the run took longer than its time limit of {limit_s} s") for limit_s in limits_s]
+    return replace(ends, pod_end=pod_end, failure=failure, reason=reason)
+
+
 def _judge(state: PoolState, ends: _Ends) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:
     """Return how each run ended and what its job becomes (QUEUED: waits again).
 
     What the pod did wins over what was asked; a pod that did not succeed after its stop was sent was killed by it.
     """
     flags = state.live.flags[ends.slots]
-    asked, stopped = (flags & CANCEL_REQUESTED) != 0, (flags & STOP_SENT) != 0
+    asked, stopped = (flags & CANCEL_REQUESTED) != 0, ((flags & STOP_SENT) != 0) & ((flags & TIMED_OUT) == 0)
     succeeded = ends.pod_end == RUN_SUCCEEDED
     run_end = np.where(stopped & ~succeeded, RUN_CANCELLED, ends.pod_end).astype(np.int16)
     own = run_end == RUN_FAILED

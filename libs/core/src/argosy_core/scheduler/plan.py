@@ -11,12 +11,12 @@ import numpy as np
 
 from argosy_core.arrays import Int32s
 from argosy_core.job.interning import distinct
-from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT
+from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT, TIMED_OUT
 from argosy_core.job.members import Members
 from argosy_core.scheduler.messages import RoundStateColumns
 from argosy_core.scheduler.state import PoolState
 
-__all__ = ["decide_stops", "lease_columns", "round_state"]
+__all__ = ["decide_stops", "lease_columns", "round_state", "time_out_runs"]
 
 
 def lease_columns(state: PoolState, slots: Int32s) -> dict[str, Any]:
@@ -36,15 +36,25 @@ def lease_columns(state: PoolState, slots: Int32s) -> dict[str, Any]:
     }
 
 
+def time_out_runs(state: PoolState, now_s: float) -> None:
+    """Have the next round stop the runs that have reached their time limits; those that shall end anyway are left."""
+    if state.time_limits.next_s() > now_s:
+        return
+    live, slots = state.live, state.time_limits.take_due(state.live, now_s)
+    slots = slots[(live.flags[slots] & CANCEL_REQUESTED) == 0]
+    live.flags[slots] |= TIMED_OUT
+    state.unsent_stops.update(dict.fromkeys(live.handle[slots].tolist()))
+
+
 def decide_stops(state: PoolState) -> Members:
-    """Return the runs to stop now: those of asked jobs that are ingested; others wait for the next round."""
+    """Return the runs to stop now: those that shall end and are ingested; others wait for the next round."""
     live = state.live
     if not state.unsent_stops:
         return Members.of([], [])
     handles = np.fromiter(state.unsent_stops, dtype=np.int64, count=len(state.unsent_stops))
     slots = live.slots(handles)
     ready = (slots >= 0) & ((live.flags[slots] & (IN_FLIGHT | STOP_SENT)) == 0) & (live.run_state[slots] > 0)
-    ready &= (live.flags[slots] & CANCEL_REQUESTED) != 0
+    ready &= (live.flags[slots] & (CANCEL_REQUESTED | TIMED_OUT)) != 0
     chosen = slots[ready]
     live.flags[chosen] |= STOP_SENT
     for handle in handles[ready | (slots < 0)].tolist():

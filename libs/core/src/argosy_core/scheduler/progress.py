@@ -53,8 +53,8 @@ from argosy_core.scheduler.state import BagFailure, PoolState
 
 __all__ = ["Ended", "EndedMembers", "Progress", "broken_runs"]
 
-_RAN: Final = np.array([False, True, True, False, False, False, False])
-"""bool[7] by FailureKind: a pod that failed so has run."""
+_RAN: Final = np.array([False, True, True, False, False, False, False, True])
+"""bool[8] by FailureKind: a pod that failed so has run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +243,7 @@ class Progress:
         back = (before == RUN_UNKNOWN) & (after == RUN_RUNNING)
         seen = (starts | back) & (after == RUN_RUNNING) & (live.start_time_us[slots] == 0)
         live.start_time_us[slots[seen]] = time_us[seen]
+        self._state.time_limits.note_started(live, slots[seen])
         self._say(slots, time_us, starts | back, EVENT_RUNNING)
         self._say(slots, time_us, (after == RUN_UNKNOWN) & (before != after), EVENT_UNKNOWN)
         live.run_state[slots] = after

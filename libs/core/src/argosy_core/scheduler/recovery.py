@@ -43,6 +43,7 @@ from argosy_core.scheduler.ingest import executor_rows
 from argosy_core.scheduler.intake import add_jobs, define_job_sets
 from argosy_core.scheduler.messages import ClusterRuns, RoundStateColumns
 from argosy_core.scheduler.outcomes import back_off_s
+from argosy_core.scheduler.plan import time_out_runs
 from argosy_core.scheduler.progress import broken_runs
 from argosy_core.scheduler.rows import job_ends
 from argosy_core.scheduler.run_members import add_members, follow_members, run_states
@@ -81,6 +82,7 @@ def recover(state: PoolState, loaded: LoadedColumns, now_s: float) -> RecoverEff
     held = slots[live.run_state[slots] > 0]
     state.unsent_stops.update(dict.fromkeys(live.handle[asked[live.run_state[asked] > 0]].tolist()))
     _recover_objects(state, loaded.objects)
+    time_out_runs(state, now_s)  # the last leader may have stopped them already
     over = asked[live.run_state[asked] == 0]
     events = EventBuffer(state, now_s)
     events.add(over, EVENT_CANCELLED, to_state=JOB_CANCELLED)
@@ -185,6 +187,7 @@ def _recover_objects(state: PoolState, objects: LoadedObjects) -> None:
     of_members = held >= 0
     # All objects of a run carry the same moment, but those that were not reported since it ran.
     live.start_time_us[slots[started_us > 0]] = started_us[started_us > 0]
+    state.time_limits.note_started(live, np.unique(slots[started_us > 0]))
     table = live.members
     table.start_time_us[held[of_members & (started_us > 0)]] = started_us[of_members & (started_us > 0)]
     bags = live.bag[slots]

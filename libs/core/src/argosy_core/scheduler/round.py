@@ -18,8 +18,6 @@ Source: design section 5, "Round"; 003 "Global prioritisation", "Scheduler archi
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import numpy.typing as npt
 
@@ -43,7 +41,7 @@ from argosy_core.scheduler.commits import CommitStages, Placed
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.messages import ClusterRuns
 from argosy_core.scheduler.outcomes import back_off_s
-from argosy_core.scheduler.plan import decide_stops, lease_columns, round_state
+from argosy_core.scheduler.plan import decide_stops, lease_columns, round_state, time_out_runs
 from argosy_core.scheduler.prioritise import choose_jobs, elect_heads, queues_of
 from argosy_core.scheduler.run_members import RunPlaces, hold_runs
 from argosy_core.scheduler.state import ClassResult, PoolState, RoundStatistics
@@ -55,7 +53,7 @@ def next_due_s(state: PoolState, now_s: float) -> float:
     """Return when a round could next do something without further news, seconds since the Unix epoch.
 
     That is now if something changed since a round found nothing to ask, or a stop or an explanation is due; else when
-    the next back-off or the next reason to wait ends; infinite if nothing waits.
+    the next back-off or the next reason to wait ends, or the next run reaches its time limit; infinite if none does.
 
     Args:
         state: The pool.
@@ -63,13 +61,14 @@ def next_due_s(state: PoolState, now_s: float) -> float:
 
     Complexity: O(queues) in NumPy.
     """
-    if state.unsent_stops or state.explained:
+    limit_s = state.time_limits.next_s()
+    if state.unsent_stops or state.explained or limit_s <= now_s:
         return now_s
     if not state.queues.queued_count.any():
-        return math.inf
+        return limit_s
     if state.idle_at != state.change_count:
         return now_s
-    return min([state.waits.next_end_s, *(moment_s for moment_s, _ in state.back_off[:1])])
+    return min([limit_s, state.waits.next_end_s, *(moment_s for moment_s, _ in state.back_off[:1])])
 
 
 def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Round:
@@ -91,6 +90,7 @@ def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Rou
     state.round_number += 1
     state.totals["rounds"] += 1
     state.end_back_offs(now_s)
+    time_out_runs(state, now_s)
     state.node_failures.expire(now_s)
     state.advance_flow(now_s)
     if state.waits.expire(now_s):

@@ -33,6 +33,7 @@ from argosy_core.scheduler.demands import DemandTable
 from argosy_core.scheduler.node_failures import NodeFailures
 from argosy_core.scheduler.settings import RoundSettings
 from argosy_core.scheduler.tables import ClusterTable, JobSetTable, LiveClasses, QueueTable
+from argosy_core.scheduler.time_limits import TimeLimits
 from argosy_core.scheduler.waits import WaitTable
 
 __all__ = ["BagFailure", "ClassResult", "PoolState", "RoundStatistics"]
@@ -142,6 +143,8 @@ class PoolState:
         """Moment for which the flows are right; 0 before the first."""
         self.back_off: list[tuple[float, int]] = []
         """Heap of (moment, handle): jobs with the flag BACKING_OFF and when it falls."""
+        self.time_limits = TimeLimits()
+        """When runs that have a time limit reach it."""
         self.head_kinds: Int64s = np.zeros((0, 0), dtype=np.int64)
         """(head, cluster) which kinds of nodes may hold each waiting head, a bit each."""
         self.waits = WaitTable(self.settings.wait_expiry_s)
@@ -175,7 +178,8 @@ class PoolState:
         self.unfit: dict[int, str] = {}
         """Handle -> why a job cannot be led; it fails with that reason."""
         self.unsent_stops: dict[int, None] = {}
-        """Handles of held jobs whose stop was not decided yet, in order of the change requests."""
+        """Handles of held jobs whose stop was not decided yet, in order of the change requests and of when
+        they reached their time limits."""
         self.round_number = 0
         self.round: RoundUnderWay | None = None
         """The round in progress."""

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import AlreadyExists, FieldViolation, InvalidRequest, NotFound, NotPermitted
-from argosy_core.job.durations import JobDurations
+from argosy_core.job.durations import UNSET, JobDurations
 from argosy_server.api.names import NAME_RULE, QUEUE_NAME_RULE, is_name, is_queue_name, metadata_faults
 from argosy_server.api.specs import ReadSpec
-from argosy_server.api.submit_items import Durations, ItemColumns, Metadata
+from argosy_server.api.submit_items import ItemColumns, Metadata
 from argosy_store.queue_limits import QueueLimit
 
 __all__ = ["AdmittedJobs", "KnownQueue", "admit"]
@@ -187,7 +187,7 @@ def admit(
         client_ids=expanded_ids,
         payload_hashes=hashes,
         items=_column(range(len(places)), repeats),
-        durations=_duration_columns(items.durations, repeats),
+        durations=_duration_columns(items, specs, repeats),
     )
     _check_repeats(admitted)
     return admitted
@@ -199,12 +199,18 @@ def _column(values: Sequence[int], repeats: npt.NDArray[np.int64] | None) -> npt
 
 
 def _duration_columns(
-    durations: Sequence[Durations] | None, repeats: npt.NDArray[np.int64] | None
+    items: ItemColumns, specs: Sequence[ReadSpec], repeats: npt.NDArray[np.int64] | None
 ) -> JobDurations | None:
-    if durations is None:
+    """Return how long jobs run: what their items say, and the deadlines of their pods as time limits."""
+    count = len(items.specs)
+    deadline_s = np.array([spec.deadline_s for spec in specs], dtype=np.int32)[items.specs]
+    if items.durations is None and (deadline_s == UNSET).all():
         return None
-    lifetime_s, time_limit_s, estimate_s = (_column(values, repeats) for values in zip(*durations, strict=True))
-    return JobDurations(lifetime_s=lifetime_s, time_limit_s=time_limit_s, estimate_s=estimate_s)
+    rows = np.array(items.durations or [(UNSET,) * 3] * count, dtype=np.int32)
+    shorter = (deadline_s != UNSET) & ((rows[:, 1] == UNSET) | (deadline_s < rows[:, 1]))
+    rows[shorter, 1] = deadline_s[shorter]
+    columns = rows.T if repeats is None else np.repeat(rows.T, repeats, axis=1)
+    return JobDurations(lifetime_s=columns[0], time_limit_s=columns[1], estimate_s=columns[2])
 
 
 def _check_specs(places: Sequence[int], spec_count: int, faults: _Faults) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from argosy_core.errors import FieldViolation
+from argosy_core.job.durations import UNSET
 from argosy_core.job.spec import SpecLimits, spec_hash
 from argosy_core.job.spec_reader import SpecReader
 from argosy_store.submits import SpecRow
@@ -32,6 +33,8 @@ class ReadSpec:
     """Namespaces its objects are made in."""
     violations: tuple[FieldViolation, ...] = ()
     """What is wrong with it; then nothing else may be used."""
+    deadline_s: int = UNSET
+    """Seconds after which its pods end by themselves; `UNSET` for never."""
 
 
 def unreadable(key: bytes, violations: tuple[FieldViolation, ...]) -> ReadSpec:
@@ -92,6 +95,7 @@ class SpecCache:
             definition=bag.class_definition,
             namespaces=bag.namespaces,
             violations=bag.violations,
+            deadline_s=bag.deadline_s,
         )
         if not bag.violations and spec.row.hash not in self._read:
             self._read[spec.row.hash] = spec

@@ -45,6 +45,7 @@ class FailureKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FAILURE_KIND_IMAGE: _ClassVar[FailureKind]
     FAILURE_KIND_INFRASTRUCTURE: _ClassVar[FailureKind]
     FAILURE_KIND_REJECTED: _ClassVar[FailureKind]
+    FAILURE_KIND_TIME_LIMIT: _ClassVar[FailureKind]
 
 class JobOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -98,6 +99,7 @@ FAILURE_KIND_EVICTED: FailureKind
 FAILURE_KIND_IMAGE: FailureKind
 FAILURE_KIND_INFRASTRUCTURE: FailureKind
 FAILURE_KIND_REJECTED: FailureKind
+FAILURE_KIND_TIME_LIMIT: FailureKind
 JOB_ORDER_UNSPECIFIED: JobOrder
 JOB_ORDER_OLDEST_FIRST: JobOrder
 JOB_ORDER_NEWEST_FIRST: JobOrder
