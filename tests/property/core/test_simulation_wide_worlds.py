@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import ArgosyError
+from argosy_core.job.states import FailureKind
 from argosy_core.leader import intake, takeover
 from argosy_core.ledger import NodeLedger, RunPods
 from argosy_core.placement import SamplerSession
@@ -38,6 +39,17 @@ def test_every_invariant_holds_in_wide_random_worlds(first: int) -> None:
             draw_world(seed, wide=True, check_steps=25).run()
         except (ArgosyError, AssertionError, LookupError, TypeError, ValueError) as error:
             pytest.fail(f"draw_world({seed}, wide=True): {type(error).__name__}: {error}")
+
+
+def test_every_invariant_holds_where_runs_have_time_limits() -> None:
+    """Whatever goes wrong, endless runs with a limit end; what a limit stops is neither run again nor left behind."""
+    failed = 0
+    for seed in range(2):
+        world = draw_world(seed, wide=True, limited=True, check_steps=25)
+        world.run()
+        kinds = [run.failure for job in world.context.store.jobs.values() for run in job.runs.values()]
+        failed += kinds.count(FailureKind.TIME_LIMIT)
+    assert failed
 
 
 def test_wide_worlds_do_what_the_others_leave_out() -> None:

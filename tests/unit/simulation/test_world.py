@@ -3,15 +3,26 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.durations import JobDurations
 from argosy_core.job.states import JobState
 from argosy_core.nodes import NodeSpec
-from argosy_simulation import START_US, ChangeRequestPlan, World, WorldPlan, WorldResult, WorldSettings, draw_world
+from argosy_simulation import (
+    START_US,
+    ChangeRequestPlan,
+    World,
+    WorldPlan,
+    WorldResult,
+    WorldSettings,
+    draw_world,
+)
+from argosy_testkit.simulated_worlds import NO_FAULTS
 
 
 def make_plan(
@@ -70,6 +81,21 @@ def test_job_ends_as_its_pod_does(exit_code: int, end: JobState, layout: int) ->
     result = run(make_plan([0.0], [5.0], exit_code=exit_code, layout=layout))
     assert result.times.state.tolist() == [end]
     assert result.counters["pods made"] == 1
+
+
+def test_endless_run_is_stopped_at_its_time_limit_though_the_leader_dies() -> None:
+    """The limit counts from when the run began, whoever leads by then, and the next job gets its place."""
+    limit = np.array([40, -1], dtype=np.int32)
+    plan = replace(
+        make_plan([0.0, 1.0], [np.inf, 5.0], cores=4),
+        durations=replace(JobDurations.unset(2), time_limit_s=limit),
+    )
+    faults = replace(NO_FAULTS, until_s=30.0, leader_crashes=3)
+    result = World(plan, seed=1, settings=WorldSettings(), faults=faults).run()
+    assert result.times.state.tolist() == [JobState.FAILED, JobState.SUCCEEDED]
+    began, ended = seconds(result.times.running_us)[0], seconds(result.times.finished_us)[0]
+    assert began + 40.0 <= ended < began + 60.0
+    assert result.counters["pods made"] == 2
 
 
 def test_cancelled_job_ends_and_leaves_nothing() -> None:

@@ -37,8 +37,8 @@ def check_memory(process: Process | None) -> None:
 def check_rest(world: WorldParts) -> None:
     """Check a world in which nothing is left to do: rows, clusters, ledgers and memories say the same.
 
-    Every job has ended unless its pod never ends by itself; live runs, pods and placements are the same set; job rows
-    and their events have come to the same state.
+    Every job has ended unless its pod never ends by itself and has no time limit; live runs, pods and placements are
+    the same set; job rows and their events have come to the same state.
 
     Raises:
         InvariantViolation: Something does not hold.
@@ -60,6 +60,8 @@ def _check_jobs(world: WorldParts) -> None:
     """Every acknowledged job has ended, and its row and its events agree."""
     store, book = world.context.store, world.context.book
     endless = ~np.isfinite(book.plan.run_s)
+    if book.plan.durations is not None:
+        endless &= book.plan.durations.time_limit_s < 0
     for handle, job in store.jobs.items():
         _require(
             job.state > 0 or (bool(endless[job.index]) and job.live_attempt > 0),

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.durations import JobDurations
 from argosy_core.leader import MachineSettings
 from argosy_core.nodes import NodeSpec
 from argosy_core.scheduler import RoundSettings
@@ -18,7 +19,7 @@ from argosy_simulation.plan import ChangeRequestPlan, WorldPlan
 from argosy_simulation.settings import FaultSettings, WorldSettings
 from argosy_simulation.world import World
 
-__all__ = ["draw_plan", "draw_world", "widen_plan"]
+__all__ = ["draw_plan", "draw_world", "limit_plan", "widen_plan"]
 
 _GIB = 1 << 30
 
@@ -28,6 +29,7 @@ def draw_world(
     *,
     with_faults: bool = True,
     wide: bool = False,
+    limited: bool = False,
     check_steps: int = 1,
     make_plugins: Callable[[], Mapping[str, object]] = dict,
 ) -> World:
@@ -38,6 +40,7 @@ def draw_world(
         with_faults: Whether anything goes wrong in it.
         wide: Whether there may be bags of several pods and the faults that `FaultSettings` leaves out by default; they
             are drawn apart, so that the other worlds stay as they were.
+        limited: Whether some jobs have time limits; likewise.
         check_steps: After how many events the memories are checked; what truly happens is checked always.
         make_plugins: Makes the plugins of each leader anew.
     """
@@ -47,6 +50,8 @@ def draw_world(
     wide_rng = np.random.default_rng([seed, 19])
     if wide:
         plan = widen_plan(plan, wide_rng)
+    if limited:
+        plan = limit_plan(plan, np.random.default_rng([seed, 39]))
     settings = WorldSettings(
         leader=MachineSettings(
             round=RoundSettings(
@@ -94,15 +99,20 @@ def draw_world(
         **counts,  # type: ignore[arg-type]
     )
     if wide:
-        faults = replace(
-            faults,
-            api_crashes=int(wide_rng.integers(0, 6)),
-            forgotten_clusters=int(wide_rng.integers(0, 3)),
-            late_commits=int(wide_rng.integers(0, 4)),
-        )
-        # A run that was taken for lost with its cluster is not looked for when the cluster comes back.
-        faults = replace(faults, label_thefts=0 if faults.forgotten_clusters else int(wide_rng.integers(0, 6)))
+        faults = _widen_faults(faults, wide_rng)
     return World(plan, seed=seed, settings=settings, faults=faults)
+
+
+def _widen_faults(faults: FaultSettings, rng: np.random.Generator) -> FaultSettings:
+    """Return faults with those that are left out by default."""
+    faults = replace(
+        faults,
+        api_crashes=int(rng.integers(0, 6)),
+        forgotten_clusters=int(rng.integers(0, 3)),
+        late_commits=int(rng.integers(0, 4)),
+    )
+    # A run that was taken for lost with its cluster is not looked for when the cluster comes back.
+    return replace(faults, label_thefts=0 if faults.forgotten_clusters else int(rng.integers(0, 6)))
 
 
 def widen_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
@@ -114,6 +124,19 @@ def widen_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
     """
     several = rng.random(len(plan)) < 0.5
     return replace(plan, layout=np.where(several, rng.integers(2, 4, len(plan)), plan.layout).astype(np.int32))
+
+
+def limit_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
+    """Return a plan in which about a third of the jobs have time limits, some shorter than they run.
+
+    Args:
+        plan: The plan.
+        rng: Draws which, and how long.
+    """
+    nothing = JobDurations.unset(len(plan))
+    limited = rng.random(len(plan)) < 0.3
+    limit_s = np.where(limited, rng.integers(1, 40, len(plan)), nothing.time_limit_s).astype(np.int32)
+    return replace(plan, durations=replace(nothing, time_limit_s=limit_s))
 
 
 def draw_plan(rng: np.random.Generator, until_s: float) -> WorldPlan:

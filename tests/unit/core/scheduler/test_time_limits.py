@@ -6,9 +6,10 @@ import pytest
 
 from argosy_core.job.states import FailureKind, JobEventKind, JobState, ObjectState
 from argosy_core.leader.instructions import SendStops
-from argosy_core.scheduler import next_due_s
+from argosy_core.scheduler import define_classes, next_due_s, recover, set_queues, take_states
+from argosy_core.scheduler.state import PoolState
 from argosy_testkit.leader_world import LeaderWorld
-from argosy_testkit.world_rows import BAG_LAYOUT, Report
+from argosy_testkit.world_rows import BAG_LAYOUT, Report, report_columns
 
 LIMIT_S = 60
 KILLED = 143
@@ -114,7 +115,7 @@ def test_next_run_has_the_whole_limit_again() -> None:
 
 
 def test_limit_goes_on_with_the_next_leader() -> None:
-    """It counts from when the run began, however often the leader changed; the stop of the last one is known."""
+    """It counts from when the run began, however often the leader changed."""
     world = LeaderWorld(clusters={"a": 1})
     handles = started(world, 2)
     world.now_s += LIMIT_S - 1
@@ -124,10 +125,21 @@ def test_limit_goes_on_with_the_next_leader() -> None:
     world.now_s += 2
     world.round()
     assert sorted(stopped(world)) == sorted(handles)
-    world.take_over()
-    # Its pod ends before the new leader has decided anything.
-    world.report("a", [Report(handle=handles[0], state=ObjectState.CANCELLED)])
-    assert world.job_state(handles[0]) == JobState.FAILED
+
+
+def test_stop_of_the_last_leader_is_known_before_the_next_decides_anything() -> None:
+    """A pod that ends by that stop while the next leader loads has ended at its limit: it is not run again."""
+    world = LeaderWorld(clusters={"a": 1})
+    (handle,) = started(world)
+    pass_limit(world)
+    world.round()
+    state = PoolState()
+    define_classes(state, world.book.definitions)
+    set_queues(state, world.book.queues())
+    recover(state, world.store.load(), world.now_s)
+    reports = report_columns([Report(handle=handle, state=ObjectState.CANCELLED)], world.now_s)
+    effects = take_states(state, [("a", reports)], world.now_s)
+    assert effects.job_updates.state.tolist() == [JobState.FAILED]
 
 
 @pytest.mark.parametrize("is_first", [False, True], ids=["limit-first", "request-first"])
