@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 
@@ -16,6 +17,7 @@ from argosy.lease.v1 import lease_pb2
 from argosy_core.job.identity import parse_id
 from argosy_runtime.columns import unpack_column
 from argosy_runtime.errors import from_rpc_error
+from argosy_store import LeaderStore
 
 
 def take_changes(leader_store: Any) -> list[lease_pb2.Changes]:
@@ -219,8 +221,10 @@ async def test_submit_refuses_namespace_that_queue_may_not_use(api: Any) -> None
     assert "may not use namespace 'default'; it may use lab" in str(caught.value.details())
 
 
-async def test_submit_refuses_queues_of_two_pools_in_one_request(api: Any) -> None:
+async def test_submit_refuses_queues_of_two_pools_in_one_request(api: Any, database_url: str) -> None:
     """One request is one transaction of one pool."""
+    with contextlib.closing(LeaderStore(database_url, "other")) as leader:
+        assert leader.try_lead("one", "", 60.0) is not None
     await api.make_queue("far", pool="other")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await api.submit({}, {"queue": "far"})
