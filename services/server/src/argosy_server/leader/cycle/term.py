@@ -240,7 +240,7 @@ class LeaderTerm:
     async def note_fault(self, cluster: str, role: Role, host: str, reason: str) -> None:
         """Tell operators, now and later, that a session was ended for what was said there."""
         METRICS.ended_sessions.labels(self.pool, role).inc()
-        _log.error("a session is ended for what was said there", peer=str(role), cluster=cluster, reason=reason)
+        _log.warning("a session is ended for what was said there", peer=str(role), cluster=cluster, reason=reason)
         await self._binder.note_fault(cluster, role, host, reason)
 
     async def without_foreign(self, runs: Members) -> Members:
