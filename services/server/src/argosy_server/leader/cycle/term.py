@@ -110,6 +110,8 @@ class LeaderTerm:
             decision_profile=settings.make_profile(),
         )
         self.driver = LeaderDriver(machine)
+        for role in Role:
+            METRICS.ended_sessions.labels(self.pool, role)  # counted from 0, so that the first one is seen to come
         self._settings = settings
         self._leadership = leadership
         self._store = store
