@@ -56,6 +56,18 @@ def test_failed_attempts_survive_the_leader() -> None:
     assert world.job_state(handle) == JobState.FAILED
 
 
+def test_back_off_after_a_failed_run_goes_on_under_the_next_leader() -> None:
+    """A leader that comes and goes must not have a job tried again at once."""
+    world = LeaderWorld()
+    handle = world.submit(1)[0]
+    world.round()
+    world.report("a", [Report(handle=handle, state=5, failure=FailureKind.INFRASTRUCTURE)])
+    world.take_over()
+    assert not world.round().handle.size
+    world.now_s += 1.0
+    assert world.round().attempt.tolist() == [2]
+
+
 def test_plan_that_the_last_leader_left_in_the_log_is_ingested_by_the_next() -> None:
     """Adopted, stored, and counted once."""
     world = LeaderWorld(clusters={"a": 1})

@@ -152,6 +152,19 @@ def test_ten_failed_attempts_fail_the_job() -> None:
     assert world.job(handle).state == JobState.FAILED
 
 
+def test_job_that_fails_while_it_is_cancelled_ends_once() -> None:
+    """The API had ended its row by then, and its request, which comes later, is no news."""
+    world = LeaderWorld(settings=RoundSettings(max_failed_attempts=1))
+    handle = world.submit(1)[0]
+    plan = world.plan(answer_commit=_conflict)
+    read = world.cancel([handle], deliver=False)
+    world.ingest(plan)
+    read()
+    world.take()
+    assert world.kinds(handle) == [JobEventKind.SUBMITTED, JobEventKind.CANCELLED]
+    assert world.job(handle).state == JobState.CANCELLED
+
+
 def test_conflict_in_one_cluster_goes_on_to_the_next_candidate_in_another() -> None:
     """Stages: the best remaining candidate's cluster, until one keeps the run."""
     world = LeaderWorld(clusters={"a": 1, "b": 1, "c": 1}, settings=ALL_CLUSTERS)
