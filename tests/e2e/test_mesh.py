@@ -121,7 +121,7 @@ def test_jobs_submitted_by_command_run_to_their_end(argosy: CommandLine) -> None
 
     assert len(set(ids)) == 200
     assert last == "200 succeeded"
-    jobs = argosy.json("jobs", "--queue", "science", "--job-set", "march")
+    jobs = argosy.json("jobs", "--queue", "science", "--job-set", "march", "--sort", "oldest")
     assert [job["id"] for job in jobs] == ids
     assert {run["cluster"] for job in jobs for run in job["runs"]} == {"c1", "c2"}
     assert all(job["runs"][-1]["state"] == "succeeded" and job["end_time"] for job in jobs)
@@ -284,7 +284,7 @@ def test_mesh_that_was_stopped_goes_on_with_its_jobs(argosy: CommandLine) -> Non
     last = argosy("watch", "science", "over-night").strip()
 
     assert last == "3 succeeded"
-    assert [job["id"] for job in argosy.json("jobs", "--queue", "science", "--job-set", "over-night")] == ids
+    assert [job["id"] for job in argosy.json("jobs", "--job-set", "over-night", "--sort", "oldest")] == ids
 
 
 def test_role_that_died_is_started_again_and_counted(argosy: CommandLine) -> None:

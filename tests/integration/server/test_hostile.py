@@ -242,7 +242,6 @@ CALLS: dict[str, tuple[str, str, Any, Any, str]] = {
     "get job: no uuid": ("jobs", "GetJob", job_pb2.GetJobRequest(id="x"), INVALID, "id"),
     "get job: foreign uuid": ("jobs", "GetJob", job_pb2.GetJobRequest(id=FOREIGN_ID), INVALID, "not a job id"),
     "get job: unknown": ("jobs", "GetJob", job_pb2.GetJobRequest(id=UNKNOWN_ID), MISSING, UNKNOWN_ID),
-    "list jobs: no selector": ("jobs", "ListJobs", job_pb2.ListJobsRequest(), INVALID, "selector.queue"),
     "list jobs: unknown queue": (
         "jobs", "ListJobs", job_pb2.ListJobsRequest(selector=selector(queue="blue")), MISSING, "blue",
     ),

@@ -90,6 +90,8 @@ async def test_list_jobs_pages_in_submit_order_by_selector(api: Any, leader_stor
         Effects(job_updates=make_job_ends(handles[1:2], JobState.FAILED, reason="no")),
     )
     assert await list_ids(api) == ids[:5]
+    everywhere = await api.jobs.ListJobs(job_pb2.ListJobsRequest())  # no queue: those of all queues
+    assert [job.id for job in everywhere.jobs] == ids
     assert await list_ids(api, job_set="two") == [ids[1]]
     assert await list_ids(api, label_selector="team in (a, b), team != b") == [ids[0]]
     assert await list_ids(api, label_selector="!team") == ids[2:5]

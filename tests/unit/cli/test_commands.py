@@ -124,7 +124,28 @@ def test_jobs_are_listed_by_selector(api: FakeApi, argosy: Any, job_id: str) -> 
 
     selector = api.requests["ListJobs"][0].selector
     assert (selector.queue, list(selector.states), selector.label_selector) == ("science", [1], "team=tides")
-    assert outcome.out.splitlines()[1].split()[:3] == [job_id, "first", "queued"]
+    assert outcome.out.splitlines()[1].split()[:4] == [job_id, "science", "first", "queued"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        ([], [({1, 2, 3}, 2), ({4, 5, 6}, 2)]),
+        (["--active"], [({1, 2, 3}, 2)]),
+        (["--failed"], [({5}, 2)]),
+        (["--state", "running", "--failed"], [({3}, 2), ({5}, 2)]),
+        (["--sort", "newest"], [(set(), 2)]),
+        (["--sort", "oldest", "--failed"], [({5}, 1)]),
+    ],
+)
+def test_jobs_of_all_queues_are_listed_those_that_have_not_ended_first(
+    api: FakeApi, argosy: Any, arguments: list[str], asked: list[tuple[set[int], int]]
+) -> None:
+    """What runs and waits is looked for most; each part begins with the newest."""
+    assert argosy("jobs", *arguments).code == 0
+
+    assert [(set(request.selector.states), request.order) for request in api.requests["ListJobs"]] == asked
+    assert {request.selector.queue for request in api.requests["ListJobs"]} == {""}
 
 
 def test_jobs_with_an_id_shows_that_job(argosy: Any, job_id: str) -> None:

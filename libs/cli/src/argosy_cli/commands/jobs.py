@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal, TypedDict, Unpack
 
 import click
 
@@ -16,41 +16,68 @@ if TYPE_CHECKING:
 
 __all__ = ["job_columns", "jobs"]
 
+_ACTIVE: Final = ("leased", "queued", "running")
+_ENDED: Final = ("cancelled", "failed", "succeeded")
+
+
+class _ListOptions(TypedDict):
+    """Which jobs to list, and in what order."""
+
+    states: tuple[str, ...]
+    label_selector: str
+    failed: bool
+    active: bool
+    sort: Literal["active", "newest", "oldest"]
+    limit: int
+
 
 @click.command()
 @click.argument("job_id", required=False)
 @selector_options
+@click.option("--failed", is_flag=True, help="Only jobs that failed, as --state failed.")
+@click.option("--active", is_flag=True, help="Only jobs that have not ended.")
+@click.option(
+    "--sort",
+    type=click.Choice(("active", "newest", "oldest")),
+    default="active",
+    show_default=True,
+    help="active: those that have not ended first, the newest first.",
+)
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="Most jobs to list.")
 @common_options
 @click.pass_context
 def jobs(
-    context: click.Context,
-    *,
-    job_id: str | None,
-    queue: str,
-    job_set: str,
-    states: tuple[str, ...],
-    label_selector: str,
-    limit: int,
+    context: click.Context, /, *, job_id: str | None, queue: str, job_set: str, **options: Unpack[_ListOptions]
 ) -> None:
-    """List jobs by selector, in submit order, or show the job JOB_ID with its runs."""
+    """List jobs, those that have not ended first, or show the job JOB_ID with its runs."""
     settings = settings_of(context)
+    chosen = {*options["states"], *(("failed",) if options["failed"] else ()), *(_ACTIVE if options["active"] else ())}
     if job_id:
-        if queue or job_set or states or label_selector:
+        if queue or job_set or chosen or options["label_selector"]:
             raise click.UsageError("give a job id or a selector, not both", context)
         _print(settings, call(settings, lambda client: client.get_job(job_id)))
         return
-    if not queue:
-        raise click.UsageError("give a job id, or at least --queue", context)
-    selector = make_selector(queue, job_set, states, label_selector)
+    limit, sort = options["limit"], options["sort"]
+    steps: list[tuple[str, ...]] = [tuple(sorted(chosen))]
+    if sort == "active":
+        steps = [tuple(state for state in step if not chosen or state in chosen) for step in (_ACTIVE, _ENDED)]
 
     async def fetch(client: ArgosyClient) -> list[Job]:
-        found: list[Job] = []
-        async for job in client.list_jobs(selector, page_size=min(limit + 1, 1000)):
-            found.append(job)
-            if len(found) > limit:
-                break
-        return found
+        found: dict[str, Job] = {}  # a job may end between the two lists
+        for states in steps:
+            if len(found) > limit or (sort == "active" and not states):
+                continue
+            selector = make_selector(queue, job_set, states, options["label_selector"])
+            listed = client.list_jobs(
+                selector,
+                page_size=min(limit + 1, 1000),
+                newest_first=sort != "oldest",
+            )
+            async for job in listed:
+                found.setdefault(job.id, job)
+                if len(found) > limit:
+                    break
+        return list(found.values())
 
     found = call(settings, fetch)
     print_rows(settings, found[:limit], job_columns(), empty="no such jobs")
@@ -62,17 +89,19 @@ def job_columns() -> list[Column[Job]]:
     """Return the columns of a table of jobs."""
     return [
         Column("ID", lambda j: j.id),
-        Column("QUEUE", lambda j: j.queue, wide=True),
+        Column("QUEUE", lambda j: j.queue),
         Column("JOB SET", lambda j: j.job_set),
         Column("STATE", lambda j: state_text(j.state) + (" (cancel asked)" if _is_ending(j) else "")),
-        Column("PRIORITY", lambda j: str(j.priority), right=True),
+        Column("PRIORITY", lambda j: str(j.priority), wide=True, right=True),
         Column("CLUSTER", lambda j: j.runs[-1].cluster if j.runs else "-"),
-        Column("NODE", lambda j: j.runs[-1].node if j.runs else "-", wide=True),
+        Column("NODE", lambda j: j.runs[-1].node if j.runs else "-"),
         Column("ATTEMPT", lambda j: str(j.runs[-1].attempt) if j.runs else "-", wide=True, right=True),
         Column("LIFETIME", lambda j: _duration_text(j.lifetime_s) or "-", wide=True, right=True),
         Column("TIME LIMIT", lambda j: _duration_text(j.time_limit_s) or "-", wide=True, right=True),
         Column("ESTIMATE", lambda j: _duration_text(j.estimate_s) or "-", wide=True, right=True),
         Column("CLIENT ID", lambda j: j.client_id or "-", wide=True),
+        Column("RAN", _run_time_text, right=True),
+        Column("EXIT", _exit_text, right=True),
         Column("AGE", lambda j: age_text(j.create_time), right=True),
         Column("REASON", lambda j: j.reason, wide=True),
     ]
@@ -83,6 +112,18 @@ def _duration_text(seconds: int | None) -> str:
     from argosy_client.durations import duration_text
 
     return "" if seconds is None else duration_text(seconds)
+
+
+def _run_time_text(job: Job) -> str:
+    """Return how long the last run has run, `-` if it has not begun."""
+    if not job.runs or job.runs[-1].start_time is None:
+        return "-"
+    return age_text(job.runs[-1].start_time, now=job.runs[-1].end_time)
+
+
+def _exit_text(job: Job) -> str:
+    code = job.runs[-1].exit_code if job.runs else None
+    return "-" if code is None else str(code)
 
 
 def _is_ending(job: Job) -> bool:

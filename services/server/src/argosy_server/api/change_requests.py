@@ -65,14 +65,19 @@ class ChangeRequestOutcome:
     """Up to 20 of the jobs."""
 
 
-def read_filter(store: ApiStore, selector: job_pb2.JobSelector) -> JobFilter:
+def read_filter(store: ApiStore, selector: job_pb2.JobSelector, *, needs_queue: bool = True) -> JobFilter:
     """Return what a selector means. Blocks.
 
+    Args:
+        store: Where queues are.
+        selector: Which jobs.
+        needs_queue: Refuse a selector without queue; else it means the jobs of all queues.
+
     Raises:
-        InvalidRequest: It names no queue, or cannot be read.
+        InvalidRequest: It names no queue and must, or cannot be read.
         NotFound: The queue does not exist.
     """
-    if not selector.queue:
+    if needs_queue and not selector.queue:
         raise _wrong("selector.queue", "is needed, so that nobody means all jobs of all queues by accident")
     if selector.job_set and not is_name(selector.job_set):
         raise _wrong("selector.job_set", NAME_RULE)
@@ -80,7 +85,7 @@ def read_filter(store: ApiStore, selector: job_pb2.JobSelector) -> JobFilter:
         raise _wrong("selector.states", "must not hold JOB_STATE_UNSPECIFIED")
     labels = parse_label_selector(selector.label_selector, field="selector.label_selector")
     return JobFilter(
-        queue_id=store.get_queue(selector.queue).queue_id,
+        queue_id=store.get_queue(selector.queue).queue_id if selector.queue else None,
         job_set=selector.job_set or None,
         states=frozenset(int(state) for state in selector.states),
         labels=labels,

@@ -246,7 +246,7 @@ class JobService(LeaderJobService):
 
         def read() -> JobPage:
             job_filter = replace(
-                read_filter(self._store, request.selector),
+                read_filter(self._store, request.selector, needs_queue=False),
                 from_time_us=_time_us(request, "create_time_from"),
                 before_time_us=_time_us(request, "create_time_before"),
             )
