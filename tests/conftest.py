@@ -9,4 +9,7 @@ from hypothesis import settings
 settings.register_profile("argosy", deadline=None, derandomize="CI" in os.environ, print_blob=True)
 settings.load_profile("argosy")
 
+# gRPC's own library reads this when it is first imported; its notes on connections would stand amid what tests capture.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
 pytest_plugins = ["argosy_testkit.postgres"]

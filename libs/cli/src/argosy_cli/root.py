@@ -21,6 +21,9 @@ from argosy_core.errors import ArgosyError
 
 __all__ = ["cli", "run"]
 
+# gRPC's own library writes of connections that come and go to the standard error, amid what a command says.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
 
 class _LazyGroup(click.Group):
     """A group that imports a command when it is called, not before."""
