@@ -352,7 +352,7 @@ def _run_ends(
 ) -> _RunEnds:
     """Return the ends of members: of the runs that ended and have no rows of members, and of those that have."""
     live, slots = state.live, ends.slots
-    alone = np.flatnonzero(~live.members.has(slots)) if progress.ended_members else np.arange(slots.size)
+    alone = np.flatnonzero(~live.members.has(slots)) if progress.ended_members else slice(None)
     single = _RunEnds(
         slots=slots[alone],
         keys=Members.of(live.handle[slots[alone]], live.attempt[slots[alone]]),

@@ -108,12 +108,14 @@ def object_updates(columns: StateColumns, rows: npt.NDArray[np.integer], start_t
 
     Complexity: O(n log n) in NumPy.
     """
-    member = None if columns.member is None else columns.member[rows]
-    members, index = Members.of(columns.handle[rows], columns.attempt[rows], member), columns.object_index[rows]
-    order = np.lexsort((rows, index, members.ordinal, members.handle))
-    rows, members, index = rows[order], members[order], index[order]
+    handle, ordinal, index = columns.handle[rows], columns.attempt[rows], columns.object_index[rows]
+    if columns.member is not None:
+        ordinal = Members.of(handle, ordinal, columns.member[rows]).ordinal
+    order = np.lexsort((rows, index, ordinal, handle))
+    rows, handle, ordinal, index = rows[order], handle[order], ordinal[order], index[order]
     if rows.size:
-        rows = rows[np.append(~(members[1:].equal(members[:-1]) & (index[1:] == index[:-1])), True)]
+        same = (handle[1:] == handle[:-1]) & (ordinal[1:] == ordinal[:-1]) & (index[1:] == index[:-1])
+        rows = rows[np.append(~same, True)]
     message = columns.message[rows]
     texts: tuple[str, ...] = ()
     if (message >= 0).any():
