@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -197,6 +197,18 @@ class JobCalls:
         if rows and rows[0][0] > after_number + 1:
             raise _aged_out(after_number)
         return [(row[0], row[1], bytes(row[2])) for row in rows]
+
+    def last_event_numbers(self, job_set_ids: Collection[int]) -> dict[int, int]:
+        """Return the number of the last event of each job set that there is; 0 if it has none yet.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                "SELECT job_set_id, last_event_number FROM job_sets WHERE job_set_id = ANY(%s)", [list(job_set_ids)]
+            )
+            return {int(job_set_id): int(number) for job_set_id, number in rows}
 
     def oldest_event_number(self, job_set_id: int) -> int:
         """Return the number of the oldest event that is kept; one more than the last number if none is.

@@ -142,6 +142,8 @@ class EventService(event_pb2_grpc.EventServiceServicer):
         if selection is None and sum(cursor.counts[JobState.QUEUED : JobState.SUCCEEDED]) > 0:
             return False
         everything = await self._threads.run(self._store.count_states, cursor.job_set_id)
+        if not everything and not cursor.number:
+            return False  # a job set is there a moment before its first jobs
         counts = everything
         if selection is not None:
             counts = await self._threads.run(self._store.count_states, cursor.job_set_id, selection)

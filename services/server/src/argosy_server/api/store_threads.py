@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
+
+from argosy_runtime.peers import PEER, Peer
+from argosy_server.api.turns import Turns
 
 __all__ = ["StoreThreads"]
 
@@ -20,7 +23,8 @@ Answer = TypeVar("Answer")
 class StoreThreads:
     """Three bounded sets of threads: for reads and change requests, for submits, and for what submits look up before.
 
-    Waiting calls are bounded by the number of gRPC calls that may be under way.
+    Callers take turns at the first (`Turns`). Waiting calls are bounded by the number of gRPC calls and streams that
+    may be under way.
 
     Args:
         reader_count: Threads for requests and change requests.
@@ -29,15 +33,29 @@ class StoreThreads:
 
     def __init__(self, *, reader_count: int, submit_count: int) -> None:
         """Make the threads; they start when first needed."""
+        self._turns = Turns(reader_count)
         self._readers = ThreadPoolExecutor(reader_count, thread_name_prefix="store-read")
         self.submits = ThreadPoolExecutor(submit_count, thread_name_prefix="store-submit")
         """Where submit transactions run."""
         self._look_ups = ThreadPoolExecutor(1, thread_name_prefix="store-look-up")
 
     async def run(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
-        """Return what a blocking call returns, called in a thread for requests."""
-        call = partial(function, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._readers, call)
+        """Return what a blocking call returns, called in a thread for requests when it is its caller's turn."""
+        peer = PEER.get()
+        await self._turns.take(peer)
+        loop = asyncio.get_running_loop()
+        try:
+            future = self._readers.submit(partial(function, *args, **kwargs))
+        except RuntimeError:  # the threads are closed
+            self._turns.end(peer)
+            raise
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            if future.done():
+                self._turns.end(peer)
+            else:  # the caller is gone; the thread is not free before the call is over
+                future.add_done_callback(partial(self._end_from_thread, loop, peer))
 
     async def look_up(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
         """Return what a short blocking call returns that submits wait for; slow requests do not hold it up."""
@@ -49,3 +67,7 @@ class StoreThreads:
         self._readers.shutdown(wait=False, cancel_futures=True)
         self._look_ups.shutdown(wait=False, cancel_futures=True)
         self.submits.shutdown(wait=False, cancel_futures=True)
+
+    def _end_from_thread(self, loop: asyncio.AbstractEventLoop, peer: Peer, _: Future[object]) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._turns.end, peer)

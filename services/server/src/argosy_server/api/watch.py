@@ -1,5 +1,8 @@
 """Watching: one poll of the store serves all watchers of this replica, and there is none while nobody watches.
 
+A poll asks which job sets have news, once for all, and reads each of these once, from where most of its watchers stand.
+Who stands elsewhere reads by itself, in its own turn, so made-up positions delay nobody else.
+
 A watcher asks for what comes after its position and is answered at the next poll, or at once while it catches up. It
 holds no queue of its own, so a reader that is slow delays itself only: it asks again once its last message has left.
 
@@ -9,6 +12,8 @@ Source: design section 3, "resumable by opaque cursor"; section 7, invariants 6 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -27,6 +32,9 @@ EventRows = list[tuple[int, int, bytes]]
 class EventStore(Protocol):
     """What watching needs of the store; all calls block."""
 
+    def last_event_numbers(self, job_set_ids: Collection[int]) -> dict[int, int]:
+        """Return the number of the last event of each job set."""
+
     def read_events(self, job_set_id: int, after_number: int, limit_rows: int) -> EventRows:
         """Return rows whose last number lies after a number, in order."""
 
@@ -35,7 +43,7 @@ class EventStore(Protocol):
 class _Request:
     job_set_id: int
     after_number: int
-    answer: asyncio.Future[EventRows]
+    answer: asyncio.Future[EventRows | None]
 
 
 class WatchHub:
@@ -73,7 +81,8 @@ class WatchHub:
         request = _Request(job_set_id, after_number, asyncio.get_running_loop().create_future())
         self._requests.append(request)
         self._asked.set()
-        return await request.answer
+        rows = await request.answer
+        return rows if rows is not None else await self.read_now(job_set_id, after_number)
 
     async def next_poll(self) -> None:
         """Wait for the next poll.
@@ -94,8 +103,8 @@ class WatchHub:
             if not requests:
                 continue
             self.poll_count += 1
-            positions = {(q.job_set_id, q.after_number) for q in requests}
-            found: dict[tuple[int, int], EventRows | Exception]
+            positions = Counter((q.job_set_id, q.after_number) for q in requests)
+            found: dict[tuple[int, int], EventRows | Exception | None]
             try:
                 found = await self._threads.run(self._read_all, positions)
             except Exception as error:  # noqa: BLE001 - handed to those who wait
@@ -115,16 +124,29 @@ class WatchHub:
             if not request.answer.done():
                 request.answer.set_exception(_closing())
 
-    def _read_all(self, positions: set[tuple[int, int]]) -> dict[tuple[int, int], EventRows | Exception]:
+    def _read_all(self, positions: Counter[tuple[int, int]]) -> dict[tuple[int, int], EventRows | Exception | None]:
         """Return what follows each position, or why that cannot be told: an error is for whoever stands there alone.
+
+        None is for positions that have news and where fewer stand than elsewhere in their job set.
 
         Raises:
             BackendUnavailable: The database cannot be reached, which each position would find out by a timeout.
         """
-        found: dict[tuple[int, int], EventRows | Exception] = {}
-        for position in positions:
+        found: dict[tuple[int, int], EventRows | Exception | None] = {position: [] for position in positions}
+        job_set_ids = {job_set_id for job_set_id, _ in positions} - {_NO_SET}
+        if not job_set_ids:
+            return found
+        last_numbers = self._store.last_event_numbers(job_set_ids)
+        for position, _ in positions.most_common():
+            job_set_id, after_number = position
+            if after_number >= last_numbers.get(job_set_id, 0):
+                continue
+            if job_set_id not in job_set_ids:  # read for others already
+                found[position] = None
+                continue
+            job_set_ids.discard(job_set_id)
             try:
-                found[position] = self._store.read_events(*position, _ROWS) if position[0] != _NO_SET else []
+                found[position] = self._store.read_events(*position, _ROWS)
             except BackendUnavailable:
                 raise
             except Exception as error:  # noqa: BLE001 - handed to those who wait

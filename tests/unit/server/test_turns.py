@@ -1,0 +1,92 @@
+"""Callers take turns at the threads that read: one that asks for much delays itself."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from argosy_runtime.peers import NOBODY, PEER, Peer
+from argosy_server.api.store_threads import StoreThreads
+from argosy_server.api.turns import Turns
+
+GREEDY, SIBLING, OTHER = Peer("a:1", "a"), Peer("a:2", "a"), Peer("b:1", "b")
+
+
+async def settle() -> None:
+    """Let every task go as far as it can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def begin(turns: Turns, peer: Peer, begun: list[Peer], count: int = 1) -> list[asyncio.Task[None]]:
+    """Ask for turns of a peer, whose beginnings are noted."""
+
+    async def take() -> None:
+        await turns.take(peer)
+        begun.append(peer)
+
+    tasks = [asyncio.create_task(take()) for _ in range(count)]
+    await settle()
+    return tasks
+
+
+async def test_connection_and_host_hold_a_part_of_the_turns_and_others_begin_at_once() -> None:
+    """A quarter for a connection, half for a host, the rest is there for the next; the server has all that is left."""
+    turns, begun = Turns(8), []
+    tasks = await begin(turns, GREEDY, begun, 30)
+    assert begun == [GREEDY] * 2
+    tasks += await begin(turns, SIBLING, begun, 30)
+    tasks += await begin(turns, Peer("a:3", "a"), begun)
+    assert begun == [GREEDY] * 2 + [SIBLING] * 2
+    tasks += await begin(turns, OTHER, begun)
+    tasks += await begin(turns, NOBODY, begun, 9)
+    assert begun[4:] == [OTHER] + [NOBODY] * 3
+    for task in tasks:
+        task.cancel()
+
+
+async def test_those_who_wait_take_turns_by_host_and_by_connection() -> None:
+    """However many one has waiting, the next turn is another's."""
+    turns, begun = Turns(1), []
+    await begin(turns, GREEDY, begun, 4)
+    await begin(turns, SIBLING, begun, 2)
+    await begin(turns, OTHER, begun, 2)
+    while len(begun) < 8:
+        turns.end(begun[-1])
+        await settle()
+    assert begun == [GREEDY, GREEDY, OTHER, SIBLING, OTHER, GREEDY, SIBLING, GREEDY]
+
+
+async def test_turn_that_was_given_up_goes_to_the_next() -> None:
+    """Neither one that waits nor one that has just begun keeps a turn after its caller went."""
+    turns, begun = Turns(1), []
+    await begin(turns, GREEDY, begun)
+    waiting, begins = (await begin(turns, OTHER, begun))[0], (await begin(turns, SIBLING, begun))[0]
+    waiting.cancel()
+    await settle()
+    turns.end(GREEDY)
+    begins.cancel()
+    await settle()
+    await asyncio.wait_for(turns.take(GREEDY), 5)
+
+
+async def test_short_read_passes_long_ones_of_another_caller() -> None:
+    """Reads that stay hold up their own connection; a thread whose caller went is free again once its call is over."""
+    threads = StoreThreads(reader_count=4, submit_count=1)
+    release = threading.Event()
+
+    async def read_long() -> None:
+        PEER.set(GREEDY)
+        await threads.run(release.wait)
+
+    long = [asyncio.create_task(read_long()) for _ in range(20)]
+    await settle()
+    PEER.set(OTHER)
+    assert await asyncio.wait_for(threads.run(str, 7), 5) == "7"
+    for task in long:
+        task.cancel()
+    await settle()
+    release.set()
+    PEER.set(GREEDY)
+    assert await asyncio.wait_for(threads.run(str, 8), 5) == "8"
+    threads.close()
