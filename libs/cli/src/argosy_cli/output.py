@@ -7,6 +7,7 @@ Source: design section 9.
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import json
 import re
@@ -21,6 +22,7 @@ from argosy_cli.options import Settings
 
 __all__ = [
     "Column",
+    "TerminalText",
     "age_text",
     "amount_text",
     "print_one",
@@ -47,6 +49,11 @@ _HIDDEN: Final = re.compile(
     "|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 """What a terminal would obey rather than show: all but tabs, ends of lines, and the colours of `state_text`."""
+_HIDDEN_IN_LOGS: Final = re.compile(
+    "(?P<colour>\x1b\\[[0-9;:]{0,40}m)"
+    "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_BEGUN_COLOUR: Final = re.compile("\x1b(?:\\[[0-9;:]{0,40})?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,7 @@ def print_value(settings: Settings, value: object) -> None:
     elif settings.output == "yaml":
         import yaml
 
-        click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
+        click.echo(shown(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)), nl=False)
     else:
         click.echo(shown(json.dumps(plain, indent=2, ensure_ascii=False)))
 
@@ -118,6 +125,27 @@ def print_value(settings: Settings, value: object) -> None:
 def shown(text: str) -> str:
     """Return a text as a terminal may get it: what it would obey stands as an escape, colours, tabs and lines apart."""
     return _HIDDEN.sub(lambda found: found["colour"] or f"\\u{ord(found[0]):04x}", text)
+
+
+class TerminalText:
+    """Bytes of a program, in pieces, as text that a terminal may get.
+
+    Colours pass, since logs are full of them, and so do returns to the line's begin, with which progress is shown; what
+    else a terminal would obey (moves, titles, the clipboard, other screens) is shown as an escape, as `less -R` does.
+    """
+
+    def __init__(self) -> None:
+        """Start with nothing held back."""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+
+    def read(self, piece: bytes, *, is_last: bool = False) -> str:
+        """Return what a piece adds; the begin of a colour is held back until the next piece shows its end."""
+        text = self._held + self._decoder.decode(piece, is_last)
+        begun = None if is_last else _BEGUN_COLOUR.search(text)
+        self._held = text[begun.start() :] if begun else ""
+        end = len(text) - len(self._held)
+        return _HIDDEN_IN_LOGS.sub(lambda found: found["colour"] or f"\\u{ord(found[0]):04x}", text[:end])
 
 
 def to_plain(value: object) -> Any:  # noqa: ANN401 - a JSON value

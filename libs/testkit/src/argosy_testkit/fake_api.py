@@ -48,6 +48,8 @@ class FakeApi:
         """Job id by client id and copy."""
         self.requests: dict[str, list[Any]] = defaultdict(list)
         """Requests by method, in the order they came."""
+        self.log_pieces = [b"first li", b"ne\nsecond line\n"]
+        """What the container of any job wrote."""
         self.failures: dict[str, deque[grpc.StatusCode]] = defaultdict(deque)
         """Codes with which the next calls of a method fail before anything is done."""
         self.failures_after: dict[str, deque[grpc.StatusCode]] = defaultdict(deque)
@@ -256,7 +258,7 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
 
     async def GetJobLog(self, request: Any, context: Any) -> AsyncIterator[Any]:
         await self.api.enter("GetJobLog", request, context)
-        for piece in (b"first li", b"ne\nsecond line\n"):
+        for piece in self.api.log_pieces:
             yield job_pb2.GetJobLogResponse(data=piece)
 
     def _target(self, request: Any) -> tuple[list[Any], list[str]]:

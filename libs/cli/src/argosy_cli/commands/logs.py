@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from argosy_cli.options import common_options, settings_of
+from argosy_cli.output import TerminalText
 from argosy_cli.session import call
 from argosy_core.errors import NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from argosy_client import ArgosyClient, Job
 
 __all__ = ["logs"]
 
 _POLL_S: Final = 0.5
+_NO_COLOUR: Final = "\x1b[0m"
 
 
 @click.command()
@@ -27,33 +31,40 @@ _POLL_S: Final = 0.5
 @click.option("-c", "--container", default="", help="Container; the first if not given.")
 @click.option("--pod", type=click.IntRange(0, 31), default=0, show_default=True, help="Which of the job's pods.")
 @click.option("--attempt", type=click.IntRange(1, 32_767), help="Attempt; the newest if not given.")
+@click.option("--raw", is_flag=True, help="Send a terminal whatever the container wrote, commands to it included.")
 @common_options
 @click.pass_context
 def logs(
     context: click.Context,
     *,
     job_id: str,
-    follow: bool,
     tail: int | None,
     container: str,
     pod: int,
     attempt: int | None,
+    **flags: bool,
 ) -> None:
     """Print what a container of the job JOB_ID wrote, as it wrote it.
+
+    On a terminal colours pass and other escape sequences are shown, so that no job commands it; into a file or a pipe
+    everything goes as it is.
 
     Logs are read from the job's cluster, so they are there for as long as its pod is. The form of the output (-o) does
     not matter here.
     """
 
     async def show(client: ArgosyClient) -> None:
-        if follow and attempt is None:
+        if flags["follow"] and attempt is None:
             await _wait_for_pod(client, job_id)
         pieces = client.read_log(
-            job_id, attempt=attempt or 0, pod=pod, container=container, follow=follow, tail_line_count=tail
+            job_id, attempt=attempt or 0, pod=pod, container=container, follow=flags["follow"], tail_line_count=tail
         )
         async with contextlib.aclosing(pieces):
-            async for piece in pieces:
-                _write(piece)
+            if flags["raw"] or not sys.stdout.isatty():
+                async for piece in pieces:
+                    _write(piece)
+            else:
+                await _show(pieces)
 
     call(settings_of(context), show)
 
@@ -66,6 +77,16 @@ def _write(piece: bytes) -> None:
     else:
         out.write(piece)
         out.flush()
+
+
+async def _show(pieces: AsyncIterator[bytes]) -> None:
+    """Print bytes as a terminal may get them; a colour that was left on ends with them."""
+    text = TerminalText()
+    try:
+        async for piece in pieces:
+            click.echo(text.read(piece), nl=False, color=True)
+    finally:
+        click.echo(text.read(b"", is_last=True) + _NO_COLOUR, nl=False, color=True)
 
 
 async def _wait_for_pod(client: ArgosyClient, job_id: str) -> None:
