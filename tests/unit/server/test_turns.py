@@ -32,7 +32,8 @@ async def begin(turns: Turns, peer: Peer, begun: list[Peer], count: int = 1) -> 
 
 async def test_connection_and_host_hold_a_part_of_the_turns_and_others_begin_at_once() -> None:
     """A quarter for a connection, half for a host, the rest is there for the next; the server has all that is left."""
-    turns, begun = Turns(8), []
+    turns = Turns(8)
+    begun: list[Peer] = []
     tasks = await begin(turns, GREEDY, begun, 30)
     assert begun == [GREEDY] * 2
     tasks += await begin(turns, SIBLING, begun, 30)
@@ -47,7 +48,8 @@ async def test_connection_and_host_hold_a_part_of_the_turns_and_others_begin_at_
 
 async def test_those_who_wait_take_turns_by_host_and_by_connection() -> None:
     """However many one has waiting, the next turn is another's."""
-    turns, begun = Turns(1), []
+    turns = Turns(1)
+    begun: list[Peer] = []
     await begin(turns, GREEDY, begun, 4)
     await begin(turns, SIBLING, begun, 2)
     await begin(turns, OTHER, begun, 2)
@@ -59,7 +61,8 @@ async def test_those_who_wait_take_turns_by_host_and_by_connection() -> None:
 
 async def test_turn_that_was_given_up_goes_to_the_next() -> None:
     """Neither one that waits nor one that has just begun keeps a turn after its caller went."""
-    turns, begun = Turns(1), []
+    turns = Turns(1)
+    begun: list[Peer] = []
     await begin(turns, GREEDY, begun)
     waiting, begins = (await begin(turns, OTHER, begun))[0], (await begin(turns, SIBLING, begun))[0]
     waiting.cancel()

@@ -57,7 +57,8 @@ _FAILED_COST: Final = 4  # an error costs as much to make, and who gets many of 
 _OURS: Final = frozenset(
     (grpc.StatusCode.OK, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
 )
-_WAITING: Final = PlaceLimits(name="grpc.calls_per_s", total=1024, per_host=512, per_connection=64)
+_WAITING: Final = PlaceLimits(name="grpc.calls_per_s", total=4096, per_host=3072, per_connection=1024)
+_REFUSED_S: Final = 2.0  # a caller that does not wait between its calls is slowed down so
 _HEALTH_CHECKS: Final = PlaceLimits(name="health checks", total=256, per_host=128, per_connection=64)
 
 
@@ -272,7 +273,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         place = self._waiting.take(peer, now_s=now_s, give_up=_stay)
         self._waiting.note_body(place)
         try:
-            await asyncio.sleep(min(wait_s, MAX_WAIT_S))
+            await asyncio.sleep(wait_s if wait_s <= MAX_WAIT_S else _REFUSED_S)
         finally:
             self._waiting.release(place)
         if wait_s > MAX_WAIT_S:

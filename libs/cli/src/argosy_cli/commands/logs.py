@@ -36,6 +36,7 @@ _NO_COLOUR: Final = "\x1b[0m"
 @click.pass_context
 def logs(
     context: click.Context,
+    /,
     *,
     job_id: str,
     tail: int | None,
