@@ -49,7 +49,7 @@ nightly: setup ## run a thousand seeds of simulated worlds with faults, or go on
 	$(BIN)/python tests/benchmarks/simulated_worlds.py --first $(or $(FIRST),0) --count $(or $(SEEDS),1000) \
 		--journal build/nightly-$$(git rev-parse --short HEAD).txt
 
-hostile: setup ## send ten thousand hostile requests to a server, legal ones beside them (COUNT=10000 SEED=1)
+hostile: setup ## send ten thousand hostile requests to a server, and three floods, legal ones beside them (COUNT=10000 SEED=1)
 	$(BIN)/python tests/benchmarks/hostile_calls.py --seed $(or $(SEED),1) --count $(or $(COUNT),10000)
 
 testbed: setup ## fetch and build the real parts of `make test-real`

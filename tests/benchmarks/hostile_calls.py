@@ -1,28 +1,33 @@
 """Hostile calls against a server process with an embedded Postgres, and what legal ones beside them feel.
 
-Prints one JSON object: answers by code, faults (answers that no server may give), the latency of legal calls alone and
-beside, and the process's memory before and after. Ends with 1 if there was a fault or the server died. `make hostile`.
+Prints one JSON object: answers by code, faults (answers that no server may give), the latency of legal calls alone,
+beside these, and beside each of three floods (calls without a message, lists by selector, watches from made-up
+cursors), and the process's memory before and after. Ends with 1 if there was a fault or the server died.
+`make hostile`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import itertools
 import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 import numpy as np
 
-from argosy.api.v1 import queue_pb2, queue_pb2_grpc
+from argosy.api.v1 import event_pb2, event_pb2_grpc, job_pb2, job_pb2_grpc, queue_pb2, queue_pb2_grpc
+from argosy_server.api.cursors import WatchCursor
 from argosy_store import EmbeddedPostgres, migrate
 from argosy_testkit.hostile_requests import draw_calls
 from argosy_testkit.hostile_run import call_all, good_calls, read_corpus, submit_one
@@ -30,6 +35,9 @@ from argosy_testkit.hostile_run import call_all, good_calls, read_corpus, submit
 CORPUS = Path(__file__).parents[1] / "integration" / "server" / "hostile_corpus.json"
 LEGAL_S = 0.05
 ALONE_S = 10.0
+FLOOD_S = 8.0
+GET_QUEUE = "/argosy.api.v1.QueueService/GetQueue"
+OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 SUBMIT = "/argosy.api.v1.JobService/SubmitJobs"
 
 
@@ -59,20 +67,103 @@ def memory_mib(process_id: int) -> float:
     return int(fields["VmRSS"].split()[0]) / 1024
 
 
+async def until_served(call: Callable[[], Any]) -> None:
+    """Make a call until it is served; what is refused is tried again soon, and its time counts."""
+    while True:
+        try:
+            await call()
+        except grpc.aio.AioRpcError as error:
+            if error.code() != grpc.StatusCode.RESOURCE_EXHAUSTED:
+                raise
+            await asyncio.sleep(0.02)
+        else:
+            return
+
+
 async def submit_steadily(address: str, latencies_s: list[float]) -> None:
     """Submit one job after another to a queue of its own, on a connection of its own, until cancelled."""
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with grpc.aio.insecure_channel(address, options=OWN_CONNECTION) as channel:
         submit: Any = channel.unary_unary(SUBMIT)
         while True:
             started = time.perf_counter()
-            await submit(submit_one("legal"), timeout=30)
+            await until_served(lambda: submit(submit_one("legal"), timeout=30))
             latencies_s.append(time.perf_counter() - started)
             await asyncio.sleep(LEGAL_S)
 
 
+async def read_steadily(address: str, latencies_s: list[float]) -> None:
+    """Read a queue again and again, on a connection of its own, until cancelled."""
+    async with grpc.aio.insecure_channel(address, options=OWN_CONNECTION) as channel:
+        read = queue_pb2_grpc.QueueServiceStub(channel).GetQueue
+        while True:
+            started = time.perf_counter()
+            await until_served(lambda: read(queue_pb2.GetQueueRequest(name="legal"), timeout=30))
+            latencies_s.append(time.perf_counter() - started)
+            await asyncio.sleep(LEGAL_S)
+
+
+async def again(make: Callable[[], Any]) -> None:
+    """Make a call, read what it answers, and make it again, whatever comes, until cancelled."""
+    while True:
+        try:
+            call = make()
+            if hasattr(call, "read"):
+                while await call.read() is not grpc.aio.EOF:
+                    pass
+            else:
+                await call
+        except grpc.aio.AioRpcError:
+            pass
+
+
+async def job_set_id(channel: grpc.aio.Channel) -> int:
+    """Return the id of job set red/one, as a cursor tells it."""
+    watch = event_pb2_grpc.EventServiceStub(channel).WatchJobSet
+    call = watch(event_pb2.WatchJobSetRequest(queue="red", job_set="one"))
+    message: Any = await call.read()
+    call.cancel()
+    packed = base64.urlsafe_b64decode(message.cursor + "=" * (-len(message.cursor) % 4))
+    return int.from_bytes(packed[1:9], "little")
+
+
+async def floods(address: str) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the latencies of legal submits and reads beside each flood."""
+    channels = [grpc.aio.insecure_channel(address, options=OWN_CONNECTION) for _ in range(4)]
+    jobs, events = job_pb2_grpc.JobServiceStub(channels[0]), event_pb2_grpc.EventServiceStub(channels[0])
+    selector = job_pb2.JobSelector(queue="legal", label_selector="tier=none")
+    own_id = await job_set_id(channels[0])
+    cursors = [WatchCursor(job_set_id=own_id, number=1_000_000 + number).text() for number in range(800)]
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    attacks: dict[str, list[Callable[[], Any]]] = {
+        "nothing": [],
+        "calls without a message": [channel.stream_unary(GET_QUEUE) for channel in channels] * 692,
+        "lists by selector": [lambda: jobs.ListJobs(job_pb2.ListJobsRequest(selector=selector))] * 30,
+        "made-up cursors": [
+            partial(events.WatchJobSet, event_pb2.WatchJobSetRequest(queue="red", job_set="one", cursor=cursor))
+            for cursor in cursors
+        ],
+    }
+    for name, makes in attacks.items():
+        attack = [asyncio.ensure_future(again(make)) for make in makes]
+        submits_s: list[float] = []
+        reads_s: list[float] = []
+        legal = [
+            asyncio.ensure_future(submit_steadily(address, submits_s)),
+            asyncio.ensure_future(read_steadily(address, reads_s)),
+        ]
+        await asyncio.wait(legal, timeout=FLOOD_S)
+        for task in (*attack, *legal):
+            task.cancel()
+        await asyncio.gather(*attack, *legal, return_exceptions=True)
+        found[name] = {"submits": summary(submits_s), "reads": summary(reads_s)}
+    for channel in channels:
+        await channel.close()
+    return found
+
+
 def summary(latencies_s: list[float]) -> dict[str, float]:
     """Return the count and percentiles of latencies."""
-    p50, p99 = np.percentile(latencies_s, [50, 99]) * 1000
+    p50, p99 = np.percentile(latencies_s or [np.nan], [50, 99]) * 1000
     return {"count": len(latencies_s), "p50_ms": round(float(p50), 2), "p99_ms": round(float(p99), 2)}
 
 
@@ -96,7 +187,10 @@ async def measure(address: str, process_id: int, *, seed: int, count: int, per_s
         took_s = time.monotonic() - started
         legal.cancel()
         await asyncio.wait({legal})
+        submit: Any = channel.unary_unary(SUBMIT)
+        await submit(submit_one("red"), timeout=30)
     return {
+        "floods": await floods(address),
         "calls": verdict.codes.total(),
         "seconds": round(took_s, 1),
         "codes": dict(verdict.codes),
@@ -114,7 +208,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument(
-        "--per-s", type=float, default=100.0, help="hostile calls begun in a second; 0 for all there can be"
+        "--per-s", type=float, default=0.0, help="hostile calls begun in a second; 0 for all there can be"
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="argosy-hostile-") as directory:

@@ -57,7 +57,7 @@ def test_server_answers_hostile_calls_with_its_own_codes(database_url: str, tmp_
         assert not verdict.faults, verdict.faults[:3]
         assert process.poll() is None
     assert verdict.codes.total() >= SAMPLE_COUNT
-    assert '"error"' not in (tmp_path / "log").read_text()
+    assert '"exception"' not in (tmp_path / "log").read_text()
 
 
 def test_draw_covers_every_method_and_level_and_repeats() -> None:
