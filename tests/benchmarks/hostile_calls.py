@@ -136,7 +136,7 @@ async def floods(address: str) -> dict[str, dict[str, dict[str, float]]]:
     found: dict[str, dict[str, dict[str, float]]] = {}
     attacks: dict[str, list[Callable[[], Any]]] = {
         "nothing": [],
-        "calls without a message": [channel.stream_unary(GET_QUEUE) for channel in channels] * 692,
+        "calls without a message": [partial(channel.stream_unary(GET_QUEUE)) for channel in channels] * 692,
         "lists by selector": [lambda: jobs.ListJobs(job_pb2.ListJobsRequest(selector=selector))] * 30,
         "made-up cursors": [
             partial(events.WatchJobSet, event_pb2.WatchJobSetRequest(queue="red", job_set="one", cursor=cursor))

@@ -202,11 +202,15 @@ class PeerRateLimiter:
         self._hosts: dict[str, float] = {}
 
     def wait_s(self, peer: Peer, now_s: float) -> float:
-        """Return how long a call of a peer must wait to be within its rate; 0 if it is."""
-        if not self._cost_s:
+        """Return how long a call of a peer must wait to be within its rate; 0 if it is.
+
+        A connection that calls no more than its rate allows for ever does not wait for its host, so whoever shares a
+        host, or a proxy, with a flood of calls on other connections goes on.
+        """
+        paid_s = self._connections.get(peer.connection, 0.0)
+        if paid_s <= now_s:
             return 0.0
-        paid_s = max(self._connections.get(peer.connection, 0.0), self._hosts.get(peer.host, 0.0))
-        return max(0.0, paid_s - now_s - _BURST_S)
+        return max(0.0, paid_s - now_s - _BURST_S, self._hosts.get(peer.host, 0.0) - now_s - _BURST_S)
 
     def charge(self, peer: Peer, count: float, now_s: float) -> None:
         """Note calls of a peer. O(1); of more peers than 4,096 those heard last are known, so no flood takes memory."""
