@@ -134,9 +134,10 @@ async def floods(address: str) -> dict[str, dict[str, dict[str, float]]]:
     own_id = await job_set_id(channels[0])
     cursors = [WatchCursor(job_set_id=own_id, number=1_000_000 + number).text() for number in range(800)]
     found: dict[str, dict[str, dict[str, float]]] = {}
+    silent: list[Any] = [channel.stream_unary(GET_QUEUE) for channel in channels]
     attacks: dict[str, list[Callable[[], Any]]] = {
         "nothing": [],
-        "calls without a message": [partial(channel.stream_unary(GET_QUEUE)) for channel in channels] * 692,
+        "calls without a message": silent * 692,
         "lists by selector": [lambda: jobs.ListJobs(job_pb2.ListJobsRequest(selector=selector))] * 30,
         "made-up cursors": [
             partial(events.WatchJobSet, event_pb2.WatchJobSetRequest(queue="red", job_set="one", cursor=cursor))
