@@ -117,9 +117,9 @@ async def again(make: Callable[[], Any]) -> None:
 
 
 async def job_set_id(channel: grpc.aio.Channel) -> int:
-    """Return the id of job set red/one, as a cursor tells it."""
+    """Return the id of job set legal/one, as a cursor tells it."""
     watch = event_pb2_grpc.EventServiceStub(channel).WatchJobSet
-    call = watch(event_pb2.WatchJobSetRequest(queue="red", job_set="one"))
+    call = watch(event_pb2.WatchJobSetRequest(queue="legal", job_set="one"))
     message: Any = await call.read()
     call.cancel()
     packed = base64.urlsafe_b64decode(message.cursor + "=" * (-len(message.cursor) % 4))
@@ -140,7 +140,7 @@ async def floods(address: str) -> dict[str, dict[str, dict[str, float]]]:
         "calls without a message": silent * 692,
         "lists by selector": [lambda: jobs.ListJobs(job_pb2.ListJobsRequest(selector=selector))] * 30,
         "made-up cursors": [
-            partial(events.WatchJobSet, event_pb2.WatchJobSetRequest(queue="red", job_set="one", cursor=cursor))
+            partial(events.WatchJobSet, event_pb2.WatchJobSetRequest(queue="legal", job_set="one", cursor=cursor))
             for cursor in cursors
         ],
     }
@@ -189,7 +189,7 @@ async def measure(address: str, process_id: int, *, seed: int, count: int, per_s
         legal.cancel()
         await asyncio.wait({legal})
         submit: Any = channel.unary_unary(SUBMIT)
-        await submit(submit_one("red"), timeout=30)
+        await submit(submit_one("legal"), timeout=30)
     return {
         "floods": await floods(address),
         "calls": verdict.codes.total(),
