@@ -11,10 +11,12 @@ says. `argosy_core.backfill` alone decides, at each arrival and each end. Jobs t
 - `broken_firm`, `broken_expected`: promises that could not be kept; `late`: firm promises after whose moment the job
   started (0 unless jobs run past their limit).
 
-Policies: `easy` (submit order, one promise), `smallest-area`, and two settings of ours, `short-waits` and `full-use`.
+Policies: `easy` (submit order, one promise), `smallest-area`, and three settings of ours: `short-waits`, `full-use`,
+and `slack`, for limits that are far too long.
 Estimates: `stated` (the time asked for, at least the run time, as a time limit; where a log states none, the run time),
 `none` (five days for every job), `learned` (from nothing but a job's class and user, as jobs end; the log's users, and
-classes by run time: --classes many bands, with noise of --noise octaves).
+classes by run time: --classes many bands, with noise of --noise octaves), `refined` (limits as stated, order by their
+geometric mean with what is learned from the user's jobs of like size and time asked for, which weighs --trust).
 """
 
 import argparse
@@ -54,11 +56,11 @@ POLICIES = {
         head_choice=32,
     ),
     "full-use": BackfillPolicy(
-        turns=OrderPolicy(wait_exponent=3.25, run_time_exponent=1.25, size_exponent=-0.5),
-        passing=OrderPolicy(wait_exponent=2.0, size_exponent=-1.0),
+        turns=OrderPolicy(wait_exponent=3.0, run_time_exponent=1.25, size_exponent=-0.5),
+        passing=OrderPolicy(wait_exponent=2.0, run_time_exponent=-1.0, size_exponent=-1.0),
         head_choice=64,
     ),
-    "slack": BackfillPolicy(turns=SMALLEST_AREA, passing=SMALLEST_AREA, head_choice=16, slack_ratio=10.0),
+    "slack": BackfillPolicy(turns=SMALLEST_AREA, passing=SMALLEST_AREA, head_choice=32, slack_ratio=30.0),
 }
 
 
@@ -71,7 +73,9 @@ class Log:
     cores: Ints
     stated_s: Floats
     keys: Ints
-    """(n, 2) class and user."""
+    """(n, 2) class and user, for `learned`."""
+    stated_keys: Ints
+    """(n, 3) user, size and time asked for, without size, and user alone, for `refined`."""
 
 
 @dataclass
@@ -84,6 +88,24 @@ class Machine:
     expected_end_s: Floats = field(default_factory=lambda: np.zeros(0))
     end_s: Floats = field(default_factory=lambda: np.zeros(0))
 
+    def end(self, now_s: float, cores: Ints) -> Ints:
+        """End what has ended and return it; `cores` are those of each job of the log."""
+        ended = self.end_s <= now_s
+        jobs = self.job[ended]
+        self.free += int(cores[jobs].sum())
+        for name in ("job", "firm_end_s", "expected_end_s", "end_s"):
+            setattr(self, name, getattr(self, name)[~ended])
+        return jobs
+
+    def work(self, cores: Ints) -> RunningWork:
+        """Return what runs."""
+        return RunningWork(
+            node=np.zeros(self.job.size, dtype=np.int32),
+            demand=cores[self.job][:, None],
+            firm_end_s=self.firm_end_s,
+            expected_end_s=self.expected_end_s,
+        )
+
 
 def read_log(path: Path, class_count: int, noise: float) -> Log:
     """Return the jobs of a log that state a run time."""
@@ -94,22 +116,30 @@ def read_log(path: Path, class_count: int, noise: float) -> Log:
     noisy = np.log2(run_s) + np.random.default_rng(0).normal(0.0, noise, run_s.size)
     bands = np.argsort(np.argsort(noisy)) * class_count // run_s.size
     stated_s = np.nan_to_num(workload.estimate_s[chosen])
+    user = workload.queue[chosen].astype(np.int64)
+    alike = [np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel() * 3 + place for place, columns in
+             enumerate([(user, cores, stated_s), (user, stated_s), (user,)])]  # fmt: skip
     return Log(
         submit_s=workload.submit_s[chosen],
         run_s=run_s,
         cores=cores.astype(np.int64),
         stated_s=np.maximum(stated_s, run_s),
-        keys=np.stack([bands * 2, workload.queue[chosen].astype(np.int64) * 2 + 1], axis=1),
+        keys=np.stack([bands * 2, user * 2 + 1], axis=1),
+        stated_keys=np.stack(alike, axis=1),
     )
 
 
-def simulate(log: Log, cores: int, policy: BackfillPolicy, *, estimates: str, quantile: float) -> dict[str, float]:
+def simulate(
+    log: Log, cores: int, policy: BackfillPolicy, *, estimates: str, quantile: float, trust: float
+) -> dict[str, float]:
     """Run a log through one node and return the figures."""
     count = log.submit_s.size
-    known = RunTimes(prior_s=PRIOR_S)
+    has_limits, learns = estimates in {"stated", "refined"}, estimates in {"learned", "refined"}
+    keys = log.stated_keys if has_limits else log.keys
+    known = RunTimes(prior_s=np.inf if has_limits else PRIOR_S)
     machine = Machine(free=cores)
-    limit_s = log.stated_s if estimates == "stated" else np.full(count, np.inf)
-    estimate_s = log.stated_s.copy() if estimates == "stated" else np.full(count, PRIOR_S)
+    limit_s = log.stated_s if has_limits else np.full(count, np.inf)
+    estimate_s = log.stated_s.copy() if has_limits else np.full(count, PRIOR_S)
     start_s = np.full(count, np.nan)
     waiting: Ints = np.zeros(0, dtype=np.int64)
     promises: tuple[Promise, ...] = ()
@@ -118,34 +148,25 @@ def simulate(log: Log, cores: int, policy: BackfillPolicy, *, estimates: str, qu
     first_promise: dict[int, float] = {}
     while arrived < count or waiting.size or machine.job.size:
         now_s = min([*log.submit_s[arrived : arrived + 1].tolist(), *machine.end_s.tolist()])
-        ended = machine.end_s <= now_s
-        if ended.any():
-            jobs = machine.job[ended]
-            machine.free += int(log.cores[jobs].sum())
-            if estimates == "learned":
-                known.error.add(estimate_s[jobs], log.run_s[jobs])
-                known.observe(log.keys[jobs], log.run_s[jobs])
-            for name in ("job", "firm_end_s", "expected_end_s", "end_s"):
-                setattr(machine, name, getattr(machine, name)[~ended])
+        jobs = machine.end(now_s, log.cores)
+        if learns:
+            known.error.add(estimate_s[jobs], log.run_s[jobs])
+            known.observe(keys[jobs], log.run_s[jobs])
         until = int(np.searchsorted(log.submit_s, now_s, side="right"))
         waiting, arrived = np.append(waiting, np.arange(arrived, until)), until
         if not waiting.size or int(log.cores[waiting].min()) > machine.free:
             continue
+        if learns:
+            estimate_s[waiting] = refined(known.estimate(keys[waiting], quantile), limit_s[waiting], trust)
         if estimates == "learned":
-            estimate_s[waiting] = known.estimate(log.keys[waiting], quantile)
             over = np.flatnonzero(machine.expected_end_s <= now_s)
             jobs = machine.job[over]
-            longer_s = known.estimate(log.keys[jobs], quantile, now_s - start_s[jobs])
+            longer_s = known.estimate(keys[jobs], quantile, now_s - start_s[jobs])
             machine.expected_end_s[over] = start_s[jobs] + longer_s
         starts = choose_starts(
             now_s,
             free=np.array([[machine.free]]),
-            running=RunningWork(
-                node=np.zeros(machine.job.size, dtype=np.int32),
-                demand=log.cores[machine.job][:, None],
-                firm_end_s=machine.firm_end_s,
-                expected_end_s=machine.expected_end_s,
-            ),
+            running=machine.work(log.cores),
             waiting=WaitingWork(
                 job=waiting,
                 demand=log.cores[waiting][:, None],
@@ -181,6 +202,13 @@ def simulate(log: Log, cores: int, policy: BackfillPolicy, *, estimates: str, qu
     }
 
 
+def refined(learned_s: Floats, limit_s: Floats, trust: float) -> Floats:
+    """Return the geometric mean of what is learned and the limit, the learned alone where there is no limit."""
+    has_limit = np.isfinite(limit_s)
+    mean_s = np.minimum(learned_s, limit_s) ** trust * np.where(has_limit, limit_s, 1.0) ** (1.0 - trust)
+    return np.where(has_limit, mean_s, learned_s)
+
+
 def figures(log: Log, cores: int, start_s: Floats) -> dict[str, float]:
     """Return what the aims are about."""
     wait_s, end_s = start_s - log.submit_s, start_s + log.run_s
@@ -199,10 +227,11 @@ def main(arguments: list[str], write: Callable[[str], object] = sys.stdout.write
     parser.add_argument("log", type=Path, nargs="+")
     parser.add_argument("--processors", type=int, default=256, help="cores of the machine")
     parser.add_argument("--policy", nargs="+", choices=sorted(POLICIES), default=list(POLICIES))
-    parser.add_argument("--estimates", nargs="+", choices=["stated", "none", "learned"], default=["stated"])
+    parser.add_argument("--estimates", nargs="+", choices=["stated", "none", "learned", "refined"], default=["stated"])
     parser.add_argument("--classes", type=int, default=200)
     parser.add_argument("--noise", type=float, default=1.0)
-    parser.add_argument("--quantile", type=float, default=0.75)
+    parser.add_argument("--quantile", type=float, default=0.8)
+    parser.add_argument("--trust", type=float, default=0.25)
     options = parser.parse_args(arguments)
     for path in options.log:
         log = read_log(path, options.classes, options.noise)
@@ -210,7 +239,12 @@ def main(arguments: list[str], write: Callable[[str], object] = sys.stdout.write
             for estimates in options.estimates:
                 begun_s = time.perf_counter()
                 result = simulate(
-                    log, options.processors, POLICIES[policy], estimates=estimates, quantile=options.quantile
+                    log,
+                    options.processors,
+                    POLICIES[policy],
+                    estimates=estimates,
+                    quantile=options.quantile,
+                    trust=options.trust,
                 )
                 rate = round(log.run_s.size / (time.perf_counter() - begun_s))
                 line = {"log": path.name, "policy": policy, "estimates": estimates, **result, "jobs_per_s": rate}
