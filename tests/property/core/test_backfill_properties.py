@@ -45,7 +45,7 @@ def _tables(draw: st.DrawFn) -> tuple[np.ndarray, Releases, np.ndarray, int]:
     return np.array(free, dtype=np.int64), releases, demand, draw(st.integers(1, node_count))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(_tables())
 def test_earliest_start_is_the_first_moment_at_which_enough_nodes_have_room(
     table: tuple[np.ndarray, Releases, np.ndarray, int],
@@ -165,7 +165,7 @@ _JOBS = st.lists(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(jobs=_JOBS, node_count=st.integers(1, 3), policy=st.sampled_from(_POLICIES))
 def test_no_firm_promise_is_broken_and_no_job_is_held_back_for_nothing(
     jobs: list[tuple[int, tuple[int, int], float, float]], node_count: int, policy: BackfillPolicy

@@ -91,6 +91,12 @@ def test_job_passes_a_firm_promise_only_if_it_cannot_delay_it(job: Job, passes: 
     assert (starts.rows.tolist() == [1]) is passes
 
 
+def test_what_is_spare_beside_a_promise_is_given_once() -> None:
+    """One core is spare, so of two jobs of one core that run on beyond the moment, one passes."""
+    long = (1, 900.0, 900.0)
+    assert decide([(3, 9.0, 9.0), long, long], [(2, 50.0, 50.0)]).rows.tolist() == [1]
+
+
 def test_expected_promise_is_passed_by_what_is_expected_to_end() -> None:
     """Against a promise from estimates, a job's own estimate counts, not its limit."""
     assert decide([(4, 9.0, 9.0), (1, 500.0, 20.0)], [(2, np.inf, 30.0)]).rows.tolist() == [1]
