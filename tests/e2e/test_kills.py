@@ -12,7 +12,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import psycopg
 import pytest
@@ -169,15 +169,17 @@ async def test_leases_whose_pods_do_not_exist_yet_keep_their_room_when_the_sampl
     """
     before = await _audit(mesh)
     queue = f"full-{away}"
-    async with (
-        _only_first_cluster(mesh) as client,
-        _executor_away(mesh, killed=away == "killed"),
-    ):
+    async with _only_first_cluster(mesh) as client, AsyncExitStack() as stack:
         await client.create_queue(Queue(name=queue))
+        # Nothing is leased where no executor was heard for a while, so all is there before this one goes.
+        await client.cordon_cluster("c1")
+        stack.push_async_callback(client.uncordon_cluster, "c1")
         ids = [
             *await client.submit([_draft(queue, number) for number in range(CORES)]),
             *await client.submit([_draft(queue, number) for number in range(CORES, 2 * CORES)]),
         ]
+        await stack.enter_async_context(_executor_away(mesh, killed=away == "killed"))
+        await client.uncordon_cluster("c1")
         async for batch in client.watch(queue, "all"):
             if batch.state_counts.get("leased", 0) == CORES:
                 break

@@ -181,7 +181,7 @@ def test_running_jobs_are_cancelled_and_shares_tell_who_holds_what(argosy: Comma
 
 
 def test_queues_filled_behind_a_cordon_share_the_cores_by_weight(argosy: CommandLine) -> None:
-    """1 to 9: in each three seconds until a backlog ends the light queue holds 8 to 12 % of the cores held."""
+    """1 to 9: in each three seconds until a backlog ends the light queue holds 7 to 13 % of the cores held."""
     counts = {"light": 112, "heavy": 1008}
     argosy("queue", "create", "light", "--weight", "1")
     argosy("queue", "create", "heavy", "--weight", "9")
@@ -210,7 +210,7 @@ def test_queues_filled_behind_a_cordon_share_the_cores_by_weight(argosy: Command
             (np.searchsorted(leased, moments, "right") - np.searchsorted(ended, moments, "right")).mean()
             for leased, ended in zip(leases, ends, strict=True)
         )
-        assert 0.08 <= light / (light + heavy) <= 0.12
+        assert 0.07 <= light / (light + heavy) <= 0.13
 
 
 def test_replay_says_by_its_exit_code_that_a_job_was_cancelled(argosy: CommandLine) -> None:

@@ -141,6 +141,8 @@ def _server(plan: MeshPlan, role: str, address: str) -> list[str]:
 
 def _cluster_service(plan: MeshPlan, role: str, *, cluster: str, dials: tuple[str, ...], listens: str) -> list[str]:
     cluster_address, *leaders = dials
+    # The leader ends with the mesh, so what is not stored at once will not be; a sampler waits less by itself.
+    waits = () if role == "sampler" else ("--drain-s", "2")
     return [
         *_python("argosy_cluster_agent" if role == "combined" else f"argosy_{role}"),
         *("--cluster", cluster),
@@ -148,6 +150,7 @@ def _cluster_service(plan: MeshPlan, role: str, *, cluster: str, dials: tuple[st
         *("--server-addresses", ",".join(leaders)),
         *("--grpc-listen", listens),
         *("--log-level", plan.log_level),
+        *waits,
         *plan.flags.get(role, ()),
     ]
 
