@@ -42,7 +42,7 @@ demo: setup ## run a real cluster's workload through the whole mesh, with a repo
 	$(BIN)/argosy demo
 
 test: setup ## run all tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 nightly: setup ## run a thousand seeds of simulated worlds with faults, or go on with them (SEEDS=1000 FIRST=0)
 	@mkdir -p build

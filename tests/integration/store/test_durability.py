@@ -111,7 +111,8 @@ def test_stores_go_on_after_a_restart_of_postgres(server: EmbeddedPostgres) -> N
         handles = world.submit_jobs(3)
         late, stranger = world.request(1), LeaderStore(server.url, "default")
         server.kill()
-        pools = (world.api._connections._read, world.api._connections._bulk)
+        connections = world.api._connections
+        pools = (connections._submits, connections._read, connections._bulk)
         for pool in pools:
             pool.timeout = 0.2
         calls: list[Callable[[], object]] = [
