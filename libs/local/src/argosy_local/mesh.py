@@ -19,22 +19,21 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
 from argosy_local.compose import DATABASE_VARIABLE, MeshPlan, plan_processes, plan_supervisor
 from argosy_local.mesh_log import MeshEvents, MeshLog
 from argosy_local.mesh_state import STATE_FILE, MeshState, ProcessEntry, read_state, write_state
+from argosy_local.process_status import ProcessStatus, id_of, is_serving, status_of, tail_of
 from argosy_local.processes import (
-    ProcessId,
     Usage,
     await_true,
     end_process,
@@ -49,40 +48,14 @@ from argosy_local.processes import (
 if TYPE_CHECKING:
     from argosy_store.embedded import EmbeddedPostgres
 
-__all__ = ["POSTGRES", "SUPERVISOR", "Mesh", "ProcessStatus", "passing_mesh"]
+__all__ = ["POSTGRES", "SUPERVISOR", "Mesh", "passing_mesh"]
 
 POSTGRES: Final = "postgres"
 """Role of the embedded database."""
 SUPERVISOR: Final = "supervisor"
 """Role of the process that starts again what has died."""
 
-_PROBE_S: Final = 1.0
 _POLL_S: Final = 0.05
-_LOG_TAIL_LINES: Final = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessStatus:
-    """How a process of the mesh is."""
-
-    role: str
-    """Role."""
-    pid: int
-    """Process id, 0 if it never ran."""
-    state: str
-    """running or stopped."""
-    health: str
-    """serving, not serving, or - if it does not run."""
-    address: str
-    """host:port it listens on."""
-    cpu_s: float
-    """CPU time used since its start, seconds."""
-    rss_bytes: int
-    """Memory in use."""
-    restart_count: int
-    """How often the supervisor has started it again."""
-    log: str
-    """File of its output."""
 
 
 class Mesh:
@@ -116,7 +89,7 @@ class Mesh:
                 is taken.
             BackendUnavailable: Something did not come up; the message ends with what it said.
         """
-        if self._state is not None and any(is_alive(_id(entry)) for entry in self._state.processes):
+        if self._state is not None and any(is_alive(id_of(entry)) for entry in self._state.processes):
             raise NotAllowedNow(f"a mesh runs already in {self.directory}; `argosy down` stops it")
         kept = self._state
         if kept is not None:
@@ -207,13 +180,13 @@ class Mesh:
     def _end_processes(self, grace_s: float) -> None:
         for entry in self._state.processes if self._state is not None else ():
             if entry.role == SUPERVISOR:  # first, and what it has started meanwhile is written down
-                end_process(_id(entry), grace_s=grace_s)
+                end_process(id_of(entry), grace_s=grace_s)
                 self._state = read_state(self.directory) or self._state
         if self._state is not None:
             # Clusters go last: what runs there must be seen to the end by those who ask.
             entries = sorted(self._state.processes, key=lambda entry: entry.role.startswith("cluster-"))
             with ThreadPoolExecutor(max_workers=max(len(entries), 1)) as threads:
-                list(threads.map(lambda entry: end_process(_id(entry), grace_s=grace_s), entries))
+                list(threads.map(lambda entry: end_process(id_of(entry), grace_s=grace_s), entries))
         if (self.directory / "postgres").exists():
             self._embedded().stop()
 
@@ -227,7 +200,7 @@ class Mesh:
         if role == POSTGRES:
             self._embedded().kill()
             return
-        process = _id(self._entry(role))
+        process = id_of(self._entry(role))
         signal_process(process, number)
         await_true(lambda: not is_alive(process), f"{role} to end", timeout_s=30.0)
 
@@ -241,14 +214,14 @@ class Mesh:
             self._embedded().start()
             return
         entry = self._entry(role)
-        if not is_alive(_id(entry)):
+        if not is_alive(id_of(entry)):
             self._spawn(entry)
             self._write()
 
     def dead_roles(self) -> list[str]:
         """Return the roles whose process does not run, Postgres first."""
         state = self._running_state()
-        dead = [entry.role for entry in state.processes if not is_alive(_id(entry))]
+        dead = [entry.role for entry in state.processes if not is_alive(id_of(entry))]
         return [POSTGRES, *dead] if state.embedded and self._embedded().pid is None else dead
 
     def restart(self, role: str) -> None:
@@ -277,7 +250,7 @@ class Mesh:
             waiting = [entry for entry in waiting if not self._is_serving(entry)]
             if waiting and time.monotonic() > deadline_s:
                 raise BackendUnavailable(
-                    f"{waiting[0].role} is not healthy after {timeout_s:g} s{_tail(waiting[0].log)}"
+                    f"{waiting[0].role} is not healthy after {timeout_s:g} s{tail_of(waiting[0].log)}"
                 )
             if waiting:
                 time.sleep(_POLL_S)
@@ -297,12 +270,12 @@ class Mesh:
                 if not missing:
                     return
                 for entry in state.processes:
-                    if not is_alive(_id(entry)):
-                        raise BackendUnavailable(f"{entry.role} ended{_tail(entry.log)}")
+                    if not is_alive(id_of(entry)):
+                        raise BackendUnavailable(f"{entry.role} ended{tail_of(entry.log)}")
                 if time.monotonic() > deadline_s:
                     name = min(missing)
                     roles = {f"sampler-{name}", f"combined-{name}"}
-                    tail = _tail(next(entry.log for entry in state.processes if entry.role in roles))
+                    tail = tail_of(next(entry.log for entry in state.processes if entry.role in roles))
                     raise BackendUnavailable(f"cluster {name} has not connected to the leader{tail}")
                 await asyncio.sleep(_POLL_S)
 
@@ -376,7 +349,7 @@ class Mesh:
             pid = self._embedded().pid
             return tree_usage(pid) if pid else Usage()
         entry = self._entry(role)
-        return usage(entry.pid) if is_alive(_id(entry)) else Usage()
+        return usage(entry.pid) if is_alive(id_of(entry)) else Usage()
 
     def cpu_seconds(self) -> dict[str, float]:
         """Return CPU seconds used since its start by role."""
@@ -386,26 +359,10 @@ class Mesh:
         """Return how each process is; health is asked of all at once."""
         state = self._running_state()
         with ThreadPoolExecutor(max_workers=len(state.processes) + 1) as threads:
-            found = list(threads.map(self._status_of, state.processes))
+            found = list(threads.map(status_of, state.processes))
         if state.embedded:
             found.insert(0, self._postgres_status())
         return found
-
-    def _status_of(self, entry: ProcessEntry) -> ProcessStatus:
-        alive = is_alive(_id(entry))
-        used = usage(entry.pid) if alive else Usage()
-        health = "serving" if alive and _probe(entry) else "not serving" if alive else "-"
-        return ProcessStatus(
-            role=entry.role,
-            pid=entry.pid,
-            state="running" if alive else "stopped",
-            health=health,
-            address=entry.address,
-            cpu_s=used.cpu_s,
-            rss_bytes=used.rss_bytes,
-            restart_count=entry.restart_count,
-            log=entry.log,
-        )
 
     def _postgres_status(self) -> ProcessStatus:
         state, postgres = self._running_state(), self._embedded()
@@ -453,9 +410,9 @@ class Mesh:
         write_state(self.directory, self._state)
 
     def _is_serving(self, entry: ProcessEntry) -> bool:
-        if not is_alive(_id(entry)):
-            raise BackendUnavailable(f"{entry.role} ended{_tail(entry.log)}")
-        return _probe(entry)
+        if not is_alive(id_of(entry)):
+            raise BackendUnavailable(f"{entry.role} ended{tail_of(entry.log)}")
+        return is_serving(entry)
 
 
 def _topics_of(state: MeshState) -> tuple[MeshLog | None, MeshEvents | None]:
@@ -496,39 +453,3 @@ def passing_mesh(keep: Path | None) -> Iterator[Mesh]:
         yield mesh
     finally:
         mesh.down(keep_files=keep is not None)
-
-
-def _id(entry: ProcessEntry) -> ProcessId:
-    return ProcessId(pid=entry.pid, start_ticks=entry.start_ticks) if entry.pid else ProcessId(pid=-1, start_ticks=-1)
-
-
-def _probe(entry: ProcessEntry) -> bool:
-    """Return whether a process that runs serves, as far as it can be asked."""
-    if entry.probe == "process":
-        return True
-    if entry.probe == "connect":
-        host, _, port = entry.address.rpartition(":")
-        try:
-            with socket.create_connection((host, int(port)), timeout=_PROBE_S):
-                return True
-        except OSError:
-            return False
-    import grpc
-    from grpc_health.v1 import health_pb2, health_pb2_grpc
-
-    with grpc.insecure_channel(entry.address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
-        stub: Any = health_pb2_grpc.HealthStub(channel)
-        try:
-            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=_PROBE_S)
-        except grpc.RpcError:
-            return False
-        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
-
-
-def _tail(path: str) -> str:
-    """Return the end of a log as the tail of a sentence."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_TAIL_LINES:]
-    except OSError:
-        return ""
-    return ":\n  " + "\n  ".join(lines) if lines else f"; {path} is empty"

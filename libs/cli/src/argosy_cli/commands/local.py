@@ -13,7 +13,7 @@ from argosy_cli.options import FiniteRange, event_log_options, output_options, s
 from argosy_cli.output import Column, amount_text, print_rows, print_value
 
 if TYPE_CHECKING:
-    from argosy_local.mesh import ProcessStatus
+    from argosy_local.process_status import ProcessStatus
 
 __all__ = ["down", "status", "up"]
 
