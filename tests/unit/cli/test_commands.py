@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,15 @@ def test_jobs_of_all_queues_are_listed_those_that_have_not_ended_first(
 
     assert [(set(request.selector.states), request.order) for request in api.requests["ListJobs"]] == asked
     assert {request.selector.queue for request in api.requests["ListJobs"]} == {""}
+
+
+def test_jobs_are_listed_since_a_time(api: FakeApi, argosy: Any) -> None:
+    """A time is said as people do; one that is none is refused."""
+    before = time.time()
+    assert argosy("jobs", "--since", "2h30m").code == 0
+    asked_s = api.requests["ListJobs"][0].create_time_from.seconds
+    assert before - 9001 <= asked_s <= time.time() - 9000 + 1
+    assert argosy("jobs", "--since", "yesterday").code == 2
 
 
 def test_jobs_with_an_id_shows_that_job(argosy: Any, job_id: str) -> None:

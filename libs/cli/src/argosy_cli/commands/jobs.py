@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypedDict, Unpack
 
 import click
 
-from argosy_cli.options import Settings, common_options, settings_of
+from argosy_cli.options import Settings, common_options, duration, settings_of
 from argosy_cli.output import Column, age_text, print_one, print_rows, state_text
 from argosy_cli.selectors import make_selector, selector_options
 from argosy_cli.session import call
@@ -27,6 +28,7 @@ class _ListOptions(TypedDict):
     label_selector: str
     failed: bool
     active: bool
+    since_s: int | None
     sort: Literal["active", "newest", "oldest"]
     limit: int
 
@@ -36,6 +38,13 @@ class _ListOptions(TypedDict):
 @selector_options
 @click.option("--failed", is_flag=True, help="Only jobs that failed, as --state failed.")
 @click.option("--active", is_flag=True, help="Only jobs that have not ended.")
+@click.option(
+    "--since",
+    "since_s",
+    type=duration,
+    metavar="TIME",
+    help="Only jobs submitted within this time, as in 90s, 6h or 7d.",
+)
 @click.option(
     "--sort",
     type=click.Choice(("active", "newest", "oldest")),
@@ -51,38 +60,47 @@ def jobs(
 ) -> None:
     """List jobs, those that have not ended first, or show the job JOB_ID with its runs."""
     settings = settings_of(context)
-    chosen = {*options["states"], *(("failed",) if options["failed"] else ()), *(_ACTIVE if options["active"] else ())}
     if job_id:
-        if queue or job_set or chosen or options["label_selector"]:
+        narrowed = any(options[name] for name in ("states", "failed", "active", "label_selector", "since_s"))
+        if queue or job_set or narrowed:
             raise click.UsageError("give a job id or a selector, not both", context)
         _print(settings, call(settings, lambda client: client.get_job(job_id)))
         return
-    limit, sort = options["limit"], options["sort"]
-    steps: list[tuple[str, ...]] = [tuple(sorted(chosen))]
-    if sort == "active":
-        steps = [tuple(state for state in step if not chosen or state in chosen) for step in (_ACTIVE, _ENDED)]
+    limit, since_s = options["limit"], options["since_s"]
+    created_from = None if since_s is None else datetime.now(UTC) - timedelta(seconds=since_s)
 
     async def fetch(client: ArgosyClient) -> list[Job]:
-        found: dict[str, Job] = {}  # a job may end between the two lists
-        for states in steps:
-            if len(found) > limit or (sort == "active" and not states):
-                continue
-            selector = make_selector(queue, job_set, states, options["label_selector"])
+        found: dict[str, Job] = {}  # a job may end between two lists
+        for states in _steps(options):
             listed = client.list_jobs(
-                selector,
+                make_selector(queue, job_set, states, options["label_selector"]),
                 page_size=min(limit + 1, 1000),
-                newest_first=sort != "oldest",
+                newest_first=options["sort"] != "oldest",
+                created_from=created_from,
             )
             async for job in listed:
                 found.setdefault(job.id, job)
                 if len(found) > limit:
-                    break
+                    return list(found.values())
         return list(found.values())
 
     found = call(settings, fetch)
     print_rows(settings, found[:limit], job_columns(), empty="no such jobs")
     if len(found) > limit:
         click.echo(f"there are more than {limit}; --limit shows more", err=True)
+
+
+def _steps(options: _ListOptions) -> list[tuple[str, ...]]:
+    """Return the states to list, one list after the other; no states mean all."""
+    chosen = {*options["states"]}
+    if options["failed"]:
+        chosen.add("failed")
+    if options["active"]:
+        chosen.update(_ACTIVE)
+    if options["sort"] != "active":
+        return [tuple(sorted(chosen))]
+    parts = (tuple(state for state in part if not chosen or state in chosen) for part in (_ACTIVE, _ENDED))
+    return [part for part in parts if part]
 
 
 def job_columns() -> list[Column[Job]]:
