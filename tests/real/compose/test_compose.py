@@ -48,9 +48,10 @@ NOT_YET = {
     "argosy_kube_watch_heard_timestamp_seconds",
     "argosy_plugin_faults_total",
     "argosy_changed_jobs_total",
+    "argosy_grpc_refused_total",
 }
-"""Metrics without a series where no call or plugin failed, no quota was reached, no job was cancelled and no API server
-is."""
+"""Metrics without a series where no call or plugin failed or was refused, no quota was reached, no job was cancelled,
+and no API server is."""
 FAILED_CALLS = 'code!="OK"'
 REAL_NODES = {"example.test/control-plane": "real"}
 
