@@ -222,8 +222,10 @@ def test_replay_says_by_its_exit_code_that_a_job_was_cancelled(argosy: CommandLi
 
     replay = subprocess.Popen([*argosy.program, "replay", str(trace), *options], stderr=subprocess.PIPE, text=True)
     try:
-        while len(argosy.json("jobs", "--queue", "replayed", "--state", "running")) < 1:
+        states: list[str] = []
+        while states != ["running", "succeeded", "succeeded", "succeeded"]:
             assert replay.poll() is None
+            states = sorted(job["state"] for job in argosy.json("jobs", "--queue", "replayed"))
         argosy("cancel", "--queue", "replayed", "--state", "running", "-y")
         _, said = replay.communicate(timeout=60)
     finally:
