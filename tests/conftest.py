@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # No deadline: two workers share the machine, so the time of one example says nothing. Continuous integration draws the
@@ -13,3 +14,8 @@ settings.load_profile("argosy")
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 pytest_plugins = ["argosy_testkit.postgres"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that no worker is left with it at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(("tests/e2e/", "tests/unit/simulation/", "tests/property/")))
