@@ -1,0 +1,1 @@
+"""Generated wire types of the package `argosy.autoscale.v1`; see `make proto`."""
