@@ -38,11 +38,11 @@ from argosy_core.scheduler.effects import (
     RecoverEffects,
     RowsMissing,
 )
+from argosy_core.scheduler.ends import back_off_s
 from argosy_core.scheduler.events import EventBuffer
 from argosy_core.scheduler.ingest import executor_rows
 from argosy_core.scheduler.intake import add_jobs, define_job_sets
 from argosy_core.scheduler.messages import ClusterRuns, RoundStateColumns
-from argosy_core.scheduler.outcomes import back_off_s
 from argosy_core.scheduler.plan import time_out_runs
 from argosy_core.scheduler.progress import broken_runs
 from argosy_core.scheduler.rows import job_ends

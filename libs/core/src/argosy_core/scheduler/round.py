@@ -39,8 +39,8 @@ from argosy_core.queueing import Filled, walk
 from argosy_core.scheduler.asking import choose, find_placeable, find_unjudged
 from argosy_core.scheduler.commits import CommitStages, Placed
 from argosy_core.scheduler.effects import LeasePlan
+from argosy_core.scheduler.ends import back_off_s
 from argosy_core.scheduler.messages import ClusterRuns
-from argosy_core.scheduler.outcomes import back_off_s
 from argosy_core.scheduler.plan import decide_stops, lease_columns, round_state, time_out_runs
 from argosy_core.scheduler.prioritise import choose_jobs, elect_heads, queues_of
 from argosy_core.scheduler.run_members import RunPlaces, hold_runs
