@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from argosy_core.arrays import Int32s, Int64s
 from argosy_core.errors import InvariantViolation
-from argosy_core.framework import Fault
 from argosy_core.job.interning import distinct
 from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PENDING
 from argosy_core.placement import (
@@ -33,9 +32,9 @@ from argosy_core.placement import (
     Decider,
     SampleReply,
     SampleRequest,
-    WaitReason,
 )
 from argosy_core.queueing import Filled, walk
+from argosy_core.scheduler.answers import Answers
 from argosy_core.scheduler.asking import choose, find_placeable, find_unjudged
 from argosy_core.scheduler.commits import CommitStages, Placed
 from argosy_core.scheduler.effects import LeasePlan
@@ -44,7 +43,7 @@ from argosy_core.scheduler.messages import ClusterRuns
 from argosy_core.scheduler.plan import decide_stops, lease_columns, round_state, time_out_runs
 from argosy_core.scheduler.prioritise import choose_jobs, elect_heads, queues_of
 from argosy_core.scheduler.run_members import RunPlaces, hold_runs
-from argosy_core.scheduler.state import ClassResult, PoolState, RoundStatistics
+from argosy_core.scheduler.state import PoolState, RoundStatistics
 
 __all__ = ["Round", "begin_round", "next_due_s"]
 
@@ -144,10 +143,7 @@ class Round:
         """Number of the round."""
         self._stages: CommitStages | None = None
         self._told_count = state.clusters.told_count.copy()
-        self._session = state.clusters.session.copy()
-        self._woken: set[tuple[int, int]] = set()
-        self._lacking: list[tuple[int, npt.NDArray[np.int64], SampleReply]] = []
-        self._exhausted: set[int] = set()
+        self._answers = Answers(state, self._asking, number=self.number, now_s=now_s)
         self._leased: list[npt.NDArray[np.int64]] = []
         self._held_handles: list[Int64s] = []
         self._releases: list[ClusterRuns] = []
@@ -162,7 +158,7 @@ class Round:
 
     def note_woken(self, cluster: int, classes: Int32s) -> None:
         """Take note that a sampler's news came in the middle of this round: it outlasts the answer to its request."""
-        self._woken.update((index, cluster) for index in classes.tolist())
+        self._answers.note_woken(cluster, classes)
 
     # --- sampling -------------------------------------------------------------------------------------------------
 
@@ -186,77 +182,7 @@ class Round:
         self._pool.add(index, asking.class_ids[rows], reply)
         columns = len(asking.axis)
         state.clusters.free[index, :columns] = reply.total_free
-        self._note_answers(index, rows, reply)
-
-    def _note_answers(self, index: int, rows: npt.NDArray[np.int64], reply: SampleReply) -> None:
-        """Remember what the answer says of each class, but for whether it waits: that the decision tells."""
-        state, asking = self._state, self._asking
-        classes = asking.classes[rows]
-        # The class may have been forgotten and its index given to another while the request was on its way.
-        same = state.classes.class_id[classes] == asking.class_ids[rows]
-        empty = np.diff(reply.offset) == 0
-        unfinished = empty & same & (reply.complete == 0) & (reply.reason == WaitReason.NONE)
-        state.asked_complete.difference_update(classes[~unfinished].tolist())
-        state.asked_complete.update(classes[unfinished].tolist())
-        for row in np.flatnonzero(empty & same & (reply.reason != WaitReason.NONE)).tolist():
-            state.answers[int(classes[row]), index] = ClassResult(
-                reason=WaitReason(int(reply.reason[row])),
-                text=reply.texts[row] if reply.texts else "",
-                filters=reply.filters,
-                filter_texts=reply.filter_texts,
-                rejections=tuple(reply.rejection[row].tolist()) if reply.rejection.size else (),
-                examined_count=int(reply.examined[row]),
-                nearest_miss=reply.nearest_misses[row] if reply.nearest_misses else "",
-                round_number=self.number,
-            )
-        state.totals["faults"] += int(np.count_nonzero(reply.reason == WaitReason.FAULT))
-        if state.answers:
-            for class_index in classes[~empty & same].tolist():
-                state.answers.pop((class_index, index), None)
-        self._lacking.append((index, np.where(same, classes, -1), reply))
-
-    def _note_waits(self) -> None:
-        """Have classes wait at clusters that said why they have no node for all of them, and had none for some job."""
-        state = self._state
-        is_exhausted = np.zeros(state.classes.ids.end + 1, dtype=np.bool_)  # the last stands for a forgotten class
-        is_exhausted[list(self._exhausted)] = True
-        for index, classes, reply in self._lacking:
-            if state.clusters.session[index] != self._session[index]:
-                continue  # a new session begins with everything asked again
-            known, said = classes >= 0, reply.reason != WaitReason.NONE
-            waits = known & said & ((np.diff(reply.offset) == 0) | is_exhausted[classes])
-            if self._woken:
-                waits &= np.array([(row, index) not in self._woken for row in classes.tolist()], dtype=np.bool_)
-            state.waits.answered(classes[known & ~said], index)
-            if waits.any():
-                retry_s = reply.retry_after_s[waits] if reply.retry_after_s.size else np.zeros(int(waits.sum()))
-                state.waits.wait(
-                    classes[waits],
-                    index,
-                    reply.reason[waits],
-                    retry_after_s=retry_s,
-                    now_s=self._now_s,
-                    node_kinds=reply.node_kinds[waits] if reply.node_kinds.size else None,
-                )
-        for class_id, fault in self._pool.faults.items():
-            self._note_fault(class_id, fault)
-
-    def _note_fault(self, class_id: int, fault: Fault) -> None:
-        """Have a class that a plugin of the decision turned away wait at every cluster that was asked for it."""
-        state, found = self._state, self._state.classes.ids.find(class_id)
-        for index, classes, _ in self._lacking if found is not None else ():
-            if found not in classes or state.clusters.session[index] != self._session[index]:
-                continue
-            reason = WaitReason.PLUGIN if fault.is_objection else WaitReason.FAULT
-            one = np.array([found], dtype=np.int64)
-            retry_s = np.array([fault.retry_after_s])
-            state.waits.wait(one, index, np.array([reason], dtype=np.int8), retry_after_s=retry_s, now_s=self._now_s)
-            state.totals["faults"] += reason == WaitReason.FAULT
-            state.answers[int(one[0]), index] = ClassResult(
-                reason=reason,
-                text=f"{fault.plugin}: {fault.reason}",
-                round_number=self.number,
-            )
+        self._answers.take(index, rows, reply)
 
     # --- decision and commit --------------------------------------------------------------------------------------
 
@@ -283,11 +209,11 @@ class Round:
             last = last_choices.get((job_sets[job], class_id), frozenset()) if last_choices else frozenset()
             if decider.place(class_id, last):
                 return True
-            self._exhausted.add(class_index)
+            self._answers.exhaust(class_index)
             return False
 
         placed = walk(queues_of(state, self._rows), jobs, place)
-        self._note_waits()
+        self._answers.note_waits(self._pool.faults)
         self._stages = CommitStages(state, jobs.slots[placed], decider.decision())
         self._told_count = state.clusters.told_count.copy()
         self._statistics.decided_count = self._stages.decided_count
