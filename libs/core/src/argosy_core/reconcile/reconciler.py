@@ -57,6 +57,7 @@ from argosy_core.reconcile.machine import Action, Event, Phase
 from argosy_core.reconcile.object_table import ObjectTable, Stop, distinct
 from argosy_core.reconcile.planning import Plan, plan_runs
 from argosy_core.reconcile.reports import ReportQueue
+from argosy_core.reconcile.retries import retry_later
 from argosy_core.reconcile.search import Search
 from argosy_core.reconcile.settling import Settling
 from argosy_core.reconcile.timeouts import StartTimeouts, Waiting
@@ -66,9 +67,6 @@ __all__ = ["MAX_ACTION_COUNT", "Reconciler"]
 
 MAX_ACTION_COUNT: Final = 5000
 """Most creates, and most deletes, given out at once."""
-_FIRST_RETRY_S: Final = 0.5
-_LAST_RETRY_S: Final = 30.0
-_MOST_DOUBLINGS: Final = 16
 
 BoolArray = npt.NDArray[np.bool_]
 Int64Array = npt.NDArray[np.int64]
@@ -254,7 +252,7 @@ class Reconciler:
                 self._table.trouble(slot).looked_s = started_s
             self._ready.append(slots)
             slots = slots[is_unlistable]
-        self._retry(slots, now)
+        retry_later(self._table, self._timers, slots, now.monotonic_s)
 
     def _find_or_add(self, member: Members, observed: Observations, place: int) -> int:
         """Return the slot of an object that was not known when its batch came; -1 if it is gone already."""
@@ -384,7 +382,7 @@ class Reconciler:
         table.transit(again, Event.NOT_CREATED)
         table.seen_s[again] = now.monotonic_s
         settling.wait_for(where[is_refused & ~is_final], now.monotonic_s)
-        self._retry(again, now)
+        retry_later(table, self._timers, again, now.monotonic_s)
         # A quota or a missing right holds objects back; in the end their runs fail, and are tried again.
         is_late = answers.later_column[places]
         is_late[is_late] = self._waiting.refuse(where[is_late], now.monotonic_s)
@@ -410,18 +408,7 @@ class Reconciler:
         for slot in again.tolist():
             table.trouble(slot)
         table.transit(again, Event.NOT_DELETED)
-        self._retry(again, now)
-
-    def _retry(self, slots: Int64Array, now: Instant) -> None:
-        """Let objects whose call failed wait, longer each time."""
-        table = self._table
-        waits_s = np.zeros(slots.size)
-        for place, slot in enumerate(slots.tolist()):
-            record = table.trouble(slot)
-            waits_s[place] = min(_FIRST_RETRY_S * 2.0 ** min(record.tries, _MOST_DOUBLINGS), _LAST_RETRY_S)
-            record.tries += 1
-        table.not_before_s[slots] = now.monotonic_s + waits_s
-        self._timers.add_each(slots, now.monotonic_s + waits_s)
+        retry_later(table, self._timers, again, now.monotonic_s)
 
     def acknowledge(self, number: int) -> None:
         """Take the leader's word that report batches up to a number are stored."""

@@ -423,7 +423,7 @@ class ClusterEngine:
             NotFound: There is no such node.
         """
         index = self._node(name)
-        self._remove(self._on_node(index))
+        self._remove(self._objects.pods_on(index))
         self.nodes.remove(index)
         self.journal.tell_node(Change.DELETED, self.nodes.descriptions[index])
 
@@ -460,7 +460,7 @@ class ClusterEngine:
         elif fault.kind == "node-recovered":
             self._set_reachable(fault.node, reachable=True)
         elif fault.kind == "node-evicts":
-            slots = self._on_node(self._node(fault.node))
+            slots = self._objects.pods_on(self._node(fault.node))
             self._end(slots[self._objects.phase[slots] == PodPhase.RUNNING], "Evicted")
         else:
             self.faults.order(fault.kind, fault.count)
@@ -469,7 +469,7 @@ class ClusterEngine:
         index = self._node(name)
         self.nodes.put(replace(self.nodes.descriptions[index], ready=reachable))
         self.journal.tell_node(Change.MODIFIED, self.nodes.descriptions[index])
-        slots = self._on_node(index)
+        slots = self._objects.pods_on(index)
         phases = self._objects.phase[slots]
         running = slots[phases == PodPhase.RUNNING]
         self.journal.tell(Change.MODIFIED, running, PodPhase.RUNNING if reachable else PodPhase.UNKNOWN, self.now_us)
@@ -487,15 +487,8 @@ class ClusterEngine:
             raise NotFound(f"there is no node {name!r}")
         return index
 
-    def _on_node(self, index: int) -> Int32Array:
-        live = self._objects.live()
-        here: Int32Array = live[(self._objects.node[live] == index) & (self._objects.kind[live] == 0)]
-        return here
-
     def audit(self) -> Audit:
         """Return what was counted so far."""
-        live = self._objects.live()
-        pod_count = int(np.count_nonzero(self._objects.kind[live] == 0))
         return self._tally.audit(
-            self.nodes, self.requests.axis, pod_count=pod_count, now_us=self.now_us, speed=self.speed
+            self.nodes, self.requests.axis, pod_count=self._objects.pods().size, now_us=self.now_us, speed=self.speed
         )

@@ -174,6 +174,18 @@ class ObjectTable:
         slots = np.flatnonzero(self.phase[: self._rows] != GONE)
         return slots[np.argsort(self.low[slots] >> SLOT_BITS, kind="stable")].astype(np.int32)
 
+    def pods(self) -> Int32Array:
+        """Return the slots of all pods, oldest first."""
+        live = self.live()
+        pods: Int32Array = live[self.kind[live] == 0]
+        return pods
+
+    def pods_on(self, node: int) -> Int32Array:
+        """Return the slots of the pods of a node, oldest first."""
+        pods = self.pods()
+        here: Int32Array = pods[self.node[pods] == node]
+        return here
+
     def uids(self, slots: Int32Array) -> UidArray:
         """Return (n, 16) uids of slots."""
         return self.wide[slots, :2].view(np.uint8)
