@@ -11,15 +11,11 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Final
 
-import numpy as np
-
 from argosy_core.arrays import Int64s
 from argosy_core.errors import InvariantViolation, StateConflict
-from argosy_core.job.members import Members
 from argosy_core.leader import LeaderMachine, Phase
 from argosy_core.leader.events import (
     Bound,
@@ -69,31 +65,18 @@ from argosy_core.leader.instructions import (
 from argosy_core.leader.rounds import ROUND_GIVEN_UP
 from argosy_core.placement import CommitReply, SampleReply
 from argosy_core.reconcile import ReportBatch
-from argosy_core.scheduler import CapacityColumns, LeasePlan, PoolState, StateColumns
+from argosy_core.scheduler import CapacityColumns, LeasePlan, PoolState
 from argosy_simulation.agenda import Process
 from argosy_simulation.changes import held_jobs, read_changes
 from argosy_simulation.context import Context
 from argosy_simulation.executor_actor import ExecutorActor, ExecutorHello
 from argosy_simulation.network import Stream
+from argosy_simulation.peers import Peer, state_columns
 from argosy_simulation.sampler_actor import SamplerActor
 
 __all__ = ["LeaderActor"]
 
 _AWAITING: Final = (Phase.SAMPLING, Phase.COMMITTING)
-
-
-@dataclass(slots=True)
-class _Peer:
-    """Who is at the other end of a stream."""
-
-    session: Session
-    stream: Stream
-    actor: Any
-    listening: bool = False
-    """Its states are read."""
-    said_at_s: float = 0.0
-    """When an executor said hello."""
-    unread: list[ReportBatch] = field(default_factory=list)
 
 
 class LeaderActor(Process):
@@ -121,7 +104,7 @@ class LeaderActor(Process):
         )
         self.serving = False
         """Whether sessions are taken."""
-        self._peers: dict[Session, _Peer] = {}
+        self._peers: dict[Session, Peer] = {}
         self._sessions: dict[Stream, Session] = {}
         self._serial = 0
         self._publishing: Publish | None = None
@@ -379,7 +362,7 @@ class LeaderActor(Process):
             settings = self.context.store.cluster_settings(cluster)
             self.feed(Bound(session=peer.session, settings=settings, known=hello.known, is_first=is_first))
 
-    def _bind(self, stream: Stream, actor: SamplerActor | ExecutorActor, role: Role) -> _Peer | None:
+    def _bind(self, stream: Stream, actor: SamplerActor | ExecutorActor, role: Role) -> Peer | None:
         """Bind a cluster's process; return it if its session may begin."""
         context, cluster = self.context, actor.cluster.name
         try:
@@ -393,7 +376,7 @@ class LeaderActor(Process):
             return None
         self._serial += 1
         session = Session(cluster, role, actor.incarnation, self._serial)
-        peer = self._peers[session] = _Peer(session, stream, actor)
+        peer = self._peers[session] = Peer(session, stream, actor)
         self._sessions[stream] = session
         return peer
 
@@ -491,24 +474,6 @@ class LeaderActor(Process):
             return
         peer = self._peers[session]
         if peer.listening:
-            self.feed(StatesReported(session=session, batch=batch.number, columns=_state_columns(batch)))
+            self.feed(StatesReported(session=session, batch=batch.number, columns=state_columns(batch)))
         else:
             peer.unread.append(batch)
-
-
-def _state_columns(batch: ReportBatch) -> StateColumns:
-    """Return reports as the scheduler takes them."""
-    members = Members(batch.handle_column, batch.ordinal_column)
-    return StateColumns(
-        handle=members.handle,
-        attempt=members.attempt,
-        member=members.numbers(),
-        object_index=batch.object_column,
-        state=batch.state_column,
-        time_us=batch.time_us_column,
-        exit_code=batch.exit_code_column,
-        failure=batch.failure_column,
-        message=batch.message_column,
-        uid=np.ascontiguousarray(batch.uid_column).tobytes(),
-        texts=batch.texts,
-    )

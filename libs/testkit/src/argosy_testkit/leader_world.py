@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,16 +36,15 @@ from argosy_core.placement import (
     SamplerSession,
 )
 from argosy_core.scheduler import (
-    EventDraft,
     LeasePlan,
     PoolState,
     RoundSettings,
     begin_round,
     check_invariants,
 )
-from argosy_simulation import JobTimes
 from argosy_simulation.changes import read_changes
 from argosy_simulation.durable import DurableStore, JobRow
+from argosy_testkit.world_clusters import EventKeeper, WorldCluster
 from argosy_testkit.world_rows import (
     LAYOUTS,
     POD_LAYOUT,
@@ -58,39 +57,6 @@ from argosy_testkit.world_rows import (
 )
 
 __all__ = ["LeaderWorld"]
-
-_MOST_JOBS = 4000
-
-
-@dataclass(slots=True, kw_only=True)
-class _Cluster:
-    """One cluster: its sampler, and the sessions of sampler and executor."""
-
-    specs: list[NodeSpec]
-    sampling: SamplerSession
-    sampler: Session
-    executor: Session
-    batch: int = 0
-    """States reported so far."""
-    made: set[tuple[int, int]] = field(default_factory=set)
-    """(handle, ordinal) of the members whose rows the executor was sent."""
-
-    @property
-    def ledger(self) -> NodeLedger:
-        """The sampler's ledger."""
-        return self.sampling.ledger
-
-
-class _Events(JobTimes):
-    """Keeps every event beside the times."""
-
-    def __init__(self) -> None:
-        super().__init__(_MOST_JOBS)
-        self.kinds: list[tuple[int, int]] = []
-
-    def take(self, draft: EventDraft, offset: int) -> None:
-        super().take(draft, offset)
-        self.kinds.extend(zip(draft.handle.tolist(), draft.kind.tolist(), strict=True))
 
 
 class LeaderWorld:
@@ -121,11 +87,11 @@ class LeaderWorld:
         self._begin_s = self.now_s
         self.node_amounts = dict(node_amounts or {"cpu": 4000, "memory": 16 << 30})
         self.book = empty_book(queues or {"alice": 1.0})
-        self.events = _Events()
+        self.events = EventKeeper()
         self.store = DurableStore(self.book, self.events)
         self.demands: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         """What jobs ask for and may hold, where the database knows another than of their class; see `Loaded`."""
-        self.clusters: dict[str, _Cluster] = {}
+        self.clusters: dict[str, WorldCluster] = {}
         self.stored: list[Transaction] = []
         """Everything committed."""
         self.said: list[say.Instruction] = []
@@ -234,7 +200,7 @@ class LeaderWorld:
         specs = [NodeSpec(name=f"{name}-{row}", total=amounts) for row in range(node_count)]
         sessions = Session(name, Role.SAMPLER, 0, 0), Session(name, Role.EXECUTOR, 0, 0)
         sampling = self._start_sampler(specs, 0)
-        self.clusters[name] = _Cluster(specs=specs, sampling=sampling, sampler=sessions[0], executor=sessions[1])
+        self.clusters[name] = WorldCluster(specs=specs, sampling=sampling, sampler=sessions[0], executor=sessions[1])
         self.reconnect(name)
 
     def _start_sampler(self, specs: list[NodeSpec], incarnation: int) -> SamplerSession:
