@@ -24,7 +24,7 @@ from argosy_local.compose import ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
 from argosy_store.versions import SchemaVersion, read_version
 
-from ...e2e.replayed import replaying  # noqa: TID252 - folders of tests are no packages
+from .replayed import replaying
 
 pytestmark = [pytest.mark.timeout(240)]
 

@@ -19,7 +19,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from testbed.postgres import server_version
 from testbed.replication import ReplicaServer, ReplicatedPair
-from tests.e2e.replayed import JOB_COUNT, replaying
+from tests.real.local.replayed import JOB_COUNT, replaying
 
 from argosy_client import JobEvent
 from argosy_core.errors import BackendUnavailable

@@ -27,7 +27,7 @@ from argosy_testkit.reply_gate import ReplyGate
 
 from .replayed import END_S, JOB_COUNT, PATIENT, follow, replaying
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("kills")]
+pytestmark = pytest.mark.timeout(240)
 
 CORES = 100
 """Of each cluster; every job asks for one."""
