@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from argosy_client.documents import DocumentDefaults, name_places, parse_documents, read_documents
+from argosy_client.documents import DocumentOptions, name_places, parse_documents, read_documents
 from argosy_client.durations import duration_text, parse_duration_s
 from argosy_core.errors import FieldViolation, InvalidRequest
 from argosy_core.job.spec import SpecLimits, read_bag
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 
-DEFAULTS = DocumentDefaults(queue="science", job_set="first")
+OPTIONS = DocumentOptions(queue="science", job_set="first")
 EXAMPLE = Path(__file__).parents[3] / "examples" / "job.yaml"
 
 CUSTOM_EXAMPLE = EXAMPLE.with_name("custom-resource.yaml")
@@ -35,7 +35,7 @@ spec:
 
 def test_example_of_the_readme_is_read() -> None:
     """The example file is a submission of twenty jobs."""
-    (draft,) = read_documents([str(EXAMPLE)], DEFAULTS)
+    (draft,) = read_documents([str(EXAMPLE)], OPTIONS)
 
     assert (draft.queue, draft.job_set, draft.count, draft.priority) == ("science", "first", 20, 10)
     assert draft.labels == {"team": "tides"}
@@ -45,7 +45,7 @@ def test_example_of_the_readme_is_read() -> None:
 
 def test_example_with_a_custom_resource_is_accepted_and_its_names_follow() -> None:
     """What the example declares is true, and no place of it keeps the name of the manifest."""
-    (draft,) = read_documents([str(CUSTOM_EXAMPLE)], DEFAULTS)
+    (draft,) = read_documents([str(CUSTOM_EXAMPLE)], OPTIONS)
     bag = read_bag([manifest.encode() for manifest in draft.manifests], SpecLimits())
     assert bag.violations == ()
     template = BagTemplate(bag.body)
@@ -59,9 +59,23 @@ def test_example_with_a_custom_resource_is_accepted_and_its_names_follow() -> No
     assert pod["spec"]["containers"][0]["env"][0]["value"] == widget["metadata"]["name"]
 
 
-def test_document_names_win_over_defaults() -> None:
-    """Options fill in what a document leaves out; they replace nothing."""
-    (draft,) = parse_documents(SUBMISSION, source="f.yaml", defaults=DEFAULTS)
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        (OPTIONS, ("science", "first")),
+        (DocumentOptions(queue="science"), ("science", "march")),
+        (DocumentOptions(), ("tides", "march")),
+    ],
+)
+def test_options_win_over_what_documents_name(options: DocumentOptions, place: tuple[str, str]) -> None:
+    """Whoever says a queue beside the file wants that queue, and not silently another."""
+    (draft,) = parse_documents(SUBMISSION, source="f.yaml", options=options)
+    assert (draft.queue, draft.job_set) == place
+
+
+def test_fields_of_a_submission_are_read() -> None:
+    """Every field that a document may have reaches the draft."""
+    (draft,) = parse_documents(SUBMISSION, source="f.yaml", options=DocumentOptions())
 
     assert (draft.queue, draft.job_set, draft.priority, draft.count) == ("tides", "march", -3, 4)
     assert (draft.client_id, draft.labels, draft.annotations) == ("tides-1", {"team": "tides"}, {"note": "yes"})
@@ -73,9 +87,9 @@ def test_many_documents_and_snake_case_and_bare_pods_are_read() -> None:
     text = SUBMISSION.replace("jobSet", "job_set").replace("clientId", "client_id")
     text += "---\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: solo}\n"
 
-    first, second = parse_documents(text, source="f.yaml", defaults=DEFAULTS)
+    first, second = parse_documents(text, source="f.yaml", options=OPTIONS)
 
-    assert first.job_set == "march"
+    assert (first.client_id, first.count) == ("tides-1", 4)
     assert (second.queue, second.job_set, second.count) == ("science", "first", 1)
     assert json.loads(second.manifests[0])["metadata"]["name"] == "solo"
 
@@ -89,7 +103,7 @@ def test_many_documents_and_snake_case_and_bare_pods_are_read() -> None:
 )
 def test_json_holds_documents_one_after_another_or_in_an_array(text: str) -> None:
     """JSON files hold many documents, too."""
-    drafts = parse_documents(text, source="f.json", defaults=DEFAULTS)
+    drafts = parse_documents(text, source="f.json", options=OPTIONS)
 
     assert [draft.manifests for draft in drafts] == [('{"kind":"Pod"}',)] * 2
 
@@ -103,7 +117,7 @@ metadata:
   labels: {<<: *base, team: b}
 """
 
-    (draft,) = parse_documents(text, source="f.yaml", defaults=DEFAULTS)
+    (draft,) = parse_documents(text, source="f.yaml", options=OPTIONS)
 
     metadata = json.loads(draft.manifests[0])["metadata"]
     assert metadata == {"annotations": {"day": "2024-01-31", "team": "a"}, "labels": {"day": "2024-01-31", "team": "b"}}
@@ -154,7 +168,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 def test_mistake_is_named_with_its_place(text: str, parts: list[str]) -> None:
     """Errors say file, line, document and field, what is wrong and what would be right."""
     with pytest.raises(InvalidRequest) as caught:
-        parse_documents(text, source="f.yaml", defaults=DEFAULTS)
+        parse_documents(text, source="f.yaml", options=OPTIONS)
 
     assert all(part in caught.value.message for part in parts), caught.value.message
 
@@ -171,7 +185,7 @@ def test_mistake_is_named_with_its_place(text: str, parts: list[str]) -> None:
 def test_mistake_in_json_is_named_with_its_place(text: str, parts: list[str]) -> None:
     """JSON is no worse off than YAML."""
     with pytest.raises(InvalidRequest) as caught:
-        parse_documents(text, source="f.json", defaults=DEFAULTS)
+        parse_documents(text, source="f.json", options=OPTIONS)
 
     assert all(part in caught.value.message for part in parts), caught.value.message
 
@@ -183,7 +197,7 @@ def test_every_wrong_document_of_every_file_is_named(tmp_path: Path) -> None:
     two.write_text(SUBMISSION + "---\nnope: 1\n")
 
     with pytest.raises(InvalidRequest) as caught:
-        read_documents([str(one), str(two), str(tmp_path / "none.yaml")], DEFAULTS)
+        read_documents([str(one), str(two), str(tmp_path / "none.yaml")], OPTIONS)
 
     text = caught.value.message
     assert [
@@ -200,7 +214,7 @@ def test_every_wrong_document_of_every_file_is_named(tmp_path: Path) -> None:
 def test_documents_without_a_queue_are_refused_when_there_is_no_default() -> None:
     """What neither the document nor the options say is missing."""
     with pytest.raises(InvalidRequest, match=r"queue: is missing.*--queue"):
-        parse_documents("kind: Pod\n", source="f.yaml", defaults=DocumentDefaults(job_set="s"))
+        parse_documents("kind: Pod\n", source="f.yaml", options=DocumentOptions(job_set="s"))
 
 
 def test_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
@@ -209,14 +223,14 @@ def test_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"kind: Pod\n\xff\xfe\n")
 
     with pytest.raises(InvalidRequest, match=r"pod.yaml:2: is not UTF-8"):
-        read_documents([str(path)], DEFAULTS)
+        read_documents([str(path)], OPTIONS)
 
 
 @given(st.text(max_size=200), st.sampled_from(["f.yaml", "f.json"]))
 def test_any_text_is_read_or_refused(text: str, source: str) -> None:
     """No text makes the reader fail in a way of its own."""
     try:
-        drafts = parse_documents(text, source=source, defaults=DEFAULTS)
+        drafts = parse_documents(text, source=source, options=OPTIONS)
     except InvalidRequest as error:
         assert error.message.startswith(source)  # noqa: PT017
     else:
@@ -226,7 +240,7 @@ def test_any_text_is_read_or_refused(text: str, source: str) -> None:
 def test_servers_faults_name_file_line_and_document() -> None:
     """Equal specs travel once, so the server's numbers mean nothing to whoever wrote the file."""
     text = "kind: Pod\n---\nkind: Pod\n---\nkind: Pod\nmetadata: {name: a}\n"
-    drafts = parse_documents(text, source="f.yaml", defaults=DEFAULTS)
+    drafts = parse_documents(text, source="f.yaml", options=OPTIONS)
     said = InvalidRequest(
         "nothing was accepted because of 3 faults: specs[1].manifests[0].spec: is missing; items[0].queue: no",
         violations=(
@@ -254,10 +268,10 @@ def test_faults_of_drafts_that_were_not_read_from_a_file_stay_as_they_are() -> N
 
 
 def test_durations_are_read_with_their_units() -> None:
-    """Whole numbers with units; 0 needs none; what a document does not say comes from the caller."""
-    text = SUBMISSION + "lifetime: 0\ntimeLimit: 1d2h3m4s\n"
-    (draft,) = parse_documents(text, source="a.yaml", defaults=DocumentDefaults(lifetime_s=7, estimate_s=90))
-    assert (draft.lifetime_s, draft.time_limit_s, draft.estimate_s) == (0, 93_784, 90)
+    """Whole numbers with units; 0 needs none; what the caller says wins."""
+    text = SUBMISSION + "lifetime: 0\ntimeLimit: 1d2h3m4s\nestimate: 5m\n"
+    (draft,) = parse_documents(text, source="a.yaml", options=DocumentOptions(estimate_s=0))
+    assert (draft.lifetime_s, draft.time_limit_s, draft.estimate_s) == (0, 93_784, 0)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +288,7 @@ def test_durations_are_read_with_their_units() -> None:
 def test_duration_that_is_none_is_named_with_its_line(line: str, said: str) -> None:
     """A number without a unit could be anything, so it is refused."""
     with pytest.raises(InvalidRequest) as caught:
-        parse_documents(f"{SUBMISSION}{line}\n", source="a.yaml", defaults=DEFAULTS)
+        parse_documents(f"{SUBMISSION}{line}\n", source="a.yaml", options=OPTIONS)
     assert f"a.yaml:12: document 1: {said}" in caught.value.message
 
 

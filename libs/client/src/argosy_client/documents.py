@@ -37,7 +37,7 @@ from argosy_client.values import JobDraft
 from argosy_client.yaml_nodes import Document, Value, read_json, read_yaml
 from argosy_core.errors import ArgosyError, FieldViolation, InvalidRequest
 
-__all__ = ["MAX_FILE_BYTES", "DocumentDefaults", "name_places", "parse_documents", "read_documents"]
+__all__ = ["MAX_FILE_BYTES", "DocumentOptions", "name_places", "parse_documents", "read_documents"]
 
 MAX_FILE_BYTES: Final = 256 << 20
 """Largest file read; a hundred full requests."""
@@ -63,22 +63,22 @@ _ITEM_OR_SPEC: Final = re.compile(r"(items|specs)\[(\d+)\]\.?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentDefaults:
-    """What documents that do not say so themselves get."""
+class DocumentOptions:
+    """What is said beside the documents, for all of them: it wins over what they say themselves."""
 
     queue: str = ""
-    """Queue; empty if every document must name its own."""
+    """Queue; empty if every document names its own."""
     job_set: str = ""
     """Job set; likewise."""
     lifetime_s: int | None = None
-    """Seconds of a run until it may be preempted; None for never."""
+    """Seconds of a run until it may be preempted; None for what the document says, or never."""
     time_limit_s: int | None = None
-    """Seconds after which a run is stopped; None for never."""
+    """Seconds after which a run is stopped; None for what the document says, or never."""
     estimate_s: int | None = None
-    """Seconds that a run is expected to take; None for not said."""
+    """Seconds that a run is expected to take; None for what the document says, if anything."""
 
 
-def read_documents(paths: Iterable[str], defaults: DocumentDefaults) -> tuple[JobDraft, ...]:
+def read_documents(paths: Iterable[str], options: DocumentOptions) -> tuple[JobDraft, ...]:
     """Return the drafts of files, in order; `-` is the standard input.
 
     Raises:
@@ -88,20 +88,20 @@ def read_documents(paths: Iterable[str], defaults: DocumentDefaults) -> tuple[Jo
     violations: list[FieldViolation] = []
     for path in paths:
         try:
-            drafts += parse_documents(_read_text(path), source=path, defaults=defaults)
+            drafts += parse_documents(_read_text(path), source=path, options=options)
         except InvalidRequest as error:
             violations += error.violations or (FieldViolation(field="", description=error.message),)
     _refuse(violations)
     return tuple(drafts)
 
 
-def parse_documents(text: str, *, source: str, defaults: DocumentDefaults) -> tuple[JobDraft, ...]:
+def parse_documents(text: str, *, source: str, options: DocumentOptions) -> tuple[JobDraft, ...]:
     """Return the drafts of a text, in order.
 
     Args:
         text: YAML, or JSON if the source ends in .json or .jsonl.
         source: Name of the file, for errors.
-        defaults: What documents that do not say so themselves get.
+        options: What is said beside the documents, for all of them.
 
     Raises:
         InvalidRequest: The text cannot be parsed or documents are wrong; the violations hold every fault, each as
@@ -111,7 +111,7 @@ def parse_documents(text: str, *, source: str, defaults: DocumentDefaults) -> tu
     drafts: list[JobDraft] = []
     violations: list[FieldViolation] = []
     for document in reader(text, source):
-        reading = _Reading(document, source=source, defaults=defaults)
+        reading = _Reading(document, source=source, options=options)
         draft = reading.draft()
         if reading.violations:
             violations += reading.violations
@@ -157,11 +157,11 @@ def name_places(error: ArgosyError, drafts: Sequence[JobDraft]) -> ArgosyError:
 class _Reading:
     """Reads one document and collects what is wrong with it."""
 
-    def __init__(self, document: Document, *, source: str, defaults: DocumentDefaults) -> None:
+    def __init__(self, document: Document, *, source: str, options: DocumentOptions) -> None:
         self.violations: list[FieldViolation] = []
         self._document = document
         self._source = source
-        self._defaults = defaults
+        self._options = options
 
     def draft(self) -> JobDraft | None:
         value = self._document.value
@@ -215,8 +215,10 @@ class _Reading:
         return tuple(_manifest_text(manifest) for manifest in manifests)
 
     def _make(self, fields: Mapping[str, Value], manifests: tuple[str, ...]) -> JobDraft:
-        queue = self._text(fields, "queue") or self._defaults.queue
-        job_set = self._text(fields, "job_set") or self._defaults.job_set
+        options = self._options
+        # Read even where an option wins, since what is no text there is a mistake anyway.
+        queue, job_set = self._text(fields, "queue"), self._text(fields, "job_set")
+        queue, job_set = options.queue or queue, options.job_set or job_set
         if not queue and "queue" not in fields:
             self._fault("queue", "is missing: name it in the document or with --queue")
         if not job_set and "job_set" not in fields:
@@ -230,9 +232,9 @@ class _Reading:
             client_id=self._text(fields, "client_id"),
             labels=self._texts(fields, "labels"),
             annotations=self._texts(fields, "annotations"),
-            lifetime_s=self._duration(fields, "lifetime", self._defaults.lifetime_s),
-            time_limit_s=self._duration(fields, "time_limit", self._defaults.time_limit_s),
-            estimate_s=self._duration(fields, "estimate", self._defaults.estimate_s),
+            lifetime_s=self._duration(fields, "lifetime", options.lifetime_s),
+            time_limit_s=self._duration(fields, "time_limit", options.time_limit_s),
+            estimate_s=self._duration(fields, "estimate", options.estimate_s),
             place=self._place(""),
         )
 
@@ -251,9 +253,9 @@ class _Reading:
         self._fault(_spelling(name), f"must be a whole number from {least} to {_INT32_MAX}, not {shown}")
         return default
 
-    def _duration(self, fields: Mapping[str, Value], name: str, default: int | None) -> int | None:
-        if name not in fields:
-            return default
+    def _duration(self, fields: Mapping[str, Value], name: str, option: int | None) -> int | None:
+        if option is not None or name not in fields:
+            return option
         value = fields[name]
         if value == 0 and not isinstance(value, bool):
             return 0

@@ -29,7 +29,7 @@ def _duration_options(function: _Function) -> _Function:
         ("time-limit", "time after which a run is stopped and its job fails"),
         ("lifetime", "time of a run after which it may be preempted; 0 is at once"),
     ):
-        text = f"Of documents that name none: {what}. As 90s, 1h30m or 7d."
+        text = f"Whatever the documents say: {what}. As 90s, 1h30m or 7d."
         function = click.option(f"--{name}", f"{name.replace('-', '_')}_s", type=duration, help=text)(function)
     return function
 
@@ -43,8 +43,8 @@ def _duration_options(function: _Function) -> _Function:
     required=True,
     help="YAML or JSON file, - for standard input; may be repeated.",
 )
-@click.option("--queue", default="", help="Queue of documents that name none.")
-@click.option("--job-set", default="", help="Job set of documents that name none.")
+@click.option("--queue", default="", help="Queue of all documents, whatever they name.")
+@click.option("--job-set", default="", help="Job set of all documents, whatever they name.")
 @_duration_options
 @click.option(
     "--dry-run",
@@ -61,20 +61,20 @@ def submit(
     files: tuple[str, ...],
     dry_run: bool,
     watched: bool,
-    **defaults: Any,  # noqa: ANN401 - fields of DocumentDefaults
+    **options: Any,  # noqa: ANN401 - fields of DocumentOptions
 ) -> int:
     """Submit jobs from YAML or JSON files of one or many documents.
 
     A document is a submission (fields queue, jobSet, priority, count, clientId, labels, annotations, lifetime,
-    timeLimit, estimate and spec.manifests) or a Pod manifest. Up to 1,000 documents go as one request, all of them or
+    timeLimit, estimate and spec.manifests) or a Pod manifest; options win over its fields. Up to 1,000 documents go as one request, all of them or
     none; more go in parts. A document with a clientId is submitted once, however often the command is repeated; one
     without is submitted anew each time.
     """
     from argosy_client.batches import split_drafts
-    from argosy_client.documents import DocumentDefaults, name_places, read_documents
+    from argosy_client.documents import DocumentOptions, name_places, read_documents
 
     settings = settings_of(context)
-    drafts = read_documents(files, DocumentDefaults(**defaults))
+    drafts = read_documents(files, DocumentOptions(**options))
     targets = sorted({(draft.queue, draft.job_set) for draft in drafts})
     if watched and len(targets) > 1:
         raise click.UsageError(f"--watch follows one job set, and the files name {len(targets)}", context)
