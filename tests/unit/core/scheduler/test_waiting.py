@@ -21,6 +21,7 @@ from argosy_core.scheduler import (
     check_invariants,
     count_waiting,
     explain,
+    hold_up,
     next_due_s,
     set_cluster,
     set_queues,
@@ -340,6 +341,57 @@ def test_failed_filter_is_asked_again_after_a_back_off_that_doubles() -> None:
     assert world.state.answers[int(world.state.live.class_index[0]), 0].text == "flaky: OSError: no answer"
     assert world.state.totals["faults"] == 8
     assert world.round().handle.tolist() == [handle]
+
+
+def test_classes_of_a_round_that_failed_wait_everywhere_and_half_of_them_longer() -> None:
+    """So the one that causes it is alone soon, and the others are served again; `explain` tells what happened."""
+    world = LeaderWorld(clusters={"a": 2, "b": 2}, settings=_SETTINGS)
+    handles = [world.submit(1, class_id=class_id)[0] for class_id in range(1, 9)]
+    state = world.state
+    classes = state.live.class_index[state.live.slots(np.array(handles))].astype(np.int64)
+    hold_up(state, classes, "the round failed: ValueError: odd", now_s=world.now_s, rng=world.rng)
+    assert _idle(world)
+    assert {_reason(world, handle) for handle in handles} == {WaitReason.FAULT}
+    assert {state.answers[row, index].text for row in classes.tolist() for index in (0, 1)} == {
+        "the round failed: ValueError: odd"
+    }
+    assert state.totals["faults"] == 8
+    sooner_s = next_due_s(state, world.now_s)
+    assert sooner_s > world.now_s
+    world.now_s = sooner_s
+    first = world.round().handle.tolist()
+    assert len(first) == 4
+    world.now_s = next_due_s(state, world.now_s)
+    assert sorted(first + world.round().handle.tolist()) == handles
+
+
+def test_class_of_a_round_that_failed_waits_longer_each_time_if_it_was_alone() -> None:
+    """A fault that stays is met ever more seldom."""
+    world = LeaderWorld(clusters={"a": 2}, settings=_SETTINGS)
+    world.submit(1)
+    waits_s = []
+    for _ in range(3):
+        hold_up(world.state, np.array([0]), "odd", now_s=world.now_s, rng=world.rng)
+        waits_s.append(world.state.waits.next_end_s - world.now_s)
+        world.now_s = world.state.waits.next_end_s
+        world.state.waits.expire(world.now_s)
+    assert waits_s == pytest.approx([1, 2, 4])
+
+
+def test_shares_are_never_more_than_the_pool_has() -> None:
+    """A sampler gives away what a pod held as soon as it ended, before its executor has told the leader so."""
+    world = LeaderWorld(clusters={"a": 1}, queues={"alice": 1, "bob": 1}, settings=_SETTINGS)
+    world.submit(4, queue=1)
+    world.round()
+    ended = Members.of(*zip(*world.live_runs("a"), strict=True))
+    world.clusters["a"].sampling.release(world.machine.epoch, ended)
+    world.submit(4, queue=2)
+    world.send_capacity("a")
+    assert world.round().handle.size == 4
+    told = shares(world.state, world.now_s)
+    assert int(world.state.queues.usage.sum()) == 8_000_000
+    assert [row.usage_cores for row in told.queues] == [2.0, 2.0]
+    assert told.capacity_cores == 4.0
 
 
 def test_cordoned_queue_waits_for_a_constraint() -> None:

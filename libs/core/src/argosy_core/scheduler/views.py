@@ -333,11 +333,12 @@ def _reasons(state: PoolState, class_index: int) -> tuple[tuple[FilterCount, ...
 def shares(state: PoolState, now_s: float) -> PoolShares:
     """Return usage, flow, demand and entitlement of every queue.
 
-    All defined queues count for the fair share; the entitlement is exact weighted max-min over the demands.
+    All defined queues count for the fair share; the entitlement is exact weighted max-min over the demands. Usages are
+    those that count (`PoolState.counted_usage`), so together they are never above the capacity of the pool.
     """
     state.advance_flow(now_s)
-    queues = state.queues
-    demand = to_cores(queues.usage + queues.queued_usage)
+    queues, usage = state.queues, state.counted_usage()
+    demand = to_cores(usage + queues.queued_usage)
     capacity = state.capacity_usage() / MICRO
     entitled = fill_water(demand, queues.weight, capacity)
     weight_sum = float(queues.weight.sum())
@@ -347,7 +348,7 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
             queue=queues.names[index],
             weight=float(queues.weight[index]),
             fair_share_ratio=float(queues.weight[index]) / weight_sum if weight_sum else 0.0,
-            usage_cores=float(queues.usage[index]) / MICRO,
+            usage_cores=float(usage[index]) / MICRO,
             flow_cores=float(queues.flow[index]),
             demand_cores=float(demand[index]),
             entitled_cores=float(entitled[index]),
