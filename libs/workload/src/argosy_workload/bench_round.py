@@ -286,7 +286,7 @@ class _World:
             plan = current.finish(self._now_s)
         with self._on("ingest"):
             draft_ingest(self._state, plan)
-            effects = apply_ingested(self._state, plan, np.zeros(0, np.int64), self._now_s)
+            effects = apply_ingested(self._state, plan, self._now_s)
         for runs in (*plan.releases, *effects.releases):
             self._release(runs)
         self._give_out(plan)

@@ -23,6 +23,7 @@ def _resize(world: LeaderWorld, handle: int, asked: int, held: int) -> None:
     state = world.state
     state.advance_flow(world.now_s)
     amounts = np.array([[[asked, 0, 1]], [[held, 0, 1]]], dtype=np.int64)
+    amounts = np.pad(amounts, ((0, 0), (0, 0), (0, len(state.classes.axis) - 3)))
     state.set_demands(state.live.slots(np.array([handle])), *amounts)
 
 
@@ -111,6 +112,23 @@ def test_demands_follow_the_axis_when_resources_come() -> None:
     _resize(world, handle, 2000, 1500)
     world.define_class(9, gpu=1)
     assert world.state.demands.permitted.shape[1] == len(world.state.classes.axis)
+    world.check()
+
+
+def test_demands_follow_the_axis_when_resources_go() -> None:
+    """What nobody counts any more has no column, in no row; what a job holds stays what it was."""
+    world = LeaderWorld(clusters={"a": 1})
+    (handle,) = world.submit(1)
+    world.define_class(2, gpu=1)
+    (other,) = world.submit(1, class_id=2)
+    _resize(world, handle, 2000, 1500)
+    world.cancel([other])
+    world.take()
+    state = world.state
+    state.classes.drop_idle(0)
+    state.shrink_axis()
+    assert "gpu" not in state.classes.axis.names
+    assert state.job_vectors(state.live.slots(np.array([handle]))).tolist() == [[1500, 0, 1]]
     world.check()
 
 

@@ -221,7 +221,7 @@ class Cycle:
         term.enter(Phase.INGESTING)
         runs, objects = draft_ingest(term.state, plan)
         term.reach("leased", plan.handle)
-        effects = apply_ingested(term.state, plan, NOBODY, term.now.db_s)
+        effects = apply_ingested(term.state, plan, term.now.db_s)
         term.unstored.update(runs.handle.tolist())
         term.stories.note(term.now.db_us, "leased", plan.handle)
         transaction.add_leases(runs, objects)

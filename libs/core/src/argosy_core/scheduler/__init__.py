@@ -46,7 +46,7 @@ Round::
 Ingest (runs of a plan are in flight until then)::
 
     draft_ingest(state, plan) -> (NewRuns, NewObjects)            # changes nothing; the store answers refused handles
-    apply_ingested(state, plan, refused_handles, now_s) -> LeaseEffects   # inside that transaction: events go with rows
+    apply_ingested(state, plan, now_s) -> LeaseEffects               # inside that transaction: events go with rows
     give_up_placements(state, handles, retry_after_s, now_s) -> RefusedEffects   # before: what plugins turned away
     refuse_leases(state, refused_handles, now_s) -> RefusedEffects    # where refusals are known only after the commit
     Refusals().correct(draft_number, drafts, refused) -> list[EventDraft]  # there: the events, inside the transaction

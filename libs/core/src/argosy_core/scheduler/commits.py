@@ -183,7 +183,3 @@ class CommitStages:
     def unanswered(self) -> tuple[int, ...]:
         """Return the clusters that have not answered the present stage."""
         return tuple(self._asked)
-
-    def give_up(self, rows: npt.NDArray[np.int64]) -> None:
-        """Count runs that were placed as not decided after all."""
-        self.status[rows] = _UNDECIDED

@@ -54,7 +54,7 @@ def draft_ingest(state: PoolState, plan: LeasePlan) -> tuple[NewRuns, NewObjects
     """Return the rows that a plan makes, for the store to insert; nothing is changed.
 
     Leases whose job ended meanwhile are left out. The store skips the rows of jobs that are not open or have a cancel
-    change request, and answers their handles; pass those to `apply_ingested`.
+    change request, and answers their handles; pass those to `refuse_leases`.
 
     Complexity: O(n log n) in NumPy, and about half a microsecond of Python per object for its name.
     """
@@ -113,17 +113,14 @@ def _name_objects(state: PoolState, slots: Int32s, ordinals: Int64s) -> tuple[tu
     return kinds.all(), np.array(kind_index, dtype=np.int32), names
 
 
-def apply_ingested(state: PoolState, plan: LeasePlan, refused_handles: Int64s, now_s: float) -> LeaseEffects:
-    """Take in that the store took a plan's rows, and return what follows.
+def apply_ingested(state: PoolState, plan: LeasePlan, now_s: float) -> LeaseEffects:
+    """Take in that a plan's rows go into the store's transaction, and return what follows.
 
-    A lease that was refused gives its placement back; its job ends if its cancel request is known here, or waits again
-    until the request arrives. May be called inside the store's transaction, between its check and its commit, so that
-    the events go with the rows.
+    Leases that the database refuses after that are taken back by `refuse_leases`.
 
     Args:
         state: The pool.
         plan: The plan, once.
-        refused_handles: Jobs whose rows the store skipped.
         now_s: Now.
 
     Complexity: O(n log n) in NumPy.
@@ -131,49 +128,29 @@ def apply_ingested(state: PoolState, plan: LeasePlan, refused_handles: Int64s, n
     live = state.live
     state.advance_flow(now_s)
     slots, flying = _in_flight(state, plan)
-    refused = np.isin(plan.handle, refused_handles)
-    firsts = plan.firsts
-    taken = slots[firsts][(flying & ~refused)[firsts]]
+    taken = slots[plan.firsts][flying[plan.firsts]]
     events = EventBuffer(state, now_s)
     events.add(taken, EVENT_LEASED, to_state=JOB_LEASED, time_us=plan.create_time_us, with_run=Detail.PLACE)
     live.state[taken] = JOB_LEASED
     live.flags[taken] &= np.uint8(0xFF ^ IN_FLIGHT)
     live.begin_runs(taken, RUN_LEASED)
-    lost = ~flying | refused
-    releases = runs_by_cluster(plan.clusters, plan.cluster[lost], plan.members[lost])
-    texts, ended, ended_state = Texts(), [], []
-    given_back = slots[firsts][(flying & refused)[firsts]]
-    give_back_placements(state, given_back)
-    cancelled = _wait_again(state, given_back, now_s + _REFUSED_BACK_OFF_S)
-    events.add(cancelled, EVENT_CANCELLED, to_state=JOB_CANCELLED)
-    ended.append(cancelled)
-    ended_state.append(np.full(cancelled.size, JOB_CANCELLED, dtype=np.int16))
-    failed, reasons = _failed(state, plan, refused_handles, texts)
+    texts = Texts()
+    failed, reasons = _failed(state, plan, texts)
     table = np.array([events.reason(text) for text in texts.all()] or [-1], dtype=np.int64)
     events.add(failed, EVENT_FAILED, to_state=JOB_FAILED, reason=table[reasons])
-    ended.append(failed)
-    ended_state.append(np.full(failed.size, JOB_FAILED, dtype=np.int16))
-    gone = np.concatenate(ended)
-    updates = job_updates(
-        live.handle[gone],
-        np.concatenate(ended_state),
-        np.full(gone.size, round(now_s * 1e6), dtype=np.int64),
-        reason=np.concatenate([np.full(cancelled.size, -1, dtype=np.int64), reasons]),
-        texts=texts,
-    )
+    ended = np.full(failed.size, JOB_FAILED, dtype=np.int16), np.full(failed.size, round(now_s * 1e6), dtype=np.int64)
+    updates = job_updates(live.handle[failed], *ended, reason=reasons, texts=texts)
     effects = LeaseEffects(
         events=events.draft(),
         job_updates=updates,
-        releases=releases,
+        releases=runs_by_cluster(plan.clusters, plan.cluster[~flying], plan.members[~flying]),
         rows=_rows_per_cluster(state, taken),
         stops=_stops_per_cluster(state, plan),
     )
     _remember_failed(state, live.handle[failed])
-    state.remove_jobs(gone)
+    state.remove_jobs(failed)
     state.totals["leases"] += int(taken.size)
-    state.totals["refused"] += int(given_back.size)
     state.totals["failed"] += int(failed.size)
-    state.totals["cancelled"] += int(cancelled.size)
     return effects
 
 
@@ -260,10 +237,10 @@ def _wait_again(state: PoolState, slots: Int32s, again_s: float | Float64s) -> I
     return cancelled
 
 
-def _failed(state: PoolState, plan: LeasePlan, refused: Int64s, texts: Texts) -> tuple[Int32s, Int64s]:
+def _failed(state: PoolState, plan: LeasePlan, texts: Texts) -> tuple[Int32s, Int64s]:
     """Return the jobs that the plan ends and that are still there, and their reasons' indices."""
     slots = state.live.slots(plan.failed_handle)
-    there = (slots >= 0) & ((state.live.flags[slots] & IN_FLIGHT) != 0) & ~np.isin(plan.failed_handle, refused)
+    there = (slots >= 0) & ((state.live.flags[slots] & IN_FLIGHT) != 0)
     rows = np.flatnonzero(there)
     return slots[rows], np.array([texts.index(plan.failed_reasons[row]) for row in rows.tolist()], dtype=np.int64)
 

@@ -265,7 +265,6 @@ class Round:
         rows, slots = placed.rows, stages.slots[placed.rows]
         node = state.clusters.nodes[index].translate(placed.sampler_node)
         there = self._is_there(slots, stages.handle[rows]) & (node >= 0)
-        stages.give_up(rows[~there])
         self._release(index, np.concatenate([rows[~there], placed.lost]))
         rows, slots, node = rows[there], slots[there], node[there]
         state.count_queued(slots, -1)
