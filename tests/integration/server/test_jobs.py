@@ -218,6 +218,30 @@ async def test_reprioritize_changes_priority_and_tells_leader(api: Any, leader_s
     assert unpack_column(change_requests.priority_column, "int32", name="x").tolist() == [-5, -5]
 
 
+async def test_jobs_are_held_and_released_by_selector_and_id(api: Any, leader_store: Any) -> None:
+    """Open jobs are marked and the leader hears of those that changed; a preview and a repetition tell it nothing."""
+    ids = await api.submit({"count": 2, "hold": True}, {})
+    selector = job_pb2.JobSelector(queue="red", job_set="one")
+    preview = await api.jobs.HoldJobs(job_pb2.HoldJobsRequest(selector=selector, validate_only=True))
+    assert (preview.job_count, len(preview.sample)) == (3, 3)
+    held = await api.jobs.HoldJobs(job_pb2.HoldJobsRequest(selector=selector, reason="wait"))
+    assert held.job_count == 3
+    released = await api.jobs.ReleaseJobs(job_pb2.ReleaseJobsRequest(jobs=job_pb2.JobIds(ids=ids[:1])))
+    assert released.job_count == 1
+    jobs = [(await api.jobs.GetJob(job_pb2.GetJobRequest(id=job_id))).job for job_id in ids]
+    assert [job.held for job in jobs] == [False, True, True]
+    changes = [lease_pb2.Changes.FromString(payload) for _, payload in leader_store.read_changes(100)]
+    (submitted,) = [change.submitted for change in changes if change.HasField("submitted")]
+    assert unpack_column(submitted.held_column, "int32", name="x").tolist() == [1, 1, -1]
+    told = [change.change_requests for change in changes if change.HasField("change_requests")]
+    assert [unpack_column(one.kind_column, "int8", name="x").tolist() for one in told] == [[4], [5]]
+    assert told[0].reason == "wait"
+    assert [unpack_column(one.handle_column, "int64", name="x").tolist() for one in told] == [
+        handles_of(ids[2:]).tolist(),
+        handles_of(ids[:1]).tolist(),
+    ]
+
+
 async def test_explain_answers_from_row_for_ended_job_without_leader(api: Any, leader_store: Any) -> None:
     """An ended job needs no leader to be explained."""
     ids = await api.submit({})

@@ -19,7 +19,7 @@ from argosy_testkit.submissions import (
     make_run_ends,
     make_spec,
 )
-from argosy_testkit.world_rows import durations_of
+from argosy_testkit.world_rows import options_of
 
 
 def test_load_of_a_pool_nobody_led_is_not_found(database_url: str) -> None:
@@ -189,14 +189,15 @@ def test_members_of_a_run_have_rows_of_their_own_and_end_apart(world: StoreWorld
 
 
 def test_load_gives_how_long_jobs_run_by_what_was_said(world: StoreWorld) -> None:
-    """Each open job has its own durations; if nothing is said of any, there are no columns."""
+    """Each open job has its own options; if nothing is said of any, there are no columns."""
     world.submit(world.request(1))
-    assert world.leader.load().columns.jobs.durations is None
-    world.submit(world.request(2, durations=durations_of((0, 60, -1), (-1, -1, 5))))
-    durations = world.leader.load().columns.jobs.durations
-    assert durations is not None
-    assert {name: values.tolist() for name, values in durations.columns().items()} == {
+    assert world.leader.load().columns.jobs.options is None
+    world.submit(world.request(2, options=options_of((0, 60, -1), (-1, -1, 5, 1))))
+    options = world.leader.load().columns.jobs.options
+    assert options is not None
+    assert {name: values.tolist() for name, values in options.columns().items()} == {
         "lifetime_s": [-1, 0, -1],
         "time_limit_s": [-1, 60, -1],
         "estimate_s": [-1, -1, 5],
+        "held": [-1, -1, 1],
     }

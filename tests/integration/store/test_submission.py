@@ -22,7 +22,7 @@ from argosy_store.queue_limits import QueueLimit
 from argosy_testkit.postgres import set_database_time
 from argosy_testkit.store_world import StoreWorld, encode_parts
 from argosy_testkit.submissions import make_spec
-from argosy_testkit.world_rows import durations_of
+from argosy_testkit.world_rows import options_of
 
 
 def stored(world: StoreWorld) -> list[int]:
@@ -398,6 +398,6 @@ def test_what_a_slow_caller_was_told_by_a_lost_database_is_not_remembered_for_th
 
 def test_submit_stores_durations_that_are_given_and_null_for_others(world: StoreWorld) -> None:
     """What a submitter says of how long jobs run is read back; of others nothing is written."""
-    world.submit(world.request(1), world.request(2, durations=durations_of((0, 60, -1), (-1, -1, 5))))
+    world.submit(world.request(1), world.request(2, options=options_of((0, 60, -1), (-1, -1, 5))))
     found = [(job.lifetime_s, job.time_limit_s, job.estimate_s) for job in world.list_jobs(JobFilter())]
     assert found == [(None, None, None), (0, 60, None), (None, None, 5)]

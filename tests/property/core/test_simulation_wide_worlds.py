@@ -52,6 +52,16 @@ def test_every_invariant_holds_where_runs_have_time_limits() -> None:
     assert failed
 
 
+def test_no_held_job_begins_whatever_goes_wrong() -> None:
+    """Across lost leaders too, a job that is held from its submit on has no run; all end once they are released."""
+    begun = 0
+    for seed in (1, 2):
+        world = draw_world(seed, held=True, check_steps=25)
+        world.run()
+        begun += sum(bool(job.runs) for job in world.context.store.jobs.values() if job.may_run)
+    assert begun
+
+
 def test_wide_worlds_do_what_the_others_leave_out() -> None:
     """What is not tried proves nothing."""
     world = draw_world(3, wide=True, check_steps=0)

@@ -170,7 +170,7 @@ def test_only_commands_that_talk_to_a_server_take_one() -> None:
         for path, command in leaves(cli)
         if "--server" in {option for parameter in command.params for option in parameter.opts}
     }
-    of_jobs = {"submit", "jobs", "watch", "logs", "explain", "cancel", "reprioritize"}
+    of_jobs = {"submit", "jobs", "watch", "logs", "explain", "cancel", "reprioritize", "hold", "release"}
     assert taking == of_jobs | {"queue", "shares", "cluster", "node", "replay"}
 
 
@@ -287,7 +287,7 @@ def test_completion_knows_commands_without_an_argument(monkeypatch: pytest.Monke
         check=False,
     )
 
-    assert done.stdout.split() == ["plain,reprioritize", "plain,replay"]
+    assert done.stdout.split() == ["plain,reprioritize", "plain,release", "plain,replay"]
 
 
 def test_fault_of_ours_is_no_traceback_unless_asked_for(offline: Any, monkeypatch: pytest.MonkeyPatch) -> None:

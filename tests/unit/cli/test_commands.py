@@ -210,6 +210,17 @@ def test_reprioritize_gives_another_priority(api: FakeApi, argosy: Any, job_id: 
     assert api.jobs[job_id].priority == -7
 
 
+def test_hold_and_release_go_by_id_and_by_selector(api: FakeApi, argosy: Any, job_id: str) -> None:
+    """The list shows what is held; a look changes nothing."""
+    assert "would hold 1 job" in argosy("hold", "--queue", "science", "--dry-run").out
+    assert not api.jobs[job_id].held
+    assert argosy("hold", job_id).code == 0
+    assert api.jobs[job_id].held
+    assert "(held)" in argosy("jobs", "--queue", "science").out
+    assert argosy("release", "--queue", "science", "-y").code == 0
+    assert not api.jobs[job_id].held
+
+
 def test_explain_shows_stage_reasons_counts_and_nearest_miss(argosy: Any, job_id: str) -> None:
     """Where it stands, nodes per filter, and what came closest."""
     lines = argosy("explain", job_id).out

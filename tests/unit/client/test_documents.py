@@ -267,6 +267,17 @@ def test_faults_of_drafts_that_were_not_read_from_a_file_stay_as_they_are() -> N
     assert name_places(said, ()) is said
 
 
+def test_documents_say_whether_their_jobs_are_held() -> None:
+    """The option holds all of them; anything but true or false is refused."""
+    held = parse_documents(SUBMISSION + "hold: true\n", source="a.yaml", options=DocumentOptions())
+    free = parse_documents(SUBMISSION, source="a.yaml", options=DocumentOptions())
+    every = parse_documents(SUBMISSION + "hold: false\n", source="a.yaml", options=DocumentOptions(hold=True))
+    assert [draft.hold for (draft,) in (held, free, every)] == [True, False, True]
+    with pytest.raises(InvalidRequest) as refusal:
+        parse_documents(SUBMISSION + "hold: 1\n", source="a.yaml", options=DocumentOptions())
+    assert "hold: must be true or false, not a number" in str(refusal.value.violations)
+
+
 def test_durations_are_read_with_their_units() -> None:
     """Whole numbers with units; 0 needs none; what the caller says wins."""
     text = SUBMISSION + "lifetime: 0\ntimeLimit: 1d2h3m4s\nestimate: 5m\n"

@@ -293,15 +293,16 @@ def test_admit_gives_each_job_its_durations_in_whole_seconds() -> None:
     """A duration is whole seconds, fractions rounded up; what an item does not say is unset, and 0 is a lifetime."""
     jobs = admit_items(
         {"count": 2, "lifetime": Duration(), "estimate": Duration(seconds=5, nanos=1)},
-        {"time_limit": Duration(seconds=60)},
+        {"time_limit": Duration(seconds=60), "hold": True},
     )
-    assert jobs.durations is not None
-    assert {name: values.tolist() for name, values in jobs.durations.columns().items()} == {
+    assert jobs.options is not None
+    assert {name: values.tolist() for name, values in jobs.options.columns().items()} == {
         "lifetime_s": [0, 0, -1],
         "time_limit_s": [-1, -1, 60],
         "estimate_s": [6, 6, -1],
+        "held": [-1, -1, 1],
     }
-    assert admit_items({}, {"priority": 2}).durations is None
+    assert admit_items({}, {"priority": 2}).options is None
 
 
 @pytest.mark.parametrize(("given_s", "expected_s"), [(None, 60), (90, 60), (30, 30)])
@@ -314,17 +315,17 @@ def test_deadline_of_the_pods_is_a_time_limit_unless_a_shorter_one_is_given(
     specs = [*make_specs(), SpecCache(SpecLimits(), max_count=1).read([json.dumps(document).encode()])]
     given = {} if given_s is None else {"time_limit": Duration(seconds=given_s)}
     jobs = admit_items({}, {"spec": 1, "count": 2, **given}, specs=specs)
-    assert jobs.durations is not None
-    assert jobs.durations.time_limit_s.tolist() == [-1, expected_s, expected_s]
-    assert jobs.durations.lifetime_s.tolist() == [-1, -1, -1]
+    assert jobs.options is not None
+    assert jobs.options.time_limit_s.tolist() == [-1, expected_s, expected_s]
+    assert jobs.options.lifetime_s.tolist() == [-1, -1, -1]
 
 
 @pytest.mark.parametrize("name", ["lifetime", "time_limit", "estimate"])
 def test_duration_belongs_to_what_a_client_id_stands_for(name: str) -> None:
     """A repeat with another duration is another job; one without any has the hash that it always had."""
     hashes = {
-        admit_items({"client_id": "a", **durations}).payload_hashes
-        for durations in ({}, {name: Duration(seconds=5)}, {name: Duration(seconds=6)})
+        admit_items({"client_id": "a", **options}).payload_hashes
+        for options in ({}, {name: Duration(seconds=5)}, {name: Duration(seconds=6)})
     }
     assert len(hashes) == 3
 

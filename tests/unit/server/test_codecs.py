@@ -27,7 +27,7 @@ from argosy_server.api.job_codec import job_ids, split_body
 from argosy_server.api.selectors import has_labels, parse_label_selector
 from argosy_server.leader.log.codec import decode_changes
 from argosy_testkit.submissions import make_request, make_spec
-from argosy_testkit.world_rows import durations_of
+from argosy_testkit.world_rows import options_of
 
 HANDLES = st.integers(1, (1 << 55) - 1)
 
@@ -269,23 +269,23 @@ def test_encode_change_requests_carries_kind_priority_and_what_ended() -> None:
 
 
 def test_submitted_durations_come_back_as_they_went() -> None:
-    """Jobs of several requests keep their durations, those without any stay without, and nothing said costs nothing."""
-    one = make_request(first=1, count=2, day=20_000, durations=durations_of((0, -1, 5), (7, -1, -1)))
+    """Jobs of several requests keep their options, those without any stay without, and nothing said costs nothing."""
+    one = make_request(first=1, count=2, day=20_000, options=options_of((0, -1, 5), (7, -1, -1)))
     other = make_request(first=3, count=2, day=20_000)
     keep = np.array([False, True])
     payload = encode_submitted([(other, np.ones(2, dtype=bool)), (one, keep)])
     assert lease_pb2.Changes.FromString(payload).submitted.estimate_s_column == b""
     jobs = decode_changes(payload).jobs
     assert jobs is not None
-    assert jobs.durations is not None
-    assert jobs.durations.lifetime_s.tolist() == [-1, -1, 7]
-    assert jobs.durations.time_limit_s.tolist() == jobs.durations.estimate_s.tolist() == [-1, -1, -1]
+    assert jobs.options is not None
+    assert jobs.options.lifetime_s.tolist() == [-1, -1, 7]
+    assert jobs.options.time_limit_s.tolist() == jobs.options.estimate_s.tolist() == [-1, -1, -1]
     plain = decode_changes(encode_submitted([(other, np.ones(2, dtype=bool))])).jobs
     assert plain is not None
-    assert plain.durations is None
+    assert plain.options is None
 
 
-def test_submitted_durations_of_another_length_are_refused() -> None:
+def test_submitted_options_of_another_length_are_refused() -> None:
     """A column has one element per job or none at all."""
     request = make_request(first=1, count=2, day=20_000)
     news = lease_pb2.Changes.FromString(encode_submitted([(request, np.ones(2, dtype=bool))]))

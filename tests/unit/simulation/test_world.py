@@ -10,7 +10,7 @@ import pytest
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.durations import JobDurations
+from argosy_core.job.options import JobOptions
 from argosy_core.job.states import JobState
 from argosy_core.nodes import NodeSpec
 from argosy_simulation import (
@@ -88,7 +88,7 @@ def test_endless_run_is_stopped_at_its_time_limit_though_the_leader_dies() -> No
     limit = np.array([40, -1], dtype=np.int32)
     plan = replace(
         make_plan([0.0, 1.0], [np.inf, 5.0], cores=4),
-        durations=replace(JobDurations.unset(2), time_limit_s=limit),
+        options=replace(JobOptions.unset(2), time_limit_s=limit),
     )
     faults = replace(NO_FAULTS, until_s=30.0, leader_crashes=3)
     result = World(plan, seed=1, settings=WorldSettings(), faults=faults).run()

@@ -22,7 +22,7 @@ class Entry(NamedTuple):
 
 
 GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
-    ("Jobs", ("submit", "jobs", "watch", "logs", "explain", "cancel", "reprioritize")),
+    ("Jobs", ("submit", "jobs", "watch", "logs", "explain", "cancel", "reprioritize", "hold", "release")),
     ("Fairness and machines", ("queue", "shares", "cluster", "node")),
     ("A mesh on this machine", ("up", "down", "status", "demo")),
     ("Workloads and measuring", ("replay", "simulate", "trace", "bench")),
@@ -39,6 +39,8 @@ COMMANDS: Final[dict[str, Entry]] = {
     "explain": Entry("explain", "explain", "Say where a job stands and, if it waits, why."),
     "cancel": Entry("change_requests", "cancel", "Ask that jobs end, by id or selector."),
     "reprioritize": Entry("change_requests", "reprioritize", "Give jobs another priority, by id or selector."),
+    "hold": Entry("change_requests", "hold", "Hold jobs back, by id or selector."),
+    "release": Entry("change_requests", "release", "Let held jobs go, by id or selector."),
     "queue": Entry("queues", "queue", "Make, show, change, cordon and delete queues."),
     "shares": Entry("shares", "shares", "Show usage, flow and fair share of each queue."),
     "cluster": Entry("clusters", "cluster", "Show, cordon and forget clusters."),

@@ -32,7 +32,6 @@ from argosy.api.v1 import (
     server_pb2,
     server_pb2_grpc,
 )
-from argosy.channel_credentials import ChannelCredentials
 from argosy.debug.v1 import debug_pb2, debug_pb2_grpc
 from argosy_client import codec
 from argosy_client.backoff import RetryPolicy
@@ -67,7 +66,6 @@ class ArgosyClient(RepeatedCalls):
         timeout_s: Deadline of each attempt of a call.
         retries: How long and how often calls are repeated.
         random: Where jitter comes from; given in tests.
-        credentials: How the server is known, and who calls; none calls in the clear and without a name.
 
     Every method raises the errors of `argosy_core.errors`: BackendUnavailable once the retries are used up, others at
     once.
@@ -80,10 +78,9 @@ class ArgosyClient(RepeatedCalls):
         timeout_s: float = 30.0,
         retries: RetryPolicy | None = None,
         random: Random | None = None,
-        credentials: ChannelCredentials | None = None,
     ) -> None:
         """Prepare the channel; nothing is dialled before the first call."""
-        super().__init__(address, timeout_s=timeout_s, retries=retries, random=random, credentials=credentials)
+        super().__init__(address, timeout_s=timeout_s, retries=retries, random=random)
         self._queues = queue_pb2_grpc.QueueServiceStub(self._channel)
         self._jobs = job_pb2_grpc.JobServiceStub(self._channel)
         self._events = event_pb2_grpc.EventServiceStub(self._channel)
@@ -268,22 +265,34 @@ class ArgosyClient(RepeatedCalls):
             validate_only: Only count and show a sample.
         """
         request = job_pb2.CancelJobsRequest(reason=reason, validate_only=validate_only)
-        if isinstance(target, JobSelector):
-            request.selector.CopyFrom(codec.selector_message(target))
-        else:
-            request.jobs.ids.extend(target)
-        return codec.change_result_of(await self.call(self._jobs.CancelJobs, request))
+        _set_target(request, target)
+        answer = await self.call(self._jobs.CancelJobs, request)
+        return codec.change_result_of(answer)
 
     async def reprioritize_jobs(
         self, target: Sequence[str] | JobSelector, priority: int, *, validate_only: bool = False
     ) -> ChangeResult:
         """Give jobs another priority, by ids or by selector; pending and running jobs do not move."""
         request = job_pb2.ReprioritizeJobsRequest(priority=priority, validate_only=validate_only)
-        if isinstance(target, JobSelector):
-            request.selector.CopyFrom(codec.selector_message(target))
-        else:
-            request.jobs.ids.extend(target)
-        return codec.change_result_of(await self.call(self._jobs.ReprioritizeJobs, request))
+        _set_target(request, target)
+        answer = await self.call(self._jobs.ReprioritizeJobs, request)
+        return codec.change_result_of(answer)
+
+    async def hold_jobs(
+        self, target: Sequence[str] | JobSelector, *, reason: str = "", validate_only: bool = False
+    ) -> ChangeResult:
+        """Hold jobs back, by ids or by selector; those that have a run go on, and are held once they wait again."""
+        request = job_pb2.HoldJobsRequest(reason=reason, validate_only=validate_only)
+        _set_target(request, target)
+        answer = await self.call(self._jobs.HoldJobs, request)
+        return codec.change_result_of(answer)
+
+    async def release_jobs(self, target: Sequence[str] | JobSelector, *, validate_only: bool = False) -> ChangeResult:
+        """Let held jobs go, by ids or by selector."""
+        request = job_pb2.ReleaseJobsRequest(validate_only=validate_only)
+        _set_target(request, target)
+        answer = await self.call(self._jobs.ReleaseJobs, request)
+        return codec.change_result_of(answer)
 
     async def explain_job(self, job_id: str) -> Explanation:
         """Return where a job stands and, if it waits, why.
@@ -324,7 +333,7 @@ class ArgosyClient(RepeatedCalls):
         request = job_pb2.GetJobLogRequest(
             id=job_id, attempt=attempt, pod=pod, container=container, follow=follow, tail_line_count=tail_line_count
         )
-        stream = self._jobs.GetJobLog(request, metadata=self._identity)
+        stream = self._jobs.GetJobLog(request)
         try:
             async for response in stream:
                 yield response.data
@@ -371,8 +380,7 @@ class ArgosyClient(RepeatedCalls):
                     job_ids=job_ids,
                     label_selector=label_selector,
                     allow_missing=allow_missing,
-                ),
-                metadata=self._identity,
+                )
             )
 
         return watch_job_set(
@@ -473,7 +481,21 @@ class ArgosyClient(RepeatedCalls):
     async def dump_state(self, pool: str = "") -> AsyncIterator[str]:
         """Give the leader's state as pieces of JSON text, to be joined; not repeated, since the state moves on."""
         try:
-            async for response in self._debug.DumpState(debug_pb2.DumpStateRequest(pool=pool), metadata=self._identity):
+            async for response in self._debug.DumpState(debug_pb2.DumpStateRequest(pool=pool)):
                 yield response.chunk
         except grpc.RpcError as error:
             raise to_error(error) from None
+
+
+def _set_target(
+    request: job_pb2.CancelJobsRequest
+    | job_pb2.ReprioritizeJobsRequest
+    | job_pb2.HoldJobsRequest
+    | job_pb2.ReleaseJobsRequest,
+    target: Sequence[str] | JobSelector,
+) -> None:
+    """Say in a change request which jobs are meant."""
+    if isinstance(target, JobSelector):
+        request.selector.CopyFrom(codec.selector_message(target))
+    else:
+        request.jobs.ids.extend(target)

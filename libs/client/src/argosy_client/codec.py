@@ -122,6 +122,7 @@ def submit_message(
             lifetime=_duration_message(draft.lifetime_s),
             time_limit=_duration_message(draft.time_limit_s),
             estimate=_duration_message(draft.estimate_s),
+            hold=draft.hold,
         )
     return request
 
@@ -168,6 +169,7 @@ def job_of(message: job_pb2.Job) -> Job:
         lifetime_s=_seconds_of(message, "lifetime"),
         time_limit_s=_seconds_of(message, "time_limit"),
         estimate_s=_seconds_of(message, "estimate"),
+        held=message.held,
     )
 
 
@@ -201,7 +203,12 @@ def server_info_of(message: server_pb2.GetServerInfoResponse) -> ServerInfo:
     )
 
 
-def change_result_of(message: job_pb2.CancelJobsResponse | job_pb2.ReprioritizeJobsResponse) -> ChangeResult:
+def change_result_of(
+    message: job_pb2.CancelJobsResponse
+    | job_pb2.ReprioritizeJobsResponse
+    | job_pb2.HoldJobsResponse
+    | job_pb2.ReleaseJobsResponse,
+) -> ChangeResult:
     """Return what a change request did or would do."""
     return ChangeResult(
         job_count=message.job_count,

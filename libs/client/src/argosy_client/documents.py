@@ -12,6 +12,7 @@ A document is a submission, or a Kubernetes Pod manifest by itself::
     lifetime: 2h              # of a run, until it may be preempted; 0 is at once
     timeLimit: 1d             # a run that takes longer is stopped, and the job fails
     estimate: 45m             # of its run time
+    hold: true                # it waits until it is released
     spec:
       manifests: [{apiVersion: v1, kind: Pod, ...}]
 
@@ -56,6 +57,7 @@ _FIELDS: Final = {
     "timeLimit": "time_limit",
     "time_limit": "time_limit",
     "estimate": "estimate",
+    "hold": "hold",
     "spec": "spec",
 }
 _INT32_MAX: Final = 2**31 - 1
@@ -76,6 +78,8 @@ class DocumentOptions:
     """Seconds after which a run is stopped; None for what the document says, or never."""
     estimate_s: int | None = None
     """Seconds that a run is expected to take; None for what the document says, if anything."""
+    hold: bool = False
+    """Whether all jobs are held from the beginning; False for what the document says."""
 
 
 def read_documents(paths: Iterable[str], options: DocumentOptions) -> tuple[JobDraft, ...]:
@@ -235,6 +239,7 @@ class _Reading:
             lifetime_s=self._duration(fields, "lifetime", options.lifetime_s),
             time_limit_s=self._duration(fields, "time_limit", options.time_limit_s),
             estimate_s=self._duration(fields, "estimate", options.estimate_s),
+            hold=options.hold or self._flag(fields, "hold"),
             place=self._place(""),
         )
 
@@ -252,6 +257,13 @@ class _Reading:
         shown = f"{value}" if isinstance(value, int) and not isinstance(value, bool) else _kind_text(value)
         self._fault(_spelling(name), f"must be a whole number from {least} to {_INT32_MAX}, not {shown}")
         return default
+
+    def _flag(self, fields: Mapping[str, Value], name: str) -> bool:
+        value = fields.get(name, False)
+        if isinstance(value, bool):
+            return value
+        self._fault(_spelling(name), f"must be true or false, not {_kind_text(value)}")
+        return False
 
     def _duration(self, fields: Mapping[str, Value], name: str, option: int | None) -> int | None:
         if option is not None or name not in fields:

@@ -92,6 +92,8 @@ class JobDraft:
     """Seconds after which a run is stopped and the job fails; None never."""
     estimate_s: int | None = None
     """Seconds that a run is expected to take; binds nobody."""
+    hold: bool = False
+    """It is held from the beginning."""
     place: str = field(default="", compare=False)
     """Where it was written, as `jobs.yaml:12: document 2`, for errors; empty if nowhere."""
 
@@ -175,6 +177,8 @@ class Job:
     """Seconds after which a run is stopped and the job fails; None never."""
     estimate_s: int | None = None
     """Seconds that a run is expected to take, as its submitter said."""
+    held: bool = False
+    """Whether it waits until somebody releases it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +211,7 @@ class ServerInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeResult:
-    """What a cancel or reprioritise does, or would do."""
+    """What a change request does, or would do."""
 
     job_count: int
     """Open jobs concerned."""

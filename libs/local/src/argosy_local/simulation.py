@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.durations import JobDurations
+from argosy_core.job.options import JobOptions
 from argosy_core.job.states import JobState
 from argosy_core.nodes import NodeSpec
 from argosy_local.node_files import without_impossible
@@ -150,15 +150,15 @@ def _plan(workload: Workload, nodes: NodeSet) -> WorldPlan:
         priority=workload.priority,
         exit_code=zeros,
         layout=zeros,
-        durations=_durations(workload),
+        options=_options(workload),
     )
 
 
-def _durations(workload: Workload) -> JobDurations | None:
+def _options(workload: Workload) -> JobOptions | None:
     """Return the estimates of a workload as jobs have them, None if there are none."""
     if np.isnan(workload.estimate_s).all():
         return None
-    estimate_s, nothing = workload.estimates_s(), JobDurations.unset(len(workload))
+    estimate_s, nothing = workload.estimates_s(), JobOptions.unset(len(workload))
     limit_s = estimate_s if workload.estimates_are_limits else nothing.time_limit_s
     return replace(nothing, estimate_s=estimate_s, time_limit_s=limit_s)
 

@@ -60,8 +60,8 @@ def _check_jobs(world: WorldParts) -> None:
     """Every acknowledged job has ended, and its row and its events agree."""
     store, book = world.context.store, world.context.book
     endless = ~np.isfinite(book.plan.run_s)
-    if book.plan.durations is not None:
-        endless &= book.plan.durations.time_limit_s < 0
+    if book.plan.options is not None:
+        endless &= book.plan.options.time_limit_s < 0
     for handle, job in store.jobs.items():
         _require(
             job.state > 0 or (bool(endless[job.index]) and job.live_attempt > 0),

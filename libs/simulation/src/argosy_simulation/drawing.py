@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.durations import JobDurations
+from argosy_core.job.options import JobOptions
 from argosy_core.leader import MachineSettings
 from argosy_core.nodes import NodeSpec
 from argosy_core.scheduler import RoundSettings
@@ -19,7 +19,7 @@ from argosy_simulation.plan import ChangeRequestPlan, WorldPlan
 from argosy_simulation.settings import FaultSettings, WorldSettings
 from argosy_simulation.world import World
 
-__all__ = ["draw_plan", "draw_world", "limit_plan", "widen_plan"]
+__all__ = ["draw_plan", "draw_world", "hold_plan", "limit_plan", "widen_plan"]
 
 _GIB = 1 << 30
 
@@ -30,6 +30,7 @@ def draw_world(
     with_faults: bool = True,
     wide: bool = False,
     limited: bool = False,
+    held: bool = False,
     check_steps: int = 1,
     make_plugins: Callable[[], Mapping[str, object]] = dict,
 ) -> World:
@@ -41,17 +42,19 @@ def draw_world(
         wide: Whether there may be bags of several pods and the faults that `FaultSettings` leaves out by default; they
             are drawn apart, so that the other worlds stay as they were.
         limited: Whether some jobs have time limits; likewise.
+        held: Whether some jobs are held, at their submit or later, and released; likewise.
         check_steps: After how many events the memories are checked; what truly happens is checked always.
         make_plugins: Makes the plugins of each leader anew.
     """
     rng = np.random.default_rng([seed, 9])
     until_s = float(rng.uniform(30.0, 120.0))
-    plan = draw_plan(rng, until_s)
-    wide_rng = np.random.default_rng([seed, 19])
+    plan, wide_rng = draw_plan(rng, until_s), np.random.default_rng([seed, 19])
     if wide:
         plan = widen_plan(plan, wide_rng)
     if limited:
         plan = limit_plan(plan, np.random.default_rng([seed, 39]))
+    if held:
+        plan = hold_plan(plan, np.random.default_rng([seed, 43]), until_s)
     settings = WorldSettings(
         leader=MachineSettings(
             round=RoundSettings(
@@ -133,10 +136,35 @@ def limit_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
         plan: The plan.
         rng: Draws which, and how long.
     """
-    nothing = JobDurations.unset(len(plan))
+    nothing = JobOptions.unset(len(plan))
     limited = rng.random(len(plan)) < 0.3
     limit_s = np.where(limited, rng.integers(1, 40, len(plan)), nothing.time_limit_s).astype(np.int32)
-    return replace(plan, durations=replace(nothing, time_limit_s=limit_s))
+    return replace(plan, options=replace(nothing, time_limit_s=limit_s))
+
+
+def hold_plan(plan: WorldPlan, rng: np.random.Generator, until_s: float) -> WorldPlan:
+    """Return a plan in which about a third of the jobs are held at their submit, and others later, for a while.
+
+    Args:
+        plan: The plan.
+        rng: Draws which, and when.
+        until_s: When all are released, seconds from the start.
+    """
+    count = len(plan)
+    options = plan.options or JobOptions.unset(count)
+    held = np.where(rng.random(count) < 0.3, np.int32(1), options.held).astype(np.int32)
+    requests = [
+        ChangeRequestPlan(
+            at_s=float(rng.uniform(0.0, until_s)),
+            jobs=tuple(rng.choice(count, int(rng.integers(1, 9)), replace=False).tolist()),
+            held=bool(rng.random() < 0.5),
+        )
+        for _ in range(12)
+    ]
+    last = max(until_s, float(plan.submit_s.max(initial=0.0)) + 60.0)
+    requests.append(ChangeRequestPlan(at_s=last, jobs=tuple(range(count)), held=False))
+    every = sorted((*plan.change_requests, *requests), key=lambda request: request.at_s)
+    return replace(plan, options=replace(options, held=held), change_requests=tuple(every))
 
 
 def draw_plan(rng: np.random.Generator, until_s: float) -> WorldPlan:

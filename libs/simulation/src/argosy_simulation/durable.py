@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from argosy_core.arrays import Int64s
 from argosy_core.errors import InvariantViolation, StateConflict
 from argosy_core.job.members import Members, attempt_of
+from argosy_core.job.options import UNSET, JobOptions
 from argosy_core.job.rows import ObjectUpdates, RunUpdates
 from argosy_core.job.states import IS_RUN_TERMINAL, JobEventKind, JobState, ObjectState, RunState, next_job_state
 from argosy_core.leader.events import ClusterSettings, Origin, OriginKind
@@ -26,6 +27,7 @@ from argosy_core.scheduler import (
     ChangeRequestColumns,
     EndedMembers,
     EventDraft,
+    JobColumns,
     LeasePlan,
     LoadedColumns,
     LoadedObjects,
@@ -78,6 +80,10 @@ class JobRow:
     """0 while open, else the terminal JobState."""
     change_request: bool = False
     """A cancel request is set."""
+    held: bool = False
+    """It is held."""
+    may_run: bool = True
+    """It has not been held ever since it was submitted."""
     live_attempt: int = 0
     """Attempt of the live run, 0 if none."""
     runs: dict[int, RunRow] = field(default_factory=dict)
@@ -163,12 +169,14 @@ class DurableStore(Process):
         for row, handle in zip(rows.tolist(), self._book.handles(rows).tolist(), strict=True):
             if handle in self.jobs:
                 raise InvariantViolation(f"job {row} is accepted twice")
-            self.jobs[handle] = JobRow(row, now_us, int(self._book.plan.priority[row]))
+            options = self._book.plan.options
+            held = options is not None and options.held[row] == 1
+            self.jobs[handle] = JobRow(row, now_us, int(self._book.plan.priority[row]), held=held, may_run=not held)
             self.open_handles[handle] = None
         self._times.submit_us[rows] = now_us
         self.changes[change_id] = rows
 
-    def change_request(self, handles: Iterable[int], priority: int | None) -> bool:
+    def change_request(self, handles: Iterable[int], *, priority: int | None = None, held: bool | None = None) -> bool:
         """Commit a change request for jobs together with its change; jobs without a live run end by a cancel request.
 
         Its change comes behind those of the jobs, because it was written after they were committed.
@@ -186,6 +194,10 @@ class DurableStore(Process):
                     continue
                 job.priority = priority
                 over = False
+            elif held is not None:
+                if job.held == held:
+                    continue
+                job.held, job.may_run, over = held, job.may_run or not held, False
             else:
                 if job.change_request:
                     continue
@@ -196,10 +208,11 @@ class DurableStore(Process):
             chosen.append(handle)
             ended.append(over)
         count = len(chosen)
+        kind = 2 if priority is not None else 1 if held is None else 4 if held else 5
         if count:
             self.changes[self.next_change_id()] = ChangeRequestColumns(
                 handle=np.array(chosen, dtype=np.int64),
-                kind=np.full(count, 1 if priority is None else 2, dtype=np.int8),
+                kind=np.full(count, kind, dtype=np.int8),
                 priority=np.full(count, priority or 0, dtype=np.int32),
                 ended=np.array(ended, dtype=np.int8),
                 reason="somebody asked for it",
@@ -355,6 +368,8 @@ class DurableStore(Process):
         is_refused: dict[int, bool] = {}
         for (handle, ordinal), (cluster, node) in zip(keys.pairs(), places, strict=True):
             job, attempt = self.jobs[handle], attempt_of(ordinal)
+            if not job.may_run:
+                raise InvariantViolation(f"job {job.index} is leased, and was held ever since its submit")
             if handle not in is_refused:
                 is_later = all(attempt_of(known) < attempt for known in job.runs)
                 is_refused[handle] = bool(job.state or job.change_request or job.live_attempt or not is_later)
@@ -453,7 +468,7 @@ class DurableStore(Process):
         of_objects = _keys([one for one in live for _ in one[2].objects])
         sets = sorted(set(columns.job_set.tolist()))
         return LoadedColumns(
-            jobs=columns,
+            jobs=replace(columns, options=_held_now(columns, jobs)),
             cancel_requested=np.array([job.change_request for job in jobs], dtype=np.int8),
             last_attempt=np.array([max(map(attempt_of, job.runs), default=0) for job in jobs], dtype=np.int32),
             failures=np.array([job.failure_count() for job in jobs], dtype=np.int32),
@@ -487,6 +502,14 @@ class DurableStore(Process):
             round_state=self.round_state,
             job_sets=tuple(self._book.job_set_views({key: self.event_numbers.get(key, 0) for key in sets})),
         )
+
+
+def _held_now(columns: JobColumns, jobs: list[JobRow]) -> JobOptions | None:
+    """Return the options of jobs as their rows stand now."""
+    held = np.array([1 if job.held else UNSET for job in jobs], dtype=np.int32)
+    if columns.options is None and (held == UNSET).all():
+        return None
+    return replace(columns.options or JobOptions.unset(len(jobs)), held=held)
 
 
 def _keys(rows: list[tuple[int, int, RunRow]]) -> Members:

@@ -151,7 +151,7 @@ class LeaderActor(Process):
         if self.alive:
             self.alive = False
             self.context.counters.update(self.machine.totals)
-            self.context.counters["placements held back when a leader ended"] += self.machine.held_back_count
+            self.context.counters["placements held back when a leader ended"] += self.machine.on_hold_count
             self.context.network.end_all(self)
             self.context.directory.leader_died(self, self.epoch)
 

@@ -155,7 +155,9 @@ class WorldParts:
     def _change_request(self, change_request: ChangeRequestPlan) -> None:
         """Commit a change request."""
         handles = self.context.book.handles(np.array(change_request.jobs, dtype=np.int64))
-        if self.context.store.change_request(handles.tolist(), change_request.priority):
+        if self.context.store.change_request(
+            handles.tolist(), priority=change_request.priority, held=change_request.held
+        ):
             self._tell_leader()
 
     def _tell_leader(self) -> None:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.durations import JobDurations
 from argosy_core.job.identity import DAY_SHIFT
+from argosy_core.job.options import JobOptions
 from argosy_core.nodes import NodeSpec
 from argosy_core.resources import PODS
 from argosy_core.scheduler import JobColumns, JobSetView, QueueView, SpecReference
@@ -50,7 +50,9 @@ class ChangeRequestPlan:
     jobs: tuple[int, ...]
     """Which jobs."""
     priority: int | None = None
-    """New priority; None to cancel."""
+    """New priority, if it is to change."""
+    held: bool | None = None
+    """True to hold, False to release; None for neither. Without this and a priority, to cancel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,7 +84,7 @@ class WorldPlan:
     """0: one pod; 1: a config map and a pod; 2: two pods; 3: a config map and three pods."""
     change_requests: tuple[ChangeRequestPlan, ...] = ()
     """ChangeRequests, in order of time."""
-    durations: JobDurations | None = None
+    options: JobOptions | None = None
     """How long jobs run by what their submitters say; None if nothing is said of any."""
 
     def __post_init__(self) -> None:
@@ -211,7 +213,7 @@ class JobBook:
             spec=plan.layout[rows],
             metadata_index=np.full(rows.size, -1, dtype=np.int32),
             specs=self.specs,
-            durations=None if plan.durations is None else plan.durations[rows],
+            options=None if plan.options is None else plan.options[rows],
         )
 
 

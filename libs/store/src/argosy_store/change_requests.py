@@ -1,4 +1,4 @@
-"""Change requests: cancel and reprioritise, by handles or by a bounded filter, in chunks.
+"""Change requests: cancel, reprioritise, hold and release, by handles or by a bounded filter, in chunks.
 
 A change request is durable once its transaction is; the leader learns of it from `changes`. A job without a live run
 ends right there. Leases and change requests exclude each other by a lock per pool, so none overlooks the other.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,10 @@ from argosy_store.pool import Connections
 from argosy_store.rows import ChangeRequestResult
 from argosy_store.tables import jobs, queues
 
-__all__ = ["BoundedFilter", "ChangeRequestCalls", "EncodeChangeRequests"]
+__all__ = ["BoundedFilter", "ChangeRequestCalls", "ChangeRequestName", "EncodeChangeRequests"]
+
+ChangeRequestName: TypeAlias = Literal["cancel", "reprioritize", "hold", "release"]
+"""What may be asked."""
 
 EncodeChangeRequests = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int8]], bytes]
 """Makes the payload of a `changes` row out of handles and, for each, whether the job ended in the transaction."""
@@ -53,6 +56,11 @@ _REPRIORITIZE: Final = (
     "UPDATE {jobs} t SET priority = $2::integer FROM unnest($1::bigint[]) AS n (handle)"
     " WHERE t.handle = n.handle AND t.state = 0 AND t.priority <> $2::integer AND t.queue_id = ANY ($3::integer[])"
     " RETURNING t.handle, t.state"
+)
+_HOLD: Final = (
+    "UPDATE {jobs} t SET held = $2::integer FROM unnest($1::bigint[]) AS n (handle)"
+    " WHERE t.handle = n.handle AND t.state = 0 AND t.held IS DISTINCT FROM $2::integer"
+    " AND t.queue_id = ANY ($3::integer[]) RETURNING t.handle, t.state"
 )
 
 
@@ -77,7 +85,7 @@ class ChangeRequestCalls:
         self,
         pool: str | None,
         target: Sequence[int] | npt.NDArray[np.int64] | BoundedFilter,
-        kind: Literal["cancel", "reprioritize"],
+        kind: ChangeRequestName,
         *,
         encode: EncodeChangeRequests,
         priority: int = 0,
@@ -88,7 +96,8 @@ class ChangeRequestCalls:
         Args:
             pool: Pool whose jobs are meant; None for those of all pools.
             target: Handles, or a bounded filter.
-            kind: `cancel` ends jobs without a live run at once; `reprioritize` stores the new priority.
+            kind: `cancel` ends jobs without a live run at once; `reprioritize` stores the new priority; `hold` and
+                `release` store whether jobs are held.
             encode: Makes the leader's news, once per pool and chunk.
             priority: The new priority.
             reason: Why, shown with jobs that end at once.
@@ -159,7 +168,7 @@ class ChangeRequestCalls:
 class _ChangeRequest:
     """A change request on its way through the chunks."""
 
-    kind: Literal["cancel", "reprioritize"]
+    kind: ChangeRequestName
     encode: EncodeChangeRequests
     priority: int
     reason: str
@@ -241,10 +250,11 @@ def _update(
                 array(INT4, queue_ids),
             )
         else:
+            values = {"reprioritize": change_request.priority, "hold": 1, "release": None}
             result = connection.bulk(
-                _REPRIORITIZE.format(jobs=table),
+                (_REPRIORITIZE if change_request.kind == "reprioritize" else _HOLD).format(jobs=table),
                 array(INT8, handles[piece]),
-                scalar(INT4, change_request.priority),
+                scalar(INT4, values[change_request.kind]),
                 array(INT4, queue_ids),
             )
         changed += [

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation, NotFound
-from argosy_core.job.durations import UNSET, JobDurations
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.job.members import Members
+from argosy_core.job.options import OPTION_NAMES, UNSET, JobOptions
 from argosy_core.job.states import RunState
 from argosy_core.scheduler import (
     EndedMembers,
@@ -89,7 +89,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
     pending_jobs, pending_objects = _begin_jobs(reads, scope), _begin_objects(reads, scope)
     pending_runs, pending_names = _begin_runs(reads, scope)
     pending_metadata, pending_past = _begin_metadata(reads, scope), _begin_past_runs(reads, scope)
-    pending_durations = _begin_durations(reads, scope)
+    pending_options = _begin_options(reads, scope)
     jobs, cancel_requested, hashes = _order_jobs(pending_jobs.result())
     handles = jobs["handle"]
     specs, spec_index = _load_specs(connection, handles, hashes)
@@ -115,7 +115,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
                 metadata_index=metadata_index,
                 specs=specs,
                 metadata=metadata,
-                durations=_spread_durations(pending_durations.result(), handles),
+                options=_spread_options(pending_options.result(), handles),
             ),
             cancel_requested=cancel_requested.astype(np.int8),
             last_attempt=last_attempt,
@@ -255,25 +255,25 @@ def _load_metadata(
     return tuple(found.get(value, b"{}") for value in wanted.tolist()), index
 
 
-def _begin_durations(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
-    names = ("lifetime_s", "time_limit_s", "estimate_s")
+def _begin_options(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
+    names = OPTION_NAMES
     return reads.columns(
         f"SELECT j.handle, {', '.join(f'coalesce(j.{name}, {UNSET})' for name in names)} FROM jobs j"
         f" WHERE {scope.jobs} AND ({' OR '.join(f'j.{name} IS NOT NULL' for name in names)})",
-        [INT8, INT4, INT4, INT4],
+        [INT8, *[INT4] * len(names)],
     )
 
 
-def _spread_durations(columns: _Columns, handles: npt.NDArray[np.int64]) -> JobDurations | None:
-    """Return how long open jobs run by what their submitters say, None if nothing is said of any."""
+def _spread_options(columns: _Columns, handles: npt.NDArray[np.int64]) -> JobOptions | None:
+    """Return what the submitters of open jobs say of them, None if nothing is said of any."""
     owners, *given = columns
     if not len(owners):
         return None
-    durations = JobDurations.unset(len(handles))
+    options = JobOptions.unset(len(handles))
     rows = np.searchsorted(handles, owners)
-    for column, values in zip(durations.columns().values(), given, strict=True):
+    for column, values in zip(options.columns().values(), given, strict=True):
         column[rows] = values
-    return durations
+    return options
 
 
 def _begin_runs(reads: SharedReads, scope: _Scope) -> tuple[Future[_Columns], Future[list[tuple[Any, ...]]]]:

@@ -187,6 +187,8 @@ class JobRecord:
     """Seconds after which a run is stopped and the job fails; None never."""
     estimate_s: int | None = None
     """Seconds that a run is expected to take; None not said."""
+    held: bool = False
+    """Whether it waits until somebody releases it."""
     runs: tuple[RunRecord, ...] = ()
     """Its runs by attempt."""
     spec_body: bytes | None = None

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
-from argosy_core.job.durations import UNSET, join_durations
 from argosy_core.job.identity import DAY_SHIFT
+from argosy_core.job.options import UNSET, join_options
 from argosy_store.binary import (
     BYTEA,
     INT4,
@@ -284,7 +284,7 @@ def _insert_jobs(connection: StoreConnection, parts: Sequence[SubmitPart]) -> No
         Column(INT8, gather("submit_time_us")),
         Column(UUID, hashes),
     ]
-    variable = [("client_id", client_ids), ("metadata_hash", metadata), *_duration_fields(parts)]
+    variable = [("client_id", client_ids), ("metadata_hash", metadata), *_option_fields(parts)]
     used = [(name, values) for name, values in variable if any(value != b"\xff\xff\xff\xff" for value in values)]
     names = "".join(f", {name}" for name, _ in used)
     order = np.argsort(handles, kind="stable") if np.any(np.diff(handles) < 0) else None
@@ -313,14 +313,14 @@ def _client_fields(part: SubmitPart) -> list[bytes]:
     return [encoded[place] for place in np.flatnonzero(part.keep).tolist()]
 
 
-def _duration_fields(parts: Sequence[SubmitPart]) -> list[tuple[str, list[bytes]]]:
-    """Return the columns that say how long kept jobs run, as fields; there are none if nothing is said of any."""
-    kept = [(part.request.durations, part.keep) for part in parts]
-    durations = join_durations([(None if given is None else given[keep], int(keep.sum())) for given, keep in kept])
-    if durations is None:
+def _option_fields(parts: Sequence[SubmitPart]) -> list[tuple[str, list[bytes]]]:
+    """Return the columns of what is said of kept jobs, as fields; there are none if nothing is said of any."""
+    kept = [(part.request.options, part.keep) for part in parts]
+    options = join_options([(None if given is None else given[keep], int(keep.sum())) for given, keep in kept])
+    if options is None:
         return []
     columns = []
-    for name, values in durations.columns().items():
+    for name, values in options.columns().items():
         distinct, index = np.unique(values, return_inverse=True)
         table = [seconds.to_bytes(4, "big", signed=True) for seconds in distinct.tolist()]
         columns.append((name, indexed_fields(np.where(values == UNSET, -1, index.reshape(-1)), table)))

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import ArgosyError
-from argosy_core.job.durations import JobDurations
+from argosy_core.job.options import JobOptions
 from argosy_store.queue_limits import QueueLimit
 
 __all__ = ["EncodeChanges", "SpecRow", "SubmitRequest", "SubmitResult"]
@@ -71,7 +71,7 @@ class SubmitRequest:
     """`ApiStore.generation` before the ids were asked for; None if they are surely of the present database."""
     limits: Mapping[int, QueueLimit] = field(default_factory=dict)
     """By queue id: how many jobs may wait; queues without are not bounded."""
-    durations: JobDurations | None = None
+    options: JobOptions | None = None
     """How long they run by what the submitter says; None if nothing is said of any."""
 
 

@@ -111,6 +111,7 @@ jobs: Final = sa.Table(
     sa.Column("lifetime_s", sa.Integer),
     sa.Column("time_limit_s", sa.Integer),
     sa.Column("estimate_s", sa.Integer),
+    sa.Column("held", sa.Integer),
     sa.Index("jobs_job_set_id_handle_idx", "job_set_id", "handle"),
     sa.Index(
         "jobs_metadata_hash_handle_idx",
@@ -121,7 +122,7 @@ jobs: Final = sa.Table(
     postgresql_partition_by="RANGE (handle)",
 )
 """A job. `state` is 0 while it is open, then its terminal JobState; `cancel_requested` is 1 once somebody did.
-Durations are null where nothing is said, so that most rows are no longer for them."""
+Durations are null where nothing is said, and `held` where it is not 1, so that most rows are no longer for them."""
 
 job_metadata: Final = sa.Table(
     "job_metadata",

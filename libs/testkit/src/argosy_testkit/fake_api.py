@@ -241,6 +241,21 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
                 job.priority = request.priority
         return job_pb2.ReprioritizeJobsResponse(job_count=len(found), unknown_ids=unknown, sample=found[:20])
 
+    async def HoldJobs(self, request: Any, context: Any) -> Any:
+        await self.api.enter("HoldJobs", request, context)
+        return self._set_held(request, job_pb2.HoldJobsResponse, held=True)
+
+    async def ReleaseJobs(self, request: Any, context: Any) -> Any:
+        await self.api.enter("ReleaseJobs", request, context)
+        return self._set_held(request, job_pb2.ReleaseJobsResponse, held=False)
+
+    def _set_held(self, request: Any, response: Any, *, held: bool) -> Any:
+        found, unknown = self._target(request)
+        if not request.validate_only:
+            for job in found:
+                job.held = held
+        return response(job_count=len(found), unknown_ids=unknown, sample=found[:20])
+
     async def ExplainJob(self, request: Any, context: Any) -> Any:
         await self.api.enter("ExplainJob", request, context)
         return job_pb2.ExplainJobResponse(

@@ -16,8 +16,8 @@ import numpy as np
 
 from argosy_core.arrays import Int32s, Int64s
 from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.durations import join_durations
 from argosy_core.job.members import Members
+from argosy_core.job.options import join_options
 from argosy_core.job.states import JobEventKind, JobState
 from argosy_core.leader import LeaderMachine, MachineSettings, Phase
 from argosy_core.leader import events as hear
@@ -50,9 +50,9 @@ from argosy_testkit.world_rows import (
     POD_LAYOUT,
     Report,
     capacity_columns,
-    durations_of,
     empty_book,
     loaded_demands,
+    options_of,
     report_columns,
 )
 
@@ -312,9 +312,9 @@ class LeaderWorld:
         priority: int = 0,
         job_set: str = "set",
         layout: bytes = POD_LAYOUT,
-        durations: tuple[int, int, int] | None = None,
+        options: tuple[int, ...] | None = None,
     ) -> Int64s:
-        """Add jobs, with (lifetime, time limit, estimate), to those there will be; return their rows in the book."""
+        """Add jobs, with options as of `options_of`, to those there will be; return their rows in the book."""
         if class_id not in self.book.definitions:
             self.define_class(class_id, cpu=1000)
         plan, owner = self.book.plan, (queue - 1, job_set)
@@ -323,7 +323,7 @@ class LeaderWorld:
         def more(column: Int32s, value: int) -> Int32s:
             return np.append(column, np.full(count, value, dtype=np.int32))
 
-        known = (plan.durations, plan.submit_s.size)
+        known = (plan.options, plan.submit_s.size)
         submit_s = np.append(plan.submit_s, np.full(count, self.now_s - self._begin_s))
         self.book.plan = replace(
             plan,
@@ -335,9 +335,7 @@ class LeaderWorld:
             priority=more(plan.priority, priority),
             exit_code=more(plan.exit_code, 0),
             layout=more(plan.layout, LAYOUTS.index(layout)),
-            durations=join_durations(
-                [known, (None if durations is None else durations_of(*[durations] * count), count)]
-            ),
+            options=join_options([known, (None if options is None else options_of(*[options] * count), count)]),
         )
         return np.arange(submit_s.size - count, submit_s.size, dtype=np.int64)
 
@@ -353,7 +351,7 @@ class LeaderWorld:
             deliver: Whether the leader can read them; otherwise it can once what is returned is called.
         """
         known = set(self.store.changes)
-        self.store.change_request(handles, None)
+        self.store.change_request(handles)
         late = {key: self.store.changes.pop(key) for key in set(self.store.changes) - known}
 
         def see() -> None:
@@ -367,7 +365,17 @@ class LeaderWorld:
 
     def reprioritize(self, handles: Sequence[int], priority: int) -> None:
         """Give jobs another priority."""
-        self.store.change_request(handles, priority)
+        self.store.change_request(handles, priority=priority)
+        self.take()
+
+    def hold(self, handles: Sequence[int]) -> None:
+        """Hold jobs back."""
+        self.store.change_request(handles, held=True)
+        self.take()
+
+    def release(self, handles: Sequence[int]) -> None:
+        """Let held jobs go."""
+        self.store.change_request(handles, held=False)
         self.take()
 
     def forget(self, cluster: str) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from argosy_core.job.durations import JobDurations
 from argosy_core.job.identity import DAY_SHIFT, id_high
+from argosy_core.job.options import JobOptions
 from argosy_core.job.rows import JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
 from argosy_store import SpecRow, SubmitRequest
 from argosy_store.queue_limits import QueueLimit
@@ -50,7 +50,7 @@ def make_request(  # noqa: PLR0913 - one argument per thing that a test may care
     metadata: tuple[bytes, ...] = (),
     submit_time_us: int = 1_700_000_000_000_000,
     limits: Mapping[int, QueueLimit] | None = None,
-    durations: JobDurations | None = None,
+    options: JobOptions | None = None,
 ) -> SubmitRequest:
     """Return a request for `count` jobs with the numbers from `first` on.
 
@@ -69,7 +69,7 @@ def make_request(  # noqa: PLR0913 - one argument per thing that a test may care
         metadata: Used in turn.
         submit_time_us: Acceptance of all jobs.
         limits: Limits of queues by id; none are kept if none are given.
-        durations: How long the jobs run by what their submitter says.
+        options: How long the jobs run by what their submitter says.
     """
     handles = np.arange(first, first + count, dtype=np.int64) + (day << DAY_SHIFT)
     given = specs or (make_spec(),)
@@ -90,7 +90,7 @@ def make_request(  # noqa: PLR0913 - one argument per thing that a test may care
         client_ids=tuple(client_ids),
         payload_hashes=b"".join(hashlib.blake2b(value, digest_size=16).digest() for value in per_job),
         limits=limits or {},
-        durations=durations,
+        options=options,
     )
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.durations import JobDurations
 from argosy_core.job.members import Members, member_key
+from argosy_core.job.options import OPTION_NAMES, UNSET, JobOptions
 from argosy_core.placement import NodeSampler
 from argosy_core.resources import DEFAULT_AXIS
 from argosy_core.scheduler import CapacityColumns, LoadedDemands, SpecReference, StateColumns
@@ -23,9 +23,9 @@ __all__ = [
     "POD_LAYOUT",
     "Report",
     "capacity_columns",
-    "durations_of",
     "empty_book",
     "loaded_demands",
+    "options_of",
     "report_columns",
 ]
 
@@ -86,10 +86,11 @@ def empty_book(queues: Mapping[str, float]) -> JobBook:
     return book
 
 
-def durations_of(*rows: tuple[int, int, int]) -> JobDurations:
-    """Return (lifetime, time limit, estimate) of jobs as columns."""
-    lifetime_s, time_limit_s, estimate_s = (np.array(values, dtype=np.int32) for values in zip(*rows, strict=True))
-    return JobDurations(lifetime_s=lifetime_s, time_limit_s=time_limit_s, estimate_s=estimate_s)
+def options_of(*rows: tuple[int, ...]) -> JobOptions:
+    """Return (lifetime, time limit, estimate, held) of jobs as columns; nothing is said of what is left out."""
+    full = [row + (UNSET,) * (len(OPTION_NAMES) - len(row)) for row in rows]
+    columns = (np.array(values, dtype=np.int32) for values in zip(*full, strict=True))
+    return JobOptions(**dict(zip(OPTION_NAMES, columns, strict=True)))
 
 
 def report_columns(reports: Sequence[Report], now_s: float) -> StateColumns:

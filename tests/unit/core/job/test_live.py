@@ -9,7 +9,7 @@ import pytest
 
 from argosy_core.job.interning import Layout, SpecTable, distinct
 from argosy_core.job.live import LiveJobs, NewJobs
-from argosy_testkit.world_rows import durations_of
+from argosy_testkit.world_rows import options_of
 
 _POD = b'[["Pod","work"]]'
 _BAG = b'[["Service","front"],["Pod","one"]]'
@@ -154,9 +154,9 @@ def test_distinct_values_come_in_order_of_first_appearance_however_many(count: i
 
 
 def test_durations_are_kept_per_job_and_none_is_left_to_the_next() -> None:
-    """A job of which nothing is said has -1 everywhere, also in the slot of one that had durations."""
+    """A job of which nothing is said has -1 everywhere, also in the slot of one that had options."""
     live = LiveJobs()
-    slots = live.add(replace(_jobs(live, _handles(0, 2)), durations=durations_of((0, 60, 30), (-1, -1, 5))))
+    slots = live.add(replace(_jobs(live, _handles(0, 2)), options=options_of((0, 60, 30), (-1, -1, 5))))
     assert live.lifetime_s[slots].tolist() == [0, -1]
     assert live.time_limit_s[slots].tolist() == [60, -1]
     assert live.estimate_s[slots].tolist() == [30, 5]

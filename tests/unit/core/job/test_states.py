@@ -83,6 +83,8 @@ def test_writers_are_api_before_and_leader_after_the_lease() -> None:
     assert by_api == {
         JobEventKind.SUBMITTED,
         JobEventKind.CANCEL_REQUESTED,
+        JobEventKind.HELD,
+        JobEventKind.RELEASED,
         JobEventKind.REPRIORITIZED,
         JobEventKind.CANCELLED,
     }

@@ -17,7 +17,7 @@ KILLED = 143
 
 def started(world: LeaderWorld, count: int = 1, **job: object) -> list[int]:
     """Return jobs with a time limit whose pods run from now on."""
-    handles = world.submit(count, durations=(-1, LIMIT_S, -1), **job)
+    handles = world.submit(count, options=(-1, LIMIT_S, -1), **job)
     world.round()
     world.report("a", [Report(handle=handle, state=ObjectState.RUNNING) for handle in handles])
     return handles
@@ -164,7 +164,7 @@ def test_cancel_request_beside_the_limit_sends_one_stop(*, is_first: bool) -> No
 def test_bag_runs_since_its_first_pod_does() -> None:
     """The limit of a bag counts once, and its run fails when all its pods are gone."""
     world = LeaderWorld(clusters={"a": 1})
-    (handle,) = world.submit(1, durations=(-1, LIMIT_S, -1), layout=BAG_LAYOUT)
+    (handle,) = world.submit(1, options=(-1, LIMIT_S, -1), layout=BAG_LAYOUT)
     world.round()
     world.report("a", [Report(handle=handle, object_index=1, state=ObjectState.RUNNING)])
     world.now_s += LIMIT_S - 1

@@ -1,10 +1,10 @@
-"""`argosy cancel` and `argosy reprioritize`: change requests, by id or selector, with a preview."""
+"""`argosy cancel`, `reprioritize`, `hold` and `release`: change requests, by id or selector, with a preview."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -18,7 +18,19 @@ from argosy_cli.session import call
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient, ChangeResult, JobSelector
 
-__all__ = ["cancel", "reprioritize"]
+__all__ = ["cancel", "hold", "release", "reprioritize"]
+
+
+class _Asked(TypedDict):
+    """Which jobs are meant, and how sure somebody is."""
+
+    job_ids: tuple[str, ...]
+    queue: str
+    job_set: str
+    states: tuple[str, ...]
+    label_selector: str
+    dry_run: bool
+    yes: bool
 
 
 @click.command()
@@ -29,25 +41,14 @@ __all__ = ["cancel", "reprioritize"]
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @common_options
 @click.pass_context
-def cancel(  # noqa: PLR0913 - one parameter per option
-    context: click.Context,
-    *,
-    job_ids: tuple[str, ...],
-    queue: str,
-    job_set: str,
-    states: tuple[str, ...],
-    label_selector: str,
-    reason: str,
-    dry_run: bool,
-    yes: bool,
-) -> int:
+def cancel(context: click.Context, /, *, reason: str, **asked: Unpack[_Asked]) -> int:
     """Ask that jobs end, by JOB_IDS or by selector; a selector shows how many it means and asks first."""
-    target = _target(context, job_ids, make_selector(queue, job_set, states, label_selector))
-
-    def change_request(validate_only: bool) -> Callable[[ArgosyClient], Awaitable[ChangeResult]]:  # noqa: FBT001 - private
-        return lambda client: client.cancel_jobs(target, reason=reason, validate_only=validate_only)
-
-    return _carry_out(settings_of(context), change_request, verb="cancel", dry_run=dry_run, sure=yes or bool(job_ids))
+    return _change(
+        context,
+        asked,
+        "cancel",
+        lambda client, target, only: client.cancel_jobs(target, reason=reason, validate_only=only),
+    )
 
 
 @click.command()
@@ -60,26 +61,61 @@ def cancel(  # noqa: PLR0913 - one parameter per option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @common_options
 @click.pass_context
-def reprioritize(  # noqa: PLR0913 - one parameter per option
-    context: click.Context,
-    *,
-    job_ids: tuple[str, ...],
-    priority: int,
-    queue: str,
-    job_set: str,
-    states: tuple[str, ...],
-    label_selector: str,
-    dry_run: bool,
-    yes: bool,
-) -> int:
+def reprioritize(context: click.Context, /, *, priority: int, **asked: Unpack[_Asked]) -> int:
     """Give jobs another priority, by JOB_IDS or by selector; pending and running jobs do not move."""
-    target = _target(context, job_ids, make_selector(queue, job_set, states, label_selector))
+    return _change(
+        context,
+        asked,
+        "reprioritize",
+        lambda client, target, only: client.reprioritize_jobs(target, priority, validate_only=only),
+    )
 
-    def change_request(validate_only: bool) -> Callable[[ArgosyClient], Awaitable[ChangeResult]]:  # noqa: FBT001 - private
-        return lambda client: client.reprioritize_jobs(target, priority, validate_only=validate_only)
 
+@click.command()
+@click.argument("job_ids", nargs=-1)
+@selector_options
+@click.option("--reason", default="", help="Shown in the jobs' events.")
+@click.option("--dry-run", is_flag=True, help="Show which jobs are meant, hold none.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@common_options
+@click.pass_context
+def hold(context: click.Context, /, *, reason: str, **asked: Unpack[_Asked]) -> int:
+    """Hold jobs back, by JOB_IDS or by selector: none begins until it is released; running ones go on."""
+    return _change(
+        context, asked, "hold", lambda client, target, only: client.hold_jobs(target, reason=reason, validate_only=only)
+    )
+
+
+@click.command()
+@click.argument("job_ids", nargs=-1)
+@selector_options
+@click.option("--dry-run", is_flag=True, help="Show which jobs are meant, release none.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@common_options
+@click.pass_context
+def release(context: click.Context, /, **asked: Unpack[_Asked]) -> int:
+    """Let held jobs go, by JOB_IDS or by selector; they have kept their places."""
+    return _change(
+        context, asked, "release", lambda client, target, only: client.release_jobs(target, validate_only=only)
+    )
+
+
+def _change(
+    context: click.Context,
+    asked: _Asked,
+    verb: str,
+    send: Callable[[ArgosyClient, Sequence[str] | JobSelector, bool], Awaitable[ChangeResult]],
+) -> int:
+    """Carry out a change request as the command line asks for it; return the exit code."""
+    selector = make_selector(asked["queue"], asked["job_set"], asked["states"], asked["label_selector"])
+    target = _target(context, asked["job_ids"], selector)
+    sure = asked["yes"] or bool(asked["job_ids"])
     return _carry_out(
-        settings_of(context), change_request, verb="reprioritize", dry_run=dry_run, sure=yes or bool(job_ids)
+        settings_of(context),
+        lambda only: lambda client: send(client, target, only),
+        verb=verb,
+        dry_run=asked["dry_run"],
+        sure=sure,
     )
 
 

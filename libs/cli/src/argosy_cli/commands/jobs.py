@@ -109,7 +109,7 @@ def job_columns() -> list[Column[Job]]:
         Column("ID", lambda j: j.id),
         Column("QUEUE", lambda j: j.queue),
         Column("JOB SET", lambda j: j.job_set),
-        Column("STATE", lambda j: state_text(j.state) + (" (cancel asked)" if _is_ending(j) else "")),
+        Column("STATE", lambda j: state_text(j.state) + _mark(j)),
         Column("PRIORITY", lambda j: str(j.priority), wide=True, right=True),
         Column("CLUSTER", lambda j: j.runs[-1].cluster if j.runs else "-"),
         Column("NODE", lambda j: j.runs[-1].node if j.runs else "-"),
@@ -144,8 +144,11 @@ def _exit_text(job: Job) -> str:
     return "-" if code is None else str(code)
 
 
-def _is_ending(job: Job) -> bool:
-    return job.cancel_requested and job.state in {"queued", "leased", "running"}
+def _mark(job: Job) -> str:
+    """Return what is asked of a job that has not ended, in brackets."""
+    if job.state not in _ACTIVE:
+        return ""
+    return " (cancel asked)" if job.cancel_requested else " (held)" if job.held else ""
 
 
 def _print(settings: Settings, job: Job) -> None:
@@ -159,7 +162,7 @@ def _print(settings: Settings, job: Job) -> None:
         ("id", job.id),
         ("queue", job.queue),
         ("job set", job.job_set),
-        ("state", state_text(job.state) + (" (cancel asked)" if _is_ending(job) else "")),
+        ("state", state_text(job.state) + _mark(job)),
         ("reason", job.reason),
         ("priority", str(job.priority)),
         ("client id", job.client_id),

@@ -16,16 +16,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.durations import UNSET, JobDurations
 from argosy_core.job.interning import InternTable, SpecTable
 from argosy_core.job.key_index import KeyIndex
 from argosy_core.job.members import Members
+from argosy_core.job.options import UNSET, JobOptions
 from argosy_core.job.run_members import RunMembers
 from argosy_core.job.states import IS_RUN_TERMINAL, JobState
 
 __all__ = [
     "BACKING_OFF",
     "CANCEL_REQUESTED",
+    "HELD",
     "IN_FLIGHT",
     "PENDING",
     "STOP_SENT",
@@ -47,6 +48,8 @@ BACKING_OFF: Final = 16
 """Flag: waits at its place, but is passed over until its back-off is over."""
 TIMED_OUT: Final = 32
 """Flag: its run took longer than its time limit, and is stopped for it."""
+HELD: Final = 64
+"""Flag: waits until somebody releases it. A job that has a run keeps that, and is held once it waits again."""
 
 _BAG_WIDTH: Final = 32
 """Most objects a bag may have."""
@@ -99,7 +102,7 @@ class NewJobs:
     """Index into `LiveJobs.specs`."""
     metadata: npt.NDArray[np.int32]
     """Index into `LiveJobs.metadata_texts`, or -1."""
-    durations: JobDurations | None = None
+    options: JobOptions | None = None
     """How long they run by what their submitters say; None if nothing is said of any."""
 
 
@@ -169,7 +172,7 @@ class LiveJobs:
     failed_attempts: npt.NDArray[np.uint8]
     """Rounds in which all commit candidates conflicted."""
     flags: npt.NDArray[np.uint8]
-    """CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT, BACKING_OFF, TIMED_OUT."""
+    """CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT, BACKING_OFF, TIMED_OUT, HELD."""
 
     def __init__(self, capacity: int = 1024) -> None:
         """Make an empty table with room for `capacity` jobs."""
@@ -227,23 +230,24 @@ class LiveJobs:
         self.node[slots] = -1
         self.bag[slots] = -1
         self.cluster[slots] = self.demand[slots] = -1
-        self._set_durations(slots, jobs.durations)
         self.state[slots] = int(JobState.QUEUED)
         for column in (self.run_state, self.attempt, self.failures, self.failed_attempts, self.flags):
             column[slots] = 0
+        self._set_options(slots, jobs.options)
         self._index.insert(jobs.handle, slots=slots)
         self.specs.acquire(jobs.spec)
         self.metadata_texts.acquire(jobs.metadata)
         return slots
 
-    def _set_durations(self, slots: npt.NDArray[np.int32], durations: JobDurations | None) -> None:
-        """Set how long jobs run by what their submitters say."""
-        if durations is None:
+    def _set_options(self, slots: npt.NDArray[np.int32], options: JobOptions | None) -> None:
+        """Set what their submitters say of new jobs."""
+        if options is None:
             self.lifetime_s[slots] = self.time_limit_s[slots] = self.estimate_s[slots] = UNSET
         else:
-            self.lifetime_s[slots] = durations.lifetime_s
-            self.time_limit_s[slots] = durations.time_limit_s
-            self.estimate_s[slots] = durations.estimate_s
+            self.lifetime_s[slots] = options.lifetime_s
+            self.time_limit_s[slots] = options.time_limit_s
+            self.estimate_s[slots] = options.estimate_s
+            self.flags[slots[options.held == 1]] = HELD
 
     def remove(self, slots: npt.NDArray[np.int32]) -> None:
         """Remove live jobs, each once; their slots may be reused at once. Complexity: O(n) in NumPy."""

@@ -22,10 +22,10 @@ from typing import Any, Final
 from argosy_core.errors import FieldViolation
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.constraints import NodeConstraints, merge_constraints, read_constraints
-from argosy_core.job.durations import UNSET
 from argosy_core.job.findings import Findings, is_dns_label, is_dns_name, is_label_key, is_label_value
 from argosy_core.job.kinds import POD, check_kind
 from argosy_core.job.manifest_json import MalformedManifest, read_manifest
+from argosy_core.job.options import UNSET
 from argosy_core.job.policy import APPARMOR_PREFIX, PodRights, check_container, check_pod_spec, is_reserved_key
 from argosy_core.job.references import DECLARATIONS, Declared, check_names, has_declarations, read_declarations
 from argosy_core.job.requests import Amounts, read_pod_requests

@@ -200,6 +200,10 @@ class JobEventKind(IntEnum):
     """Its run was lost, returned or preempted; it waits again."""
     UNKNOWN = 11
     """Its node does not answer."""
+    HELD = 12
+    """Somebody holds it back."""
+    RELEASED = 13
+    """It is held no longer."""
 
 
 class Writer(Enum):
@@ -240,7 +244,12 @@ _LEADER_ENDS: Final = {
     JobEventKind.FAILED: JobState.FAILED,
     JobEventKind.CANCELLED: JobState.CANCELLED,
 }
-_CHANGE_REQUESTS: Final = (JobEventKind.CANCEL_REQUESTED, JobEventKind.REPRIORITIZED)
+_CHANGE_REQUESTS: Final = (
+    JobEventKind.CANCEL_REQUESTED,
+    JobEventKind.REPRIORITIZED,
+    JobEventKind.HELD,
+    JobEventKind.RELEASED,
+)
 
 
 def _job_transitions() -> dict[tuple[JobState | None, JobEventKind], tuple[JobState, Writer]]:

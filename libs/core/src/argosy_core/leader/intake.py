@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Int32s, Int64s
-from argosy_core.job.durations import join_durations
 from argosy_core.job.members import Members
+from argosy_core.job.options import join_options
 from argosy_core.leader.events import (
     Change,
     ChangesRead,
@@ -366,5 +366,5 @@ def join_jobs(parts: list[JobColumns]) -> JobColumns:
         metadata_index=np.concatenate(metadata_columns),
         specs=tuple(references),
         metadata=tuple(metadata),
-        durations=join_durations([(part.durations, part.handle.size) for part in parts]),
+        options=join_options([(part.options, part.handle.size) for part in parts]),
     )

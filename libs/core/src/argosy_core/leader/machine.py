@@ -217,14 +217,14 @@ class LeaderMachine:
         return self._term.totals
 
     @property
-    def held_back_count(self) -> int:
+    def on_hold_count(self) -> int:
         """Placements that plugins hold back."""
-        return self._cycle.permits.held_back_count
+        return self._cycle.permits.on_hold_count
 
     @property
     def is_at_rest(self) -> bool:
         """Whether everything is taken over, decided and stored."""
-        return self.phase is Phase.IDLE and self._line.is_empty and not self.held_back_count
+        return self.phase is Phase.IDLE and self._line.is_empty and not self.on_hold_count
 
     def is_live(self, session: Session) -> bool:
         """Return whether a session is its cluster's live one."""

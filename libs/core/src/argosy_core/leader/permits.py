@@ -93,7 +93,7 @@ class Permits:
         self._asked_s = -math.inf
 
     @property
-    def held_back_count(self) -> int:
+    def on_hold_count(self) -> int:
         """How many placements are held back."""
         return 0 if self._held is None else len(self._held.batch)
 

@@ -27,3 +27,5 @@ class WaitReason(IntEnum):
     """A filter failed; it is asked again after a back-off."""
     CONSTRAINT = 6
     """A rule of people keeps it: its queue is cordoned, or no cluster may be given work."""
+    HELD = 7
+    """Somebody holds it, until it is released."""

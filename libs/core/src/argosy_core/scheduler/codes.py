@@ -22,7 +22,9 @@ __all__ = [
     "EVENT_CANCEL_REQUESTED",
     "EVENT_CREATED",
     "EVENT_FAILED",
+    "EVENT_HELD",
     "EVENT_LEASED",
+    "EVENT_RELEASED",
     "EVENT_REPRIORITIZED",
     "EVENT_REQUEUED",
     "EVENT_RUNNING",
@@ -65,7 +67,9 @@ EVENT_CANCELLED: Final = int(JobEventKind.CANCELLED)
 EVENT_CANCEL_REQUESTED: Final = int(JobEventKind.CANCEL_REQUESTED)
 EVENT_CREATED: Final = int(JobEventKind.CREATED)
 EVENT_FAILED: Final = int(JobEventKind.FAILED)
+EVENT_HELD: Final = int(JobEventKind.HELD)
 EVENT_LEASED: Final = int(JobEventKind.LEASED)
+EVENT_RELEASED: Final = int(JobEventKind.RELEASED)
 EVENT_REPRIORITIZED: Final = int(JobEventKind.REPRIORITIZED)
 EVENT_REQUEUED: Final = int(JobEventKind.REQUEUED)
 EVENT_RUNNING: Final = int(JobEventKind.RUNNING)

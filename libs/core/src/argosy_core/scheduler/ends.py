@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Int8s, Int32s, Int64s
-from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, STOP_SENT, TIMED_OUT
+from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, HELD, STOP_SENT, TIMED_OUT
 from argosy_core.job.members import MAX_STORED_ATTEMPT, Members
 from argosy_core.job.rows import JobUpdates, RunUpdates
 from argosy_core.job.states import (
@@ -347,7 +347,7 @@ def _requeue(state: PoolState, slots: Int32s, failure: Int64s, now_s: float) -> 
     state.end_permits(slots)
     live.state[slots] = JOB_QUEUED
     live.start_time_us[slots] = 0
-    live.flags[slots] = 0
+    live.flags[slots] &= HELD
     live.leave_places(slots)
     state.count_queued(slots, 1)
     failed = failure > 0

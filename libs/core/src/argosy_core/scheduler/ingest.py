@@ -9,7 +9,7 @@ import numpy as np
 
 from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
 from argosy_core.job.interning import Layout, distinct
-from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, LiveMembers
+from argosy_core.job.live import CANCEL_REQUESTED, HELD, IN_FLIGHT, LiveMembers
 from argosy_core.job.members import Members, member_of
 from argosy_core.job.naming import object_label, run_suffixes
 from argosy_core.job.rows import NewObjects, NewRuns
@@ -227,7 +227,7 @@ def _wait_again(state: PoolState, slots: Int32s, again_s: float | Float64s) -> I
     if again.size:
         state.count_held(again, -1)
         state.end_permits(again)
-        live.flags[again] = 0
+        live.flags[again] &= HELD
         live.leave_places(again)
         live.attempt[again] -= 1
         state.count_queued(again, 1)

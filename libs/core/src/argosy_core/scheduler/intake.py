@@ -23,6 +23,7 @@ from argosy_core.scheduler.codes import (
 )
 from argosy_core.scheduler.effects import ChangeRequestEffects, TakeEffects
 from argosy_core.scheduler.events import Detail, EventBuffer, EventDraft
+from argosy_core.scheduler.holding import hold, release
 from argosy_core.scheduler.ingest import give_back_placements
 from argosy_core.scheduler.messages import (
     CapacityColumns,
@@ -56,6 +57,8 @@ __all__ = [
 
 _CANCEL: Final = 1
 _REPRIORITIZE: Final = 2
+_HOLD: Final = 4
+_RELEASE: Final = 5
 _REMOVED: Final = 4
 _ROOMY_AXIS: Final = 64
 """Resources up to which nobody looks whether they are all still used."""
@@ -274,7 +277,7 @@ def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s) -> Int32s:
             submit_time_us=columns.submit_time_us[rows],
             spec=specs[columns.spec[rows]] if rows.size else np.zeros(0, dtype=np.int32),
             metadata=metadata.astype(np.int32),
-            durations=None if columns.durations is None else columns.durations[rows],
+            options=None if columns.options is None else columns.options[rows],
         )
     )
     live.specs.forget_unused(specs)
@@ -323,7 +326,7 @@ def take_change_requests(state: PoolState, columns: ChangeRequestColumns, now_s:
 
     Cancel: a job that waits, or whose row the API ended, ends now; a job that is in flight, leased or running is
     stopped by the next round's plan. Reprioritise: a queued job moves in its queue, any other only
-    keeps the number.
+    keeps the number. Hold and release: see `holding`.
 
     Args:
         state: The pool.
@@ -343,6 +346,10 @@ def take_change_requests(state: PoolState, columns: ChangeRequestColumns, now_s:
     reason = events.reason(columns.reason)
     state.advance_flow(now_s)
     _reprioritize(state, columns, np.flatnonzero(~unknown & (columns.kind == _REPRIORITIZE)), events)
+    for kind, act in ((_HOLD, hold), (_RELEASE, release)):
+        chosen = slots[~unknown & (columns.kind == kind)]
+        if chosen.size:
+            act(state, np.unique(chosen), events, reason)
     rows = np.flatnonzero(~unknown & cancel)
     _, first = np.unique(slots[rows], return_index=True)
     rows = rows[np.sort(first)]

@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Bools, Float64s, Int8s, Int16s, Int32s, Int64s
-from argosy_core.job.durations import JobDurations
 from argosy_core.job.members import Members
+from argosy_core.job.options import JobOptions
 
 __all__ = [
     "CapacityColumns",
@@ -135,14 +135,14 @@ class JobColumns:
     """Specs the jobs use."""
     metadata: tuple[bytes, ...] = ()
     """Distinct labels and annotations as JSON."""
-    durations: JobDurations | None = None
+    options: JobOptions | None = None
     """How long they run by what their submitters say; None if nothing is said of any."""
 
     def only(self, chosen: Bools) -> JobColumns:
         """Return some of the jobs."""
         columns = {name: getattr(self, name)[chosen] for name in _JOB_COLUMNS}
-        durations = None if self.durations is None else self.durations[chosen]
-        return JobColumns(**columns, specs=self.specs, metadata=self.metadata, durations=durations)
+        options = None if self.options is None else self.options[chosen]
+        return JobColumns(**columns, specs=self.specs, metadata=self.metadata, options=options)
 
 
 _JOB_COLUMNS: Final = (

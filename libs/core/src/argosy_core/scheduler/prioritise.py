@@ -99,14 +99,14 @@ def _expected_count(state: PoolState, classes: Int32s, usage_limit: int) -> int:
 
 
 def _rows_with_work(state: PoolState, *, wanted: bool) -> Int64s:
-    """Return the indices of queues that are not cordoned and have queued jobs.
+    """Return the indices of queues that are not cordoned and have queued jobs that are not held.
 
     Args:
         state: The pool.
         wanted: Leave out those of which nothing may be placed, as far as is known.
     """
     queues, end = state.queues, state.queues.ids.end
-    chosen = (queues.queued_count[:end] > 0) & ~queues.cordoned[:end]
+    chosen = (queues.queued_count[:end] > queues.on_hold_count[:end]) & ~queues.cordoned[:end]
     if wanted:
         chosen &= queues.idle_at[:end] != state.wake_count
     return np.flatnonzero(chosen)

@@ -13,7 +13,7 @@ import numpy as np
 from argosy_core.arrays import Int32s
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.interning import distinct
-from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT
+from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, HELD, IN_FLIGHT, STOP_SENT
 from argosy_core.job.members import Members
 from argosy_core.job.states import IS_RUN_TERMINAL, RUN_RANKS
 from argosy_core.placement import Placements
@@ -301,7 +301,7 @@ def _leave_order(state: PoolState, slots: Int32s) -> None:
     """Count waiting jobs as held and mark them in flight."""
     live = state.live
     state.count_queued(slots, -1)
-    live.flags[slots] = IN_FLIGHT
+    live.flags[slots] = (live.flags[slots] & HELD) | IN_FLIGHT
     state.count_held(slots, 1)
     state.raise_flow()
 

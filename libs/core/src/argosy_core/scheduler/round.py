@@ -63,7 +63,7 @@ def next_due_s(state: PoolState, now_s: float) -> float:
     limit_s = state.time_limits.next_s()
     if state.unsent_stops or state.explained or limit_s <= now_s:
         return now_s
-    if not state.queues.queued_count.any():
+    if not (state.queues.queued_count > state.queues.on_hold_count).any():
         return limit_s
     if state.idle_at != state.change_count:
         return now_s

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.errors import InvalidRequest, NotAllowedNow
 from argosy_core.framework import JobBatch, Point, objects
-from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PENDING, LiveJobs
+from argosy_core.job.live import BACKING_OFF, HELD, IN_FLIGHT, PENDING, LiveJobs
 from argosy_core.placement import WaitReason
 from argosy_core.placement.decision import DecisionProfile
 from argosy_core.queueing.flow import advance_flow
@@ -207,10 +207,10 @@ class PoolState:
         return Backlog(self._waits, self.job_class)
 
     def _waits(self, entries: Entries) -> Bools:
-        """Return which entries stand for a job that is queued with that priority and not in back-off."""
+        """Return which entries stand for a job that is queued with that priority and not in back-off or held."""
         live, slots = self.live, entries.slot
         valid: Bools = (live.handle[slots] == entries.handle) & (live.state[slots] == JOB_QUEUED)
-        valid &= (live.flags[slots] & (IN_FLIGHT | BACKING_OFF)) == 0
+        valid &= (live.flags[slots] & (IN_FLIGHT | BACKING_OFF | HELD)) == 0
         valid &= live.priority[slots] == entries.priority
         return valid
 
@@ -314,6 +314,7 @@ class PoolState:
         if (permitted < 0).any() or (permitted > requested).any():
             raise InvalidRequest("what a job is permitted lies between nothing and what it asks for")
         live, queued = self.live, self.stage_is_queued(slots)
+        wanted = queued & ((live.flags[slots] & HELD) == 0)
         usage, vectors = self.job_usage(slots), self.job_vectors(slots)
         own = (requested != self.classes.requests[live.class_index[slots]]).any(axis=1)
         own |= (permitted != requested).any(axis=1)
@@ -324,7 +325,7 @@ class PoolState:
         names, weights = self.classes.axis.names, self.settings.resource_weights
         self.demands.usage[rows] = weigh_rows(permitted[own], names, weights)
         more = self.job_usage(slots) - usage
-        np.add.at(self.queues.queued_usage, live.queue[slots[queued]], more[queued])
+        np.add.at(self.queues.queued_usage, live.queue[slots[wanted]], more[wanted])
         np.add.at(self.queues.usage, live.queue[slots[~queued]], more[~queued])
         placed = np.flatnonzero(live.cluster[slots] >= 0)
         np.subtract.at(self.clusters.free, live.cluster[slots[placed]], (self.job_vectors(slots) - vectors)[placed])
@@ -352,9 +353,13 @@ class PoolState:
         return np.where(heads, np.int32(self.classes.ids.end), classes) if self.heads.size else classes
 
     def count_queued(self, slots: Int32s, sign: int) -> None:
-        """Count jobs in (+1) or out (-1) of the queued stage."""
+        """Count jobs in (+1) or out (-1) of the queued stage; held ones are counted, and want nothing."""
         rows = self.live.queue[slots]
         np.add.at(self.queues.queued_count, rows, sign)
+        held = (self.live.flags[slots] & HELD) != 0
+        if held.any():
+            np.add.at(self.queues.on_hold_count, rows[held], sign)
+            rows, slots = rows[~held], slots[~held]
         np.add.at(self.queues.queued_usage, rows, sign * self.job_usage(slots))
         np.add.at(self.classes.waiting_count, self.live.class_index[slots], sign)
 

@@ -205,9 +205,11 @@ class QueueTable:
         self.usage: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Usage of in-flight, leased and running jobs, micro-cores."""
         self.queued_usage: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """Usage of queued jobs, micro-cores."""
+        """Usage of queued jobs that are not held, micro-cores."""
         self.queued_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Queued jobs."""
+        self.on_hold_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Queued jobs that are held: they want nothing now."""
         self.idle_at: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """`PoolState.wake_count` at which no queued job was of a class that may be placed; -1 if that is not known."""
         self.leased_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -226,9 +228,11 @@ class QueueTable:
         self.usage = grow(self.usage, end)
         self.queued_usage = grow(self.queued_usage, end)
         self.queued_count = grow(self.queued_count, end)
+        self.on_hold_count = grow(self.on_hold_count, end)
         self.idle_at = grow(self.idle_at, end)
         self.leased_count = grow(self.leased_count, end)
-        for column in (self.usage, self.queued_usage, self.queued_count, self.leased_count):
+        counts = (self.queued_count, self.on_hold_count, self.leased_count)
+        for column in (self.usage, self.queued_usage, *counts):
             column[index] = 0
         self.idle_at[index] = -1
         self.flow[index] = 0.0

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Int64s
-from argosy_core.job.live import BACKING_OFF, IN_FLIGHT, PENDING
+from argosy_core.job.live import BACKING_OFF, HELD, IN_FLIGHT, PENDING
 from argosy_core.job.states import JobStage, JobState
 from argosy_core.placement import WaitReason
 from argosy_core.plugins import turned_away_text
@@ -44,6 +44,7 @@ _REASONS: Final = {
     WaitReason.NO_ROOM: "it fits on no node of any cluster now",
     WaitReason.PLUGIN: "a plugin objects",
     WaitReason.FAULT: "a filter failed and is asked again soon",
+    WaitReason.HELD: "it is held until it is released",
 }
 
 
@@ -247,6 +248,8 @@ def _wait_texts(
     told = [f"{one.cluster}: {one.text}" for one in clusters if one.text]
     if reason == WaitReason.CONSTRAINT:
         return ["its queue is cordoned" if cordoned else "no cluster may be given work", *told]
+    if reason == WaitReason.HELD:
+        return [_REASONS[reason]]
     if objection:
         return [f"turned away by {objection}", *told]
     return [_REASONS[reason], *told] if reason in _REASONS else told
@@ -263,6 +266,8 @@ def _back_off_texts(state: PoolState, slot: int, now_s: float) -> list[str]:
 
 def _reason(state: PoolState, slot: int) -> WaitReason:
     """Return why a job waits that is queued or held back."""
+    if state.live.flags[slot] & HELD and not state.live.flags[slot] & IN_FLIGHT:
+        return WaitReason.HELD
     if int(state.live.handle[slot]) in state.objections:
         return WaitReason.PLUGIN
     if state.queues.cordoned[state.live.queue[slot]]:
@@ -305,6 +310,7 @@ def count_waiting(state: PoolState) -> dict[WaitReason, int]:
     classes = np.flatnonzero(waiting)
     sums = np.bincount(_class_reasons(state, classes), weights=waiting[classes], minlength=len(WaitReason))
     held_back = state.live.slots(np.fromiter(state.objections, dtype=np.int64, count=len(state.objections)))
+    sums[WaitReason.HELD] = state.queues.on_hold_count.sum()
     sums[WaitReason.PLUGIN] += np.count_nonzero(state.live.flags[held_back] & IN_FLIGHT)
     return {reason: int(sums[reason]) for reason in WaitReason}
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import AlreadyExists, FieldViolation, InvalidRequest, NotFound, NotPermitted
-from argosy_core.job.durations import UNSET, JobDurations
+from argosy_core.job.options import OPTION_NAMES, UNSET, JobOptions
 from argosy_server.api.names import NAME_RULE, QUEUE_NAME_RULE, is_name, is_queue_name, metadata_faults
 from argosy_server.api.specs import ReadSpec
 from argosy_server.api.submit_items import ItemColumns, Metadata
@@ -80,7 +80,7 @@ class AdmittedJobs:
     """16 bytes per job, or empty if no job has a client id."""
     items: npt.NDArray[np.int32]
     """Index of the request's item, for errors."""
-    durations: JobDurations | None = None
+    options: JobOptions | None = None
     """How long they run by what the submitter says; None if nothing is said of any."""
     traceparent: str = ""
     """W3C context of the submit, if the submitter traces its jobs."""
@@ -187,7 +187,7 @@ def admit(
         client_ids=expanded_ids,
         payload_hashes=hashes,
         items=_column(range(len(places)), repeats),
-        durations=_duration_columns(items, specs, repeats),
+        options=_option_columns(items, specs, repeats),
     )
     _check_repeats(admitted)
     return admitted
@@ -198,19 +198,19 @@ def _column(values: Sequence[int], repeats: npt.NDArray[np.int64] | None) -> npt
     return array if repeats is None else np.repeat(array, repeats)
 
 
-def _duration_columns(
+def _option_columns(
     items: ItemColumns, specs: Sequence[ReadSpec], repeats: npt.NDArray[np.int64] | None
-) -> JobDurations | None:
-    """Return how long jobs run: what their items say, and the deadlines of their pods as time limits."""
+) -> JobOptions | None:
+    """Return what is said of jobs: by their items, and by the deadlines of their pods as time limits."""
     count = len(items.specs)
     deadline_s = np.array([spec.deadline_s for spec in specs], dtype=np.int32)[items.specs]
-    if items.durations is None and (deadline_s == UNSET).all():
+    if items.options is None and (deadline_s == UNSET).all():
         return None
-    rows = np.array(items.durations or [(UNSET,) * 3] * count, dtype=np.int32)
+    rows = np.array(items.options or [(UNSET,) * len(OPTION_NAMES)] * count, dtype=np.int32)
     shorter = (deadline_s != UNSET) & ((rows[:, 1] == UNSET) | (deadline_s < rows[:, 1]))
     rows[shorter, 1] = deadline_s[shorter]
     columns = rows.T if repeats is None else np.repeat(rows.T, repeats, axis=1)
-    return JobDurations(lifetime_s=columns[0], time_limit_s=columns[1], estimate_s=columns[2])
+    return JobOptions(**dict(zip(OPTION_NAMES, columns, strict=True)))
 
 
 def _check_specs(places: Sequence[int], spec_count: int, faults: _Faults) -> None:
@@ -320,10 +320,10 @@ def _read_metadata(metadata: Sequence[Metadata | None], faults: _Faults) -> tupl
 def _payload_hashes(spec_hashes: Sequence[bytes], items: ItemColumns, metadata: Sequence[bytes]) -> list[bytes]:
     """Return per item 16 bytes over all that must be equal for a repeat to be one; the count is not part of it."""
     texts = metadata
-    if items.durations is not None:
+    if items.options is not None:
         texts = [
-            text if max(given) < 0 else b"%b\x00%d/%d/%d" % (text, *given)
-            for text, given in zip(metadata, items.durations, strict=True)
+            text if max(given) < 0 else b"%b\x00%b" % (text, "/".join(map(str, given)).encode())
+            for text, given in zip(metadata, items.options, strict=True)
         ]
     return [
         blake2b(b"%b%d/%b\x00%b" % (spec_hash, priority, job_set.encode(), text), digest_size=16).digest()
@@ -361,7 +361,7 @@ def _check_unequal(items: ItemColumns, metadata_index: Sequence[int], faults: _F
         if not client_id:
             continue
         other = first.setdefault((queue, client_id), index)
-        columns = (items.specs, items.job_sets, items.priorities, metadata_index, items.durations or items.specs)
+        columns = (items.specs, items.job_sets, items.priorities, metadata_index, items.options or items.specs)
         if any(column[index] != column[other] for column in columns):
             faults.unequal.append(_unequal(client_id, index, other))
 

@@ -1,4 +1,4 @@
-"""ChangeRequests by ids or selector: cancel and reprioritise, with a preview.
+"""ChangeRequests by ids or selector: cancel, reprioritise, hold and release, with a preview.
 
 A selector is bounded to the jobs that exist when the request is taken, so one submitted a moment later is never meant.
 
@@ -7,9 +7,9 @@ Source: design section 5, "Change requests"; `proto/argosy/api/v1/job.proto`, "J
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from argosy_server.api.changes_codec import encode_change_requests
 from argosy_server.api.names import NAME_RULE, is_name
 from argosy_server.api.selectors import parse_label_selector
 from argosy_store.api import ApiStore
-from argosy_store.change_requests import BoundedFilter
+from argosy_store.change_requests import BoundedFilter, ChangeRequestName
 from argosy_store.job_filters import JobFilter
 from argosy_store.rows import JobRecord
 
@@ -32,6 +32,12 @@ __all__ = ["ChangeRequest", "ChangeRequestOutcome", "make_change_request", "read
 
 _SAMPLE_COUNT: Final = 20
 _LOOK_UP_COUNT: Final = 1000
+_KINDS: Final[Mapping[ChangeRequestName, lease_pb2.ChangeRequestKind]] = {
+    "cancel": lease_pb2.CHANGE_REQUEST_KIND_CANCEL,
+    "reprioritize": lease_pb2.CHANGE_REQUEST_KIND_REPRIORITIZE,
+    "hold": lease_pb2.CHANGE_REQUEST_KIND_HOLD,
+    "release": lease_pb2.CHANGE_REQUEST_KIND_RELEASE,
+}
 _OPEN: Final = frozenset({JobState.QUEUED, JobState.LEASED, JobState.RUNNING})
 
 
@@ -39,7 +45,7 @@ _OPEN: Final = frozenset({JobState.QUEUED, JobState.LEASED, JobState.RUNNING})
 class ChangeRequest:
     """What is asked of which jobs."""
 
-    kind: Literal["cancel", "reprioritize"]
+    kind: ChangeRequestName
     """What is asked."""
     job_ids: tuple[str, ...] | None
     """Ids, or None where a selector says which."""
@@ -146,12 +152,7 @@ def _change_request_by_selector(store: ApiStore, change_request: ChangeRequest) 
 
 
 def _set(store: ApiStore, change_request: ChangeRequest, target: Sequence[int] | BoundedFilter) -> int:
-    kind = (
-        lease_pb2.CHANGE_REQUEST_KIND_CANCEL
-        if change_request.kind == "cancel"
-        else lease_pb2.CHANGE_REQUEST_KIND_REPRIORITIZE
-    )
-
+    kind = _KINDS[change_request.kind]
     ended_counts: dict[int, int] = {}  # by first handle of the transaction, which may be tried again
 
     def encode(handles: npt.NDArray[np.int64], ended: npt.NDArray[np.int8]) -> bytes:

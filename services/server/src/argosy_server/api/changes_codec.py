@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy.lease.v1 import lease_pb2
-from argosy_core.job.durations import UNSET, JobDurations, join_durations
 from argosy_core.job.identity import DAY_SHIFT
+from argosy_core.job.options import UNSET, JobOptions, join_options
 from argosy_runtime.columns import pack_column
 from argosy_runtime.traces import JOB_BATCH_LIMIT
 from argosy_store.submits import SubmitRequest
@@ -56,10 +56,8 @@ def encode_submitted(parts: Sequence[tuple[SubmitRequest, npt.NDArray[np.bool_]]
             ("metadata", names[request.metadata_index]),
         ):
             columns.setdefault(name, []).append(values[rows])
-    kept = [
-        (None if request.durations is None else request.durations[keep], int(keep.sum())) for request, keep in parts
-    ]
-    durations = join_durations(kept)
+    kept = [(None if request.options is None else request.options[keep], int(keep.sum())) for request, keep in parts]
+    options = join_options(kept)
     joined = {name: np.concatenate(pieces) for name, pieces in columns.items()}
     traced = [
         (request.handles[keep][:JOB_BATCH_LIMIT], request.traceparent) for request, keep in parts if request.traceparent
@@ -77,17 +75,17 @@ def encode_submitted(parts: Sequence[tuple[SubmitRequest, npt.NDArray[np.bool_]]
             metadata_column=pack_column(joined["metadata"], "int32"),
             specs=references,
             metadata=list(metadata),
-            **({} if durations is None else _duration_columns(durations)),
+            **({} if options is None else _option_columns(options)),
         ),
         traced=_traced_jobs(traced) if traced else None,
     ).SerializeToString()
 
 
-def _duration_columns(durations: JobDurations) -> dict[str, bytes]:
-    """Return how long jobs run as columns; one in which nothing is said is empty."""
+def _option_columns(options: JobOptions) -> dict[str, bytes]:
+    """Return what is said of jobs as columns; one in which nothing is said is empty."""
     return {
         f"{name}_column": pack_column(values, "int32")
-        for name, values in durations.columns().items()
+        for name, values in options.columns().items()
         if (values != UNSET).any()
     }
 

@@ -1,4 +1,4 @@
-"""JobService: submit, read, cancel, reprioritise, explain, logs.
+"""JobService: submit, read, cancel, reprioritise, hold, release, explain, logs.
 
 Source: design sections 3 and 5; `proto/argosy/api/v1/job.proto`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -266,17 +266,11 @@ class JobService(LeaderJobService):
         check_request(request)
         change_request = ChangeRequest(
             kind="cancel",
-            job_ids=tuple(request.jobs.ids) if request.HasField("jobs") else None,
-            selector=request.selector if request.HasField("selector") else None,
-            is_preview=request.validate_only,
+            **_target_of(request),
             reason=printable(request.reason),
         )
         outcome = await self._change_request(change_request)
-        return job_pb2.CancelJobsResponse(
-            job_count=outcome.job_count,
-            unknown_ids=outcome.unknown_ids,
-            sample=[job_message(record) for record in outcome.sample],
-        )
+        return job_pb2.CancelJobsResponse(**_answer_of(outcome))
 
     async def ReprioritizeJobs(  # noqa: N802 - the protocol's name
         self, request: job_pb2.ReprioritizeJobsRequest, context: Context
@@ -286,20 +280,57 @@ class JobService(LeaderJobService):
         check_request(request)
         change_request = ChangeRequest(
             kind="reprioritize",
-            job_ids=tuple(request.jobs.ids) if request.HasField("jobs") else None,
-            selector=request.selector if request.HasField("selector") else None,
-            is_preview=request.validate_only,
+            **_target_of(request),
             priority=request.priority,
         )
         outcome = await self._change_request(change_request)
-        return job_pb2.ReprioritizeJobsResponse(
-            job_count=outcome.job_count,
-            unknown_ids=outcome.unknown_ids,
-            sample=[job_message(record) for record in outcome.sample],
+        return job_pb2.ReprioritizeJobsResponse(**_answer_of(outcome))
+
+    async def HoldJobs(self, request: job_pb2.HoldJobsRequest, context: Context) -> job_pb2.HoldJobsResponse:  # noqa: N802 - the protocol's name
+        """Hold jobs back."""
+        del context
+        check_request(request)
+        outcome = await self._change_request(
+            ChangeRequest(
+                kind="hold",
+                **_target_of(request),
+                reason=printable(request.reason),
+            )
         )
+        return job_pb2.HoldJobsResponse(**_answer_of(outcome))
+
+    async def ReleaseJobs(self, request: job_pb2.ReleaseJobsRequest, context: Context) -> job_pb2.ReleaseJobsResponse:  # noqa: N802 - the protocol's name
+        """Let held jobs go."""
+        del context
+        check_request(request)
+        outcome = await self._change_request(
+            ChangeRequest(
+                kind="release",
+                **_target_of(request),
+            )
+        )
+        return job_pb2.ReleaseJobsResponse(**_answer_of(outcome))
 
     async def _change_request(self, change_request: ChangeRequest) -> ChangeRequestOutcome:
         return await self._threads.run(make_change_request, self._store, change_request)
+
+
+def _target_of(request: Any) -> dict[str, Any]:  # noqa: ANN401 - generated types have no common base
+    """Return which jobs a change request means, and whether it only asks, as fields of `ChangeRequest`."""
+    return {
+        "job_ids": tuple(request.jobs.ids) if request.HasField("jobs") else None,
+        "selector": request.selector if request.HasField("selector") else None,
+        "is_preview": request.validate_only,
+    }
+
+
+def _answer_of(outcome: ChangeRequestOutcome) -> dict[str, Any]:
+    """Return the fields that the answers to change requests have."""
+    return {
+        "job_count": outcome.job_count,
+        "unknown_ids": outcome.unknown_ids,
+        "sample": [job_message(record) for record in outcome.sample],
+    }
 
 
 def _query(request: job_pb2.ListJobsRequest) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from argosy_core.errors import FieldViolation
-from argosy_core.job.durations import UNSET
+from argosy_core.job.options import UNSET
 from argosy_core.job.spec import SpecLimits, spec_hash
 from argosy_core.job.spec_reader import SpecReader
 from argosy_store.submits import SpecRow

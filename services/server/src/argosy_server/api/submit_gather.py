@@ -101,7 +101,7 @@ def build_requests(store: SubmitStore, batch: Sequence[AdmittedJobs], *, now_us:
                 traceparent=jobs.traceparent,
                 generation=jobs.generation,
                 limits=jobs.limits,
-                durations=jobs.durations,
+                options=jobs.options,
             )
         )
     return requests

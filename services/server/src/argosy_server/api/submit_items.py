@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from argosy_core.job.durations import UNSET
+from argosy_core.job.options import OPTION_NAMES, UNSET
 
-__all__ = ["MAX_ITEM_COUNT", "Durations", "ItemColumns", "Metadata", "keeps_rules", "read_items"]
+__all__ = ["MAX_ITEM_COUNT", "ItemColumns", "ItemOptions", "Metadata", "keeps_rules", "read_items"]
 
 MAX_ITEM_COUNT: Final = 1000
 """Most items, and most specs, of a request."""
@@ -31,9 +31,9 @@ _MAX_DURATION_S: Final = 315_360_000
 
 Metadata = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 """(labels, annotations), each (key, value) pairs sorted by key."""
-Durations = tuple[int, int, int]
-"""(lifetime, time limit, estimate), whole seconds; `UNSET` for none."""
-_NO_DURATIONS: Final = (UNSET, UNSET, UNSET)
+ItemOptions = tuple[int, ...]
+"""Values of `OPTION_NAMES`; `UNSET` where nothing is said."""
+_NO_OPTIONS: Final = (UNSET,) * len(OPTION_NAMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +56,10 @@ class ItemColumns:
     """(labels, annotations), each sorted (key, value) pairs; None for neither."""
     max_pair_count: int
     """Most labels, or annotations, of an item."""
-    durations: list[Durations] | None
-    """Lifetimes, time limits and estimates; None if no item has any."""
-    durations_fit: bool
-    """Whether all of them are surely in range."""
+    options: list[ItemOptions] | None
+    """What is said of jobs beside their specs; None if nothing is of any item."""
+    options_fit: bool
+    """Whether all durations are surely in range."""
 
 
 def read_items(items: Sequence[Any]) -> ItemColumns:
@@ -70,14 +70,14 @@ def read_items(items: Sequence[Any]) -> ItemColumns:
     """
     metadata: list[Metadata | None] = []
     most = 0
-    durations: list[Durations] = []
+    options: list[ItemOptions] = []
     fit = True
     for item in items:
-        given = _NO_DURATIONS
-        if item.HasField("lifetime") or item.HasField("time_limit") or item.HasField("estimate"):
-            given, in_range = _read_durations(item)
+        given = _NO_OPTIONS
+        if item.HasField("lifetime") or item.HasField("time_limit") or item.HasField("estimate") or item.hold:
+            given, in_range = _read_options(item)
             fit &= in_range
-        durations.append(given)
+        options.append(given)
         labels, annotations = item.labels, item.annotations
         if labels or annotations:
             most = max(most, len(labels), len(annotations))
@@ -93,13 +93,13 @@ def read_items(items: Sequence[Any]) -> ItemColumns:
         counts=[item.count for item in items],
         metadata=metadata,
         max_pair_count=most,
-        durations=None if durations.count(_NO_DURATIONS) == len(durations) else durations,
-        durations_fit=fit,
+        options=None if options.count(_NO_OPTIONS) == len(options) else options,
+        options_fit=fit,
     )
 
 
-def _read_durations(item: Any) -> tuple[Durations, bool]:  # noqa: ANN401 - generated types have no common base
-    """Return the durations of an item, and whether they are surely in range."""
+def _read_options(item: Any) -> tuple[ItemOptions, bool]:  # noqa: ANN401 - generated types have no common base
+    """Return the options of an item, and whether its durations are surely in range."""
     seconds, fit = [], True
     for name, least in (("lifetime", 0), ("time_limit", 1), ("estimate", 1)):
         if not item.HasField(name):
@@ -109,7 +109,7 @@ def _read_durations(item: Any) -> tuple[Durations, bool]:  # noqa: ANN401 - gene
         whole = given.seconds + (given.nanos > 0)  # fractions are rounded up
         fit &= least <= whole <= _MAX_DURATION_S and given.seconds >= 0 and given.nanos >= 0
         seconds.append(whole)
-    return (seconds[0], seconds[1], seconds[2]), fit
+    return (*seconds, 1 if item.hold else UNSET), fit
 
 
 def keeps_rules(specs: Sequence[Sequence[bytes]], items: ItemColumns) -> bool:
@@ -137,5 +137,5 @@ def keeps_rules(specs: Sequence[Sequence[bytes]], items: ItemColumns) -> bool:
         and min(items.counts) >= 0
         and max(items.counts) <= _MAX_COUNT
         and items.max_pair_count <= _MAX_PAIRS
-        and items.durations_fit
+        and items.options_fit
     )

@@ -26,6 +26,8 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_EVENT_KIND_REPRIORITIZED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_REQUEUED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_UNKNOWN: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_HELD: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_RELEASED: _ClassVar[JobEventKind]
 JOB_EVENT_KIND_UNSPECIFIED: JobEventKind
 JOB_EVENT_KIND_SUBMITTED: JobEventKind
 JOB_EVENT_KIND_LEASED: JobEventKind
@@ -38,6 +40,8 @@ JOB_EVENT_KIND_CANCEL_REQUESTED: JobEventKind
 JOB_EVENT_KIND_REPRIORITIZED: JobEventKind
 JOB_EVENT_KIND_REQUEUED: JobEventKind
 JOB_EVENT_KIND_UNKNOWN: JobEventKind
+JOB_EVENT_KIND_HELD: JobEventKind
+JOB_EVENT_KIND_RELEASED: JobEventKind
 
 class JobEvent(_message.Message):
     __slots__ = ("number", "job_id", "kind", "event_time", "attempt", "cluster", "node", "reason")

@@ -74,6 +74,7 @@ class WaitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     WAIT_REASON_PLUGIN: _ClassVar[WaitReason]
     WAIT_REASON_FAULT: _ClassVar[WaitReason]
     WAIT_REASON_CONSTRAINT: _ClassVar[WaitReason]
+    WAIT_REASON_HELD: _ClassVar[WaitReason]
 JOB_STATE_UNSPECIFIED: JobState
 JOB_STATE_QUEUED: JobState
 JOB_STATE_LEASED: JobState
@@ -119,6 +120,7 @@ WAIT_REASON_CONFLICT: WaitReason
 WAIT_REASON_PLUGIN: WaitReason
 WAIT_REASON_FAULT: WaitReason
 WAIT_REASON_CONSTRAINT: WaitReason
+WAIT_REASON_HELD: WaitReason
 
 class JobSpec(_message.Message):
     __slots__ = ("manifests",)
@@ -127,7 +129,7 @@ class JobSpec(_message.Message):
     def __init__(self, manifests: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JobItem(_message.Message):
-    __slots__ = ("spec", "queue", "job_set", "priority", "client_id", "count", "labels", "annotations", "lifetime", "time_limit", "estimate")
+    __slots__ = ("spec", "queue", "job_set", "priority", "client_id", "count", "labels", "annotations", "lifetime", "time_limit", "estimate", "hold")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -153,6 +155,7 @@ class JobItem(_message.Message):
     LIFETIME_FIELD_NUMBER: _ClassVar[int]
     TIME_LIMIT_FIELD_NUMBER: _ClassVar[int]
     ESTIMATE_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
     spec: int
     queue: str
     job_set: str
@@ -164,7 +167,8 @@ class JobItem(_message.Message):
     lifetime: _duration_pb2.Duration
     time_limit: _duration_pb2.Duration
     estimate: _duration_pb2.Duration
-    def __init__(self, spec: _Optional[int] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., priority: _Optional[int] = ..., client_id: _Optional[str] = ..., count: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    hold: bool
+    def __init__(self, spec: _Optional[int] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., priority: _Optional[int] = ..., client_id: _Optional[str] = ..., count: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hold: bool = ...) -> None: ...
 
 class SubmitJobsRequest(_message.Message):
     __slots__ = ("specs", "items", "validate_only")
@@ -207,7 +211,7 @@ class Run(_message.Message):
     def __init__(self, attempt: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., cluster: _Optional[str] = ..., node: _Optional[str] = ..., lease_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., reason: _Optional[str] = ..., failure: _Optional[_Union[FailureKind, str]] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "queue", "job_set", "state", "priority", "create_time", "end_time", "reason", "cancel_requested", "client_id", "labels", "annotations", "runs", "spec", "lifetime", "time_limit", "estimate")
+    __slots__ = ("id", "queue", "job_set", "state", "priority", "create_time", "end_time", "reason", "cancel_requested", "client_id", "labels", "annotations", "runs", "spec", "lifetime", "time_limit", "estimate", "held")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -239,6 +243,7 @@ class Job(_message.Message):
     LIFETIME_FIELD_NUMBER: _ClassVar[int]
     TIME_LIMIT_FIELD_NUMBER: _ClassVar[int]
     ESTIMATE_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     id: str
     queue: str
     job_set: str
@@ -256,7 +261,8 @@ class Job(_message.Message):
     lifetime: _duration_pb2.Duration
     time_limit: _duration_pb2.Duration
     estimate: _duration_pb2.Duration
-    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., priority: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., cancel_requested: bool = ..., client_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    held: bool
+    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., priority: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., cancel_requested: bool = ..., client_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ...) -> None: ...
 
 class JobStateCount(_message.Message):
     __slots__ = ("state", "job_count")
@@ -401,6 +407,48 @@ class ReprioritizeJobsRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Union[JobIds, _Mapping]] = ..., selector: _Optional[_Union[JobSelector, _Mapping]] = ..., priority: _Optional[int] = ..., validate_only: bool = ...) -> None: ...
 
 class ReprioritizeJobsResponse(_message.Message):
+    __slots__ = ("job_count", "unknown_ids", "sample")
+    JOB_COUNT_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_IDS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    job_count: int
+    unknown_ids: _containers.RepeatedScalarFieldContainer[str]
+    sample: _containers.RepeatedCompositeFieldContainer[Job]
+    def __init__(self, job_count: _Optional[int] = ..., unknown_ids: _Optional[_Iterable[str]] = ..., sample: _Optional[_Iterable[_Union[Job, _Mapping]]] = ...) -> None: ...
+
+class HoldJobsRequest(_message.Message):
+    __slots__ = ("jobs", "selector", "validate_only", "reason")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    jobs: JobIds
+    selector: JobSelector
+    validate_only: bool
+    reason: str
+    def __init__(self, jobs: _Optional[_Union[JobIds, _Mapping]] = ..., selector: _Optional[_Union[JobSelector, _Mapping]] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class HoldJobsResponse(_message.Message):
+    __slots__ = ("job_count", "unknown_ids", "sample")
+    JOB_COUNT_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_IDS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    job_count: int
+    unknown_ids: _containers.RepeatedScalarFieldContainer[str]
+    sample: _containers.RepeatedCompositeFieldContainer[Job]
+    def __init__(self, job_count: _Optional[int] = ..., unknown_ids: _Optional[_Iterable[str]] = ..., sample: _Optional[_Iterable[_Union[Job, _Mapping]]] = ...) -> None: ...
+
+class ReleaseJobsRequest(_message.Message):
+    __slots__ = ("jobs", "selector", "validate_only")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    jobs: JobIds
+    selector: JobSelector
+    validate_only: bool
+    def __init__(self, jobs: _Optional[_Union[JobIds, _Mapping]] = ..., selector: _Optional[_Union[JobSelector, _Mapping]] = ..., validate_only: bool = ...) -> None: ...
+
+class ReleaseJobsResponse(_message.Message):
     __slots__ = ("job_count", "unknown_ids", "sample")
     JOB_COUNT_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_IDS_FIELD_NUMBER: _ClassVar[int]

@@ -70,6 +70,16 @@ class JobServiceStub(object):
                 request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ReprioritizeJobsRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ReprioritizeJobsResponse.FromString,
                 _registered_method=True)
+        self.HoldJobs = channel.unary_unary(
+                '/argosy.api.v1.JobService/HoldJobs',
+                request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.HoldJobsRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.HoldJobsResponse.FromString,
+                _registered_method=True)
+        self.ReleaseJobs = channel.unary_unary(
+                '/argosy.api.v1.JobService/ReleaseJobs',
+                request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ReleaseJobsRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ReleaseJobsResponse.FromString,
+                _registered_method=True)
         self.ExplainJob = channel.unary_unary(
                 '/argosy.api.v1.JobService/ExplainJob',
                 request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobRequest.SerializeToString,
@@ -135,6 +145,21 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def HoldJobs(self, request, context):
+        """Holds jobs back, by ids or selector: none of them begins until it is released. One that has a run keeps that, and is
+        held once it waits again; the event `held` says what the job was when the request reached the leader.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseJobs(self, request, context):
+        """Lets held jobs go, by ids or selector; they have kept their places in their queues.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExplainJob(self, request, context):
         """Says where a job stands and, if it waits, why.
         """
@@ -187,6 +212,16 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ReprioritizeJobs,
                     request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ReprioritizeJobsRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ReprioritizeJobsResponse.SerializeToString,
+            ),
+            'HoldJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.HoldJobs,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.HoldJobsRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.HoldJobsResponse.SerializeToString,
+            ),
+            'ReleaseJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseJobs,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ReleaseJobsRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ReleaseJobsResponse.SerializeToString,
             ),
             'ExplainJob': grpc.unary_unary_rpc_method_handler(
                     servicer.ExplainJob,
@@ -389,6 +424,60 @@ class JobService(object):
             '/argosy.api.v1.JobService/ReprioritizeJobs',
             argosy_dot_api_dot_v1_dot_job__pb2.ReprioritizeJobsRequest.SerializeToString,
             argosy_dot_api_dot_v1_dot_job__pb2.ReprioritizeJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def HoldJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.JobService/HoldJobs',
+            argosy_dot_api_dot_v1_dot_job__pb2.HoldJobsRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_job__pb2.HoldJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.JobService/ReleaseJobs',
+            argosy_dot_api_dot_v1_dot_job__pb2.ReleaseJobsRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_job__pb2.ReleaseJobsResponse.FromString,
             options,
             channel_credentials,
             insecure,

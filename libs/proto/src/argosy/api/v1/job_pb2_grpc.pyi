@@ -51,6 +51,12 @@ class JobServiceStub:
     """Asks that jobs end, by ids or selector."""
     ReprioritizeJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ReprioritizeJobsRequest, _job_pb2.ReprioritizeJobsResponse]
     """Gives jobs another priority, by ids or selector; pending and running jobs do not move."""
+    HoldJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.HoldJobsRequest, _job_pb2.HoldJobsResponse]
+    """Holds jobs back, by ids or selector: none of them begins until it is released. One that has a run keeps that, and is
+    held once it waits again; the event `held` says what the job was when the request reached the leader.
+    """
+    ReleaseJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ReleaseJobsRequest, _job_pb2.ReleaseJobsResponse]
+    """Lets held jobs go, by ids or selector; they have kept their places in their queues."""
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _job_pb2.ExplainJobResponse]
     """Says where a job stands and, if it waits, why."""
     GetJobLog: _grpc.UnaryStreamMultiCallable[_job_pb2.GetJobLogRequest, _job_pb2.GetJobLogResponse]
@@ -77,6 +83,12 @@ class JobServiceAsyncStub(JobServiceStub):
     """Asks that jobs end, by ids or selector."""
     ReprioritizeJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ReprioritizeJobsRequest, _job_pb2.ReprioritizeJobsResponse]  # type: ignore[assignment]
     """Gives jobs another priority, by ids or selector; pending and running jobs do not move."""
+    HoldJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.HoldJobsRequest, _job_pb2.HoldJobsResponse]  # type: ignore[assignment]
+    """Holds jobs back, by ids or selector: none of them begins until it is released. One that has a run keeps that, and is
+    held once it waits again; the event `held` says what the job was when the request reached the leader.
+    """
+    ReleaseJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ReleaseJobsRequest, _job_pb2.ReleaseJobsResponse]  # type: ignore[assignment]
+    """Lets held jobs go, by ids or selector; they have kept their places in their queues."""
     ExplainJob: _aio.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _job_pb2.ExplainJobResponse]  # type: ignore[assignment]
     """Says where a job stands and, if it waits, why."""
     GetJobLog: _aio.UnaryStreamMultiCallable[_job_pb2.GetJobLogRequest, _job_pb2.GetJobLogResponse]  # type: ignore[assignment]
@@ -142,6 +154,24 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ReprioritizeJobsResponse, _abc.Awaitable[_job_pb2.ReprioritizeJobsResponse]]:
         """Gives jobs another priority, by ids or selector; pending and running jobs do not move."""
+
+    @_abc_1.abstractmethod
+    def HoldJobs(
+        self,
+        request: _job_pb2.HoldJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.HoldJobsResponse, _abc.Awaitable[_job_pb2.HoldJobsResponse]]:
+        """Holds jobs back, by ids or selector: none of them begins until it is released. One that has a run keeps that, and is
+        held once it waits again; the event `held` says what the job was when the request reached the leader.
+        """
+
+    @_abc_1.abstractmethod
+    def ReleaseJobs(
+        self,
+        request: _job_pb2.ReleaseJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.ReleaseJobsResponse, _abc.Awaitable[_job_pb2.ReleaseJobsResponse]]:
+        """Lets held jobs go, by ids or selector; they have kept their places in their queues."""
 
     @_abc_1.abstractmethod
     def ExplainJob(

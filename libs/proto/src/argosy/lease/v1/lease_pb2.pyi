@@ -12,9 +12,13 @@ class ChangeRequestKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CHANGE_REQUEST_KIND_UNSPECIFIED: _ClassVar[ChangeRequestKind]
     CHANGE_REQUEST_KIND_CANCEL: _ClassVar[ChangeRequestKind]
     CHANGE_REQUEST_KIND_REPRIORITIZE: _ClassVar[ChangeRequestKind]
+    CHANGE_REQUEST_KIND_HOLD: _ClassVar[ChangeRequestKind]
+    CHANGE_REQUEST_KIND_RELEASE: _ClassVar[ChangeRequestKind]
 CHANGE_REQUEST_KIND_UNSPECIFIED: ChangeRequestKind
 CHANGE_REQUEST_KIND_CANCEL: ChangeRequestKind
 CHANGE_REQUEST_KIND_REPRIORITIZE: ChangeRequestKind
+CHANGE_REQUEST_KIND_HOLD: ChangeRequestKind
+CHANGE_REQUEST_KIND_RELEASE: ChangeRequestKind
 
 class LeaseBatch(_message.Message):
     __slots__ = ("pool", "epoch", "sequence", "create_time_us", "leader_marker", "leases", "stops", "failed_jobs", "round_state", "traceparent")
@@ -115,7 +119,7 @@ class TracedJobs(_message.Message):
     def __init__(self, handle_column: _Optional[bytes] = ..., context_column: _Optional[bytes] = ..., traceparents: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SubmittedJobs(_message.Message):
-    __slots__ = ("handle_column", "id_high_column", "queue_column", "job_set_column", "class_column", "priority_column", "submit_time_us_column", "spec_column", "metadata_column", "specs", "metadata", "lifetime_s_column", "time_limit_s_column", "estimate_s_column")
+    __slots__ = ("handle_column", "id_high_column", "queue_column", "job_set_column", "class_column", "priority_column", "submit_time_us_column", "spec_column", "metadata_column", "specs", "metadata", "lifetime_s_column", "time_limit_s_column", "estimate_s_column", "held_column")
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ID_HIGH_COLUMN_FIELD_NUMBER: _ClassVar[int]
     QUEUE_COLUMN_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +134,7 @@ class SubmittedJobs(_message.Message):
     LIFETIME_S_COLUMN_FIELD_NUMBER: _ClassVar[int]
     TIME_LIMIT_S_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ESTIMATE_S_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    HELD_COLUMN_FIELD_NUMBER: _ClassVar[int]
     handle_column: bytes
     id_high_column: bytes
     queue_column: bytes
@@ -144,7 +149,8 @@ class SubmittedJobs(_message.Message):
     lifetime_s_column: bytes
     time_limit_s_column: bytes
     estimate_s_column: bytes
-    def __init__(self, handle_column: _Optional[bytes] = ..., id_high_column: _Optional[bytes] = ..., queue_column: _Optional[bytes] = ..., job_set_column: _Optional[bytes] = ..., class_column: _Optional[bytes] = ..., priority_column: _Optional[bytes] = ..., submit_time_us_column: _Optional[bytes] = ..., spec_column: _Optional[bytes] = ..., metadata_column: _Optional[bytes] = ..., specs: _Optional[_Iterable[_Union[SpecReference, _Mapping]]] = ..., metadata: _Optional[_Iterable[bytes]] = ..., lifetime_s_column: _Optional[bytes] = ..., time_limit_s_column: _Optional[bytes] = ..., estimate_s_column: _Optional[bytes] = ...) -> None: ...
+    held_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., id_high_column: _Optional[bytes] = ..., queue_column: _Optional[bytes] = ..., job_set_column: _Optional[bytes] = ..., class_column: _Optional[bytes] = ..., priority_column: _Optional[bytes] = ..., submit_time_us_column: _Optional[bytes] = ..., spec_column: _Optional[bytes] = ..., metadata_column: _Optional[bytes] = ..., specs: _Optional[_Iterable[_Union[SpecReference, _Mapping]]] = ..., metadata: _Optional[_Iterable[bytes]] = ..., lifetime_s_column: _Optional[bytes] = ..., time_limit_s_column: _Optional[bytes] = ..., estimate_s_column: _Optional[bytes] = ..., held_column: _Optional[bytes] = ...) -> None: ...
 
 class SpecReference(_message.Message):
     __slots__ = ("hash", "day", "layout")

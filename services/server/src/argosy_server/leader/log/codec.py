@@ -15,8 +15,8 @@ from google.protobuf.message import DecodeError, Message
 from argosy.lease.v1 import lease_pb2
 from argosy_core.arrays import Int16s
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.durations import JobDurations
 from argosy_core.job.members import Members
+from argosy_core.job.options import OPTION_NAMES, JobOptions
 from argosy_core.leader.events import ReadRecord
 from argosy_core.leader.transaction import SetAside
 from argosy_core.scheduler.effects import LeasePlan
@@ -153,13 +153,13 @@ def _job_columns(message: lease_pb2.SubmittedJobs) -> JobColumns:
         metadata_index=columns["metadata_column"],
         specs=tuple(SpecReference(hash=spec.hash, day=spec.day, layout=spec.layout) for spec in message.specs),
         metadata=tuple(message.metadata),
-        durations=_durations(message, columns["handle_column"].size),
+        options=_options(message, columns["handle_column"].size),
     )
 
 
-def _durations(message: lease_pb2.SubmittedJobs, count: int) -> JobDurations | None:
-    """Return how long accepted jobs run by what their submitters say, None if nothing is said of any."""
-    given = {name: getattr(message, f"{name}_column") for name in ("lifetime_s", "time_limit_s", "estimate_s")}
+def _options(message: lease_pb2.SubmittedJobs, count: int) -> JobOptions | None:
+    """Return what the submitters of accepted jobs say of them, None if nothing is said of any."""
+    given = {name: getattr(message, f"{name}_column") for name in OPTION_NAMES}
     if not any(given.values()):
         return None
     columns = {
@@ -167,7 +167,7 @@ def _durations(message: lease_pb2.SubmittedJobs, count: int) -> JobDurations | N
         for name, column in given.items()
         if column
     }
-    return JobDurations(**{**JobDurations.unset(count).columns(), **columns})
+    return JobOptions(**{**JobOptions.unset(count).columns(), **columns})
 
 
 def _change_request_columns(message: lease_pb2.ChangeRequests) -> ChangeRequestColumns:
