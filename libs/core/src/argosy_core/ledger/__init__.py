@@ -1,8 +1,24 @@
-"""The node ledger of a cluster: placements, unmanaged pods, and what they leave free."""
+"""The node ledger of a cluster: placements, unmanaged pods, permits to grow, and what they leave free."""
 
 from argosy_core.ledger.ledger import NodeLedger
+from argosy_core.ledger.permits import NodeBooks, PermitBook, PermitSettings, RefusalReason
 from argosy_core.ledger.placements import Hold
 from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
 from argosy_core.ledger.run_pods import RunPods
+from argosy_core.ledger.scaled_pods import SCALED, Scaling
 
-__all__ = ["Hold", "LedgerTotals", "ListOutcome", "NodeLedger", "ObserveOutcome", "PodEvents", "RunPods"]
+__all__ = [
+    "SCALED",
+    "Hold",
+    "LedgerTotals",
+    "ListOutcome",
+    "NodeBooks",
+    "NodeLedger",
+    "ObserveOutcome",
+    "PermitBook",
+    "PermitSettings",
+    "PodEvents",
+    "RefusalReason",
+    "RunPods",
+    "Scaling",
+]

@@ -28,6 +28,7 @@ from argosy_core.errors import InvalidRequest, InvariantViolation
 from argosy_core.framework import ClassTable
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.members import Members, MemberSet
+from argosy_core.ledger.permits import PermitBook, PermitSettings
 from argosy_core.ledger.placements import Hold, PlacementTable, unmanaged_keys
 from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
 from argosy_core.nodes import NodeSpec, NodeTable, PortClaims
@@ -50,15 +51,20 @@ class NodeLedger:
     Args:
         axis: Resource columns to begin with; nodes and classes add theirs.
         pool_count: How many pools place here; they are called by numbers from 0.
+        permits: How permits are given to pods that are resized.
     """
 
-    def __init__(self, axis: ResourceAxis = DEFAULT_AXIS, *, pool_count: int = 1) -> None:
+    def __init__(
+        self, axis: ResourceAxis = DEFAULT_AXIS, *, pool_count: int = 1, permits: PermitSettings | None = None
+    ) -> None:
         """Start with nothing."""
         self.nodes = NodeTable(axis)
         """The node table; change it through the ledger only."""
         self.classes = ClassTable(axis)
         """The scheduling classes that were defined."""
         self._placements = PlacementTable(len(axis))
+        self.permits = PermitBook(self._placements, self.nodes, permits or PermitSettings())
+        """How much pods that are resized may have, out of the same room."""
         self._ended = tuple(MemberSet() for _ in range(pool_count))
         """By pool: members whose pod ended while its leader holds them."""
         self._unlisted_pools = set(range(pool_count))
@@ -261,6 +267,7 @@ class NodeLedger:
         observed[listed[listed >= 0]] = False
         gone = np.flatnonzero(observed).astype(np.int32)
         self._end(gone)
+        self.permits.has_listed = True
         return ObserveOutcome(
             added_count=outcome.added_count,
             replaced_count=outcome.replaced_count,
@@ -304,6 +311,7 @@ class NodeLedger:
                 f"node {nodes.names[node]} has {nodes.free[resource, node]} {self.axis.names[resource]} free, "
                 f"but its placements leave {free[resource, node]}"
             )
+        self.permits.check_invariants()
         if len(slots) != len(table) or (table.slots(table.keys(slots)) != slots).any():
             raise InvariantViolation("a placement is held by nobody, or is not found by its key")
         held = PortClaims()
@@ -335,6 +343,8 @@ class NodeLedger:
         table.hold[slots] |= _LEADER
         table.class_slot[slots] = class_slots
         amounts = self._at_least_class(table.amounts[:, slots], class_slots)
+        scaled = table.scaled[slots] > 0
+        amounts[:, scaled] = table.amounts[:, slots[scaled]]  # those are told by their pods and permits alone
         short = (amounts != table.amounts[:, slots]).any(axis=0)
         if short.any():
             self.nodes.take(table.node[slots[short]], amounts[:, short] - table.amounts[:, slots[short]])
@@ -368,6 +378,7 @@ class NodeLedger:
         ending = slots[table.hold[slots] == 0]
         if len(ending):
             self._unbook(ending)
+            self.permits.forget(ending)
             table.drop(ending)
         return len(ending)
 
@@ -377,6 +388,7 @@ class NodeLedger:
             return
         table = self._placements
         self._unbook(slots)
+        self.permits.forget(slots)
         # Until the leader lets go it may list such a run again; what ended must not come back.
         held = slots[table.hold[slots] & _LEADER > 0]
         for pool, ended in enumerate(self._ended):
@@ -413,6 +425,7 @@ class NodeLedger:
         table = self._placements
         nodes = events.nodes[positions]
         requests = self._at_least_class(events.requests[positions].T, table.class_slot[slots])
+        requests = self.permits.take_observed(slots, events, positions, requests)
         differs = (table.node[slots] != nodes) | (table.amounts[:, slots] != requests).any(axis=0)
         moved = slots[differs]
         if len(moved):
@@ -441,7 +454,7 @@ class NodeLedger:
         table.node[slots] = events.nodes[positions]
         table.class_slot[slots] = -1
         table.uid[slots] = np.ascontiguousarray(events.uids[positions]).view(np.int64)
-        table.amounts[:, slots] = events.requests[positions].T
+        table.amounts[:, slots] = self.permits.take_observed(slots, events, positions, events.requests[positions].T)
         if events.host_ports:
             table.port[slots] = [
                 self.classes.ports.intern(events.host_ports.get(position, ())) for position in positions.tolist()

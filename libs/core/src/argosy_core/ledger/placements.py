@@ -60,6 +60,8 @@ class PlacementTable:
         """(slot,): number of the pool whose leader holds it, or held it last."""
         self.uid = np.zeros((_FIRST_CAPACITY, 2), np.int64)
         """(slot, 2): uid of the observed pod, zeros if none was."""
+        self.scaled = np.zeros(_FIRST_CAPACITY, np.int32)
+        """(slot,): row of its pod in the table of scaled pods, 0 for none."""
         self.amounts = np.zeros((resource_count, _FIRST_CAPACITY), np.int64)
         """(resource, slot): base units taken of the node."""
         self._index = KeyIndex(2)
@@ -125,6 +127,7 @@ class PlacementTable:
         self.port = np.pad(self.port, narrow)
         self.hold = np.pad(self.hold, narrow)
         self.pool = np.pad(self.pool, narrow)
+        self.scaled = np.pad(self.scaled, narrow)
         self.uid = np.pad(self.uid, (narrow, (0, 0)))
         self.amounts = np.pad(self.amounts, ((0, 0), narrow))
         spare = np.zeros(old + added, np.int32)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from argosy_core.job.classes import HostPort
 from argosy_core.job.members import Members
+from argosy_core.ledger.scaled_pods import Scaling
 
 __all__ = ["LedgerTotals", "ListOutcome", "ObserveOutcome", "PodEvents"]
 
@@ -36,6 +37,8 @@ class PodEvents:
     """(n, resource of the ledger's axis) base units that the pod asks for, `pods` included."""
     host_ports: Mapping[int, tuple[HostPort, ...]] = field(default_factory=dict)
     """By position of the event: host ports that the pod takes, left out where it takes none."""
+    scalings: Mapping[int, Scaling] = field(default_factory=dict)
+    """By position of the event: within what the pod is resized, left out where it is not."""
 
     def __len__(self) -> int:
         """Return the number of events."""
@@ -43,17 +46,17 @@ class PodEvents:
 
     def part(self, positions: npt.NDArray[np.integer]) -> PodEvents:
         """Return some of the events."""
-        ports = {}
-        if self.host_ports:
+        chosen: dict[int, int] = {}
+        if self.host_ports or self.scalings:
             chosen = {old: new for new, old in enumerate(positions.tolist())}
-            ports = {chosen[old]: ports for old, ports in self.host_ports.items() if old in chosen}
         return PodEvents(
             members=self.members[positions],
             uids=self.uids[positions],
             nodes=self.nodes[positions],
             ended=self.ended[positions],
             requests=self.requests[positions],
-            host_ports=ports,
+            host_ports={chosen[old]: ports for old, ports in self.host_ports.items() if old in chosen},
+            scalings={chosen[old]: scaling for old, scaling in self.scalings.items() if old in chosen},
         )
 
 

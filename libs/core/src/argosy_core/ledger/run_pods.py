@@ -134,6 +134,7 @@ class RunPods:
 
 def _rewrite(events: PodEvents, changed: list[tuple[int, bytes, Int64s, bool]]) -> PodEvents:
     uids, requests, ended = events.uids.copy(), events.requests.copy(), events.ended.copy()
+    several = {row for row, _, _, _ in changed}
     for row, uid, amounts, is_ended in changed:
         uids[row] = np.frombuffer(uid, dtype=np.uint8)
         requests[row, : len(amounts)] = amounts
@@ -145,4 +146,6 @@ def _rewrite(events: PodEvents, changed: list[tuple[int, bytes, Int64s, bool]]) 
         ended=ended,
         requests=requests,
         host_ports=events.host_ports,
+        # Which of several pods a permit would be about is not known: such runs keep their size.
+        scalings={place: scaling for place, scaling in events.scalings.items() if place not in several},
     )

@@ -73,24 +73,28 @@ class Hello(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., cluster_uid: _Optional[str] = ..., process_id: _Optional[bytes] = ..., host: _Optional[str] = ...) -> None: ...
 
 class Inventory(_message.Message):
-    __slots__ = ("uid_column", "ceiling_column", "held_column")
+    __slots__ = ("uid_column", "ceiling_column", "held_column", "number_column")
     UID_COLUMN_FIELD_NUMBER: _ClassVar[int]
     CEILING_COLUMN_FIELD_NUMBER: _ClassVar[int]
     HELD_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     uid_column: bytes
     ceiling_column: bytes
     held_column: bytes
-    def __init__(self, uid_column: _Optional[bytes] = ..., ceiling_column: _Optional[bytes] = ..., held_column: _Optional[bytes] = ...) -> None: ...
+    number_column: bytes
+    def __init__(self, uid_column: _Optional[bytes] = ..., ceiling_column: _Optional[bytes] = ..., held_column: _Optional[bytes] = ..., number_column: _Optional[bytes] = ...) -> None: ...
 
 class PermitRequest(_message.Message):
-    __slots__ = ("uid_column", "wanted_column", "bundle_column")
+    __slots__ = ("uid_column", "wanted_column", "bundle_column", "number_column")
     UID_COLUMN_FIELD_NUMBER: _ClassVar[int]
     WANTED_COLUMN_FIELD_NUMBER: _ClassVar[int]
     BUNDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     uid_column: bytes
     wanted_column: bytes
     bundle_column: bytes
-    def __init__(self, uid_column: _Optional[bytes] = ..., wanted_column: _Optional[bytes] = ..., bundle_column: _Optional[bytes] = ...) -> None: ...
+    number_column: bytes
+    def __init__(self, uid_column: _Optional[bytes] = ..., wanted_column: _Optional[bytes] = ..., bundle_column: _Optional[bytes] = ..., number_column: _Optional[bytes] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()
@@ -131,32 +135,32 @@ class Welcome(_message.Message):
     def __init__(self, lease_s: _Optional[float] = ..., heartbeat_s: _Optional[float] = ..., process_id: _Optional[bytes] = ..., resources: _Optional[_Iterable[str]] = ..., max_pod_count: _Optional[int] = ...) -> None: ...
 
 class Permits(_message.Message):
-    __slots__ = ("uid_column", "sequence_column", "permit_column", "deferred_column", "units", "unit_column")
+    __slots__ = ("uid_column", "number_column", "permit_column", "deferred_column", "units", "unit_column")
     UID_COLUMN_FIELD_NUMBER: _ClassVar[int]
-    SEQUENCE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     PERMIT_COLUMN_FIELD_NUMBER: _ClassVar[int]
     DEFERRED_COLUMN_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
     UNIT_COLUMN_FIELD_NUMBER: _ClassVar[int]
     uid_column: bytes
-    sequence_column: bytes
+    number_column: bytes
     permit_column: bytes
     deferred_column: bytes
     units: bytes
     unit_column: bytes
-    def __init__(self, uid_column: _Optional[bytes] = ..., sequence_column: _Optional[bytes] = ..., permit_column: _Optional[bytes] = ..., deferred_column: _Optional[bytes] = ..., units: _Optional[bytes] = ..., unit_column: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, uid_column: _Optional[bytes] = ..., number_column: _Optional[bytes] = ..., permit_column: _Optional[bytes] = ..., deferred_column: _Optional[bytes] = ..., units: _Optional[bytes] = ..., unit_column: _Optional[bytes] = ...) -> None: ...
 
 class Refusals(_message.Message):
-    __slots__ = ("uid_column", "sequence_column", "reason_column", "retry_after_column")
+    __slots__ = ("uid_column", "number_column", "reason_column", "retry_after_column")
     UID_COLUMN_FIELD_NUMBER: _ClassVar[int]
-    SEQUENCE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     REASON_COLUMN_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     uid_column: bytes
-    sequence_column: bytes
+    number_column: bytes
     reason_column: bytes
     retry_after_column: bytes
-    def __init__(self, uid_column: _Optional[bytes] = ..., sequence_column: _Optional[bytes] = ..., reason_column: _Optional[bytes] = ..., retry_after_column: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, uid_column: _Optional[bytes] = ..., number_column: _Optional[bytes] = ..., reason_column: _Optional[bytes] = ..., retry_after_column: _Optional[bytes] = ...) -> None: ...
 
 class Directives(_message.Message):
     __slots__ = ("uid_column", "directive_column")

@@ -1,0 +1,512 @@
+"""Permits in the node ledger: how much pods that are resized may have, out of the same room that placements come from.
+
+What a pod is booked at (see `scaled_pods`) is taken off its node's free amounts like any placement's, so a permit and a
+placement can never both have what was left. Per node and resource, in the words of the seed:
+
+- *reserved* is what is taken in all; *buffer* what of that is booked only because nobody knows who may still give it.
+- A permit is raised only while reserved stays within total - system. What does not fit is *deferred*: it is the node's
+  capacity pressure, shared out as soon as room comes, by the queues' weights (see `sharing`).
+- Facts are booked whatever they leave: a pod that is larger than its permit, a node that shrank, a start of the ledger.
+
+Transitions, r the booking, b the buffer, p what is deferred, q what is asked for:
+
+| what happens | r | b | p |
+|---|---|---|---|
+| q at most the permit (told after shrinking) | most of q and what is observed | 0 | 0 |
+| q above it, and there is room | q | 0 | 0 |
+| q above it, and there is less | raised by whole units that fit, by itself or as a bundle | 0 | q - permit |
+| refused | as it was | as it was | 0 |
+| first list after a start | maximum | r - observed | 0 |
+| its agent reports a ceiling | most of ceiling and observed, never more than r was | 0 | 0 |
+| its agent is cut off | as it was | r - observed | 0 |
+| no lease can last any more | observed | 0 | 0 |
+| the agent says goodbye | observed | 0 | 0 |
+| named to be moved | as it was; q other than the permit is refused | 0 | as it was |
+| bounds changed, nobody holds it | most of old and new maximum | r - observed | 0 |
+| bounds changed, held | as it was | 0 | at most up to the new maximum |
+| not scaled any more | as it was until no lease can last, then observed | r - observed | 0 |
+| the pod is gone | 0 | 0 | 0 |
+
+A change of watermark, system or unit changes no booking; a request is checked against the unit last told.
+
+Source: seed 001 "Deep dive into resource management"; design sections 5 "Resize", 7 invariant 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+from argosy_core.arrays import Bools, Int8s, Int32s, Int64s
+from argosy_core.errors import InvalidRequest, InvariantViolation
+from argosy_core.ledger.placements import PlacementTable
+from argosy_core.ledger.records import PodEvents
+from argosy_core.ledger.scaled_pods import SCALED, ScaledPodTable, Scaling
+from argosy_core.ledger.sharing import Demand, share_room
+from argosy_core.nodes import NodeFlag, NodeTable
+
+__all__ = ["NodeBooks", "PermitBook", "PermitSettings", "RefusalReason"]
+
+
+class RefusalReason(IntEnum):
+    """Why nothing changes for a pod; values of argosy.autoscale.v1.RefusalReason, 0 where nothing is refused."""
+
+    NONE = 0
+    """It is not refused."""
+    UNKNOWN_POD = 1
+    """No such pod was seen, or it is not scaled."""
+    NOT_SCALED = 2
+    """Scaling was switched off for it."""
+    HELD_BY_ANOTHER = 3
+    """Another agent holds it, or its lease may still last."""
+    NOT_IN_INVENTORY = 4
+    """The session does not hold it."""
+    BELOW_MINIMUM = 5
+    """An amount is below the minimum."""
+    ABOVE_MAXIMUM = 6
+    """An amount is above the maximum."""
+    NOT_IN_UNITS = 7
+    """An amount is neither whole units, nor a bound, nor what the pod has."""
+    MOVING = 8
+    """It is being moved and keeps its size."""
+    TOO_OFTEN = 9
+    """The agent asks too often."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermitSettings:
+    """How permits are given."""
+
+    lease_s: float = 6.0
+    """How long an agent that is not heard may still give what it was permitted, seconds."""
+    margin_s: float = 4.0
+    """How long after that a change that it began may still come to be seen, seconds."""
+    unit: tuple[int, ...] = (250, 1 << 30)
+    """Compute unit: by resource of SCALED, base units."""
+    node_units: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Other compute units by name of a node."""
+
+    def __post_init__(self) -> None:
+        """Refuse times and units that nothing can be measured by.
+
+        Raises:
+            InvalidRequest: A time is not positive, or a unit has not some of each resource.
+        """
+        if not (0 < self.lease_s < float("inf") and 0 < self.margin_s < float("inf")):
+            raise InvalidRequest("lease_s and margin_s must be above 0")
+        for unit in (self.unit, *self.node_units.values()):
+            if len(unit) != len(SCALED) or min(unit) < 1:
+                raise InvalidRequest(f"a compute unit has some of {' and of '.join(SCALED)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeBooks:
+    """The books of all nodes, (resource of SCALED, node), base units."""
+
+    total: Int64s
+    """All that a node has."""
+    system: Int64s
+    """What of it is kept for the system."""
+    reserved: Int64s
+    """What is taken."""
+    buffer: Int64s
+    """What of that is booked only because of what is not known."""
+    pressure: Int64s
+    """What pods were denied for want of room."""
+
+
+class PermitBook:
+    """Permits of one cluster.
+
+    Args:
+        placements: Who takes how much; bookings of scaled pods are kept there.
+        nodes: What is free.
+        settings: How permits are given.
+    """
+
+    def __init__(self, placements: PlacementTable, nodes: NodeTable, settings: PermitSettings) -> None:
+        """Start with no scaled pod, at second 0 of the ledger's clock."""
+        self.pods = ScaledPodTable()
+        """The scaled pods; change them through the book only."""
+        self.settings = settings
+        """How permits are given; a unit that changes counts from the next answer on."""
+        self.now_s = 0.0
+        """The ledger's clock; see `advance`."""
+        self.weights: dict[int, float] = {}
+        """By index of a queue: its weight, 1 where it is left out."""
+        self.has_listed = False
+        """The first full list of pods was taken in; what comes later was never permitted anything by another ledger."""
+        self._uncertain_until_s = settings.lease_s + settings.margin_s
+        self._placements = placements
+        self._nodes = nodes
+        self._columns = np.array([nodes.axis.index(name) for name in SCALED])
+        self._queues: dict[str, int] = {}
+        self._settled_at = 0
+        self._stopped: list[tuple[int, int]] = []
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def start(self, now_s: float) -> None:
+        """Begin to count at a time; what was permitted before it may last for a lease and the margin."""
+        self.now_s = now_s
+        self._uncertain_until_s = now_s + self.settings.lease_s + self.settings.margin_s
+
+    def advance(self, now_s: float) -> None:
+        """Let time pass; what nobody can give any more is given back. A clock that goes back stands still.
+
+        Complexity: O(scaled pods) in NumPy.
+        """
+        self.now_s = max(self.now_s, now_s)
+        pods, rows = self.pods, self.pods.live()
+        rows = rows[(pods.session[rows] == 0) & (pods.floor_until_s[rows] <= self.now_s)]
+        self._rebook_without_floor(rows[pods.floor[:, rows].any(axis=0)])
+        self._switch_off(rows[pods.is_off[rows]])
+
+    # --- facts, from the ledger ---------------------------------------------------------------------------------------
+
+    def take_observed(self, slots: Int32s, events: PodEvents, positions: Int64s, amounts: Int64s) -> Int64s:
+        """Take in how pods are, and return what they are to be booked at.
+
+        Args:
+            slots: n placements.
+            events: What was observed.
+            positions: n positions in the events.
+            amounts: (resource of the axis, n) what they would be booked at unless they are scaled.
+
+        Complexity: Python work only for pods that are scaled.
+        """
+        scaled = self._placements.scaled
+        rows = scaled[slots]
+        if not events.scalings and not rows.any():
+            return amounts
+        uids = np.ascontiguousarray(events.uids).view(np.int64)
+        booked = amounts.copy()
+        pods = self.pods
+        for at, (slot, position) in enumerate(zip(slots.tolist(), positions.tolist(), strict=True)):
+            scaling, row = events.scalings.get(position), int(rows[at])
+            if row and (pods.uid[row] != uids[position]).any():
+                self.forget(slots[at : at + 1])
+                row = 0
+            observed = events.requests[position][self._columns]
+            if not row and (scaling is None or (self.has_listed and (amounts[self._columns, at] > observed).any())):
+                continue  # a new pod that is less than its run asks for has others beside it, still to come
+            if not row:
+                row = scaled[slot] = self._add(uids[position], slot)
+            self._take_scaling(row, scaling)
+            pods.observed[:, row] = amounts[self._columns, at] if pods.is_off[row] else observed
+            booked[self._columns, at] = pods.booked(np.array([row], np.int32))[:, 0]
+        return booked
+
+    def forget(self, slots: Int32s) -> None:
+        """Forget the pods of placements that end or are another pod's; their bookings are the caller's matter."""
+        rows = self._placements.scaled[slots]
+        rows = rows[rows > 0]
+        if len(rows):
+            self._placements.scaled[self.pods.slot[rows]] = 0
+            self.pods.drop(rows)
+
+    # --- agents -------------------------------------------------------------------------------------------------------
+
+    def join(
+        self, rows: Int32s, ceilings: Int64s, held: Bools, *, numbers: Int64s, session: int, process: int
+    ) -> Int8s:
+        """Let a session hold pods, each at a ceiling that its agent keeps; return what is refused, by RefusalReason.
+
+        Args:
+            rows: n distinct rows of pods, 0 for unknown ones.
+            ceilings: (resource, n) ceilings; no booking rises by them.
+            held: (n,) the process has a lease on the pod that has not ended.
+            numbers: (n,) numbers of what the agent says of each.
+            session: Number of the session, above 0.
+            process: Number of the agent's process, not 0.
+        """
+        pods = self.pods
+        refused = np.zeros(len(rows), np.int8)
+        awaited = pods.floor[:, rows].any(axis=0) & (pods.floor_until_s[rows] > self.now_s)
+        awaited &= pods.process[rows] != process
+        awaited &= ~(held & (pods.process[rows] == 0))
+        other = (pods.session[rows] != 0) & (pods.session[rows] != session)
+        _refuse(refused, rows == 0, RefusalReason.UNKNOWN_POD)
+        _refuse(refused, pods.is_off[rows], RefusalReason.NOT_SCALED)
+        _refuse(refused, other | awaited, RefusalReason.HELD_BY_ANOTHER)
+        taken = refused == 0
+        rows = rows[taken]
+        pods.permit[:, rows] = np.clip(ceilings[:, taken], 0, pods.booked(rows))
+        pods.wanted[:, rows] = pods.permit[:, rows]
+        pods.number[rows] = numbers[taken]
+        pods.session[rows], pods.process[rows] = session, process
+        pods.unit[:, rows] = self._units(rows)
+        self._rebook_without_floor(rows)
+        return refused
+
+    def request(self, rows: Int32s, wanted: Int64s, bundle: Bools, *, numbers: Int64s, session: int) -> Int8s:
+        """Take in what pods are to have; return what is refused, by RefusalReason.
+
+        What was lowered is given back at once. What is asked for is deferred demand until `settle`, which gives all
+        that comes together its turn, whoever came first in the message.
+
+        Args:
+            rows: n distinct rows of pods, 0 for unknown ones.
+            wanted: (resource, n) what each is to have in all.
+            bundle: (n,) all resources in equal steps, or none.
+            numbers: (n,) numbers of what the agent says of each.
+            session: Number of the session.
+
+        Raises:
+            InvalidRequest: A number does not rise; nothing was taken in.
+        """
+        pods = self.pods
+        ours = (rows > 0) & (pods.session[rows] == session)
+        if (numbers[ours] <= pods.number[rows[ours]]).any():
+            raise InvalidRequest("the number of a pod does not rise")
+        refused = np.zeros(len(rows), np.int8)
+        permit, least, most = pods.permit[:, rows], pods.least[:, rows], pods.most[:, rows]
+        differs = wanted != permit
+        in_units = (wanted % pods.unit[:, rows] == 0) | (wanted == least) | (wanted == most)
+        _refuse(refused, rows == 0, RefusalReason.UNKNOWN_POD)
+        _refuse(refused, ~ours, RefusalReason.NOT_IN_INVENTORY)
+        _refuse(refused, pods.is_off[rows], RefusalReason.NOT_SCALED)
+        _refuse(refused, pods.is_moving[rows] & differs.any(axis=0), RefusalReason.MOVING)
+        _refuse(refused, (differs & (wanted < least)).any(axis=0), RefusalReason.BELOW_MINIMUM)
+        _refuse(refused, (differs & (wanted > most)).any(axis=0), RefusalReason.ABOVE_MAXIMUM)
+        _refuse(refused, (differs & ~in_units).any(axis=0), RefusalReason.NOT_IN_UNITS)
+        known = rows[ours]
+        pods.number[known] = numbers[ours]
+        pods.wanted[:, known] = pods.permit[:, known]
+        pods.unit[:, known] = self._units(known)
+        taken = refused == 0
+        rows = rows[taken]
+        pods.wanted[:, rows] = wanted[:, taken]
+        pods.is_bundle[rows] = bundle[taken]
+        pods.permit[:, rows] = np.minimum(permit[:, taken], wanted[:, taken])
+        self._rebook(rows)
+        return refused
+
+    def settle(self, rows: Int32s | None = None) -> Int32s:
+        """Give deferred demand what room there is, on the nodes of some pods and wherever room came since.
+
+        Nodes that are cordoned, not ready or gone give nothing.
+
+        Args:
+            rows: Pods whose nodes are looked at in any case; all nodes if not given.
+
+        Returns:
+            The rows of pods whose permit rose, ascending.
+
+        Complexity: O(scaled pods) in NumPy; Python work only on nodes that cannot give all that is asked.
+        """
+        pods, nodes = self.pods, self._nodes
+        waiting = np.flatnonzero((pods.wanted > pods.permit).any(axis=0) & (pods.session != 0) & ~pods.is_moving)
+        waiting_at = self._placements.node[pods.slot[waiting]]
+        open_nodes = nodes.flags == NodeFlag.READY
+        if rows is not None:
+            touched = np.zeros(len(nodes), np.bool_)
+            touched[nodes.risen_since(self._settled_at)] = True
+            touched[self._placements.node[pods.slot[rows]]] = True
+            open_nodes &= touched
+        chosen = open_nodes[waiting_at]
+        waiting, waiting_at = waiting[chosen].astype(np.int32), waiting_at[chosen]
+        before = pods.permit[:, waiting]
+        if len(waiting):
+            self._give(waiting, waiting_at)
+        self._settled_at = nodes.generation
+        risen: Int32s = waiting[(pods.permit[:, waiting] > before).any(axis=0)]
+        return risen
+
+    def held_by(self, session: int) -> Int32s:
+        """Return the rows that a session holds, ascending."""
+        return np.flatnonzero(self.pods.session == session).astype(np.int32) if session else np.zeros(0, np.int32)
+
+    def cut_off(self, session: int, renewed_s: float) -> None:
+        """Note that a session is over, whose agent may give what it was permitted for a lease since it was heard."""
+        self._orphan(self.held_by(session), renewed_s)
+
+    def leave(self, session: int) -> None:
+        """Note that an agent gave its permits back: nobody resizes its pods any more."""
+        rows = self.held_by(session)
+        self._orphan(rows, self.now_s)
+        self._rebook_without_floor(rows)
+
+    def take_stopped(self) -> list[tuple[int, int]]:
+        """Return (session, row) of pods that are not scaled any more and were held, each told once."""
+        stopped, self._stopped = self._stopped, []
+        return stopped
+
+    def move(self, rows: Int32s, *, is_moving: bool) -> None:
+        """Name pods that are to be moved, or give their moves up."""
+        self.pods.is_moving[rows] = is_moving
+
+    def set_weights(self, weights: Mapping[str, float]) -> None:
+        """Say what queues weigh; one that is left out weighs 1.
+
+        Raises:
+            InvalidRequest: A weight is not above 0.
+        """
+        if not all(0 < weight < float("inf") for weight in weights.values()):
+            raise InvalidRequest("weights of queues must be above 0")
+        self.weights = {self._queue(name): weight for name, weight in weights.items()}
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def node_books(self) -> NodeBooks:
+        """Return the books of all nodes. Complexity: O(nodes + scaled pods) in NumPy."""
+        nodes, pods, rows = self._nodes, self.pods, self.pods.live()
+        at = self._placements.node[pods.slot[rows]]
+        allocatable, system = nodes.allocatable[self._columns], nodes.system[self._columns]
+        return NodeBooks(
+            total=allocatable + system,
+            system=system.copy(),
+            reserved=allocatable - nodes.free[self._columns],
+            buffer=_sums(pods.buffer(rows), at, len(nodes)),
+            pressure=_sums(pods.deferred(rows), at, len(nodes)),
+        )
+
+    def check_invariants(self) -> None:
+        """Compare bookings with what they are made of.
+
+        Raises:
+            InvariantViolation: A pod is not booked at the most of permit, observed and floor, or one that nobody holds
+                has a permit.
+        """
+        pods, rows = self.pods, self.pods.live()
+        if len(rows) != len(pods) or (self._placements.scaled[pods.slot[rows]] != rows).any():
+            raise InvariantViolation("a scaled pod is not that of its placement")
+        if np.count_nonzero(self._placements.scaled[self._placements.live()]) != len(rows):
+            raise InvariantViolation("a placement is of a scaled pod that was forgotten")
+        wrong = np.argwhere(self._placements.amounts[np.ix_(self._columns, pods.slot[rows])] != pods.booked(rows))
+        if len(wrong):
+            raise InvariantViolation(f"a scaled pod's {SCALED[wrong[0, 0]]} is not booked as permitted")
+        held = pods.session[rows] != 0
+        if pods.permit[:, rows[~held]].any() or pods.floor[:, rows[held]].any():
+            raise InvariantViolation("a pod has a permit that nobody holds, or is uncertain though somebody holds it")
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _add(self, uid: Int64s, slot: int) -> int:
+        row = self.pods.add(uid, slot)
+        self.pods.since_s[row] = self.now_s
+        return row
+
+    def _take_scaling(self, row: int, scaling: Scaling | None) -> None:
+        """Take in the bounds of a pod, None where it is not scaled any more."""
+        pods = self.pods
+        if scaling is None:
+            if not pods.is_off[row]:
+                pods.is_off[row] = True
+                if pods.session[row]:
+                    self._stopped.append((int(pods.session[row]), row))
+                    self._orphan(np.array([row], np.int32), self.now_s)
+            return
+        pods.is_off[row] = False
+        pods.least[:, row], pods.most[:, row] = scaling.least, scaling.most
+        pods.is_movable[row], pods.queue[row] = scaling.is_movable, self._queue(scaling.queue)
+        if pods.session[row]:
+            limit = np.maximum(pods.most[:, row], pods.permit[:, row])
+            pods.wanted[:, row] = np.minimum(pods.wanted[:, row], limit)
+        elif pods.process[row] == 0 and pods.floor[:, row].any():
+            pods.floor[:, row] = np.maximum(pods.floor[:, row], pods.most[:, row])
+        elif not self.has_listed and self.now_s < self._uncertain_until_s:
+            pods.floor[:, row], pods.floor_until_s[row] = pods.most[:, row], self._uncertain_until_s
+
+    def _queue(self, name: str) -> int:
+        return self._queues.setdefault(name, len(self._queues))
+
+    def _orphan(self, rows: Int32s, renewed_s: float) -> None:
+        """Take pods from whoever holds them; bookings stay until no lease can last."""
+        pods = self.pods
+        pods.floor[:, rows] = pods.permit[:, rows]
+        pods.floor_until_s[rows] = renewed_s + self.settings.lease_s + self.settings.margin_s
+        pods.permit[:, rows] = 0
+        pods.wanted[:, rows] = 0
+        pods.session[rows] = 0
+
+    def _switch_off(self, rows: Int32s) -> None:
+        """Forget pods that are not scaled any more; they are booked as observed."""
+        self._placements.scaled[self.pods.slot[rows]] = 0
+        self.pods.drop(rows)
+
+    def _units(self, rows: Int32s) -> Int64s:
+        """Return (resource, n) the compute unit at each pod's node."""
+        units = np.repeat(np.array(self.settings.unit, np.int64)[:, np.newaxis], len(rows), axis=1)
+        if self.settings.node_units:
+            at = self._placements.node[self.pods.slot[rows]]
+            for name, unit in self.settings.node_units.items():
+                units[:, at == self._nodes.index_of([name])[0]] = np.array(unit)[:, np.newaxis]
+        return units
+
+    def _rebook_without_floor(self, rows: Int32s) -> None:
+        self.pods.floor[:, rows] = 0
+        self._rebook(rows)
+
+    def _rebook(self, rows: Int32s) -> None:
+        """Book distinct pods at what they are to be booked at now."""
+        placements = self._placements
+        slots = self.pods.slot[rows]
+        where = np.ix_(self._columns, slots)
+        booked = self.pods.booked(rows)
+        change = booked - placements.amounts[where]
+        if not change.any():
+            return
+        placements.amounts[where] = booked
+        amounts = np.zeros((len(self._nodes.axis), len(rows)), np.int64)
+        for move, part in ((self._nodes.take, np.maximum(change, 0)), (self._nodes.give, np.maximum(-change, 0))):
+            moved = part.any(axis=0)
+            if moved.any():
+                amounts[self._columns] = part
+                move(placements.node[slots[moved]], amounts[:, moved])
+
+    def _give(self, rows: Int32s, at: Int32s) -> None:
+        """Raise the permits of pods that want more, on nodes whose demand is all among them."""
+        pods = self.pods
+        # What the pod has beyond its permit, by somebody else's hand, is booked already.
+        pods.permit[:, rows] = np.maximum(pods.permit[:, rows], np.minimum(pods.wanted[:, rows], pods.booked(rows)))
+        missing = np.maximum(pods.wanted[:, rows] - pods.booked(rows), 0)
+        room = np.maximum(self._nodes.free[self._columns], 0)
+        is_enough = (_sums(missing, at, len(self._nodes)) <= room).all(axis=0)
+        fits = is_enough[at]
+        pods.permit[:, rows[fits]] = np.maximum(pods.permit[:, rows[fits]], pods.wanted[:, rows[fits]])
+        self._rebook(rows[fits])
+        for node in np.unique(at[~fits]).tolist():
+            self._share(rows[~fits & (at == node)], node, room[:, node])
+
+    def _share(self, rows: Int32s, node: int, room: Int64s) -> None:
+        """Share out the room of one node that has too little."""
+        pods, live = self.pods, self.pods.live()
+        there = live[self._placements.node[pods.slot[live]] == node]
+        growth = np.maximum(pods.booked(there) - pods.buffer(there) - pods.least[:, there], 0)
+        grown: dict[int, list[int]] = {}
+        for queue in np.unique(pods.queue[there]).tolist():
+            grown[queue] = growth[:, pods.queue[there] == queue].sum(axis=1).tolist()
+        booked, units = pods.booked(rows), self._units(rows)
+        demands = [
+            Demand(
+                has=tuple(booked[:, at].tolist()),
+                wanted=tuple(pods.wanted[:, row].tolist()),
+                least=tuple(pods.least[:, row].tolist()),
+                unit=tuple(units[:, at].tolist()),
+                queue=int(pods.queue[row]),
+                is_bundle=bool(pods.is_bundle[row]),
+            )
+            for at, row in enumerate(rows.tolist())
+        ]
+        total = self._nodes.allocatable[self._columns, node].tolist()
+        given = share_room(room.tolist(), demands, total=total, growth=grown, weights=self.weights)
+        permits = np.minimum(np.array(given, np.int64).T, pods.wanted[:, rows])
+        pods.permit[:, rows] = np.maximum(pods.permit[:, rows], permits)
+        self._rebook(rows)
+
+
+def _refuse(refused: Int8s, which: Bools, reason: RefusalReason) -> None:
+    """Refuse what was not refused before."""
+    refused[which & (refused == 0)] = reason
+
+
+def _sums(amounts: Int64s, nodes: Int32s, count: int) -> Int64s:
+    """Return (resource, count) the sums of (resource, n) amounts by node."""
+    sums = np.zeros((len(amounts), count), np.int64)
+    for column, part in zip(sums, amounts, strict=True):
+        np.add.at(column, nodes, part)
+    return sums

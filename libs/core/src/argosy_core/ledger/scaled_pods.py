@@ -1,0 +1,174 @@
+"""Pods that are resized while they run, as columns: their bounds, what they have, and what they may have.
+
+Amounts are (resource, row) in base units over `SCALED`, the resources that Kubernetes resizes in place. What a pod is
+booked at is the most of three:
+
+- *observed*: what the cluster says that it asks for, was given or has, whichever is most; a fact.
+- *permit*: what its agent may give it without asking again.
+- *floor*: what somebody may still give it whom the ledger cannot ask. It is the maximum after a start, until the agent
+  has reported, and the last permit after an agent was cut off; either ends when no lease can last any more.
+
+Source: seed 001 "Startup uncertainty: buffer"; design section 5, "Resize".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
+from argosy_core.job.key_index import LOWEST_KEY, KeyIndex
+from argosy_core.resources import CPU, MEMORY
+
+__all__ = ["SCALED", "ScaledPodTable", "Scaling"]
+
+SCALED: Final = (CPU, MEMORY)
+"""Resources that a running pod can have more or less of, in the order of all columns here."""
+_FIRST_CAPACITY: Final = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """Within what a pod is resized."""
+
+    least: tuple[int, ...]
+    """By resource of SCALED: least that it may have, base units."""
+    most: tuple[int, ...]
+    """By resource of SCALED: most that it may have, base units."""
+    queue: str = ""
+    """Queue that its growth is shared by."""
+    is_movable: bool = False
+    """Its run may be ended to make room for others."""
+
+    def __post_init__(self) -> None:
+        """Refuse bounds that no size satisfies.
+
+        Raises:
+            ValueError: A bound is missing or negative, or a minimum is above its maximum.
+        """
+        if len(self.least) != len(SCALED) or len(self.most) != len(SCALED):
+            raise ValueError(f"bounds name {', '.join(SCALED)}, one amount each")
+        if any(not 0 <= low <= high for low, high in zip(self.least, self.most, strict=True)):
+            raise ValueError(f"bounds from {self.least} to {self.most} hold no size")
+
+
+class ScaledPodTable:
+    """Scaled pods by row; a row is used again once its pod went. Row 0 stands for no pod."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        wide, narrow = (len(SCALED), _FIRST_CAPACITY), _FIRST_CAPACITY
+        self.uid = np.zeros((narrow, 2), np.int64)
+        """(row, 2): uid of the pod."""
+        self.slot = np.full(narrow, -1, np.int32)
+        """(row,): slot of its placement, -1 where the row is free."""
+        self.least = np.zeros(wide, np.int64)
+        """(resource, row): minimum."""
+        self.most = np.zeros(wide, np.int64)
+        """(resource, row): maximum."""
+        self.observed = np.zeros(wide, np.int64)
+        """(resource, row): what the cluster shows."""
+        self.permit = np.zeros(wide, np.int64)
+        """(resource, row): permit, 0 where nobody holds the pod."""
+        self.floor = np.zeros(wide, np.int64)
+        """(resource, row): what is booked at least until `floor_until_s`; 0 where an agent holds the pod."""
+        self.floor_until_s = np.zeros(narrow, np.float64)
+        """(row,): when the floor ends, seconds of the ledger's clock."""
+        self.wanted = np.zeros(wide, np.int64)
+        """(resource, row): what was asked for; above the permit it is deferred demand."""
+        self.unit = np.ones(wide, np.int64)
+        """(resource, row): compute unit that the agent was last told."""
+        self.is_bundle = np.zeros(narrow, np.bool_)
+        """(row,): deferred demand is granted in whole units of all resources."""
+        self.session = np.zeros(narrow, np.int64)
+        """(row,): session that holds the pod, 0 for none."""
+        self.process = np.zeros(narrow, np.int64)
+        """(row,): number of the agent's process that holds the pod or held it last, 0 for an unknown one."""
+        self.number = np.zeros(narrow, np.int64)
+        """(row,): number of the latest that the agent said of the pod."""
+        self.queue = np.zeros(narrow, np.int32)
+        """(row,): index of its queue."""
+        self.is_movable = np.zeros(narrow, np.bool_)
+        """(row,): its run may be ended to make room for others."""
+        self.is_moving = np.zeros(narrow, np.bool_)
+        """(row,): it was named to be moved."""
+        self.is_off = np.zeros(narrow, np.bool_)
+        """(row,): it is not scaled any more, and forgotten once no lease can last."""
+        self.since_s = np.zeros(narrow, np.float64)
+        """(row,): when it was first seen, seconds of the ledger's clock."""
+        self._index = KeyIndex(2)
+        self._spare = list(range(narrow - 1, 0, -1))
+
+    def __len__(self) -> int:
+        """Return how many scaled pods there are."""
+        return len(self._index)
+
+    def rows(self, uids: Int64s) -> Int32s:
+        """Return the row of each uid, (n, 2), 0 where it is no scaled pod's."""
+        rows: Int32s = np.maximum(self._index.lookup(*_keys(uids)), 0)
+        return rows
+
+    def live(self) -> Int32s:
+        """Return all rows in use, ascending. Complexity: O(capacity) in NumPy."""
+        return np.flatnonzero(self.slot >= 0).astype(np.int32)
+
+    def booked(self, rows: Int32s) -> Int64s:
+        """Return (resource, n) what pods are booked at."""
+        booked: Int64s = np.maximum(np.maximum(self.permit[:, rows], self.observed[:, rows]), self.floor[:, rows])
+        return booked
+
+    def buffer(self, rows: Int32s) -> Int64s:
+        """Return (resource, n) what is booked only because it is not known who may still give it."""
+        known: Int64s = np.maximum(self.permit[:, rows], self.observed[:, rows])
+        return self.booked(rows) - known
+
+    def deferred(self, rows: Int32s) -> Int64s:
+        """Return (resource, n) what was asked for beyond the permit."""
+        deferred: Int64s = np.maximum(self.wanted[:, rows] - self.permit[:, rows], 0)
+        return deferred
+
+    def add(self, uid: Int64s, slot: int) -> int:
+        """Return a row, all zeros but for units of 1, for a pod that has none."""
+        if not self._spare:
+            self._grow()
+        row = self._spare.pop()
+        for column in self._columns():
+            column[..., row] = 0
+        self.unit[:, row] = 1
+        self.uid[row], self.slot[row] = uid, slot
+        self._index.insert(*_keys(uid[np.newaxis]), slots=np.array([row], np.int32))
+        return row
+
+    def drop(self, rows: Int32s) -> None:
+        """Forget n distinct pods."""
+        self._index.remove(*_keys(self.uid[rows]))
+        self.slot[rows] = -1
+        self.wanted[:, rows] = 0
+        self.session[rows] = 0
+        self._spare.extend(rows.tolist())
+
+    def _columns(self) -> list[Int64s | Float64s | Bools | Int32s]:
+        """Return every column whose last dimension is the row."""
+        wide: list[Int64s | Float64s | Bools | Int32s] = [
+            self.least, self.most, self.observed, self.permit, self.floor, self.wanted, self.unit,
+        ]  # fmt: skip
+        return [
+            *wide, self.floor_until_s, self.is_bundle, self.session, self.process, self.number, self.queue,
+            self.is_movable, self.is_moving, self.is_off, self.since_s,
+        ]  # fmt: skip
+
+    def _grow(self) -> None:
+        """Double the capacity."""
+        old = len(self.slot)
+        for name, column in vars(self).items():
+            if isinstance(column, np.ndarray) and name not in {"uid", "slot"}:
+                setattr(self, name, np.pad(column, ((0, 0), (0, old)) if column.ndim > 1 else (0, old)))
+        self.uid = np.pad(self.uid, ((0, old), (0, 0)))
+        self.slot = np.pad(self.slot, (0, old), constant_values=-1)
+        self._spare = list(range(2 * old - 1, old - 1, -1))
+
+
+def _keys(uids: Int64s) -> tuple[Int64s, Int64s]:
+    return np.maximum(uids[:, 0], LOWEST_KEY), np.ascontiguousarray(uids[:, 1])

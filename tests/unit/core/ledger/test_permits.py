@@ -1,0 +1,489 @@
+"""Permits in the ledger: every transition of the table, as numbers."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import InvalidRequest
+from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.members import Members
+from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, RefusalReason, Scaling
+from argosy_core.nodes import NodeSpec
+from argosy_core.placement import commit
+
+SETTINGS = PermitSettings(lease_s=6.0, margin_s=4.0, unit=(100, 10))
+BOUNDS = Scaling(least=(100, 10), most=(800, 80))
+
+
+class World:
+    """A ledger with one node of 1000 millicores and 100 bytes, and pods called by small numbers."""
+
+    def __init__(self) -> None:
+        """No pod was ever seen, and the first list is over."""
+        self.sequence = 0
+        self.ledger = NodeLedger(permits=SETTINGS)
+        self.book = self.ledger.permits
+        self.node("a")
+        self.see({}, everything=True)
+
+    def node(self, name: str, *, cpu: int = 1000, memory: int = 100, system_cpu: int = 0) -> None:
+        """A node comes or changes."""
+        total = {"cpu": cpu, "memory": memory, "pods": 200}
+        self.ledger.put_nodes([NodeSpec(name=name, total=total, system={"cpu": system_cpu})])
+
+    def see(
+        self,
+        pods: dict[int, tuple[int, int]],
+        scaling: Scaling | None = BOUNDS,
+        *,
+        node: int = 0,
+        ended: bool = False,
+        everything: bool = False,
+    ) -> None:
+        """Pods are seen as large as said."""
+        requests = np.zeros((len(pods), len(self.ledger.axis)), np.int64)
+        requests[:, :2] = np.array(list(pods.values())).reshape(len(pods), 2)
+        requests[:, 2] = 1
+        uids = np.zeros((len(pods), 16), np.uint8)
+        uids[:, 0] = list(pods)
+        events = PodEvents(
+            members=Members.of([0] * len(pods), [0] * len(pods)), uids=uids, nodes=np.full(len(pods), node, np.int32),
+            ended=np.full(len(pods), ended), requests=requests,
+            scalings={place: scaling for place in range(len(pods)) if scaling is not None},
+        )  # fmt: skip
+        (self.ledger.observe_all if everything else self.ledger.observe)(events)
+        self.ledger.check_invariants()
+
+    def rows(self, *pods: int) -> np.ndarray:
+        """Rows of pods."""
+        uids = np.zeros((len(pods), 16), np.uint8)
+        uids[:, 0] = pods
+        return self.book.pods.rows(uids.view(np.int64))
+
+    def join(self, *pods: int, ceiling: tuple[int, int] = (200, 20), held: bool = True, **who: int) -> list[int]:
+        """An agent says which pods it has; each at one ceiling."""
+        rows = self.rows(*pods)
+        self.sequence += 1
+        refused = self.book.join(
+            rows, np.tile(np.array(ceiling)[:, None], len(rows)), np.full(len(rows), held),
+            numbers=np.full(len(rows), self.sequence), session=who.get("session", 1), process=who.get("process", 1),
+        )  # fmt: skip
+        self.ledger.check_invariants()
+        return list(refused)
+
+    def ask(
+        self, wanted: dict[int, tuple[int, int]], *, bundle: bool = False, session: int = 1, settle: bool = True
+    ) -> list[int]:
+        """An agent says what its pods are to have; return what is refused."""
+        rows = self.rows(*wanted)
+        self.sequence += 1
+        refused = self.book.request(
+            rows, np.array(list(wanted.values())).T, np.full(len(rows), bundle),
+            numbers=np.full(len(rows), self.sequence), session=session,
+        )  # fmt: skip
+        if settle:
+            self.book.settle(rows)
+        self.ledger.check_invariants()
+        return list(refused)
+
+    def permit(self, pod: int) -> tuple[int, ...]:
+        """What a pod may have."""
+        return tuple(self.book.pods.permit[:, self.rows(pod)[0]].tolist())
+
+    @property
+    def reserved(self) -> tuple[int, ...]:
+        """What is taken of the node."""
+        return tuple(self.book.node_books().reserved[:, 0].tolist())
+
+    @property
+    def buffer(self) -> tuple[int, ...]:
+        """What of it is booked for want of knowledge."""
+        return tuple(self.book.node_books().buffer[:, 0].tolist())
+
+    @property
+    def pressure(self) -> tuple[int, ...]:
+        """What was denied."""
+        return tuple(self.book.node_books().pressure[:, 0].tolist())
+
+
+@pytest.fixture
+def world() -> World:
+    """Two pods of 200 and 20, held by one agent."""
+    world = World()
+    world.see({1: (200, 20), 2: (200, 20)})
+    assert world.join(1, 2) == [0, 0]
+    return world
+
+
+def test_a_request_that_fits_is_granted_and_booked(world: World) -> None:
+    """Ask first: what is granted is taken off the node before the pod grows."""
+    world.ask({1: (500, 50)})
+    assert world.permit(1) == (500, 50)
+    assert (world.reserved, world.buffer, world.pressure) == ((700, 70), (0, 0), (0, 0))
+
+
+def test_a_request_beyond_the_room_is_granted_in_whole_units_and_the_rest_deferred(world: World) -> None:
+    """Each resource by itself, as much as is there; what is denied is the node's pressure."""
+    world.node("a", cpu=950)
+    world.ask({1: (800, 40)})
+    assert world.permit(1) == (700, 40)
+    assert (world.reserved, world.pressure) == ((900, 60), (100, 0))
+
+
+def test_a_bundle_takes_both_resources_in_equal_steps(world: World) -> None:
+    """A pod that asks for a bundle gets no unit of one resource without that of the other."""
+    world.node("a", memory=70)
+    world.ask({1: (800, 80)}, bundle=True)
+    assert world.permit(1) == (500, 50)
+    assert world.pressure == (300, 30)
+
+
+def test_what_is_told_after_shrinking_is_given_back_once_it_is_seen(world: World) -> None:
+    """Booked is the most of permit and what the cluster shows, until it shows less."""
+    world.ask({1: (100, 10)})
+    assert world.permit(1) == (100, 10)
+    assert world.reserved == (400, 40)
+    world.see({1: (100, 10)})
+    assert world.reserved == (300, 30)
+
+
+def test_pressure_is_replaced_by_the_next_request_and_never_summed(world: World) -> None:
+    """A pod's latest request is what it wants; an earlier one is forgotten."""
+    world.node("a", cpu=400)
+    world.ask({1: (800, 20)})
+    world.ask({1: (700, 20)})
+    assert world.pressure == (500, 0)
+    world.ask({1: (200, 20)})
+    assert world.pressure == (0, 0)
+
+
+def test_deferred_demand_is_pushed_when_room_comes(world: World) -> None:
+    """The pod that was denied gets what another's end leaves, without asking again."""
+    world.see({3: (600, 10)}, None)
+    world.ask({1: (500, 20)})
+    assert world.permit(1) == (200, 20)
+    world.see({3: (600, 10)}, None, ended=True)
+    assert world.book.settle(np.zeros(0, np.int32)).tolist() == world.rows(1).tolist()
+    assert world.permit(1) == (500, 20)
+    assert world.book.settle(np.zeros(0, np.int32)).tolist() == []
+
+
+def test_a_placement_and_a_permit_never_both_take_the_last_core(world: World) -> None:
+    """One room: whichever comes first has it, the other is told that it is gone."""
+    world.ledger.define_class(1, SchedulingClass(requests=(("cpu", 600),)))
+
+    def place(handle: int) -> int:
+        one = np.array([0], np.int32)
+        offsets = np.array([0, 1], np.int32)
+        nodes, _ = commit(
+            world.ledger, Members.of([handle], [1]), class_ids=one + 1, offsets=offsets, candidates=one
+        )  # fmt: skip
+        return int(nodes[0])
+
+    assert place(1) == 0
+    world.ask({1: (300, 20)})
+    assert world.permit(1) == (200, 20)
+    world.ledger.release(Members.of([1], [1]))
+    world.book.settle()
+    assert world.permit(1) == (300, 20)
+    assert place(2) == -1
+    world.ledger.check_invariants()
+
+
+def test_pods_count_at_their_maximum_after_a_start_until_their_agent_reports() -> None:
+    """Nobody knows what was permitted before: the difference to what is seen is buffer, and the report ends it."""
+    world = World()
+    world.book.has_listed = False
+    world.see({1: (200, 20), 2: (300, 30)}, everything=True)
+    assert (world.reserved, world.buffer) == ((1600, 160), (1100, 110))
+    assert world.join(1, ceiling=(400, 20)) == [0]
+    assert world.permit(1) == (400, 20)
+    assert (world.reserved, world.buffer) == ((1200, 100), (500, 50))
+
+
+def test_uncertainty_ends_with_the_longest_lease_and_the_margin() -> None:
+    """An agent that never comes blocks its node no longer than it could have grown."""
+    world = World()
+    world.book.has_listed = False
+    world.book.start(100.0)
+    world.see({1: (200, 20)}, everything=True)
+    world.book.advance(109.9)
+    assert world.reserved == (800, 80)
+    world.book.advance(110.0)
+    assert (world.reserved, world.buffer) == ((200, 20), (0, 0))
+
+
+def test_a_pod_that_appears_later_counts_as_it_is(world: World) -> None:
+    """No other ledger can have permitted it anything, so its first size is what is booked."""
+    world.see({4: (200, 20)})
+    assert (world.reserved, world.buffer) == ((600, 60), (0, 0))
+
+
+def test_an_agent_that_only_just_started_does_not_end_the_uncertainty() -> None:
+    """Another process may still have a lease; the pod is its own once that cannot be any more."""
+    world = World()
+    world.book.has_listed = False
+    world.see({1: (200, 20)}, everything=True)
+    assert world.join(1, held=False) == [RefusalReason.HELD_BY_ANOTHER]
+    assert world.reserved == (800, 80)
+    world.book.advance(10.0)
+    assert world.join(1, held=False) == [0]
+
+
+def test_an_agent_that_is_cut_off_keeps_what_it_may_have_until_its_lease_ran_out(world: World) -> None:
+    """It may grow to its permit and no further; after the lease and the margin only what is seen counts."""
+    world.ask({1: (500, 50)})
+    world.book.cut_off(1, renewed_s=3.0)
+    assert (world.reserved, world.buffer) == ((700, 70), (300, 30))
+    assert world.ask({1: (600, 50)}) == [RefusalReason.NOT_IN_INVENTORY]
+    world.see({1: (400, 40)})
+    assert (world.reserved, world.buffer) == ((700, 70), (100, 10))
+    world.book.advance(12.9)
+    assert world.reserved == (700, 70)
+    world.book.advance(13.0)
+    assert (world.reserved, world.buffer) == ((600, 60), (0, 0))
+
+
+def test_a_cut_off_agent_that_comes_back_has_what_it_says_but_never_more_than_it_had(world: World) -> None:
+    """A report raises no booking, whatever it claims."""
+    world.ask({1: (500, 50)})
+    world.book.cut_off(1, renewed_s=0.0)
+    world.join(1, ceiling=(800, 30), session=2)
+    assert world.permit(1) == (500, 30)
+    assert world.reserved == (700, 50)
+
+
+def test_another_agents_pod_is_refused_until_its_lease_ran_out(world: World) -> None:
+    """Two agents for one node: the second is told, and what the first may have stays booked."""
+    assert world.join(1, session=2, process=2) == [RefusalReason.HELD_BY_ANOTHER]
+    world.ask({1: (500, 20)})
+    world.book.cut_off(1, renewed_s=0.0)
+    assert world.join(1, session=2, process=2) == [RefusalReason.HELD_BY_ANOTHER]
+    world.book.advance(10.0)
+    assert world.join(1, session=2, process=2) == [0]
+    assert world.reserved == (400, 40)
+
+
+def test_a_goodbye_gives_permits_back_at_once(world: World) -> None:
+    """Nobody resizes the pods any more, so they count as they are and another agent may come."""
+    world.ask({1: (500, 50)})
+    world.book.leave(1)
+    assert (world.reserved, world.buffer) == ((400, 40), (0, 0))
+    assert world.join(1, session=2, process=2, held=False) == [0]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        ((0, 20), RefusalReason.BELOW_MINIMUM),
+        ((-100, 20), RefusalReason.BELOW_MINIMUM),
+        ((900, 20), RefusalReason.ABOVE_MAXIMUM),
+        ((2**62, 20), RefusalReason.ABOVE_MAXIMUM),
+        ((250, 20), RefusalReason.NOT_IN_UNITS),
+    ],
+)
+def test_amounts_that_no_pod_may_have_are_refused_and_change_nothing(
+    world: World, wanted: tuple[int, int], reason: RefusalReason
+) -> None:
+    """Each has its own reason; the permit and the booking stay."""
+    assert world.ask({1: wanted}) == [reason]
+    assert (world.permit(1), world.reserved, world.pressure) == ((200, 20), (400, 40), (0, 0))
+
+
+def test_pods_that_are_unknown_or_anothers_are_refused_and_the_others_served(world: World) -> None:
+    """One pod's refusal is none of the next one's."""
+    world.see({5: (100, 10)})
+    refused = world.ask({9: (300, 20), 5: (300, 20), 1: (300, 20)})
+    assert refused == [RefusalReason.UNKNOWN_POD, RefusalReason.NOT_IN_INVENTORY, 0]
+    assert world.permit(1) == (300, 20)
+
+
+def test_a_number_that_does_not_rise_is_refused_with_the_whole_message(world: World) -> None:
+    """A message that comes twice would take back what was permitted since."""
+    world.ask({1: (300, 20)})
+    world.sequence -= 1
+    with pytest.raises(InvalidRequest, match="does not rise"):
+        world.ask({2: (400, 20), 1: (100, 10)})
+    assert (world.permit(1), world.permit(2)) == ((300, 20), (200, 20))
+
+
+def test_a_pod_that_is_moved_keeps_its_size(world: World) -> None:
+    """Only a request for just what it has is taken."""
+    world.book.move(world.rows(1), is_moving=True)
+    assert world.ask({1: (300, 20)}) == [RefusalReason.MOVING]
+    assert world.ask({1: (200, 20)}) == [0]
+    world.book.move(world.rows(1), is_moving=False)
+    assert world.ask({1: (300, 20)}) == [0]
+
+
+def test_a_pod_that_went_frees_all_that_it_was_booked_at(world: World) -> None:
+    """Permit, buffer and pressure go with it, and a late request finds nothing."""
+    world.ask({1: (800, 80), 2: (800, 20)})
+    world.see({1: (200, 20)}, ended=True)
+    assert (world.reserved[1], world.buffer) == (20, (0, 0))
+    assert world.ask({1: (300, 30)}) == [RefusalReason.UNKNOWN_POD]
+    world.see({2: (200, 20)}, ended=True)
+    assert (world.reserved, world.pressure) == ((0, 0), (0, 0))
+
+
+def test_a_pod_of_another_uid_in_the_same_run_inherits_nothing() -> None:
+    """A permit is one pod's; the next pod of the run begins as it is."""
+    world = World()
+    world.see({1: (200, 20)})
+    world.join(1)
+    world.ask({1: (800, 80)})
+    world.see({1: (200, 20)}, ended=True)
+    world.see({2: (200, 20)})
+    assert world.reserved == (200, 20)
+
+
+def test_a_pod_that_somebody_else_enlarged_is_booked_as_it_is(world: World) -> None:
+    """Facts count beside permits: booked is the most of them, and a permit up to there costs no room."""
+    world.see({1: (700, 20)})
+    assert (world.permit(1), world.reserved) == ((200, 20), (900, 40))
+    world.node("a", cpu=900)
+    world.ask({1: (700, 20)})
+    assert (world.permit(1), world.reserved) == ((700, 20), (900, 40))
+
+
+def test_a_new_maximum_limits_what_is_deferred_and_takes_nothing_back(world: World) -> None:
+    """After contact only the bounds are stored."""
+    world.node("a", cpu=700)
+    world.ask({1: (800, 20)})
+    assert (world.permit(1), world.pressure) == ((500, 20), (300, 0))
+    world.see({1: (200, 20)}, Scaling(least=(100, 10), most=(600, 80)))
+    assert (world.permit(1), world.pressure) == ((500, 20), (100, 0))
+    assert world.ask({1: (800, 20)}) == [RefusalReason.ABOVE_MAXIMUM]
+
+
+def test_a_new_maximum_before_contact_keeps_the_larger_one_booked() -> None:
+    """What was permitted before the start may be up to either."""
+    world = World()
+    world.book.has_listed = False
+    world.see({1: (200, 20)}, everything=True)
+    world.see({1: (200, 20)}, Scaling(least=(100, 10), most=(900, 60)))
+    assert world.reserved == (900, 80)
+
+
+def test_scaling_switched_off_stops_the_agent_and_frees_the_pod_after_the_lease(world: World) -> None:
+    """What it may still have stays booked for that long; then it counts as it is, and asking is refused."""
+    world.ask({1: (500, 50)})
+    world.see({1: (300, 30)}, None)
+    assert world.book.take_stopped() == [(1, world.rows(1)[0])]
+    assert world.book.take_stopped() == []
+    assert world.reserved == (700, 70)
+    world.book.advance(10.0)
+    assert world.reserved == (500, 50)
+    assert world.ask({1: (300, 30)}) == [RefusalReason.UNKNOWN_POD]
+
+
+def test_system_that_grows_leaves_bookings_and_grants_nothing(world: World) -> None:
+    """Reserved may then be above total - system; room is never below zero."""
+    world.ask({1: (600, 20)})
+    world.node("a", system_cpu=400)
+    assert world.reserved == (800, 40)
+    world.ask({2: (300, 20)})
+    assert (world.permit(2), world.reserved) == ((200, 20), (800, 40))
+
+
+def test_a_request_is_checked_against_the_unit_last_told(world: World) -> None:
+    """The agent cannot know a unit before it has heard of it; the next request must be in the new one."""
+    world.book.settings = dataclasses.replace(SETTINGS, node_units={"a": (150, 10)})
+    assert world.ask({1: (400, 20)}) == [0]
+    assert world.ask({1: (500, 20)}) == [RefusalReason.NOT_IN_UNITS]
+    assert world.ask({1: (450, 20)}) == [0]
+
+
+def test_a_cordoned_node_grants_nothing_until_it_is_open_again(world: World) -> None:
+    """It is to be emptied: pods may shrink, and what they ask for waits."""
+    world.ledger.set_cordons(["a"])
+    world.ask({1: (300, 20)})
+    assert (world.permit(1), world.pressure) == ((200, 20), (100, 0))
+    world.ledger.set_cordons([])
+    world.book.settle(np.zeros(0, np.int32))
+    assert world.permit(1) == (300, 20)
+
+
+def test_what_is_given_back_in_a_message_is_there_for_what_is_asked_in_it(world: World) -> None:
+    """All of a message comes at once, in whatever order it names the pods."""
+    world.node("a", cpu=400)
+    world.see({1: (100, 20)})
+    world.ask({2: (300, 20), 1: (100, 20)})
+    assert (world.permit(1), world.permit(2)) == ((100, 20), (300, 20))
+
+
+def test_bounds_that_hold_no_size_are_refused() -> None:
+    """A minimum above its maximum, or one resource too few."""
+    with pytest.raises(ValueError, match="hold no size"):
+        Scaling(least=(200, 10), most=(100, 10))
+    with pytest.raises(ValueError, match="one amount each"):
+        Scaling(least=(200,), most=(100,))
+
+
+@pytest.mark.parametrize("wrong", [{"lease_s": 0.0}, {"margin_s": -1.0}, {"unit": (0, 1)}, {"node_units": {"a": (1,)}}])
+def test_settings_that_measure_nothing_are_refused(wrong: dict[str, object]) -> None:
+    """Times above 0, and units with some of each resource."""
+    with pytest.raises(InvalidRequest):
+        PermitSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_queues_share_what_a_full_node_frees_by_their_weights() -> None:
+    """Bursts of three queues of weights 1, 2 and 4: granted growth is within one unit of weighted max-min."""
+    world = World()
+    world.node("a", cpu=300, memory=10_000)
+    world.book.set_weights({"one": 1, "two": 2, "four": 4})
+    for number, queue in enumerate(("one", "two", "four"), 1):
+        world.see({number: (100, 10)}, Scaling(least=(100, 10), most=(5000, 10), queue=queue))
+    world.join(1, 2, 3, ceiling=(100, 10))
+    world.ask({1: (5000, 10), 2: (5000, 10), 3: (5000, 10)})
+    for cores in range(4, 38):
+        world.node("a", cpu=100 * cores, memory=10_000)
+        world.book.settle(np.zeros(0, np.int32))
+        grown = [world.permit(number)[0] - 100 for number in (1, 2, 3)]
+        assert sum(grown) == 100 * (cores - 3)
+        assert all(abs(own - sum(grown) * weight / 7) <= 100 for own, weight in zip(grown, (1, 2, 4), strict=True))
+
+
+def test_a_queue_that_wants_less_leaves_the_rest_to_the_others() -> None:
+    """Max-min, not quotas: what one does not want is shared by the same weights."""
+    world = World()
+    world.node("a", cpu=1000, memory=1000)
+    world.book.set_weights({"heavy": 4})
+    world.see({1: (100, 10)}, Scaling(least=(100, 10), most=(200, 10), queue="heavy"))
+    world.see({2: (100, 10)}, Scaling(least=(100, 10), most=(900, 10), queue="b"))
+    world.see({3: (100, 10)}, Scaling(least=(100, 10), most=(900, 10), queue="c"))
+    world.join(1, 2, 3, ceiling=(100, 10))
+    world.ask({2: (900, 10), 3: (900, 10), 1: (200, 10)})
+    assert [world.permit(number)[0] for number in (1, 2, 3)] == [200, 400, 400]
+
+
+def test_weights_that_are_none_are_refused(world: World) -> None:
+    """A weight of 0 would divide by nothing."""
+    with pytest.raises(InvalidRequest, match="above 0"):
+        world.book.set_weights({"a": 0.0})
+
+
+def test_a_pod_whose_run_asks_for_more_than_it_is_not_scaled() -> None:
+    """Others of the run are still to come, and their room must not be given away."""
+    world = World()
+    world.ledger.define_class(1, SchedulingClass(requests=(("cpu", 400), ("memory", 40))))
+    one = np.array([0], np.int32)
+    member = Members.of([7], [1])
+    commit(world.ledger, member, class_ids=one + 1, offsets=np.array([0, 1], np.int32), candidates=one)
+    events = PodEvents(
+        members=member, uids=np.full((1, 16), 7, np.uint8), nodes=one, ended=np.zeros(1, np.bool_),
+        requests=np.array([[200, 20, 1]]), scalings={0: BOUNDS},
+    )  # fmt: skip
+    world.ledger.observe(events)
+    assert (len(world.book.pods), world.reserved) == (0, (400, 40))
+
+
+def test_many_pods_come_and_go_without_a_trace() -> None:
+    """Rows grow and are used again."""
+    world = World()
+    world.node("a", cpu=10**9, memory=10**9)
+    for begin in (1, 101):
+        world.see({number % 256: (100, 10) for number in range(begin, begin + 100)})
+    world.see({}, everything=True)
+    assert (len(world.book.pods), world.reserved) == (0, (0, 0))
