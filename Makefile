@@ -38,7 +38,7 @@ $(COMPILER_DONE): requirements-proto.txt
 	$(call installer,.venv-proto) --require-hashes -r requirements-proto.txt
 	@touch $@
 
-demo: setup ## run a real cluster's workload through the whole mesh, with a report at the end
+demo: setup ## run more work than there is room for through the whole mesh, with a report at the end
 	$(BIN)/argosy demo
 
 test: setup ## run all tests

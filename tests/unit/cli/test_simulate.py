@@ -86,11 +86,11 @@ def test_simulate_writes_a_page_and_a_text(offline: Argosy, trace: Path, tmp_pat
     assert "<svg" in page.read_text()
 
 
-def test_simulate_draws_the_carried_profile_without_a_trace(offline: Argosy) -> None:
+def test_simulate_draws_the_demos_workload_without_a_trace(offline: Argosy) -> None:
     """Nothing needs to be given; a few of the jobs are enough here."""
     report = report_of(offline("simulate", "--jobs", "40", "-o", "json"))
     assert report["job_count"] == 40
-    assert report["node_count"] == 1523
+    assert report["node_count"] == 48
     assert report["states"] == {"succeeded": 40}
 
 
@@ -151,7 +151,9 @@ def test_interrupted_simulation_returns_what_has_happened_so_far() -> None:
 
 def test_simulate_says_how_far_it_is_unless_it_is_quiet(offline: Argosy) -> None:
     """Where there is no terminal lines tell of it, on the standard error."""
-    said = [offline("simulate", "--jobs", "40", "-o", "json", *more).err for more in ((), ("--quiet",))]
+    said = [
+        offline("simulate", "alibaba-gpu-2023", "--jobs", "40", "-o", "json", *more).err for more in ((), ("--quiet",))
+    ]
     assert "jobs/s" in said[0]
     assert said[1] == ""
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from argosy_client import EventBatch, JobDraft, JobEvent, LastRound, Queue
+from argosy_client import EventBatch, JobDraft, JobEvent, LastRound, Queue, QueueShare, Shares
 from argosy_core.errors import AlreadyExists, BackendUnavailable, InvalidRequest, NotAllowedNow, QuotaExceeded
 from argosy_local import replay as replay_module
 from argosy_local.replay import Replay, ReplayProgress
@@ -94,6 +94,26 @@ class MemoryClient:
             phases_ms={},
             totals={"conflicts": 4 + len(self.calls)},
             latencies={},
+        )
+
+    async def get_shares(self, pool: str = "") -> Shares:
+        """Have one queue of every pool."""
+        return Shares(
+            capacity_cores=4,
+            shares=(
+                QueueShare(
+                    queue="a",
+                    weight=2,
+                    fair_share_ratio=1,
+                    usage_cores=3,
+                    flow_cores=1,
+                    demand_cores=4,
+                    entitled_cores=4,
+                    queued_count=1,
+                    pending_count=2,
+                    leased_count=3,
+                ),
+            ),
         )
 
 

@@ -14,9 +14,11 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.queueing.water_filling import fill_water
 from argosy_workload.fairness import fill_weighted, integrate_steps, jain_index, measure_fairness
 from argosy_workload.fcfs import simulate_fcfs
+from argosy_workload.pictures import report_to_png
 from argosy_workload.records import RunRecords, RunState
-from argosy_workload.rendering import report_to_html, report_to_json, report_to_png, report_to_text
-from argosy_workload.report import Percentiles, build_report
+from argosy_workload.rendering import report_to_html, report_to_json, report_to_text
+from argosy_workload.report import Percentiles, add_first_come, build_report
+from argosy_workload.verdict import describe_verdict
 
 
 @pytest.mark.parametrize(
@@ -206,3 +208,42 @@ def test_report_png_is_a_picture(samples: type[Any]) -> None:
     workload = samples.make_workload((0, 100, 4), (0, 5, 4))
     report = build_report(simulate_fcfs(workload, samples.make_nodes()), samples.make_nodes(), title="fcfs")
     assert report_to_png(report).startswith(b"\x89PNG")
+
+
+def test_verdict_says_what_happened_and_who_was_kept_waiting(samples: type[Any]) -> None:
+    """Two queues of weights 1 and 1 on four cores: b's second job waits for all of a's, served as they come."""
+    workload = samples.make_workload(*[(0, 10, 4, "a")] * 9, (0, 10, 4, "b"))
+    nodes = samples.make_nodes()
+    late = simulate_fcfs(workload, nodes)
+    # By turns: a, b, then the rest of a.
+    starts_s = 10.0 * np.array([0, 2, 3, 4, 5, 6, 7, 8, 9, 1])
+    early = replace(late, leased_s=starts_s, running_s=starts_s, finished_s=starts_s + 10)
+    report = add_first_come(build_report(early, nodes, title="t"), workload, nodes)
+
+    assert describe_verdict(report) == (
+        "All 10 jobs succeeded in 100.0 s (0.1 a second).",
+        "Work waited for room 90% of the time; 100% of the cores were used meanwhile.",
+        (
+            "The queue farthest from what its weight entitles it to was off by 0.0% of all work; "
+            "with first come, first served by 45.0%."
+        ),
+        "A job of b waits 10.0 s in the mean; first come, first served lets it wait 90.0 s.",
+    )
+    assert describe_verdict(report)[0] in report_to_text(report)
+    assert "first come: wait" in report_to_text(report)
+    assert "prefers-color-scheme:dark" in report_to_html(report)
+    assert json.loads(report_to_json(report))["first_come"]["makespan_s"] == 100
+
+
+def test_verdict_names_jobs_that_did_not_succeed(samples: type[Any]) -> None:
+    """One of three was cancelled, and nothing is said about shares where there was room."""
+    sentences = describe_verdict(build_report(make_replay(samples), samples.make_nodes(), title="t"))
+    assert sentences[0] == "2 of 3 jobs succeeded in 20.0 s (0.15 a second); 1 cancelled."
+
+
+def test_distribution_of_waits_moves_no_value(samples: type[Any]) -> None:
+    """Half of the jobs wait for no time at all, and the curve says 0 for them, not a second."""
+    nodes = samples.make_nodes()
+    report = build_report(simulate_fcfs(samples.make_workload((0, 5, 4), (0, 5, 4)), nodes), nodes, title="t")
+    (queue,) = report.queues
+    assert (queue.wait_s.curve[0], queue.wait_s.curve[-1]) == (0, 5)

@@ -10,6 +10,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_workload.fcfs import simulate_fcfs
 from argosy_workload.model import GPU, JobColumns, NodeModel, NodeSet, Shape, Workload, build_workload
 from argosy_workload.records import RunState
+from argosy_workload.report import build_report
 from argosy_workload.timing import (
     TURNAROUND_S,
     cap_run_times,
@@ -106,21 +107,36 @@ def test_speed_must_be_positive(samples: type[Any], speed: float) -> None:
         plan_speed(samples.make_workload((0, 1, 1)), speed)
 
 
-def test_demo_is_the_whole_profile_within_its_time() -> None:
-    """8,152 pods on 1,523 nodes, all ended within 150 s; notes say what was changed or left out."""
-    plan, nodes = plan_demo()
-    assert (len(plan.workload), len(nodes)) == (8152, 1523)
-    assert plan.expected_s <= 150
-    notes = " ".join(plan.workload.notes)
-    for text in ("GPU is a plain quantity", "ran longer than", "closer together", "Speed"):
-        assert text in notes
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_demo_wants_more_than_there_is_and_can_end_in_time(seed: int) -> None:
+    """Every queue's jobs are there, work waits for room most of the time, and first come first served ends near it."""
+    plan, nodes = plan_demo(seed=seed)
+    report = build_report(simulate_fcfs(plan.workload, nodes), nodes, title="demo")
+    assert (len(nodes), nodes.capacity()["cpu"], {queue.name for queue in plan.workload.queues}) == (
+        48,
+        384_000,
+        {"research", "service", "flood", "training"},
+    )
+    assert plan.expected_s <= 95
+    assert report.fairness.contended_ratio > 0.5
+    assert report.fairness.largest_deviation_ratio > 0.1
+    assert (plan.workload.estimate_s >= plan.workload.run_s).all()
 
 
 def test_demo_of_a_part_has_fewer_jobs_and_all_nodes() -> None:
-    """A fortieth of the jobs, for a quick look."""
+    """A fortieth of the work, for a quick look; times shrink with the whole time."""
+    whole, _nodes = plan_demo(within_s=6)
     plan, nodes = plan_demo(job_scale=0.025, within_s=6)
-    assert (len(plan.workload), len(nodes)) == (204, 1523)
+    assert 4 <= len(plan.workload) < len(whole.workload) / 30
+    assert len(nodes) == 48
     assert plan.expected_s <= 6
+
+
+@pytest.mark.parametrize(("scale", "within_s"), [(0, 90), (1.5, 90), (1, 0), (1, float("nan"))])
+def test_demo_out_of_range_is_refused(scale: float, within_s: float) -> None:
+    """Commands check it too; the function does not rely on them."""
+    with pytest.raises(InvalidRequest, match="cannot be made"):
+        plan_demo(job_scale=scale, within_s=within_s)
 
 
 def test_speed_to_finish_counts_waiting(samples: type[Any]) -> None:

@@ -48,7 +48,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "up": Entry("local", "up", "Start a mesh with simulated clusters on this machine."),
     "down": Entry("local", "down", "Stop it."),
     "status": Entry("local", "status", "Show its processes."),
-    "demo": Entry("replays", "demo", "Run a real cluster's workload through a whole mesh, with a report at the end."),
+    "demo": Entry("replays", "demo", "Run more work than there is room for through a whole mesh, with a report."),
     "replay": Entry("replays", "replay", "Send a trace through a real mesh at a chosen speed."),
     "simulate": Entry("simulations", "simulate", "Run a trace in virtual time."),
     "trace": Entry("traces", "trace", "Make workload profiles of traces."),

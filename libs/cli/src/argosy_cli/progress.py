@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -15,6 +15,9 @@ import click
 
 if TYPE_CHECKING:
     from rich.live import Live
+    from rich.table import Table
+
+    from argosy_client import QueueShare
 
 __all__ = ["CountsDisplay"]
 
@@ -30,6 +33,7 @@ _COLOURS: Final = {
 _LINE_PERIOD_S: Final = 5.0
 _BAR_WIDTH: Final = 40
 _DRAWS_PER_SECOND: Final = 8
+_QUEUES_SHOWN: Final = 12
 
 
 class CountsDisplay:
@@ -50,6 +54,7 @@ class CountsDisplay:
         self._line_period_s = line_period_s
         self._live: Live | None = None
         self._counts: Mapping[str, int] = {}
+        self._queues: Sequence[QueueShare] = ()
         self._note = ""
         self._line_due_s = 0.0
 
@@ -73,15 +78,17 @@ class CountsDisplay:
         if self._live is not None:
             self._live.stop()
 
-    def update(self, counts: Mapping[str, int], note: str = "") -> None:
-        """Show other counts, and a note behind the title."""
+    def update(self, counts: Mapping[str, int], note: str = "", queues: Sequence[QueueShare] = ()) -> None:
+        """Show other counts, a note behind the title, and on a terminal a table of the queues, heaviest first."""
         self._counts, self._note = counts, note
+        self._queues = sorted(queues, key=lambda queue: (-queue.weight, queue.queue))[:_QUEUES_SHOWN]
         if self._shown and self._live is None and time.monotonic() >= self._line_due_s:
             self._line_due_s = time.monotonic() + self._line_period_s
             shown = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts.get(state))
             click.echo(f"{self._title}: {shown or 'nothing yet'}{f'; {note}' if note else ''}", err=True)
 
     def _drawing(self) -> Any:  # noqa: ANN401 - whatever rich can draw
+        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
@@ -93,4 +100,22 @@ class CountsDisplay:
             width = round(_BAR_WIDTH * count / total)
             bar = Text("━" * width, style=_COLOURS[state]) + Text("─" * (_BAR_WIDTH - width), style="dim")
             grid.add_row(Text(state, style=_COLOURS[state]), bar, Text(f"{count:,}", justify="right"))
-        return grid
+        return Group(grid, _table_of(self._queues)) if self._queues else grid
+
+
+def _table_of(queues: Sequence[QueueShare]) -> Table:
+    """Return the queues with what they are entitled to, what they hold, and how many of their jobs wait and run."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    table.add_column("queue")
+    for name in ("weight", "entitled", "holds", "flow", "waiting", "running"):
+        table.add_column(name, justify="right")
+    for queue in queues:
+        cores = (queue.entitled_cores, queue.usage_cores, queue.flow_cores)
+        waiting, running = queue.queued_count + queue.pending_count, queue.leased_count
+        table.add_row(
+            queue.queue, f"{queue.weight:g}", *(f"{value:,.0f}" for value in cores), f"{waiting:,}", f"{running:,}"
+        )
+    table.caption = "entitled, holds and flow in cores"
+    return table

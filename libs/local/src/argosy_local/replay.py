@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from argosy_client import EventBatch, JobDraft, JobEvent, LastRound, Queue, split_drafts
+from argosy_client import EventBatch, JobDraft, JobEvent, LastRound, Queue, QueueShare, Shares, split_drafts
 from argosy_core.errors import AlreadyExists, ArgosyError, BackendUnavailable, NotAllowedNow, NotFound, QuotaExceeded
 from argosy_local.round_totals import RoundTotals
 from argosy_workload.manifests import MAX_BATCH_SIZE, Submitter
@@ -63,6 +63,10 @@ class ReplayClient(Protocol):
         """Return what the leader did last."""
         ...
 
+    async def get_shares(self, pool: str = "") -> Shares:
+        """Return what the queues have."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayProgress:
@@ -76,6 +80,8 @@ class ReplayProgress:
     """Jobs that ended."""
     elapsed_s: float
     """Real seconds since its start."""
+    shares: tuple[QueueShare, ...] = ()
+    """What each queue had when a leader was last asked."""
 
 
 @dataclass(slots=True)
@@ -121,6 +127,7 @@ class Replay:
         self._start_s = 0.0  # wall clock, since events carry it
         self._event_s = 0.0  # last time that something happened, or nobody was there to let it happen
         self._answer_s = 0.0  # last time that a leader answered
+        self._shares: tuple[QueueShare, ...] = ()
         self._over = asyncio.Event()
         self._manifests = _manifests(plan.workload, (cluster_speed or plan.speed) / plan.speed)
         self._estimate_s = plan.workload.estimates_s(speed=plan.speed).tolist()
@@ -302,6 +309,7 @@ class Replay:
         try:
             async with asyncio.timeout(_LOOK_S * 4):
                 self.rounds.look(await self._client.get_last_round())
+                self._shares = (await self._client.get_shares()).shares
         except (BackendUnavailable, NotFound, TimeoutError):
             # No leader for a moment: its totals are looked at again soon. Nothing can happen until there is one.
             self._event_s = time.time()
@@ -316,6 +324,7 @@ class Replay:
             submitted_count=sum(len(queue.row_by_id) for queue in self._queues),
             finished_count=sum(len(queue.finished) for queue in self._queues),
             elapsed_s=time.time() - self._start_s,
+            shares=self._shares,
         )
 
 

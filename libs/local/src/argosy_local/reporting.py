@@ -14,14 +14,8 @@ import numpy as np
 
 from argosy_core.errors import InvalidRequest
 from argosy_local.round_totals import Histogram, RoundTotals
-from argosy_workload.rendering import (
-    can_draw,
-    report_to_html,
-    report_to_json,
-    report_to_png,
-    report_to_svg,
-    report_to_text,
-)
+from argosy_workload.pictures import can_draw, report_to_png, report_to_svg
+from argosy_workload.rendering import report_to_html, report_to_json, report_to_text
 from argosy_workload.report import CURVE_COUNT, Percentiles, Report
 
 __all__ = ["REPORT_ENDINGS", "add_rounds", "check_report_path", "histogram_percentiles", "write_report"]

@@ -7,7 +7,7 @@ time, so that a replay and a simulation of one workload stand side by side.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,10 +16,20 @@ import numpy.typing as npt
 from argosy_core.errors import InvalidRequest
 from argosy_core.resources import PODS
 from argosy_workload.fairness import WAITING_RATIO, Fairness, fill_weighted, integrate_steps, measure_fairness
-from argosy_workload.model import NodeSet
+from argosy_workload.fcfs import simulate_fcfs
+from argosy_workload.model import NodeSet, Workload
 from argosy_workload.records import RunRecords, RunState
 
-__all__ = ["REPORT_VERSION", "Percentiles", "QueueResult", "Report", "Series", "build_report"]
+__all__ = [
+    "REPORT_VERSION",
+    "FirstCome",
+    "Percentiles",
+    "QueueResult",
+    "Report",
+    "Series",
+    "add_first_come",
+    "build_report",
+]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -29,8 +39,8 @@ SLOWDOWN_BOUND_S: Final = 10.0
 """Run times below this count as this in the bounded slowdown, trace seconds."""
 INTERVAL_COUNT: Final = 240
 """Intervals of the series over time."""
-CURVE_COUNT: Final = 41
-"""Points of a distribution's curve."""
+CURVE_COUNT: Final = 201
+"""Points of a distribution's curve: exact to half a percent of the jobs."""
 _STAGES: Final = ("acknowledged", "considered", "leased", "running")
 
 
@@ -80,6 +90,8 @@ class QueueResult:
     """Jobs that reached a terminal state."""
     mean_wait_s: float | None
     """Mean time from submit to running, trace seconds."""
+    wait_s: Percentiles | None
+    """The distribution of the same."""
     held_ratio: float
     """Share of all that was held."""
     ideal_ratio: float
@@ -102,6 +114,20 @@ class Series:
     """Queue to the ratio of the pool that it held; the largest queues only."""
     ideal: dict[str, tuple[float, ...]]
     """Queue to what weighted water-filling gives it; the same queues."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstCome:
+    """The same jobs on the same nodes, served strictly in the order of their submits: what a report is held against."""
+
+    makespan_s: float
+    """From the first submit to the last end, trace seconds."""
+    fairness: Fairness
+    """Against weighted water-filling."""
+    queues: tuple[QueueResult, ...]
+    """Per queue, in the order of the report's."""
+    series: Series
+    """Over time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +176,8 @@ class Report:
     """Over time."""
     counters: dict[str, int]
     """Conflicts, retries and what else was counted."""
+    first_come: FirstCome | None = None
+    """First come, first served; None where nobody asked for it."""
     notes: tuple[str, ...] = ()
     """What a reader must know."""
     settings: dict[str, str] = field(default_factory=dict)
@@ -233,6 +261,29 @@ def build_report(
         counters={"conflicts": 0, "retries": 0, **(counters or {})},
         notes=tuple(dict.fromkeys((*records.notes, *nodes.notes, *_clock_notes(records), *notes))),
         settings=dict(settings or {}),
+    )
+
+
+def add_first_come(report: Report, workload: Workload, nodes: NodeSet) -> Report:
+    """Return a report beside which stands what first come, first served would have done with all of the workload.
+
+    Args:
+        report: Of a run of the workload, or of a part of it that was stopped.
+        workload: Its jobs, in trace time.
+        nodes: What they ran on.
+
+    Complexity: that of `simulate_fcfs` and `build_report`.
+    """
+    other = build_report(simulate_fcfs(workload, nodes), nodes, title=report.title)
+    by_name = {queue.name: queue for queue in other.queues}
+    return replace(
+        report,
+        first_come=FirstCome(
+            makespan_s=other.makespan_s,
+            fairness=other.fairness,
+            queues=tuple(by_name[queue.name] for queue in report.queues),
+            series=other.series,
+        ),
     )
 
 
@@ -336,6 +387,7 @@ def _queue_results(
             job_count=int(jobs[q]),
             finished_count=int(ended[q]),
             mean_wait_s=float(waits[q] / starts[q]) if starts[q] else None,
+            wait_s=Percentiles.of(wait_s[queue == q]),
             held_ratio=fairness.held_ratio[q],
             ideal_ratio=fairness.ideal_ratio[q],
         )

@@ -14,13 +14,12 @@ from typing import Final
 import numpy as np
 
 from argosy_core.errors import InvalidRequest
+from argosy_workload.contended import contended
 from argosy_workload.fcfs import simulate_fcfs
-from argosy_workload.generator import generate
 from argosy_workload.model import NodeSet, Workload
-from argosy_workload.profile import load_profile
 
 __all__ = [
-    "DEMO_PROFILE",
+    "DEMO_S",
     "TIMEOUT_S",
     "TURNAROUND_S",
     "WITHIN_S",
@@ -34,13 +33,12 @@ __all__ = [
     "speed_to_finish",
 ]
 
-DEMO_PROFILE: Final = "alibaba-gpu-2023"
-"""Profile of the demo."""
 TIMEOUT_S: Final = 600.0
 """Longest real time of a replay whose speed nobody chose; real traces last months."""
 WITHIN_S: Final = 150.0
-"""Real seconds within which the last job of the demo ends, and of a replay that would take longer than `TIMEOUT_S`; of
-three minutes, the rest is for starting the mesh."""
+"""Real seconds within which the last job ends of a replay that would take longer than `TIMEOUT_S`."""
+DEMO_S: Final = 90.0
+"""The same for the demo."""
 ARRIVAL_RATIO: Final = 0.3
 """Share of the real time in which jobs arrive; the rest is for the longest of them to end."""
 RUN_CAP_LEVEL: Final = 0.95
@@ -225,16 +223,21 @@ def _makespan_s(workload: Workload, nodes: NodeSet, speed: float, *, turnaround_
     return float(np.nanmax(simulate_fcfs(real, nodes).finished_s, initial=0.0))
 
 
-def plan_demo(*, seed: int = 0, within_s: float = WITHIN_S, job_scale: float = 1.0) -> tuple[ReplayPlan, NodeSet]:
-    """Return (plan, nodes) of the demo: the bundled profile at full size, over within a real time.
+def plan_demo(*, seed: int = 0, within_s: float = DEMO_S, job_scale: float = 1.0) -> tuple[ReplayPlan, NodeSet]:
+    """Return (plan, nodes) of the demo, whose last job can end within a real time.
 
     Args:
         seed: Draws the workload.
         within_s: Real seconds from the first submit to the last end.
         job_scale: Part of the jobs; all nodes are there.
+
+    Raises:
+        InvalidRequest: A number is out of range.
     """
-    workload, nodes = generate(load_profile(DEMO_PROFILE), seed, job_scale=job_scale)
-    return plan_within(workload, within_s=within_s, nodes=nodes), nodes
+    workload, nodes = contended(seed, within_s=within_s, job_scale=job_scale)
+    return ReplayPlan(
+        workload=workload, speed=1.0, expected_s=_makespan_s(workload, nodes, 1.0, turnaround_s=0.0)
+    ), nodes
 
 
 def plan_replay(

@@ -17,6 +17,7 @@ from argosy_workload.clusterdata import (
     read_philly,
     read_surf,
 )
+from argosy_workload.contended import CONTENDED, contended
 from argosy_workload.generator import generate
 from argosy_workload.model import NodeSet, Workload, uniform_nodes
 from argosy_workload.native import read_native, read_native_nodes
@@ -78,14 +79,17 @@ def read_trace(source: str | Path, *, seed: int = 0, queue_by: str = "auto", tra
     """Return the jobs, and the nodes where they are told, of a trace file, a profile file or a bundled profile.
 
     Args:
-        source: Path of a plain or gzip file, or the name of a bundled profile, as `alibaba-gpu-2023`.
-        seed: Draws the jobs of a profile; other formats draw nothing.
+        source: Path of a plain or gzip file, or the name of a bundled workload: `demo`, or a profile as
+            `alibaba-gpu-2023`.
+        seed: Draws the jobs of a bundled workload or a profile; other formats draw nothing.
         queue_by: What becomes the queue of a log in the Standard Workload Format (`auto`, `queue` or `user`).
         trace_format: Key in FORMATS of the file's format; None to find it out from the text.
 
     Raises:
         InvalidRequest: No format fits, or the file is not there or damaged; the message names line and column.
     """
+    if str(source) == CONTENDED:
+        return Trace(*contended(seed))
     if str(source) in bundled_profiles():
         return Trace(*generate(load_profile(str(source)), seed))
     path = Path(source)
@@ -107,8 +111,10 @@ def read_trace(source: str | Path, *, seed: int = 0, queue_by: str = "auto", tra
         case "openb-nodes" | "machines" as name:
             refuse(path, f"this is a list of machines ({FORMATS[name]}), not of jobs; give it as nodes")
     known = "; ".join(f"{name} ({key})" for key, name in FORMATS.items() if key in JOB_FORMATS)
-    profiles = ", ".join(bundled_profiles())
-    what = f"no known trace format; known are: {known}; or the name of a profile: {profiles}; --format says which"
+    profiles = ", ".join((CONTENDED, *bundled_profiles()))
+    what = (
+        f"no known trace format; known are: {known}; or the name of a bundled workload: {profiles}; --format says which"
+    )
     return refuse(path, what, line=1)
 
 

@@ -14,20 +14,26 @@ import click
 from argosy_cli.exits import exit_code_of_jobs
 from argosy_cli.options import FiniteRange, Settings, common_options, event_log_options, output_options, settings_of
 from argosy_cli.progress import CountsDisplay
+from argosy_cli.reporting import made_by
 from argosy_cli.session import local_mesh, server_address
 from argosy_cli.trace_options import trace_options
 
 if TYPE_CHECKING:
+    from argosy_local.lost_node import LostNode
     from argosy_local.mesh import Mesh
     from argosy_local.replay import ReplayProgress
     from argosy_workload.model import NodeSet
     from argosy_workload.report import Report
     from argosy_workload.timing import ReplayPlan
 
-__all__ = ["WITHIN_S", "demo", "replay"]
+__all__ = ["DEMO_S", "WITHIN_S", "demo", "replay"]
 
 WITHIN_S: Final = 150.0
 """What `argosy_workload.timing` says, which is too slow to import for --help; a test holds them equal."""
+DEMO_S: Final = 90.0
+"""Likewise."""
+LOST_AT_RATIO: Final = 0.45
+"""When the demo loses a node, of its time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +48,7 @@ class _Order:
     cluster_speed: float | None = None
     keep: Path | None = None
     event_log: tuple[str, str] = ("", "")
+    lost: LostNode | None = None
 
 
 @click.command()
@@ -81,9 +88,9 @@ def replay(
     """Send the trace TRACE through a real mesh, over its API, at a chosen speed, and report.
 
     TRACE is a file (Standard Workload Format, Alibaba 2023 GPU pods, Philly, SURF, Argosy YAML or profile; plain or
-    gzip) or the name of a bundled profile (alibaba-gpu-2023). Unless --existing is given, a mesh of simulated clusters
-    is started for it and taken down afterwards. Killing any process of the mesh and starting it again does not end a
-    replay.
+    gzip) or the name of a bundled workload (demo, alibaba-gpu-2023). Unless --existing is given, a mesh of simulated
+    clusters is started for it and taken down afterwards. Killing any process of the mesh and starting it again does
+    not end a replay.
 
     Every job runs for its time of the trace, however it ended there. Ends with exit code 5 if a job failed or was
     cancelled all the same.
@@ -121,9 +128,9 @@ def replay(
 @click.option(
     "--seconds",
     type=FiniteRange(5, 3600),
-    default=WITHIN_S,
+    default=DEMO_S,
     show_default=True,
-    help="Real seconds to be over within.",
+    help="Real seconds from the first submit to the last end, or a little more.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Draws the workload.")
 @click.option(
@@ -144,17 +151,21 @@ def replay(
 @output_options
 @click.pass_context
 def demo(context: click.Context, /, *, seconds: float, seed: int, scale: float, report_path: Path) -> int:
-    """Run the workload of a real cluster through a whole mesh, with a report at the end.
+    """Run more work than there is room for through a whole mesh, with a report at the end.
 
-    8,152 pods on 1,523 nodes in three clusters, drawn from the profile of a public GPU cluster's trace; a queue for
-    each class of service. Everything is taken down afterwards. Ends with exit code 5 if a job failed or was cancelled.
+    Four queues of different weights fight for 384 cores in three clusters: one is there from the start, one comes
+    later, one floods the pool with small jobs in one moment, one needs whole nodes. A node dies half way. The report
+    holds what each queue received against what it was entitled to, beside first come, first served. Everything is
+    taken down afterwards. Ends with exit code 5 if a job failed or was cancelled.
     """
+    from argosy_local.lost_node import LostNode
     from argosy_local.reporting import check_report_path
     from argosy_workload.timing import plan_demo
 
     check_report_path(report_path)
     plan, nodes = plan_demo(seed=seed, within_s=seconds, job_scale=scale)
-    order = _Order(plan=plan, nodes=nodes, title="Argosy demo", report_path=report_path)
+    lost = LostNode(cluster=nodes.clusters[nodes.cluster[-1]], node=nodes.names[-1], after_s=seconds * LOST_AT_RATIO)
+    order = _Order(plan=plan, nodes=nodes, title="Argosy demo", report_path=report_path, lost=lost)
     return _carry_out(settings_of(context), order)
 
 
@@ -168,7 +179,7 @@ def _carry_out(settings: Settings, order: _Order) -> int:
     else:
         with passing_mesh(order.keep) as mesh:
             _start(mesh, order)
-            report = _run(order, mesh.server)
+            report = _run(order, mesh.server, mesh)
     print_report(settings, report)
     if order.report_path is not None:
         write_report((report,), order.report_path)
@@ -197,9 +208,9 @@ def _start(mesh: Mesh, order: _Order) -> None:
     click.echo(f"  ready after {time.monotonic() - started_s:.1f} s; logs in {mesh.directory}/logs", err=True)
 
 
-def _run(order: _Order, server: str) -> Report:
+def _run(order: _Order, server: str, mesh: Mesh | None = None) -> Report:
     from argosy_local.reporting import add_rounds
-    from argosy_workload.report import build_report
+    from argosy_workload.report import add_first_come, build_report
 
     run_id = f"replay-{secrets.token_hex(4)}"
     with CountsDisplay(order.title, total=len(order.plan.workload)) as display:
@@ -207,7 +218,8 @@ def _run(order: _Order, server: str) -> Report:
         def tell(progress: ReplayProgress) -> None:
             finished = progress.finished_count
             left = f"{progress.elapsed_s:.0f} s of about {order.plan.expected_s:.0f} s"
-            display.update(progress.counts, f"{left}, {progress.submitted_count:,} submitted, {finished:,} ended")
+            note = f"{left}, {progress.submitted_count:,} submitted, {finished:,} ended"
+            display.update(progress.counts, note, progress.shares)
 
         from argosy_client import ArgosyClient, RetryPolicy
         from argosy_local.replay import AWAY_S, Replay
@@ -215,7 +227,10 @@ def _run(order: _Order, server: str) -> Report:
         async def run() -> Replay:
             async with ArgosyClient(server, retries=RetryPolicy(total_s=AWAY_S)) as client:
                 one = Replay(client, order.plan, run_id=run_id, cluster_speed=order.cluster_speed, tell=tell)
-                await one.run()
+                async with asyncio.TaskGroup() as group:
+                    losing = group.create_task(_lose(order.lost, mesh))
+                    await one.run()
+                    losing.cancel()
                 return one
 
         done = asyncio.run(run())
@@ -224,7 +239,19 @@ def _run(order: _Order, server: str) -> Report:
         order.nodes,
         title=order.title,
         counters=dict(done.counters),
-        notes=done.notes,
-        settings={"speed": f"{order.plan.speed:.6g}", "clusters": str(len(order.nodes.clusters))},
+        notes=(*done.notes, *((order.lost.describe(),) if order.lost else ())),
+        settings={
+            "speed": f"{order.plan.speed:.6g}",
+            "clusters": str(len(order.nodes.clusters)),
+            **made_by(),
+        },
     )
-    return add_rounds(report, done.rounds)
+    return add_rounds(add_first_come(report, order.plan.workload, order.nodes), done.rounds)
+
+
+async def _lose(lost: LostNode | None, mesh: Mesh | None) -> None:
+    """Take a node away, if one shall go."""
+    from argosy_local.lost_node import lose_node
+
+    if lost is not None and mesh is not None:
+        await lose_node(lost, address=mesh.address(f"cluster-{lost.cluster}"))

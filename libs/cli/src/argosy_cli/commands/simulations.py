@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from argosy_cli.exits import ExitCode
 from argosy_cli.options import output_options, settings_of
 from argosy_cli.progress import CountsDisplay
 from argosy_cli.trace_options import trace_options
+
+if TYPE_CHECKING:
+    from argosy_local.simulation import Simulated
 
 __all__ = ["simulate"]
 
@@ -51,20 +54,20 @@ def simulate(
     """Run the trace TRACE in virtual time and report: leader, samplers, executors and clusters without a network.
 
     TRACE is a file (Standard Workload Format, Alibaba 2023 GPU pods, Philly, SURF, Argosy YAML or profile; plain or
-    gzip) or the name of a bundled profile (alibaba-gpu-2023); without it the workload of a public GPU cluster is drawn
-    from its profile.
+    gzip) or the name of a bundled workload (demo, alibaba-gpu-2023); without it the demo's: four queues that want more
+    than the pool has.
     Equal input and seed give the equal event hash, bit for bit. Ctrl-C reports what has happened so far.
     """
     from argosy_cli.reporting import print_report
     from argosy_local.node_files import TraceChoice, read_workload
     from argosy_local.reporting import check_report_path, write_report
     from argosy_local.simulation import simulate as run_simulation
-    from argosy_workload.report import build_report
-    from argosy_workload.timing import DEMO_PROFILE
+    from argosy_workload.contended import CONTENDED
+    from argosy_workload.report import add_first_come, build_report
 
     settings = settings_of(context)
     check_report_path(report_path)
-    chosen = TraceChoice(trace=trace or DEMO_PROFILE, **choice)
+    chosen = TraceChoice(trace=trace or CONTENDED, **choice)
     workload, node_set = read_workload(chosen)
     title = f"Simulation of {Path(chosen.trace).name}, {scheduler}"
     began_s = time.monotonic()
@@ -85,17 +88,27 @@ def simulate(
         title=title,
         counters=done.counters,
         notes=(stopped,) if stopped else (),
-        settings={
-            "scheduler": scheduler,
-            "seed": str(chosen.seed),
-            "event hash": done.fingerprint,
-            "virtual seconds per real second": f"{done.speed:,.0f}",
-            "real seconds": f"{done.real_s:.2f}",
-            "jobs per real second": f"{done.jobs_per_s:,.0f}",
-        },
+        settings=_settings(done, scheduler, chosen.seed),
     )
+    if scheduler != "fcfs" and not stopped:
+        report = add_first_come(report, workload, node_set)
     print_report(settings, report)
     if report_path is not None:
         write_report([report], report_path)
         click.echo(f"report: {report_path.absolute()}", err=True)
     return ExitCode.INTERRUPTED if stopped else ExitCode.OK
+
+
+def _settings(done: Simulated, scheduler: str, seed: int) -> dict[str, str]:
+    """Return what a reader needs to run it again, and how fast it was."""
+    from argosy_cli.reporting import made_by
+
+    return {
+        "scheduler": scheduler,
+        "seed": str(seed),
+        "event hash": done.fingerprint,
+        "virtual seconds per real second": f"{done.speed:,.0f}",
+        "real seconds": f"{done.real_s:.2f}",
+        "jobs per real second": f"{done.jobs_per_s:,.0f}",
+        **made_by(),
+    }

@@ -1,0 +1,151 @@
+"""The plots of a report: utilisation, jobs, what the queues held, and how long their jobs waited.
+
+Matplotlib is imported only when a plot is drawn; it comes with the extra `plots`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from argosy_workload.report import Percentiles, Report, Series
+
+__all__ = ["RESOURCE_NAMES", "can_draw", "report_to_png", "report_to_svg"]
+
+RESOURCE_NAMES: Final = {"cpu": "cpu", "memory": "memory", "nvidia.com/gpu-milli": "gpu"}
+"""Short names of resources that have a long one."""
+_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+
+
+def can_draw() -> bool:
+    """Return whether plots can be drawn here."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def report_to_svg(report: Report) -> str:
+    """Return the plots as one SVG element; the same report gives the same text."""
+    import matplotlib as mpl
+
+    with mpl.rc_context({"svg.hashsalt": "argosy", "svg.fonttype": "none"}):
+        figure = _figure(report)
+        target = io.StringIO()
+        figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
+    text = target.getvalue()
+    return text[text.index("<svg") :]
+
+
+def report_to_png(report: Report) -> bytes:
+    """Return the plots as a PNG picture."""
+    figure = _figure(report)
+    figure.suptitle(report.title, x=0.01, ha="left", fontsize=11)
+    target = io.BytesIO()
+    figure.savefig(target, format="png")
+    return target.getvalue()
+
+
+def _figure(report: Report) -> Any:  # noqa: ANN401 - matplotlib is not imported at module level
+    """Return a figure: utilisation, jobs, queues, waits; and what first come, first served does, if it is known."""
+    from matplotlib.figure import Figure
+
+    other = report.first_come
+    figure = Figure(figsize=(11, 7 if other is None else 10), layout="constrained", dpi=110)
+    axes = figure.subplots(2 if other is None else 3, 2).ravel()
+    unit, length = next(
+        ((u, s) for u, s in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)) if report.makespan_s >= 3 * s),
+        ("seconds", 1.0),
+    )
+    middles = _middles(report.series, length)
+    _plot_lines(
+        axes[0],
+        middles,
+        {RESOURCE_NAMES.get(name, name): values for name, values in report.series.utilisation.items()},
+    )
+    axes[0].set(title="utilisation", ylabel="ratio of the pool", ylim=(0, 1.02))
+    _plot_lines(axes[1], middles, {"waiting": report.series.waiting, "running": report.series.running})
+    axes[1].set(title="jobs", ylabel="jobs")
+    _plot_queues(axes[2], report.series, length, title="queues: held (line) and entitled (dotted)")
+    timed = [axes[0], axes[1], axes[2]]
+    if other is None:
+        _plot_distributions(axes[3], report)
+    else:
+        _plot_queues(axes[3], other.series, length, title="the same, first come first served")
+        waits = {queue.name: queue.wait_s for queue in report.queues[: len(_COLOURS)]}
+        _plot_waits(axes[4], waits, title="share of jobs running within")
+        first = {queue.name: queue.wait_s for queue in other.queues[: len(_COLOURS)]}
+        _plot_waits(axes[5], first, title="the same, first come first served")
+        timed.append(axes[3])
+        _share_limits(axes[2], axes[3])
+        _share_limits(axes[4], axes[5])
+    for axis in timed:
+        axis.set_xlabel(f"trace time, {unit}")
+    return figure
+
+
+def _middles(series: Series, length_s: float) -> list[float]:
+    """Return the middles of the intervals in a unit of so many seconds."""
+    return [(low + high) / 2 / length_s for low, high in pairwise(series.edges_s)]
+
+
+def _share_limits(*axes: Any) -> None:  # noqa: ANN401
+    """Give axes that are to be compared the same limits."""
+    for name in ("xlim", "ylim"):
+        limits = [getattr(axis, f"get_{name}")() for axis in axes]
+        for axis in axes:
+            axis.set(**{name: (min(low for low, _ in limits), max(high for _, high in limits))})
+
+
+def _plot_lines(axis: Any, x: Sequence[float], lines: dict[str, tuple[float, ...]]) -> None:  # noqa: ANN401
+    """Draw named lines with a legend."""
+    for number, (name, values) in enumerate(lines.items()):
+        axis.plot(x, values, label=name, color=_COLOURS[number % len(_COLOURS)], linewidth=1.4)
+    axis.grid(visible=True, alpha=0.25)
+    if lines:
+        axis.legend(fontsize=8, frameon=False)
+
+
+def _plot_queues(axis: Any, series: Series, length_s: float, *, title: str) -> None:  # noqa: ANN401
+    """Draw what each queue held, in alphabetical order so that colours agree, and dotted what it was entitled to."""
+    middles = _middles(series, length_s)
+    _plot_lines(axis, middles, {name: series.held[name] for name in sorted(series.held)})
+    for number, name in enumerate(sorted(series.ideal)):
+        axis.plot(middles, series.ideal[name], color=_COLOURS[number % len(_COLOURS)], linestyle=":", linewidth=1)
+    axis.set(title=title, ylabel="ratio of the pool")
+    axis.set_ylim(bottom=0)
+
+
+def _plot_distributions(axis: Any, report: Report) -> None:  # noqa: ANN401
+    """Draw the cumulative distributions of the latencies, or of the wait where there are none."""
+    known = {stage: values for stage, values in report.latency_ms.items() if values is not None}
+    if not known:
+        _plot_waits(axis, {"wait": report.wait_s}, title="share of jobs running within")
+        return
+    for number, (name, values) in enumerate(known.items()):
+        _plot_distribution(axis, values, name, number)
+    _label_distributions(axis, "share of jobs within", "real milliseconds since submit", linear_to=1.0)
+
+
+def _plot_waits(axis: Any, waits: dict[str, Percentiles | None], *, title: str) -> None:  # noqa: ANN401
+    """Draw the cumulative distributions of waits, in alphabetical order so that colours agree."""
+    for number, (name, values) in enumerate(sorted(waits.items())):
+        if values is not None:
+            _plot_distribution(axis, values, name, number)
+    _label_distributions(axis, title, "trace seconds since submit", linear_to=1.0)
+
+
+def _plot_distribution(axis: Any, values: Percentiles, name: str, number: int) -> None:  # noqa: ANN401
+    """Draw one cumulative distribution: no value is moved, those of no time at all stand at 0."""
+    levels = [i / (len(values.curve) - 1) for i in range(len(values.curve))]
+    axis.plot(values.curve, levels, label=name, color=_COLOURS[number % len(_COLOURS)], linewidth=1.4)
+
+
+def _label_distributions(axis: Any, title: str, unit: str, *, linear_to: float) -> None:  # noqa: ANN401
+    """Finish an axis of distributions: logarithmic, and linear between 0 and a value."""
+    axis.set_xscale("symlog", linthresh=linear_to)
+    axis.set(title=title, xlabel=unit, ylabel="ratio of jobs", ylim=(0, 1.02))
+    axis.set_xlim(left=0)
+    axis.grid(visible=True, alpha=0.25)
+    if axis.lines:
+        axis.legend(fontsize=8, frameon=False)
