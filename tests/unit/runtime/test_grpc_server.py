@@ -380,7 +380,7 @@ def test_loopback_is_known_by_address(*, address: str, expected: bool) -> None:
 
 def test_server_refuses_open_address_without_insecure() -> None:
     """Without authentication a port opens beyond this machine only if it was asked for by name."""
-    with pytest.raises(InvalidRequest, match=r"0\.0\.0\.0:0.*--insecure"):
+    with pytest.raises(InvalidRequest, match=r"0\.0\.0\.0:0.*--grpc-insecure"):
         GrpcServer(GrpcSettings(listen="0.0.0.0:0"))
 
 

@@ -15,7 +15,18 @@ from typing import Any, Final
 import grpc
 import numpy as np
 
-__all__ = ["Backoff", "Caller", "channel_options", "end_stream", "open_channel"]
+from argosy.channel_credentials import ChannelCredentials, UnusableCredentialsError, open_aio_channel
+from argosy_core.errors import BackendUnavailable
+
+__all__ = [
+    "Backoff",
+    "Caller",
+    "ChannelCredentials",
+    "call_metadata",
+    "channel_options",
+    "end_stream",
+    "open_channel",
+]
 
 _MAX_RECEIVE_BYTES: Final = 64 << 20
 _GOODBYE_S: Final = 0.5
@@ -39,7 +50,7 @@ async def end_stream(call: Any) -> None:  # noqa: ANN401 - grpc has no type for 
             await call.code()
 
 
-def channel_options(*, max_receive_bytes: int = _MAX_RECEIVE_BYTES) -> list[tuple[str, int]]:
+def channel_options(*, max_receive_bytes: int = _MAX_RECEIVE_BYTES) -> list[tuple[str, int | str]]:
     """Return the channel arguments that services use towards each other.
 
     Reconnects come within a second, because a leader that came back must be found at once; connections are probed, so
@@ -66,9 +77,28 @@ def channel_options(*, max_receive_bytes: int = _MAX_RECEIVE_BYTES) -> list[tupl
     ]
 
 
-def open_channel(address: str) -> grpc.aio.Channel:
-    """Return a channel to `host:port`; connecting happens with the first call. Close it when done."""
-    return grpc.aio.insecure_channel(address, options=channel_options())
+def open_channel(address: str, credentials: ChannelCredentials) -> grpc.aio.Channel:
+    """Return a channel to `host:port`; connecting happens with the first call. Close it when done.
+
+    Raises:
+        BackendUnavailable: A file of the credentials cannot be read now.
+    """
+    try:
+        return open_aio_channel(address, credentials, channel_options())
+    except UnusableCredentialsError as cause:
+        raise BackendUnavailable(str(cause)) from cause
+
+
+def call_metadata(address: str, credentials: ChannelCredentials) -> tuple[tuple[str, str], ...]:
+    """Return what each call of a channel carries besides: the caller's token, if it has one.
+
+    Raises:
+        BackendUnavailable: Its file cannot be read now, or it would travel in the clear.
+    """
+    try:
+        return credentials.metadata(address)
+    except UnusableCredentialsError as cause:
+        raise BackendUnavailable(str(cause)) from cause
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 - A call is known by its peer before its message is read: places, rate and time for the message are limited per
   connection and per host (`argosy_runtime.peers`), and what is too much gets RESOURCE_EXHAUSTED with the limit's name.
+- Where a guard stands (`argosy_runtime.access.guard`) it admits the caller before the message is read, health apart; a
+  stream's caller is asked for again and again.
 - Bytes that are no message of the method's type get INVALID_ARGUMENT with a fixed text (grpcio alone answers UNKNOWN).
 - Every error leaves with its code, a text safe to show and google.rpc details; what is not ours is INTERNAL with a
   request id and nothing else, and goes to the log.
@@ -32,6 +34,7 @@ import grpc
 
 from argosy.error_details import DETAILS_KEY
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, QuotaExceeded
+from argosy_runtime.access.guard import Caller, Guard
 from argosy_runtime.errors import code_of, details_of, from_rpc_error, message_of
 from argosy_runtime.logs import Logger, get_logger
 from argosy_runtime.metrics import METRICS
@@ -94,6 +97,8 @@ class _Method:
     """What a call of it takes of its peer's rate."""
     is_exempt: bool
     """Whether it neither waits for its turn nor is refused while the server drains."""
+    is_open: bool
+    """Whether nobody is asked who they are: health."""
 
 
 class EdgeInterceptor(grpc.aio.ServerInterceptor):
@@ -101,12 +106,14 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
 
     Args:
         limits: How much is served.
+        guard: Admits callers; everybody is, where there is none.
         log: Where faults of ours go.
     """
 
-    def __init__(self, limits: EdgeLimits, *, log: Logger | None = None) -> None:
+    def __init__(self, limits: EdgeLimits, *, guard: Guard | None = None, log: Logger | None = None) -> None:
         """Start with nothing under way."""
         self._limits = limits
+        self._guard = guard
         self._log = log or get_logger()
         self._draining = False
         self._rates = PeerRateLimiter(limits.calls_per_s)
@@ -157,7 +164,9 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
     def _method(self, name: str, inner: Callable[..., Any], places: Places) -> _Method:
         is_exempt = name.startswith(_EXEMPT)
         cost = 0.0 if is_exempt or name in self._unmetered else 1.0
-        return _Method(name=name, inner=inner, places=places, cost=cost, is_exempt=is_exempt)
+        return _Method(
+            name=name, inner=inner, places=places, cost=cost, is_exempt=is_exempt, is_open=name.startswith(_HEALTH)
+        )
 
     def _unary_handler(self, handler: Any, name: str) -> Any:  # noqa: ANN401 - grpc has no type for it
         places = self._health if name.startswith(_HEALTH) else self._calls
@@ -170,6 +179,8 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
             code, place = grpc.StatusCode.OK, None
             try:
                 place = await self._enter(method, peer, context)
+                if self._guard is not None and not method.is_open:
+                    await self._guard.admit(name, context)
                 return await method.inner(await _read(method, place, context), context)
             except asyncio.CancelledError:
                 code = grpc.StatusCode.CANCELLED
@@ -221,7 +232,12 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         code, place = grpc.StatusCode.OK, None
         try:
             place = await self._enter(method, peer, context)
-            yield place
+            if self._guard is None or method.is_open:
+                yield place
+                return
+            caller = await self._guard.admit(method.name, context)
+            async with self._watched(self._guard, method.name, caller, context):
+                yield place
         except asyncio.CancelledError:
             code = grpc.StatusCode.CANCELLED
             raise
@@ -283,6 +299,30 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
                 limit="grpc.calls_per_s",
                 retry_delay_s=wait_s,
             )
+
+    @asynccontextmanager
+    async def _watched(self, guard: Guard, name: str, caller: Caller, context: Any) -> AsyncIterator[None]:  # noqa: ANN401 - see above
+        """End the stream inside once its caller may not hold it any more."""
+        stream = asyncio.current_task()
+        assert stream is not None
+
+        async def watch() -> None:
+            while True:
+                await asyncio.sleep(guard.check_again_s)
+                try:
+                    await guard.admit_again(name, context, caller)
+                except BackendUnavailable:
+                    continue  # what was granted last goes on to count while nobody can be asked
+                except ArgosyError as error:
+                    await _end(_Answer(code=code_of(error), text=message_of(error), details=details_of(error)), context)
+                    stream.cancel()
+                    return
+
+        watching = asyncio.get_running_loop().create_task(watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
 
     def _sweep_later(self) -> None:
         self._sweep = asyncio.get_running_loop().call_later(self._limits.body_timeout_s / 4, self._end_overdue)

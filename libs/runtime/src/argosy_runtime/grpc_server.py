@@ -9,7 +9,7 @@ Source: design section 7, invariant 11; section 9.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
 from argosy_core.errors import InvalidRequest
+from argosy_runtime.access.files import WatchedFiles
+from argosy_runtime.access.guard import Guard
 from argosy_runtime.grpc_edge import MALFORMED_TEXT, EdgeInterceptor, EdgeLimits
 from argosy_runtime.logs import Logger
 from argosy_runtime.peers import PlaceLimits
@@ -34,9 +36,17 @@ class GrpcSettings:
     """How a service listens."""
 
     listen: str = "127.0.0.1:50051"
-    """host:port to listen on; port 0 takes a free one. Loopback, because there is no authentication yet."""
+    """host:port to listen on; port 0 takes a free one. An address other than loopback needs TLS and authentication."""
     insecure: bool = False
-    """Allow an address other than loopback although nobody has to prove who they are."""
+    """Allow an address other than loopback although connections are not encrypted or nobody proves who they are."""
+    certificate_file: str = ""
+    """PEM file of the certificate by which the server proves who it is, and of those that lead to its authority; read
+    again when it changes. Empty serves without TLS."""
+    key_file: str = ""
+    """PEM file of the certificate's key."""
+    client_authority_file: str = ""
+    """PEM file of the authorities that sign clients' certificates; every client must have one then. Empty asks for
+    none."""
     max_message_bytes: int = 4 << 20
     """Largest request taken; 4 MiB is what gRPC clients expect."""
     max_metadata_bytes: int = 16 << 10
@@ -63,12 +73,21 @@ class GrpcSettings:
     max_connection_count: int = 4096
     """Connections open at once; further ones are closed. Must fit into the open files the process may have."""
     health_listen: str = ""
-    """host:port on which health alone is served, for probes: no other call can be in its way there. Empty opens none;
-    health is served on `listen` in any case."""
+    """host:port on which health alone is served, for probes, without TLS: no other call can be in its way there. Empty
+    opens none; health is served on `listen` in any case."""
     keepalive_s: float = 30.0
     """Silence after which a connection is probed; a dead peer's streams end one probe time-out later."""
     keepalive_timeout_s: float = 15.0
     """How long a probe may stay unanswered."""
+
+    def __post_init__(self) -> None:
+        """Refuse half of what TLS needs.
+
+        Raises:
+            InvalidRequest: A certificate stands without its key, or the reverse, or neither beside client authorities.
+        """
+        if bool(self.certificate_file) != bool(self.key_file) or (self.client_authority_file and not self.key_file):
+            raise InvalidRequest("TLS needs both grpc.certificate_file and grpc.key_file")
 
     def options(self) -> list[tuple[str, int]]:
         """Return the channel arguments of the server."""
@@ -138,22 +157,27 @@ class GrpcServer:
 
     Args:
         settings: How to listen.
+        guard: Admits callers; everybody is, where there is none.
         log: Where faults of ours go.
 
     Raises:
-        InvalidRequest: The address is not loopback and `insecure` is not set.
+        InvalidRequest: The address is not loopback, TLS or the guard is missing, and `insecure` is not set; or a file
+            of TLS cannot be used.
     """
 
-    def __init__(self, settings: GrpcSettings, *, log: Logger | None = None) -> None:
+    def __init__(self, settings: GrpcSettings, *, guard: Guard | None = None, log: Logger | None = None) -> None:
         """Make the server without opening its port."""
+        is_secured = bool(settings.certificate_file) and guard is not None
         for address in filter(None, (settings.listen, settings.health_listen)):
-            if not settings.insecure and not is_loopback(address):
+            if not (is_secured or settings.insecure or is_loopback(address)):
                 raise InvalidRequest(
-                    f"listening on {address!r} would open the service to the network without authentication; "
-                    "use a loopback address, or --insecure if the network itself keeps others out"
+                    f"listening on {address!r} would open the service to the network without TLS or without"
+                    " authentication; set both up (docs/security.md), use a loopback address, or --grpc-insecure if"
+                    " the network itself keeps others out"
                 )
         self._settings = settings
-        self._edge = EdgeInterceptor(settings.limits(), log=log)
+        self._credentials = _server_credentials(settings) if settings.certificate_file else None
+        self._edge = EdgeInterceptor(settings.limits(), guard=guard, log=log)
         self._health = health_aio.HealthServicer()
         self._names: list[str] = [health_pb2.DESCRIPTOR.services_by_name["Health"].full_name]
         self._server = self._make_server(self._edge)
@@ -201,7 +225,7 @@ class GrpcServer:
             InvalidRequest: The address cannot be listened on.
         """
         reflection.enable_server_reflection((*self._names, reflection.SERVICE_NAME), self._server)
-        self.port = _open(self._server, self._settings.listen)
+        self.port = _open(self._server, self._settings.listen, self._credentials)
         if self._health_server is not None:
             self.health_port = _open(self._health_server, self._settings.health_listen)
             await self._health_server.start()
@@ -227,13 +251,38 @@ class GrpcServer:
             await self._health_server.stop(0)
 
 
-def _open(server: grpc.aio.Server, address: str) -> int:
+def _server_credentials(settings: GrpcSettings) -> grpc.ServerCredentials:
+    """Return credentials of which each connection gets what the files hold when it comes.
+
+    Raises:
+        InvalidRequest: A file cannot be read, or holds no PEM.
+    """
+    paths = filter(None, (settings.certificate_file, settings.key_file, settings.client_authority_file))
+    files = WatchedFiles(tuple(paths), _certificate_configuration)
+    return grpc.dynamic_ssl_server_credentials(
+        files.current(), files.current, require_client_authentication=bool(settings.client_authority_file)
+    )
+
+
+def _certificate_configuration(contents: Sequence[bytes]) -> grpc.ServerCertificateConfiguration:
+    chain, key, *authority = contents
+    for text, kind in ((chain, b"CERTIFICATE"), (key, b"PRIVATE KEY"), *((one, b"CERTIFICATE") for one in authority)):
+        if b"-----BEGIN " not in text or kind + b"-----" not in text:
+            raise InvalidRequest(f"a file of TLS holds no {kind.decode().lower()} in PEM")
+    return grpc.ssl_server_certificate_configuration(
+        [(key, chain)], root_certificates=authority[0] if authority else None
+    )
+
+
+def _open(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
     """Return the port that an address was opened on.
 
     Raises:
         InvalidRequest: The address cannot be listened on.
     """
     try:
+        if credentials is not None:
+            return server.add_secure_port(address, credentials)
         return server.add_insecure_port(address)
     except RuntimeError as cause:
         raise InvalidRequest(f"cannot listen on {address!r}: the address is taken or not of this machine") from cause

@@ -1,0 +1,215 @@
+"""Asks every call who makes it and whether that may be, before its message is read.
+
+The edge calls `Guard.admit`; who was admitted is in `CALLER` from then on, for handlers to ask what concerns single
+queues. `Caller.require` notes what it was asked, and `Guard.admit_again` asks all of it anew for a call that lasts, so
+whoever loses a token or a grant loses the streams that were opened with it.
+
+Source: design section 5, "Who is who"; section 7, invariant 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from argosy_core.access import ANYBODY, EVERYTHING, Permissions, Principal, Rule, Verb, is_subject
+from argosy_core.errors import InvalidRequest, NotAuthenticated, NotFound, NotPermitted
+from argosy_runtime.access.certificates import certificate_principal
+from argosy_runtime.access.tokens import TokenFile
+
+__all__ = [
+    "ACTING_AS_GROUP_KEY",
+    "ACTING_AS_KEY",
+    "AUTHORIZATION_KEY",
+    "CALLER",
+    "AccessSettings",
+    "Caller",
+    "Guard",
+]
+
+AUTHORIZATION_KEY: Final = "authorization"
+"""Metadata key of `Bearer TOKEN`."""
+ACTING_AS_KEY: Final = "argosy-acting-as"
+"""Metadata key of the name of the user that a facade, or a server that forwards, acts as."""
+ACTING_AS_GROUP_KEY: Final = "argosy-acting-as-group"
+"""Metadata key of a group of that user; may stand many times."""
+_BEARER: Final = "bearer "
+_MAX_TOKEN_CHARACTERS: Final = 8192
+_MAX_GROUP_COUNT: Final = 100
+_SILENT: Final = "who calls is not known: send a token, or a client certificate"
+_UNKNOWN: Final = "the token is not known here; it may have been replaced or revoked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessSettings:
+    """How it is known who calls, and who may do everything from the beginning."""
+
+    tokens_file: str = ""
+    """YAML file of static tokens' hashes, made by `argosy admin token`; read again when it changes. Empty for none."""
+    admins: tuple[str, ...] = ()
+    """Who has the role admin whatever is granted, as in `user:alice,group:operations`; they grant the rest."""
+    installation: str = "argosy"
+    """Trust domain of SPIFFE identities in client certificates."""
+    check_again_s: float = 5.0
+    """How often a stream's caller is asked for again; who was revoked keeps a stream so long at most."""
+    grants_keep_s: float = 2.0
+    """How long a caller's grants are remembered; a changed grant counts so much later at other replicas."""
+
+    def __post_init__(self) -> None:
+        """Refuse subjects that are none.
+
+        Raises:
+            InvalidRequest: One of `admins` is none.
+        """
+        for subject in self.admins:
+            if not is_subject(subject):
+                raise InvalidRequest(f"access.admins has {subject!r}, but must name user:NAME or group:NAME")
+
+
+@dataclass(slots=True, eq=False)
+class Caller:
+    """Who makes the call that is being served, and what that may do."""
+
+    principal: Principal = ANYBODY
+    """Who calls."""
+    permissions: Permissions = EVERYTHING
+    """What it may do, as known when it was asked last."""
+    asked: list[tuple[Verb, str]] = field(default_factory=list)
+    """What was required of it, verb and queue; asked again while the call lasts."""
+
+    def require(self, verb: Verb, queue: str) -> None:
+        """Return if the caller may do something with a queue, now and as long as the call lasts.
+
+        Raises:
+            NotFound: The caller may not know of the queue.
+            NotPermitted: The caller may not do it.
+        """
+        self.permissions.require(verb, queue)
+        if self.principal is not ANYBODY:
+            self.asked.append((verb, queue))
+
+    def acting_metadata(self) -> tuple[tuple[str, str], ...]:
+        """Return what a server that forwards the call adds, so that its leader asks the same questions."""
+        if self.principal is ANYBODY:
+            return ()
+        groups = ((ACTING_AS_GROUP_KEY, group) for group in self.principal.groups)
+        return ((ACTING_AS_KEY, self.principal.name), *groups)
+
+
+CALLER: Final[ContextVar[Caller]] = ContextVar("CALLER", default=Caller())  # noqa: B039 - nothing is noted of it
+"""Who makes the call that is being served; may do everything where nobody is asked."""
+
+
+class CallContext(Protocol):
+    """What the guard needs of a call's context."""
+
+    def invocation_metadata(self) -> Any:  # noqa: ANN401 - pairs, which grpc leaves open
+        """Return the call's metadata as pairs."""
+
+    def auth_context(self) -> Mapping[str, Any]:
+        """Return what TLS knows of the peer."""
+
+
+class Guard:
+    """Admits calls.
+
+    Args:
+        settings: How callers are known.
+        rules: What each method takes, by its path; one that is not there is nobody's.
+        permissions_of: Says what a principal may do.
+
+    Raises:
+        InvalidRequest: A file of the settings cannot be used.
+    """
+
+    def __init__(
+        self,
+        settings: AccessSettings,
+        *,
+        rules: Mapping[str, Rule],
+        permissions_of: Callable[[Principal], Awaitable[Permissions]],
+    ) -> None:
+        """Read the files."""
+        self._tokens = TokenFile(settings.tokens_file) if settings.tokens_file else None
+        self._installation = settings.installation
+        self._rules = rules
+        self._permissions_of = permissions_of
+        self.check_again_s = settings.check_again_s
+        """How often a stream is to be admitted again, seconds."""
+
+    async def admit(self, method: str, context: CallContext) -> Caller:
+        """Let a call in and note who makes it.
+
+        Raises:
+            NotAuthenticated: It is not known who calls.
+            NotPermitted: The caller may not call the method, or act as another.
+            BackendUnavailable: What is granted cannot be read.
+        """
+        caller = await self._identify(context)
+        rule = self._rules.get(method)
+        if rule is None:
+            raise NotPermitted("nobody may call this method here")
+        rule.require(caller.principal, caller.permissions)
+        CALLER.set(caller)
+        return caller
+
+    async def admit_again(self, method: str, context: CallContext, caller: Caller) -> None:
+        """Ask everything anew that a call was asked when it came and since.
+
+        Raises:
+            NotAuthenticated: The caller's token or certificate counts no more.
+            NotPermitted: The caller may not do any more what the call is about.
+            BackendUnavailable: What is granted cannot be read.
+        """
+        again = await self._identify(context)
+        self._rules[method].require(again.principal, again.permissions)
+        caller.permissions = again.permissions
+        for verb, queue in caller.asked:
+            try:
+                again.permissions.require(verb, queue)
+            except NotFound as cause:
+                raise NotPermitted(f"{verb} on the queue of this stream was revoked") from cause
+
+    async def _identify(self, context: CallContext) -> Caller:
+        metadata = [(key, value) for key, value in context.invocation_metadata() or () if isinstance(value, str)]
+        principal = self._authenticate(metadata, context)
+        acting_as = next((value for key, value in metadata if key == ACTING_AS_KEY), None)
+        if acting_as is not None:
+            groups = tuple(value for key, value in metadata if key == ACTING_AS_GROUP_KEY)
+            principal = await self._act_as(principal, acting_as, groups)
+        return Caller(principal, await self._permissions_of(principal))
+
+    def _authenticate(self, metadata: list[tuple[str, str]], context: CallContext) -> Principal:
+        sent = [value for key, value in metadata if key == AUTHORIZATION_KEY]
+        if sent:
+            token = sent[0][len(_BEARER) :] if sent[0][: len(_BEARER)].lower() == _BEARER else ""
+            if len(sent) > 1 or not 0 < len(token) <= _MAX_TOKEN_CHARACTERS:
+                raise NotAuthenticated("authorization must be sent once, as Bearer and a token")
+            found = self._tokens.find(token) if self._tokens is not None else None
+            if found is None:
+                raise NotAuthenticated(_UNKNOWN)
+            return found
+        principal = certificate_principal(context.auth_context(), installation=self._installation)
+        if principal is None:
+            raise NotAuthenticated(_SILENT)
+        return principal
+
+    async def _act_as(self, principal: Principal, name: str, groups: tuple[str, ...]) -> Principal:
+        """Return whom a caller acts as.
+
+        Raises:
+            NotPermitted: It may act as nobody.
+            NotAuthenticated: The name or a group is none.
+        """
+        subjects = (f"user:{name}", *(f"group:{group}" for group in groups))
+        if len(groups) > _MAX_GROUP_COUNT or not all(map(is_subject, subjects)):
+            raise NotAuthenticated(
+                f"{ACTING_AS_KEY} must be a user's name, and {ACTING_AS_GROUP_KEY} at most 100 groups"
+            )
+        if principal.is_server:  # it only forwards what it has admitted itself
+            return Principal(name=name, groups=groups)
+        if not (await self._permissions_of(principal)).may_act_as_others:
+            raise NotPermitted("acting as another user needs the role impersonator; an administrator can grant it")
+        return Principal(name=name, groups=groups, acted_by=principal.name)
