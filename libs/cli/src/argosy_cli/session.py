@@ -5,6 +5,7 @@ Source: design section 9.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -16,10 +17,18 @@ if TYPE_CHECKING:
     from argosy_client import ArgosyClient
     from argosy_local.mesh_state import MeshState
 
-__all__ = ["DEFAULT_ADDRESS", "call", "local_mesh", "server_address"]
+__all__ = ["CREDENTIAL_VARIABLES", "DEFAULT_ADDRESS", "call", "local_mesh", "server_address"]
 
 DEFAULT_ADDRESS = "127.0.0.1:50051"
 """Where a server listens unless told otherwise, and where the compose stack publishes its API."""
+CREDENTIAL_VARIABLES: Final = {
+    "authority_file": "ARGOSY_AUTHORITY_FILE",
+    "server_name": "ARGOSY_SERVER_NAME",
+    "certificate_file": "ARGOSY_CERTIFICATE_FILE",
+    "key_file": "ARGOSY_KEY_FILE",
+    "token_file": "ARGOSY_TOKEN_FILE",
+}
+"""Variables that say how a server is known and who calls, by the field of `argosy_client.ChannelCredentials`."""
 _LOOK_S = 0.5
 _HOST_PORT: Final = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(\d{1,5})")
 _LARGEST_PORT: Final = 65_535
@@ -94,13 +103,16 @@ def call(settings: Settings, action: Callable[[ArgosyClient], Awaitable[_Answer]
     """
     import asyncio
 
-    from argosy_client import ArgosyClient, RetryPolicy
+    from argosy_client import ArgosyClient, ChannelCredentials, RetryPolicy
 
     address = server_address(settings)
+    credentials = ChannelCredentials(
+        **{name: os.environ.get(variable, "") for name, variable in CREDENTIAL_VARIABLES.items()}
+    )
 
     async def run() -> _Answer:
         retries = RetryPolicy(total_s=settings.timeout_s)
-        async with ArgosyClient(address, retries=retries) as client:
+        async with ArgosyClient(address, retries=retries, credentials=credentials) as client:
             return await action(client)
 
     try:

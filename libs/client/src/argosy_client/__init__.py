@@ -12,6 +12,7 @@ May import: wire types, gRPC and the core's errors; no NumPy, so that it loads f
 Start: `client.ArgosyClient`.
 """
 
+from argosy.channel_credentials import ChannelCredentials, hash_token, new_token
 from argosy_client.backoff import RetryPolicy
 from argosy_client.batches import split_drafts
 from argosy_client.client import ArgosyClient
@@ -43,6 +44,7 @@ __all__ = [
     "OPEN_STATES",
     "ArgosyClient",
     "ChangeResult",
+    "ChannelCredentials",
     "Cluster",
     "EventBatch",
     "Explanation",
@@ -61,5 +63,7 @@ __all__ = [
     "ServerInfo",
     "Shares",
     "StageLatency",
+    "hash_token",
+    "new_token",
     "split_drafts",
 ]

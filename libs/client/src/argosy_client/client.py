@@ -32,6 +32,7 @@ from argosy.api.v1 import (
     server_pb2,
     server_pb2_grpc,
 )
+from argosy.channel_credentials import ChannelCredentials
 from argosy.debug.v1 import debug_pb2, debug_pb2_grpc
 from argosy_client import codec
 from argosy_client.backoff import RetryPolicy
@@ -66,6 +67,7 @@ class ArgosyClient(RepeatedCalls):
         timeout_s: Deadline of each attempt of a call.
         retries: How long and how often calls are repeated.
         random: Where jitter comes from; given in tests.
+        credentials: How the server is known, and who calls; none calls in the clear and without a name.
 
     Every method raises the errors of `argosy_core.errors`: BackendUnavailable once the retries are used up, others at
     once.
@@ -78,9 +80,10 @@ class ArgosyClient(RepeatedCalls):
         timeout_s: float = 30.0,
         retries: RetryPolicy | None = None,
         random: Random | None = None,
+        credentials: ChannelCredentials | None = None,
     ) -> None:
         """Prepare the channel; nothing is dialled before the first call."""
-        super().__init__(address, timeout_s=timeout_s, retries=retries, random=random)
+        super().__init__(address, timeout_s=timeout_s, retries=retries, random=random, credentials=credentials)
         self._queues = queue_pb2_grpc.QueueServiceStub(self._channel)
         self._jobs = job_pb2_grpc.JobServiceStub(self._channel)
         self._events = event_pb2_grpc.EventServiceStub(self._channel)
@@ -333,7 +336,7 @@ class ArgosyClient(RepeatedCalls):
         request = job_pb2.GetJobLogRequest(
             id=job_id, attempt=attempt, pod=pod, container=container, follow=follow, tail_line_count=tail_line_count
         )
-        stream = self._jobs.GetJobLog(request)
+        stream = self._jobs.GetJobLog(request, metadata=self._identity)
         try:
             async for response in stream:
                 yield response.data
@@ -380,7 +383,8 @@ class ArgosyClient(RepeatedCalls):
                     job_ids=job_ids,
                     label_selector=label_selector,
                     allow_missing=allow_missing,
-                )
+                ),
+                metadata=self._identity,
             )
 
         return watch_job_set(
@@ -481,7 +485,7 @@ class ArgosyClient(RepeatedCalls):
     async def dump_state(self, pool: str = "") -> AsyncIterator[str]:
         """Give the leader's state as pieces of JSON text, to be joined; not repeated, since the state moves on."""
         try:
-            async for response in self._debug.DumpState(debug_pb2.DumpStateRequest(pool=pool)):
+            async for response in self._debug.DumpState(debug_pb2.DumpStateRequest(pool=pool), metadata=self._identity):
                 yield response.chunk
         except grpc.RpcError as error:
             raise to_error(error) from None

@@ -14,17 +14,18 @@ from typing import Final, Protocol, Self, TypeVar
 
 import grpc
 
+from argosy.channel_credentials import ChannelCredentials, UnusableCredentialsError, open_aio_channel
 from argosy_client.backoff import RetryPolicy
 from argosy_client.propagation import trace_metadata
 from argosy_client.rpc_errors import is_repeatable, to_error
-from argosy_core.errors import ArgosyError
+from argosy_core.errors import ArgosyError, InvalidRequest
 
 __all__ = ["RepeatedCalls"]
 
 _Request_contra = TypeVar("_Request_contra", contravariant=True)
 _Response_co = TypeVar("_Response_co", covariant=True)
 
-_CHANNEL_OPTIONS: Final = [
+_CHANNEL_OPTIONS: Final[list[tuple[str, int | str]]] = [
     ("grpc.max_receive_message_length", 64 << 20),
     ("grpc.max_send_message_length", 64 << 20),
     ("grpc.keepalive_time_ms", 30_000),
@@ -51,16 +52,33 @@ class RepeatedCalls:
         timeout_s: Deadline of each attempt of a call.
         retries: How long and how often calls are repeated.
         random: Where jitter comes from.
+        credentials: How the server is known, and who calls.
+
+    Raises:
+        InvalidRequest: A file of the credentials cannot be read, or a token would travel in the clear.
     """
 
-    def __init__(self, address: str, *, timeout_s: float, retries: RetryPolicy | None, random: Random | None) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout_s: float,
+        retries: RetryPolicy | None,
+        random: Random | None,
+        credentials: ChannelCredentials | None,
+    ) -> None:
         """Prepare the channel; nothing is dialled before the first call."""
         self.address = address
         """host:port of the server."""
         self._timeout_s = timeout_s
         self._retries = retries or RetryPolicy()
         self._random = random or Random()
-        self._channel = grpc.aio.insecure_channel(address, options=_CHANNEL_OPTIONS)
+        credentials = credentials or ChannelCredentials()
+        try:
+            self._identity = credentials.metadata(address)
+            self._channel = open_aio_channel(address, credentials, _CHANNEL_OPTIONS)
+        except UnusableCredentialsError as cause:
+            raise InvalidRequest(str(cause)) from cause
         self.retry_count = 0
         """Attempts repeated since the client was made."""
 
@@ -82,7 +100,7 @@ class RepeatedCalls:
         """Make a call; repeat it while it fails for want of the server and `repeat` allows it."""
         started_s = time.monotonic()
         failed_count = 0
-        metadata = trace_metadata()
+        metadata = (*self._identity, *trace_metadata())
         while True:
             try:
                 return await method(request, timeout=self._timeout_s, metadata=metadata)

@@ -12,6 +12,7 @@ from typing import ClassVar
 from argosy_core.framework import Framework
 from argosy_core.plugins import binding_framework
 from argosy_kube import KubernetesSettings
+from argosy_runtime.channel import ChannelCredentials
 from argosy_runtime.config import require_names, require_pools
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.logs import LogLevel
@@ -78,6 +79,8 @@ class ExecutorConfig:
     """Least severe level that is logged."""
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     """How the API server is used, where the cluster is a Kubernetes."""
+    credentials: ChannelCredentials = field(default_factory=ChannelCredentials)
+    """How servers are known, and how this process proves to them for which cluster it speaks."""
     grpc: HealthSettings = field(default_factory=HealthSettings)
     """How health and reflection are served; nothing else is: executors dial, nobody dials them."""
 

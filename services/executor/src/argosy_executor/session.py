@@ -34,7 +34,7 @@ from argosy_executor.create_traces import CreateTraces
 from argosy_executor.leader_codec import encode_hello, encode_reports, encode_seen, read_rows, read_stops
 from argosy_executor.logs import LogReadings
 from argosy_kube.port import Cluster
-from argosy_runtime.channel import Backoff, Caller, end_stream, open_channel
+from argosy_runtime.channel import Backoff, Caller, call_metadata, end_stream, open_channel
 from argosy_runtime.errors import from_rpc_error
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import METRICS
@@ -182,9 +182,11 @@ class LeaderSession:
             ArgosyError: The leader sent something impossible.
             TimeoutError: The leader did not answer the hello in time.
         """
-        channel = open_channel(address)
+        credentials = self._config.credentials
+        channel = open_channel(address, credentials)
         try:
-            call: Any = executor_pb2_grpc.ExecutorServiceStub(channel).Sync()
+            metadata = call_metadata(address, credentials)
+            call: Any = executor_pb2_grpc.ExecutorServiceStub(channel).Sync(metadata=metadata)
             try:
                 async with asyncio.timeout(self._config.connect_timeout_s):
                     self._ports.reconciler.restart_session()

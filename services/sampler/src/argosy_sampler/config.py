@@ -12,6 +12,7 @@ from typing import ClassVar
 from argosy_core.framework import Framework
 from argosy_core.plugins.registry import DEFAULT_PROFILE, Profile, build_framework
 from argosy_kube import KubernetesSettings
+from argosy_runtime.channel import ChannelCredentials
 from argosy_runtime.config import require_names, require_pools
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.logs import LogLevel
@@ -65,6 +66,8 @@ class SamplerConfig:
     """How long stopping may take, seconds; there is nothing to finish, because the ledger is rebuilt from facts."""
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     """How the API server is used, where the cluster is a Kubernetes."""
+    credentials: ChannelCredentials = field(default_factory=ChannelCredentials)
+    """How servers are known, and how this process proves to them for which cluster it speaks."""
     grpc: GrpcSettings = field(default_factory=lambda: GrpcSettings(listen="127.0.0.1:0"))
     """Where health and reflection are served; the sampler dials the leader and serves nothing else."""
 

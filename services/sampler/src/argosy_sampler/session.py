@@ -19,7 +19,7 @@ import grpc
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest
 from argosy_core.placement import CapacityThrottle, ThrottleSettings, Word
-from argosy_runtime.channel import Backoff, Caller, end_stream, open_channel
+from argosy_runtime.channel import Backoff, Caller, call_metadata, end_stream, open_channel
 from argosy_runtime.errors import from_rpc_error
 from argosy_runtime.logs import Logger
 from argosy_runtime.metrics import METRICS
@@ -111,9 +111,11 @@ class SessionClient:
 
     async def _hold(self, address: str, on_ready: Callable[[], None]) -> None:
         """Hold one session until it ends; a redirect is kept for the next."""
-        channel = open_channel(address)
+        credentials = self._config.credentials
+        channel = open_channel(address, credentials)
         try:
-            stream = sampler_pb2_grpc.SamplerServiceStub(channel).Session()
+            metadata = call_metadata(address, credentials)
+            stream = sampler_pb2_grpc.SamplerServiceStub(channel).Session(metadata=metadata)
             await self._hold_stream(stream, on_ready)
         except TimeoutError as cause:
             raise BackendUnavailable(f"{address} does not answer") from cause

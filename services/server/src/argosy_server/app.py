@@ -19,8 +19,10 @@ from argosy.api.v1 import (
     server_pb2_grpc,
 )
 from argosy.debug.v1 import debug_pb2_grpc
+from argosy_core.access import Grant, Permissions, Principal, Role, permissions_of
 from argosy_core.job.spec import SpecLimits
 from argosy_eventlog.pulsar.settings import require_client
+from argosy_runtime.access.guard import Guard
 from argosy_runtime.grpc_server import GrpcServer
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
@@ -33,6 +35,7 @@ from argosy_server.api.leader_view import LeaderRoleLike, Servicer
 from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.queues import QueueService
 from argosy_server.api.routing import LeaderRouter
+from argosy_server.api.rules import RULES
 from argosy_server.api.scheduling import SchedulingService
 from argosy_server.api.server_info import ServerService
 from argosy_server.api.specs import SpecCache
@@ -74,9 +77,15 @@ class ServerApp:
         """Where blocking calls run."""
         self.leader = leader if leader is not None or config.role not in {"leader", "both"} else _make_leader(config)
         """The leader role, if the process has one."""
-        self.router = LeaderRouter(self.store, self.threads, role=self.leader, timeout_s=api.forward_timeout_s)
+        self.router = LeaderRouter(
+            self.store,
+            self.threads,
+            role=self.leader,
+            timeout_s=api.forward_timeout_s,
+            credentials=config.credentials,
+        )
         """Finds leaders."""
-        self.server = GrpcServer(config.grpc)
+        self.server = GrpcServer(config.grpc, guard=self._make_guard() if config.asks_who_calls else None)
         """The gRPC server."""
         self.server.edge.leave_unmetered("/argosy.api.v1.JobService/SubmitJobs")  # `max_waiting_jobs` bounds them
         self.gather = SubmitGather(
@@ -92,6 +101,15 @@ class ServerApp:
         """Serves watchers."""
         for register, servicer, name in self._servicers():
             self.server.add(register, servicer, name)
+
+    def _make_guard(self) -> Guard:
+        config = self._config
+        admins = [Grant(subject=subject, queue="", verb=Role.ADMIN) for subject in config.access.admins]
+
+        async def read_permissions(principal: Principal) -> Permissions:
+            return permissions_of(principal, admins)
+
+        return Guard(config.access, rules=RULES, permissions_of=read_permissions)
 
     def _servicers(self) -> list[Servicer]:
         config = self._config

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from argosy_eventlog.pulsar.settings import PulsarSettings
+from argosy_runtime.access.guard import AccessSettings
+from argosy_runtime.channel import ChannelCredentials
 from argosy_runtime.config import require_names
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.logs import LogLevel
@@ -82,6 +84,10 @@ class ServerConfig:
     """How long calls under way may take after SIGTERM."""
     grpc: GrpcSettings = field(default_factory=GrpcSettings)
     """How gRPC is served."""
+    access: AccessSettings = field(default_factory=AccessSettings)
+    """How it is known who calls; with nothing set here, and no client certificates, everybody may do everything."""
+    credentials: ChannelCredentials = field(default_factory=ChannelCredentials)
+    """How this server proves to other servers who it is when it forwards calls."""
     api: ApiSettings = field(default_factory=ApiSettings)
     """Limits and paces of the API role."""
     leader: LeaderSettings = field(default_factory=LeaderSettings)
@@ -96,3 +102,8 @@ class ServerConfig:
             InvalidRequest: `pool` or `leader.installation` is none.
         """
         require_names({"pool": self.pool, "leader.installation": self.leader.installation})
+
+    @property
+    def asks_who_calls(self) -> bool:
+        """Whether callers must prove who they are."""
+        return bool(self.access.tokens_file or self.grpc.client_authority_file)

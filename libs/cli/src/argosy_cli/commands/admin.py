@@ -13,6 +13,7 @@ from argosy_cli.commands.admin_log import check_log_command, setup_log
 from argosy_cli.commands.admin_quarantine import quarantine_group
 from argosy_cli.commands.admin_release import release_cluster
 from argosy_cli.commands.admin_sessions import sessions_command
+from argosy_cli.commands.admin_token import token_command
 from argosy_cli.exits import ExitCode
 from argosy_cli.options import Settings, output_options, settings_of
 from argosy_cli.output import Column, print_rows, print_value
@@ -232,3 +233,4 @@ admin.add_command(check_log_command)
 admin.add_command(release_cluster)
 admin.add_command(quarantine_group(_database, _database_options))
 admin.add_command(sessions_command(_database, _database_options))
+admin.add_command(token_command)

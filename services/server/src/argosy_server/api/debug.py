@@ -14,7 +14,7 @@ import grpc
 from argosy.debug.v1 import debug_pb2, debug_pb2_grpc
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
-from argosy_server.api.routing import FORWARDED_KEY, LeaderRouter
+from argosy_server.api.routing import LeaderRouter
 
 __all__ = ["DebugService"]
 
@@ -49,7 +49,7 @@ class DebugService(debug_pb2_grpc.DebugServiceServicer):
         channel = await self._router.channel(pool, context)
         try:
             async for response in debug_pb2_grpc.DebugServiceStub(channel).DumpState(
-                request, timeout=_DUMP_TIMEOUT_S, metadata=((FORWARDED_KEY, "1"),)
+                request, timeout=_DUMP_TIMEOUT_S, metadata=self._router.metadata(pool)
             ):
                 yield response
         except grpc.aio.AioRpcError as error:

@@ -16,7 +16,7 @@ from argosy_core.errors import NotFound
 from argosy_core.job.states import JobState, RunState
 from argosy_server.api.calls import Context
 from argosy_server.api.leader_view import LogRequest
-from argosy_server.api.routing import FORWARDED_KEY, LeaderRouter
+from argosy_server.api.routing import LeaderRouter
 from argosy_store.rows import JobRecord, RunRecord
 
 __all__ = ["find_run", "forward_log", "pod_position", "read_log"]
@@ -113,7 +113,7 @@ async def forward_log(
         grpc.RpcError: The leader's own answer, if it is an error.
     """
     channel = await router.channel(pool, context)
-    call = job_pb2_grpc.JobServiceStub(channel).GetJobLog(request, metadata=((FORWARDED_KEY, "1"),))
+    call = job_pb2_grpc.JobServiceStub(channel).GetJobLog(request, metadata=router.metadata(pool))
     try:
         async for response in call:
             yield response

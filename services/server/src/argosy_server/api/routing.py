@@ -13,7 +13,8 @@ from typing import Final, Protocol, TypedDict, TypeVar
 import grpc
 
 from argosy_core.errors import BackendUnavailable, Resource
-from argosy_runtime.channel import open_channel
+from argosy_runtime.access.guard import CALLER
+from argosy_runtime.channel import ChannelCredentials, call_metadata, open_channel
 from argosy_server.api.calls import Context
 from argosy_server.api.leader_view import LeaderRoleLike, LeaderView
 from argosy_server.api.store_threads import StoreThreads
@@ -56,6 +57,7 @@ class LeaderRouter:
         threads: Where blocking calls run.
         role: The leader role of this process, if it has one.
         timeout_s: How long a forwarded call may take.
+        credentials: How this server proves to others who it is.
         clock_s: Monotonic clock.
     """
 
@@ -66,6 +68,7 @@ class LeaderRouter:
         *,
         role: LeaderRoleLike | None,
         timeout_s: float,
+        credentials: ChannelCredentials | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start knowing nobody."""
@@ -73,6 +76,7 @@ class LeaderRouter:
         self._threads = threads
         self._role = role
         self._clock_s = clock_s
+        self._credentials = credentials or ChannelCredentials()
         self.timeout_s = timeout_s
         """How long a forwarded call may take."""
         self._routes: dict[str, _Route] = {}
@@ -104,7 +108,7 @@ class LeaderRouter:
         """
         channel = await self.channel(pool, context)
         try:
-            return await call(channel)(request, timeout=self.timeout_s, metadata=((FORWARDED_KEY, "1"),))
+            return await call(channel)(request, timeout=self.timeout_s, metadata=self.metadata(pool))
         except grpc.aio.AioRpcError as error:
             self.lost(pool, error)
             raise
@@ -129,8 +133,17 @@ class LeaderRouter:
             route = self._routes[pool] = _Route(leader[0], self._clock_s() + _KEEP_S)
         channel = self._channels.get(route.address)
         if channel is None:
-            channel = self._channels[route.address] = open_channel(route.address)
+            channel = self._channels[route.address] = open_channel(route.address, self._credentials)
         return channel
+
+    def metadata(self, pool: str) -> tuple[tuple[str, str], ...]:
+        """Return what a forwarded call carries: that it is one, who forwards it, and for whom.
+
+        Raises:
+            BackendUnavailable: This server's own token cannot be read now.
+        """
+        own = call_metadata(self._routes[pool].address, self._credentials)
+        return ((FORWARDED_KEY, "1"), *own, *CALLER.get().acting_metadata())
 
     def lost(self, pool: str, error: grpc.aio.AioRpcError) -> None:
         """Look the leader up again at the next call if this error says that it cannot be reached."""

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import structlog
 
-from argosy_core.errors import InvalidRequest, StateConflict
+from argosy_core.access import ANYBODY
+from argosy_core.errors import InvalidRequest, NotPermitted, StateConflict
 from argosy_core.job.findings import is_dns_name
 from argosy_core.job.members import Members
 from argosy_core.leader.events import Bound, Role, Session, SessionLost
+from argosy_runtime.access.guard import CALLER
 from argosy_runtime.validation import check_request
 from argosy_server.leader.sessions.outbox import Outbox, SessionTable, converse
 from argosy_server.leader.takeover.loading import cluster_settings
@@ -102,11 +104,17 @@ class ClusterStreams(Generic[SessionT]):
 
         Raises:
             InvalidRequest: The peer said something that has no place there.
+            NotPermitted: The peer has proved to be of another cluster.
             StateConflict: Another process holds the session, nothing was heard for three heartbeats, or it was closed.
             BackendUnavailable: The peer cannot be let in now, and should dial again.
         """
         # Taken first: a peer whose hello cannot be written any more is not told why.
         hello = await self._read_hello(requests)
+        principal = CALLER.get().principal
+        if principal is not ANYBODY and principal.cluster != hello.cluster:
+            text = f"who calls speaks for cluster {principal.cluster!r}, and for no other; its hello names another"
+            _log.warning("hello refused", peer=str(self.ROLE), cluster=hello.cluster, reason=text)
+            raise NotPermitted(text)
         address = self._gate.redirect(hello.pool)
         if address is not None:
             await context.write(self._redirection(address))
