@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import NotFound
-from argosy_core.job.members import member_key
+from argosy_core.job.members import Members, member_key
+from argosy_core.job.rows import HeldAmounts
 from argosy_core.job.states import RunState
 from argosy_core.scheduler import JobSetView
 from argosy_store import Effects, JobFilter, LeaderStore
@@ -186,6 +187,27 @@ def test_members_of_a_run_have_rows_of_their_own_and_end_apart(world: StoreWorld
     world.leader.apply(world.epoch, Effects(run_updates=make_run_ends(both[:1], int(RunState.CANCELLED))))
     columns = world.leader.load().columns
     assert (columns.runs.handle.size, columns.ended_members, columns.failures.tolist()) == (0, None, [1])
+
+
+def test_load_gives_what_live_runs_hold_that_were_resized(world: StoreWorld) -> None:
+    """By member, as it was told last; what is as its class, or has ended, is not spoken of."""
+    handles = world.submit_jobs(4)
+    world.lease(handles)
+
+    def hold(chosen: list[int], *amounts: tuple[int, int]) -> None:
+        members = Members.of(handles[chosen], np.ones(len(chosen)))
+        held = HeldAmounts(members=members, names=("cpu", "memory"), amounts=np.array(amounts, dtype=np.int64))
+        world.leader.apply(world.epoch, Effects(held=held))
+
+    assert world.leader.load().columns.held is None
+    hold([3, 0, 1, 2], (1, 1), (1500, -1), (200, 1 << 40), (700, 7))
+    hold([2, 1], (-1, -1), (300, -1))
+    world.leader.apply(world.epoch, Effects(run_updates=make_run_ends(handles[3:], int(RunState.SUCCEEDED))))
+    hold([3], (9, 9))
+    held = world.leader.load().columns.held
+    assert held is not None
+    assert (held.members.handle.tolist(), held.members.attempt.tolist()) == (handles[:2].tolist(), [1, 1])
+    assert (held.names, held.amounts.tolist()) == (("cpu",), [[1500], [300]])
 
 
 def test_load_gives_how_long_jobs_run_by_what_was_said(world: StoreWorld) -> None:

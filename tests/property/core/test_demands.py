@@ -1,4 +1,4 @@
-"""What single jobs ask for and may hold, under leases, resizes, ends and lost leaders, against a plain sum."""
+"""What single runs hold, under leases, resizes, ends and lost leaders, against a plain sum."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
 _CLASSES = {1: (1000, 0, 1), 2: (3000, 0, 1)}
-_AMOUNTS = st.integers(0, 4000)
 
 
 class DemandMachine(RuleBasedStateMachine):
-    """A small pool, and beside it what each job was last said to ask for and to hold."""
+    """A small pool, and beside it what each run was last said to hold."""
 
     @initialize()
     def begin(self) -> None:
@@ -25,31 +24,22 @@ class DemandMachine(RuleBasedStateMachine):
         self.world = LeaderWorld(clusters={"a": 2, "b": 1}, queues={"alice": 1, "bob": 3})
         for class_id, (cpu, _, _) in _CLASSES.items():
             self.world.define_class(class_id, cpu=cpu)
-        self.held: set[int] = set()
+        self.said: dict[tuple[int, int], int] = {}
 
     @rule(count=st.integers(1, 4), queue=st.integers(1, 2), class_id=st.sampled_from(sorted(_CLASSES)))
     def submit(self, count: int, queue: int, class_id: int) -> None:
         """Jobs come."""
         self.world.submit(count, queue=queue, class_id=class_id, job_set=f"of-{queue}")
 
-    @rule(
-        numbers=st.lists(st.tuples(st.integers(0, 60), _AMOUNTS, _AMOUNTS), min_size=1, max_size=4), back=st.booleans()
-    )
-    def resize(self, *, numbers: list[tuple[int, int, int]], back: bool) -> None:
-        """Jobs, waiting or held, ask for something else and are permitted a part of it, or are as their class again."""
-        state = self.world.state
-        live = sorted(state.live.handle[state.live.live_slots()].tolist())
-        chosen: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-        for number, first, second in numbers if live else ():
-            handle = live[number % len(live)]
-            asked, held = max(first, second), min(first, second)
-            of_class = _CLASSES[self.world.book.class_of(handle) + 1]
-            chosen[handle] = (of_class, of_class) if back else ((asked, 7, 1), (held, 0, 1))
-        if chosen:
-            state.advance_flow(self.world.now_s)
-            amounts = np.array(list(chosen.values()), dtype=np.int64)
-            state.set_demands(state.live.slots(np.array(list(chosen))), amounts[:, 0], amounts[:, 1])
-        self.world.demands.update(chosen)
+    @rule(numbers=st.lists(st.tuples(st.integers(0, 60), st.integers(-1, 4000)), min_size=1, max_size=4))
+    def resize(self, *, numbers: list[tuple[int, int]]) -> None:
+        """Samplers tell what runs hold by now, -1 for what their class says."""
+        for cluster in "ab":
+            runs = self.world.live_runs(cluster)
+            chosen = {(runs[n % len(runs)][0], runs[n % len(runs)][1]): cpu for n, cpu in numbers if runs}
+            if chosen:
+                self.world.tell_amounts(cluster, chosen)
+                self.said.update(chosen)
 
     @rule(seconds=st.integers(1, 20))
     def round(self, seconds: int) -> None:
@@ -81,11 +71,12 @@ class DemandMachine(RuleBasedStateMachine):
     @rule()
     def take_over(self) -> None:
         """A new leader loads what is stored."""
+        self.world.round()
         self.world.take_over()
 
     @invariant()
     def usage_is_the_sum_over_jobs(self) -> None:
-        """Of what each job is permitted; one that waits again is permitted all that it asks for."""
+        """Of what each run holds; a job that waits again counts as it asks."""
         world = getattr(self, "world", None)
         if world is None:
             return
@@ -94,19 +85,15 @@ class DemandMachine(RuleBasedStateMachine):
         for slot in state.live.live_slots().tolist():
             handle = int(state.live.handle[slot])
             of_class = _CLASSES[world.book.class_of(handle) + 1]
-            asked, held = world.demands.get(handle, (of_class, of_class))
             waits = bool(state.stage_is_queued(np.array([slot]))[0])
-            if waits and handle in self.held and handle in world.demands:
-                world.demands[handle] = asked, asked
-                held = asked
+            cpu = -1 if waits else self.said.get((handle, int(state.live.attempt[slot])), -1)
+            held = of_class if cpu < 0 else (cpu, *of_class[1:])
             amounts = tuple(zip(DEFAULT_AXIS.names, held, strict=True))
             queue = world.book.plan.job_sets[world.book.plan.job_set[world.book.index(handle)]][0]
             sums["queued_usage" if waits else "usage"][queue] += weigh_amounts(
                 amounts, world.settings.round.resource_weights
             )
         rows = [state.queues.ids.find(queue_id) for queue_id in (1, 2)]
-        slots = state.live.live_slots()
-        self.held = set(state.live.handle[slots[~state.stage_is_queued(slots)]].tolist())
         assert {name: getattr(state.queues, name)[rows].tolist() for name in sums} == sums
         world.check()
 
@@ -115,4 +102,4 @@ DemandMachine.TestCase.settings = settings(
     max_examples=15, stateful_step_count=25, deadline=None, phases=[Phase.generate]
 )
 TestDemands = DemandMachine.TestCase
-TestDemands.__doc__ = "Usage is the sum over jobs of what each is permitted, whatever happens."
+TestDemands.__doc__ = "Usage is the sum over jobs of what each holds, whatever happens."

@@ -19,7 +19,7 @@ from argosy_core.arrays import Int64s
 from argosy_core.errors import InvariantViolation, StateConflict
 from argosy_core.job.members import Members, attempt_of
 from argosy_core.job.options import UNSET, JobOptions
-from argosy_core.job.rows import ObjectUpdates, RunUpdates
+from argosy_core.job.rows import HeldAmounts, ObjectUpdates, RunUpdates
 from argosy_core.job.states import IS_RUN_TERMINAL, JobEventKind, JobState, ObjectState, RunState, next_job_state
 from argosy_core.leader.events import ClusterSettings, Origin, OriginKind
 from argosy_core.leader.transaction import Transaction
@@ -67,6 +67,8 @@ class RunRow:
     """Exit code that it ended with."""
     reason: str = ""
     """Why it ended."""
+    held: dict[str, int] = field(default_factory=dict)
+    """What it holds, of what is not as its class says."""
 
 
 @dataclass(slots=True)
@@ -307,6 +309,8 @@ class DurableStore(Process):
         self._check_numbers(transaction.events)
         self._end_runs(transaction.run_ends)
         refused = self._insert_runs(transaction)
+        if transaction.held is not None:
+            self._set_held(transaction.held)
         for updates in transaction.objects:
             self._update_objects(updates)
         for cluster, updates in transaction.ended_objects:
@@ -392,6 +396,13 @@ class DurableStore(Process):
             if not IS_RUN_TERMINAL[known] and (state > known or (known == _UNKNOWN and state >= _RUNNING)):
                 run.objects[place] = state
                 run.start_time_us = run.start_time_us or start_us
+
+    def _set_held(self, held: HeldAmounts) -> None:
+        """Note what live runs hold."""
+        for (handle, ordinal), amounts in zip(held.members.pairs(), held.amounts.tolist(), strict=True):
+            run = self.jobs[handle].runs[ordinal]
+            if not run.ended:
+                run.held = {name: amount for name, amount in zip(held.names, amounts, strict=True) if amount >= 0}
 
     def _end_runs(self, ends: list[RunUpdates]) -> None:
         """End live runs.
@@ -499,6 +510,7 @@ class DurableStore(Process):
             )
             if ended
             else None,
+            held=_held([one for one in live if one[2].held]),
             round_state=self.round_state,
             job_sets=tuple(self._book.job_set_views({key: self.event_numbers.get(key, 0) for key in sets})),
         )
@@ -515,3 +527,12 @@ def _held_now(columns: JobColumns, jobs: list[JobRow]) -> JobOptions | None:
 def _keys(rows: list[tuple[int, int, RunRow]]) -> Members:
     """Return the keys of members."""
     return Members(np.array([row[0] for row in rows], np.int64), np.array([row[1] for row in rows], np.int64))
+
+
+def _held(rows: list[tuple[int, int, RunRow]]) -> HeldAmounts | None:
+    """Return what members hold that is not as their classes say."""
+    if not rows:
+        return None
+    names = tuple(sorted({name for _, _, run in rows for name in run.held}))
+    amounts = [[run.held.get(name, -1) for name in names] for _, _, run in rows]
+    return HeldAmounts(members=_keys(rows), names=names, amounts=np.array(amounts, dtype=np.int64))

@@ -8,6 +8,7 @@ Source: design section 4, "States apply by rank, never backwards; terminal state
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from psycopg.pq.abc import PGresult
 
 from argosy_core.errors import InvariantViolation, StateConflict
-from argosy_core.job.rows import JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
+from argosy_core.job.rows import HeldAmounts, JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
 from argosy_core.job.states import RUN_RANKS, ObjectState, RunState
 from argosy_store.binary import (
     INT2,
@@ -49,6 +50,7 @@ __all__ = [
     "insert_runs",
     "refuse_runs",
     "set_contacts",
+    "set_held_amounts",
     "set_queued_counts",
     "update_objects",
     "write_events",
@@ -87,6 +89,11 @@ _END_RUNS: Final = (
     " FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::integer[],"
     " $7::smallint[], $8::text[], $9::smallint[])"
     " AS n (handle, attempt, state, start_time_us, end_time_us, exit_code, failure, reason, member)"
+    " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.member = n.member AND t.end_time_us IS NULL"
+)
+_SET_HELD: Final = (
+    "UPDATE {table} t SET held_amounts = n.held::jsonb"
+    " FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::text[]) AS n (handle, attempt, member, held)"
     " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.member = n.member AND t.end_time_us IS NULL"
 )
 _END_JOBS: Final = (
@@ -221,6 +228,26 @@ def update_objects(connection: StoreConnection, updates: ObjectUpdates, cluster:
             tables["owner"] = f", {partition(connection, 'runs', day)} r"
             tables["owned"] = _OWNED.format(number=len(parameters))
         connection.bulk(_UPDATE_OBJECTS.format(**tables, **clauses), *parameters)
+
+
+def set_held_amounts(connection: StoreConnection, held: HeldAmounts) -> None:
+    """Store what live members of runs hold; null where all is as the class says."""
+    order = np.lexsort((held.members.ordinal, held.members.handle))
+    keys, texts = held.members[order], [b""] * len(order)
+    index = np.full(len(order), -1, dtype=np.int32)
+    for place, row in enumerate(held.amounts[order].tolist()):
+        named = {name: amount for name, amount in zip(held.names, row, strict=True) if amount >= 0}
+        if named:
+            index[place], texts[place] = place, json.dumps(named).encode()
+    values = indexed_fields(index, texts)
+    for day, piece in split_days(keys.handle):
+        connection.bulk(
+            _SET_HELD.format(table=partition(connection, "runs", day)),
+            array(INT8, keys.handle[piece]),
+            array(INT2, keys.attempt[piece].astype(np.int16)),
+            array(INT2, keys.member[piece]),
+            text_array(values[piece]),
+        )
 
 
 def end_runs(connection: StoreConnection, updates: RunUpdates) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from argosy_core.arrays import Int64s
-from argosy_core.job.rows import JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
+from argosy_core.job.rows import HeldAmounts, JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
 
 __all__ = [
     "AppliedEffects",
@@ -78,6 +78,8 @@ class Effects:
     """Leases."""
     new_objects: NewObjects | None = None
     """Their objects."""
+    held: HeldAmounts | None = None
+    """What live runs hold, of what is not as their class says."""
     object_updates: ObjectUpdates | None = None
     """States of objects."""
     ended_updates: Sequence[tuple[str, ObjectUpdates]] = ()

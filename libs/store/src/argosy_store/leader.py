@@ -439,6 +439,8 @@ def _write_runs(connection: StoreConnection, epoch: int, effects: Effects) -> np
         apply.insert_runs(connection, effects.new_runs, epoch, refused)
     if effects.new_objects is not None:
         apply.insert_objects(connection, effects.new_objects, refused)
+    if effects.held is not None:
+        apply.set_held_amounts(connection, effects.held)
     if effects.object_updates is not None:
         apply.update_objects(connection, effects.object_updates)
     for cluster, updates in effects.ended_updates:

@@ -21,6 +21,7 @@ from argosy_core.errors import InvariantViolation, NotFound
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.job.members import Members
 from argosy_core.job.options import OPTION_NAMES, UNSET, JobOptions
+from argosy_core.job.rows import HeldAmounts
 from argosy_core.job.states import RunState
 from argosy_core.scheduler import (
     EndedMembers,
@@ -89,7 +90,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
     pending_jobs, pending_objects = _begin_jobs(reads, scope), _begin_objects(reads, scope)
     pending_runs, pending_names = _begin_runs(reads, scope)
     pending_metadata, pending_past = _begin_metadata(reads, scope), _begin_past_runs(reads, scope)
-    pending_options = _begin_options(reads, scope)
+    pending_options, pending_held = _begin_options(reads, scope), _begin_held(reads, scope)
     jobs, cancel_requested, hashes = _order_jobs(pending_jobs.result())
     handles = jobs["handle"]
     specs, spec_index = _load_specs(connection, handles, hashes)
@@ -124,6 +125,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
             runs=runs,
             objects=objects,
             ended_members=_load_ended_members(connection, parted),
+            held=_held_amounts(pending_held.result()),
             round_state=None,
             job_sets=_load_job_sets(connection, jobs["job_set"]),
         ),
@@ -287,6 +289,26 @@ def _begin_runs(reads: SharedReads, scope: _Scope) -> tuple[Future[_Columns], Fu
         f" FROM (SELECT DISTINCT cluster, node FROM runs r WHERE {scope.live_runs}) places"
     )
     return columns, names
+
+
+def _begin_held(reads: SharedReads, scope: _Scope) -> Future[list[tuple[Any, ...]]]:
+    return reads.rows(
+        "SELECT r.handle, r.attempt, r.member, r.held_amounts FROM runs r"
+        f" WHERE r.held_amounts IS NOT NULL AND {scope.live_runs}"
+    )
+
+
+def _held_amounts(rows: list[tuple[Any, ...]]) -> HeldAmounts | None:
+    """Return what members of live runs hold that is not as their classes say; None if there are none."""
+    if not rows:
+        return None
+    names = tuple(sorted({name for *_, held in rows for name in held}))
+    columns = np.array([row[:3] for row in rows], dtype=np.int64)
+    return HeldAmounts(
+        members=Members.of(columns[:, 0], columns[:, 1], columns[:, 2]),
+        names=names,
+        amounts=np.array([[held.get(name, -1) for name in names] for *_, held in rows], dtype=np.int64),
+    )
 
 
 def _order_runs(columns: _Columns, places: list[tuple[Any, ...]], handles: npt.NDArray[np.int64]) -> LoadedRuns:

@@ -18,6 +18,7 @@ from argosy_core.arrays import Int32s, Int64s
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.members import Members
 from argosy_core.job.options import join_options
+from argosy_core.job.rows import HeldAmounts
 from argosy_core.job.states import JobEventKind, JobState
 from argosy_core.leader import LeaderMachine, MachineSettings, Phase
 from argosy_core.leader import events as hear
@@ -51,7 +52,6 @@ from argosy_testkit.world_rows import (
     Report,
     capacity_columns,
     empty_book,
-    loaded_demands,
     options_of,
     report_columns,
 )
@@ -89,8 +89,6 @@ class LeaderWorld:
         self.book = empty_book(queues or {"alice": 1.0})
         self.events = EventKeeper()
         self.store = DurableStore(self.book, self.events)
-        self.demands: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-        """What jobs ask for and may hold, where the database knows another than of their class; see `Loaded`."""
         self.clusters: dict[str, WorldCluster] = {}
         self.stored: list[Transaction] = []
         """Everything committed."""
@@ -164,7 +162,7 @@ class LeaderWorld:
     def _load(self) -> hear.Loaded:
         columns = self.store.load()
         return hear.Loaded(
-            columns=replace(columns, demands=loaded_demands(columns.jobs.handle.tolist(), self.demands)),
+            columns=columns,
             classes=dict(self.book.definitions),
             queues=tuple(self.book.queues()),
             clusters=tuple(self.store.cluster_settings(name) for name in self.clusters),
@@ -283,6 +281,15 @@ class LeaderWorld:
     def _capacity(self, session: Session) -> hear.CapacityTold:
         sampling = self.clusters[session.cluster].sampling
         return hear.CapacityTold(session=session, columns=capacity_columns(sampling.sampler, session.incarnation))
+
+    def tell_amounts(self, cluster: str, amounts: Mapping[tuple[int, int], int], resource: str = "cpu") -> None:
+        """Have a sampler tell what members, (handle, ordinal), hold of a resource; -1 for what the class says."""
+        held = HeldAmounts(
+            members=Members(*np.array(list(amounts), dtype=np.int64).T),
+            names=(resource,),
+            amounts=np.array(list(amounts.values()), dtype=np.int64)[:, None],
+        )
+        self.tell(hear.AmountsHeld(session=self.clusters[cluster].sampler, held=held))
 
     def tell_news(self) -> None:
         """Have the samplers tell of classes that fit by now, as they do soon after capacity rose."""

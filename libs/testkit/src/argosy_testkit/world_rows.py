@@ -12,8 +12,7 @@ from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.members import Members, member_key
 from argosy_core.job.options import OPTION_NAMES, UNSET, JobOptions
 from argosy_core.placement import NodeSampler
-from argosy_core.resources import DEFAULT_AXIS
-from argosy_core.scheduler import CapacityColumns, LoadedDemands, SpecReference, StateColumns
+from argosy_core.scheduler import CapacityColumns, SpecReference, StateColumns
 from argosy_simulation import WorldPlan
 from argosy_simulation.plan import JobBook
 
@@ -24,7 +23,6 @@ __all__ = [
     "Report",
     "capacity_columns",
     "empty_book",
-    "loaded_demands",
     "options_of",
     "report_columns",
 ]
@@ -133,18 +131,4 @@ def capacity_columns(sampler: NodeSampler, incarnation: int) -> CapacityColumns:
         placement_count=ledger.placement_count,
         fitting=fitting,
         fitting_room=room.astype(np.int32),
-    )
-
-
-def loaded_demands(
-    handles: Sequence[int], demands: Mapping[int, tuple[tuple[int, ...], tuple[int, ...]]]
-) -> LoadedDemands:
-    """Return what those of some jobs ask for and may hold that differ from their class, as it is loaded."""
-    named = [handle for handle in handles if handle in demands]
-    amounts = np.array([demands[handle] for handle in named], dtype=np.int64).reshape(-1, 2, len(DEFAULT_AXIS))
-    return LoadedDemands(
-        handle=np.array(named, dtype=np.int64),
-        names=DEFAULT_AXIS.names,
-        requested=amounts[:, 0],
-        permitted=amounts[:, 1],
     )

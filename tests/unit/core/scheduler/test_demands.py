@@ -42,7 +42,7 @@ def test_usage_and_free_capacity_follow_the_job_and_not_its_class() -> None:
 
 
 def test_job_that_waits_again_is_permitted_all_that_it_asks_for() -> None:
-    """A permit lasts for the run; what the job asks for stays its own."""
+    """What a run holds lasts for the run; what the job asks for stays its own."""
     world = LeaderWorld(clusters={"a": 1})
     (handle,) = world.submit(1)
     world.round()
@@ -76,12 +76,12 @@ def test_rows_are_used_again() -> None:
     assert (len(world.state.demands), len(world.state.demands.usage)) == (1, 16)
 
 
-@pytest.mark.parametrize(("asked", "held"), [(1000, 1001), (1000, -1)], ids=["more-than-asked", "negative"])
-def test_permit_that_makes_no_sense_is_refused(asked: int, held: int) -> None:
+@pytest.mark.parametrize(("asked", "held"), [(-1, 1000), (1000, -1)])
+def test_amounts_below_nothing_are_refused(asked: int, held: int) -> None:
     """And changes nothing."""
     world = LeaderWorld(clusters={"a": 1})
     (handle,) = world.submit(1)
-    with pytest.raises(InvalidRequest, match="between nothing and what it asks for"):
+    with pytest.raises(InvalidRequest, match="less than nothing"):
         _resize(world, handle, asked, held)
     check_invariants(world.state)
 
@@ -97,7 +97,7 @@ def test_invariants_find_damaged_demands(damage: str) -> None:
         state.demands.usage[0] += 1
         state.queues.queued_usage[0] += 1
     elif damage == "row":
-        state.demands.permitted[0, 0] = state.demands.requested[0, 0] + 1
+        state.demands.permitted[0, 0] = -1
     else:
         state.live.demand[state.live.slots(np.array([handle]))] = -1
         state.queues.queued_usage[0] = CORE

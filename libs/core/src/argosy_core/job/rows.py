@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from argosy_core.arrays import Int16s, Int32s, Int64s, Uids
+import numpy as np
 
-__all__ = ["JobUpdates", "NewObjects", "NewRuns", "ObjectUpdates", "RunUpdates"]
+from argosy_core.arrays import Int16s, Int32s, Int64s, Uids
+from argosy_core.job.members import Members
+
+__all__ = ["HeldAmounts", "JobUpdates", "NewObjects", "NewRuns", "ObjectUpdates", "RunUpdates"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,29 @@ class NewRuns:
     """When the lease was decided."""
     member: Int16s | None = None
     """Numbers of the members in their runs; None where all are 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldAmounts:
+    """What n members of runs hold now, where that is not what their class says; amounts in base units."""
+
+    members: Members
+    """Who, each once."""
+    names: tuple[str, ...]
+    """Resources, one per column."""
+    amounts: Int64s
+    """(n, resource): what is held, -1 for what the class says."""
+
+    def replaced_by(self, later: HeldAmounts) -> HeldAmounts:
+        """Return both; of a member that stands in both, what was said later."""
+        names = tuple(dict.fromkeys((*self.names, *later.names)))
+        first = ~self.members.is_in(later.members)
+        counts = int(first.sum()), len(later.members)
+        amounts = np.full((sum(counts), len(names)), -1, dtype=np.int64)
+        amounts[: counts[0], [names.index(name) for name in self.names]] = self.amounts[first]
+        amounts[counts[0] :, [names.index(name) for name in later.names]] = later.amounts
+        members = Members.concatenate([self.members[first], later.members])
+        return HeldAmounts(members=members, names=names, amounts=amounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

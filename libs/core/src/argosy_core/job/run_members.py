@@ -18,7 +18,7 @@ from argosy_core.arrays import Bools, Int8s, Int16s, Int32s, Int64s
 __all__ = ["RunMembers"]
 
 _NUMBER_BITS: Final = 16
-_DTYPES: Final = {"node": np.int32, "bag": np.int32, "state": np.int8, "start_time_us": np.int64}
+_DTYPES: Final = {"node": np.int32, "bag": np.int32, "demand": np.int32, "state": np.int8, "start_time_us": np.int64}
 
 
 class RunMembers:
@@ -28,6 +28,8 @@ class RunMembers:
     """(row,) node name index in the cluster of the run."""
     bag: Int32s
     """(row,) row of the states of its objects if it has several, or -1."""
+    demand: Int32s
+    """(row,) row of the pool's demands, -1 for what the class says."""
     state: Int8s
     """(row,) RunState of the member, 0 while its run is in flight."""
     start_time_us: Int64s
@@ -55,7 +57,8 @@ class RunMembers:
 
     def add(self, slots: Int32s, numbers: Int16s, nodes: Int32s) -> None:
         """Put in members in flight, each once, of runs that have no rows. Complexity: O(n log n) in rows, in NumPy."""
-        added = {"node": nodes, "bag": np.full(slots.size, -1, np.int32)}
+        none = np.full(slots.size, -1, np.int32)
+        added = {"node": nodes, "bag": none, "demand": none}
         key = np.concatenate([self._key, _key(slots, numbers)])
         order = np.argsort(key, kind="stable")
         self._key = key[order]

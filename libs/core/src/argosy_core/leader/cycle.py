@@ -20,6 +20,7 @@ import math
 import numpy as np
 
 from argosy_core.arrays import Int64s
+from argosy_core.job.rows import HeldAmounts
 from argosy_core.leader.events import OriginKind, Published, StatesReported
 from argosy_core.leader.instructions import Acknowledge, Publish
 from argosy_core.leader.intake import Intake
@@ -208,6 +209,12 @@ class Cycle:
         self._store(effects, round_number=plan.round_number)
 
     # --- ingest and store ---------------------------------------------------------------------------------------------
+
+    def note_held(self, held: HeldAmounts) -> None:
+        """Have stored with the next transaction what runs hold by now, and see whether there is room for others."""
+        known = self._next_transaction.held
+        self._next_transaction.held = held if known is None else known.replaced_by(held)
+        self.note_news()
 
     def take_transaction(self) -> Transaction:
         """Return the transaction into which everything goes from now on, and give it its place in the term."""

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 from argosy_core.arrays import Int64s
 from argosy_core.framework import Verdicts
 from argosy_core.job.members import Members
+from argosy_core.job.rows import HeldAmounts
 from argosy_core.leader.transaction import SetAside
 from argosy_core.placement import CommitReply, SampleReply
 from argosy_core.scheduler import (
@@ -28,6 +29,7 @@ from argosy_core.scheduler import (
 )
 
 __all__ = [
+    "AmountsHeld",
     "Bound",
     "CapacityTold",
     "Change",
@@ -308,6 +310,16 @@ class CapacityTold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AmountsHeld:
+    """A sampler told what pods hold by now that are not as their class says: those that were resized in place."""
+
+    session: Session
+    """Its session."""
+    held: HeldAmounts
+    """What changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SamplerReady:
     """A sampler has taken in its list of placements: it may be asked."""
 
@@ -403,6 +415,7 @@ Event: TypeAlias = (
     | Heard
     | RunsSeen
     | CapacityTold
+    | AmountsHeld
     | SamplerReady
     | SampleAnswered
     | CommitAnswered

@@ -24,6 +24,7 @@ import numpy as np
 
 from argosy_core.leader.cycle import Cycle
 from argosy_core.leader.events import (
+    AmountsHeld,
     Bound,
     CapacityTold,
     Change,
@@ -118,6 +119,7 @@ class LeaderMachine:
             Heard: lambda event: self._sessions.note_contact(event.session),
             RunsSeen: lambda event: self._sessions.stop_unknown(event.session, event.runs),
             CapacityTold: self._take_capacity,
+            AmountsHeld: self._take_amounts,
             SamplerReady: self._take_ready,
             SampleAnswered: self._take_sample,
             CommitAnswered: self._take_commits,
@@ -295,6 +297,12 @@ class LeaderMachine:
         self._sessions.note_contact(event.session)
         if self._sessions.take_capacity(event):
             self._cycle.note_news()
+
+    def _take_amounts(self, event: AmountsHeld) -> None:
+        self._sessions.note_contact(event.session)
+        held = self._sessions.take_amounts(event)
+        if held is not None:
+            self._cycle.note_held(held)
 
     def _take_ready(self, event: SamplerReady) -> None:
         if self._sessions.note_ready(event.session):

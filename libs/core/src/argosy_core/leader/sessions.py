@@ -13,7 +13,8 @@ import numpy as np
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.members import Members
-from argosy_core.leader.events import Bound, CapacityTold, ClusterSettings, Role, Session
+from argosy_core.job.rows import HeldAmounts
+from argosy_core.leader.events import AmountsHeld, Bound, CapacityTold, ClusterSettings, Role, Session
 from argosy_core.leader.instructions import (
     ClassDefinitions,
     Close,
@@ -37,6 +38,7 @@ from argosy_core.scheduler import (
     placements_of,
     rows_missing,
     set_cluster,
+    take_held_amounts,
     update_capacity,
 )
 
@@ -200,6 +202,18 @@ class ClusterSessions:
             self._term.say(Close(session=event.session, reason=error.message, is_fault=True))
         # What is known already, because this leader took it or gave it back, is no news.
         return state.change_count != before
+
+    def take_amounts(self, event: AmountsHeld) -> HeldAmounts | None:
+        """Count runs with what a sampler says that they hold; return what is to be stored, None if nothing is."""
+        if not self.is_live(event.session):
+            return None
+        term = self._term
+        try:
+            held = take_held_amounts(term.state, event.held, term.now.db_s, event.session.cluster)
+        except InvalidRequest as error:
+            term.say(Close(session=event.session, reason=error.message, is_fault=True))
+            return None
+        return held if len(held.members) else None
 
     def note_ready(self, session: Session) -> bool:
         """From now on a cluster may be asked; return whether the session is the live one."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from argosy_core.job.rows import JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
+from argosy_core.job.rows import HeldAmounts, JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
 from argosy_core.scheduler import EventDraft, Refusals, RoundStateColumns, StateEffects
 
 __all__ = ["SetAside", "Transaction"]
@@ -50,6 +50,8 @@ class Transaction:
     """Ends of runs."""
     job_ends: list[JobUpdates] = field(default_factory=list)
     """Ends of jobs."""
+    held: HeldAmounts | None = None
+    """What live runs hold by now, where that is not what was stored."""
     new_runs: NewRuns | None = None
     """Leases."""
     new_objects: NewObjects | None = None
@@ -100,6 +102,7 @@ class Transaction:
             or self.ended_objects
             or self.run_ends
             or self.job_ends
+            or self.held is not None
             or self.new_runs is not None
             or self.log is not None
             or self.round_state is not None

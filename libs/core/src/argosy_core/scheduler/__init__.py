@@ -57,6 +57,7 @@ Executors::
     take_states(state, [(cluster, StateColumns)...], now_s) -> StateEffects
     failed_states(state, Members, reason, now_s) -> StateColumns     # of runs whose rows cannot be made
     forget_cluster(state, cluster, now_s) -> StateEffects         # runs lost, jobs queued again
+    take_held_amounts(state, HeldAmounts, now_s, cluster) -> HeldAmounts     # pods resized in place; what is news
 
 Views::
 
@@ -79,7 +80,6 @@ from argosy_core.scheduler.effects import (
     LeaseEffects,
     LeasePlan,
     LoadedColumns,
-    LoadedDemands,
     LoadedObjects,
     LoadedRuns,
     RecoverEffects,
@@ -89,6 +89,7 @@ from argosy_core.scheduler.effects import (
     TakeEffects,
 )
 from argosy_core.scheduler.events import EventDraft, EventGroup
+from argosy_core.scheduler.held_amounts import take_held_amounts
 from argosy_core.scheduler.ingest import apply_ingested, draft_ingest, give_up_placements, refuse_leases
 from argosy_core.scheduler.intake import (
     class_definitions,
@@ -164,7 +165,6 @@ __all__ = [
     "LeaseEffects",
     "LeasePlan",
     "LoadedColumns",
-    "LoadedDemands",
     "LoadedObjects",
     "LoadedRuns",
     "Missing",
@@ -220,6 +220,7 @@ __all__ = [
     "settle_missing",
     "shares",
     "take_change_requests",
+    "take_held_amounts",
     "take_jobs",
     "take_states",
     "update_capacity",

@@ -1,6 +1,8 @@
-"""Demands of single jobs: what a job asks for and what it is permitted, where that is not what its class says.
+"""Demands of single jobs: what a job asks for and what it may hold, where that is not what its class says.
 
-Almost every job is as its class; only those that differ own a row, so the table costs nothing while there are none.
+Almost every job is as its class; only those that differ own a row, so the table costs nothing while there are none. Of
+a run of several members each that differs has a row of its own, of which only what it may hold counts; their job's row
+has the sums.
 
 Source: 003 "Resource usage"; design section 6, "Data layout".
 """
@@ -28,7 +30,7 @@ class DemandTable:
         self.requested: Int64s = np.zeros((0, width), dtype=np.int64)
         """(row, resource): what the job asks for, base units."""
         self.permitted: Int64s = np.zeros((0, width), dtype=np.int64)
-        """(row, resource): what it may hold now, base units; never more than it asks for."""
+        """(row, resource): what it may hold now, base units; more than it asks for once its run has grown."""
         self.usage: Int64s = np.zeros(0, dtype=np.int64)
         """(row,): usage of what is permitted, micro-cores."""
         self._free: list[int] = []

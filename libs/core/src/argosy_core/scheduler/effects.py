@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int8s, Int16s, Int32s, Int64s
 from argosy_core.job.members import Members
-from argosy_core.job.rows import JobUpdates, ObjectUpdates, RunUpdates
+from argosy_core.job.rows import HeldAmounts, JobUpdates, ObjectUpdates, RunUpdates
 from argosy_core.scheduler.events import EventDraft
 from argosy_core.scheduler.messages import ClusterRuns, JobColumns, JobSetView, RoundStateColumns, SpecReference
 
@@ -277,20 +277,6 @@ class LoadedObjects:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedDemands:
-    """Demands of n jobs that differ from their classes; amounts in base units."""
-
-    handle: Int64s
-    """Jobs, each once."""
-    names: tuple[str, ...]
-    """Resources, one per column; a job has one of `pods`."""
-    requested: Int64s
-    """(n, resource): what the job asks for."""
-    permitted: Int64s
-    """(n, resource): what its run may hold."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedColumns:
     """What a new leader reads; classes, queues, clusters and job sets are handed in by their own functions."""
 
@@ -314,8 +300,8 @@ class LoadedColumns:
     """Job sets of those jobs."""
     ended_members: EndedMembers | None = None
     """What has ended of those runs."""
-    demands: LoadedDemands | None = None
-    """What single jobs ask for and may hold, where that is not what their class says."""
+    held: HeldAmounts | None = None
+    """What members of those runs hold, where that is not what their class says."""
 
     def without(self, handles: Int64s) -> LoadedColumns:
         """Return all but some jobs; the rows of their runs and objects stay and are met by nobody."""

@@ -115,15 +115,17 @@ def _check_counts(state: PoolState, slots: Int32s) -> None:
 
 
 def _check_demands(state: PoolState, slots: Int32s) -> None:
-    """Each row of demands is one job's, which differs from its class, and its usage is that of what is permitted."""
+    """Each row of demands is one job's or member's that differs from its class; usage is that of what is permitted."""
     demands, rows = state.demands, state.live.demand[slots]
     own, rows = slots[rows >= 0], rows[rows >= 0]
-    _require(np.unique(rows).size == rows.size == len(demands), "each row of demands has one job")
+    of_members = state.live.members.demand[state.live.members.demand >= 0]
+    every = np.concatenate([rows, of_members])
+    _require(np.unique(every).size == every.size == len(demands), "each row of demands has one job or member")
     requested, permitted = demands.requested[rows], demands.permitted[rows]
     of_class = state.classes.requests[state.live.class_index[own]]
     differs = (requested != of_class).any(axis=1) | (permitted != requested).any(axis=1)
     _require(bool(differs.all()), "only jobs that differ from their class own a row of demands")
-    _require(bool((permitted <= requested).all() and (permitted >= 0).all()), "no job holds more than it asks for")
+    _require(bool((permitted >= 0).all() and (requested >= 0).all()), "no job holds or asks for less than nothing")
     weighed = weigh_rows(permitted, state.classes.axis.names, state.settings.resource_weights)
     _require(bool((demands.usage[rows] == weighed).all()), "usage of a job is that of what it is permitted")
 

@@ -33,13 +33,13 @@ from argosy_core.scheduler.effects import (
     EndedMembers,
     LeasePlan,
     LoadedColumns,
-    LoadedDemands,
     LoadedObjects,
     RecoverEffects,
     RowsMissing,
 )
 from argosy_core.scheduler.ends import back_off_s
 from argosy_core.scheduler.events import EventBuffer
+from argosy_core.scheduler.held_amounts import take_held_amounts
 from argosy_core.scheduler.ingest import executor_rows
 from argosy_core.scheduler.intake import add_jobs, define_job_sets
 from argosy_core.scheduler.messages import ClusterRuns, RoundStateColumns
@@ -75,7 +75,6 @@ def recover(state: PoolState, loaded: LoadedColumns, now_s: float) -> RecoverEff
     live = state.live
     slots = add_jobs(state, loaded.jobs, np.arange(loaded.jobs.handle.size, dtype=np.int32))
     live.attempt[slots], live.failures[slots] = loaded.last_attempt, loaded.failures
-    _recover_demands(state, loaded.demands)
     asked = slots[loaded.cancel_requested == 1]
     live.flags[asked] |= CANCEL_REQUESTED
     run_count = _recover_runs(state, loaded)
@@ -130,6 +129,8 @@ def _recover_runs(state: PoolState, loaded: LoadedColumns) -> int:
     live.begin_runs(held, RUN_LEASED)
     if loaded.ended_members is not None:
         _recover_ends(state, loaded.ended_members)
+    if loaded.held is not None:
+        take_held_amounts(state, loaded.held, 0.0)
     return int(held.size)
 
 
@@ -161,17 +162,6 @@ def _recover_ends(state: PoolState, ended: EndedMembers) -> None:
         )
         state.bag_failures.setdefault(int(ended.members.handle[place]), failure)
     follow_members(state, np.unique(slots[known]))
-
-
-def _recover_demands(state: PoolState, demands: LoadedDemands | None) -> None:
-    """Give jobs what they ask for and may hold, where that is not what their class says."""
-    if demands is None or not demands.handle.size:
-        return
-    state.ensure_columns(demands.names)
-    slots = state.live.slots(demands.handle)
-    rows = np.flatnonzero(slots >= 0)
-    amounts = (state.in_axis_order(values[rows], demands.names) for values in (demands.requested, demands.permitted))
-    state.set_demands(slots[rows], *amounts)
 
 
 def _recover_objects(state: PoolState, objects: LoadedObjects) -> None:

@@ -2,7 +2,8 @@
 
 A run has got as far as the member that is furthest behind, of those that have not ended. It succeeds when its last
 member has; it is *broken* once a member failed, was lost or cancelled, and the others are then stopped. All members of
-a run are in one cluster, and each holds what the job's class asks for; what has ended is given back at once.
+a run are in one cluster, and each holds what the job's class asks for unless its cluster said otherwise
+(`held_amounts`); what has ended is given back at once.
 
 Source: design section 4, "States and rows"; section 5, "Sync".
 """
@@ -35,7 +36,16 @@ from argosy_core.scheduler.codes import (
 )
 from argosy_core.scheduler.state import PoolState
 
-__all__ = ["RunPlaces", "add_members", "are_broken_bags", "follow_members", "hold_runs", "object_places", "run_states"]
+__all__ = [
+    "RunPlaces",
+    "add_members",
+    "are_broken_bags",
+    "follow_members",
+    "hold_runs",
+    "member_vectors",
+    "object_places",
+    "run_states",
+]
 
 _BY_PROGRESS: Final = np.array([RUN_LEASED, RUN_CREATED, RUN_UNKNOWN, RUN_RUNNING], dtype=np.int8)
 """States of live members, the one furthest behind first: unknown shows where the others run."""
@@ -120,10 +130,26 @@ def follow_members(state: PoolState, slots: Int32s) -> None:
     live = state.live
     places, rows = live.members.rows(slots)
     counts = np.bincount(places, minlength=slots.size)
-    open_counts = np.bincount(places[~IS_RUN_TERMINAL[live.members.state[rows]]], minlength=slots.size)
     of_class = state.classes.requests[live.class_index[slots]]
     requested = np.maximum(state.requested_vectors(slots), of_class * counts[:, None])
-    state.set_demands(slots, requested, of_class * open_counts[:, None])
+    is_open = ~IS_RUN_TERMINAL[live.members.state[rows]]
+    held = np.zeros_like(of_class)
+    np.add.at(held, places[is_open], member_vectors(state, slots[places[is_open]], rows[is_open]))
+    state.set_demands(slots, requested, held)
+
+
+def member_vectors(state: PoolState, slots: Int32s, rows: Int64s) -> Int64s:
+    """Return what members of runs hold, ended or not, as (n, resource) in axis order, base units.
+
+    Args:
+        state: The pool.
+        slots: Job of each.
+        rows: Row of each in the table of members.
+    """
+    demand = state.live.members.demand[rows]
+    held = state.classes.requests[state.live.class_index[slots]]
+    held[demand >= 0] = state.demands.permitted[demand[demand >= 0]]
+    return held
 
 
 def run_states(state: PoolState, slots: Int32s) -> tuple[Int8s, Bools]:

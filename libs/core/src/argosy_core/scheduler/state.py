@@ -306,13 +306,14 @@ class PoolState:
         Args:
             slots: n jobs.
             requested: (n, resource) in axis order, base units.
-            permitted: As `requested`. It lasts for the run; a job that waits again is permitted all that it asks for.
+            permitted: As `requested`; more than that if the run has grown. It lasts for the run; a job that waits again
+                is permitted just what it asks for.
 
         Raises:
-            InvalidRequest: An amount is negative, or more is permitted than asked for; nothing has changed.
+            InvalidRequest: An amount is negative; nothing has changed.
         """
-        if (permitted < 0).any() or (permitted > requested).any():
-            raise InvalidRequest("what a job is permitted lies between nothing and what it asks for")
+        if (permitted < 0).any() or (requested < 0).any():
+            raise InvalidRequest("nobody holds or asks for less than nothing")
         live, queued = self.live, self.stage_is_queued(slots)
         wanted = queued & ((live.flags[slots] & HELD) == 0)
         usage, vectors = self.job_usage(slots), self.job_vectors(slots)
@@ -333,7 +334,8 @@ class PoolState:
         self.raise_flow()
 
     def end_permits(self, slots: Int32s) -> None:
-        """Permit jobs all that they ask for again, between counting them out of one stage and into another."""
+        """Permit jobs just what they ask for again, between counting them out of one stage and into another."""
+        self._drop_of_members(slots)
         rows = self.live.demand[slots] if len(self.demands) else np.zeros(0, dtype=np.int32)
         narrow = rows >= 0
         if narrow.any():
@@ -345,6 +347,14 @@ class PoolState:
             as_class = (requested == self.classes.requests[self.live.class_index[slots]]).all(axis=1)
             self.demands.drop(rows[as_class])
             self.live.demand[slots[as_class]] = -1
+
+    def _drop_of_members(self, slots: Int32s) -> None:
+        """Let go of the rows of demands that members of the runs of jobs own."""
+        members = self.live.members
+        if len(self.demands) and len(members):
+            rows = members.rows(slots)[1]
+            self.demands.drop(members.demand[rows])
+            members.demand[rows] = -1
 
     def job_class(self, slots: Int32s) -> Int32s:
         """Return the class index of jobs; waiting heads count as of one class of their own behind all others."""
@@ -414,6 +424,7 @@ class PoolState:
                 self.attempted.pop(handle, None)
                 self.objections.pop(handle, None)
         if len(self.demands):
+            self._drop_of_members(slots)
             self.demands.drop(live.demand[slots])
         live.remove(slots)
 
@@ -442,7 +453,7 @@ class PoolState:
         used = self.classes.used_columns()
         for column in (clusters.total, clusters.free, clusters.largest):
             used |= column.any(axis=0)
-        used |= self.demands.requested.any(axis=0)
+        used |= self.demands.requested.any(axis=0) | self.demands.permitted.any(axis=0)
         if not used.all():
             self.classes.keep_columns(used)
             clusters.keep_columns(used)

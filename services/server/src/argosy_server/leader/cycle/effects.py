@@ -102,6 +102,7 @@ def store_effects(transaction: Transaction, time_us: int) -> Effects:
         ended_updates=transaction.ended_objects,
         run_updates=_merged(transaction.run_ends, "handle", "attempt", texts="reason"),
         job_updates=_merged(transaction.job_ends, "handle", texts="reason"),
+        held=transaction.held,
         new_runs=transaction.new_runs,
         new_objects=transaction.new_objects,
         log_position=transaction.log,
