@@ -12,6 +12,7 @@ from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.states import JobState
 from argosy_core.leader import LeaderMachine, cycle, intake, takeover
 from argosy_core.leader.events import (
+    AmountsHeld,
     Bound,
     CapacityTold,
     ChangesRead,
@@ -152,7 +153,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> Poisoned:
 
 SESSION_EVENTS = {Bound, CapacityTold, SampleAnswered, CommitAnswered, SamplerReady, SessionLost, StatesReported}
 ANSWERS = {MarkerPublished, Stored, RecordsRead, Published, Loaded, ChangesRead, Tick}
-NOT_IN_THIS_WORLD = {Heard, Explained, RowsLost, PluginAnswered, RunsSeen}
+NOT_IN_THIS_WORLD = {AmountsHeld, Heard, Explained, RowsLost, PluginAnswered, RunsSeen}
 
 
 def test_every_kind_of_event_is_poisoned_here() -> None:

@@ -1,6 +1,6 @@
 """What runs hold now where that is not what their class says: pods that were resized in place.
 
-Source: 003 "Resource usage"; 001 "Permits"; design section 6, "Data layout".
+Source: 003 "Resource usage"; design section 5; design section 6, "Data layout".
 """
 
 from __future__ import annotations
