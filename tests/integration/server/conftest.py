@@ -13,6 +13,7 @@ import grpc
 import pytest
 
 from argosy.api.v1 import (
+    access_pb2_grpc,
     cluster_pb2_grpc,
     event_pb2_grpc,
     job_pb2,
@@ -46,6 +47,7 @@ class Api:
     scheduling: Any
     server: Any
     debug: Any
+    access: Any
 
     async def make_queue(self, name: str = "red", **fields: Any) -> None:
         """Make a queue."""
@@ -114,6 +116,7 @@ async def serve(url: str, *, leader: Any = None, **changes: Any) -> AsyncIterato
             scheduling=scheduling_pb2_grpc.SchedulingServiceStub(channel),
             server=server_pb2_grpc.ServerServiceStub(channel),
             debug=debug_pb2_grpc.DebugServiceStub(channel),
+            access=access_pb2_grpc.AccessServiceStub(channel),
         )
     finally:
         await channel.close()

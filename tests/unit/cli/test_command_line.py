@@ -29,6 +29,7 @@ LOCAL = (
     "argosy_cluster_agent",
 )
 ADMIN = ("argosy_store", "argosy_eventlog")
+ACCESS = {"whoami", "grant", "revoke", "grants"}
 
 
 def run_alone(program: str, *, missing: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
@@ -171,7 +172,7 @@ def test_only_commands_that_talk_to_a_server_take_one() -> None:
         if "--server" in {option for parameter in command.params for option in parameter.opts}
     }
     of_jobs = {"submit", "jobs", "watch", "logs", "explain", "cancel", "reprioritize", "hold", "release"}
-    assert taking == of_jobs | {"queue", "shares", "cluster", "node", "replay"}
+    assert taking == of_jobs | {"queue", "shares", "cluster", "node", "replay"} | ACCESS
 
 
 def test_every_option_that_is_a_number_has_a_range() -> None:
@@ -287,7 +288,7 @@ def test_completion_knows_commands_without_an_argument(monkeypatch: pytest.Monke
         check=False,
     )
 
-    assert done.stdout.split() == ["plain,reprioritize", "plain,release", "plain,replay"]
+    assert done.stdout.split() == ["plain,reprioritize", "plain,release", "plain,revoke", "plain,replay"]
 
 
 def test_fault_of_ours_is_no_traceback_unless_asked_for(offline: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Fairness and machines", ("queue", "shares", "cluster", "node")),
     ("A mesh on this machine", ("up", "down", "status", "demo")),
     ("Workloads and measuring", ("replay", "simulate", "trace", "bench")),
+    ("Access", ("whoami", "grant", "revoke", "grants")),
     ("Operating", ("admin",)),
     ("Shell", ("completion",)),
 )
@@ -45,6 +46,10 @@ COMMANDS: Final[dict[str, Entry]] = {
     "shares": Entry("shares", "shares", "Show usage, flow and fair share of each queue."),
     "cluster": Entry("clusters", "cluster", "Show, cordon and forget clusters."),
     "node": Entry("clusters", "node", "Show and cordon nodes."),
+    "whoami": Entry("access", "whoami", "Show who the server takes you for, and what you may do."),
+    "grant": Entry("access", "grant", "Let a user or group do something with a queue, or give a role."),
+    "revoke": Entry("access", "revoke", "Take it away."),
+    "grants": Entry("access", "grants", "List what is granted to whom."),
     "up": Entry("local", "up", "Start a mesh with simulated clusters on this machine."),
     "down": Entry("local", "down", "Stop it."),
     "status": Entry("local", "status", "Show its processes."),

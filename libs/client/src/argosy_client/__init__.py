@@ -13,6 +13,7 @@ Start: `client.ArgosyClient`.
 """
 
 from argosy.channel_credentials import ChannelCredentials, hash_token, new_token
+from argosy_client.access import Identity
 from argosy_client.backoff import RetryPolicy
 from argosy_client.batches import split_drafts
 from argosy_client.client import ArgosyClient
@@ -49,6 +50,7 @@ __all__ = [
     "EventBatch",
     "Explanation",
     "FilterCount",
+    "Identity",
     "Job",
     "JobDraft",
     "JobEvent",

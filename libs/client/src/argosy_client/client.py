@@ -35,8 +35,8 @@ from argosy.api.v1 import (
 from argosy.channel_credentials import ChannelCredentials
 from argosy.debug.v1 import debug_pb2, debug_pb2_grpc
 from argosy_client import codec
+from argosy_client.access import AccessCalls
 from argosy_client.backoff import RetryPolicy
-from argosy_client.repeated_calls import RepeatedCalls
 from argosy_client.rpc_errors import to_error
 from argosy_client.values import (
     ChangeResult,
@@ -59,7 +59,7 @@ from argosy_core.errors import NotFound
 __all__ = ["ArgosyClient"]
 
 
-class ArgosyClient(RepeatedCalls):
+class ArgosyClient(AccessCalls):
     """A client of one installation; use it as `async with ArgosyClient(address) as client`.
 
     Args:

@@ -169,6 +169,7 @@ def job_of(message: job_pb2.Job) -> Job:
         lifetime_s=_seconds_of(message, "lifetime"),
         time_limit_s=_seconds_of(message, "time_limit"),
         estimate_s=_seconds_of(message, "estimate"),
+        submitter=message.submitter,
         held=message.held,
     )
 

@@ -175,6 +175,8 @@ class Job:
     """Seconds of a run after which it may be preempted; None never, 0 at once."""
     time_limit_s: int | None = None
     """Seconds after which a run is stopped and the job fails; None never."""
+    submitter: str = ""
+    """Name of whoever submitted it; empty where callers were not asked who they are."""
     estimate_s: int | None = None
     """Seconds that a run is expected to take, as its submitter said."""
     held: bool = False

@@ -144,6 +144,20 @@ class Permissions:
         """Return whether it may know that a queue exists."""
         return queue in self.queues or self.may_everywhere(Verb.WATCH)
 
+    @property
+    def seen_queues(self) -> frozenset[str] | None:
+        """The queues that it may know of; None for all."""
+        return None if self.may_everywhere(Verb.WATCH) else frozenset(self.queues)
+
+    def require_sight(self, queue: str) -> None:
+        """Return if it may know that a queue exists.
+
+        Raises:
+            NotFound: It may not; the answer is that of a queue that is not there.
+        """
+        if not self.sees(queue):
+            raise NotFound(f"there is no queue {queue}", resource=Resource(kind="Queue", name=queue))
+
     def queues_for(self, verb: Verb) -> frozenset[str] | None:
         """Return the queues that something may be done with; None for all."""
         if self.may_everywhere(verb):
@@ -159,8 +173,7 @@ class Permissions:
         """
         if self.may(verb, queue):
             return
-        if not self.sees(queue):
-            raise NotFound(f"there is no queue {queue}", resource=Resource(kind="Queue", name=queue))
+        self.require_sight(queue)
         raise NotPermitted(
             f"this needs {verb} on queue {queue}; an administrator can grant it",
             resource=Resource(kind="Queue", name=queue),

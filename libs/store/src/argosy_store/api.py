@@ -17,6 +17,7 @@ from argosy_core.errors import BackendUnavailable
 from argosy_store.binary import INT4, UUID, array, bytes_array, fields, text_array, uuid_column
 from argosy_store.change_requests import ChangeRequestCalls
 from argosy_store.clusters import ClusterCalls
+from argosy_store.grants import GrantCalls
 from argosy_store.jobs import JobCalls
 from argosy_store.pool import Connections
 from argosy_store.queues import QueueCalls
@@ -52,7 +53,7 @@ _USE_JOB_SET: Final = (
 _DAY_S: Final = 86_400
 
 
-class ApiStore(QueueCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
+class ApiStore(QueueCalls, GrantCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
     """The database as an API replica sees it. Thread-safe.
 
     Args:

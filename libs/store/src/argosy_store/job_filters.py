@@ -23,7 +23,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.job.states import JobState
 from argosy_store.connection import StoreConnection
-from argosy_store.tables import job_metadata, job_sets, jobs, objects, runs
+from argosy_store.tables import job_metadata, job_sets, jobs, objects, queues, runs
 
 __all__ = [
     "OPEN_STATES",
@@ -74,6 +74,8 @@ class JobFilter:
 
     queue_id: int | None = None
     """Queue."""
+    among_queues: tuple[str, ...] | None = None
+    """Names of the only queues that are looked at where none is chosen; None looks at all."""
     job_set: str | None = None
     """Name of the job set."""
     states: frozenset[int] = frozenset()
@@ -95,6 +97,8 @@ class JobFilter:
     @property
     def needs_rows(self) -> bool:
         """Whether more must be looked at than what is indexed."""
+        if self.among_queues is not None:
+            return True
         return bool(self.states or self.labels) or (self.from_time_us, self.before_time_us) != (None, None)
 
 
@@ -198,6 +202,8 @@ def _sources(connection: StoreConnection, job_filter: JobFilter) -> list[_Source
     by_set = []
     if job_filter.queue_id is not None:
         by_set.append(job_sets.c.queue_id == job_filter.queue_id)
+    if job_filter.among_queues is not None:
+        by_set.append(job_sets.c.queue_id.in_(_queue_ids(job_filter.among_queues)))
     if job_filter.job_set is not None:
         by_set.append(job_sets.c.name == job_filter.job_set)
     if by_set:
@@ -260,6 +266,8 @@ def filter_conditions(job_filter: JobFilter) -> list[sa.ColumnElement[bool]]:
     conditions: list[sa.ColumnElement[bool]] = []
     if job_filter.queue_id is not None:
         conditions.append(jobs.c.queue_id == job_filter.queue_id)
+    if job_filter.among_queues is not None:
+        conditions.append(jobs.c.queue_id.in_(_queue_ids(job_filter.among_queues)))
     if job_filter.job_set is not None:
         sets = sa.select(job_sets.c.job_set_id).where(job_sets.c.name == job_filter.job_set)
         if job_filter.queue_id is not None:
@@ -281,6 +289,10 @@ def filter_conditions(job_filter: JobFilter) -> list[sa.ColumnElement[bool]]:
         # Jobs without labels lack every label.
         conditions.append(found if requirement.is_positive else sa.or_(jobs.c.metadata_hash.is_(None), found))
     return conditions
+
+
+def _queue_ids(names: Sequence[str]) -> sa.Select[tuple[int]]:
+    return sa.select(queues.c.queue_id).where(queues.c.name.in_(names), ~queues.c.deleted)
 
 
 def _state_condition(states: frozenset[int]) -> sa.ColumnElement[bool]:

@@ -299,6 +299,7 @@ def _read_jobs(
             lifetime_s=row["lifetime_s"],
             time_limit_s=row["time_limit_s"],
             estimate_s=row["estimate_s"],
+            submitter=row["submitter"],
             held=row["held"] == 1,
             runs=tuple(by_job.get(row["handle"], ())),
             spec_body=_read_spec(connection, row["handle"], row["spec_hash"]) if with_spec else None,

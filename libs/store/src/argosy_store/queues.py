@@ -5,7 +5,7 @@ Source: design section 3, QueueService; section 4, table queues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -94,15 +94,22 @@ class QueueCalls:
             waiting = read_waiting(connection, {row.pool for row in rows}, [row.queue_id for row in rows])
         return {row.name: (row, waiting[row.queue_id]) for row in rows}
 
-    def list_queues(self, after_name: str = "", limit: int = 100) -> list[QueueRow]:
-        """Return queues in order of their names, those after a name.
+    def list_queues(
+        self, after_name: str = "", limit: int = 100, *, names: Collection[str] | None = None
+    ) -> list[QueueRow]:
+        """Return queues in order of their names, those after a name; only some of them, if these are named.
 
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
-        statement = f"SELECT {QUEUE_COLUMNS} FROM queues WHERE NOT deleted AND name > %s ORDER BY name LIMIT %s"
+        statement = (
+            f"SELECT {QUEUE_COLUMNS} FROM queues WHERE NOT deleted AND name > %s"
+            " AND (%s::text[] IS NULL OR name = ANY (%s)) ORDER BY name LIMIT %s"
+        )
+        chosen = None if names is None else list(names)
         with self._connections.read() as connection:
-            return [QueueRow.of(row) for row in connection.execute(statement, [after_name, limit])]
+            rows = connection.execute(statement, [after_name, chosen, chosen, limit])
+            return [QueueRow.of(row) for row in rows]
 
     def queues_by_id(self, queue_ids: Sequence[int]) -> dict[int, QueueRow]:
         """Return queues by id, deleted ones included.
@@ -219,6 +226,7 @@ class QueueCalls:
         connection.execute(
             "UPDATE queues SET deleted = true, version = version + 1 WHERE queue_id = %s", [present.queue_id]
         )
+        connection.execute("DELETE FROM grants WHERE queue = %s", [name])
         connection.execute(
             "UPDATE partition_state SET deleted_queue_ids = array_append(deleted_queue_ids, %s)", [present.queue_id]
         )

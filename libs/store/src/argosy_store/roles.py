@@ -49,6 +49,7 @@ _API: Final[Mapping[str, Sequence[str]]] = {
     "cluster_pools": ("SELECT",),
     "clusters": ("SELECT", "UPDATE (cordoned, cordon_reason, cordoned_nodes, node_cordon_reasons, forgotten)"),
     "deduplication": ("SELECT", "INSERT", "DELETE"),
+    "grants": ("SELECT", "INSERT", "DELETE"),
     "job_set_events": ("SELECT",),
     "job_metadata": ("SELECT", "INSERT", "UPDATE (last_used_day)"),
     "job_sets": ("SELECT", "INSERT", "UPDATE (last_used_day)"),

@@ -185,6 +185,8 @@ class JobRecord:
     """Seconds of a run after which it may be preempted; None never."""
     time_limit_s: int | None = None
     """Seconds after which a run is stopped and the job fails; None never."""
+    submitter: str | None = None
+    """Name of whoever submitted it, None if that is not known."""
     estimate_s: int | None = None
     """Seconds that a run is expected to take; None not said."""
     held: bool = False

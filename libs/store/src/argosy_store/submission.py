@@ -284,7 +284,12 @@ def _insert_jobs(connection: StoreConnection, parts: Sequence[SubmitPart]) -> No
         Column(INT8, gather("submit_time_us")),
         Column(UUID, hashes),
     ]
-    variable = [("client_id", client_ids), ("metadata_hash", metadata), *_option_fields(parts)]
+    variable = [
+        ("client_id", client_ids),
+        ("metadata_hash", metadata),
+        *_option_fields(parts),
+        *_submitter_fields(parts),
+    ]
     used = [(name, values) for name, values in variable if any(value != b"\xff\xff\xff\xff" for value in values)]
     names = "".join(f", {name}" for name, _ in used)
     order = np.argsort(handles, kind="stable") if np.any(np.diff(handles) < 0) else None
@@ -325,6 +330,15 @@ def _option_fields(parts: Sequence[SubmitPart]) -> list[tuple[str, list[bytes]]]
         table = [seconds.to_bytes(4, "big", signed=True) for seconds in distinct.tolist()]
         columns.append((name, indexed_fields(np.where(values == UNSET, -1, index.reshape(-1)), table)))
     return columns
+
+
+def _submitter_fields(parts: Sequence[SubmitPart]) -> list[tuple[str, list[bytes]]]:
+    """Return the column of who submitted kept jobs, as fields; there is none if that is known of no job."""
+    if not any(part.request.submitter for part in parts):
+        return []
+    names = fields(part.request.submitter.encode() or None for part in parts)
+    counts = [int(np.count_nonzero(part.keep)) for part in parts]
+    return [("submitter", [name for name, count in zip(names, counts, strict=True) for _ in range(count)])]
 
 
 def _metadata_fields(part: SubmitPart) -> list[bytes]:

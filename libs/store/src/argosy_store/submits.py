@@ -65,6 +65,8 @@ class SubmitRequest:
     """Client ids, None for none; an empty tuple means that no job has one."""
     payload_hashes: bytes = b""
     """16 bytes per job over what a repeat must equal; needed where there are client ids."""
+    submitter: str = ""
+    """Name of whoever submits them; empty if that is not known."""
     traceparent: str = ""
     """W3C trace context for the leader, if the submitter traces these jobs; not stored with them."""
     generation: int | None = None

@@ -23,6 +23,7 @@ __all__ = [
     "clusters",
     "deduplication",
     "ended_sessions",
+    "grants",
     "job_metadata",
     "job_set_events",
     "job_sets",
@@ -111,6 +112,7 @@ jobs: Final = sa.Table(
     sa.Column("lifetime_s", sa.Integer),
     sa.Column("time_limit_s", sa.Integer),
     sa.Column("estimate_s", sa.Integer),
+    sa.Column("submitter", sa.Text),
     sa.Column("held", sa.Integer),
     sa.Index("jobs_job_set_id_handle_idx", "job_set_id", "handle"),
     sa.Index(
@@ -330,6 +332,16 @@ ended_sessions: Final = sa.Table(
     sa.Index("ended_sessions_of_cluster", "pool", "cluster", "id"),
 )
 """A session that a leader ended because of what was said there; the newest of each cluster."""
+
+grants: Final = sa.Table(
+    "grants",
+    metadata,
+    sa.Column("subject", sa.Text, primary_key=True),
+    sa.Column("queue", sa.Text, primary_key=True),
+    sa.Column("verb", sa.Text, primary_key=True),
+    sa.Index("grants_of_queue", "queue"),
+)
+"""What a user or group may do: a verb with a queue, or a role where the queue is empty."""
 
 suspects: Final = sa.Table(
     "suspects",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 
 from argosy.api.v1 import (
+    access_pb2_grpc,
     cluster_pb2_grpc,
     event_pb2_grpc,
     job_pb2_grpc,
@@ -19,7 +20,6 @@ from argosy.api.v1 import (
     server_pb2_grpc,
 )
 from argosy.debug.v1 import debug_pb2_grpc
-from argosy_core.access import Grant, Permissions, Principal, Role, permissions_of
 from argosy_core.job.spec import SpecLimits
 from argosy_eventlog.pulsar.settings import require_client
 from argosy_runtime.access.guard import Guard
@@ -27,9 +27,11 @@ from argosy_runtime.grpc_server import GrpcServer
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import MetricsServer
+from argosy_server.api.access import AccessService
 from argosy_server.api.clusters import ClusterService
 from argosy_server.api.debug import DebugService
 from argosy_server.api.events import EventService
+from argosy_server.api.grants import GrantedPermissions
 from argosy_server.api.jobs import JobExplanations, JobService, LeaderJobService
 from argosy_server.api.leader_view import LeaderRoleLike, Servicer
 from argosy_server.api.queue_cache import QueueCache
@@ -85,7 +87,10 @@ class ServerApp:
             credentials=config.credentials,
         )
         """Finds leaders."""
-        self.server = GrpcServer(config.grpc, guard=self._make_guard() if config.asks_who_calls else None)
+        self.permissions = GrantedPermissions(self.store, self.threads, config.access)
+        """What callers may do."""
+        guard = Guard(config.access, rules=RULES, permissions_of=self.permissions.of) if config.asks_who_calls else None
+        self.server = GrpcServer(config.grpc, guard=guard)
         """The gRPC server."""
         self.server.edge.leave_unmetered("/argosy.api.v1.JobService/SubmitJobs")  # `max_waiting_jobs` bounds them
         self.gather = SubmitGather(
@@ -101,15 +106,6 @@ class ServerApp:
         """Serves watchers."""
         for register, servicer, name in self._servicers():
             self.server.add(register, servicer, name)
-
-    def _make_guard(self) -> Guard:
-        config = self._config
-        admins = [Grant(subject=subject, queue="", verb=Role.ADMIN) for subject in config.access.admins]
-
-        async def read_permissions(principal: Principal) -> Permissions:
-            return permissions_of(principal, admins)
-
-        return Guard(config.access, rules=RULES, permissions_of=read_permissions)
 
     def _servicers(self) -> list[Servicer]:
         config = self._config
@@ -150,8 +146,10 @@ class ServerApp:
         jobs = JobService(self.store, self.threads, submission=submission, explanations=explanations)
         queues = QueueService(self.store, self.threads, cache, default_pool=config.pool)
         events = EventService(self.store, self.threads, self.hub, max_batch_count=config.api.watch_batch_count)
+        access = AccessService(self.store, self.threads, self.permissions)
         return [
             *shared,
+            (access_pb2_grpc.add_AccessServiceServicer_to_server, access, "argosy.api.v1.AccessService"),
             (job_pb2_grpc.add_JobServiceServicer_to_server, jobs, "argosy.api.v1.JobService"),
             (queue_pb2_grpc.add_QueueServiceServicer_to_server, queues, "argosy.api.v1.QueueService"),
             (event_pb2_grpc.add_EventServiceServicer_to_server, events, "argosy.api.v1.EventService"),

@@ -87,6 +87,16 @@ class Caller:
             NotPermitted: The caller may not do it.
         """
         self.permissions.require(verb, queue)
+        self._note(verb, queue)
+
+    def may(self, verb: Verb, queue: str) -> bool:
+        """Return whether the caller may do something with a queue; if so, it must as long as the call lasts."""
+        allowed = self.permissions.may(verb, queue)
+        if allowed:
+            self._note(verb, queue)
+        return allowed
+
+    def _note(self, verb: Verb, queue: str) -> None:
         if self.principal is not ANYBODY:
             self.asked.append((verb, queue))
 

@@ -82,6 +82,8 @@ class AdmittedJobs:
     """Index of the request's item, for errors."""
     options: JobOptions | None = None
     """How long they run by what the submitter says; None if nothing is said of any."""
+    submitter: str = ""
+    """Name of whoever submits them; empty where nobody is asked."""
     traceparent: str = ""
     """W3C context of the submit, if the submitter traces its jobs."""
     limits: Mapping[int, QueueLimit] = field(default_factory=dict)

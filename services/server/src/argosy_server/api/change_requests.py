@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from argosy.api.v1 import job_pb2
 from argosy.lease.v1 import lease_pb2
+from argosy_core.access import Permissions, Verb
 from argosy_core.errors import FieldViolation, InvalidRequest
 from argosy_core.job.identity import parse_id
 from argosy_core.job.states import JobState
@@ -37,6 +38,12 @@ _KINDS: Final[Mapping[ChangeRequestName, lease_pb2.ChangeRequestKind]] = {
     "reprioritize": lease_pb2.CHANGE_REQUEST_KIND_REPRIORITIZE,
     "hold": lease_pb2.CHANGE_REQUEST_KIND_HOLD,
     "release": lease_pb2.CHANGE_REQUEST_KIND_RELEASE,
+}
+_VERBS: Final[Mapping[ChangeRequestName, Verb]] = {
+    "cancel": Verb.CANCEL,
+    "reprioritize": Verb.REPRIORITIZE,
+    "hold": Verb.REPRIORITIZE,
+    "release": Verb.REPRIORITIZE,
 }
 _OPEN: Final = frozenset({JobState.QUEUED, JobState.LEASED, JobState.RUNNING})
 
@@ -71,17 +78,27 @@ class ChangeRequestOutcome:
     """Up to 20 of the jobs."""
 
 
-def read_filter(store: ApiStore, selector: job_pb2.JobSelector, *, needs_queue: bool = True) -> JobFilter:
-    """Return what a selector means. Blocks.
+def read_filter(
+    store: ApiStore,
+    selector: job_pb2.JobSelector,
+    permissions: Permissions,
+    verb: Verb,
+    *,
+    needs_queue: bool = True,
+) -> JobFilter:
+    """Return what a selector means to a caller. Blocks.
 
     Args:
         store: Where queues are.
         selector: Which jobs.
-        needs_queue: Refuse a selector without queue; else it means the jobs of all queues.
+        permissions: What the caller may do.
+        verb: What the caller wants to do with the jobs.
+        needs_queue: Refuse a selector without queue; else it means the jobs of all queues that it may be done with.
 
     Raises:
         InvalidRequest: It names no queue and must, or cannot be read.
-        NotFound: The queue does not exist.
+        NotFound: The queue does not exist, or the caller may not know of it.
+        NotPermitted: The caller may not do it with the queue's jobs.
     """
     if needs_queue and not selector.queue:
         raise _wrong("selector.queue", "is needed, so that nobody means all jobs of all queues by accident")
@@ -90,33 +107,43 @@ def read_filter(store: ApiStore, selector: job_pb2.JobSelector, *, needs_queue: 
     if job_pb2.JOB_STATE_UNSPECIFIED in selector.states:
         raise _wrong("selector.states", "must not hold JOB_STATE_UNSPECIFIED")
     labels = parse_label_selector(selector.label_selector, field="selector.label_selector")
+    if selector.queue:
+        permissions.require(verb, selector.queue)
+    allowed = None if selector.queue else permissions.queues_for(verb)
     return JobFilter(
         queue_id=store.get_queue(selector.queue).queue_id if selector.queue else None,
+        among_queues=None if allowed is None else tuple(sorted(allowed)),
         job_set=selector.job_set or None,
         states=frozenset(int(state) for state in selector.states),
         labels=labels,
     )
 
 
-def make_change_request(store: ApiStore, change_request: ChangeRequest) -> ChangeRequestOutcome:
+def make_change_request(
+    store: ApiStore, change_request: ChangeRequest, permissions: Permissions
+) -> ChangeRequestOutcome:
     """Set a change request, or say what it would do. Blocks.
 
     Raises:
         InvalidRequest: An id or the selector is wrong.
-        NotFound: The selector's queue does not exist.
+        NotFound: The selector's queue does not exist, or the caller may not know of it.
+        NotPermitted: The caller sees the jobs and may not do this with them.
         BackendUnavailable: The database cannot be reached; part of a large selection may have been done: repeat.
     """
     outcome = (
-        _change_request_by_ids(store, change_request)
+        _change_request_by_ids(store, change_request, permissions)
         if change_request.job_ids is not None
-        else _change_request_by_selector(store, change_request)
+        else _change_request_by_selector(store, change_request, permissions)
     )
     if not change_request.is_preview:
         METRICS.changed_jobs.labels(change_request.kind).inc(outcome.job_count)
     return outcome
 
 
-def _change_request_by_ids(store: ApiStore, change_request: ChangeRequest) -> ChangeRequestOutcome:
+def _change_request_by_ids(
+    store: ApiStore, change_request: ChangeRequest, permissions: Permissions
+) -> ChangeRequestOutcome:
+    verb = _VERBS[change_request.kind]
     handles = read_ids(change_request.job_ids or (), field="jobs.ids")
     meant: list[int] = []
     unknown: list[str] = []
@@ -130,6 +157,10 @@ def _change_request_by_ids(store: ApiStore, change_request: ChangeRequest) -> Ch
             # The handle alone leads to the row; the rest of the id must fit too.
             if record is None or record.job_id != job_id:
                 unknown.append(job_id)
+            elif not permissions.may(verb, record.queue):
+                if permissions.may(Verb.WATCH, record.queue):
+                    permissions.require(verb, record.queue)
+                unknown.append(job_id)
             elif record.state in _OPEN:
                 meant.append(handle)
                 if len(sample) < _SAMPLE_COUNT:
@@ -140,9 +171,11 @@ def _change_request_by_ids(store: ApiStore, change_request: ChangeRequest) -> Ch
     return ChangeRequestOutcome(job_count=count, unknown_ids=tuple(unknown), sample=tuple(sample))
 
 
-def _change_request_by_selector(store: ApiStore, change_request: ChangeRequest) -> ChangeRequestOutcome:
+def _change_request_by_selector(
+    store: ApiStore, change_request: ChangeRequest, permissions: Permissions
+) -> ChangeRequestOutcome:
     assert change_request.selector is not None
-    job_filter = read_filter(store, change_request.selector)
+    job_filter = read_filter(store, change_request.selector, permissions, _VERBS[change_request.kind])
     target = BoundedFilter(job_filter=job_filter, upper_handle=store.highest_handle())
     sample_handles = store.sample_change_requests(target, _SAMPLE_COUNT)
     sample = store.get_jobs(sample_handles) if sample_handles else []

@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy.api.v1 import event_pb2, event_pb2_grpc
+from argosy_core.access import Verb
 from argosy_core.errors import FieldViolation, InvalidRequest, NotFound, OutOfRange, Resource
 from argosy_core.job.states import JobState
+from argosy_runtime.access.guard import CALLER
 from argosy_runtime.metrics import METRICS
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
@@ -56,6 +58,7 @@ class EventService(event_pb2_grpc.EventServiceServicer):
         del context
         check_request(request)
         selection = _read_selection(request)
+        CALLER.get().require(Verb.WATCH, request.queue)
         job_set_id = await self._find(request.queue, request.job_set, wait=request.allow_missing)
         cursor = WatchCursor.parse(request.cursor, job_set_id=job_set_id)
         cursor = await self._check_kept(cursor)

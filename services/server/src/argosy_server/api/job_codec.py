@@ -80,6 +80,7 @@ def job_message(record: JobRecord) -> job_pb2.Job:
         lifetime=duration(record.lifetime_s),
         time_limit=duration(record.time_limit_s),
         estimate=duration(record.estimate_s),
+        submitter=record.submitter or "",
         held=record.held,
     )
 

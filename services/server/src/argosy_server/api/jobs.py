@@ -13,11 +13,13 @@ from typing import Any, Final
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from argosy.api.v1 import job_pb2, job_pb2_grpc
+from argosy_core.access import Verb
 from argosy_core.errors import ArgosyError, FieldViolation, InvalidRequest, NotFound, Resource
 from argosy_core.job.findings import printable
 from argosy_core.job.identity import parse_id
 from argosy_core.job.states import JobStage, JobState
 from argosy_core.scheduler import Explanation
+from argosy_runtime.access.guard import CALLER
 from argosy_runtime.traces import active
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
@@ -64,11 +66,11 @@ class JobExplanations:
 
         Raises:
             InvalidRequest: The id is none of this system.
-            NotFound: No job has it.
+            NotFound: No job has it that the caller may see.
         """
         _, handle = parse_id(job_id)
         record = await self._threads.run(self._store.get_job, handle)
-        if record is None or record.job_id != job_id.lower():
+        if record is None or record.job_id != job_id.lower() or not CALLER.get().may(Verb.WATCH, record.queue):
             raise NotFound(
                 f"no job has the id {job_id}; jobs are forgotten some days after their end",
                 resource=Resource(kind="Job", name=job_id),
@@ -203,7 +205,8 @@ class JobService(LeaderJobService):
         check_request(request)
         handles = read_ids(request.ids, field="ids")
         records = await self._threads.run(self._store.get_jobs, list(handles.values()))
-        by_id = {record.job_id: record for record in records}
+        permissions = CALLER.get().permissions
+        by_id = {record.job_id: record for record in records if permissions.may(Verb.WATCH, record.queue)}
         return job_pb2.BatchGetJobsResponse(
             jobs=[job_message(by_id[job_id]) for job_id in handles if job_id in by_id],
             unknown_ids=[job_id for job_id in handles if job_id not in by_id],
@@ -217,6 +220,7 @@ class JobService(LeaderJobService):
         check_request(request)
         after = read_name_token(request.page_token)
         size = request.page_size or _PAGE_SIZE
+        CALLER.get().require(Verb.WATCH, request.queue)
         queue = await self._threads.run(self._store.get_queue, request.queue)
         rows = await self._threads.run(self._store.list_job_sets, queue.queue_id, after, size + 1)
         page = rows[:size]
@@ -243,10 +247,11 @@ class JobService(LeaderJobService):
         query = _query(request)
         after = read_handle_token(request.page_token, query)
         size = request.page_size or _PAGE_SIZE
+        permissions = CALLER.get().permissions
 
         def read() -> JobPage:
             job_filter = replace(
-                read_filter(self._store, request.selector, needs_queue=False),
+                read_filter(self._store, request.selector, permissions, Verb.WATCH, needs_queue=False),
                 from_time_us=_time_us(request, "create_time_from"),
                 before_time_us=_time_us(request, "create_time_before"),
             )
@@ -312,7 +317,7 @@ class JobService(LeaderJobService):
         return job_pb2.ReleaseJobsResponse(**_answer_of(outcome))
 
     async def _change_request(self, change_request: ChangeRequest) -> ChangeRequestOutcome:
-        return await self._threads.run(make_change_request, self._store, change_request)
+        return await self._threads.run(make_change_request, self._store, change_request, CALLER.get().permissions)
 
 
 def _target_of(request: Any) -> dict[str, Any]:  # noqa: ANN401 - generated types have no common base

@@ -10,8 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from argosy.api.v1 import queue_pb2, queue_pb2_grpc
-from argosy_core.errors import FieldViolation, InvalidRequest, NotAllowedNow, Resource
+from argosy_core.access import Role, Verb
+from argosy_core.errors import FieldViolation, InvalidRequest, NotAllowedNow, NotPermitted, Resource
 from argosy_core.job.findings import printable
+from argosy_runtime.access.guard import CALLER
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
 from argosy_server.api.changes_codec import encode_queue_changes
@@ -28,6 +30,7 @@ __all__ = ["QueueService"]
 _PAGE_SIZE: Final = 100
 _DEFAULT_WEIGHT: Final = 1.0
 _MAX_POOLS_SHOWN: Final = 20
+_FIELDS_OF_TENANTS: Final = frozenset({"max_queued_count"})
 
 
 class QueueService(queue_pb2_grpc.QueueServiceServicer):
@@ -83,15 +86,17 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
         """Answer one queue."""
         del context
         check_request(request)
+        CALLER.get().permissions.require_sight(request.name)
         return queue_pb2.GetQueueResponse(queue=_message(await self._threads.run(self._store.get_queue, request.name)))
 
     async def ListQueues(self, request: queue_pb2.ListQueuesRequest, context: Context) -> queue_pb2.ListQueuesResponse:  # noqa: N802 - the protocol's name
-        """Answer queues by name."""
+        """Answer the queues that the caller may see, by name."""
         del context
         check_request(request)
         after = read_name_token(request.page_token)
         size = request.page_size or _PAGE_SIZE
-        rows = await self._threads.run(self._store.list_queues, after, size + 1)
+        names = CALLER.get().permissions.seen_queues
+        rows = await self._threads.run(self._store.list_queues, after, size + 1, names=names)
         return queue_pb2.ListQueuesResponse(
             queues=[_message(row) for row in rows[:size]],
             next_page_token=write_name_token(rows[size - 1].name) if len(rows) > size else "",
@@ -112,6 +117,7 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
             "max_queued_count": queue.max_queued_count,
         }
         paths = _read_mask(request.update_mask.paths, values.keys())
+        _require_edit(queue.name, paths)
         if "pool" in paths:
             await self._check_pool(queue.pool)
         row = await self._threads.run(
@@ -173,6 +179,9 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
             )
 
     async def _cordon(self, name: str, *, cordoned: bool, reason: str) -> queue_pb2.Queue:
+        caller = CALLER.get()
+        if Role.OPERATOR not in caller.permissions.roles:
+            caller.require(Verb.EDIT, name)
         row = await self._threads.run(
             self._store.set_queue_cordon,
             name,
@@ -181,6 +190,23 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
             encode=encode_queue_changes,
         )
         return _message(row)
+
+
+def _require_edit(name: str, paths: Sequence[str]) -> None:
+    """Return if the caller may change fields of a queue.
+
+    Who may edit a queue may not give it a greater share, machines of another pool, or namespaces where the secrets of
+    others are.
+
+    Raises:
+        NotFound: The caller may not know of the queue.
+        NotPermitted: The caller may not change it, or not these fields.
+    """
+    caller = CALLER.get()
+    caller.require(Verb.EDIT, name)
+    ours = [path for path in paths if path not in _FIELDS_OF_TENANTS]
+    if ours and Role.ADMIN not in caller.permissions.roles:
+        raise NotPermitted(f"changing {', '.join(ours)} of a queue needs the role admin")
 
 
 def _check_namespaces(namespaces: Sequence[str]) -> None:

@@ -22,6 +22,10 @@ _AUDITOR: Final = Rule(frozenset({Role.ADMIN, Role.OPERATOR, Role.AUDITOR}))
 _WATCH: Final = Rule(verb=Verb.WATCH)
 
 RULES: Final[Mapping[str, Rule]] = {
+    "/argosy.api.v1.AccessService/WhoAmI": ANYONE,
+    "/argosy.api.v1.AccessService/AddGrants": _ADMIN,
+    "/argosy.api.v1.AccessService/RemoveGrants": _ADMIN,
+    "/argosy.api.v1.AccessService/ListGrants": _AUDITOR,
     "/argosy.api.v1.QueueService/CreateQueue": _ADMIN,
     "/argosy.api.v1.QueueService/GetQueue": ANYONE,
     "/argosy.api.v1.QueueService/ListQueues": ANYONE,

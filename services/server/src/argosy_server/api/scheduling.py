@@ -12,6 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from argosy.api.v1 import scheduling_pb2, scheduling_pb2_grpc
 from argosy_core.scheduler import PoolShares
+from argosy_runtime.access.guard import CALLER
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
 from argosy_server.api.leader_view import RoundGauges
@@ -36,7 +37,7 @@ class SchedulingService(scheduling_pb2_grpc.SchedulingServiceServicer):
     async def GetShares(  # noqa: N802 - the protocol's name
         self, request: scheduling_pb2.GetSharesRequest, context: Context
     ) -> scheduling_pb2.GetSharesResponse:
-        """Answer each queue's usage, flow, share and demand."""
+        """Answer usage, flow, share and demand of each queue that the caller may see."""
         check_request(request)
         pool = request.pool or self._default_pool
         view = self._router.view(pool)
@@ -64,6 +65,7 @@ class SchedulingService(scheduling_pb2_grpc.SchedulingServiceServicer):
 
 
 def _shares_message(shares: PoolShares) -> scheduling_pb2.GetSharesResponse:
+    permissions = CALLER.get().permissions
     return scheduling_pb2.GetSharesResponse(
         capacity_cores=shares.capacity_cores,
         shares=[
@@ -80,6 +82,7 @@ def _shares_message(shares: PoolShares) -> scheduling_pb2.GetSharesResponse:
                 leased_count=share.leased_count,
             )
             for share in shares.queues
+            if permissions.sees(share.queue)
         ],
     )
 

@@ -11,11 +11,13 @@ from dataclasses import replace
 from typing import Final
 
 from argosy.api.v1 import job_pb2
-from argosy_core.errors import AlreadyExists, FieldViolation, QuotaExceeded
+from argosy_core.access import Verb
+from argosy_core.errors import AlreadyExists, FieldViolation, NotPermitted, QuotaExceeded
 from argosy_core.job.spec import spec_hash
+from argosy_runtime.access.guard import CALLER
 from argosy_runtime.metrics import METRICS
 from argosy_runtime.validation import check_request
-from argosy_server.api.admission import AdmittedJobs, admit
+from argosy_server.api.admission import AdmittedJobs, KnownQueue, admit
 from argosy_server.api.job_codec import job_ids
 from argosy_server.api.manifests import is_json, to_json
 from argosy_server.api.queue_cache import QueueCache
@@ -56,7 +58,7 @@ class Submission:
         Raises:
             InvalidRequest: Something is wrong; lists every bad item.
             NotFound: A queue does not exist.
-            NotPermitted: A namespace is not the queue's.
+            NotPermitted: A namespace is not the queue's, or the caller may not submit to a queue.
             AlreadyExists: A client id stands for another job.
             QuotaExceeded: A queue or this replica has too much waiting.
             BackendUnavailable: The database cannot be reached; repeat with the same client ids.
@@ -67,12 +69,14 @@ class Submission:
             check_request(request)
         specs = await self._read_specs(texts)
         generation = self._queues.generation
-        queues = await self._queues.find(set(items.queues))
+        queues = _usable(await self._queues.find(set(items.queues)), items.queues)
         jobs = admit(items, queues, specs, max_job_count=self._max_job_count)
         if request.validate_only:
             return job_pb2.SubmitJobsResponse()
         limits = self._queues.expect(queues.values(), counts_by_queue(jobs.queue_ids))
-        jobs = replace(jobs, traceparent=traceparent, limits=limits, generation=generation)
+        jobs = replace(
+            jobs, submitter=CALLER.get().principal.name, traceparent=traceparent, limits=limits, generation=generation
+        )
         result = await self._gather.submit(jobs)
         if result.error is not None:
             if not isinstance(result.error, QuotaExceeded):  # what is remembered of the queues is wrong
@@ -102,6 +106,34 @@ class Submission:
             specs.append(spec)
         METRICS.parsed_specs.inc(reads)
         return specs
+
+
+def _usable(queues: dict[str, KnownQueue], names: Sequence[str]) -> dict[str, KnownQueue]:
+    """Return the queues that the caller may know of, if the caller may submit to all of them.
+
+    Args:
+        queues: Queues that exist, by name.
+        names: Queue of each item.
+
+    Raises:
+        NotPermitted: The caller may know of a queue, and not submit to it; every item of such a queue is listed.
+    """
+    permissions = CALLER.get().permissions
+    if permissions.may_everywhere(Verb.SUBMIT):
+        return queues
+    seen = {name: queue for name, queue in queues.items() if permissions.sees(name)}
+    forbidden = {name for name in seen if not permissions.may(Verb.SUBMIT, name)}
+    if forbidden:
+        text = "needs submit on queue {}; an administrator can grant it"
+        raise NotPermitted(
+            "nothing was accepted because the caller may not submit to some queues",
+            violations=tuple(
+                FieldViolation(field=f"items[{index}].queue", description=text.format(name))
+                for index, name in enumerate(names)
+                if name in forbidden
+            ),
+        )
+    return seen
 
 
 def _conflict(jobs: AdmittedJobs, conflicts: tuple[tuple[int, str], ...]) -> AlreadyExists:

@@ -98,6 +98,7 @@ def build_requests(store: SubmitStore, batch: Sequence[AdmittedJobs], *, now_us:
                 metadata=jobs.metadata,
                 client_ids=jobs.client_ids,
                 payload_hashes=jobs.payload_hashes,
+                submitter=jobs.submitter,
                 traceparent=jobs.traceparent,
                 generation=jobs.generation,
                 limits=jobs.limits,

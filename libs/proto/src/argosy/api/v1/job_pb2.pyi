@@ -211,7 +211,7 @@ class Run(_message.Message):
     def __init__(self, attempt: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., cluster: _Optional[str] = ..., node: _Optional[str] = ..., lease_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., reason: _Optional[str] = ..., failure: _Optional[_Union[FailureKind, str]] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "queue", "job_set", "state", "priority", "create_time", "end_time", "reason", "cancel_requested", "client_id", "labels", "annotations", "runs", "spec", "lifetime", "time_limit", "estimate", "held")
+    __slots__ = ("id", "queue", "job_set", "state", "priority", "create_time", "end_time", "reason", "cancel_requested", "client_id", "labels", "annotations", "runs", "spec", "lifetime", "time_limit", "estimate", "held", "submitter")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -244,6 +244,7 @@ class Job(_message.Message):
     TIME_LIMIT_FIELD_NUMBER: _ClassVar[int]
     ESTIMATE_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTER_FIELD_NUMBER: _ClassVar[int]
     id: str
     queue: str
     job_set: str
@@ -262,7 +263,8 @@ class Job(_message.Message):
     time_limit: _duration_pb2.Duration
     estimate: _duration_pb2.Duration
     held: bool
-    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., priority: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., cancel_requested: bool = ..., client_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ...) -> None: ...
+    submitter: str
+    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., priority: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., cancel_requested: bool = ..., client_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., submitter: _Optional[str] = ...) -> None: ...
 
 class JobStateCount(_message.Message):
     __slots__ = ("state", "job_count")

@@ -1,0 +1,91 @@
+"""Who calls, and what is granted to whom.
+
+Source: `proto/argosy/api/v1/access.proto`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from argosy.api.v1 import access_pb2, access_pb2_grpc
+from argosy_client.repeated_calls import RepeatedCalls
+from argosy_core.access import Grant
+
+__all__ = ["AccessCalls", "Identity"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who the server takes the caller for."""
+
+    name: str
+    """Name; empty where callers are not asked who they are."""
+    groups: tuple[str, ...] = ()
+    """Groups."""
+    cluster: str = ""
+    """Cluster that the caller speaks for, if any."""
+    acted_by: str = ""
+    """Who makes the call as the one named."""
+    roles: tuple[str, ...] = ()
+    """Roles."""
+    grants: tuple[Grant, ...] = ()
+    """What the caller may do with single queues."""
+
+
+class AccessCalls(RepeatedCalls):
+    """The calls about access; see `argosy_client.client.ArgosyClient`."""
+
+    async def who_am_i(self) -> Identity:
+        """Return who the server takes the caller for, and what the caller may do."""
+        answer = await self.call(access_pb2_grpc.AccessServiceStub(self._channel).WhoAmI, access_pb2.WhoAmIRequest())
+        return Identity(
+            name=answer.name,
+            groups=tuple(answer.groups),
+            cluster=answer.cluster,
+            acted_by=answer.acted_by,
+            roles=tuple(answer.roles),
+            grants=tuple(_grant_of(message) for message in answer.grants),
+        )
+
+    async def add_grants(self, grants: Sequence[Grant]) -> None:
+        """Grant, all or nothing; what is granted already is success.
+
+        Raises:
+            NotFound: A queue does not exist.
+            NotPermitted: The caller is no administrator.
+        """
+        await self.call(
+            access_pb2_grpc.AccessServiceStub(self._channel).AddGrants,
+            access_pb2.AddGrantsRequest(grants=map(_message, grants)),
+        )
+
+    async def remove_grants(self, grants: Sequence[Grant]) -> None:
+        """Take away, all in one step; what is not granted is success.
+
+        Raises:
+            NotPermitted: The caller is no administrator.
+        """
+        await self.call(
+            access_pb2_grpc.AccessServiceStub(self._channel).RemoveGrants,
+            access_pb2.RemoveGrantsRequest(grants=map(_message, grants)),
+        )
+
+    async def list_grants(self, *, subject: str = "", queue: str = "", page_size: int = 1000) -> AsyncIterator[Grant]:
+        """Give grants in order, page by page; of one subject or queue only, if named."""
+        request = access_pb2.ListGrantsRequest(subject=subject, queue=queue, page_size=page_size)
+        while True:
+            answer = await self.call(access_pb2_grpc.AccessServiceStub(self._channel).ListGrants, request)
+            for message in answer.grants:
+                yield _grant_of(message)
+            request.page_token = answer.next_page_token
+            if not request.page_token:
+                return
+
+
+def _message(grant: Grant) -> access_pb2.Grant:
+    return access_pb2.Grant(subject=grant.subject, queue=grant.queue, verb=grant.verb)
+
+
+def _grant_of(message: access_pb2.Grant) -> Grant:
+    return Grant(subject=message.subject, queue=message.queue, verb=message.verb)

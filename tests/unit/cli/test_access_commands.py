@@ -1,0 +1,42 @@
+"""`argosy whoami`, `grant`, `revoke` and `grants`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from argosy_testkit.fake_api import FakeApi
+
+
+def test_grants_are_given_listed_page_by_page_and_taken(api: FakeApi, argosy: Any) -> None:
+    """Verbs on a queue and roles; the list has them all, however many pages it takes."""
+    assert argosy("grant", "user:bob", "submit", "watch", "--queue", "red").code == 0
+    assert argosy("grant", "group:ops", "operator").code == 0
+    listed = json.loads(argosy("grants", "-o", "json").out)
+    assert [(one["subject"], one["queue"], one["verb"]) for one in listed] == [
+        ("group:ops", "", "operator"),
+        ("user:bob", "red", "submit"),
+        ("user:bob", "red", "watch"),
+    ]
+    assert argosy("revoke", "user:bob", "submit", "--queue", "red").code == 0
+    assert [line.split() for line in argosy("grants").out.splitlines()[1:]] == [
+        ["group:ops", "-", "operator"],
+        ["user:bob", "red", "watch"],
+    ]
+
+
+def test_verb_that_is_none_is_refused_by_the_command(api: FakeApi, argosy: Any) -> None:
+    """A misspelt verb does not reach the server."""
+    assert argosy("grant", "user:bob", "submitt", "--queue", "red").code == 2
+    assert api.requests["AddGrants"] == []
+
+
+def test_whoami_says_name_groups_roles_and_verbs(argosy: Any) -> None:
+    """What the server takes one for, on a few lines."""
+    argosy("grant", "user:alice", "submit", "--queue", "red")
+    assert argosy("whoami").out.splitlines() == [
+        "alice",
+        "groups: research",
+        "roles: auditor",
+        "on queues: submit on red",
+    ]
