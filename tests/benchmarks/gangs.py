@@ -1,0 +1,137 @@
+"""Gangs: hops against the least possible, and time, on a fat tree of 31,250 nodes; many small gangs on shared nodes.
+
+Prints one JSON document. Three fat trees of 50 pods of 25 racks of 25 nodes are half, 70 and 90 % full of whole-node
+work, strewn over single nodes and, for another run, in blocks as jobs leave it. Gangs of 8 to 512 nodes are placed one
+at a time on the same state. `least` is the lowest level at which some subtree has that many free nodes: a bound that no
+placement can beat, and for one sub-group always reached by some placement. For several sub-groups the bound holds for
+each by itself, so a gang that does not reach it may still be the best there is.
+
+Usage: python tests/benchmarks/gangs.py [--gangs 400] [--seed 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from argosy_core.gang import SubGroup, Topology, place_gang
+
+PODS, RACKS, NODES = 50, 25, 25
+NODE_COUNT = PODS * RACKS * NODES
+SIZES = (8, 16, 32, 64, 128, 256, 512)
+
+
+def fat_tree() -> Topology:
+    """Return the tree of the whole cluster."""
+    rack = [f"{node // NODES}" for node in range(NODE_COUNT)]
+    pod = [f"{node // (NODES * RACKS)}" for node in range(NODE_COUNT)]
+    return Topology.of(NODE_COUNT, [rack, pod])
+
+
+def free_nodes(rng: np.random.Generator, full_ratio: float, *, in_blocks: bool) -> np.ndarray:
+    """Return which nodes are free: single ones at random, or what is left by blocks of 1 to 64 nodes side by side."""
+    free = np.ones(NODE_COUNT, dtype=bool)
+    if not in_blocks:
+        free[rng.permutation(NODE_COUNT)[: round(NODE_COUNT * full_ratio)]] = False
+        return free
+    while free.mean() > 1 - full_ratio:
+        size = int(2 ** rng.integers(0, 7))
+        first = int(rng.integers(0, NODE_COUNT - size))
+        free[first : first + size] = False
+    return free
+
+
+def whole(size: int, eligible: np.ndarray) -> SubGroup:
+    """Return a sub-group of whole nodes."""
+    return SubGroup(request=np.array([1000]), minimum=size, maximum=size, eligible=eligible)
+
+
+def least_hops(topology: Topology, free: np.ndarray, size: int) -> int:
+    """Return the fewest hops with which so many free nodes lie together, -1 if there are not so many."""
+    for level in range(1, topology.level_count):
+        if np.bincount(topology.subtrees[level], weights=free).max() >= size:
+            return topology.hops_of(level)
+    return -1
+
+
+def measure(topology: Topology, rng: np.random.Generator, count: int, *, group_count: int) -> list[dict[str, Any]]:
+    """Place gangs in each state; return a row for each."""
+    rows = []
+    for full_ratio in (0.5, 0.7, 0.9):
+        for in_blocks in (False, True):
+            open_ = free_nodes(rng, full_ratio, in_blocks=in_blocks)
+            amounts = np.where(open_, 1000, 0)[None, :].astype(np.int64)
+            eligible = np.ones(NODE_COUNT, dtype=bool)
+            least_count, placed_count, times_s = 0, 0, []
+            for _ in range(count):
+                sizes = rng.choice(SIZES, group_count).tolist()
+                groups = [whole(size, eligible) for size in sizes]
+                began_s = time.perf_counter()
+                places = place_gang(topology, amounts, groups, empty=open_)
+                times_s.append(time.perf_counter() - began_s)
+                if places is not None:
+                    placed_count += 1
+                    bound = max(least_hops(topology, open_, size) for size in sizes)
+                    least_count += max(places.hops) == bound
+            rows.append(
+                {
+                    "full_ratio": full_ratio,
+                    "in_blocks": in_blocks,
+                    "sub_groups": group_count,
+                    "gangs": count,
+                    "placed": placed_count,
+                    "fewest_hops_ratio": round(least_count / max(placed_count, 1), 4),
+                    "p50_ms": round(float(np.quantile(times_s, 0.5)) * 1000, 3),
+                    "p99_ms": round(float(np.quantile(times_s, 0.99)) * 1000, 3),
+                }
+            )
+    return rows
+
+
+def small_gangs(rng: np.random.Generator, *, gang_count: int = 3000, node_count: int = 5000) -> dict[str, Any]:
+    """Place gangs of three pods on shared nodes of 32 cores, taking what each gets; return the time of one."""
+    topology = Topology.of(node_count, [[f"{node // 25}" for node in range(node_count)]])
+    free = np.full((2, node_count), 32_000, dtype=np.int64)
+    free -= rng.integers(0, 24_000, (1, node_count))
+    eligible = np.ones(node_count, dtype=bool)
+    requests = rng.integers(1, 5, gang_count) * 1000
+    placed, began_s = 0, time.perf_counter()
+    for request in requests.tolist():
+        group = SubGroup(request=np.array([request, request]), minimum=3, maximum=3, eligible=eligible)
+        places = place_gang(topology, free, [group])
+        if places is not None:
+            placed += 1
+            np.subtract.at(free, (slice(None), places.nodes[0]), group.request[:, None])
+    taken_s = time.perf_counter() - began_s
+    return {
+        "gangs": gang_count,
+        "nodes": node_count,
+        "placed": placed,
+        "ms_per_gang": round(taken_s / gang_count * 1000, 3),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gangs", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=1)
+    chosen = parser.parse_args()
+    rng = np.random.default_rng(chosen.seed)
+    topology = fat_tree()
+    document = {
+        "benchmark": "gangs",
+        "nodes": NODE_COUNT,
+        "fat_tree": [row for count in (1, 3) for row in measure(topology, rng, chosen.gangs, group_count=count)],
+        "shared_nodes": small_gangs(rng),
+    }
+    sys.stdout.write(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
