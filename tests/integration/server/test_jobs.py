@@ -242,6 +242,37 @@ async def test_jobs_are_held_and_released_by_selector_and_id(api: Any, leader_st
     ]
 
 
+async def test_jobs_run_after_others_that_are_known(api: Any, leader_store: Any) -> None:
+    """Pairs go to the leader and come back with the job; an unknown or made-up id, or too many pairs, are refused."""
+    (first,) = await api.submit({})
+    after = job_pb2.RunAfter(job_ids=[first], until=job_pb2.AFTER_UNTIL_ENDED)
+    ids = await api.submit({"count": 2, "after": after}, {})
+    jobs = [(await api.jobs.GetJob(job_pb2.GetJobRequest(id=job_id))).job for job_id in ids]
+    assert [job.after for job in jobs] == [after, after, job_pb2.RunAfter()]
+    changes = [lease_pb2.Changes.FromString(payload) for _, payload in leader_store.read_changes(100)]
+    submitted = [change.submitted for change in changes if change.submitted.after_handle_column]
+    (columns,) = [
+        [
+            unpack_column(getattr(one, f"after_{name}_column"), kind, name="x").tolist()
+            for name, kind in (("handle", "int64"), ("other", "int64"), ("until", "int8"))
+        ]
+        for one in submitted
+    ]
+    (other,) = handles_of([first]).tolist()
+    assert columns == [handles_of(ids[:2]).tolist(), [other, other], [2, 2]]
+    assert leader_store.read_states([other, 7]) == {other: 0}
+    unknown = first[:-1] + ("0" if first[-1] != "0" else "1")
+    for job_ids, count, code in (
+        ([unknown], 1, grpc.StatusCode.NOT_FOUND),
+        (["00000000-0000-0000-0000-000000000000"], 1, grpc.StatusCode.INVALID_ARGUMENT),
+        ([first, first], 1, grpc.StatusCode.INVALID_ARGUMENT),
+        ([first, ids[0]], 60_000, grpc.StatusCode.INVALID_ARGUMENT),
+    ):
+        with pytest.raises(grpc.RpcError) as refusal:
+            await api.submit({"count": count, "after": job_pb2.RunAfter(job_ids=job_ids)})
+        assert refusal.value.code() == code
+
+
 async def test_explain_answers_from_row_for_ended_job_without_leader(api: Any, leader_store: Any) -> None:
     """An ended job needs no leader to be explained."""
     ids = await api.submit({})

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import NotFound
+from argosy_core.job.after import FORGOTTEN, AfterUntil, encode_after
+from argosy_core.job.identity import compose_id
 from argosy_core.job.members import Members, member_key
 from argosy_core.job.rows import HeldAmounts
-from argosy_core.job.states import RunState
+from argosy_core.job.states import JobState, RunState
 from argosy_core.scheduler import JobSetView
 from argosy_store import Effects, JobFilter, LeaderStore
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
@@ -208,6 +210,21 @@ def test_load_gives_what_live_runs_hold_that_were_resized(world: StoreWorld) -> 
     assert held is not None
     assert (held.members.handle.tolist(), held.members.attempt.tolist()) == (handles[:2].tolist(), [1, 1])
     assert (held.names, held.amounts.tolist()) == (("cpu",), [[1500], [300]])
+
+
+def test_load_gives_what_open_jobs_wait_for_and_what_has_become_of_it(world: StoreWorld) -> None:
+    """Others are open, ended, or not stored at all; jobs that wait for none cost nothing."""
+    others = world.submit_jobs(2)
+    assert world.leader.load().columns.jobs.after is None
+    world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(others[:1])))
+    strange = int(others[1]) + 1000
+    names = [compose_id(0x0190_0000_0000_7000, handle) for handle in (*others.tolist(), strange)]
+    (result,) = world.submit(replace(world.request(2), run_after=(encode_after(AfterUntil.ENDED, names), b"")))
+    pairs = world.leader.load().columns.jobs.after
+    assert pairs is not None
+    assert pairs.handle.tolist() == [int(result.handles[0])] * 3
+    assert pairs.other.tolist() == [*others.tolist(), strange]
+    assert pairs.state.tolist() == [JobState.SUCCEEDED, 0, FORGOTTEN]
 
 
 def test_load_gives_how_long_jobs_run_by_what_was_said(world: StoreWorld) -> None:

@@ -278,6 +278,36 @@ def test_documents_say_whether_their_jobs_are_held() -> None:
     assert "hold: must be true or false, not a number" in str(refusal.value.violations)
 
 
+def test_documents_name_jobs_to_run_after() -> None:
+    """A list needs their success; a mapping says what they need; options win."""
+    options = DocumentOptions(after=("z",), after_until="ended")
+    for text, chosen, expected in (
+        ("after: [a, b]", DocumentOptions(), (("a", "b"), "succeeded")),
+        ("after: {jobs: [a], until: ended}", DocumentOptions(), (("a",), "ended")),
+        ("after: [a]", options, (("z",), "ended")),
+        ("lifetime: 0", DocumentOptions(), ((), "succeeded")),
+    ):
+        (draft,) = parse_documents(f"{SUBMISSION}{text}\n", source="a.yaml", options=chosen)
+        assert (draft.after, draft.after_until) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("after: a", "after: must be a list of job ids"),
+        ("after: [1]", "after: must be a list of job ids"),
+        ("after: {jobs: []}", "after: has the fields jobs, at least one, and until"),
+        ("after: {jobs: [a], when: now}", "after: has the fields jobs, at least one, and until"),
+        ("after: {jobs: [a], until: begun}", "after.until: must be succeeded or ended"),
+    ],
+)
+def test_wrong_jobs_to_run_after_are_refused(line: str, said: str) -> None:
+    """The field and its line are named."""
+    with pytest.raises(InvalidRequest) as refusal:
+        parse_documents(f"{SUBMISSION}{line}\n", source="a.yaml", options=DocumentOptions())
+    assert said in refusal.value.message
+
+
 def test_durations_are_read_with_their_units() -> None:
     """Whole numbers with units; 0 needs none; what the caller says wins."""
     text = SUBMISSION + "lifetime: 0\ntimeLimit: 1d2h3m4s\nestimate: 5m\n"

@@ -60,6 +60,7 @@ def _names(enum: Any, prefix: str) -> dict[int, str]:  # noqa: ANN401 - generate
     return {number: name.removeprefix(prefix).lower() for name, number in enum.items()}
 
 
+_AFTER_NAMES: Final = _names(job_pb2.AfterUntil, "AFTER_UNTIL_")
 _STATE_NAMES: Final = _names(job_pb2.JobState, "JOB_STATE_")
 _JOB_STAGE_NAMES: Final = _names(job_pb2.JobStage, "JOB_STAGE_")
 _RUN_STATE_NAMES: Final = _names(job_pb2.RunState, "RUN_STATE_")
@@ -123,6 +124,7 @@ def submit_message(
             time_limit=_duration_message(draft.time_limit_s),
             estimate=_duration_message(draft.estimate_s),
             hold=draft.hold,
+            after=_after_message(draft),
         )
     return request
 
@@ -171,7 +173,16 @@ def job_of(message: job_pb2.Job) -> Job:
         estimate_s=_seconds_of(message, "estimate"),
         submitter=message.submitter,
         held=message.held,
+        after=tuple(message.after.job_ids),
+        after_until=_AFTER_NAMES.get(message.after.until, "") if message.HasField("after") else "",
     )
+
+
+def _after_message(draft: JobDraft) -> job_pb2.RunAfter | None:
+    """Return what a job begins after; None stays unset."""
+    if not draft.after:
+        return None
+    return job_pb2.RunAfter(job_ids=draft.after, until=f"AFTER_UNTIL_{draft.after_until.upper()}")
 
 
 def _duration_message(seconds: int | None) -> Duration | None:

@@ -13,6 +13,7 @@ A document is a submission, or a Kubernetes Pod manifest by itself::
     timeLimit: 1d             # a run that takes longer is stopped, and the job fails
     estimate: 45m             # of its run time
     hold: true                # it waits until it is released
+    after: {jobs: [0190...], until: succeeded}   # or ended; or just the list
     spec:
       manifests: [{apiVersion: v1, kind: Pod, ...}]
 
@@ -58,6 +59,7 @@ _FIELDS: Final = {
     "time_limit": "time_limit",
     "estimate": "estimate",
     "hold": "hold",
+    "after": "after",
     "spec": "spec",
 }
 _INT32_MAX: Final = 2**31 - 1
@@ -80,6 +82,10 @@ class DocumentOptions:
     """Seconds that a run is expected to take; None for what the document says, if anything."""
     hold: bool = False
     """Whether all jobs are held from the beginning; False for what the document says."""
+    after: tuple[str, ...] = ()
+    """Ids of other jobs that all jobs begin after; empty for what the document says."""
+    after_until: str = "succeeded"
+    """Whether these must have `succeeded` or `ended`."""
 
 
 def read_documents(paths: Iterable[str], options: DocumentOptions) -> tuple[JobDraft, ...]:
@@ -227,6 +233,7 @@ class _Reading:
             self._fault("queue", "is missing: name it in the document or with --queue")
         if not job_set and "job_set" not in fields:
             self._fault("jobSet", "is missing: name it in the document or with --job-set")
+        after, until = self._after(fields)
         return JobDraft(
             queue=queue,
             job_set=job_set,
@@ -240,6 +247,8 @@ class _Reading:
             time_limit_s=self._duration(fields, "time_limit", options.time_limit_s),
             estimate_s=self._duration(fields, "estimate", options.estimate_s),
             hold=options.hold or self._flag(fields, "hold"),
+            after=options.after or after,
+            after_until=options.after_until if options.after else until,
             place=self._place(""),
         )
 
@@ -257,6 +266,23 @@ class _Reading:
         shown = f"{value}" if isinstance(value, int) and not isinstance(value, bool) else _kind_text(value)
         self._fault(_spelling(name), f"must be a whole number from {least} to {_INT32_MAX}, not {shown}")
         return default
+
+    def _after(self, fields: Mapping[str, Value]) -> tuple[tuple[str, ...], str]:
+        """Return the ids of other jobs, and whether they must have succeeded or ended."""
+        value = fields.get("after", [])
+        ids: Value = value
+        until: Value = "succeeded"
+        if isinstance(value, dict):
+            ids, until = value.get("jobs"), value.get("until", until)
+        if not isinstance(ids, list) or not all(isinstance(job_id, str) for job_id in ids):
+            self._fault("after", "must be a list of job ids, or a mapping with the list jobs and with until")
+        elif isinstance(value, dict) and not (set(value) <= {"jobs", "until"} and ids):
+            self._fault("after", "has the fields jobs, at least one, and until")
+        elif until not in {"succeeded", "ended"}:
+            self._fault("after.until", "must be succeeded or ended")
+        else:
+            return tuple(map(str, ids)), str(until)
+        return (), "succeeded"
 
     def _flag(self, fields: Mapping[str, Value], name: str) -> bool:
         value = fields.get(name, False)

@@ -94,6 +94,10 @@ class JobDraft:
     """Seconds that a run is expected to take; binds nobody."""
     hold: bool = False
     """It is held from the beginning."""
+    after: tuple[str, ...] = ()
+    """Ids of other jobs that it begins after."""
+    after_until: str = "succeeded"
+    """Whether these must have `succeeded`, or `ended` in whatever way."""
     place: str = field(default="", compare=False)
     """Where it was written, as `jobs.yaml:12: document 2`, for errors; empty if nowhere."""
 
@@ -181,6 +185,10 @@ class Job:
     """Seconds that a run is expected to take, as its submitter said."""
     held: bool = False
     """Whether it waits until somebody releases it."""
+    after: tuple[str, ...] = ()
+    """Ids of other jobs that it begins after."""
+    after_until: str = ""
+    """Whether these must have `succeeded` or `ended`; empty without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

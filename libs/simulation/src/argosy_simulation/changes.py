@@ -49,7 +49,8 @@ def _change(store: DurableStore, book: JobBook, change_id: int) -> Change:
 def _jobs(store: DurableStore, book: JobBook, rows: Int64s) -> JobColumns:
     """Return accepted jobs as they were submitted."""
     submit_time_us = [store.jobs[handle].submit_time_us for handle in book.handles(rows).tolist()]
-    return book.columns(rows, np.array(submit_time_us, dtype=np.int64), book.plan.priority[rows])
+    columns = book.columns(rows, np.array(submit_time_us, dtype=np.int64), book.plan.priority[rows])
+    return store.with_states(columns)
 
 
 def held_jobs(store: DurableStore, book: JobBook) -> tuple[int, ...]:

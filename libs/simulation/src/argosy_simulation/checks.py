@@ -8,7 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from argosy_core.errors import InvariantViolation
+from argosy_core.job.after import AfterUntil
 from argosy_core.job.members import attempt_of
+from argosy_core.job.states import JobState
 from argosy_core.reconcile import Reconciler
 from argosy_core.scheduler import check_invariants, placements_of
 from argosy_simulation.agenda import Process
@@ -71,6 +73,13 @@ def _check_jobs(world: WorldParts) -> None:
             job.state in (0, job.event_state) and job.event_state > 0,
             f"row and events of job {job.index} agree ({job.state}, {job.event_state})",
         )
+    for row, (until, others) in book.plan.after.items():
+        job, *named = (store.jobs[handle] for handle in book.handles(np.array([row, *others])).tolist())
+        states = [other.state for other in named]
+        if job.runs:
+            _require(all(states), f"job {row} began after {others} had ended")
+            well = until is AfterUntil.ENDED or set(states) == {JobState.SUCCEEDED}
+            _require(well, f"job {row} began after {others} had succeeded")
     _require(not store.changes, "every change was taken")
     _require(len(store.jobs) == world.submitted_count, "no acknowledged job is lost")
     _require(len(store.jobs) == len(book.plan), "every submit was acknowledged in the end")

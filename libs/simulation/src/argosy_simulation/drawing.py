@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from argosy_core.job.after import AfterUntil
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.options import JobOptions
 from argosy_core.leader import MachineSettings
@@ -19,7 +20,7 @@ from argosy_simulation.plan import ChangeRequestPlan, WorldPlan
 from argosy_simulation.settings import FaultSettings, WorldSettings
 from argosy_simulation.world import World
 
-__all__ = ["draw_plan", "draw_world", "hold_plan", "limit_plan", "widen_plan"]
+__all__ = ["chain_plan", "draw_plan", "draw_world", "hold_plan", "limit_plan", "widen_plan"]
 
 _GIB = 1 << 30
 
@@ -30,7 +31,7 @@ def draw_world(
     with_faults: bool = True,
     wide: bool = False,
     limited: bool = False,
-    held: bool = False,
+    waiting: bool = False,
     check_steps: int = 1,
     make_plugins: Callable[[], Mapping[str, object]] = dict,
 ) -> World:
@@ -42,7 +43,7 @@ def draw_world(
         wide: Whether there may be bags of several pods and the faults that `FaultSettings` leaves out by default; they
             are drawn apart, so that the other worlds stay as they were.
         limited: Whether some jobs have time limits; likewise.
-        held: Whether some jobs are held, at their submit or later, and released; likewise.
+        waiting: Whether some jobs are held for a while, and some wait for others; likewise.
         check_steps: After how many events the memories are checked; what truly happens is checked always.
         make_plugins: Makes the plugins of each leader anew.
     """
@@ -53,8 +54,8 @@ def draw_world(
         plan = widen_plan(plan, wide_rng)
     if limited:
         plan = limit_plan(plan, np.random.default_rng([seed, 39]))
-    if held:
-        plan = hold_plan(plan, np.random.default_rng([seed, 43]), until_s)
+    if waiting:
+        plan = chain_plan(hold_plan(plan, wait_rng := np.random.default_rng([seed, 43]), until_s), wait_rng)
     settings = WorldSettings(
         leader=MachineSettings(
             round=RoundSettings(
@@ -140,6 +141,23 @@ def limit_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
     limited = rng.random(len(plan)) < 0.3
     limit_s = np.where(limited, rng.integers(1, 40, len(plan)), nothing.time_limit_s).astype(np.int32)
     return replace(plan, options=replace(nothing, time_limit_s=limit_s))
+
+
+def chain_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
+    """Return a plan in which about a third of the jobs wait for up to three earlier ones, none that never ends.
+
+    Args:
+        plan: The plan.
+        rng: Draws which, and for what.
+    """
+    after: dict[int, tuple[AfterUntil, tuple[int, ...]]] = {}
+    ending = np.flatnonzero(np.isfinite(plan.run_s))
+    for job in np.flatnonzero(rng.random(len(plan)) < 0.35).tolist():
+        earlier = ending[ending < job]
+        if earlier.size:
+            others = rng.choice(earlier, min(int(rng.integers(1, 4)), earlier.size), replace=False)
+            after[job] = AfterUntil(int(rng.integers(1, 3))), tuple(sorted(others.tolist()))
+    return replace(plan, after=after)
 
 
 def hold_plan(plan: WorldPlan, rng: np.random.Generator, until_s: float) -> WorldPlan:

@@ -221,6 +221,16 @@ class DurableStore(Process):
             )
         return bool(count)
 
+    def with_states(self, columns: JobColumns) -> JobColumns:
+        """Return jobs with what has become of those that they wait for."""
+        if columns.after is None:
+            return columns
+        return replace(columns, after=columns.after.with_states(self.states(columns.after.other.tolist())))
+
+    def states(self, handles: Iterable[int]) -> dict[int, int]:
+        """Return what jobs have come to; those whose submit is still on its way count as open."""
+        return {handle: self.jobs[handle].state if handle in self.jobs else 0 for handle in handles}
+
     def is_live(self, handle: int, ordinal: int) -> bool:
         """Return whether the run of a member has not ended."""
         return handle in self.open_handles and self.jobs[handle].live_attempt == attempt_of(ordinal)
@@ -479,7 +489,7 @@ class DurableStore(Process):
         of_objects = _keys([one for one in live for _ in one[2].objects])
         sets = sorted(set(columns.job_set.tolist()))
         return LoadedColumns(
-            jobs=replace(columns, options=_held_now(columns, jobs)),
+            jobs=replace(self.with_states(columns), options=_held_now(columns, jobs)),
             cancel_requested=np.array([job.change_request for job in jobs], dtype=np.int8),
             last_attempt=np.array([max(map(attempt_of, job.runs), default=0) for job in jobs], dtype=np.int32),
             failures=np.array([job.failure_count() for job in jobs], dtype=np.int32),

@@ -22,6 +22,7 @@ from argosy_core.leader.events import (
     CapacityTold,
     ChangesRead,
     CommitAnswered,
+    EndsRead,
     Event,
     Loaded,
     MarkerPublished,
@@ -110,7 +111,7 @@ class LeaderActor(Process):
         self._publishing: Publish | None = None
         self._stores: deque[Store] = deque()
         self._is_storing = False
-        self._has_unread_changes = False
+        self._has_unread_changes = self._looks_for_ends = False
         self._timer_us = 0
         self._carry_out: dict[type, Callable[[Any], None]] = {
             PublishMarker: lambda _: self._later(self._append_marker),
@@ -173,7 +174,18 @@ class LeaderActor(Process):
         if self._has_unread_changes and self.serving and self.machine.budget().changes:
             self._has_unread_changes = False
             self.feed(self._changes())
+        self._look_for_ends()
         self._set_timer()
+
+    def _look_for_ends(self) -> None:
+        """Read in a while what has become of jobs that only the database knows, if others wait for some."""
+        if self.serving and not self._looks_for_ends and self.machine.unsettled():
+            self._looks_for_ends = True
+            self.context.agenda.after(1.0, self, self._read_ends)
+
+    def _read_ends(self) -> None:
+        self._looks_for_ends = False
+        self.feed(EndsRead(states=self.context.store.states(self.machine.unsettled())))
 
     def _warn(self, warn: Warn) -> None:
         """Tell of a round that failed, which is a fault found.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.after import AfterJobs, AfterUntil
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.job.options import JobOptions
@@ -85,7 +87,9 @@ class WorldPlan:
     change_requests: tuple[ChangeRequestPlan, ...] = ()
     """ChangeRequests, in order of time."""
     options: JobOptions | None = None
-    """How long jobs run by what their submitters say; None if nothing is said of any."""
+    """What submitters say of jobs; None if nothing is said of any."""
+    after: Mapping[int, tuple[AfterUntil, tuple[int, ...]]] = field(default_factory=dict)
+    """Job -> what it waits for, and the earlier jobs that it waits for."""
 
     def __post_init__(self) -> None:
         """Refuse columns that do not fit each other.
@@ -191,6 +195,26 @@ class JobBook:
             for job_set_id, last in last_numbers.items()
         ]
 
+    def _after(self, rows: Int64s) -> AfterJobs | None:
+        """Return which jobs some jobs wait for; None if they wait for none."""
+        pairs = [
+            (row, other, until)
+            for row in (rows.tolist() if self.plan.after else ())
+            for until, others in [self.plan.after.get(row, (AfterUntil.ENDED, ()))]
+            for other in others
+        ]
+        if not pairs:
+            return None
+        waiting, others, untils = np.array(pairs, dtype=np.int64).T.copy()
+        other = self.handles(others)
+        return AfterJobs(
+            handle=self.handles(waiting),
+            other_high=other * 7,
+            other=other,
+            until=untils.astype(np.int8),
+            state=np.zeros(len(pairs), dtype=np.int8),
+        )
+
     def columns(self, rows: Int64s, submit_time_us: Int64s, priority: Int32s) -> JobColumns:
         """Return the columns of some jobs.
 
@@ -214,6 +238,7 @@ class JobBook:
             metadata_index=np.full(rows.size, -1, dtype=np.int32),
             specs=self.specs,
             options=None if plan.options is None else plan.options[rows],
+            after=self._after(rows),
         )
 
 

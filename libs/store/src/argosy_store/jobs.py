@@ -80,6 +80,18 @@ class JobCalls:
         with self._connections.read() as connection:
             return _read_jobs(connection, [jobs.c.handle == sa.any_(bigint_array(handles))], limit=len(handles))
 
+    def queues_of(self, handles: Sequence[int]) -> dict[str, str]:
+        """Return the names of jobs' queues by the jobs' ids; handles that name no job are left out.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        statement = (
+            "SELECT j.job_id, q.name FROM jobs j JOIN queues q USING (queue_id) WHERE j.handle = ANY (%s::bigint[])"
+        )
+        with self._connections.read() as connection:
+            return {str(row[0]): str(row[1]) for row in connection.execute(statement, [list(handles)])}
+
     def list_jobs(
         self, job_filter: JobFilter, after_handle: int = 0, limit: int = 100, *, newest_first: bool = False
     ) -> JobPage:
@@ -301,6 +313,7 @@ def _read_jobs(
             estimate_s=row["estimate_s"],
             submitter=row["submitter"],
             held=row["held"] == 1,
+            run_after=bytes(row["run_after"] or b""),
             runs=tuple(by_job.get(row["handle"], ())),
             spec_body=_read_spec(connection, row["handle"], row["spec_hash"]) if with_spec else None,
         )

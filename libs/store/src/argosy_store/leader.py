@@ -25,7 +25,7 @@ from argosy_store.binding import Binding, Caller, bind
 from argosy_store.connection import LEADER_SETTINGS, READ_SETTINGS, Line, StoreConnection
 from argosy_store.effects import AppliedEffects, Effects
 from argosy_store.ended_sessions import note_ended_session
-from argosy_store.load import LoadedPool, load_pool
+from argosy_store.load import LoadedPool, load_pool, read_states
 from argosy_store.outbox import insert_outbox
 from argosy_store.partitions import PARTITION_LOCK, STATE_COLUMNS, change_request_lock, learn_state, prologue
 from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRow, QueueRow
@@ -375,6 +375,11 @@ class LeaderStore:
         with self._reader.use() as connection:
             cursor = connection.execute(statement, [[int(handle) for handle in handles]])
             return [(row[0], parse_id(str(row[1]))[0], row[2]) for row in cursor]
+
+    def read_states(self, handles: Sequence[int] | npt.NDArray[np.int64]) -> dict[int, int]:
+        """Return what jobs of any pool have come to, by handle: JobState, 0 while open; others have no row."""
+        with self._reader.use() as connection:
+            return read_states(connection, np.asarray(handles, dtype=np.int64))
 
     def leader_addresses(self) -> dict[str, str]:
         """Return host:port of the leader of each pool that has one."""

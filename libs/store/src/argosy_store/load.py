@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation, NotFound
+from argosy_core.job.after import AfterJobs
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.job.members import Members
 from argosy_core.job.options import OPTION_NAMES, UNSET, JobOptions
@@ -38,7 +39,7 @@ from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRo
 from argosy_store.shared_reads import SharedReads
 from argosy_store.suspects import read_suspects
 
-__all__ = ["LoadedPool", "load_pool"]
+__all__ = ["LoadedPool", "load_pool", "read_states"]
 
 _Columns: TypeAlias = list[npt.NDArray[Any]]
 _ATTEMPT_BITS: Final = 16
@@ -91,6 +92,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
     pending_runs, pending_names = _begin_runs(reads, scope)
     pending_metadata, pending_past = _begin_metadata(reads, scope), _begin_past_runs(reads, scope)
     pending_options, pending_held = _begin_options(reads, scope), _begin_held(reads, scope)
+    pending_after = _begin_after(reads, scope)
     jobs, cancel_requested, hashes = _order_jobs(pending_jobs.result())
     handles = jobs["handle"]
     specs, spec_index = _load_specs(connection, handles, hashes)
@@ -117,6 +119,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
                 specs=specs,
                 metadata=metadata,
                 options=_spread_options(pending_options.result(), handles),
+                after=_load_after(connection, pending_after.result()),
             ),
             cancel_requested=cancel_requested.astype(np.int8),
             last_attempt=last_attempt,
@@ -264,6 +267,26 @@ def _begin_options(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
         f" WHERE {scope.jobs} AND ({' OR '.join(f'j.{name} IS NOT NULL' for name in names)})",
         [INT8, *[INT4] * len(names)],
     )
+
+
+def _begin_after(reads: SharedReads, scope: _Scope) -> Future[list[tuple[Any, ...]]]:
+    return reads.rows(
+        f"SELECT j.handle, j.run_after FROM jobs j WHERE {scope.jobs} AND j.run_after IS NOT NULL ORDER BY j.handle"
+    )
+
+
+def _load_after(connection: StoreConnection, rows: list[tuple[Any, ...]]) -> AfterJobs | None:
+    """Return which jobs open jobs wait for, with what these have come to; None if there are none."""
+    pairs = AfterJobs.of_payloads((row[0] for row in rows), (bytes(row[1]) for row in rows))
+    return None if pairs is None else pairs.with_states(read_states(connection, pairs.other))
+
+
+def read_states(connection: StoreConnection, handles: npt.NDArray[np.int64]) -> dict[int, int]:
+    """Return what jobs have come to, by handle: JobState, 0 while they are open; others have no row."""
+    cursor = connection.execute(
+        "SELECT handle, state FROM jobs WHERE handle = ANY (%s::bigint[])", [np.unique(handles).tolist()]
+    )
+    return dict(cursor.fetchall())
 
 
 def _spread_options(columns: _Columns, handles: npt.NDArray[np.int64]) -> JobOptions | None:

@@ -191,6 +191,8 @@ class JobRecord:
     """Seconds that a run is expected to take; None not said."""
     held: bool = False
     """Whether it waits until somebody releases it."""
+    run_after: bytes = b""
+    """What it runs after (`argosy_core.job.after`); empty for nothing."""
     runs: tuple[RunRecord, ...] = ()
     """Its runs by attempt."""
     spec_body: bytes | None = None

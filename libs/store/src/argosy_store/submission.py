@@ -289,6 +289,7 @@ def _insert_jobs(connection: StoreConnection, parts: Sequence[SubmitPart]) -> No
         ("metadata_hash", metadata),
         *_option_fields(parts),
         *_submitter_fields(parts),
+        *_after_fields(parts),
     ]
     used = [(name, values) for name, values in variable if any(value != b"\xff\xff\xff\xff" for value in values)]
     names = "".join(f", {name}" for name, _ in used)
@@ -339,6 +340,17 @@ def _submitter_fields(parts: Sequence[SubmitPart]) -> list[tuple[str, list[bytes
     names = fields(part.request.submitter.encode() or None for part in parts)
     counts = [int(np.count_nonzero(part.keep)) for part in parts]
     return [("submitter", [name for name, count in zip(names, counts, strict=True) for _ in range(count)])]
+
+
+def _after_fields(parts: Sequence[SubmitPart]) -> list[tuple[str, list[bytes]]]:
+    """Return the column of what kept jobs run after, as fields; there is none if that is nothing for all."""
+    if not any(part.request.run_after for part in parts):
+        return []
+    values: list[bytes | None] = []
+    for part in parts:
+        given = part.request.run_after or (b"",) * len(part.keep)
+        values += [given[place] or None for place in np.flatnonzero(part.keep).tolist()]
+    return [("run_after", fields(values))]
 
 
 def _metadata_fields(part: SubmitPart) -> list[bytes]:

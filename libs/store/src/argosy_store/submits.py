@@ -73,6 +73,8 @@ class SubmitRequest:
     """`ApiStore.generation` before the ids were asked for; None if they are surely of the present database."""
     limits: Mapping[int, QueueLimit] = field(default_factory=dict)
     """By queue id: how many jobs may wait; queues without are not bounded."""
+    run_after: tuple[bytes, ...] = ()
+    """What each runs after (`argosy_core.job.after`), empty where nothing; or empty if that is so of all."""
     options: JobOptions | None = None
     """How long they run by what the submitter says; None if nothing is said of any."""
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from argosy_core.arrays import Int32s, Int64s
+from argosy_core.job.after import AfterUntil
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.members import Members
 from argosy_core.job.options import join_options
@@ -310,7 +311,7 @@ class LeaderWorld:
         self.take()
         return [int(handle) for handle in self.book.handles(rows)]
 
-    def grow(
+    def grow(  # noqa: PLR0913 - one argument per thing that a test may care about
         self,
         count: int,
         *,
@@ -320,8 +321,12 @@ class LeaderWorld:
         job_set: str = "set",
         layout: bytes = POD_LAYOUT,
         options: tuple[int, ...] | None = None,
+        after: tuple[AfterUntil, Sequence[int]] | None = None,
     ) -> Int64s:
-        """Add jobs, with options as of `options_of`, to those there will be; return their rows in the book."""
+        """Add jobs to those there will be, and return their rows in the book.
+
+        Options are as of `options_of`; `after` names the handles of jobs to wait for.
+        """
         if class_id not in self.book.definitions:
             self.define_class(class_id, cpu=1000)
         plan, owner = self.book.plan, (queue - 1, job_set)
@@ -344,11 +349,18 @@ class LeaderWorld:
             layout=more(plan.layout, LAYOUTS.index(layout)),
             options=join_options([known, (None if options is None else options_of(*[options] * count), count)]),
         )
-        return np.arange(submit_s.size - count, submit_s.size, dtype=np.int64)
+        rows = np.arange(submit_s.size - count, submit_s.size, dtype=np.int64)
+        if after is not None:
+            named = after[0], tuple(self.book.index(handle) for handle in after[1])
+            self.book.plan = replace(
+                self.book.plan, after={**self.book.plan.after, **dict.fromkeys(rows.tolist(), named)}
+            )
+        return rows
 
     def read(self) -> None:
         """Have the leader read the changes that can be seen; its next cycle takes them."""
         self._tell(read_changes(self.store, self.book, self.machine))
+        self._tell(hear.EndsRead(states=self.store.states(self.machine.unsettled())))
 
     def cancel(self, handles: Sequence[int], *, deliver: bool = True) -> Callable[[], None]:
         """Set cancel requests, as the API does; the next cycle takes them.

@@ -142,7 +142,13 @@ class ServerApp:
         )
         limits = SpecLimits()
         specs = SpecCache(limits, max_count=config.api.spec_cache_count)
-        submission = Submission(cache, specs, self.gather, max_job_count=config.api.max_jobs_per_request)
+        submission = Submission(
+            cache,
+            specs,
+            self.gather,
+            max_job_count=config.api.max_jobs_per_request,
+            queues_of=lambda handles: self.threads.run(self.store.queues_of, handles),
+        )
         jobs = JobService(self.store, self.threads, submission=submission, explanations=explanations)
         queues = QueueService(self.store, self.threads, cache, default_pool=config.pool)
         events = EventService(self.store, self.threads, self.hub, max_batch_count=config.api.watch_batch_count)

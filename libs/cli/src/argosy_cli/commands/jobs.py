@@ -171,6 +171,7 @@ def _print(settings: Settings, job: Job) -> None:
         ("time limit", _duration_text(job.time_limit_s)),
         ("submitter", job.submitter),
         ("estimate", _duration_text(job.estimate_s)),
+        ("after", f"{', '.join(job.after)} {job.after_until}" if job.after else ""),
         ("submitted", job.create_time.isoformat(timespec="milliseconds") if job.create_time else ""),
         ("ended", job.end_time.isoformat(timespec="milliseconds") if job.end_time else ""),
         ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),

@@ -47,6 +47,14 @@ def _duration_options(function: _Function) -> _Function:
 @click.option("--job-set", default="", help="Job set of all documents, whatever they name.")
 @_duration_options
 @click.option("--hold", is_flag=True, help="Hold all jobs until `argosy release`.")
+@click.option("--after", multiple=True, metavar="JOB_ID", help="Begin all jobs after this one; may be repeated.")
+@click.option(
+    "--after-until",
+    type=click.Choice(("succeeded", "ended")),
+    default="succeeded",
+    show_default=True,
+    help="What the jobs of --after must have done.",
+)
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -67,9 +75,9 @@ def submit(
     """Submit jobs from YAML or JSON files of one or many documents.
 
     A document is a submission (fields queue, jobSet, priority, count, clientId, labels, annotations, lifetime,
-    timeLimit, estimate, hold and spec.manifests) or a Pod manifest; options win over its fields. Up to 1,000 documents
-    go as one request, all of them or none; more go in parts. A document with a clientId is submitted once, however
-    often the command is repeated; one without is submitted anew each time.
+    timeLimit, estimate, hold, after and spec.manifests) or a Pod manifest; options win over its fields. Up to 1,000
+    documents go as one request, all of them or none; more go in parts. A document with a clientId is submitted once,
+    however often the command is repeated; one without is submitted anew each time.
     """
     from argosy_client.batches import split_drafts
     from argosy_client.documents import DocumentOptions, name_places, read_documents

@@ -24,10 +24,12 @@ from argosy_core.job.run_members import RunMembers
 from argosy_core.job.states import IS_RUN_TERMINAL, JobState
 
 __all__ = [
+    "AWAITING",
     "BACKING_OFF",
     "CANCEL_REQUESTED",
     "HELD",
     "IN_FLIGHT",
+    "ON_HOLD",
     "PENDING",
     "STOP_SENT",
     "TIMED_OUT",
@@ -48,8 +50,12 @@ BACKING_OFF: Final = 16
 """Flag: waits at its place, but is passed over until its back-off is over."""
 TIMED_OUT: Final = 32
 """Flag: its run took longer than its time limit, and is stopped for it."""
+AWAITING: Final = 128
+"""Flag: waits for the ends of other jobs."""
 HELD: Final = 64
 """Flag: waits until somebody releases it. A job that has a run keeps that, and is held once it waits again."""
+ON_HOLD: Final = HELD | AWAITING
+"""Flags of jobs that want nothing now, whatever is free."""
 
 _BAG_WIDTH: Final = 32
 """Most objects a bag may have."""
@@ -172,7 +178,7 @@ class LiveJobs:
     failed_attempts: npt.NDArray[np.uint8]
     """Rounds in which all commit candidates conflicted."""
     flags: npt.NDArray[np.uint8]
-    """CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT, BACKING_OFF, TIMED_OUT, HELD."""
+    """CANCEL_REQUESTED, IN_FLIGHT, PENDING, STOP_SENT, BACKING_OFF, TIMED_OUT, HELD, AWAITING."""
 
     def __init__(self, capacity: int = 1024) -> None:
         """Make an empty table with room for `capacity` jobs."""

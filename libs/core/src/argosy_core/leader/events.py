@@ -36,6 +36,7 @@ __all__ = [
     "ChangesRead",
     "ClusterSettings",
     "CommitAnswered",
+    "EndsRead",
     "Event",
     "Explained",
     "Heard",
@@ -209,6 +210,14 @@ class ChangesRead:
     """The changes."""
     references: References = field(default_factory=References)
     """What they refer to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndsRead:
+    """It was read what became of jobs that others wait for and that are not live here (`LeaderMachine.unsettled`)."""
+
+    states: Mapping[int, int]
+    """Handle -> JobState, 0 while it is open; `FORGOTTEN` for one that is not stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,6 +416,7 @@ Event: TypeAlias = (
     MarkerPublished
     | Loaded
     | ChangesRead
+    | EndsRead
     | RecordsRead
     | Published
     | Stored

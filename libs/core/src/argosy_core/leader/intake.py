@@ -17,12 +17,14 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Int32s, Int64s
+from argosy_core.job.after import join_after
 from argosy_core.job.members import Members
 from argosy_core.job.options import join_options
 from argosy_core.leader.events import (
     Change,
     ChangesRead,
     ClusterSettings,
+    EndsRead,
     Origin,
     OriginKind,
     References,
@@ -92,6 +94,7 @@ class Intake:
         self._deleted: set[int] = set()  # since the read under way began: it may still have seen them
         self._returned: set[int] = set()
         self._failed: list[tuple[str, Members, str]] = []
+        self._ends: dict[int, int] = {}  # what the database says of jobs that others wait for
         self.suspects: Int64s = np.zeros(0, dtype=np.int64)
         """Handles of jobs that ended a term: they are not taken."""
         self.inbox: list[StatesReported] = []
@@ -159,6 +162,7 @@ class Intake:
 
     def take_changes(self, transaction: Transaction) -> bool:
         """Take the changes that wait, in order; return whether none has to be read again."""
+        self._settle()
         is_all = True
         while self._waiting and is_all:
             changes, references = self._waiting.popleft()
@@ -169,6 +173,17 @@ class Intake:
                 raise
         self._fail_unfit(transaction)
         return is_all
+
+    def receive_ends(self, event: EndsRead) -> None:
+        """Keep what became of jobs that others wait for, for the next round."""
+        self._ends.update(event.states)
+
+    def _settle(self) -> None:
+        """Let jobs go whose others have ended by what the database says, as long as they are not live here."""
+        ends, self._ends, state = self._ends, {}, self._term.state
+        if ends:
+            unsettled = state.dependencies.unsettled
+            state.settle(state.dependencies.end({h: end for h, end in ends.items() if h in unsettled}))
 
     def _take_batch(self, changes: list[Change], references: References, transaction: Transaction) -> bool:
         """Take changes that were read together; return False if they have to be read again."""
@@ -181,10 +196,9 @@ class Intake:
         return True
 
     def _fail_unfit(self, transaction: Transaction) -> None:
-        """End jobs that wait and cannot be led."""
+        """End jobs that wait and cannot be led, and those that waited for one of them."""
         term = self._term
-        failed = fail_unfit(term.state, term.now.db_s)
-        if failed is not None:
+        while (failed := fail_unfit(term.state, term.now.db_s)) is not None:
             term.stories.note(term.now.db_us, "cannot be led", failed.job_updates.handle)
             transaction.add_events(failed.events)
             transaction.add_job_ends(failed.job_updates)
@@ -367,4 +381,5 @@ def join_jobs(parts: list[JobColumns]) -> JobColumns:
         specs=tuple(references),
         metadata=tuple(metadata),
         options=join_options([(part.options, part.handle.size) for part in parts]),
+        after=join_after([part.after for part in parts]),
     )

@@ -30,6 +30,7 @@ from argosy_core.leader.events import (
     Change,
     ChangesRead,
     CommitAnswered,
+    EndsRead,
     Event,
     Explained,
     Heard,
@@ -112,6 +113,7 @@ class LeaderMachine:
             Loaded: self._takeover.take_loaded,
             RecordsRead: self._takeover.take_records,
             ChangesRead: self._take_changes,
+            EndsRead: self._take_ends,
             Published: self._cycle.take_published,
             Stored: self._take_stored,
             Bound: self._bind,
@@ -186,6 +188,10 @@ class LeaderMachine:
         """Return what must be read before changes are handed in. Complexity: O(n log n) in the number of jobs."""
         return self._intake.lacking(changes)
 
+    def unsettled(self) -> tuple[int, ...]:
+        """Return the handles of jobs that others wait for and of which only the database knows the end."""
+        return tuple(self._term.state.dependencies.unsettled)
+
     # --- what people may look at --------------------------------------------------------------------------------------
 
     @property
@@ -246,6 +252,12 @@ class LeaderMachine:
         if not self._takeover.is_over:
             self._takeover.take_changes(event)
         elif self._intake.receive(event):
+            self._cycle.note_news()
+
+    def _take_ends(self, event: EndsRead) -> None:
+        """Let what became of others' jobs wait for a round, if any of them has ended."""
+        if any(event.states.values()):
+            self._intake.receive_ends(event)
             self._cycle.note_news()
 
     def _take_stored(self, event: Stored) -> None:

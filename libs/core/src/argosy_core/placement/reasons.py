@@ -29,3 +29,5 @@ class WaitReason(IntEnum):
     """A rule of people keeps it: its queue is cordoned, or no cluster may be given work."""
     HELD = 7
     """Somebody holds it, until it is released."""
+    DEPENDENCY = 8
+    """Other jobs have to end before it."""

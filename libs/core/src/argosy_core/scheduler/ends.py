@@ -169,7 +169,7 @@ def finish(state: PoolState, columns: StateColumns, progress: Progress, *, event
     _requeue(state, slots[again], ends.failure[again], now_s)
     over = ~again
     jobs = job_updates(handle[over], job_end[over], ends.time_us[over], reason=reason[over], texts=ends.texts)
-    state.remove_jobs(slots[over])
+    state.remove_jobs(slots[over], job_end[over].astype(np.int32))
     state.totals["requeued"] += int(again.sum())
     for name, code in (
         ("succeeded", JOB_SUCCEEDED),

@@ -18,8 +18,6 @@ from argosy_core.scheduler.state import PoolState
 
 __all__ = ["hold", "release"]
 
-_NOT_HELD = np.uint8(0xFF ^ HELD)
-
 
 def hold(state: PoolState, slots: Int32s, events: EventBuffer, reason: int) -> None:
     """Hold live jobs, each once; those that are held already are left alone. Complexity: O(n) in NumPy.
@@ -59,7 +57,7 @@ def release(state: PoolState, slots: Int32s, events: EventBuffer, reason: int) -
     events.add(slots, EVENT_RELEASED, to_state=live.state[slots], reason=reason)
     queued = slots[state.stage_is_queued(slots)]
     state.count_queued(queued, -1)
-    live.flags[slots] &= _NOT_HELD
+    live.flags[slots] &= np.uint8(0xFF ^ HELD)
     state.count_queued(queued, 1)
     # The order passed over their entries meanwhile and may have dropped them.
     state.push_queued(queued)

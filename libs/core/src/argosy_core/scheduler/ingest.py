@@ -148,7 +148,7 @@ def apply_ingested(state: PoolState, plan: LeasePlan, now_s: float) -> LeaseEffe
         stops=_stops_per_cluster(state, plan),
     )
     _remember_failed(state, live.handle[failed])
-    state.remove_jobs(failed)
+    state.remove_jobs(failed, JOB_FAILED)
     state.totals["leases"] += int(taken.size)
     state.totals["failed"] += int(failed.size)
     return effects
@@ -215,7 +215,7 @@ def _take_back(state: PoolState, slots: Int32s, now_s: float, again_s: float | F
     cancelled = _wait_again(state, slots, again_s)
     updates = job_ends(live.handle[cancelled], JOB_CANCELLED, round(now_s * 1e6), "")
     draft = events.draft()
-    state.remove_jobs(cancelled)
+    state.remove_jobs(cancelled, JOB_CANCELLED)
     return RefusedEffects(events=draft, job_updates=updates, releases=releases)
 
 

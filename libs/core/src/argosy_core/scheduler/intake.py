@@ -12,7 +12,7 @@ import numpy as np
 
 from argosy_core.arrays import Int32s
 from argosy_core.job.ids import grow
-from argosy_core.job.live import CANCEL_REQUESTED, STOP_SENT, NewJobs
+from argosy_core.job.live import AWAITING, CANCEL_REQUESTED, STOP_SENT, NewJobs
 from argosy_core.scheduler.codes import (
     EVENT_CANCEL_REQUESTED,
     EVENT_CANCELLED,
@@ -284,10 +284,25 @@ def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s) -> Int32s:
     live.metadata_texts.forget_unused(texts)
     np.add.at(state.classes.job_count, class_index, 1)
     np.add.at(state.job_sets.job_count, job_set, 1)
+    _add_dependencies(state, columns, slots)
     state.count_queued(slots, 1)
     if bad_specs or state.classes.refused:
         note_unfit(state, slots, columns.spec[rows], bad_specs)
     return slots
+
+
+def _add_dependencies(state: PoolState, columns: JobColumns, slots: Int32s) -> None:
+    """Take note of what jobs that are being added wait for."""
+    live = state.live
+    state.dependencies.note_live(live.handle[slots])
+    pairs = None if columns.after is None else columns.after.of(live.handle[slots])
+    if pairs is None:
+        return
+    settled = state.dependencies.add(pairs, (live.slots(pairs.other) >= 0).tolist())
+    waiting = np.setdiff1d(pairs.handle, np.array(settled.free, dtype=np.int64))
+    live.flags[live.slots(waiting)] |= AWAITING
+    state.unfit.update(settled.doomed)
+    state.has_doomed |= bool(settled.doomed)
 
 
 def take_jobs(state: PoolState, columns: JobColumns, now_s: float) -> TakeEffects:
@@ -367,7 +382,7 @@ def take_change_requests(state: PoolState, columns: ChangeRequestColumns, now_s:
     updates = job_ends(live.handle[chosen[waiting & ~chosen_ended]], JOB_CANCELLED, round(now_s * 1e6), columns.reason)
     draft = events.draft()
     releases = give_back_placements(state, chosen[over & ~waiting])
-    state.remove_jobs(chosen[over])
+    state.remove_jobs(chosen[over], JOB_CANCELLED)
     return ChangeRequestEffects(
         events=draft,
         job_updates=updates,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from argosy_core.arrays import Int32s
 from argosy_core.errors import InvariantViolation
 from argosy_core.framework import Point
-from argosy_core.job.live import CANCEL_REQUESTED, HELD, IN_FLIGHT, PENDING, STOP_SENT, TIMED_OUT
+from argosy_core.job.live import AWAITING, CANCEL_REQUESTED, IN_FLIGHT, ON_HOLD, PENDING, STOP_SENT, TIMED_OUT
 from argosy_core.placement import KIND_BITS
 from argosy_core.queueing.usage import weigh_rows
 from argosy_core.scheduler.codes import (
@@ -38,6 +38,7 @@ def check_invariants(state: PoolState) -> None:
     _require(bool((live.slots(live.handle[slots]) == slots).all()), "every handle leads to its slot")
     _check_stages(state, slots)
     _check_counts(state, slots)
+    _check_dependencies(state, slots)
     _check_orders(state, slots)
     _check_pending(state, slots)
     _require(bool((np.isfinite(state.queues.flow) & (state.queues.flow >= 0)).all()), "flows are numbers of 0 or more")
@@ -96,22 +97,31 @@ def _check_counts(state: PoolState, slots: Int32s) -> None:
         return sums
 
     size = queues.usage.size
-    held, is_held = ~queued, (live.flags[slots] & HELD) != 0
+    held, on_hold = ~queued, (live.flags[slots] & ON_HOLD) != 0
     expected = (
         ("queued_count", count(live.queue[slots[queued]], size)),
         ("leased_count", count(live.queue[slots[held]], size)),
         ("usage", total(held)),
-        ("on_hold_count", count(live.queue[slots[queued & is_held]], size)),
-        ("queued_usage", total(queued & ~is_held)),
+        ("on_hold_count", count(live.queue[slots[queued & on_hold]], size)),
+        ("queued_usage", total(queued & ~on_hold)),
     )
     for name, values in expected:
         _require(bool((getattr(queues, name) == values).all()), f"{name} per queue is the sum over its jobs")
     classes = count(live.class_index[slots], state.classes.job_count.size)
     _require(bool((state.classes.job_count == classes).all()), "job count per class is right")
-    waiting = count(live.class_index[slots[queued & ~is_held]], state.classes.waiting_count.size)
+    waiting = count(live.class_index[slots[queued & ~on_hold]], state.classes.waiting_count.size)
     _require(bool((state.classes.waiting_count == waiting).all()), "waiting count per class is right")
     job_sets = count(live.job_set[slots], state.job_sets.job_count.size)
     _require(bool((state.job_sets.job_count == job_sets).all()), "job count per job set is right")
+
+
+def _check_dependencies(state: PoolState, slots: Int32s) -> None:
+    """Exactly the jobs are marked that wait for others, or have waited in vain and are about to fail."""
+    live = state.live
+    marked = set(live.handle[slots[(live.flags[slots] & AWAITING) != 0]].tolist())
+    waiting = {handle for handle in marked if state.dependencies.progress(handle) is not None}
+    _require(len(waiting) == len(state.dependencies), "jobs that wait for others are marked")
+    _require(marked - waiting <= set(state.unfit), "marked jobs wait for others, or fail")
 
 
 def _check_demands(state: PoolState, slots: Int32s) -> None:
@@ -131,9 +141,9 @@ def _check_demands(state: PoolState, slots: Int32s) -> None:
 
 
 def _check_orders(state: PoolState, slots: Int32s) -> None:
-    """Every queued job that is not in back-off or held stands in its queue's order once."""
+    """Every queued job that is not in back-off or on hold stands in its queue's order once."""
     live = state.live
-    waiting = slots[state.stage_is_queued(slots) & ((live.flags[slots] & HELD) == 0)]
+    waiting = slots[state.stage_is_queued(slots) & ((live.flags[slots] & ON_HOLD) == 0)]
     backing_off = {handle for _, handle in state.back_off}
     for index in [index for _, index in state.queues.ids.items()]:
         mine = waiting[live.queue[waiting] == index]

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Bools, Float64s, Int8s, Int16s, Int32s, Int64s
+from argosy_core.job.after import AfterJobs
 from argosy_core.job.members import Members
 from argosy_core.job.options import JobOptions
 
@@ -136,13 +137,16 @@ class JobColumns:
     metadata: tuple[bytes, ...] = ()
     """Distinct labels and annotations as JSON."""
     options: JobOptions | None = None
-    """How long they run by what their submitters say; None if nothing is said of any."""
+    """What their submitters say of them; None if nothing is said of any."""
+    after: AfterJobs | None = None
+    """Which jobs they wait for; None if they wait for none."""
 
     def only(self, chosen: Bools) -> JobColumns:
         """Return some of the jobs."""
         columns = {name: getattr(self, name)[chosen] for name in _JOB_COLUMNS}
         options = None if self.options is None else self.options[chosen]
-        return JobColumns(**columns, specs=self.specs, metadata=self.metadata, options=options)
+        after = None if self.after is None else self.after.of(self.handle[chosen])
+        return JobColumns(**columns, specs=self.specs, metadata=self.metadata, options=options, after=after)
 
 
 _JOB_COLUMNS: Final = (

@@ -99,7 +99,7 @@ def _expected_count(state: PoolState, classes: Int32s, usage_limit: int) -> int:
 
 
 def _rows_with_work(state: PoolState, *, wanted: bool) -> Int64s:
-    """Return the indices of queues that are not cordoned and have queued jobs that are not held.
+    """Return the indices of queues that are not cordoned and have queued jobs that are not on hold.
 
     Args:
         state: The pool.

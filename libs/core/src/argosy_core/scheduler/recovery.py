@@ -13,7 +13,7 @@ import numpy as np
 from argosy_core.arrays import Int32s
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.interning import distinct
-from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, HELD, IN_FLIGHT, STOP_SENT
+from argosy_core.job.live import AWAITING, BACKING_OFF, CANCEL_REQUESTED, HELD, IN_FLIGHT, STOP_SENT
 from argosy_core.job.members import Members
 from argosy_core.job.states import IS_RUN_TERMINAL, RUN_RANKS
 from argosy_core.placement import Placements
@@ -87,7 +87,7 @@ def recover(state: PoolState, loaded: LoadedColumns, now_s: float) -> RecoverEff
     events.add(over, EVENT_CANCELLED, to_state=JOB_CANCELLED)
     updates = job_ends(live.handle[over], JOB_CANCELLED, round(now_s * 1e6), "")
     draft = events.draft()
-    state.remove_jobs(over)
+    state.remove_jobs(over, JOB_CANCELLED)
     waiting = slots[live.handle[slots] >= 0]
     waiting = waiting[live.run_state[waiting] == 0]
     _recover_back_offs(state, loaded, now_s)
@@ -122,6 +122,8 @@ def _recover_runs(state: PoolState, loaded: LoadedColumns) -> int:
     live.attempt[slots[places]] = runs.attempt[places]
     held = slots[places] if runs.member is None else np.unique(slots[places])
     state.count_queued(held, -1)
+    state.dependencies.drop(live.handle[held])
+    live.flags[held] &= np.uint8(0xFF ^ AWAITING)
     live.state[held] = JOB_LEASED
     state.count_held(held, 1)
     if runs.member is not None or loaded.ended_members is not None:
@@ -288,9 +290,10 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
 
 
 def _leave_order(state: PoolState, slots: Int32s) -> None:
-    """Count waiting jobs as held and mark them in flight."""
+    """Count waiting jobs as held and mark them in flight; whatever they waited for, it was over for their leader."""
     live = state.live
     state.count_queued(slots, -1)
+    state.dependencies.drop(live.handle[slots])
     live.flags[slots] = (live.flags[slots] & HELD) | IN_FLIGHT
     state.count_held(slots, 1)
     state.raise_flow()

@@ -61,7 +61,7 @@ def next_due_s(state: PoolState, now_s: float) -> float:
     Complexity: O(queues) in NumPy.
     """
     limit_s = state.time_limits.next_s()
-    if state.unsent_stops or state.explained or limit_s <= now_s:
+    if state.unsent_stops or state.explained or state.has_doomed or limit_s <= now_s:
         return now_s
     if not (state.queues.queued_count > state.queues.on_hold_count).any():
         return limit_s

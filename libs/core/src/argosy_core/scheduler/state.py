@@ -22,7 +22,7 @@ import numpy.typing as npt
 from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.errors import InvalidRequest, NotAllowedNow
 from argosy_core.framework import JobBatch, Point, objects
-from argosy_core.job.live import BACKING_OFF, HELD, IN_FLIGHT, PENDING, LiveJobs
+from argosy_core.job.live import AWAITING, BACKING_OFF, IN_FLIGHT, ON_HOLD, PENDING, LiveJobs
 from argosy_core.placement import WaitReason
 from argosy_core.placement.decision import DecisionProfile
 from argosy_core.queueing.flow import advance_flow
@@ -30,6 +30,7 @@ from argosy_core.queueing.order import Backlog, Entries
 from argosy_core.queueing.usage import to_cores, weigh_rows, weigh_vector
 from argosy_core.scheduler.codes import JOB_QUEUED
 from argosy_core.scheduler.demands import DemandTable
+from argosy_core.scheduler.dependencies import Dependencies, Settled
 from argosy_core.scheduler.node_failures import NodeFailures
 from argosy_core.scheduler.settings import RoundSettings
 from argosy_core.scheduler.tables import ClusterTable, JobSetTable, LiveClasses, QueueTable
@@ -177,6 +178,10 @@ class PoolState:
         """Ids of classes that are not asked for: a leader term ended with them."""
         self.unfit: dict[int, str] = {}
         """Handle -> why a job cannot be led; it fails with that reason."""
+        self.dependencies = Dependencies()
+        """Which jobs wait for the ends of others."""
+        self.has_doomed = False
+        """Whether some of `unfit` waited for others in vain."""
         self.unsent_stops: dict[int, None] = {}
         """Handles of held jobs whose stop was not decided yet, in order of the change requests and of when
         they reached their time limits."""
@@ -207,10 +212,10 @@ class PoolState:
         return Backlog(self._waits, self.job_class)
 
     def _waits(self, entries: Entries) -> Bools:
-        """Return which entries stand for a job that is queued with that priority and not in back-off or held."""
+        """Return which entries stand for a job that is queued with that priority, not in back-off and not on hold."""
         live, slots = self.live, entries.slot
         valid: Bools = (live.handle[slots] == entries.handle) & (live.state[slots] == JOB_QUEUED)
-        valid &= (live.flags[slots] & (IN_FLIGHT | BACKING_OFF | HELD)) == 0
+        valid &= (live.flags[slots] & (IN_FLIGHT | BACKING_OFF | ON_HOLD)) == 0
         valid &= live.priority[slots] == entries.priority
         return valid
 
@@ -315,7 +320,7 @@ class PoolState:
         if (permitted < 0).any() or (requested < 0).any():
             raise InvalidRequest("nobody holds or asks for less than nothing")
         live, queued = self.live, self.stage_is_queued(slots)
-        wanted = queued & ((live.flags[slots] & HELD) == 0)
+        wanted = queued & ((live.flags[slots] & ON_HOLD) == 0)
         usage, vectors = self.job_usage(slots), self.job_vectors(slots)
         own = (requested != self.classes.requests[live.class_index[slots]]).any(axis=1)
         own |= (permitted != requested).any(axis=1)
@@ -363,13 +368,13 @@ class PoolState:
         return np.where(heads, np.int32(self.classes.ids.end), classes) if self.heads.size else classes
 
     def count_queued(self, slots: Int32s, sign: int) -> None:
-        """Count jobs in (+1) or out (-1) of the queued stage; held ones are counted, and want nothing."""
+        """Count jobs in (+1) or out (-1) of the queued stage; those on hold are counted, and want nothing."""
         rows = self.live.queue[slots]
         np.add.at(self.queues.queued_count, rows, sign)
-        held = (self.live.flags[slots] & HELD) != 0
-        if held.any():
-            np.add.at(self.queues.on_hold_count, rows[held], sign)
-            rows, slots = rows[~held], slots[~held]
+        on_hold = (self.live.flags[slots] & ON_HOLD) != 0
+        if on_hold.any():
+            np.add.at(self.queues.on_hold_count, rows[on_hold], sign)
+            rows, slots = rows[~on_hold], slots[~on_hold]
         np.add.at(self.queues.queued_usage, rows, sign * self.job_usage(slots))
         np.add.at(self.classes.waiting_count, self.live.class_index[slots], sign)
 
@@ -407,10 +412,16 @@ class PoolState:
         held = int(usage.sum())
         return usage if held <= capacity else (usage * (capacity / held)).astype(np.int64)
 
-    def remove_jobs(self, slots: Int32s) -> None:
-        """Take jobs out of every structure; their stage is read from the table, so call before changing it."""
+    def remove_jobs(self, slots: Int32s, states: Int32s | int) -> None:
+        """Take jobs out of every structure; their stage is read from the table, so call before changing it.
+
+        Args:
+            slots: The jobs.
+            states: JobState that each has ended in, or all have.
+        """
         if slots.size == 0:
             return
+        handles = self.live.handle[slots]
         queued = self.stage_is_queued(slots)
         self.count_queued(slots[queued], -1)
         self.count_held(slots[~queued], -1)
@@ -427,6 +438,20 @@ class PoolState:
             self._drop_of_members(slots)
             self.demands.drop(live.demand[slots])
         live.remove(slots)
+        if len(self.dependencies):
+            self.settle(self.dependencies.end_live(handles, states))
+
+    def settle(self, settled: Settled) -> None:
+        """Let jobs go that wait for no other any more; those that waited in vain fail with the next changes taken."""
+        self.unfit.update(settled.doomed)
+        self.has_doomed |= bool(settled.doomed)
+        slots = self.live.slots(np.array(settled.free, dtype=np.int64))
+        slots = slots[slots >= 0]
+        slots = slots[(self.live.flags[slots] & AWAITING) != 0]
+        self.count_queued(slots, -1)
+        self.live.flags[slots] &= np.uint8(0xFF ^ AWAITING)
+        self.count_queued(slots, 1)
+        self.push_queued(slots)
 
     def pending_slots(self) -> Int32s:
         """Return the slots of the waiting heads that still wait, in order."""

@@ -205,11 +205,11 @@ class QueueTable:
         self.usage: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Usage of in-flight, leased and running jobs, micro-cores."""
         self.queued_usage: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """Usage of queued jobs that are not held, micro-cores."""
+        """Usage of queued jobs that are not on hold, micro-cores."""
         self.queued_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Queued jobs."""
         self.on_hold_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """Queued jobs that are held: they want nothing now."""
+        """Queued jobs that are held or wait for others: they want nothing now."""
         self.idle_at: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """`PoolState.wake_count` at which no queued job was of a class that may be placed; -1 if that is not known."""
         self.leased_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)

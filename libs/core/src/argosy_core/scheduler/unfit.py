@@ -104,7 +104,7 @@ def fail_unfit(state: PoolState, now_s: float) -> UnfitJobs | None:
     """
     if not state.unfit:
         return None
-    live = state.live
+    live, state.has_doomed = state.live, False
     slots = live.slots(np.fromiter(state.unfit, dtype=np.int64))
     for handle in np.fromiter(state.unfit, dtype=np.int64)[slots < 0].tolist():
         del state.unfit[handle]
@@ -124,6 +124,6 @@ def fail_unfit(state: PoolState, now_s: float) -> UnfitJobs | None:
         texts=texts,
     )
     draft = events.draft()
-    state.remove_jobs(slots)
+    state.remove_jobs(slots, JOB_FAILED)
     state.totals["failed"] += int(slots.size)
     return UnfitJobs(events=draft, job_updates=updates)

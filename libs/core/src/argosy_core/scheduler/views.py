@@ -14,7 +14,8 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Int64s
-from argosy_core.job.live import BACKING_OFF, HELD, IN_FLIGHT, PENDING
+from argosy_core.job.after import AfterUntil
+from argosy_core.job.live import AWAITING, BACKING_OFF, HELD, IN_FLIGHT, PENDING
 from argosy_core.job.states import JobStage, JobState
 from argosy_core.placement import WaitReason
 from argosy_core.plugins import turned_away_text
@@ -177,6 +178,7 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
             [
                 f"{_stage_text(stage)} with {position} jobs of its queue before it",
                 *_wait_texts(reason, objection, cluster_reasons, cordoned=bool(queues.cordoned[queue])),
+                *_dependency_texts(state, handle),
                 *_back_off_texts(state, slot, now_s),
             ]
         )
@@ -250,9 +252,21 @@ def _wait_texts(
         return ["its queue is cordoned" if cordoned else "no cluster may be given work", *told]
     if reason == WaitReason.HELD:
         return [_REASONS[reason]]
+    if reason == WaitReason.DEPENDENCY:
+        return []
     if objection:
         return [f"turned away by {objection}", *told]
     return [_REASONS[reason], *told] if reason in _REASONS else told
+
+
+def _dependency_texts(state: PoolState, handle: int) -> list[str]:
+    """Return how many jobs a job waits for."""
+    waits = state.dependencies.progress(handle)
+    if waits is None:
+        return []
+    left, count, until = waits
+    what = "succeeded" if until is AfterUntil.SUCCEEDED else "ended"
+    return [f"waits for {left} of {count} jobs that have not {what} yet"]
 
 
 def _back_off_texts(state: PoolState, slot: int, now_s: float) -> list[str]:
@@ -268,6 +282,8 @@ def _reason(state: PoolState, slot: int) -> WaitReason:
     """Return why a job waits that is queued or held back."""
     if state.live.flags[slot] & HELD and not state.live.flags[slot] & IN_FLIGHT:
         return WaitReason.HELD
+    if state.live.flags[slot] & AWAITING and not state.live.flags[slot] & IN_FLIGHT:
+        return WaitReason.DEPENDENCY
     if int(state.live.handle[slot]) in state.objections:
         return WaitReason.PLUGIN
     if state.queues.cordoned[state.live.queue[slot]]:
@@ -301,8 +317,8 @@ def _cluster_reasons(state: PoolState, class_index: int) -> tuple[ClusterReason,
 def count_waiting(state: PoolState) -> dict[WaitReason, int]:
     """Return how many queued jobs wait for which reason; NONE are those that wait for their turn.
 
-    Jobs in flight that plugins hold back count, too. Jobs that back off and jobs of cordoned queues count by their
-    class's reason: finding them would mean to look at every job.
+    Jobs in flight that plugins hold back count, too; held ones that wait for others as well count for these. Jobs that
+    back off and jobs of cordoned queues count by their class's reason: finding them would mean to look at every job.
 
     Complexity: O(classes x clusters) in NumPy.
     """
@@ -310,7 +326,8 @@ def count_waiting(state: PoolState) -> dict[WaitReason, int]:
     classes = np.flatnonzero(waiting)
     sums = np.bincount(_class_reasons(state, classes), weights=waiting[classes], minlength=len(WaitReason))
     held_back = state.live.slots(np.fromiter(state.objections, dtype=np.int64, count=len(state.objections)))
-    sums[WaitReason.HELD] = state.queues.on_hold_count.sum()
+    sums[WaitReason.DEPENDENCY] = len(state.dependencies)
+    sums[WaitReason.HELD] = max(int(state.queues.on_hold_count.sum()) - len(state.dependencies), 0)
     sums[WaitReason.PLUGIN] += np.count_nonzero(state.live.flags[held_back] & IN_FLIGHT)
     return {reason: int(sums[reason]) for reason in WaitReason}
 

@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import AlreadyExists, FieldViolation, InvalidRequest, NotFound, NotPermitted
+from argosy_core.job.after import encode_after
+from argosy_core.job.identity import parse_id
 from argosy_core.job.options import OPTION_NAMES, UNSET, JobOptions
 from argosy_server.api.names import NAME_RULE, QUEUE_NAME_RULE, is_name, is_queue_name, metadata_faults
 from argosy_server.api.specs import ReadSpec
@@ -25,6 +27,9 @@ from argosy_server.api.submit_items import ItemColumns, Metadata
 from argosy_store.queue_limits import QueueLimit
 
 __all__ = ["AdmittedJobs", "KnownQueue", "admit"]
+
+_MAX_PAIRS_AFTER: Final = 100_000
+"""Most pairs of a job and one that it waits for of a request: each costs the leader some hundred bytes."""
 
 _DEFAULT_NAMESPACE: Final = "default"
 
@@ -80,6 +85,8 @@ class AdmittedJobs:
     """16 bytes per job, or empty if no job has a client id."""
     items: npt.NDArray[np.int32]
     """Index of the request's item, for errors."""
+    run_after: tuple[bytes, ...] = ()
+    """What each runs after (`argosy_core.job.after`), empty where nothing; or empty if that is so of all."""
     options: JobOptions | None = None
     """How long they run by what the submitter says; None if nothing is said of any."""
     submitter: str = ""
@@ -155,10 +162,10 @@ def admit(
     _check_names(sets, client_ids, faults)
     job_count = int(counts.sum())
     if job_count > max_job_count:
-        faults.invalid.append(
-            FieldViolation(field="items", description=f"ask for {job_count} jobs, at most {max_job_count} are allowed")
-        )
+        text = f"ask for {job_count} jobs, at most {max_job_count} are allowed"
+        faults.invalid.append(FieldViolation(field="items", description=text))
     metadata_index, metadata = _read_metadata(items.metadata, faults)
+    after = _read_after(items, counts, faults)
     _check_namespaces(names, places, queues, specs=specs, faults=faults)
     if faults.found():  # all faults are told at once, so that one round of mending is enough
         _check_unequal(items, metadata_index, faults)
@@ -172,7 +179,7 @@ def admit(
     hashes = b""
     if any(client_ids):
         texts = [metadata[place] if place >= 0 else b"" for place in metadata_index]
-        item_hashes = _payload_hashes([specs[place].row.hash for place in places], items, texts)
+        item_hashes = _payload_hashes([specs[place].row.hash for place in places], items, texts, after)
         expanded_ids, hashes = _expand_client_ids(client_ids, item_hashes, counts)
     repeats = None if job_count == len(places) else counts
     admitted = AdmittedJobs(
@@ -189,6 +196,7 @@ def admit(
         client_ids=expanded_ids,
         payload_hashes=hashes,
         items=_column(range(len(places)), repeats),
+        run_after=tuple(value for value, count in zip(after, counts.tolist(), strict=False) for _ in range(count)),
         options=_option_columns(items, specs, repeats),
     )
     _check_repeats(admitted)
@@ -319,7 +327,26 @@ def _read_metadata(metadata: Sequence[Metadata | None], faults: _Faults) -> tupl
     return index, tuple(texts)
 
 
-def _payload_hashes(spec_hashes: Sequence[bytes], items: ItemColumns, metadata: Sequence[bytes]) -> list[bytes]:
+def _read_after(items: ItemColumns, counts: npt.NDArray[np.int64], faults: _Faults) -> list[bytes]:
+    """Return what each item runs after, as it is stored; nothing if that is nothing for all."""
+    pairs = 0
+    for number, (given, count) in enumerate(zip(items.after, counts.tolist(), strict=False)):
+        for place, job_id in enumerate(given[1] if given else ()):
+            pairs += count
+            try:
+                parse_id(job_id)
+            except InvalidRequest as error:
+                path = f"items[{number}].after.job_ids[{place}]"
+                faults.invalid.append(FieldViolation(field=path, description=error.message))
+    if pairs > _MAX_PAIRS_AFTER:
+        text = f"its jobs wait for {pairs} others in all, counts included; at most {_MAX_PAIRS_AFTER} are allowed"
+        faults.invalid.append(FieldViolation(field="items", description=text))
+    return [] if faults.found() else [encode_after(*given) if given else b"" for given in items.after]
+
+
+def _payload_hashes(
+    spec_hashes: Sequence[bytes], items: ItemColumns, metadata: Sequence[bytes], after: Sequence[bytes]
+) -> list[bytes]:
     """Return per item 16 bytes over all that must be equal for a repeat to be one; the count is not part of it."""
     texts = metadata
     if items.options is not None:
@@ -327,6 +354,8 @@ def _payload_hashes(spec_hashes: Sequence[bytes], items: ItemColumns, metadata: 
             text if max(given) < 0 else b"%b\x00%b" % (text, "/".join(map(str, given)).encode())
             for text, given in zip(metadata, items.options, strict=True)
         ]
+    if after:
+        texts = [b"%b\x00%b" % pair if pair[1] else pair[0] for pair in zip(texts, after, strict=True)]
     return [
         blake2b(b"%b%d/%b\x00%b" % (spec_hash, priority, job_set.encode(), text), digest_size=16).digest()
         for spec_hash, priority, job_set, text in zip(spec_hashes, items.priorities, items.job_sets, texts, strict=True)
@@ -363,7 +392,8 @@ def _check_unequal(items: ItemColumns, metadata_index: Sequence[int], faults: _F
         if not client_id:
             continue
         other = first.setdefault((queue, client_id), index)
-        columns = (items.specs, items.job_sets, items.priorities, metadata_index, items.options or items.specs)
+        same = items.specs
+        columns = (same, items.job_sets, items.priorities, metadata_index, items.options or same, items.after or same)
         if any(column[index] != column[other] for column in columns):
             faults.unequal.append(_unequal(client_id, index, other))
 

@@ -6,11 +6,13 @@ Source: `proto/argosy/lease/v1/lease.proto`, "Changes".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
 
 from argosy.lease.v1 import lease_pb2
+from argosy_core.job.after import AfterJobs, join_after
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.job.options import UNSET, JobOptions, join_options
 from argosy_runtime.columns import pack_column
@@ -76,9 +78,29 @@ def encode_submitted(parts: Sequence[tuple[SubmitRequest, npt.NDArray[np.bool_]]
             specs=references,
             metadata=list(metadata),
             **({} if options is None else _option_columns(options)),
+            **_after_columns(parts),
         ),
         traced=_traced_jobs(traced) if traced else None,
     ).SerializeToString()
+
+
+def _after_columns(parts: Sequence[tuple[SubmitRequest, npt.NDArray[np.bool_]]]) -> dict[str, bytes]:
+    """Return what kept jobs wait for as columns; there are none if they wait for nothing."""
+    pairs = join_after(
+        [
+            AfterJobs.of_payloads(request.handles[keep].tolist(), compress(request.run_after, keep.tolist()))
+            for request, keep in parts
+            if request.run_after
+        ]
+    )
+    if pairs is None:
+        return {}
+    return {
+        "after_handle_column": pack_column(pairs.handle, "int64"),
+        "after_other_high_column": pack_column(pairs.other_high, "int64"),
+        "after_other_column": pack_column(pairs.other, "int64"),
+        "after_until_column": pack_column(pairs.until, "int8"),
+    }
 
 
 def _option_columns(options: JobOptions) -> dict[str, bytes]:

@@ -15,6 +15,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from argosy.api.v1 import job_pb2
+from argosy_core.job.after import decode_after
 from argosy_core.scheduler import Explanation
 from argosy_store.rows import JobRecord, RunRecord
 
@@ -60,6 +61,12 @@ def duration(seconds: int | None) -> Duration | None:
     return None if seconds is None else Duration(seconds=seconds)
 
 
+def _after_message(payload: bytes) -> job_pb2.RunAfter:
+    """Return what a job runs after."""
+    until, job_ids = decode_after(payload)
+    return job_pb2.RunAfter(job_ids=job_ids, until=f"AFTER_UNTIL_{until.name}")
+
+
 def job_message(record: JobRecord) -> job_pb2.Job:
     """Return a job with its runs, and its spec if it was read."""
     return job_pb2.Job(
@@ -82,6 +89,7 @@ def job_message(record: JobRecord) -> job_pb2.Job:
         estimate=duration(record.estimate_s),
         submitter=record.submitter or "",
         held=record.held,
+        after=_after_message(record.run_after) if record.run_after else None,
     )
 
 

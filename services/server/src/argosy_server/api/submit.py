@@ -6,13 +6,14 @@ Source: design section 5, "Submit".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from argosy.api.v1 import job_pb2
 from argosy_core.access import Verb
-from argosy_core.errors import AlreadyExists, FieldViolation, NotPermitted, QuotaExceeded
+from argosy_core.errors import AlreadyExists, FieldViolation, NotFound, NotPermitted, QuotaExceeded
+from argosy_core.job.identity import parse_id
 from argosy_core.job.spec import spec_hash
 from argosy_runtime.access.guard import CALLER
 from argosy_runtime.metrics import METRICS
@@ -23,7 +24,7 @@ from argosy_server.api.manifests import is_json, to_json
 from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.specs import ReadSpec, SpecCache, unreadable
 from argosy_server.api.submit_gather import SubmitGather
-from argosy_server.api.submit_items import keeps_rules, read_items
+from argosy_server.api.submit_items import ItemColumns, keeps_rules, read_items
 from argosy_store.queue_limits import counts_by_queue
 
 __all__ = ["Submission"]
@@ -39,14 +40,24 @@ class Submission:
         specs: Specs by hash.
         gather: Stores admitted requests.
         max_job_count: Most jobs of one request.
+        queues_of: Returns the queues of the jobs that some handles name, by id.
     """
 
-    def __init__(self, queues: QueueCache, specs: SpecCache, gather: SubmitGather, *, max_job_count: int) -> None:
+    def __init__(
+        self,
+        queues: QueueCache,
+        specs: SpecCache,
+        gather: SubmitGather,
+        *,
+        max_job_count: int,
+        queues_of: Callable[[Sequence[int]], Awaitable[dict[str, str]]],
+    ) -> None:
         """Keep what it needs."""
         self._queues = queues
         self._specs = specs
         self._gather = gather
         self._max_job_count = max_job_count
+        self._queues_of = queues_of
 
     async def submit(self, request: job_pb2.SubmitJobsRequest, *, traceparent: str = "") -> job_pb2.SubmitJobsResponse:
         """Return the ids of accepted jobs once they are durable.
@@ -57,7 +68,7 @@ class Submission:
 
         Raises:
             InvalidRequest: Something is wrong; lists every bad item.
-            NotFound: A queue does not exist.
+            NotFound: A queue, or a job to run after, does not exist.
             NotPermitted: A namespace is not the queue's, or the caller may not submit to a queue.
             AlreadyExists: A client id stands for another job.
             QuotaExceeded: A queue or this replica has too much waiting.
@@ -71,6 +82,7 @@ class Submission:
         generation = self._queues.generation
         queues = _usable(await self._queues.find(set(items.queues)), items.queues)
         jobs = admit(items, queues, specs, max_job_count=self._max_job_count)
+        await self._check_others(items)
         if request.validate_only:
             return job_pb2.SubmitJobsResponse()
         limits = self._queues.expect(queues.values(), counts_by_queue(jobs.queue_ids))
@@ -87,6 +99,27 @@ class Submission:
             raise _conflict(jobs, result.conflicts)
         METRICS.submitted_jobs.inc(jobs.count)
         return job_pb2.SubmitJobsResponse(job_ids=job_ids(result.id_highs, result.handles))
+
+    async def _check_others(self, items: ItemColumns) -> None:
+        """Refuse jobs that are to run after some that do not exist, or that the caller may not see."""
+        named = {job_id.lower() for given in items.after if given for job_id in given[1]}
+        if not named:
+            return
+        queues = await self._queues_of([parse_id(job_id)[1] for job_id in named])
+        permissions = CALLER.get().permissions
+        known = {job_id for job_id, queue in queues.items() if permissions.may(Verb.WATCH, queue)}
+        if not named <= known:
+            raise NotFound(
+                "nothing was accepted because jobs to run after do not exist",
+                violations=tuple(
+                    FieldViolation(
+                        field=f"items[{number}].after.job_ids[{place}]", description=f"there is no job {job_id}"
+                    )
+                    for number, given in enumerate(items.after)
+                    for place, job_id in enumerate(given[1] if given else ())
+                    if job_id.lower() not in known
+                ),
+            )
 
     async def _read_specs(self, texts: Sequence[Sequence[bytes]]) -> list[ReadSpec]:
         specs: list[ReadSpec] = []

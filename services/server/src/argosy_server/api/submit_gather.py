@@ -103,6 +103,7 @@ def build_requests(store: SubmitStore, batch: Sequence[AdmittedJobs], *, now_us:
                 generation=jobs.generation,
                 limits=jobs.limits,
                 options=jobs.options,
+                run_after=jobs.run_after,
             )
         )
     return requests

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from argosy_core.job.after import AfterUntil
 from argosy_core.job.options import OPTION_NAMES, UNSET
 
-__all__ = ["MAX_ITEM_COUNT", "ItemColumns", "ItemOptions", "Metadata", "keeps_rules", "read_items"]
+__all__ = ["MAX_ITEM_COUNT", "ItemColumns", "ItemOptions", "Metadata", "RunAfter", "keeps_rules", "read_items"]
 
 MAX_ITEM_COUNT: Final = 1000
 """Most items, and most specs, of a request."""
@@ -33,6 +34,8 @@ Metadata = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 """(labels, annotations), each (key, value) pairs sorted by key."""
 ItemOptions = tuple[int, ...]
 """Values of `OPTION_NAMES`; `UNSET` where nothing is said."""
+RunAfter = tuple[int, tuple[str, ...]]
+"""(AfterUntil, ids of other jobs)."""
 _NO_OPTIONS: Final = (UNSET,) * len(OPTION_NAMES)
 
 
@@ -58,8 +61,10 @@ class ItemColumns:
     """Most labels, or annotations, of an item."""
     options: list[ItemOptions] | None
     """What is said of jobs beside their specs; None if nothing is of any item."""
+    after: list[RunAfter | None]
+    """What each runs after, None where nothing; empty if that is so of all."""
     options_fit: bool
-    """Whether all durations are surely in range."""
+    """Whether all durations are surely in range, and no item names other jobs."""
 
 
 def read_items(items: Sequence[Any]) -> ItemColumns:
@@ -71,6 +76,7 @@ def read_items(items: Sequence[Any]) -> ItemColumns:
     metadata: list[Metadata | None] = []
     most = 0
     options: list[ItemOptions] = []
+    after: list[RunAfter | None] = []
     fit = True
     for item in items:
         given = _NO_OPTIONS
@@ -78,6 +84,10 @@ def read_items(items: Sequence[Any]) -> ItemColumns:
             given, in_range = _read_options(item)
             fit &= in_range
         options.append(given)
+        if item.HasField("after"):
+            after += [None] * (len(options) - 1 - len(after))
+            after.append((item.after.until or AfterUntil.SUCCEEDED, tuple(item.after.job_ids)))
+            fit = False  # few jobs name others, so protovalidate may look at all of theirs
         labels, annotations = item.labels, item.annotations
         if labels or annotations:
             most = max(most, len(labels), len(annotations))
@@ -95,6 +105,7 @@ def read_items(items: Sequence[Any]) -> ItemColumns:
         max_pair_count=most,
         options=None if options.count(_NO_OPTIONS) == len(options) else options,
         options_fit=fit,
+        after=after and [*after, *[None] * (len(options) - len(after))],
     )
 
 

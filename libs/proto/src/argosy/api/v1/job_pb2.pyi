@@ -53,6 +53,12 @@ class JobOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_ORDER_OLDEST_FIRST: _ClassVar[JobOrder]
     JOB_ORDER_NEWEST_FIRST: _ClassVar[JobOrder]
 
+class AfterUntil(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    AFTER_UNTIL_UNSPECIFIED: _ClassVar[AfterUntil]
+    AFTER_UNTIL_SUCCEEDED: _ClassVar[AfterUntil]
+    AFTER_UNTIL_ENDED: _ClassVar[AfterUntil]
+
 class JobStage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     JOB_STAGE_UNSPECIFIED: _ClassVar[JobStage]
@@ -75,6 +81,7 @@ class WaitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     WAIT_REASON_FAULT: _ClassVar[WaitReason]
     WAIT_REASON_CONSTRAINT: _ClassVar[WaitReason]
     WAIT_REASON_HELD: _ClassVar[WaitReason]
+    WAIT_REASON_DEPENDENCY: _ClassVar[WaitReason]
 JOB_STATE_UNSPECIFIED: JobState
 JOB_STATE_QUEUED: JobState
 JOB_STATE_LEASED: JobState
@@ -104,6 +111,9 @@ FAILURE_KIND_TIME_LIMIT: FailureKind
 JOB_ORDER_UNSPECIFIED: JobOrder
 JOB_ORDER_OLDEST_FIRST: JobOrder
 JOB_ORDER_NEWEST_FIRST: JobOrder
+AFTER_UNTIL_UNSPECIFIED: AfterUntil
+AFTER_UNTIL_SUCCEEDED: AfterUntil
+AFTER_UNTIL_ENDED: AfterUntil
 JOB_STAGE_UNSPECIFIED: JobStage
 JOB_STAGE_QUEUED: JobStage
 JOB_STAGE_PENDING: JobStage
@@ -121,6 +131,7 @@ WAIT_REASON_PLUGIN: WaitReason
 WAIT_REASON_FAULT: WaitReason
 WAIT_REASON_CONSTRAINT: WaitReason
 WAIT_REASON_HELD: WaitReason
+WAIT_REASON_DEPENDENCY: WaitReason
 
 class JobSpec(_message.Message):
     __slots__ = ("manifests",)
@@ -128,8 +139,16 @@ class JobSpec(_message.Message):
     manifests: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, manifests: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class RunAfter(_message.Message):
+    __slots__ = ("job_ids", "until")
+    JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    job_ids: _containers.RepeatedScalarFieldContainer[str]
+    until: AfterUntil
+    def __init__(self, job_ids: _Optional[_Iterable[str]] = ..., until: _Optional[_Union[AfterUntil, str]] = ...) -> None: ...
+
 class JobItem(_message.Message):
-    __slots__ = ("spec", "queue", "job_set", "priority", "client_id", "count", "labels", "annotations", "lifetime", "time_limit", "estimate", "hold")
+    __slots__ = ("spec", "queue", "job_set", "priority", "client_id", "count", "labels", "annotations", "lifetime", "time_limit", "estimate", "hold", "after")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -156,6 +175,7 @@ class JobItem(_message.Message):
     TIME_LIMIT_FIELD_NUMBER: _ClassVar[int]
     ESTIMATE_FIELD_NUMBER: _ClassVar[int]
     HOLD_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     spec: int
     queue: str
     job_set: str
@@ -168,7 +188,8 @@ class JobItem(_message.Message):
     time_limit: _duration_pb2.Duration
     estimate: _duration_pb2.Duration
     hold: bool
-    def __init__(self, spec: _Optional[int] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., priority: _Optional[int] = ..., client_id: _Optional[str] = ..., count: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hold: bool = ...) -> None: ...
+    after: RunAfter
+    def __init__(self, spec: _Optional[int] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., priority: _Optional[int] = ..., client_id: _Optional[str] = ..., count: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hold: bool = ..., after: _Optional[_Union[RunAfter, _Mapping]] = ...) -> None: ...
 
 class SubmitJobsRequest(_message.Message):
     __slots__ = ("specs", "items", "validate_only")
@@ -211,7 +232,7 @@ class Run(_message.Message):
     def __init__(self, attempt: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., cluster: _Optional[str] = ..., node: _Optional[str] = ..., lease_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., reason: _Optional[str] = ..., failure: _Optional[_Union[FailureKind, str]] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "queue", "job_set", "state", "priority", "create_time", "end_time", "reason", "cancel_requested", "client_id", "labels", "annotations", "runs", "spec", "lifetime", "time_limit", "estimate", "held", "submitter")
+    __slots__ = ("id", "queue", "job_set", "state", "priority", "create_time", "end_time", "reason", "cancel_requested", "client_id", "labels", "annotations", "runs", "spec", "lifetime", "time_limit", "estimate", "held", "submitter", "after")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -245,6 +266,7 @@ class Job(_message.Message):
     ESTIMATE_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     SUBMITTER_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     id: str
     queue: str
     job_set: str
@@ -264,7 +286,8 @@ class Job(_message.Message):
     estimate: _duration_pb2.Duration
     held: bool
     submitter: str
-    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., priority: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., cancel_requested: bool = ..., client_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., submitter: _Optional[str] = ...) -> None: ...
+    after: RunAfter
+    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., priority: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., cancel_requested: bool = ..., client_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., submitter: _Optional[str] = ..., after: _Optional[_Union[RunAfter, _Mapping]] = ...) -> None: ...
 
 class JobStateCount(_message.Message):
     __slots__ = ("state", "job_count")

@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.leader.events import Change, ChangesRead, ClusterSettings, References
+from argosy_core.job.after import FORGOTTEN
+from argosy_core.leader.events import Change, ChangesRead, ClusterSettings, EndsRead, References
 from argosy_core.leader.transaction import SetAside
 from argosy_core.scheduler import EndedJobs
 from argosy_server.leader.log.codec import DecodedChanges, decode_changes
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from argosy_store import LeaderStore
 
 __all__ = ["ChangeReader", "pause_s"]
+
+_ENDS_PERIOD_S: Final = 1.0
+"""How often it is read what has become of other leaders' jobs, seconds."""
 
 
 class ChangeReader:
@@ -46,10 +51,12 @@ class ChangeReader:
         self._machine: LeaderMachine = driver.machine
         self._store = store
         self._notes = notes
+        self._ends_due_s = 0.0
 
     async def poll(self, period_s: float) -> None:
         """Read what is visible again and again, as much as the machine takes."""
         while True:
+            await self._read_ends()
             limit = self._machine.budget().changes
             if limit:
                 await self.read(limit, tells_none=False)
@@ -61,11 +68,28 @@ class ChangeReader:
         decoded = [_decode(row_id, payload) for row_id, payload in rows if self._machine.is_new(row_id)]
         if not decoded and not tells_none:
             return
-        changes = [change for change, _ in decoded]
+        changes = [await self._with_ends(change) for change, _ in decoded]
         contents = [content for _, content in decoded if content is not None]
         self._note_traced(contents)
         references = await self._read_references(changes, contents)
         self._driver.feed(ChangesRead(changes=tuple(changes), references=references))
+
+    async def _with_ends(self, change: Change) -> Change:
+        """Return a change with what has become of the jobs that its jobs wait for."""
+        jobs = change.jobs
+        if jobs is None or jobs.after is None:
+            return change
+        states = await asyncio.to_thread(self._store.read_states, jobs.after.other)
+        return replace(change, jobs=replace(jobs, after=jobs.after.with_states(states)))
+
+    async def _read_ends(self) -> None:
+        """Now and then read what has become of jobs that others wait for and that are not live here."""
+        handles, now_s = self._machine.unsettled(), time.monotonic()
+        if not handles or now_s < self._ends_due_s:
+            return
+        self._ends_due_s = now_s + _ENDS_PERIOD_S
+        states = await asyncio.to_thread(self._store.read_states, handles)
+        self._driver.feed(EndsRead(states={handle: states.get(handle, FORGOTTEN) for handle in handles}))
 
     def _note_traced(self, contents: Sequence[DecodedChanges]) -> None:
         """Note which jobs their submitter traces."""

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from argosy.lease.v1 import lease_pb2
 from argosy_core.arrays import Int16s
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.after import AfterJobs
 from argosy_core.job.members import Members
 from argosy_core.job.options import OPTION_NAMES, JobOptions
 from argosy_core.leader.events import ReadRecord
@@ -24,6 +25,7 @@ from argosy_core.scheduler.events import EventGroup
 from argosy_core.scheduler.messages import ChangeRequestColumns, JobColumns, RoundStateColumns, SpecReference
 from argosy_eventlog import LogRecord
 from argosy_runtime.columns import (
+    ColumnType,
     check_indices,
     member_columns,
     pack_column,
@@ -154,6 +156,25 @@ def _job_columns(message: lease_pb2.SubmittedJobs) -> JobColumns:
         specs=tuple(SpecReference(hash=spec.hash, day=spec.day, layout=spec.layout) for spec in message.specs),
         metadata=tuple(message.metadata),
         options=_options(message, columns["handle_column"].size),
+        after=_after(message) if message.after_handle_column else None,
+    )
+
+
+def _after(message: lease_pb2.SubmittedJobs) -> AfterJobs:
+    """Return what accepted jobs wait for; what has become of the others is to be read."""
+    kinds: dict[str, ColumnType] = {
+        "after_handle_column": "int64",
+        "after_other_high_column": "int64",
+        "after_other_column": "int64",
+        "after_until_column": "int8",
+    }
+    columns: dict[str, Any] = read_columns(message, kinds, where="submitted")
+    return AfterJobs(
+        handle=columns["after_handle_column"],
+        other_high=columns["after_other_high_column"],
+        other=columns["after_other_column"],
+        until=columns["after_until_column"],
+        state=np.zeros(columns["after_handle_column"].size, dtype=np.int8),
     )
 
 
