@@ -308,5 +308,8 @@ def test_half_of_tls_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="key_file"):
         GrpcSettings(certificate_file="x.pem")
     (tmp_path / "odd").write_text("nothing")
-    with pytest.raises(InvalidRequest, match="no certificate in PEM"):
+    with pytest.raises(InvalidRequest, match="no certificate with its key"):
         GrpcServer(GrpcSettings(certificate_file=str(tmp_path / "odd"), key_file=str(tmp_path / "odd")))
+    mismatched = {"certificate_file": f"{CERTIFICATES / 'server.pem'}", "key_file": f"{CERTIFICATES / 'alice.key'}"}
+    with pytest.raises(InvalidRequest, match="no certificate with its key"):
+        GrpcServer(GrpcSettings(**mismatched))

@@ -26,7 +26,7 @@ GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Fairness and machines", ("queue", "shares", "cluster", "node")),
     ("A mesh on this machine", ("up", "down", "status", "demo")),
     ("Workloads and measuring", ("replay", "simulate", "trace", "bench")),
-    ("Access", ("whoami", "grant", "revoke", "grants")),
+    ("Access", ("whoami", "grant", "revoke", "grants", "certs")),
     ("Operating", ("admin",)),
     ("Shell", ("completion",)),
 )
@@ -50,6 +50,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "grant": Entry("access", "grant", "Let a user or group do something with a queue, or give a role."),
     "revoke": Entry("access", "revoke", "Take it away."),
     "grants": Entry("access", "grants", "List what is granted to whom."),
+    "certs": Entry("certs", "certs", "Make the certificates of a small installation, and renew them."),
     "up": Entry("local", "up", "Start a mesh with simulated clusters on this machine."),
     "down": Entry("local", "down", "Stop it."),
     "status": Entry("local", "status", "Show its processes."),

@@ -9,6 +9,7 @@ Source: design section 7, invariant 11; section 9.
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -257,20 +258,23 @@ def _server_credentials(settings: GrpcSettings) -> grpc.ServerCredentials:
     Raises:
         InvalidRequest: A file cannot be read, or holds no PEM.
     """
+
+    def read(contents: Sequence[bytes]) -> grpc.ServerCertificateConfiguration:
+        # gRPC takes anything here and fails each handshake; a pair of which one half was replaced must not be shown.
+        trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            trial.load_cert_chain(settings.certificate_file, settings.key_file)
+            for authority in contents[2:]:
+                trial.load_verify_locations(cadata=authority.decode("ascii"))
+        except (OSError, ValueError) as cause:
+            raise InvalidRequest("the files of TLS hold no certificate with its key, or no authority") from cause
+        roots = contents[2] if contents[2:] else None
+        return grpc.ssl_server_certificate_configuration([(contents[1], contents[0])], root_certificates=roots)
+
     paths = filter(None, (settings.certificate_file, settings.key_file, settings.client_authority_file))
-    files = WatchedFiles(tuple(paths), _certificate_configuration)
+    files = WatchedFiles(tuple(paths), read)
     return grpc.dynamic_ssl_server_credentials(
         files.current(), files.current, require_client_authentication=bool(settings.client_authority_file)
-    )
-
-
-def _certificate_configuration(contents: Sequence[bytes]) -> grpc.ServerCertificateConfiguration:
-    chain, key, *authority = contents
-    for text, kind in ((chain, b"CERTIFICATE"), (key, b"PRIVATE KEY"), *((one, b"CERTIFICATE") for one in authority)):
-        if b"-----BEGIN " not in text or kind + b"-----" not in text:
-            raise InvalidRequest(f"a file of TLS holds no {kind.decode().lower()} in PEM")
-    return grpc.ssl_server_certificate_configuration(
-        [(key, chain)], root_certificates=authority[0] if authority else None
     )
 
 
