@@ -10,7 +10,7 @@ import grpc
 import pytest
 import yaml
 
-from argosy.api.v1 import event_pb2
+from argosy.api.v1 import event_pb2, job_pb2
 from argosy_cli.exits import ExitCode
 from argosy_cli.output import shown, state_text
 from argosy_testkit.fake_api import FakeApi
@@ -234,14 +234,29 @@ def test_explain_shows_stage_reasons_counts_and_nearest_miss(argosy: Any, job_id
     assert "failed often on:        c1/n9" in lines
 
 
+def test_members_of_an_attempt_are_listed_one_by_one(api: FakeApi, argosy: Any, job_id: str) -> None:
+    """An attempt on one node is its number; of one on several, each member is told."""
+    del api.jobs[job_id].runs[:]
+    api.jobs[job_id].runs.extend(
+        job_pb2.Run(attempt=attempt, member=member, state=job_pb2.RUN_STATE_RUNNING, cluster="c", node=f"n{member}")
+        for attempt, member in ((1, 0), (2, 0), (2, 1))
+    )
+    text = argosy("jobs", job_id).out
+    assert "2 member 1: running on c/n1" in text
+    assert "2 member 0: running on c/n0" in text
+    assert "1: running on c/n0" in text
+    assert "1 member" not in text
+    assert '"member": 1' in argosy("jobs", job_id, "-o", "json").out
+
+
 def test_logs_are_printed_as_they_were_written(api: FakeApi, argosy: Any, job_id: str) -> None:
     """Bytes pass through, and options travel; a tail of 0 lines is not no tail."""
     assert argosy("logs", job_id).out == "first line\nsecond line\n"
-    argosy("logs", job_id, "--tail", "0", "-c", "side", "--pod", "1", "--attempt", "2", "-f")
+    argosy("logs", job_id, "--tail", "0", "-c", "side", "--pod", "1", "--attempt", "2", "--member", "3", "-f")
 
     plain, full = api.requests["GetJobLog"]
     assert (plain.id, plain.attempt, plain.follow, plain.HasField("tail_line_count")) == (job_id, 0, False, False)
-    assert (full.attempt, full.pod, full.container, full.follow) == (2, 1, "side", True)
+    assert (full.attempt, full.member, full.pod, full.container, full.follow) == (2, 3, 1, "side", True)
     assert (full.HasField("tail_line_count"), full.tail_line_count) == (True, 0)
 
 

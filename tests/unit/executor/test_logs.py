@@ -10,6 +10,7 @@ import pytest
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import BackendUnavailable, InvariantViolation, NotFound
+from argosy_core.job.members import ordinal_of
 from argosy_executor.logs import MAX_CHUNK_BYTES, LogReadings
 
 NOT_FOUND, EXHAUSTED, UNAVAILABLE, INTERNAL = 5, 8, 14, 13
@@ -82,13 +83,15 @@ async def test_log_is_sent_in_chunks_and_ends() -> None:
     cluster, sink = LogCluster([b"a" * 100_000, b"b" * 10]), Sink()
     async with asyncio.TaskGroup() as group:
         readings = LogReadings(cluster, sink.write, group, max_count=4)
-        readings.begin(ask(1, container="main", follow=True, tail_line_count=5, object=2))
+        readings.begin(ask(1, member=3, container="main", follow=True, tail_line_count=5, object=2))
         await sink.until(lambda: bool(sink.ends))
         assert len(readings) == 0
     assert sink.data == b"a" * 100_000 + b"b" * 10
     assert max(sink.sizes) <= MAX_CHUNK_BYTES
     assert sink.ends == [(1, 0, "")]
-    assert cluster.asked == [{"run": (7, 1, 2), "container": "main", "follow": True, "tail_line_count": 5}]
+    assert cluster.asked == [
+        {"run": (7, ordinal_of(1, 3), 2), "container": "main", "follow": True, "tail_line_count": 5}
+    ]
 
 
 async def test_no_more_is_sent_than_there_is_credit_for_and_the_cluster_is_not_read_ahead() -> None:

@@ -17,11 +17,11 @@ from argosy_server.api.routing import LeaderRouter
 from argosy_store.rows import JobRecord, RunRecord
 
 
-def make_run(attempt: int, state: RunState = RunState.RUNNING) -> RunRecord:
-    """Return a run."""
+def make_run(attempt: int, state: RunState = RunState.RUNNING, member: int = 0) -> RunRecord:
+    """Return a member of a run."""
     return RunRecord(
-        attempt=attempt, cluster=f"c{attempt}", node="n", state=state, lease_time_us=1, start_time_us=None,
-        end_time_us=None, exit_code=None, failure=None, reason=None,
+        attempt=attempt, member=member, cluster=f"c{attempt}", node="n", state=state, lease_time_us=1,
+        start_time_us=None, end_time_us=None, exit_code=None, failure=None, reason=None,
     )  # fmt: skip
 
 
@@ -76,6 +76,14 @@ def test_newest_run_is_meant_unless_one_is_named(attempt: int, found: int) -> No
     assert find_run(make_record(make_run(1), make_run(3)), attempt).attempt == found
 
 
+def test_member_is_found_by_its_number() -> None:
+    """The first is meant unless one is named; one that there is not says which there are."""
+    record = make_record(make_run(1, member=5), make_run(2), make_run(2, member=1))
+    assert [(run.attempt, run.member) for run in (find_run(record, 0), find_run(record, 2, 1))] == [(2, 0), (2, 1)]
+    with pytest.raises(NotFound, match="attempt 2 of job 0190 has no member 2; its last is 1"):
+        find_run(record, 0, 2)
+
+
 def test_run_that_is_not_there_says_which_are() -> None:
     """A job without a run, and an attempt that never was."""
     with pytest.raises(NotFound, match=r"no run.*it waits.*argosy explain"):
@@ -100,7 +108,9 @@ async def test_log_is_asked_of_the_cluster_of_the_run() -> None:
     asked = LogRequest(handle=77, attempt=1, object_index=2, container="c", follow=True, tail_line_count=0)
     assert role.asked == [("c1", asked)]
     await read(role, make_record(make_run(1)), job_pb2.GetJobLogRequest())
-    assert role.asked[1][1].tail_line_count is None
+    assert (role.asked[1][1].tail_line_count, role.asked[1][1].member) == (None, 0)
+    await read(role, make_record(make_run(1), make_run(1, member=1)), job_pb2.GetJobLogRequest(member=1))
+    assert role.asked[2][1].member == 1
 
 
 @pytest.mark.parametrize(

@@ -310,6 +310,7 @@ class ArgosyClient(AccessCalls):
         job_id: str,
         *,
         attempt: int = 0,
+        member: int = 0,
         pod: int = 0,
         container: str = "",
         follow: bool = False,
@@ -323,6 +324,7 @@ class ArgosyClient(AccessCalls):
         Args:
             job_id: Id of the job.
             attempt: Attempt; 0 means the newest.
+            member: Which member of the attempt, from 0.
             pod: Which of its pods, in order of its spec, from 0.
             container: Name of the container; empty means the first.
             follow: Go on while the container writes.
@@ -334,7 +336,13 @@ class ArgosyClient(AccessCalls):
             BackendUnavailable: The server, the leader, or the cluster's executor cannot be reached.
         """
         request = job_pb2.GetJobLogRequest(
-            id=job_id, attempt=attempt, pod=pod, container=container, follow=follow, tail_line_count=tail_line_count
+            id=job_id,
+            attempt=attempt,
+            member=member,
+            pod=pod,
+            container=container,
+            follow=follow,
+            tail_line_count=tail_line_count,
         )
         stream = self._jobs.GetJobLog(request, metadata=self._identity)
         try:

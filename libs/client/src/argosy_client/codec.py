@@ -362,6 +362,7 @@ def event_batch_of(message: event_pb2.WatchJobSetResponse, *, after_number: int)
 def _run_of(message: job_pb2.Run) -> Run:
     return Run(
         attempt=message.attempt,
+        member=message.member,
         state=_RUN_STATE_NAMES.get(message.state, "unspecified"),
         cluster=message.cluster,
         node=message.node,

@@ -118,10 +118,12 @@ class JobSelector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One attempt at a job."""
+    """One attempt at a job; of one on several nodes, one of its members."""
 
     attempt: int
     """From 1."""
+    member: int
+    """Number of the member of the attempt, from 0; nearly every attempt has but one."""
     state: str
     """leased, created, running, succeeded, failed, cancelled, preempted, returned, lost or unknown."""
     cluster: str

@@ -23,6 +23,7 @@ import grpc
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import ArgosyError, BackendUnavailable, NotFound
+from argosy_core.job.members import ordinal_of
 from argosy_kube.port import Cluster
 from argosy_runtime.logs import get_logger
 
@@ -141,7 +142,7 @@ class LogReadings:
         """Send a log in chunks within the credit."""
         pieces = self._cluster.read_log(
             request.handle,
-            request.attempt,
+            ordinal_of(request.attempt, request.member),
             request.object,
             container=request.container,
             follow=request.follow,

@@ -13,7 +13,7 @@ from argosy_cli.selectors import make_selector, selector_options
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
-    from argosy_client import ArgosyClient, Job
+    from argosy_client import ArgosyClient, Job, Run
 
 __all__ = ["job_columns", "jobs"]
 
@@ -152,9 +152,15 @@ def _mark(job: Job) -> str:
     return " (cancel asked)" if job.cancel_requested else " (held)" if job.held else ""
 
 
+def _run_number(job: Job, run: Run) -> str:
+    """Return the attempt, and which of its members if it has several."""
+    is_one_of_many = sum(other.attempt == run.attempt for other in job.runs) > 1 or run.member
+    return f"{run.attempt} member {run.member}" if is_one_of_many else f"{run.attempt}"
+
+
 def _print(settings: Settings, job: Job) -> None:
     runs = "\n".join(
-        f"{run.attempt}: {state_text(run.state)} on {run.cluster}/{run.node}"
+        f"{_run_number(job, run)}: {state_text(run.state)} on {run.cluster}/{run.node}"
         + (f", exit code {run.exit_code}" if run.exit_code else "")
         + (f", {run.reason}" if run.reason else "")
         for run in job.runs

@@ -31,6 +31,7 @@ _NO_COLOUR: Final = "\x1b[0m"
 @click.option("-c", "--container", default="", help="Container; the first if not given.")
 @click.option("--pod", type=click.IntRange(0, 31), default=0, show_default=True, help="Which of the job's pods.")
 @click.option("--attempt", type=click.IntRange(1, 32_767), help="Attempt; the newest if not given.")
+@click.option("--member", type=click.IntRange(0, 32_767), default=0, show_default=True, help="Which of its members.")
 @click.option("--raw", is_flag=True, help="Send a terminal whatever the container wrote, commands to it included.")
 @common_options
 @click.pass_context
@@ -43,6 +44,7 @@ def logs(
     container: str,
     pod: int,
     attempt: int | None,
+    member: int,
     **flags: bool,
 ) -> None:
     """Print what a container of the job JOB_ID wrote, as it wrote it.
@@ -58,7 +60,13 @@ def logs(
         if flags["follow"] and attempt is None:
             await _wait_for_pod(client, job_id)
         pieces = client.read_log(
-            job_id, attempt=attempt or 0, pod=pod, container=container, follow=flags["follow"], tail_line_count=tail
+            job_id,
+            attempt=attempt or 0,
+            member=member,
+            pod=pod,
+            container=container,
+            follow=flags["follow"],
+            tail_line_count=tail,
         )
         async with contextlib.aclosing(pieces):
             if flags["raw"] or not sys.stdout.isatty():

@@ -17,7 +17,15 @@ import numpy.typing as npt
 
 from argosy_core.job.members import attempt_of, member_of
 
-__all__ = ["MAX_NAME_LENGTH", "attempt_text", "object_label", "object_name", "run_suffix", "run_suffixes"]
+__all__ = [
+    "MAX_NAME_LENGTH",
+    "MEMBER_BASE_LENGTH",
+    "attempt_text",
+    "object_label",
+    "object_name",
+    "run_suffix",
+    "run_suffixes",
+]
 
 MAX_NAME_LENGTH: Final = 63
 """Longest DNS label."""
@@ -27,7 +35,8 @@ _DIGITS: Final = np.frombuffer(_BASE_32.encode(), dtype=np.uint8)
 _SHIFTS: Final = np.arange(_DIGIT_COUNT - 1, -1, -1, dtype=np.int64) * 5
 _EACH_SHIFT: Final = tuple(_SHIFTS.tolist())
 _MAX_BASE_LENGTH: Final = MAX_NAME_LENGTH - _DIGIT_COUNT - 5
-_MEMBER_LENGTH: Final = 4
+MEMBER_BASE_LENGTH: Final = _MAX_BASE_LENGTH - 4
+"""Characters of a base name that are sure to be kept in the names of objects, whichever member of a run they are of."""
 _HYPHEN: Final = ord("-")
 _ZERO: Final = ord("0")
 _LETTERS: Final = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", dtype=np.uint8)
@@ -44,7 +53,7 @@ def object_label(base: str, *, is_of_member: bool = False) -> bytes:
         is_of_member: The suffix is that of another member than 0.
     """
     label = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in base.lower())
-    length = _MAX_BASE_LENGTH - _MEMBER_LENGTH if is_of_member else _MAX_BASE_LENGTH
+    length = MEMBER_BASE_LENGTH if is_of_member else _MAX_BASE_LENGTH
     return label.lstrip("-")[:length].rstrip("-").encode() or b"job"
 
 

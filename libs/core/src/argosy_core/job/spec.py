@@ -25,6 +25,7 @@ from argosy_core.job.constraints import NodeConstraints, merge_constraints, read
 from argosy_core.job.findings import Findings, is_dns_label, is_dns_name, is_label_key, is_label_value
 from argosy_core.job.kinds import POD, check_kind
 from argosy_core.job.manifest_json import MalformedManifest, read_manifest
+from argosy_core.job.naming import MEMBER_BASE_LENGTH, object_label
 from argosy_core.job.options import UNSET
 from argosy_core.job.policy import APPARMOR_PREFIX, PodRights, check_container, check_pod_spec, is_reserved_key
 from argosy_core.job.references import DECLARATIONS, Declared, check_names, has_declarations, read_declarations
@@ -35,8 +36,6 @@ __all__ = ["POD", "Bag", "SpecLimits", "base_names", "read_bag", "spec_hash"]
 
 _MIRROR_PREFIX: Final = "kubernetes.io/config."
 _TOKEN_SECRETS: Final = frozenset({"kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"})
-MAX_BASE_LENGTH: Final = 46
-"""Characters of a base name that are sure to be kept in the names of a run's objects."""
 _EMPTY_CLASS: Final = SchedulingClass(requests=())
 _MAX_DEADLINE_S: Final = 315_360_000
 """Ten years, as of a time limit; what is longer bounds nothing."""
@@ -228,12 +227,12 @@ def _read_metadata(value: object, kind: str, path: str, reading: _Reading) -> tu
     name = findings.text(metadata.get("name"), f"{path}.name")
     if name and (not is_dns_name(name) or (kind == "Service" and not is_dns_label(name))):
         findings.add(f"{path}.name", "must be a DNS name: a-z, 0-9, '-' and '.', beginning and ending with a-z or 0-9")
-    # Only the beginning of a name is kept when a run's suffix is put on, and dots are not: it must tell objects apart.
-    stem = name[:MAX_BASE_LENGTH].replace(".", "-")
+    # What is kept of a name when the suffix of any member is put on must tell objects apart.
+    stem = object_label(name, is_of_member=True).decode()
     if name and (kind, namespace, stem) in reading.names:
         findings.add(
             f"{path}.name",
-            f"another {kind} of the job has a name that begins like it; the first {MAX_BASE_LENGTH} count, '.' as '-'",
+            f"another {kind} of the job has a name that begins so; the first {MEMBER_BASE_LENGTH} count, '.' as '-'",
         )
     reading.names.add((kind, namespace, stem))
     for key in ("generateName", "ownerReferences", "finalizers"):

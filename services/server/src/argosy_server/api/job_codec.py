@@ -105,6 +105,7 @@ def _run_message(run: RunRecord) -> job_pb2.Run:
         exit_code=run.exit_code,
         reason=run.reason or "",
         failure=job_pb2.FailureKind.Name(run.failure or 0),
+        member=run.member,
     )
 
 

@@ -26,23 +26,27 @@ _OVER = frozenset(
 )
 
 
-def find_run(record: JobRecord, attempt: int) -> RunRecord:
-    """Return a run of a job; attempt 0 means the newest.
+def find_run(record: JobRecord, attempt: int, member: int = 0) -> RunRecord:
+    """Return a member of a run of a job; attempt 0 means the newest.
 
     Raises:
-        NotFound: The job has no such run.
+        NotFound: The job has no such run, or it no such member.
     """
     if not record.runs:
         ended = f"it ended, {JobState(record.state).name.lower()}, without one" if record.end_time_us else "it waits"
         raise NotFound(
             f"job {record.job_id} has no run yet, so nothing was written: {ended}; `argosy explain` says why"
         )
-    if attempt == 0:
-        return record.runs[-1]
-    for run in record.runs:
-        if run.attempt == attempt:
+    newest = record.runs[-1].attempt
+    members = [run for run in record.runs if run.attempt == (attempt or newest)]
+    if not members:
+        raise NotFound(f"job {record.job_id} has no attempt {attempt}; its newest is {newest}")
+    for run in members:
+        if run.member == member:
             return run
-    raise NotFound(f"job {record.job_id} has no attempt {attempt}; its newest is {record.runs[-1].attempt}")
+    raise NotFound(
+        f"attempt {members[0].attempt} of job {record.job_id} has no member {member}; its last is {members[-1].member}"
+    )
 
 
 def pod_position(record: JobRecord, pod: int) -> int:
@@ -79,7 +83,7 @@ async def read_log(
         QuotaExceeded: Too many logs of the cluster are read at once.
         BackendUnavailable: There is no leader now, or the cluster's executor is not connected.
     """
-    run = find_run(record, request.attempt)
+    run = find_run(record, request.attempt, request.member)
     position = pod_position(record, request.pod)
     view = router.view(pool)
     if view is None:
@@ -91,6 +95,7 @@ async def read_log(
         handle=record.handle,
         attempt=run.attempt,
         object_index=position,
+        member=run.member,
         container=request.container,
         follow=request.follow,
         tail_line_count=request.tail_line_count if request.HasField("tail_line_count") else None,

@@ -122,6 +122,8 @@ class LogRequest:
     """Attempt."""
     object_index: int
     """Position of the pod in its bag."""
+    member: int = 0
+    """Number of the member of the run."""
     container: str = ""
     """Container; empty means the first."""
     follow: bool = False

@@ -208,7 +208,7 @@ class SubmitJobsResponse(_message.Message):
     def __init__(self, job_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Run(_message.Message):
-    __slots__ = ("attempt", "state", "cluster", "node", "lease_time", "start_time", "end_time", "exit_code", "reason", "failure")
+    __slots__ = ("attempt", "state", "cluster", "node", "lease_time", "start_time", "end_time", "exit_code", "reason", "failure", "member")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
@@ -219,6 +219,7 @@ class Run(_message.Message):
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
     attempt: int
     state: RunState
     cluster: str
@@ -229,7 +230,8 @@ class Run(_message.Message):
     exit_code: int
     reason: str
     failure: FailureKind
-    def __init__(self, attempt: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., cluster: _Optional[str] = ..., node: _Optional[str] = ..., lease_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., reason: _Optional[str] = ..., failure: _Optional[_Union[FailureKind, str]] = ...) -> None: ...
+    member: int
+    def __init__(self, attempt: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., cluster: _Optional[str] = ..., node: _Optional[str] = ..., lease_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., reason: _Optional[str] = ..., failure: _Optional[_Union[FailureKind, str]] = ..., member: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
     __slots__ = ("id", "queue", "job_set", "state", "priority", "create_time", "end_time", "reason", "cancel_requested", "client_id", "labels", "annotations", "runs", "spec", "lifetime", "time_limit", "estimate", "held", "submitter", "after")
@@ -540,20 +542,22 @@ class ClusterWaitReason(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., reason: _Optional[_Union[WaitReason, str]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class GetJobLogRequest(_message.Message):
-    __slots__ = ("id", "attempt", "pod", "container", "follow", "tail_line_count")
+    __slots__ = ("id", "attempt", "pod", "container", "follow", "tail_line_count", "member")
     ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     POD_FIELD_NUMBER: _ClassVar[int]
     CONTAINER_FIELD_NUMBER: _ClassVar[int]
     FOLLOW_FIELD_NUMBER: _ClassVar[int]
     TAIL_LINE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
     id: str
     attempt: int
     pod: int
     container: str
     follow: bool
     tail_line_count: int
-    def __init__(self, id: _Optional[str] = ..., attempt: _Optional[int] = ..., pod: _Optional[int] = ..., container: _Optional[str] = ..., follow: bool = ..., tail_line_count: _Optional[int] = ...) -> None: ...
+    member: int
+    def __init__(self, id: _Optional[str] = ..., attempt: _Optional[int] = ..., pod: _Optional[int] = ..., container: _Optional[str] = ..., follow: bool = ..., tail_line_count: _Optional[int] = ..., member: _Optional[int] = ...) -> None: ...
 
 class GetJobLogResponse(_message.Message):
     __slots__ = ("data",)

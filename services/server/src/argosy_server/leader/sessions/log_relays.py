@@ -150,6 +150,7 @@ def _request(number: int, request: LogRequest) -> executor_pb2.LogRequest:
         handle=request.handle,
         attempt=request.attempt,
         object=request.object_index,
+        member=request.member,
         container=request.container,
         follow=request.follow,
         tail_line_count=-1 if request.tail_line_count is None else request.tail_line_count,
