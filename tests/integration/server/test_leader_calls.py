@@ -14,7 +14,15 @@ from argosy.lease.v1 import lease_pb2
 from argosy_core.job.identity import parse_id
 from argosy_core.job.states import JobStage
 from argosy_core.placement import WaitReason
-from argosy_core.scheduler import ClusterReason, Explanation, FilterCount, PoolShares, QueueShares
+from argosy_core.scheduler import (
+    ClusterReason,
+    Explanation,
+    FilterCount,
+    PoolShares,
+    QueueShares,
+    ResourceCapacity,
+    ResourceShares,
+)
 from argosy_server.api.leader_view import (
     ClusterGauges,
     NodeGauges,
@@ -24,6 +32,7 @@ from argosy_server.api.leader_view import (
 SHARE = QueueShares(
     queue="red", weight=2.0, fair_share_ratio=0.5, usage_cores=1.0, flow_cores=1.5, demand_cores=3.0,
     entitled_cores=2.0, queued_count=1, pending_count=2, leased_count=3,
+    resources=(ResourceShares(resource="memory", requested=3, running=1, entitled=2),),
 )  # fmt: skip
 
 
@@ -40,7 +49,8 @@ class FixedView:
 
     def shares(self) -> PoolShares:
         """Answer one share."""
-        return PoolShares(queues=(SHARE,), capacity_cores=64.0)
+        memory = ResourceCapacity(resource="memory", capacity=4, unit_cores=0.5)
+        return PoolShares(queues=(SHARE,), capacity_cores=64.0, resources=(memory,))
 
     def last_round(self) -> RoundGauges:
         """Answer one round."""
@@ -128,9 +138,12 @@ async def test_shares_round_and_dump_come_from_leader(either: Any) -> None:
     """All figures of the leader's view arrive, wherever the call was made."""
     shares = await either.scheduling.GetShares(scheduling_pb2.GetSharesRequest())
     assert shares.capacity_cores == 64.0
-    assert {field.name: value for field, value in shares.shares[0].ListFields()} == {
-        name: getattr(SHARE, name) for name in SHARE.__dataclass_fields__
-    }
+    told = {field.name: value for field, value in shares.shares[0].ListFields()}
+    (memory,) = told.pop("resources")
+    assert told == {name: getattr(SHARE, name) for name in SHARE.__dataclass_fields__ if name != "resources"}
+    assert (memory.resource, memory.requested, memory.running, memory.entitled) == ("memory", 3, 1, 2)
+    (capacity,) = shares.resources
+    assert (capacity.resource, capacity.capacity, capacity.unit_cores) == ("memory", 4, 0.5)
     last = await either.scheduling.GetLastRound(scheduling_pb2.GetLastRoundRequest(pool="default"))
     assert (last.round, last.epoch, last.class_count, dict(last.totals)) == (9, 4, 5, {"leases": 7})
     assert [(phase.phase, phase.duration.ToNanoseconds()) for phase in last.phases] == [("sample", 1_500_000)]

@@ -1,4 +1,4 @@
-"""What single runs hold, under leases, resizes, ends and lost leaders, against a plain sum."""
+"""What single runs hold and weigh, under leases, resizes, ends, other nodes and lost leaders, against a plain sum."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from argosy_core.queueing.usage import weigh_amounts
-from argosy_core.resources import DEFAULT_AXIS
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
-_CLASSES = {1: (1000, 0, 1), 2: (3000, 0, 1)}
+_CLASSES = {1: (1000, 1 << 30, 1), 2: (3000, 0, 1)}
 
 
 class DemandMachine(RuleBasedStateMachine):
@@ -22,8 +20,8 @@ class DemandMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         """Two queues, two classes, two clusters."""
         self.world = LeaderWorld(clusters={"a": 2, "b": 1}, queues={"alice": 1, "bob": 3})
-        for class_id, (cpu, _, _) in _CLASSES.items():
-            self.world.define_class(class_id, cpu=cpu)
+        for class_id, (cpu, memory, _) in _CLASSES.items():
+            self.world.define_class(class_id, cpu=cpu, **({"memory": memory} if memory else {}))
         self.said: dict[tuple[int, int], int] = {}
 
     @rule(count=st.integers(1, 4), queue=st.integers(1, 2), class_id=st.sampled_from(sorted(_CLASSES)))
@@ -46,6 +44,12 @@ class DemandMachine(RuleBasedStateMachine):
         """Jobs are leased."""
         self.world.now_s += seconds
         self.world.round()
+
+    @rule(gib=st.integers(8, 64), seconds=st.integers(0, 2000))
+    def swap_memory(self, gib: int, seconds: int) -> None:
+        """A cluster's nodes get more or less memory, so that what it weighs begins to move."""
+        self.world.set_nodes("b", {"cpu": 4000, "memory": gib << 30})
+        self.world.now_s += seconds
 
     @rule(
         cluster=st.sampled_from("ab"),
@@ -88,11 +92,8 @@ class DemandMachine(RuleBasedStateMachine):
             waits = bool(state.stage_is_queued(np.array([slot]))[0])
             cpu = -1 if waits else self.said.get((handle, int(state.live.attempt[slot])), -1)
             held = of_class if cpu < 0 else (cpu, *of_class[1:])
-            amounts = tuple(zip(DEFAULT_AXIS.names, held, strict=True))
             queue = world.book.plan.job_sets[world.book.plan.job_set[world.book.index(handle)]][0]
-            sums["queued_usage" if waits else "usage"][queue] += weigh_amounts(
-                amounts, world.settings.round.resource_weights
-            )
+            sums["queued_usage" if waits else "usage"][queue] += int(state.classes.weigh(np.array([held]))[0])
         rows = [state.queues.ids.find(queue_id) for queue_id in (1, 2)]
         assert {name: getattr(state.queues, name)[rows].tolist() for name in sums} == sums
         world.check()

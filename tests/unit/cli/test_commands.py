@@ -276,7 +276,18 @@ def test_machines_are_shown_and_cordoned(argosy: Any) -> None:
     assert argosy("node", "list", "c1").out.splitlines()[3].split()[:4] == ["n2", "yes", "no", "science/night"]
     assert "cordoned nodes: n1" in argosy("node", "cordon", "c1", "n1").out
     assert "7 runs are lost" in argosy("cluster", "forget", "c1", "-y").out
-    assert argosy("shares").out.splitlines()[1].split()[:4] == ["science", "2", "50.0%", "12.5"]
+
+
+def test_shares_show_requested_running_and_entitled_of_every_resource_and_what_weighs_nothing(argosy: Any) -> None:
+    """Cores of weighted resources first, then each resource; whoever holds what weighs nothing is not seen."""
+    outcome = argosy("shares")
+    lines = [line.split() for line in outcome.out.splitlines()]
+    assert lines[1][:6] == ["science", "2", "50.0%", "40.0", "12.5", "20.0"]
+    assert ["science", "cpu", "40", "12.5", "20"] in lines
+    assert ["science", "memory", "4Gi", "1Gi", "2Gi"] in lines
+    assert ["science", "example.com/gpu", "3", "1", "2", "weighs", "nothing"] in lines
+    assert "memory: 64Gi, 1 GiB counts 1 cores" in outcome.err
+    assert "example.com/gpu: 8, weighs nothing" in outcome.err
 
 
 def add_event(api: FakeApi, kind: "event_pb2.JobEventKind", number: int) -> None:

@@ -30,6 +30,8 @@ from argosy_client.values import (
     Node,
     Queue,
     QueueShare,
+    ResourceCapacity,
+    ResourceShare,
     Run,
     ServerInfo,
     Shares,
@@ -304,8 +306,18 @@ def shares_of(message: scheduling_pb2.GetSharesResponse) -> Shares:
                 queued_count=share.queued_count,
                 pending_count=share.pending_count,
                 leased_count=share.leased_count,
+                resources=tuple(
+                    ResourceShare(
+                        resource=one.resource, requested=one.requested, running=one.running, entitled=one.entitled
+                    )
+                    for one in share.resources
+                ),
             )
             for share in message.shares
+        ),
+        resources=tuple(
+            ResourceCapacity(resource=one.resource, capacity=one.capacity, unit_cores=one.unit_cores)
+            for one in message.resources
         ),
     )
 

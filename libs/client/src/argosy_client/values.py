@@ -30,6 +30,8 @@ __all__ = [
     "Node",
     "Queue",
     "QueueShare",
+    "ResourceCapacity",
+    "ResourceShare",
     "Run",
     "ServerInfo",
     "Shares",
@@ -342,6 +344,20 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceShare:
+    """What one queue has of one resource, base units."""
+
+    resource: str
+    """Resource."""
+    requested: int
+    """What all its jobs ask for, waiting ones included."""
+    running: int
+    """What its leased and running jobs hold."""
+    entitled: int
+    """By weighted water-filling over the demands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueShare:
     """What one queue has and is entitled to; cores are weighted resources."""
 
@@ -352,19 +368,33 @@ class QueueShare:
     fair_share_ratio: float
     """Weight divided by the sum of weights of the queues that count."""
     usage_cores: float
-    """Pending, leased and running jobs."""
+    """Leased and running jobs."""
     flow_cores: float
     """Flow."""
     demand_cores: float
     """If all its jobs ran."""
     entitled_cores: float
-    """By weighted water-filling over the demands."""
+    """By weighted water-filling over the demands; jobs that no node could hold demand nothing here."""
     queued_count: int
     """Jobs queued, not pending."""
     pending_count: int
     """Jobs pending."""
     leased_count: int
     """Jobs leased or running."""
+    resources: tuple[ResourceShare, ...] = ()
+    """The same of every resource that it asks for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceCapacity:
+    """What a pool has of one resource."""
+
+    resource: str
+    """Resource."""
+    capacity: int
+    """Sum over the clusters that may be given work, base units."""
+    unit_cores: float
+    """What one unit (core, byte, whole unit) counts, cores; 0 is a resource that weighs nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,6 +405,8 @@ class Shares:
     """Capacity of the pool."""
     shares: tuple[QueueShare, ...]
     """By queue name."""
+    resources: tuple[ResourceCapacity, ...] = ()
+    """Every resource that the pool counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

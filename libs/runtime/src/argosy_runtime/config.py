@@ -86,6 +86,7 @@ class _Leaf:
     default: object
     secret: bool
     may_be_zero: bool
+    empty_word: str
     text: str
 
     @property
@@ -136,7 +137,7 @@ def load_config(
         ):
             if leaf.key in source:
                 try:
-                    values[leaf.key] = _check_range(_convert(source[leaf.key], leaf.kind), leaf)
+                    values[leaf.key] = _check_range(_convert(_unworded(source[leaf.key], leaf), leaf.kind), leaf)
                 except (ValueError, TypeError) as cause:
                     shown = "***" if leaf.secret else repr(source[leaf.key])
                     faults.append(FieldViolation(field=label, description=f"{shown} is not {cause}"))
@@ -244,7 +245,7 @@ def _default_text(leaf: _Leaf) -> str:
     if isinstance(leaf.default, tuple):
         return ",".join(str(item) for item in leaf.default) or "none"
     if isinstance(leaf.default, Mapping):
-        return ",".join(f"{name}={value}" for name, value in leaf.default.items()) or "none"
+        return ",".join(f"{name}={value}" for name, value in leaf.default.items()) or leaf.empty_word
     return "none" if leaf.default is None or leaf.default == "" else str(leaf.default)
 
 
@@ -281,6 +282,7 @@ def _leaves(config_type: type[Any], path: tuple[str, ...] = (), given: object = 
             default=default,
             secret=bool(field.metadata.get("secret")),
             may_be_zero=bool(field.metadata.get("may_be_zero")),
+            empty_word=field.metadata.get("empty_word", "none"),
             text=texts.get(field.name, ""),
         )
 
@@ -392,6 +394,12 @@ def _convert(value: object, kind: Any) -> object:  # noqa: ANN401 - a type form,
             _convert(item.strip() if isinstance(item, str) else item, arguments[0]) for item in items if item != ""
         )
     return _convert_plain(value, kind)
+
+
+def _unworded(value: object, leaf: _Leaf) -> object:
+    """Return a value, with the word for an empty mapping (the metadata `empty_word` of its field) as an empty one."""
+    is_word = typing.get_origin(leaf.kind) is Mapping and value == leaf.empty_word
+    return {} if is_word else value
 
 
 def _check_range(value: object, leaf: _Leaf) -> object:

@@ -394,8 +394,28 @@ class _Scheduling(scheduling_pb2_grpc.SchedulingServiceServicer):
 
     async def GetShares(self, request: Any, context: Any) -> Any:
         await self.api.enter("GetShares", request, context)
-        share = scheduling_pb2.QueueShare(queue="science", weight=2, fair_share_ratio=0.5, usage_cores=12.5)
-        return scheduling_pb2.GetSharesResponse(shares=[share], capacity_cores=64)
+        amounts = {"cpu": (40_000, 12_500, 20_000), "memory": (4 << 30, 1 << 30, 2 << 30), "example.com/gpu": (3, 1, 2)}
+        capacities = {"cpu": (64_000, 1.0), "memory": (64 << 30, 1 / (1 << 30)), "example.com/gpu": (8, 0.0)}
+        share = scheduling_pb2.QueueShare(
+            queue="science",
+            weight=2,
+            fair_share_ratio=0.5,
+            usage_cores=12.5,
+            demand_cores=40,
+            entitled_cores=20,
+            resources=[
+                scheduling_pb2.ResourceShare(resource=name, requested=asked, running=held, entitled=fair)
+                for name, (asked, held, fair) in amounts.items()
+            ],
+        )
+        return scheduling_pb2.GetSharesResponse(
+            shares=[share],
+            capacity_cores=64,
+            resources=[
+                scheduling_pb2.ResourceCapacity(resource=name, capacity=amount, unit_cores=cores)
+                for name, (amount, cores) in capacities.items()
+            ],
+        )
 
     async def GetLastRound(self, request: Any, context: Any) -> Any:
         await self.api.enter("GetLastRound", request, context)

@@ -275,6 +275,13 @@ class LeaderWorld:
         self.clusters[sent.session.cluster].made.update(members.pairs())
         return ()
 
+    def set_nodes(self, name: str, node_amounts: Mapping[str, int]) -> None:
+        """Give the nodes of a cluster other amounts, and have its sampler tell them."""
+        cluster = self.clusters[name]
+        cluster.specs = [replace(spec, total=dict(node_amounts)) for spec in cluster.specs]
+        cluster.ledger.put_nodes(cluster.specs)
+        self.send_capacity(name)
+
     def send_capacity(self, name: str) -> None:
         """Have a sampler tell its nodes and totals."""
         self.tell(self._capacity(self.clusters[name].sampler))

@@ -391,7 +391,7 @@ def test_shares_are_never_more_than_the_pool_has() -> None:
     told = shares(world.state, world.now_s)
     assert int(world.state.queues.usage.sum()) == 8_000_000
     assert [row.usage_cores for row in told.queues] == [2.0, 2.0]
-    assert told.capacity_cores == 4.0
+    assert told.capacity_cores == 8.0
 
 
 def test_cordoned_queue_waits_for_a_constraint() -> None:

@@ -8,6 +8,7 @@ import pytest
 from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.members import Members
+from argosy_core.queueing import StoredWeight
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.messages import RoundStateColumns
 from argosy_server.leader.log.codec import decode_changes, decode_lease_batch, encode_lease_batch, encode_marker
@@ -33,6 +34,8 @@ def _plan() -> LeasePlan:
             flow_time_us=76,
             attempted_handle=np.array([12], dtype=np.int64),
             failed_attempt=np.array([4], dtype=np.int32),
+            weights=(StoredWeight(resource="example.com/gpu", cores=4.0, target_cores=5.0),),
+            weight_time_us=75,
         ),
         releases=(),
     )
@@ -49,6 +52,8 @@ def test_a_lease_batch_survives_the_log() -> None:
     assert plan.failed_reasons == ("no node took it ten times",)
     assert plan.round_state.flow.tolist() == [2.5]
     assert plan.round_state.failed_attempt.tolist() == [4]
+    assert plan.round_state.weights == _plan().round_state.weights
+    assert plan.round_state.weight_time_us == 75
 
 
 def test_a_marker_is_known_as_one() -> None:

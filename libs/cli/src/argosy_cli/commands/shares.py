@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 import click
 
 from argosy_cli.options import common_options, settings_of
-from argosy_cli.output import Column, print_rows, print_value
+from argosy_cli.output import Column, amount_text, print_rows, print_value
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
-    from argosy_client import QueueShare
+    from argosy_client import QueueShare, ResourceCapacity, ResourceShare
 
 __all__ = ["shares"]
+
+_GIB = 1 << 30
 
 
 @click.command()
@@ -21,7 +23,7 @@ __all__ = ["shares"]
 @common_options
 @click.pass_context
 def shares(context: click.Context, *, pool: str) -> None:
-    """Show usage, flow, entitlement and demand of each queue, in cores of weighted resources."""
+    """Show what each queue asks for, has running and is entitled to: in cores of weighted resources, then of each."""
     settings = settings_of(context)
     answer = call(settings, lambda client: client.get_shares(pool))
     if not settings.is_table:
@@ -31,13 +33,42 @@ def shares(context: click.Context, *, pool: str) -> None:
         Column("QUEUE", lambda s: s.queue),
         Column("WEIGHT", lambda s: f"{s.weight:g}", right=True),
         Column("SHARE", lambda s: f"{s.fair_share_ratio:.1%}", right=True),
-        Column("USAGE", lambda s: f"{s.usage_cores:,.1f}", right=True),
+        Column("REQUESTED", lambda s: f"{s.demand_cores:,.1f}", right=True),
+        Column("RUNNING", lambda s: f"{s.usage_cores:,.1f}", right=True),
         Column("ENTITLED", lambda s: f"{s.entitled_cores:,.1f}", right=True),
         Column("FLOW", lambda s: f"{s.flow_cores:,.1f}", right=True),
-        Column("DEMAND", lambda s: f"{s.demand_cores:,.1f}", right=True, wide=True),
         Column("QUEUED", lambda s: f"{s.queued_count:,}", right=True),
         Column("PENDING", lambda s: f"{s.pending_count:,}", right=True),
         Column("LEASED", lambda s: f"{s.leased_count:,}", right=True),
     ]
     print_rows(settings, answer.shares, columns, empty="no queues have or had work")
-    click.echo(f"capacity of the pool: {answer.capacity_cores:,.1f} cores", err=True)
+    weightless = {one.resource for one in answer.resources if not one.unit_cores}
+    rows = [(share.queue, one) for share in answer.shares for one in share.resources if one.resource != "pods"]
+    if rows:
+        click.echo()
+        print_rows(settings, rows, _resource_columns(weightless), empty="")
+    click.echo(f"capacity of the pool: {answer.capacity_cores:,.1f} cores of weighted resources", err=True)
+    for capacity in answer.resources:
+        click.echo(f"  {_capacity_text(capacity)}", err=True)
+
+
+def _resource_columns(weightless: set[str]) -> list[Column[tuple[str, ResourceShare]]]:
+    """Return the columns of what queues have of single resources; those that weigh nothing are marked."""
+    return [
+        Column("QUEUE", lambda row: row[0]),
+        Column("RESOURCE", lambda row: row[1].resource),
+        Column("REQUESTED", lambda row: amount_text(row[1].resource, row[1].requested), right=True),
+        Column("RUNNING", lambda row: amount_text(row[1].resource, row[1].running), right=True),
+        Column("ENTITLED", lambda row: amount_text(row[1].resource, row[1].entitled), right=True),
+        Column("", lambda row: "weighs nothing" if row[1].resource in weightless else ""),
+    ]
+
+
+def _capacity_text(one: ResourceCapacity) -> str:
+    """Return what a pool has of a resource, and what that counts."""
+    amount = amount_text(one.resource, one.capacity)
+    if not one.unit_cores:
+        return f"{one.resource}: {amount}, weighs nothing: whoever holds it is not seen as using anything"
+    is_bytes = amount_text(one.resource, _GIB) == "1Gi"
+    unit, cores = ("1 GiB", one.unit_cores * _GIB) if is_bytes else ("1", one.unit_cores)
+    return f"{one.resource}: {amount}, {unit} counts {cores:.4g} cores"

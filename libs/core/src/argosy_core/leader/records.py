@@ -24,6 +24,7 @@ _STATE_SHARE: Final = 4
 _FAILED_BYTES: Final = 8
 _ATTEMPTED_BYTES: Final = 12
 _QUEUE_BYTES: Final = 16
+_WEIGHT_BYTES: Final = 24
 _LEASE_BYTES: Final = 20
 _MEMBER_BYTES: Final = 2
 _RUN_BYTES: Final = 12
@@ -64,6 +65,8 @@ def most_bytes(plan: LeasePlan) -> int:
         + _FAILED_BYTES * plan.failed_handle.size
         + _ATTEMPTED_BYTES * state.attempted_handle.size
         + _QUEUE_BYTES * state.queue.size
+        + _WEIGHT_BYTES * len(state.weights)
+        + _text_bytes(one.resource for one in state.weights)
         + _text_bytes(plan.nodes)
         + _text_bytes(plan.clusters)
         + _text_bytes(plan.failed_reasons)

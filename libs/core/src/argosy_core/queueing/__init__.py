@@ -6,8 +6,9 @@ Source: 003 "Resource usage and fairness", "Global prioritisation".
 from argosy_core.queueing.filling import Filled, FillingLimits, FillingQueues, fill, flow_keys, walk
 from argosy_core.queueing.flow import advance_flow
 from argosy_core.queueing.order import Backlog, Entries
-from argosy_core.queueing.usage import MICRO, to_cores, weigh_amounts, weigh_vector
-from argosy_core.queueing.water_filling import fill_water
+from argosy_core.queueing.usage import MICRO, most_usage, to_cores, weigh_rows, weigh_vector
+from argosy_core.queueing.water_filling import fill_water, fill_water_of
+from argosy_core.queueing.weights import ResourceWeights, StoredWeight
 
 __all__ = [
     "MICRO",
@@ -16,12 +17,16 @@ __all__ = [
     "Filled",
     "FillingLimits",
     "FillingQueues",
+    "ResourceWeights",
+    "StoredWeight",
     "advance_flow",
     "fill",
     "fill_water",
+    "fill_water_of",
     "flow_keys",
+    "most_usage",
     "to_cores",
     "walk",
-    "weigh_amounts",
+    "weigh_rows",
     "weigh_vector",
 ]

@@ -5,10 +5,15 @@ Source: 003 "Global prioritisation" (max-min fairness, progressive filling).
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["fill_water"]
+__all__ = ["fill_water", "fill_water_of"]
+
+_ROUNDING: Final = 1e-12
+"""Sums of many floats are right to so much of them."""
 
 
 def fill_water(
@@ -48,3 +53,83 @@ def fill_water(
         else:
             left -= float(demands[rows].sum())
     return allocation
+
+
+def fill_water_of(
+    demands: npt.NDArray[np.float64],
+    owner: npt.NDArray[np.integer],
+    sizes: npt.NDArray[np.float64],
+    *,
+    weights: npt.NDArray[np.float64],
+    capacity: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """Return how much of each demand for several resources weighted max-min fairness over what they count gives.
+
+    All queues rise together, each by its weight, and each queue's parts by their sizes. A part stops where it is met or
+    a resource that it asks for is used up; the queue's other parts then rise the faster. Queues of weight 0 get what
+    all others leave.
+
+    Args:
+        demands: (part, resource) amounts; a part is what one queue asks for of one set of resources.
+        owner: (part,) queue of each.
+        sizes: (part,) what each counts, above 0.
+        weights: (queue,) 0 or more.
+        capacity: (resource,) what there is.
+
+    Returns:
+        (part,) between 0 and 1.
+
+    Complexity: O(parts x resources) in NumPy for each resource that is used up.
+    """
+    given = np.zeros(owner.size, dtype=np.float64)
+    share = np.where(weights > 0, weights, 1.0)
+    for is_first in (True, False):
+        rising = (weights[owner] > 0) == is_first
+        while rising.any():
+            rows = np.flatnonzero(rising)
+            stopped = np.bincount(owner, np.where(rising, 0.0, given * sizes), weights.size)[owner[rows]]
+            full = np.bincount(owner[rows], sizes[rows], weights.size)[owner[rows]]
+            met = (stopped + full) / share[owner[rows]]
+            used = np.where(rising, 0.0, given) @ demands
+            level, scarce = _first_used_up(demands[rows], stopped / share[owner[rows]], met, capacity - used)
+            part = (level * share[owner[rows]] - stopped) / full if scarce.any() else np.ones(rows.size)
+            given[rows] = np.maximum(given[rows], np.clip(part, 0.0, 1.0))
+            rising[rows[(demands[rows][:, scarce] > 0).any(axis=1) | (given[rows] >= 1.0)]] = False
+    return given
+
+
+def _first_used_up(
+    demands: npt.NDArray[np.float64],
+    begin: npt.NDArray[np.float64],
+    met: npt.NDArray[np.float64],
+    left: npt.NDArray[np.float64],
+) -> tuple[float, npt.NDArray[np.bool_]]:
+    """Return the lowest level at which a resource is used up, and which; none is if all demands can be met.
+
+    Args:
+        demands: (part, resource) amounts.
+        begin: (part,) level at which each has nothing.
+        met: (part,) level at which each is met; above `begin`.
+        left: (resource,) what there is for them.
+    """
+    order = np.argsort(met, kind="stable")
+    slope = demands / (met - begin)[:, None]
+    levels = met[order]
+    # At the level where part k is met: the parts up to it are met, the others have risen from where they began.
+    risen = np.cumsum(demands[order], axis=0)
+    later = slope[order][::-1].cumsum(axis=0)[::-1] - slope[order]
+    began = (slope * begin[:, None])[order]
+    began = began[::-1].cumsum(axis=0)[::-1] - began
+    needed = risen + later * levels[:, None] - began
+    over = needed > np.maximum(left, 0.0) * (1 + _ROUNDING) + _ROUNDING
+    if not over.any():
+        return float(levels[-1]), np.zeros(left.size, dtype=np.bool_)
+    found = np.full(left.size, np.inf)
+    for resource in np.flatnonzero(over.any(axis=0)).tolist():
+        at = int(np.argmax(over[:, resource]))
+        before = risen[at - 1, resource] if at else 0.0
+        rate = later[at, resource] + slope[order[at], resource]
+        offset = began[at, resource] + slope[order[at], resource] * begin[order[at]]
+        found[resource] = (max(float(left[resource]), 0.0) - before + offset) / rate if rate > 0 else levels[at]
+    level = float(found.min())
+    return level, found <= level * (1 + _ROUNDING)

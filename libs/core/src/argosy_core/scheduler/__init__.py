@@ -125,7 +125,8 @@ from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, r
 from argosy_core.scheduler.refusals import Refusals
 from argosy_core.scheduler.round import Round, begin_round, next_due_s
 from argosy_core.scheduler.run_members import RunPlaces, hold_runs
-from argosy_core.scheduler.settings import DEFAULT_RESOURCE_WEIGHTS, RoundSettings
+from argosy_core.scheduler.settings import RoundSettings
+from argosy_core.scheduler.shares import PoolShares, QueueShares, ResourceCapacity, ResourceShares, shares
 from argosy_core.scheduler.state import PoolState, RoundStatistics
 from argosy_core.scheduler.tables import MAX_NODES, MAX_TOTAL, check_growth
 from argosy_core.scheduler.unfit import UnfitJobs, fail_unfit, settle_missing
@@ -133,18 +134,14 @@ from argosy_core.scheduler.views import (
     ClusterReason,
     Explanation,
     FilterCount,
-    PoolShares,
-    QueueShares,
     count_waiting,
     dump,
     explain,
     last_choice_job_sets,
     last_round,
-    shares,
 )
 
 __all__ = [
-    "DEFAULT_RESOURCE_WEIGHTS",
     "MAX_NODES",
     "MAX_TOTAL",
     "CapacityColumns",
@@ -175,6 +172,8 @@ __all__ = [
     "RecoverEffects",
     "Refusals",
     "RefusedEffects",
+    "ResourceCapacity",
+    "ResourceShares",
     "Round",
     "RoundSettings",
     "RoundStateColumns",

@@ -89,8 +89,7 @@ def define_classes(state: PoolState, definitions: Mapping[int, bytes]) -> None:
         state.classes.define(class_id, definition)
     added = len(state.classes.axis) - before
     if added:
-        state.clusters.add_columns(added)
-        state.demands.add_columns(added)
+        state.add_columns(added)
 
 
 def class_definitions(state: PoolState, class_ids: Iterable[int]) -> list[bytes]:

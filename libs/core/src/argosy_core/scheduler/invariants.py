@@ -13,7 +13,6 @@ from argosy_core.errors import InvariantViolation
 from argosy_core.framework import Point
 from argosy_core.job.live import AWAITING, CANCEL_REQUESTED, IN_FLIGHT, ON_HOLD, PENDING, STOP_SENT, TIMED_OUT
 from argosy_core.placement import KIND_BITS
-from argosy_core.queueing.usage import weigh_rows
 from argosy_core.scheduler.codes import (
     JOB_QUEUED,
     JOB_RUNNING,
@@ -105,6 +104,9 @@ def _check_counts(state: PoolState, slots: Int32s) -> None:
         ("on_hold_count", count(live.queue[slots[queued & on_hold]], size)),
         ("queued_usage", total(queued & ~on_hold)),
     )
+    vectors = np.zeros_like(queues.held)
+    np.add.at(vectors, live.queue[slots[held]], state.job_vectors(slots[held]))
+    _require(bool((queues.held == vectors).all()), "what is held per queue is the sum over its jobs")
     for name, values in expected:
         _require(bool((getattr(queues, name) == values).all()), f"{name} per queue is the sum over its jobs")
     classes = count(live.class_index[slots], state.classes.job_count.size)
@@ -136,7 +138,7 @@ def _check_demands(state: PoolState, slots: Int32s) -> None:
     differs = (requested != of_class).any(axis=1) | (permitted != requested).any(axis=1)
     _require(bool(differs.all()), "only jobs that differ from their class own a row of demands")
     _require(bool((permitted >= 0).all() and (requested >= 0).all()), "no job holds or asks for less than nothing")
-    weighed = weigh_rows(permitted, state.classes.axis.names, state.settings.resource_weights)
+    weighed = state.classes.weigh(permitted)
     _require(bool((demands.usage[rows] == weighed).all()), "usage of a job is that of what it is permitted")
 
 

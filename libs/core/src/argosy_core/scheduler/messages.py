@@ -19,6 +19,7 @@ from argosy_core.arrays import Bools, Float64s, Int8s, Int16s, Int32s, Int64s
 from argosy_core.job.after import AfterJobs
 from argosy_core.job.members import Members
 from argosy_core.job.options import JobOptions
+from argosy_core.queueing import StoredWeight
 
 __all__ = [
     "CapacityColumns",
@@ -309,3 +310,7 @@ class RoundStateColumns:
     """Jobs with failed attempts."""
     failed_attempt: Int32s
     """Their counts."""
+    weights: tuple[StoredWeight, ...] = ()
+    """Weights of resources, where they are found."""
+    weight_time_us: int = 0
+    """When these had moved last."""

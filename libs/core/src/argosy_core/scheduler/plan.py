@@ -75,4 +75,6 @@ def round_state(state: PoolState) -> RoundStateColumns:
         flow_time_us=round(state.flow_time_s * 1e6),
         attempted_handle=live.handle[attempted],
         failed_attempt=live.failed_attempts[attempted].astype(np.int32),
+        weights=state.weights.store(),
+        weight_time_us=round(state.weights.time_s * 1e6),
     )

@@ -12,7 +12,7 @@ import numpy as np
 from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.job.live import PENDING
 from argosy_core.placement import KIND_BITS, WaitReason
-from argosy_core.queueing import Filled, FillingLimits, FillingQueues, fill, flow_keys
+from argosy_core.queueing import Filled, FillingLimits, FillingQueues, fill, flow_keys, most_usage
 from argosy_core.scheduler.asking import find_placeable, reasons_at
 from argosy_core.scheduler.state import PoolState
 
@@ -50,7 +50,7 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
     # Mostly whatever waits is wanted, and the class of each job need not be looked up.
     is_all_wanted = not state.classes.waiting_count[:head_class][~state.placeable].any()
     wanted = None if is_all_wanted else np.append(state.placeable, True)
-    usage_limit = int(_SLACK * state.free_usage())
+    usage_limit = int(_SLACK * _free_usage(state, classes))
     limits = FillingLimits(
         usage_limit=usage_limit,
         min_count=_LEAST_JOBS,
@@ -88,6 +88,14 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
     return rows, Filled(
         slots=chosen.slots, rows=chosen.rows, usage=chosen.usage, classes=live.class_index[chosen.slots]
     )
+
+
+def _free_usage(state: PoolState, classes: Int32s) -> float:
+    """Return a bound for the usage of jobs of some classes that what is free can hold, micro-cores."""
+    free = state.free_usage()
+    if sum(cores > 0 for cores in state.weights.values.values()) < 2:
+        return free  # the one resource that weighs is the bound
+    return min(free, most_usage(state.usable_free(), state.classes.requests[classes], state.classes.usage[classes]))
 
 
 def _expected_count(state: PoolState, classes: Int32s, usage_limit: int) -> int:

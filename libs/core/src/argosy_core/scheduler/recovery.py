@@ -48,6 +48,7 @@ from argosy_core.scheduler.progress import broken_runs
 from argosy_core.scheduler.rows import job_ends
 from argosy_core.scheduler.run_members import add_members, follow_members, run_states
 from argosy_core.scheduler.state import BagFailure, PoolState
+from argosy_core.scheduler.weighing import weigh_again
 
 __all__ = ["adopt_plan", "placements_of", "recover", "rows_missing"]
 
@@ -219,6 +220,8 @@ def _recover_back_offs(state: PoolState, loaded: LoadedColumns, now_s: float) ->
 def _recover_round_state(state: PoolState, stored: RoundStateColumns, now_s: float) -> None:
     """Continue the order of the last leader: flows and failed attempts."""
     live, queues = state.live, state.queues
+    state.weights.restore(stored.weights, min(stored.weight_time_us / 1e6, now_s))
+    weigh_again(state)
     for queue_id, flow in zip(stored.queue.tolist(), stored.flow.tolist(), strict=True):
         index = queues.ids.find(queue_id)
         if index is not None and 0 <= flow < math.inf:

@@ -44,6 +44,7 @@ from argosy_core.scheduler.plan import decide_stops, lease_columns, round_state,
 from argosy_core.scheduler.prioritise import choose_jobs, elect_heads, queues_of
 from argosy_core.scheduler.run_members import RunPlaces, hold_runs
 from argosy_core.scheduler.state import PoolState, RoundStatistics
+from argosy_core.scheduler.weighing import advance_weights
 
 __all__ = ["Round", "begin_round", "next_due_s"]
 
@@ -92,6 +93,7 @@ def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Rou
     time_out_runs(state, now_s)
     state.node_failures.expire(now_s)
     state.advance_flow(now_s)
+    advance_weights(state, now_s)
     if state.waits.expire(now_s):
         state.change_count += 1
     return Round(state, rng, now_s=now_s)

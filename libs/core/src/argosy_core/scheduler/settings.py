@@ -14,14 +14,8 @@ from argosy_core.placement.decision import DecisionProfile
 from argosy_core.placement.strategies import STRATEGIES
 from argosy_core.plugins import decision_framework
 
-__all__ = ["DEFAULT_RESOURCE_WEIGHTS", "RoundSettings"]
+__all__ = ["RoundSettings"]
 
-DEFAULT_RESOURCE_WEIGHTS: Mapping[str, float] = {"cpu": 0.001}
-"""Cores of usage per base unit: one core per 1000 millicores; every other resource counts 0 unless configured.
-
-CPU alone by default, because the cost of a gibibyte or an accelerator relative to a core is the operator's decision
-(003 "Resource usage": `CPU + w_GPU * GPU + w_RAM * RAM`); a guessed weight would silently change everybody's share.
-"""
 _MOST_ATTEMPTS: Final = 250
 """Attempts and runs are counted in a byte."""
 _COUNTS: Final = (
@@ -38,8 +32,11 @@ class RoundSettings:
 
     half_time_s: float = 300.0
     """Time in which the part of a queue's flow above its usage halves, seconds."""
-    resource_weights: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_RESOURCE_WEIGHTS))
-    """Cores of weighted usage per base unit of each resource (millicore, byte, whole unit); absent means 0."""
+    resource_weights: Mapping[str, float] = field(default_factory=dict, metadata={"empty_word": "auto"})
+    """Cores of weighted usage per base unit of each resource (millicore, byte, whole unit); what is not named weighs
+    nothing. `auto` finds them: each resource weighs what makes the pool's whole of it as dear as its cores."""
+    weight_half_time_s: float = 600.0
+    """Time in which found weights come half way nearer to those of a changed capacity, seconds."""
     waiting_heads: int = field(default=1, metadata={"may_be_zero": True})
     """Jobs that stay pending at once: the next in fairness order that have no room. They are tried in every round that
     asks a cluster which may hold them; heads that can share no node do not count for each other."""
@@ -84,7 +81,7 @@ class RoundSettings:
             self._require(name, getattr(self, name) >= 1, "at least 1")
         for name in ("max_failed_attempts", "max_runs"):
             self._require(name, getattr(self, name) <= _MOST_ATTEMPTS, f"at most {_MOST_ATTEMPTS}")
-        for name in ("half_time_s", "back_off_initial_s", "sample_deadline_ms", "wait_expiry_s"):
+        for name in ("half_time_s", "weight_half_time_s", "back_off_initial_s", "sample_deadline_ms", "wait_expiry_s"):
             self._require(name, getattr(self, name) > 0, "above 0")
         for name in ("waiting_heads", "cluster_spread_weight"):
             self._require(name, getattr(self, name) >= 0, "0 or more")

@@ -27,7 +27,8 @@ from argosy_core.placement import WaitReason
 from argosy_core.placement.decision import DecisionProfile
 from argosy_core.queueing.flow import advance_flow
 from argosy_core.queueing.order import Backlog, Entries
-from argosy_core.queueing.usage import to_cores, weigh_rows, weigh_vector
+from argosy_core.queueing.usage import to_cores, weigh_vector
+from argosy_core.queueing.weights import ResourceWeights
 from argosy_core.scheduler.codes import JOB_QUEUED
 from argosy_core.scheduler.demands import DemandTable
 from argosy_core.scheduler.dependencies import Dependencies, Settled
@@ -132,8 +133,10 @@ class PoolState:
         self.settings = settings or RoundSettings()
         self.decision_profile = decision_profile or self.settings.make_profile()
         self.live = LiveJobs()
-        self.classes = LiveClasses(self.settings)
-        self.queues = QueueTable()
+        self.weights = ResourceWeights(self.settings.resource_weights, self.settings.weight_half_time_s)
+        """What a unit of each resource counts."""
+        self.classes = LiveClasses(self.weights)
+        self.queues = QueueTable(len(self.classes.axis))
         self.job_sets = JobSetTable()
         self.demands = DemandTable(len(self.classes.axis))
         """What single jobs ask for and may hold, where that is not what their class says."""
@@ -328,13 +331,14 @@ class PoolState:
         rows = self.demands.take_rows(int(own.sum()))
         live.demand[slots], live.demand[slots[own]] = -1, rows
         self.demands.requested[rows], self.demands.permitted[rows] = requested[own], permitted[own]
-        names, weights = self.classes.axis.names, self.settings.resource_weights
-        self.demands.usage[rows] = weigh_rows(permitted[own], names, weights)
+        self.demands.usage[rows] = self.classes.weigh(permitted[own])
         more = self.job_usage(slots) - usage
         np.add.at(self.queues.queued_usage, live.queue[slots[wanted]], more[wanted])
         np.add.at(self.queues.usage, live.queue[slots[~queued]], more[~queued])
+        vectors = self.job_vectors(slots) - vectors
+        np.add.at(self.queues.held, live.queue[slots[~queued]], vectors[~queued])
         placed = np.flatnonzero(live.cluster[slots] >= 0)
-        np.subtract.at(self.clusters.free, live.cluster[slots[placed]], (self.job_vectors(slots) - vectors)[placed])
+        np.subtract.at(self.clusters.free, live.cluster[slots[placed]], vectors[placed])
         self.change_count += 1
         self.raise_flow()
 
@@ -347,8 +351,7 @@ class PoolState:
             rows, slots = rows[narrow], slots[narrow]
             requested = self.demands.requested[rows]
             self.demands.permitted[rows] = requested
-            names, weights = self.classes.axis.names, self.settings.resource_weights
-            self.demands.usage[rows] = weigh_rows(requested, names, weights)
+            self.demands.usage[rows] = self.classes.weigh(requested)
             as_class = (requested == self.classes.requests[self.live.class_index[slots]]).all(axis=1)
             self.demands.drop(rows[as_class])
             self.live.demand[slots[as_class]] = -1
@@ -383,6 +386,7 @@ class PoolState:
         rows = self.live.queue[slots]
         np.add.at(self.queues.leased_count, rows, sign)
         np.add.at(self.queues.usage, rows, sign * self.job_usage(slots))
+        np.add.at(self.queues.held, rows, sign * self.job_vectors(slots))
 
     def advance_flow(self, now_s: float) -> None:
         """Bring the flows to a moment; called before usage changes, so that the tick does not matter."""
@@ -404,13 +408,16 @@ class PoolState:
         held here than there is. What is too much is ended runs, and a flow that took it in would remember it for long:
         so usages are scaled down to what the pool has.
         """
-        usage, clusters = self.queues.usage, self.clusters
+        usage, clusters, names = self.queues.usage, self.clusters, self.classes.axis.names
         if not len(clusters) or not clusters.node_count.all():
             return usage  # not every cluster has told what it has
-        total = clusters.total.sum(axis=0)
-        capacity = weigh_vector(total, self.classes.axis.names, self.settings.resource_weights)
-        held = int(usage.sum())
-        return usage if held <= capacity else (usage * (capacity / held)).astype(np.int64)
+        total, held = clusters.total.sum(axis=0), self.queues.held.sum(axis=0)
+        # What weighs nothing is in no usage, so there can be too much of it.
+        over = [column for column in np.flatnonzero(held > total) if self.weights.values.get(names[column])]
+        if not over:
+            return usage
+        counted: Int64s = (usage * (total[over] / held[over]).min()).astype(np.int64)
+        return counted
 
     def remove_jobs(self, slots: Int32s, states: Int32s | int) -> None:
         """Take jobs out of every structure; their stage is read from the table, so call before changing it.
@@ -469,8 +476,12 @@ class PoolState:
         """
         before = len(self.classes.axis)
         if self.classes.extend_axis(names):
-            self.clusters.add_columns(len(self.classes.axis) - before)
-            self.demands.add_columns(len(self.classes.axis) - before)
+            self.add_columns(len(self.classes.axis) - before)
+
+    def add_columns(self, count: int) -> None:
+        """Give every resource array but that of classes `count` more columns."""
+        for table in (self.clusters, self.queues, self.demands):
+            table.add_columns(count)
 
     def shrink_axis(self) -> None:
         """Take away the columns of resources that no class and no cluster counts; only between rounds."""
@@ -478,11 +489,11 @@ class PoolState:
         used = self.classes.used_columns()
         for column in (clusters.total, clusters.free, clusters.largest):
             used |= column.any(axis=0)
-        used |= self.demands.requested.any(axis=0) | self.demands.permitted.any(axis=0)
+        used |= self.demands.requested.any(axis=0) | self.demands.permitted.any(axis=0) | self.queues.held.any(axis=0)
         if not used.all():
             self.classes.keep_columns(used)
-            clusters.keep_columns(used)
-            self.demands.keep_columns(used)
+            for table in (clusters, self.queues, self.demands):
+                table.keep_columns(used)
 
     def compact_node_names(self, index: int) -> None:
         """Forget the names of a cluster's nodes that went and on which nothing runs; only between rounds."""
@@ -505,13 +516,17 @@ class PoolState:
 
     def free_usage(self) -> int:
         """Return the weighted free capacity of all clusters that may be given work, micro-cores."""
-        free = np.maximum(self.clusters.free[self.clusters.usable()], 0).sum(axis=0)
-        return weigh_vector(np.asarray(free, dtype=np.int64), self.classes.axis.names, self.settings.resource_weights)
+        return weigh_vector(self.usable_free(), self.classes.axis.names, self.weights.values)
+
+    def usable_free(self) -> Int64s:
+        """Return what is free in all clusters that may be given work, in axis order, base units."""
+        free: Int64s = np.maximum(self.clusters.free[self.clusters.usable()], 0).sum(axis=0)
+        return free
 
     def capacity_usage(self) -> int:
         """Return the weighted capacity of all clusters that may be given work, micro-cores."""
         total = self.clusters.total[self.clusters.usable()].sum(axis=0)
-        return weigh_vector(np.asarray(total, dtype=np.int64), self.classes.axis.names, self.settings.resource_weights)
+        return weigh_vector(np.asarray(total, dtype=np.int64), self.classes.axis.names, self.weights.values)
 
     def give_back(self, slots: Int32s) -> None:
         """Count the requests of ended runs as free in their clusters.

@@ -20,9 +20,9 @@ from argosy_core.job.classes import HostPort, SchedulingClass
 from argosy_core.job.ids import IdTable, grow
 from argosy_core.job.interning import distinct
 from argosy_core.queueing.order import Backlog
-from argosy_core.queueing.usage import weigh_amounts
-from argosy_core.resources.axis import DEFAULT_AXIS, PODS, ResourceAxis
-from argosy_core.scheduler.settings import RoundSettings
+from argosy_core.queueing.usage import weigh_rows
+from argosy_core.queueing.weights import ResourceWeights
+from argosy_core.resources.axis import DEFAULT_AXIS, ResourceAxis
 
 __all__ = [
     "MAX_NODES",
@@ -80,14 +80,14 @@ def check_growth(node: npt.NDArray[np.integer], known_count: int, resource_count
 class LiveClasses(ClassColumns):
     """Scheduling classes that jobs use: what one job takes, and how many there are; others are dropped in time."""
 
-    def __init__(self, settings: RoundSettings) -> None:
+    def __init__(self, weights: ResourceWeights) -> None:
         """Start empty.
 
         Args:
-            settings: For the weights of resources.
+            weights: What resources count.
         """
         super().__init__(DEFAULT_AXIS)
-        self._weights = settings.resource_weights
+        self._weights = weights
         self.usage: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Usage of one job, micro-cores."""
         self.job_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -124,12 +124,20 @@ class LiveClasses(ClassColumns):
         self.usage = grow(self.usage, end)
         self.job_count = grow(self.job_count, end)
         self.waiting_count = grow(self.waiting_count, end)
-        self.usage[index] = weigh_amounts((*parsed.requests, (PODS, 1)), self._weights)
+        self.usage[index] = self.weigh(self.requests[index : index + 1])[0]
         self.job_count[index] = self.waiting_count[index] = 0
         self.definitions[index] = definition
         if parsed.host_ports:
             self._ports[index] = parsed.host_ports
         return index
+
+    def weigh(self, rows: Int64s) -> Int64s:
+        """Return the usage of what each of n jobs requests as (n, resource) in axis order, micro-cores."""
+        return weigh_rows(rows, self.axis.names, self._weights.values)
+
+    def weigh_again(self) -> None:
+        """Take over changed weights; whoever holds sums of usage adds them up again."""
+        self.usage = self.weigh(self.requests)
 
     def host_ports(self, classes: npt.NDArray[np.integer]) -> dict[int, tuple[HostPort, ...]]:
         """Return the host ports that a pod takes, by class id, of those of some classes that take any."""
@@ -187,8 +195,12 @@ class LiveClasses(ClassColumns):
 class QueueTable:
     """Queues with their flow and counts."""
 
-    def __init__(self) -> None:
-        """Start empty."""
+    def __init__(self, column_count: int) -> None:
+        """Start empty.
+
+        Args:
+            column_count: Resources of the axis.
+        """
         self.ids = IdTable()
         self.names: dict[int, str] = {}
         """Index -> name."""
@@ -204,6 +216,8 @@ class QueueTable:
         """Flow at the pool's flow time, cores."""
         self.usage: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Usage of in-flight, leased and running jobs, micro-cores."""
+        self.held: npt.NDArray[np.int64] = np.zeros((0, column_count), dtype=np.int64)
+        """(index, resource) what these hold, base units."""
         self.queued_usage: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Usage of queued jobs that are not on hold, micro-cores."""
         self.queued_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -226,19 +240,28 @@ class QueueTable:
         self.cordoned = grow(self.cordoned, end)
         self.flow = grow(self.flow, end)
         self.usage = grow(self.usage, end)
+        self.held = grow(self.held, end)
         self.queued_usage = grow(self.queued_usage, end)
         self.queued_count = grow(self.queued_count, end)
         self.on_hold_count = grow(self.on_hold_count, end)
         self.idle_at = grow(self.idle_at, end)
         self.leased_count = grow(self.leased_count, end)
         counts = (self.queued_count, self.on_hold_count, self.leased_count)
-        for column in (self.usage, self.queued_usage, *counts):
+        for column in (self.usage, self.held, self.queued_usage, *counts):
             column[index] = 0
         self.idle_at[index] = -1
         self.flow[index] = 0.0
         self.queue_id[index] = queue_id
         self.orders[index] = order
         return index
+
+    def add_columns(self, count: int) -> None:
+        """Give every resource array `count` more columns."""
+        self.held = np.pad(self.held, ((0, 0), (0, count)))
+
+    def keep_columns(self, used: npt.NDArray[np.bool_]) -> None:
+        """Take the other resources out of every resource array."""
+        self.held = self.held[:, used]
 
     def open_count(self, index: int) -> int:
         """Return how many live jobs a queue has."""

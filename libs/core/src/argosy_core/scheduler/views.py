@@ -1,6 +1,6 @@
-"""Views for people: where a job stands and why, who has what share, what the last round did, everything.
+"""Views for people: where a job stands and why, what the last round did, everything; `shares` says who has what.
 
-Source: design section 9; 003 "Fair share"; seed 004 (explanations).
+Source: design section 9; seed 004 (explanations).
 """
 
 from __future__ import annotations
@@ -19,22 +19,19 @@ from argosy_core.job.live import AWAITING, BACKING_OFF, HELD, IN_FLIGHT, PENDING
 from argosy_core.job.states import JobStage, JobState
 from argosy_core.placement import WaitReason
 from argosy_core.plugins import turned_away_text
-from argosy_core.queueing import MICRO, fill_water, to_cores
 from argosy_core.scheduler.asking import reasons_at
+from argosy_core.scheduler.shares import shares
 from argosy_core.scheduler.state import PoolState, RoundStatistics
 
 __all__ = [
     "ClusterReason",
     "Explanation",
     "FilterCount",
-    "PoolShares",
-    "QueueShares",
     "count_waiting",
     "dump",
     "explain",
     "last_choice_job_sets",
     "last_round",
-    "shares",
 ]
 
 _DUMP_CHUNK: Final = 2000
@@ -103,42 +100,6 @@ class Explanation:
     """Smallest such number among queues with work, cores."""
     last_choice_nodes: tuple[str, ...] = ()
     """Nodes, as `cluster/node`, where its like failed so often that it gets them only if there is no other."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueShares:
-    """What one queue has and could have."""
-
-    queue: str
-    """Name."""
-    weight: float
-    """Weight."""
-    fair_share_ratio: float
-    """Weight divided by the sum of weights of all queues that are defined."""
-    usage_cores: float
-    """Usage of in-flight, leased and running jobs, cores."""
-    flow_cores: float
-    """Flow, cores."""
-    demand_cores: float
-    """Usage if all its jobs ran, cores."""
-    entitled_cores: float
-    """What weighted max-min fairness over the demands gives it, cores."""
-    queued_count: int
-    """Jobs queued, pending ones apart."""
-    pending_count: int
-    """Waiting heads of the queue."""
-    leased_count: int
-    """Jobs in flight, leased or running."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolShares:
-    """Shares of all queues."""
-
-    queues: tuple[QueueShares, ...]
-    """By name."""
-    capacity_cores: float
-    """Weighted capacity of the clusters that may be given work, cores."""
 
 
 def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
@@ -353,37 +314,6 @@ def _reasons(state: PoolState, class_index: int) -> tuple[tuple[FilterCount, ...
     return tuple(filters), examined, nearest
 
 
-def shares(state: PoolState, now_s: float) -> PoolShares:
-    """Return usage, flow, demand and entitlement of every queue.
-
-    All defined queues count for the fair share; the entitlement is exact weighted max-min over the demands. Usages are
-    those that count (`PoolState.counted_usage`), so together they are never above the capacity of the pool.
-    """
-    state.advance_flow(now_s)
-    queues, usage = state.queues, state.counted_usage()
-    demand = to_cores(usage + queues.queued_usage)
-    capacity = state.capacity_usage() / MICRO
-    entitled = fill_water(demand, queues.weight, capacity)
-    weight_sum = float(queues.weight.sum())
-    pending = np.bincount(state.live.queue[state.pending_slots()], minlength=queues.usage.size)
-    rows = [
-        QueueShares(
-            queue=queues.names[index],
-            weight=float(queues.weight[index]),
-            fair_share_ratio=float(queues.weight[index]) / weight_sum if weight_sum else 0.0,
-            usage_cores=float(usage[index]) / MICRO,
-            flow_cores=float(queues.flow[index]),
-            demand_cores=float(demand[index]),
-            entitled_cores=float(entitled[index]),
-            queued_count=int(queues.queued_count[index] - pending[index]),
-            pending_count=int(pending[index]),
-            leased_count=int(queues.leased_count[index]),
-        )
-        for _, index in queues.ids.items()
-    ]
-    return PoolShares(queues=tuple(sorted(rows, key=lambda row: row.queue)), capacity_cores=capacity)
-
-
 def last_round(state: PoolState) -> RoundStatistics:
     """Return what the last finished round did, with the totals since the leader started."""
     state.statistics.totals = dict(state.totals)
@@ -402,7 +332,7 @@ def dump(state: PoolState, now_s: float, *, seed: int) -> Iterator[str]:
     head = {
         "time_s": now_s,
         "seed": seed,
-        "settings": {**asdict(state.settings), "resource_weights": dict(state.settings.resource_weights)},
+        "settings": {**asdict(state.settings), "resource_weights": dict(state.weights.values)},
         "round": asdict(last_round(state)),
         "queues": [asdict(row) for row in shares(state, now_s).queues],
         "clusters": [

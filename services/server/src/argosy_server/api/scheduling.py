@@ -68,6 +68,10 @@ def _shares_message(shares: PoolShares) -> scheduling_pb2.GetSharesResponse:
     permissions = CALLER.get().permissions
     return scheduling_pb2.GetSharesResponse(
         capacity_cores=shares.capacity_cores,
+        resources=[
+            scheduling_pb2.ResourceCapacity(resource=one.resource, capacity=one.capacity, unit_cores=one.unit_cores)
+            for one in shares.resources
+        ],
         shares=[
             scheduling_pb2.QueueShare(
                 queue=share.queue,
@@ -80,6 +84,12 @@ def _shares_message(shares: PoolShares) -> scheduling_pb2.GetSharesResponse:
                 queued_count=share.queued_count,
                 pending_count=share.pending_count,
                 leased_count=share.leased_count,
+                resources=[
+                    scheduling_pb2.ResourceShare(
+                        resource=one.resource, requested=one.requested, running=one.running, entitled=one.entitled
+                    )
+                    for one in share.resources
+                ],
             )
             for share in shares.queues
             if permissions.sees(share.queue)

@@ -25,7 +25,7 @@ LATENCY_STAGE_RUNNING: LatencyStage
 LATENCY_STAGE_FINISHED: LatencyStage
 
 class QueueShare(_message.Message):
-    __slots__ = ("queue", "weight", "fair_share_ratio", "usage_cores", "flow_cores", "demand_cores", "entitled_cores", "queued_count", "pending_count", "leased_count")
+    __slots__ = ("queue", "weight", "fair_share_ratio", "usage_cores", "flow_cores", "demand_cores", "entitled_cores", "queued_count", "pending_count", "leased_count", "resources")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     FAIR_SHARE_RATIO_FIELD_NUMBER: _ClassVar[int]
@@ -36,6 +36,7 @@ class QueueShare(_message.Message):
     QUEUED_COUNT_FIELD_NUMBER: _ClassVar[int]
     PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
     LEASED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
     queue: str
     weight: float
     fair_share_ratio: float
@@ -46,7 +47,30 @@ class QueueShare(_message.Message):
     queued_count: int
     pending_count: int
     leased_count: int
-    def __init__(self, queue: _Optional[str] = ..., weight: _Optional[float] = ..., fair_share_ratio: _Optional[float] = ..., usage_cores: _Optional[float] = ..., flow_cores: _Optional[float] = ..., demand_cores: _Optional[float] = ..., entitled_cores: _Optional[float] = ..., queued_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ...) -> None: ...
+    resources: _containers.RepeatedCompositeFieldContainer[ResourceShare]
+    def __init__(self, queue: _Optional[str] = ..., weight: _Optional[float] = ..., fair_share_ratio: _Optional[float] = ..., usage_cores: _Optional[float] = ..., flow_cores: _Optional[float] = ..., demand_cores: _Optional[float] = ..., entitled_cores: _Optional[float] = ..., queued_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[ResourceShare, _Mapping]]] = ...) -> None: ...
+
+class ResourceShare(_message.Message):
+    __slots__ = ("resource", "requested", "running", "entitled")
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    ENTITLED_FIELD_NUMBER: _ClassVar[int]
+    resource: str
+    requested: int
+    running: int
+    entitled: int
+    def __init__(self, resource: _Optional[str] = ..., requested: _Optional[int] = ..., running: _Optional[int] = ..., entitled: _Optional[int] = ...) -> None: ...
+
+class ResourceCapacity(_message.Message):
+    __slots__ = ("resource", "capacity", "unit_cores")
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    UNIT_CORES_FIELD_NUMBER: _ClassVar[int]
+    resource: str
+    capacity: int
+    unit_cores: float
+    def __init__(self, resource: _Optional[str] = ..., capacity: _Optional[int] = ..., unit_cores: _Optional[float] = ...) -> None: ...
 
 class GetSharesRequest(_message.Message):
     __slots__ = ("pool",)
@@ -55,12 +79,14 @@ class GetSharesRequest(_message.Message):
     def __init__(self, pool: _Optional[str] = ...) -> None: ...
 
 class GetSharesResponse(_message.Message):
-    __slots__ = ("shares", "capacity_cores")
+    __slots__ = ("shares", "capacity_cores", "resources")
     SHARES_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_CORES_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
     shares: _containers.RepeatedCompositeFieldContainer[QueueShare]
     capacity_cores: float
-    def __init__(self, shares: _Optional[_Iterable[_Union[QueueShare, _Mapping]]] = ..., capacity_cores: _Optional[float] = ...) -> None: ...
+    resources: _containers.RepeatedCompositeFieldContainer[ResourceCapacity]
+    def __init__(self, shares: _Optional[_Iterable[_Union[QueueShare, _Mapping]]] = ..., capacity_cores: _Optional[float] = ..., resources: _Optional[_Iterable[_Union[ResourceCapacity, _Mapping]]] = ...) -> None: ...
 
 class GetLastRoundRequest(_message.Message):
     __slots__ = ("pool",)

@@ -81,18 +81,32 @@ class FailedJobs(_message.Message):
     def __init__(self, handle_column: _Optional[bytes] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RoundState(_message.Message):
-    __slots__ = ("queue_column", "flow_column", "flow_time_us", "attempted_handle_column", "failed_attempt_column")
+    __slots__ = ("queue_column", "flow_column", "flow_time_us", "attempted_handle_column", "failed_attempt_column", "weights", "weight_time_us")
     QUEUE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FLOW_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FLOW_TIME_US_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTED_HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FAILED_ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_TIME_US_FIELD_NUMBER: _ClassVar[int]
     queue_column: bytes
     flow_column: bytes
     flow_time_us: int
     attempted_handle_column: bytes
     failed_attempt_column: bytes
-    def __init__(self, queue_column: _Optional[bytes] = ..., flow_column: _Optional[bytes] = ..., flow_time_us: _Optional[int] = ..., attempted_handle_column: _Optional[bytes] = ..., failed_attempt_column: _Optional[bytes] = ...) -> None: ...
+    weights: _containers.RepeatedCompositeFieldContainer[ResourceWeight]
+    weight_time_us: int
+    def __init__(self, queue_column: _Optional[bytes] = ..., flow_column: _Optional[bytes] = ..., flow_time_us: _Optional[int] = ..., attempted_handle_column: _Optional[bytes] = ..., failed_attempt_column: _Optional[bytes] = ..., weights: _Optional[_Iterable[_Union[ResourceWeight, _Mapping]]] = ..., weight_time_us: _Optional[int] = ...) -> None: ...
+
+class ResourceWeight(_message.Message):
+    __slots__ = ("resource", "cores", "target_cores")
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    TARGET_CORES_FIELD_NUMBER: _ClassVar[int]
+    resource: str
+    cores: float
+    target_cores: float
+    def __init__(self, resource: _Optional[str] = ..., cores: _Optional[float] = ..., target_cores: _Optional[float] = ...) -> None: ...
 
 class Changes(_message.Message):
     __slots__ = ("submitted", "change_requests", "changed_queue_ids", "changed_clusters", "traced")

@@ -20,6 +20,7 @@ from argosy_core.job.members import Members
 from argosy_core.job.options import OPTION_NAMES, JobOptions
 from argosy_core.leader.events import ReadRecord
 from argosy_core.leader.transaction import SetAside
+from argosy_core.queueing import StoredWeight
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.events import EventGroup
 from argosy_core.scheduler.messages import ChangeRequestColumns, JobColumns, RoundStateColumns, SpecReference
@@ -332,6 +333,11 @@ def _round_state_message(columns: RoundStateColumns) -> lease_pb2.RoundState:
         flow_time_us=columns.flow_time_us,
         attempted_handle_column=pack_column(columns.attempted_handle, "int64"),
         failed_attempt_column=pack_column(columns.failed_attempt, "int32"),
+        weights=[
+            lease_pb2.ResourceWeight(resource=one.resource, cores=one.cores, target_cores=one.target_cores)
+            for one in columns.weights
+        ],
+        weight_time_us=columns.weight_time_us,
     )
 
 
@@ -347,6 +353,11 @@ def _round_state_columns(message: lease_pb2.RoundState) -> RoundStateColumns:
         flow_time_us=message.flow_time_us,
         attempted_handle=attempted["attempted_handle_column"],
         failed_attempt=attempted["failed_attempt_column"],
+        weights=tuple(
+            StoredWeight(resource=one.resource, cores=one.cores, target_cores=one.target_cores)
+            for one in message.weights
+        ),
+        weight_time_us=message.weight_time_us,
     )
 
 

@@ -1,0 +1,203 @@
+"""Who has what share: what each queue asks for, holds and is entitled to, of every resource.
+
+Source: 003 "Resource usage", "Fair share"; design section 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.arrays import Bools, Int32s, Int64s
+from argosy_core.job.live import HELD
+from argosy_core.queueing import MICRO, fill_water_of, to_cores
+from argosy_core.resources import base_units_per_unit
+from argosy_core.scheduler.state import PoolState
+from argosy_core.scheduler.weighing import advance_weights
+
+__all__ = ["PoolShares", "QueueShares", "ResourceCapacity", "ResourceShares", "shares"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceShares:
+    """What one queue has and could have of one resource, base units."""
+
+    resource: str
+    """Name."""
+    requested: int
+    """What all its jobs ask for, those that wait and those that run; those on hold ask for nothing."""
+    running: int
+    """What its in-flight, leased and running jobs hold."""
+    entitled: int
+    """What weighted max-min fairness over the demands gives it, of jobs that some node could hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueShares:
+    """What one queue has and could have."""
+
+    queue: str
+    """Name."""
+    weight: float
+    """Weight."""
+    fair_share_ratio: float
+    """Weight divided by the sum of weights of all queues that are defined."""
+    usage_cores: float
+    """Usage of in-flight, leased and running jobs, cores."""
+    flow_cores: float
+    """Flow, cores."""
+    demand_cores: float
+    """Usage if all its jobs ran, cores."""
+    entitled_cores: float
+    """What weighted max-min fairness over the demands gives it, of jobs that some node could hold, cores."""
+    queued_count: int
+    """Jobs queued, pending ones apart."""
+    pending_count: int
+    """Waiting heads of the queue."""
+    leased_count: int
+    """Jobs in flight, leased or running."""
+    resources: tuple[ResourceShares, ...] = ()
+    """By resource, in the pool's order; those that it asks for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceCapacity:
+    """What a pool has of one resource, and what that counts."""
+
+    resource: str
+    """Name."""
+    capacity: int
+    """Sum over the clusters that may be given work, base units."""
+    unit_cores: float
+    """What one unit (core, byte, whole unit) counts, cores; 0 is a resource that weighs nothing: whoever holds it is
+    not seen as using anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolShares:
+    """Shares of all queues."""
+
+    queues: tuple[QueueShares, ...]
+    """By name."""
+    capacity_cores: float
+    """Weighted capacity of the clusters that may be given work, cores."""
+    resources: tuple[ResourceCapacity, ...] = ()
+    """Every resource that the pool counts."""
+
+
+def shares(state: PoolState, now_s: float) -> PoolShares:
+    """Return usage, flow, demand and entitlement of every queue.
+
+    All defined queues count for the fair share; the entitlement is weighted max-min over the demands and over all
+    resources at once: nobody is entitled to accelerators that it does not ask for, nor to cores that are not there.
+    Usages are those that count (`PoolState.counted_usage`), so together they are never above the capacity of the pool.
+
+    Args:
+        state: The pool.
+        now_s: Now.
+
+    Complexity: O(n log n) in NumPy for n live jobs.
+    """
+    state.advance_flow(now_s)
+    if state.round is None:
+        advance_weights(state, now_s)
+    queues, names, usage = state.queues, state.classes.axis.names, state.counted_usage()
+    capacity = state.clusters.total[state.clusters.usable()].sum(axis=0)
+    requested, entitled = _amounts(state, capacity)
+    weights = state.weights.values
+    prices = np.array([weights.get(name, 0.0) for name in names])
+    weight_sum = float(queues.weight.sum())
+    pending = np.bincount(state.live.queue[state.pending_slots()], minlength=queues.usage.size)
+    demand = to_cores(usage + queues.queued_usage)
+    rows = [
+        QueueShares(
+            queue=queues.names[index],
+            weight=float(queues.weight[index]),
+            fair_share_ratio=float(queues.weight[index]) / weight_sum if weight_sum else 0.0,
+            usage_cores=float(usage[index]) / MICRO,
+            flow_cores=float(queues.flow[index]),
+            demand_cores=float(demand[index]),
+            entitled_cores=float(entitled[index] @ prices),
+            queued_count=int(queues.queued_count[index] - pending[index]),
+            pending_count=int(pending[index]),
+            leased_count=int(queues.leased_count[index]),
+            resources=tuple(
+                ResourceShares(
+                    resource=names[column],
+                    requested=int(requested[index, column]),
+                    running=int(queues.held[index, column]),
+                    entitled=round(float(entitled[index, column])),
+                )
+                for column in np.flatnonzero(requested[index]).tolist()
+            ),
+        )
+        for _, index in queues.ids.items()
+    ]
+    return PoolShares(
+        queues=tuple(sorted(rows, key=lambda row: row.queue)),
+        capacity_cores=state.capacity_usage() / MICRO,
+        resources=tuple(
+            ResourceCapacity(
+                resource=name,
+                capacity=int(amount),
+                unit_cores=weights.get(name, 0.0) * base_units_per_unit(name),
+            )
+            for name, amount in zip(names, capacity.tolist(), strict=True)
+        ),
+    )
+
+
+def _amounts(state: PoolState, capacity: Int64s) -> tuple[Int64s, npt.NDArray[np.float64]]:
+    """Return (queue, resource) what queues ask for and are entitled to, base units."""
+    live, queues = state.live, state.queues
+    slots = live.live_slots()
+    slots = slots[~state.stage_is_queued(slots) | ((live.flags[slots] & HELD) == 0)]
+    first, counts = _kinds(state, slots)
+    of_kind = state.requested_vectors(slots[first])
+    owner = live.queue[slots[first]].astype(np.int64)
+    shape = (queues.usage.size, capacity.size)
+    requested = np.zeros(shape, dtype=np.int64)
+    np.add.at(requested, owner, of_kind * counts[:, None])
+    able = _fits_somewhere(state, of_kind)
+    parts, part = np.unique(
+        np.column_stack([owner[able], np.packbits(of_kind[able] > 0, axis=1).astype(np.int64)]),
+        axis=0,
+        return_inverse=True,
+    )
+    part = part.reshape(-1)
+    demands = np.zeros((len(parts), capacity.size))
+    np.add.at(demands, part, (of_kind[able] * counts[able, None]).astype(np.float64))
+    usage = np.bincount(part, state.job_usage(slots[first])[able] * counts[able], len(parts)) / MICRO
+    weights = np.where(queues.queue_id > 0, queues.weight, 0.0)
+    given = fill_water_of(
+        demands, parts[:, 0], np.maximum(usage, 1 / MICRO), weights=weights, capacity=capacity.astype(np.float64)
+    )
+    entitled = np.zeros(shape)
+    np.add.at(entitled, parts[:, 0], demands * given[:, None])
+    return requested, entitled
+
+
+def _kinds(state: PoolState, slots: Int32s) -> tuple[Int64s, Int64s]:
+    """Return the kinds of jobs, of which each has one queue, class and row of demands, and what there is of each.
+
+    Returns:
+        Where the first job of each kind stands, and how many jobs are of it.
+    """
+    live = state.live
+    key = live.queue[slots].astype(np.int64) * (state.classes.ids.end + 1) + live.class_index[slots]
+    if len(state.demands):
+        own = np.flatnonzero(live.demand[slots] >= 0)
+        key[own] = -1 - live.demand[slots[own]].astype(np.int64)
+    _, first, counts = np.unique(key, return_index=True, return_counts=True)
+    return first, counts
+
+
+def _fits_somewhere(state: PoolState, vectors: Int64s) -> Bools:
+    """Return which jobs are not larger than every node of the clusters that may be given work."""
+    largest = state.clusters.largest[state.clusters.usable()]
+    fits = np.zeros(len(vectors), dtype=np.bool_)
+    for cluster in largest:
+        fits |= (vectors <= cluster).all(axis=1)
+    return fits
