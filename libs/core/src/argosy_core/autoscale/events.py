@@ -296,7 +296,7 @@ class PermitRequest:
     is_first: bool = False
     """The pod is announced by it in this session: `wanted` is then what it stays below without another permit."""
     was_permitted: bool = False
-    """This agent has held a permit of the pod before, so nobody else can have a newer one."""
+    """This agent holds a permit of the pod whose lease has not ended, so nobody else can have a newer one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,8 +41,9 @@ class AgentSettings:
     """When a request without an answer is repeated."""
     refused_retry_s: float = 15.0
     """When a refused request is tried again, unless the refusal says."""
-    resize_timeout_s: float = 10.0
-    """Longest time from a resize to its end at the API server: what was not done by then is not done."""
+    resize_timeout_s: float = 2.0
+    """Longest time from a resize to its end at the API server: what was not done by then is not done. The sampler's
+    margin behind the end of a lease must be longer."""
     resize_retry_s: float = 5.0
     """When a resize that did not come to pass is tried again."""
     confirm_timeout_s: float = 60.0
@@ -308,7 +309,7 @@ class PodScaling:
             held=self.held,
             is_bundle=self.seen.policy.is_bundle,
             is_first=is_first,
-            was_permitted=self.permit is not None,
+            was_permitted=self.permit is not None and now_s < self.lease_s,
         )
 
     def _wanted(self, now_s: float) -> Amounts:

@@ -62,6 +62,9 @@ class Kubelets:
         if metadata.get("deletionTimestamp"):
             if metadata["deletionGracePeriodSeconds"] and self._is_node(node):  # else there is no kubelet
                 self._later(0.0, self._kill, metadata["namespace"], metadata["name"], uid)
+        elif uid in self._admitted and pod["status"].get("phase") == "Running":
+            if _requests(pod) != self._admitted[uid][1]:
+                self._later(0.0, self._resize, metadata["namespace"], metadata["name"], uid)
         elif uid not in self._admitted and pod["status"].get("phase") == "Pending" and self._is_node(node):
             self._admitted[uid] = (node, _requests(pod))
             notes = metadata.get("annotations") or {}
@@ -87,6 +90,27 @@ class Kubelets:
         run_us, _ = parse_span(notes.get(RUN_TIME_ANNOTATION, "1s"))
         self._tell(pod, _status(pod, "Running", {"running": {"startedAt": _now()}}))
         self._later(run_us / 1e6 / self._speed, self._end, namespace, name, uid)
+
+    def _resize(self, namespace: str, name: str, uid: str) -> None:
+        """Take a size up if the node has room for it, else say that it has not now, or never will."""
+        pod = self._pod(namespace, name, uid)
+        if pod is None or uid not in self._admitted:
+            return
+        (node, before), wanted = self._admitted[uid], _requests(pod)
+        if wanted == before:
+            return
+        allocatable = self._store.objects["nodes"]["", node]["status"]["allocatable"]
+        never = any(amount > parse_quantity(key, str(allocatable.get(key, "0"))) for key, amount in wanted.items())
+        self._admitted[uid] = node, wanted
+        reason = "Infeasible" if never else "Deferred" if self._lacking(node, "") else ""
+        if reason:
+            self._admitted[uid] = node, before
+            condition = {"type": "PodResizePending", "status": "True", "reason": reason}
+            if condition not in pod["status"].get("conditions", ()):
+                self._tell(pod, {"conditions": [condition]})
+            return
+        states = pod["status"]["containerStatuses"]
+        self._tell(pod, {**_status(pod, "Running", states[0]["state"]), "conditions": []})
 
     def _lacking(self, node: str, uid: str) -> str:
         """Return the resource of which a node has not enough for all pods admitted up to one, or nothing."""
@@ -129,11 +153,16 @@ def _now() -> str:
 
 
 def _status(pod: Document, phase: str, state: Document) -> Document:
-    names = [container["name"] for container in pod["spec"]["containers"]]
+    containers = pod["spec"]["containers"]
+    resources = [one.get("resources", {}) for one in containers] if phase == "Running" else [{}] * len(containers)
     return {
         "phase": phase,
         "startTime": pod["status"].get("startTime") or _now(),
-        "containerStatuses": [{"name": name, "state": state} for name in names],
+        "containerStatuses": [
+            {"name": one["name"], "state": state}
+            | ({"resources": held, "allocatedResources": held["requests"]} if "requests" in held else {})
+            for one, held in zip(containers, resources, strict=True)
+        ],
     }
 
 

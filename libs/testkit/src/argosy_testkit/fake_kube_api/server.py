@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 import msgspec
 from aiohttp import web
 
+from argosy_core.resources import parse_quantity
 from argosy_testkit.fake_kube_api.faults import ApiFault, FaultScript
 from argosy_testkit.fake_kube_api.kubelet import Kubelets
 from argosy_testkit.fake_kube_api.store import Document, Refusal, Store, selects
@@ -40,6 +41,7 @@ _VERBS: Final = ["create", "delete", "get", "list", "patch", "watch"]
 _UNNAMESPACED: Final = frozenset({"gadgets", "namespaces", "nodes"})
 _TOKEN: Final = "fake-token"  # noqa: S105 - of a server that lives for a test
 _POLL_S: Final = 0.01
+_METRICS_PATH: Final = "/apis/metrics.k8s.io/v1beta1/pods"
 
 
 class FakeKubeApi:
@@ -60,6 +62,8 @@ class FakeKubeApi:
         """What runs its pods."""
         self.token = _TOKEN
         """Token that callers must come with; tests may change it."""
+        self.uses: dict[tuple[str, str], tuple[str, str]] = {}
+        """Quantities of cpu and memory that the metrics API tells, by (namespace, name) of pods."""
         self.most_under_way = 0
         """Most calls, streams apart, that were under way at once."""
         self._under_way = 0
@@ -146,7 +150,7 @@ class FakeKubeApi:
         try:
             if request.headers.get("Authorization") != f"Bearer {self.token}":
                 raise Refusal(401, "Unauthorized", "Unauthorized")
-            body = await self._answer(request)
+            body = self._measured(request) or await self._answer(request)
         except Refusal as refusal:
             return _refuse(refusal)
         if isinstance(body, web.StreamResponse):
@@ -217,6 +221,34 @@ class FakeKubeApi:
             return 200, self._list(request, where)
         return await self._change(request, where)
 
+    def _measured(self, request: web.Request) -> tuple[int, bytes] | None:
+        """Return an answer about what pods use; None if something else was asked."""
+        if request.path == _METRICS_PATH:
+            return 200, self._metrics()
+        if request.path.endswith("/proxy/stats/summary"):
+            node = request.path.split("/")[-4]
+            pods = [
+                {
+                    "podRef": {"namespace": key[0], "name": key[1]},
+                    "cpu": {"usageNanoCores": parse_quantity("cpu", cpu) * 1_000_000},
+                    "memory": {"workingSetBytes": parse_quantity("memory", memory)},
+                }
+                for key, (cpu, memory) in self.uses.items()
+                if self.store.find("pods", *key)["spec"].get("nodeName") == node
+            ]
+            return 200, msgspec.json.encode({"node": {"nodeName": node}, "pods": pods})
+        return None
+
+    def _metrics(self) -> bytes:
+        items = [
+            {
+                "metadata": {"namespace": namespace, "name": name},
+                "containers": [{"name": "main", "usage": {"cpu": cpu, "memory": memory}}],
+            }
+            for (namespace, name), (cpu, memory) in self.uses.items()
+        ]
+        return msgspec.json.encode({"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": items})
+
     async def _change(self, request: web.Request, where: tuple[str, str, str, str]) -> tuple[int, bytes]:
         api_version, plural, namespace, name = where
         sent = await request.read()
@@ -266,6 +298,10 @@ class FakeKubeApi:
                 raise Refusal(409, "Conflict", "Precondition failed: UID", {"name": name, "kind": plural})
             self.store.replace(plural, {**found, "spec": {**found["spec"], "nodeName": sent["target"]["name"]}})
             return 201, msgspec.json.encode({"kind": "Status", "status": "Success"})
+        if kind == "resize" and request.method == "PATCH":
+            resized = _resized(found, msgspec.json.decode(await request.read()))
+            answer = found if resized == found else self.store.replace(plural, resized)
+            return 200, msgspec.json.encode(answer)
         if kind == "log":
             return await self._log(request, found)
         raise Refusal(404, "NotFound", "no such subresource")
@@ -353,6 +389,25 @@ class FakeKubeApi:
         with contextlib.suppress(ConnectionError):
             await response.write_eof()
         return response
+
+
+def _resized(pod: Document, patch: Document) -> Document:
+    """Return a pod with the resources of a patch, if it is the one that the patch is for."""
+    metadata = pod["metadata"]
+    for key in ("uid", "resourceVersion"):
+        if patch["metadata"].get(key, metadata[key]) != metadata[key]:
+            text = f"the object has been modified: its {key} is {metadata[key]}"
+            raise Refusal(409, "Conflict", text, {"name": metadata["name"], "kind": "pods"})
+    wanted = {one["name"]: one["resources"] for one in patch["spec"]["containers"]}
+    containers = []
+    for one in pod["spec"]["containers"]:
+        held, new = one.get("resources", {}), wanted.get(one["name"], {})
+        if held.get("limits", {}).keys() != new.get("limits", held.get("limits", {})).keys():
+            raise Refusal(422, "Invalid", "Pod QOS Class may not change as a result of resizing")
+        containers.append({**one, "resources": {**held, **new}})
+    if containers == pod["spec"]["containers"]:
+        return pod
+    return {**pod, "spec": {**pod["spec"], "containers": containers}}
 
 
 def _line(change: str, document: Any) -> bytes:  # noqa: ANN401 - any JSON

@@ -1,0 +1,123 @@
+"""Metrics of pods: one set of rules for all sources, each in the form in which a cluster gives it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from argosy_core.errors import BackendUnavailable
+from argosy_kube.kubernetes.scaling.usage import (
+    KubeletPageReader,
+    KubeletSummaryReader,
+    MetricsApiReader,
+    PodUse,
+    UsageReader,
+)
+
+KEY = ("team-a", "train-0")
+Answer = Callable[[float | None, float | None, float], bytes]
+"""Makes an answer of cores and bytes that one pod uses (None: not told) after so many seconds."""
+
+
+def metrics_api(cores: float | None, used: float | None, _: float) -> bytes:
+    """Return an answer as metrics-server 0.7 gives it: processors in nanocores, memory in KiB."""
+    usage = {} if cores is None else {"cpu": f"{round(cores * 1e9)}n"}
+    usage |= {} if used is None else {"memory": f"{round(used / 1024)}Ki"}
+    item = {
+        "metadata": {"name": KEY[1], "namespace": KEY[0], "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "timestamp": "2026-01-01T00:00:00Z",
+        "window": "15.2s",
+        "containers": [{"name": "main", "usage": usage}],
+    }
+    return msgspec.json.encode({"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": [item]})
+
+
+def summary(cores: float | None, used: float | None, _: float) -> bytes:
+    """Return an answer as a kubelet's /stats/summary gives it."""
+    pod = {
+        "podRef": {"name": KEY[1], "namespace": KEY[0], "uid": "u"},
+        "cpu": {"time": "2026-01-01T00:00:00Z", "usageCoreNanoSeconds": 1}
+        | ({} if cores is None else {"usageNanoCores": round(cores * 1e9)}),
+        "memory": {"time": "2026-01-01T00:00:00Z", "rssBytes": 1}
+        | ({} if used is None else {"workingSetBytes": round(used)}),
+        "containers": [],
+    }
+    return msgspec.json.encode({"node": {"nodeName": "n"}, "pods": [pod]})
+
+
+def page(cores: float | None, used: float | None, at_s: float) -> bytes:
+    """Return an answer as a kubelet's /metrics/resource gives it: processor time as a counter."""
+    labels = f'{{namespace="{KEY[0]}",pod="{KEY[1]}"}}'
+    lines = [
+        "# HELP pod_cpu_usage_seconds_total [STABLE] Cumulative cpu time consumed by the pod in core-seconds",
+        "# TYPE pod_cpu_usage_seconds_total counter",
+        'container_cpu_usage_seconds_total{container="main",namespace="x",pod="y"} 1 1767225600000',
+    ]
+    lines += [] if cores is None else [f"pod_cpu_usage_seconds_total{labels} {cores * at_s} 1767225600000"]
+    lines += [] if used is None else [f"pod_memory_working_set_bytes{labels} {used:e} 1767225600000"]
+    return "\n".join([*lines, "resource_scrape_error 0"]).encode()
+
+
+SOURCES = pytest.mark.parametrize(
+    ("make", "answer"),
+    [(MetricsApiReader, metrics_api), (KubeletSummaryReader, summary), (KubeletPageReader, page)],
+    ids=["metrics API", "kubelet summary", "kubelet page"],
+)
+
+
+def read(reader: UsageReader, answer: Answer, cores: float | None, used: float | None) -> PodUse:
+    """Return what the second of two answers, ten seconds apart, tells of the pod."""
+    reader.read(answer(cores, used, 10.0), 10.0)
+    return reader.read(answer(cores, used, 20.0), 20.0)[KEY]
+
+
+@SOURCES
+def test_what_a_pod_uses_is_told_in_cores_and_bytes(make: type[UsageReader], answer: Answer) -> None:
+    """Whatever the source counts in."""
+    use = read(make(), answer, 1.25, 512 << 20)
+    assert (use.load_cores, use.memory_bytes) == (pytest.approx(1.25), pytest.approx(512 << 20))
+
+
+@SOURCES
+def test_what_is_not_told_is_no_number(make: type[UsageReader], answer: Answer) -> None:
+    """Missing metrics are not nothing used."""
+    assert math.isnan(read(make(), answer, None, 1 << 20).load_cores)
+    assert math.isnan(read(make(), answer, 0.5, None).memory_bytes)
+
+
+@SOURCES
+def test_a_pod_that_is_not_in_the_answer_is_not_told(make: type[UsageReader], answer: Answer) -> None:
+    """Nor is it kept from the one before."""
+    assert ("team-a", "other") not in make().read(answer(1.0, 1.0, 1.0), 1.0)
+
+
+@pytest.mark.parametrize("make", [MetricsApiReader, KubeletSummaryReader, KubeletPageReader])
+@pytest.mark.parametrize("answer", [b"\xff\xfe", b"<html>\xff"])
+def test_an_answer_that_cannot_be_read_is_an_error_of_the_source(make: type[UsageReader], answer: bytes) -> None:
+    """The agent goes on without metrics."""
+    with pytest.raises(BackendUnavailable, match="metrics cannot be read"):
+        make().read(answer, 1.0)
+
+
+def test_a_counter_that_falls_back_or_a_clock_that_stands_tells_no_load() -> None:
+    """The container was restarted."""
+    reader = KubeletPageReader()
+    reader.read(page(2.0, 1e6, 10.0), 10.0)
+    assert math.isnan(reader.read(page(1.0, 1e6, 10.0), 20.0)[KEY].load_cores)
+    assert math.isnan(reader.read(page(2.0, 1e6, 10.0), 20.0)[KEY].load_cores)
+
+
+def test_a_sample_that_is_no_number_is_none() -> None:
+    """As Prometheus writes it, or worse."""
+    text = b'pod_memory_working_set_bytes{namespace="team-a",pod="train-0"} NaN\npod_cpu_usage_seconds_total{} oops\n'
+    assert math.isnan(KubeletPageReader().read(text, 1.0)[KEY].memory_bytes)
+
+
+def test_quantities_that_are_none_are_no_numbers() -> None:
+    """The other metric of the pod still counts."""
+    text = metrics_api(1.0, 1024.0, 0.0).replace(b'"1Ki"', b'"lots"')
+    use = MetricsApiReader().read(text, 1.0)[KEY]
+    assert (use.load_cores, math.isnan(use.memory_bytes)) == (1.0, True)
