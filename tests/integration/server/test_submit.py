@@ -65,6 +65,39 @@ async def test_submit_takes_manifests_as_yaml(api: Any) -> None:
     assert json.loads(job.spec.manifests[0])["spec"]["containers"][0]["image"] == "busybox"
 
 
+async def test_submit_judges_unknown_fields_as_the_request_wants(api: Any) -> None:
+    """Strict refuses them, warn tells and accepts, ignore accepts; memory without a unit is told unless ignored."""
+    container = {"name": "main", "image": "a", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    text = json.dumps({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}})
+    text = text.replace('"image"', '"imagee": "x", "image"').replace('"1Gi"', '"512"')
+    request = job_pb2.SubmitJobsRequest(
+        specs=[job_pb2.JobSpec(manifests=[text])], items=[job_pb2.JobItem(queue="red", job_set="one")]
+    )
+    place = "specs[0].manifests[0].spec.containers[0]"
+    for strict in (job_pb2.MANIFEST_VALIDATION_UNSPECIFIED, job_pb2.MANIFEST_VALIDATION_STRICT):
+        request.validation = strict
+        with pytest.raises(grpc.RpcError) as caught:
+            await api.jobs.SubmitJobs(request)
+        (fault,) = from_rpc_error(caught.value).violations
+        assert (fault.field, fault.description) == (
+            f"{place}.imagee",
+            "is no field of this object; did you mean image?",
+        )
+    request.validation = job_pb2.MANIFEST_VALIDATION_WARN
+    answer = await api.jobs.SubmitJobs(request)
+    assert len(answer.job_ids) == 1
+    assert [told.field for told in answer.warnings] == [
+        f"{place}.imagee",
+        f"{place}.resources.requests.memory",
+    ]
+    request.validation = job_pb2.MANIFEST_VALIDATION_IGNORE
+    answer = await api.jobs.SubmitJobs(request)
+    assert (len(answer.job_ids), list(answer.warnings)) == (1, [])
+    request.validation = 9
+    with pytest.raises(grpc.RpcError, match="validation"):
+        await api.jobs.SubmitJobs(request)
+
+
 async def test_submit_tells_leader_exactly_what_was_accepted(api: Any, leader_store: Any) -> None:
     """The leader's news names every accepted job once, with its spec, class, set and metadata."""
     before = len(take_changes(leader_store))

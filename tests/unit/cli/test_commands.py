@@ -107,6 +107,21 @@ def test_submit_dry_run_submits_nothing(api: FakeApi, argosy: Any, job_file: str
     assert api.jobs == {}
 
 
+def test_submit_shows_the_servers_warnings_where_the_field_is_written(
+    api: FakeApi, argosy: Any, tmp_path: Path
+) -> None:
+    """What is hardly meant is told with file, line and column, and the answer stays clean for scripts."""
+    path = tmp_path / "job.yaml"
+    path.write_text("kind: Pod\nspec:\n  nodeSelecter: {}\n")
+    api.warnings = [job_pb2.SubmitWarning(field="specs[0].manifests[0].spec.nodeSelecter", description="is no field")]
+
+    outcome = argosy("submit", "-f", str(path), "--queue", "a", "--job-set", "b", "--validate", "warn")
+
+    assert api.requests["SubmitJobs"][0].validation == job_pb2.MANIFEST_VALIDATION_WARN
+    assert outcome.err == f"warning: {path}:3:3: document 1: spec.nodeSelecter: is no field\n"
+    assert outcome.out.split() == list(api.jobs)
+
+
 def test_submit_of_a_wrong_file_sends_nothing_and_names_the_line(api: FakeApi, argosy: Any, tmp_path: Path) -> None:
     """Exit code 2 and the place of every mistake."""
     path = tmp_path / "job.yaml"
@@ -115,7 +130,7 @@ def test_submit_of_a_wrong_file_sends_nothing_and_names_the_line(api: FakeApi, a
     outcome = argosy("submit", "-f", str(path), "--queue", "science", "--job-set", "first")
 
     assert outcome.code == 2
-    assert f"{path}:1: document 1: count: must be a whole number from 1" in outcome.err
+    assert f"{path}:1:1: document 1: count: must be a whole number from 1" in outcome.err
     assert "SubmitJobs" not in api.requests
 
 

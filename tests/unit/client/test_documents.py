@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from argosy_client.documents import DocumentOptions, name_places, parse_documents, read_documents
+from argosy_client import SubmitWarning
+from argosy_client.documents import DocumentOptions, name_places, name_warnings, parse_documents, read_documents
 from argosy_client.durations import duration_text, parse_duration_s
 from argosy_core.errors import FieldViolation, InvalidRequest
 from argosy_core.job.spec import SpecLimits, read_bag
@@ -132,23 +133,23 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     ("text", "parts"),
     [
         pytest.param("queue: [a\n", ["f.yaml:2:1", "not YAML"], id="syntax"),
-        pytest.param("spec: {}\n", ["f.yaml:1: document 1: spec", "must hold manifests"], id="no manifests"),
-        pytest.param("- a\n", ["f.yaml:1: document 1", "must be a mapping", "a list"], id="no mapping"),
+        pytest.param("spec: {}\n", ["f.yaml:1:1: document 1: spec", "must hold manifests"], id="no manifests"),
+        pytest.param("- a\n", ["f.yaml:1:1: document 1", "must be a mapping", "a list"], id="no mapping"),
         pytest.param(
             SUBMISSION + "prioritty: 3\n",
-            ["f.yaml:12: document 1: prioritty", "did you mean priority?"],
+            ["f.yaml:12:1: document 1: prioritty", "did you mean priority?"],
             id="unknown field",
         ),
         pytest.param(SUBMISSION + "job_set: x\n", ["f.yaml:12", "given twice, in two spellings"], id="two spellings"),
         pytest.param(
             SUBMISSION + "queue: x\n", ["f.yaml:12:1", "'queue' is given twice (first on line 1)"], id="twice"
         ),
-        pytest.param(SUBMISSION.replace("4", "0"), ["f.yaml:4: document 1: count", "from 1 to"], id="count 0"),
+        pytest.param(SUBMISSION.replace("4", "0"), ["f.yaml:4:1: document 1: count", "from 1 to 100000"], id="count 0"),
         pytest.param(SUBMISSION.replace("4", "many"), ["f.yaml:4", "not a text"], id="count no number"),
         pytest.param(SUBMISSION.replace("4", "yes"), ["f.yaml:4", "not true or false"], id="count boolean"),
         pytest.param(SUBMISSION.replace("tides\n", "7\n", 1), ["f.yaml:1", "queue", "quote it"], id="queue a number"),
         pytest.param(SUBMISSION.replace('"yes"', "yes"), ["f.yaml:7", "annotations.note", "quote it"], id="boolean"),
-        pytest.param(SUBMISSION.replace("kind: Pod", "kind: Job"), ["f.yaml:10", "hold no Pod"], id="no pod"),
+        pytest.param(SUBMISSION.replace("kind: Pod", "kind: Job"), ["f.yaml:9:3", "hold no Pod"], id="no pod"),
         pytest.param(
             SUBMISSION.replace("- kind: Pod", "- name: x"),
             ["f.yaml:10", "spec.manifests[0].kind", "is missing"],
@@ -203,9 +204,9 @@ def test_every_wrong_document_of_every_file_is_named(tmp_path: Path) -> None:
     assert [
         part in text
         for part in (
-            "one.yaml:4: document 1",
-            "one.yaml:13: document 2",
-            "two.yaml:13: document 2",
+            "one.yaml:4:1: document 1",
+            "one.yaml:13:1: document 2",
+            "two.yaml:13:1: document 2",
             "none.yaml: cannot",
         )
     ] == [True] * 4
@@ -239,7 +240,7 @@ def test_any_text_is_read_or_refused(text: str, source: str) -> None:
 
 def test_servers_faults_name_file_line_and_document() -> None:
     """Equal specs travel once, so the server's numbers mean nothing to whoever wrote the file."""
-    text = "kind: Pod\n---\nkind: Pod\n---\nkind: Pod\nmetadata: {name: a}\n"
+    text = "kind: Pod\n---\nkind: Pod\n---\nkind: Pod\nspec: {}\n"
     drafts = parse_documents(text, source="f.yaml", options=OPTIONS)
     said = InvalidRequest(
         "nothing was accepted because of 3 faults: specs[1].manifests[0].spec: is missing; items[0].queue: no",
@@ -255,10 +256,47 @@ def test_servers_faults_name_file_line_and_document() -> None:
     assert isinstance(placed, InvalidRequest)
     assert placed.message == "nothing was accepted because of 3 faults"
     assert [(violation.field, violation.description) for violation in placed.violations] == [
-        ("f.yaml:5: document 3: manifests[0].spec", "is missing"),
-        ("f.yaml:3: document 2: client_id", "'x' stands for another job in f.yaml:1: document 1"),
+        ("f.yaml:6:1: document 3: spec", "is missing"),
+        ("f.yaml:3:1: document 2: clientId", "'x' stands for another job in f.yaml:1:1: document 1"),
         ("items", "are too many"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "place"),
+    [
+        pytest.param(
+            "f.yaml",
+            "spec:\n  manifests:\n  - kind: Pod\n    spec:\n      nodeSelecter: {a: b}\n",
+            "f.yaml:5:7: document 1: spec.manifests[0].spec.nodeSelecter",
+            id="submission",
+        ),
+        pytest.param(
+            "f.yaml",
+            "kind: Pod\nspec:\n  nodeSelecter:\n    a: b\n",
+            "f.yaml:3:3: document 1: spec.nodeSelecter",
+            id="manifest by itself",
+        ),
+        pytest.param(
+            "f.jsonl",
+            '{"kind": "Pod", "spec": {}}\n  {"kind": "Pod",\n "spec": {"nodeSelecter": {}}}',
+            "f.jsonl:3:11: document 2: spec.nodeSelecter",
+            id="JSON lines",
+        ),
+        pytest.param(
+            "f.json",
+            '[{"kind": "Pod", "spec": {}},\n {"kind": "Pod", "spec": {"nodeSelecter": {}}}]',
+            "f.json:2:27: document 2: spec.nodeSelecter",
+            id="JSON array",
+        ),
+    ],
+)
+def test_fault_of_a_manifests_field_names_its_line_and_column(source: str, text: str, place: str) -> None:
+    """What only the server can tell is named by the place where the field was written."""
+    drafts = parse_documents(text, source=source, options=OPTIONS)
+    told = SubmitWarning(field=f"specs[{len(drafts) - 1}].manifests[0].spec.nodeSelecter", description="?")
+
+    assert [warning.field for warning in name_warnings([told], drafts)] == [place]
 
 
 def test_faults_of_drafts_that_were_not_read_from_a_file_stay_as_they_are() -> None:
@@ -330,7 +368,7 @@ def test_duration_that_is_none_is_named_with_its_line(line: str, said: str) -> N
     """A number without a unit could be anything, so it is refused."""
     with pytest.raises(InvalidRequest) as caught:
         parse_documents(f"{SUBMISSION}{line}\n", source="a.yaml", options=OPTIONS)
-    assert f"a.yaml:12: document 1: {said}" in caught.value.message
+    assert f"a.yaml:12:1: document 1: {said}" in caught.value.message
 
 
 @given(st.integers(0, 400_000_000))

@@ -40,6 +40,8 @@ from argosy_client.values import (
     ServerInfo,
     Shares,
     StageLatency,
+    Submitted,
+    SubmitWarning,
 )
 
 __all__ = [
@@ -69,6 +71,8 @@ __all__ = [
     "ServerInfo",
     "Shares",
     "StageLatency",
+    "SubmitWarning",
+    "Submitted",
     "hash_token",
     "new_token",
     "split_drafts",

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from datetime import datetime
 from random import Random
+from typing import Literal
 
 import grpc
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -52,6 +53,7 @@ from argosy_client.values import (
     Queue,
     ServerInfo,
     Shares,
+    Submitted,
 )
 from argosy_client.watching import EventStream, watch_job_set
 from argosy_core.errors import NotFound
@@ -165,6 +167,17 @@ class ArgosyClient(AccessCalls):
     async def submit(
         self, drafts: Sequence[JobDraft], *, validate_only: bool = False, repeat: bool = True
     ) -> tuple[str, ...]:
+        """Return the job ids of `submit_checked`, whose warnings nobody wants to see."""
+        return (await self.submit_checked(drafts, validate_only=validate_only, repeat=repeat)).job_ids
+
+    async def submit_checked(
+        self,
+        drafts: Sequence[JobDraft],
+        *,
+        validate_only: bool = False,
+        repeat: bool = True,
+        validation: Literal["", "strict", "warn", "ignore"] = "",
+    ) -> Submitted:
         """Submit jobs in one request, all of them or none; `argosy_client.batches.split_drafts` cuts long lists.
 
         Args:
@@ -172,9 +185,8 @@ class ArgosyClient(AccessCalls):
             validate_only: Check everything, store nothing, answer no ids.
             repeat: Repeat while the server cannot be reached. Drafts without a client id then get one, so that a
                 repetition makes no second job.
-
-        Returns:
-            Job ids, one per draft and count, in order.
+            validation: What happens with fields of manifests that their kinds do not have: they are refused (strict,
+                or empty), told in the warnings, or ignored.
 
         Raises:
             InvalidRequest: Something is wrong; every bad item is in the violations.
@@ -183,8 +195,10 @@ class ArgosyClient(AccessCalls):
         """
         made = uuid.uuid4().hex if repeat and not validate_only else ""
         client_ids = [draft.client_id or (f"auto-{made}-{index}" if made else "") for index, draft in enumerate(drafts)]
-        request = codec.submit_message(drafts, client_ids=client_ids, validate_only=validate_only)
-        return tuple((await self.call(self._jobs.SubmitJobs, request, repeat=repeat)).job_ids)
+        request = codec.submit_message(
+            drafts, client_ids=client_ids, validate_only=validate_only, validation=validation
+        )
+        return codec.submitted_of(await self.call(self._jobs.SubmitJobs, request, repeat=repeat))
 
     async def get_job(self, job_id: str) -> Job:
         """Return a job with its runs and spec.

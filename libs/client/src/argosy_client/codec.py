@@ -36,6 +36,8 @@ from argosy_client.values import (
     ServerInfo,
     Shares,
     StageLatency,
+    Submitted,
+    SubmitWarning,
 )
 from argosy_core.errors import FieldViolation, InvalidRequest
 
@@ -100,13 +102,16 @@ def queue_of(message: queue_pb2.Queue) -> Queue:
 
 
 def submit_message(
-    drafts: Sequence[JobDraft], *, client_ids: Sequence[str], validate_only: bool
+    drafts: Sequence[JobDraft], *, client_ids: Sequence[str], validate_only: bool, validation: str = ""
 ) -> job_pb2.SubmitJobsRequest:
     """Return the request that submits drafts under the given client ids; equal specs travel once.
 
     Complexity: O(drafts + bytes of their distinct specs).
     """
-    request = job_pb2.SubmitJobsRequest(validate_only=validate_only)
+    request = job_pb2.SubmitJobsRequest(
+        validate_only=validate_only,
+        validation=f"MANIFEST_VALIDATION_{validation.upper() or 'UNSPECIFIED'}",
+    )
     index_by_spec: dict[tuple[str, ...], int] = {}
     for draft, client_id in zip(drafts, client_ids, strict=True):
         spec = index_by_spec.get(draft.manifests)
@@ -129,6 +134,14 @@ def submit_message(
             after=_after_message(draft),
         )
     return request
+
+
+def submitted_of(response: job_pb2.SubmitJobsResponse) -> Submitted:
+    """Return the answer of a submit."""
+    return Submitted(
+        job_ids=tuple(response.job_ids),
+        warnings=tuple(SubmitWarning(field=told.field, description=told.description) for told in response.warnings),
+    )
 
 
 def selector_message(selector: JobSelector) -> job_pb2.JobSelector:
@@ -214,6 +227,7 @@ def server_info_of(message: server_pb2.GetServerInfoResponse) -> ServerInfo:
         default_pool=message.default_pool,
         limits={field.name: int(getattr(message.limits, field.name)) for field in message.limits.DESCRIPTOR.fields},
         features=tuple(_FEATURE_NAMES[feature] for feature in message.features if feature in _FEATURE_NAMES),
+        kubernetes_version=message.kubernetes_version,
     )
 
 

@@ -29,17 +29,19 @@ import difflib
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from argosy_client.batches import MAX_JOB_COUNT
 from argosy_client.durations import parse_duration_s
-from argosy_client.values import JobDraft
+from argosy_client.places import Place
+from argosy_client.values import JobDraft, SubmitWarning
 from argosy_client.yaml_nodes import Document, Value, read_json, read_yaml
 from argosy_core.errors import ArgosyError, FieldViolation, InvalidRequest
 
-__all__ = ["MAX_FILE_BYTES", "DocumentOptions", "name_places", "parse_documents", "read_documents"]
+__all__ = ["MAX_FILE_BYTES", "DocumentOptions", "name_places", "name_warnings", "parse_documents", "read_documents"]
 
 MAX_FILE_BYTES: Final = 256 << 20
 """Largest file read; a hundred full requests."""
@@ -140,28 +142,50 @@ def name_places(error: ArgosyError, drafts: Sequence[JobDraft]) -> ArgosyError:
         error: The server's answer, with its violations.
         drafts: What was submitted, in order; equal specs travelled once, so a fault of a spec names its first document.
     """
-    by_spec: dict[tuple[str, ...], str] = {}
-    for draft in drafts:
-        by_spec.setdefault(draft.manifests, draft.place)
-    places = {"items": [draft.place for draft in drafts], "specs": list(by_spec.values())}
-
-    def place(violation: FieldViolation) -> FieldViolation:
-        match = _ITEM_OR_SPEC.match(violation.field)
-        known = places[match[1]] if match else []
-        index = int(match[2]) if match else 0
-        if match is None or index >= len(known) or not known[index]:
-            return violation
-        rest = violation.field[match.end() :]
-        description = _ITEM_OR_SPEC.sub(lambda other: f"{places[other[1]][int(other[2])]} ", violation.description)
-        return FieldViolation(
-            field=f"{known[index]}: {rest}" if rest else known[index], description=description.strip()
-        )
-
-    placed = tuple(place(violation) for violation in error.violations)
+    placed = tuple(
+        FieldViolation(field=field, description=description)
+        for field, description in _placed(((told.field, told.description) for told in error.violations), drafts)
+    )
     if placed == error.violations:
         return error
     # The message repeats the first violations, by the numbers that mean nothing to whoever wrote the file.
     return type(error)(_ITEM_OR_SPEC.split(error.message)[0].rstrip(": "), violations=placed)
+
+
+def name_warnings(warnings: Sequence[SubmitWarning], drafts: Sequence[JobDraft]) -> tuple[SubmitWarning, ...]:
+    """Return what a server warned of in a submit, with files, lines and documents in place of its numbers of items."""
+    placed = _placed(((told.field, told.description) for told in warnings), drafts)
+    return tuple(SubmitWarning(field=field, description=description) for field, description in placed)
+
+
+def _placed(told: Iterable[tuple[str, str]], drafts: Sequence[JobDraft]) -> Iterator[tuple[str, str]]:
+    """Yield (field, description) with the places of drafts for `items[n]` and `specs[n]`; others as they are."""
+    by_spec: dict[tuple[str, ...], Place | None] = {}
+    for draft in drafts:
+        by_spec.setdefault(draft.manifests, draft.place)
+    places = {"items": [draft.place for draft in drafts], "specs": list(by_spec.values())}
+
+    def place_of(match: re.Match[str]) -> Place | None:
+        known, index = places[match[1]], int(match[2])
+        return known[index] if index < len(known) else None
+
+    def named(match: re.Match[str]) -> str:
+        place = place_of(match)
+        return f"{place.of('')} " if place else match[0]
+
+    for field, description in told:
+        match = _ITEM_OR_SPEC.match(field)
+        place = place_of(match) if match else None
+        if match is None or place is None:
+            yield field, description
+            continue
+        rest = field[match.end() :]
+        if match[1] == "specs":
+            where = place.of_spec(rest)
+        else:
+            name = _spelling(rest)
+            where = f"{place.of(name)}: {name}" if name else place.of("")
+        yield where, _ITEM_OR_SPEC.sub(named, description).strip()
 
 
 class _Reading:
@@ -170,7 +194,10 @@ class _Reading:
     def __init__(self, document: Document, *, source: str, options: DocumentOptions) -> None:
         self.violations: list[FieldViolation] = []
         self._document = document
-        self._source = source
+        is_manifest = isinstance(document.value, dict) and ("kind" in document.value or "apiVersion" in document.value)
+        self._place = Place(
+            source=source, number=document.number, positions=document.positions, is_manifest=is_manifest
+        )
         self._options = options
 
     def draft(self) -> JobDraft | None:
@@ -178,7 +205,7 @@ class _Reading:
         if not isinstance(value, dict):
             self._fault("", f"must be a mapping with a spec, or a Pod manifest; it is {_kind_text(value)}")
             return None
-        if "kind" in value or "apiVersion" in value:
+        if self._place.is_manifest:
             if value.get("kind") != "Pod":
                 self._fault(
                     "kind",
@@ -239,7 +266,7 @@ class _Reading:
             job_set=job_set,
             manifests=manifests,
             priority=self._number(fields, "priority", default=0, least=-_INT32_MAX - 1),
-            count=self._number(fields, "count", default=1, least=1),
+            count=self._number(fields, "count", default=1, least=1, most=MAX_JOB_COUNT),
             client_id=self._text(fields, "client_id"),
             labels=self._texts(fields, "labels"),
             annotations=self._texts(fields, "annotations"),
@@ -249,7 +276,7 @@ class _Reading:
             hold=options.hold or self._flag(fields, "hold"),
             after=options.after or after,
             after_until=options.after_until if options.after else until,
-            place=self._place(""),
+            place=self._place,
         )
 
     def _text(self, fields: Mapping[str, Value], name: str) -> str:
@@ -259,12 +286,14 @@ class _Reading:
         self._fault(_spelling(name), f"must be a text, not {_kind_text(value)}; quote it if it looks like a number")
         return ""
 
-    def _number(self, fields: Mapping[str, Value], name: str, *, default: int, least: int) -> int:
+    def _number(
+        self, fields: Mapping[str, Value], name: str, *, default: int, least: int, most: int = _INT32_MAX
+    ) -> int:
         value = fields.get(name, default)
-        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _INT32_MAX:
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
         shown = f"{value}" if isinstance(value, int) and not isinstance(value, bool) else _kind_text(value)
-        self._fault(_spelling(name), f"must be a whole number from {least} to {_INT32_MAX}, not {shown}")
+        self._fault(_spelling(name), f"must be a whole number from {least} to {most}, not {shown}")
         return default
 
     def _after(self, fields: Mapping[str, Value]) -> tuple[tuple[str, ...], str]:
@@ -320,11 +349,8 @@ class _Reading:
                 self._fault(f"{name}.{key}", f"must be a text, not {_kind_text(text)}; quote it")
         return texts
 
-    def _place(self, path: str) -> str:
-        return f"{self._source}:{self._document.line_of(path)}: document {self._document.number}"
-
     def _fault(self, path: str, what: str) -> None:
-        place = self._place(path)
+        place = self._place.of(path)
         self.violations.append(
             FieldViolation(field=path, description=f"{place}: {path}: {what}" if path else f"{place}: {what}")
         )

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from argosy_client.places import Place
+
 __all__ = [
     "JOB_STATES",
     "OPEN_STATES",
@@ -100,8 +102,28 @@ class JobDraft:
     """Ids of other jobs that it begins after."""
     after_until: str = "succeeded"
     """Whether these must have `succeeded`, or `ended` in whatever way."""
-    place: str = field(default="", compare=False)
-    """Where it was written, as `jobs.yaml:12: document 2`, for errors; empty if nowhere."""
+    place: Place | None = field(default=None, compare=False)
+    """Where it was written, for errors; None if nowhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitWarning:
+    """What is allowed in a submit, and probably not meant."""
+
+    field: str
+    """Path of the field, or where it was written."""
+    description: str
+    """What it means, and what may have been meant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """What a submit answered."""
+
+    job_ids: tuple[str, ...]
+    """Ids of jobs, one per draft and count, in order; none if it was only checked."""
+    warnings: tuple[SubmitWarning, ...]
+    """What is probably not meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +243,8 @@ class ServerInfo:
     """Bounds by the name of the field of `ServerLimits`, as `max_jobs_per_request`."""
     features: tuple[str, ...]
     """What it offers beyond what every server does, as `yaml_manifests`."""
+    kubernetes_version: str = ""
+    """Release of Kubernetes whose fields manifests are checked for; empty if the server does not check them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

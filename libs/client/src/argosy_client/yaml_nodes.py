@@ -12,12 +12,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Final
 
 import yaml
 
+from argosy_client.places import Positions
 from argosy_core.errors import InvalidRequest
 
 __all__ = ["Document", "Value", "read_json", "read_yaml"]
@@ -40,14 +42,8 @@ class Document:
     """What it says."""
     number: int
     """Which of the file's documents it is, from 1."""
-    lines: dict[str, int]
-    """Line of each value, by its path as in `spec.manifests[0].kind`, from 1; the empty path is the document."""
-
-    def line_of(self, path: str) -> int:
-        """Return the line of a value, or of the nearest one that contains it."""
-        while path and path not in self.lines:
-            path = path[: max(path.rfind("."), path.rfind("["), 0)]
-        return self.lines.get(path, 1)
+    positions: Callable[[], Positions]
+    """Gives where each value stands; the value of a key stands where its key does."""
 
 
 def read_yaml(text: str, source: str) -> Iterator[Document]:
@@ -71,7 +67,7 @@ def read_yaml(text: str, source: str) -> Iterator[Document]:
             reading = _Reading(source=source, number=number, loader=loader)
             value = reading.value_of(node, "", 0)
             if value is not None:
-                yield Document(value=value, number=number, lines=reading.lines)
+                yield Document(value=value, number=number, positions=partial(_known, reading.positions))
     except yaml.YAMLError as cause:
         mark = getattr(cause, "problem_mark", None)
         place = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
@@ -109,7 +105,7 @@ def read_json(text: str, source: str) -> Iterator[Document]:
     decoder = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_no_constant)
     position, number = _skip_space(text, 0), 0
     while position < len(text):
-        line = text.count("\n", 0, position) + 1
+        line, begin = text.count("\n", 0, position) + 1, position
         try:
             value, position = decoder.raw_decode(text, position)
         except json.JSONDecodeError as cause:
@@ -118,9 +114,11 @@ def read_json(text: str, source: str) -> Iterator[Document]:
             raise InvalidRequest(f"{source}:{line}: {cause}") from cause
         except RecursionError as cause:
             raise InvalidRequest(f"{source}:{line}: nested too deeply") from cause
-        for item in value if isinstance(value, list) else [value]:
+        positions = cache(partial(_json_positions, text, begin, position))
+        for index, item in enumerate(value if isinstance(value, list) else [value]):
             number += 1
-            yield Document(value=item, number=number, lines={"": line})
+            prefix = f"[{index}]" if isinstance(value, list) else ""
+            yield Document(value=item, number=number, positions=partial(_below, positions, prefix))
         position = _skip_space(text, position)
 
 
@@ -128,14 +126,14 @@ class _Reading:
     """Turns the nodes of one document into values."""
 
     def __init__(self, *, source: str, number: int, loader: yaml.SafeLoader) -> None:
-        self.lines: dict[str, int] = {}
+        self.positions: dict[str, tuple[int, int]] = {}
         self._source = source
         self._number = number
         self._loader = loader
         self._count = 0
 
     def value_of(self, node: yaml.Node, path: str, depth: int) -> Value:
-        self.lines[path] = node.start_mark.line + 1
+        self.positions.setdefault(path, _position(node))
         self._count += 1
         if self._count > _MAX_VALUE_COUNT:
             raise self._error(node, f"holds more than {_MAX_VALUE_COUNT:,} values once its aliases are followed")
@@ -161,7 +159,8 @@ class _Reading:
             key = self._key_of(key_node)
             inner = f"{path}.{key}" if path else key
             if key in mapping:
-                raise self._error(key_node, f"key {key!r} is given twice (first on line {self.lines[inner]})")
+                raise self._error(key_node, f"key {key!r} is given twice (first on line {self.positions[inner][0]})")
+            self.positions[inner] = _position(key_node)
             mapping[key] = self.value_of(value_node, inner, depth + 1)
         return merged | mapping
 
@@ -199,6 +198,41 @@ class _Reading:
     def _error(self, node: yaml.Node, what: str) -> InvalidRequest:
         mark = node.start_mark
         return InvalidRequest(f"{self._source}:{mark.line + 1}:{mark.column + 1}: document {self._number}: {what}")
+
+
+def _position(node: yaml.Node) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1
+
+
+def _known(positions: Positions) -> Positions:
+    return positions
+
+
+def _below(positions: Callable[[], Positions], prefix: str) -> Positions:
+    """Return the positions of one element of an array, by paths that begin at it."""
+    found = {}
+    for path, position in positions().items():
+        if path == prefix or path.startswith((f"{prefix}.", f"{prefix}[")) or not prefix:
+            found[path[len(prefix) :].removeprefix(".")] = position
+    return found
+
+
+def _json_positions(text: str, begin: int, end: int) -> Positions:
+    """Return where the values of a JSON text from `begin` to `end` stand; of one that is no YAML, its begin alone."""
+    first_line = text.count("\n", 0, begin)
+    first_column = begin - (text.rfind("\n", 0, begin) + 1)
+    start = (first_line + 1, first_column + 1)
+    try:
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text[begin:end])
+        node: Any = loader.get_single_node()
+        reading = _Reading(source="", number=0, loader=loader)
+        reading.value_of(node, "", 0)
+    except (yaml.YAMLError, InvalidRequest, RecursionError):
+        return {"": start}
+    return {
+        path: (line + first_line, column + (first_column if line == 1 else 0))
+        for path, (line, column) in reading.positions.items()
+    }
 
 
 def _unique_keys(pairs: list[tuple[str, Value]]) -> dict[str, Value]:

@@ -50,6 +50,8 @@ class FakeApi:
         """Jobs by id."""
         self.ids: dict[str, str] = {}
         """Job id by client id and copy."""
+        self.warnings: list[job_pb2.SubmitWarning] = []
+        """What submits are warned of."""
         self.requests: dict[str, list[Any]] = defaultdict(list)
         """Requests by method, in the order they came."""
         self.log_pieces = [b"first li", b"ne\nsecond line\n"]
@@ -188,7 +190,7 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
                     )
                 ids.append(known)
         await self.api.leave("SubmitJobs", context)
-        return job_pb2.SubmitJobsResponse(job_ids=ids)
+        return job_pb2.SubmitJobsResponse(job_ids=ids, warnings=self.api.warnings)
 
     async def GetJob(self, request: Any, context: Any) -> Any:
         await self.api.enter("GetJob", request, context)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
 from argosy_cli.commands.watch import follow
 from argosy_cli.exits import ExitCode
 from argosy_cli.options import common_options, duration, settings_of
-from argosy_cli.output import print_value
+from argosy_cli.output import print_value, shown
 from argosy_cli.session import call
 from argosy_core.errors import ArgosyError
 
@@ -31,6 +31,27 @@ def _duration_options(function: _Function) -> _Function:
     ):
         text = f"Whatever the documents say: {what}. As 90s, 1h30m or 7d."
         function = click.option(f"--{name}", f"{name.replace('-', '_')}_s", type=duration, help=text)(function)
+    return function
+
+
+def _check_options(function: _Function) -> _Function:
+    """Add --dry-run and --validate to a command."""
+    for option in (
+        click.option(
+            "--validate",
+            "validation",
+            type=click.Choice(("strict", "warn", "ignore")),
+            default="strict",
+            show_default=True,
+            help="What to do with fields of manifests that Kubernetes does not know.",
+        ),
+        click.option(
+            "--dry-run",
+            is_flag=True,
+            help="Check all documents, submit nothing; only a submit sees whether a client id was used before.",
+        ),
+    ):
+        function = option(function)
     return function
 
 
@@ -55,11 +76,7 @@ def _duration_options(function: _Function) -> _Function:
     show_default=True,
     help="What the jobs of --after must have done.",
 )
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Check all documents, submit nothing; only a submit sees whether a client id was used before.",
-)
+@_check_options
 @click.option("--watch", "watched", is_flag=True, help="Follow the job set until all its jobs ended.")
 @common_options
 @click.pass_context
@@ -70,6 +87,7 @@ def submit(
     files: tuple[str, ...],
     dry_run: bool,
     watched: bool,
+    validation: Literal["strict", "warn", "ignore"],
     **options: Any,  # noqa: ANN401 - fields of DocumentOptions
 ) -> int:
     """Submit jobs from YAML or JSON files of one or many documents.
@@ -80,7 +98,7 @@ def submit(
     however often the command is repeated; one without is submitted anew each time.
     """
     from argosy_client.batches import split_drafts
-    from argosy_client.documents import DocumentOptions, name_places, read_documents
+    from argosy_client.documents import DocumentOptions, name_places, name_warnings, read_documents
 
     settings = settings_of(context)
     drafts = read_documents(files, DocumentOptions(**options))
@@ -93,7 +111,10 @@ def submit(
         ids: list[str] = []
         for number, part in enumerate(parts, start=1):
             try:
-                ids += await client.submit(part, validate_only=dry_run)
+                answer = await client.submit_checked(part, validate_only=dry_run, validation=validation)
+                ids += answer.job_ids
+                for told in name_warnings(answer.warnings, part):
+                    click.echo(shown(f"warning: {told.field}: {told.description}"), err=True)
             except ArgosyError as error:
                 _say_accepted(number, len(parts), len(ids))
                 raise name_places(error, part) from error

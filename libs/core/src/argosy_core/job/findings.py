@@ -32,18 +32,24 @@ _LABEL_NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])
 
 
 class Findings:
-    """The violations found so far in one bag."""
+    """The violations found so far in one bag, and what is allowed and probably not meant."""
 
-    __slots__ = ("violations",)
+    __slots__ = ("violations", "warnings")
 
     def __init__(self) -> None:
         """Begin with none."""
         self.violations: list[FieldViolation] = []
+        self.warnings: list[FieldViolation] = []
 
     def add(self, path: str, description: str) -> None:
         """Note one violation, unless there are too many already."""
         if len(self.violations) < MAX_FINDING_COUNT:
             self.violations.append(FieldViolation(field=path, description=description))
+
+    def warn(self, path: str, description: str) -> None:
+        """Note what is allowed and probably not meant, unless there is too much already."""
+        if len(self.warnings) < MAX_FINDING_COUNT:
+            self.warnings.append(FieldViolation(field=path, description=description))
 
     def mapping(self, value: object, path: str) -> dict[str, Any]:
         """Return the value if it is an object; absent (None) is empty, anything else is noted and empty."""

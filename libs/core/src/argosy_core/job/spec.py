@@ -23,8 +23,9 @@ from argosy_core.errors import FieldViolation
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.constraints import NodeConstraints, merge_constraints, read_constraints
 from argosy_core.job.findings import Findings, is_dns_label, is_dns_name, is_label_key, is_label_value
-from argosy_core.job.kinds import POD, check_kind
+from argosy_core.job.kinds import KINDS, POD, check_kind
 from argosy_core.job.manifest_json import MalformedManifest, read_manifest
+from argosy_core.job.manifest_schema import check_fields
 from argosy_core.job.naming import MEMBER_BASE_LENGTH, object_label
 from argosy_core.job.options import UNSET
 from argosy_core.job.policy import APPARMOR_PREFIX, PodRights, check_container, check_pod_spec, is_reserved_key
@@ -86,6 +87,10 @@ class Bag:
     """Seconds after which its pods end by their own `activeDeadlineSeconds`; `UNSET` if one has none."""
     violations: tuple[FieldViolation, ...]
     """Everything that is wrong, with paths as `manifests[0].spec.containers[1].resources`; at most 100."""
+    field_faults: tuple[FieldViolation, ...] = ()
+    """Fields that their objects do not have, or that are of another type; at most 100. Only strict reading refuses."""
+    warnings: tuple[FieldViolation, ...] = ()
+    """What is allowed and probably not meant; at most 100."""
 
     def layout_definition(self) -> bytes:
         """Return the layout as JSON [[kind, name], ...], as it travels and is stored."""
@@ -112,6 +117,7 @@ class _Reading:
 
     limits: SpecLimits
     findings: Findings
+    field_findings: Findings
     requests: Amounts = field(default_factory=dict)
     constraints: NodeConstraints | None = None
     names: set[tuple[str, str, str]] = field(default_factory=set)
@@ -129,7 +135,7 @@ def read_bag(manifests: Sequence[bytes], limits: SpecLimits) -> Bag:
 
     Complexity: linear in the bytes; measured 50 us for one small pod.
     """
-    reading = _Reading(limits=limits, findings=Findings())
+    reading = _Reading(limits=limits, findings=Findings(), field_findings=Findings())
     findings = reading.findings
     if len(manifests) > limits.max_manifest_count:
         findings.add("manifests", f"holds {len(manifests)} objects, at most {limits.max_manifest_count} are allowed")
@@ -159,7 +165,15 @@ def read_bag(manifests: Sequence[bytes], limits: SpecLimits) -> Bag:
         hash=spec_hash(manifests),
         deadline_s=UNSET if UNSET in reading.deadlines_s else max(reading.deadlines_s, default=UNSET),
         violations=tuple(findings.violations),
+        field_faults=_besides(findings.violations, reading.field_findings.violations),
+        warnings=tuple(reading.field_findings.warnings),
     )
+
+
+def _besides(told: Sequence[FieldViolation], found: Sequence[FieldViolation]) -> tuple[FieldViolation, ...]:
+    """Return what was found of fields of which nothing is told yet."""
+    fields = {violation.field for violation in told}
+    return tuple([violation for violation in found if violation.field not in fields])
 
 
 def _check_total(requests: Amounts, findings: Findings) -> None:
@@ -204,6 +218,8 @@ def _read_object(manifest: bytes, path: str, reading: _Reading) -> tuple[str, st
     kind = check_kind(document.get("kind"), document.get("apiVersion"), path, findings)
     if kind is None:
         return None
+    if kind in KINDS:
+        check_fields(document, kind, path, reading.field_findings)
     namespace, name = _read_metadata(document.get("metadata"), kind, f"{path}.metadata", reading)
     if kind == POD:
         if len(manifest) > limits.max_pod_bytes:

@@ -20,14 +20,15 @@ from typing import Any, Final
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.findings import is_dns_name
 from argosy_core.job.manifest_json import read_manifest_quickly
+from argosy_core.job.manifest_schema import is_plain_env, is_text_list
 from argosy_core.job.policy import APPARMOR_PREFIX
 from argosy_core.job.references import DECLARATIONS
 from argosy_core.job.spec import POD, Bag, SpecLimits, read_bag, spec_hash
 
 __all__ = ["SpecReader"]
 
-_FREE_KEYS: Final = ("env", "args", "command")
-"""Keys of a container whose values no rule looks at."""
+_FREE_KEYS: Final = (("env", is_plain_env), ("args", is_text_list), ("command", is_text_list))
+"""Keys of a container of whose values nothing matters but their type, and what tells that it is right."""
 _JUDGED_PREFIXES: Final = (APPARMOR_PREFIX, *DECLARATIONS)
 """Beginnings of annotations whose values a rule looks at."""
 _MAX_OUTLINE_BYTES: Final = 4096
@@ -92,7 +93,8 @@ class SpecReader:
         judged = self._known.get(split.outline)
         if judged is None:
             bag = read_bag(manifests, self._limits)
-            if not bag.violations and len(split.outline) <= _MAX_OUTLINE_BYTES:
+            is_right = not (bag.violations or bag.field_faults or bag.warnings)
+            if is_right and len(split.outline) <= _MAX_OUTLINE_BYTES:
                 self._keep(split, bag, manifest.count(b":"))
             return bag
         if judged.colon_count + split.colon_count != manifest.count(b":"):
@@ -169,9 +171,12 @@ def _leave_out(container: Any) -> int | None:  # noqa: ANN401 - parsed JSON is a
     if type(image) is not str or not image.strip():
         return None
     colons = 1 + image.count(":")
-    for key in _FREE_KEYS:
+    for key, is_right in _FREE_KEYS:
         if key in container:
-            colons += 1 + _colon_count(container.pop(key))
+            value = container.pop(key)
+            if not is_right(value):
+                return None
+            colons += 1 + _colon_count(value)
     return colons
 
 

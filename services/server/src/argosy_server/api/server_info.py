@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from argosy.api.v1 import server_pb2, server_pb2_grpc
+from argosy_core.job.manifest_schema_data import KUBERNETES_VERSION
 from argosy_core.job.spec import SpecLimits
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
@@ -45,6 +46,7 @@ class ServerService(server_pb2_grpc.ServerServiceServicer):
                 max_page_size=_MAX_PAGE_SIZE,
             ),
             features=features,
+            kubernetes_version=KUBERNETES_VERSION,
         )
 
     async def GetServerInfo(  # noqa: N802 - the protocol's name

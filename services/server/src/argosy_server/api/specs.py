@@ -33,6 +33,10 @@ class ReadSpec:
     """Namespaces its objects are made in."""
     violations: tuple[FieldViolation, ...] = ()
     """What is wrong with it; then nothing else may be used."""
+    field_faults: tuple[FieldViolation, ...] = ()
+    """Fields that their objects do not have, or that are of another type."""
+    warnings: tuple[FieldViolation, ...] = ()
+    """What is allowed and probably not meant."""
     deadline_s: int = UNSET
     """Seconds after which its pods end by themselves; `UNSET` for never."""
 
@@ -95,6 +99,8 @@ class SpecCache:
             definition=bag.class_definition,
             namespaces=bag.namespaces,
             violations=bag.violations,
+            field_faults=bag.field_faults,
+            warnings=bag.warnings,
             deadline_s=bag.deadline_s,
         )
         if not bag.violations and spec.row.hash not in self._read:

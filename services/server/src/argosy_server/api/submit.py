@@ -13,6 +13,7 @@ from typing import Final
 from argosy.api.v1 import job_pb2
 from argosy_core.access import Verb
 from argosy_core.errors import AlreadyExists, FieldViolation, NotFound, NotPermitted, QuotaExceeded
+from argosy_core.job.findings import MAX_FINDING_COUNT
 from argosy_core.job.identity import parse_id
 from argosy_core.job.spec import spec_hash
 from argosy_runtime.access.guard import CALLER
@@ -29,6 +30,8 @@ from argosy_store.queue_limits import counts_by_queue
 
 __all__ = ["Submission"]
 
+_STRICT: Final = (job_pb2.MANIFEST_VALIDATION_UNSPECIFIED, job_pb2.MANIFEST_VALIDATION_STRICT)
+_VALIDATIONS: Final = (*_STRICT, job_pb2.MANIFEST_VALIDATION_WARN, job_pb2.MANIFEST_VALIDATION_IGNORE)
 _READS_PER_TURN: Final = 32  # specs read before others get the event loop: 2 ms if none is like another
 
 
@@ -76,15 +79,15 @@ class Submission:
         """
         items = read_items(list(request.items))
         texts = [[manifest.encode() for manifest in spec.manifests] for spec in request.specs]
-        if not keeps_rules(texts, items):
+        if not keeps_rules(texts, items) or request.validation not in _VALIDATIONS:
             check_request(request)
-        specs = await self._read_specs(texts)
+        specs, warnings = _validated(await self._read_specs(texts), request.validation)
         generation = self._queues.generation
         queues = _usable(await self._queues.find(set(items.queues)), items.queues)
         jobs = admit(items, queues, specs, max_job_count=self._max_job_count)
         await self._check_others(items)
         if request.validate_only:
-            return job_pb2.SubmitJobsResponse()
+            return job_pb2.SubmitJobsResponse(warnings=warnings)
         limits = self._queues.expect(queues.values(), counts_by_queue(jobs.queue_ids))
         jobs = replace(
             jobs, submitter=CALLER.get().principal.name, traceparent=traceparent, limits=limits, generation=generation
@@ -98,7 +101,7 @@ class Submission:
         if result.conflicts:
             raise _conflict(jobs, result.conflicts)
         METRICS.submitted_jobs.inc(jobs.count)
-        return job_pb2.SubmitJobsResponse(job_ids=job_ids(result.id_highs, result.handles))
+        return job_pb2.SubmitJobsResponse(job_ids=job_ids(result.id_highs, result.handles), warnings=warnings)
 
     async def _check_others(self, items: ItemColumns) -> None:
         """Refuse jobs that are to run after some that do not exist, or that the caller may not see."""
@@ -167,6 +170,25 @@ def _usable(queues: dict[str, KnownQueue], names: Sequence[str]) -> dict[str, Kn
             ),
         )
     return seen
+
+
+def _validated(specs: list[ReadSpec], validation: int) -> tuple[list[ReadSpec], list[job_pb2.SubmitWarning]]:
+    """Return specs as a request wants them judged, and what to warn of."""
+    if not any(spec.field_faults or spec.warnings for spec in specs):
+        return specs, []
+    is_strict = validation in _STRICT
+    warnings: list[job_pb2.SubmitWarning] = []
+    for index, spec in enumerate(specs if validation != job_pb2.MANIFEST_VALIDATION_IGNORE else ()):
+        warnings += [
+            job_pb2.SubmitWarning(field=f"specs[{index}].{told.field}", description=told.description)
+            for told in ((() if is_strict else spec.field_faults) + spec.warnings)
+        ]
+    if is_strict:
+        specs = [
+            replace(spec, violations=spec.violations + spec.field_faults) if spec.field_faults else spec
+            for spec in specs
+        ]
+    return specs, warnings[:MAX_FINDING_COUNT]
 
 
 def _conflict(jobs: AdmittedJobs, conflicts: tuple[tuple[int, str], ...]) -> AlreadyExists:

@@ -53,6 +53,13 @@ class JobOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_ORDER_OLDEST_FIRST: _ClassVar[JobOrder]
     JOB_ORDER_NEWEST_FIRST: _ClassVar[JobOrder]
 
+class ManifestValidation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MANIFEST_VALIDATION_UNSPECIFIED: _ClassVar[ManifestValidation]
+    MANIFEST_VALIDATION_STRICT: _ClassVar[ManifestValidation]
+    MANIFEST_VALIDATION_WARN: _ClassVar[ManifestValidation]
+    MANIFEST_VALIDATION_IGNORE: _ClassVar[ManifestValidation]
+
 class AfterUntil(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     AFTER_UNTIL_UNSPECIFIED: _ClassVar[AfterUntil]
@@ -111,6 +118,10 @@ FAILURE_KIND_TIME_LIMIT: FailureKind
 JOB_ORDER_UNSPECIFIED: JobOrder
 JOB_ORDER_OLDEST_FIRST: JobOrder
 JOB_ORDER_NEWEST_FIRST: JobOrder
+MANIFEST_VALIDATION_UNSPECIFIED: ManifestValidation
+MANIFEST_VALIDATION_STRICT: ManifestValidation
+MANIFEST_VALIDATION_WARN: ManifestValidation
+MANIFEST_VALIDATION_IGNORE: ManifestValidation
 AFTER_UNTIL_UNSPECIFIED: AfterUntil
 AFTER_UNTIL_SUCCEEDED: AfterUntil
 AFTER_UNTIL_ENDED: AfterUntil
@@ -192,20 +203,32 @@ class JobItem(_message.Message):
     def __init__(self, spec: _Optional[int] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., priority: _Optional[int] = ..., client_id: _Optional[str] = ..., count: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hold: bool = ..., after: _Optional[_Union[RunAfter, _Mapping]] = ...) -> None: ...
 
 class SubmitJobsRequest(_message.Message):
-    __slots__ = ("specs", "items", "validate_only")
+    __slots__ = ("specs", "items", "validate_only", "validation")
     SPECS_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    VALIDATION_FIELD_NUMBER: _ClassVar[int]
     specs: _containers.RepeatedCompositeFieldContainer[JobSpec]
     items: _containers.RepeatedCompositeFieldContainer[JobItem]
     validate_only: bool
-    def __init__(self, specs: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., items: _Optional[_Iterable[_Union[JobItem, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+    validation: ManifestValidation
+    def __init__(self, specs: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., items: _Optional[_Iterable[_Union[JobItem, _Mapping]]] = ..., validate_only: bool = ..., validation: _Optional[_Union[ManifestValidation, str]] = ...) -> None: ...
+
+class SubmitWarning(_message.Message):
+    __slots__ = ("field", "description")
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    field: str
+    description: str
+    def __init__(self, field: _Optional[str] = ..., description: _Optional[str] = ...) -> None: ...
 
 class SubmitJobsResponse(_message.Message):
-    __slots__ = ("job_ids",)
+    __slots__ = ("job_ids", "warnings")
     JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     job_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    warnings: _containers.RepeatedCompositeFieldContainer[SubmitWarning]
+    def __init__(self, job_ids: _Optional[_Iterable[str]] = ..., warnings: _Optional[_Iterable[_Union[SubmitWarning, _Mapping]]] = ...) -> None: ...
 
 class Run(_message.Message):
     __slots__ = ("attempt", "state", "cluster", "node", "lease_time", "start_time", "end_time", "exit_code", "reason", "failure", "member")

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x61rgosy/api/v1/server.proto\x12\rargosy.api.v1\"\xd3\x01\n\x0cServerLimits\x12\x19\n\x11max_request_bytes\x18\x01 \x01(\x03\x12\x1c\n\x14max_jobs_per_request\x18\x02 \x01(\x03\x12\x1d\n\x15max_items_per_request\x18\x03 \x01(\x03\x12\x1e\n\x16max_manifests_per_spec\x18\x04 \x01(\x03\x12\x1a\n\x12max_manifest_bytes\x18\x05 \x01(\x03\x12\x18\n\x10max_queued_count\x18\x06 \x01(\x03\x12\x15\n\rmax_page_size\x18\x07 \x01(\x03\"\x16\n\x14GetServerInfoRequest\"\x95\x01\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x14\n\x0c\x64\x65\x66\x61ult_pool\x18\x02 \x01(\t\x12+\n\x06limits\x18\x03 \x01(\x0b\x32\x1b.argosy.api.v1.ServerLimits\x12(\n\x08\x66\x65\x61tures\x18\x04 \x03(\x0e\x32\x16.argosy.api.v1.Feature*s\n\x07\x46\x65\x61ture\x12\x17\n\x13\x46\x45\x41TURE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x46\x45\x41TURE_YAML_MANIFESTS\x10\x01\x12\x1a\n\x16\x46\x45\x41TURE_FILTERED_WATCH\x10\x02\x12\x17\n\x13\x46\x45\x41TURE_EVENT_RELAY\x10\x03\x32k\n\rServerService\x12Z\n\rGetServerInfo\x12#.argosy.api.v1.GetServerInfoRequest\x1a$.argosy.api.v1.GetServerInfoResponseBX\n\x11\x64\x65v.argosy.api.v1B\x0bServerProtoP\x01Z$argosy.dev/stubs/argosy/api/v1;apiv1\xaa\x02\rArgosy.Api.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x61rgosy/api/v1/server.proto\x12\rargosy.api.v1\"\xd3\x01\n\x0cServerLimits\x12\x19\n\x11max_request_bytes\x18\x01 \x01(\x03\x12\x1c\n\x14max_jobs_per_request\x18\x02 \x01(\x03\x12\x1d\n\x15max_items_per_request\x18\x03 \x01(\x03\x12\x1e\n\x16max_manifests_per_spec\x18\x04 \x01(\x03\x12\x1a\n\x12max_manifest_bytes\x18\x05 \x01(\x03\x12\x18\n\x10max_queued_count\x18\x06 \x01(\x03\x12\x15\n\rmax_page_size\x18\x07 \x01(\x03\"\x16\n\x14GetServerInfoRequest\"\xb1\x01\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x14\n\x0c\x64\x65\x66\x61ult_pool\x18\x02 \x01(\t\x12+\n\x06limits\x18\x03 \x01(\x0b\x32\x1b.argosy.api.v1.ServerLimits\x12(\n\x08\x66\x65\x61tures\x18\x04 \x03(\x0e\x32\x16.argosy.api.v1.Feature\x12\x1a\n\x12kubernetes_version\x18\x05 \x01(\t*s\n\x07\x46\x65\x61ture\x12\x17\n\x13\x46\x45\x41TURE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x46\x45\x41TURE_YAML_MANIFESTS\x10\x01\x12\x1a\n\x16\x46\x45\x41TURE_FILTERED_WATCH\x10\x02\x12\x17\n\x13\x46\x45\x41TURE_EVENT_RELAY\x10\x03\x32k\n\rServerService\x12Z\n\rGetServerInfo\x12#.argosy.api.v1.GetServerInfoRequest\x1a$.argosy.api.v1.GetServerInfoResponseBX\n\x11\x64\x65v.argosy.api.v1B\x0bServerProtoP\x01Z$argosy.dev/stubs/argosy/api/v1;apiv1\xaa\x02\rArgosy.Api.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,14 +32,14 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'argosy.api.v1.server_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\021dev.argosy.api.v1B\013ServerProtoP\001Z$argosy.dev/stubs/argosy/api/v1;apiv1\252\002\rArgosy.Api.V1'
-  _globals['_FEATURE']._serialized_start=435
-  _globals['_FEATURE']._serialized_end=550
+  _globals['_FEATURE']._serialized_start=463
+  _globals['_FEATURE']._serialized_end=578
   _globals['_SERVERLIMITS']._serialized_start=46
   _globals['_SERVERLIMITS']._serialized_end=257
   _globals['_GETSERVERINFOREQUEST']._serialized_start=259
   _globals['_GETSERVERINFOREQUEST']._serialized_end=281
   _globals['_GETSERVERINFORESPONSE']._serialized_start=284
-  _globals['_GETSERVERINFORESPONSE']._serialized_end=433
-  _globals['_SERVERSERVICE']._serialized_start=552
-  _globals['_SERVERSERVICE']._serialized_end=659
+  _globals['_GETSERVERINFORESPONSE']._serialized_end=461
+  _globals['_SERVERSERVICE']._serialized_start=580
+  _globals['_SERVERSERVICE']._serialized_end=687
 # @@protoc_insertion_point(module_scope)

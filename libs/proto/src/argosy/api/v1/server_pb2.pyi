@@ -41,13 +41,15 @@ class GetServerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetServerInfoResponse(_message.Message):
-    __slots__ = ("version", "default_pool", "limits", "features")
+    __slots__ = ("version", "default_pool", "limits", "features", "kubernetes_version")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_POOL_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    KUBERNETES_VERSION_FIELD_NUMBER: _ClassVar[int]
     version: str
     default_pool: str
     limits: ServerLimits
     features: _containers.RepeatedScalarFieldContainer[Feature]
-    def __init__(self, version: _Optional[str] = ..., default_pool: _Optional[str] = ..., limits: _Optional[_Union[ServerLimits, _Mapping]] = ..., features: _Optional[_Iterable[_Union[Feature, str]]] = ...) -> None: ...
+    kubernetes_version: str
+    def __init__(self, version: _Optional[str] = ..., default_pool: _Optional[str] = ..., limits: _Optional[_Union[ServerLimits, _Mapping]] = ..., features: _Optional[_Iterable[_Union[Feature, str]]] = ..., kubernetes_version: _Optional[str] = ...) -> None: ...
