@@ -171,8 +171,9 @@ def test_only_commands_that_talk_to_a_server_take_one() -> None:
         for path, command in leaves(cli)
         if "--server" in {option for parameter in command.params for option in parameter.opts}
     }
-    of_jobs = {"submit", "jobs", "watch", "logs", "explain", "cancel", "reprioritize", "hold", "release"}
-    assert taking == of_jobs | {"queue", "shares", "cluster", "node", "replay"} | ACCESS
+    of_jobs = {"run", "submit", "jobs", "watch", "logs", "explain", "wait", "resubmit", "job-set"}
+    changing = {"cancel", "reprioritize", "hold", "release"}
+    assert taking == of_jobs | changing | {"queue", "shares", "cluster", "node", "replay"} | ACCESS
 
 
 def test_every_option_that_is_a_number_has_a_range() -> None:
@@ -288,7 +289,13 @@ def test_completion_knows_commands_without_an_argument(monkeypatch: pytest.Monke
         check=False,
     )
 
-    assert done.stdout.split() == ["plain,reprioritize", "plain,release", "plain,revoke", "plain,replay"]
+    assert done.stdout.split() == [
+        "plain,reprioritize",
+        "plain,release",
+        "plain,resubmit",
+        "plain,revoke",
+        "plain,replay",
+    ]
 
 
 def test_fault_of_ours_is_no_traceback_unless_asked_for(offline: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,7 +140,7 @@ def test_jobs_are_listed_by_selector(api: FakeApi, argosy: Any, job_id: str) -> 
 
     selector = api.requests["ListJobs"][0].selector
     assert (selector.queue, list(selector.states), selector.label_selector) == ("science", [1], "team=tides")
-    assert outcome.out.splitlines()[1].split()[:4] == [job_id, "science", "first", "queued"]
+    assert outcome.out.splitlines()[1].split()[:4] == [job_id[-6:], "science", "first", "queued"]
 
 
 @pytest.mark.parametrize(
@@ -405,3 +405,75 @@ def test_submit_sends_durations_and_jobs_shows_them(api: FakeApi, argosy: Any, j
     outcome = argosy("submit", "-f", job_file, "--estimate", "30")
     assert outcome.code == ExitCode.USAGE
     assert "write whole numbers with units" in outcome.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("jobs",), id="jobs"),
+        pytest.param(("explain",), id="explain"),
+        pytest.param(("logs",), id="logs"),
+        pytest.param(("cancel",), id="cancel"),
+        pytest.param(("reprioritize", "--priority", "3"), id="reprioritize"),
+    ],
+)
+def test_every_command_takes_the_end_of_an_id(argosy: Any, job_id: str, command: tuple[str, ...]) -> None:
+    """Tables show the unique end of an id, and it is taken wherever an id is."""
+    listed = argosy("jobs", "--queue", "science").out.splitlines()[1].split()[0]
+    assert (len(listed), job_id.endswith(listed)) == (6, True)
+    assert argosy(*command, listed).code == 0
+    missing = argosy(*command, "fffffe")
+    assert (missing.code, "no job has an id that ends with fffffe" in missing.err) == (3, True)
+    assert argosy(*command, "no-id").code == 2
+
+
+def test_failures_of_a_list_are_summed_up_by_reason(api: FakeApi, argosy: Any, tmp_path: Path) -> None:
+    """A thousand failures have a handful of reasons; the commonest comes first."""
+    path = tmp_path / "jobs.yaml"
+    path.write_text("count: 3\nspec: {manifests: [{kind: Pod}]}\n")
+    argosy("submit", "-f", str(path), "--queue", "science", "--job-set", "first")
+    for number, job in enumerate(api.jobs.values()):
+        job.state = job_pb2.JOB_STATE_FAILED
+        kind = job_pb2.FAILURE_KIND_EXIT_CODE if number else job_pb2.FAILURE_KIND_OUT_OF_MEMORY
+        job.runs.add(attempt=1, cluster="c1", node=f"n{number}", exit_code=7, failure=kind)
+
+    listed = argosy("jobs", "--queue", "science", "--failed")
+    assert listed.err.splitlines() == ["3 failed:", "  2 ended with exit code 7", "  1 out of memory"]
+    assert argosy("job-set", "get", "science", "first").err == listed.err
+    assert "n1" not in argosy("jobs", "--queue", "science", "--node", "n0").out
+    assert argosy("job-set", "get", "science", "none").code == 3
+    argosy("queue", "create", "science")
+    assert argosy("job-set", "list").out.splitlines()[1].split()[:2] == ["science", "first"]
+
+
+def test_wait_ends_with_the_jobs_and_says_how_they_ended(api: FakeApi, argosy: Any, job_id: str) -> None:
+    """Exit code 0 after success, 5 if a job failed, 4 when the time is over, 3 if there is no such job."""
+    late = argosy("wait", job_id, "--within", "0s")
+    assert (late.code, "not all of the 1 jobs have ended within 0 s" in late.err) == (4, True)
+    api.jobs[job_id].state = job_pb2.JOB_STATE_SUCCEEDED
+    assert argosy("wait", job_id[-6:]).out == "1 succeeded\n"
+    api.jobs[job_id].state = job_pb2.JOB_STATE_FAILED
+    failed = argosy("wait", "--queue", "science", "--job-set", "first")
+    assert (failed.code, failed.out) == (5, "1 failed\n")
+    assert argosy("wait", "--queue", "science", "--job-set", "none").code == 3
+    assert argosy("wait").code == 2
+
+
+def test_resubmit_submits_failed_jobs_once_each(api: FakeApi, argosy: Any, job_id: str) -> None:
+    """The same command twice makes no third job; without a terminal it is confirmed by -y."""
+    api.jobs[job_id].state = job_pb2.JOB_STATE_FAILED
+    assert argosy("resubmit", "--failed", "--queue", "science").code == 2
+    assert argosy("resubmit", "--failed", "--queue", "science", "--dry-run").out == "would submit 1 job again\n"
+    made = argosy("resubmit", "--failed", "--queue", "science", "-y").out.strip()
+    assert argosy("resubmit", job_id[-6:]).out.strip() == made
+    assert list(api.jobs) == [job_id, made]
+    assert (api.jobs[made].queue, api.jobs[made].job_set) == ("science", "first")
+    assert list(api.jobs[made].spec.manifests) == list(api.jobs[job_id].spec.manifests)
+
+
+def test_timeout_may_stand_behind_a_command(argosy: Any, api: FakeApi) -> None:
+    """`--timeout` is an option of the command line, wherever it stands."""
+    api.failures["GetShares"].extend([grpc.StatusCode.UNAVAILABLE] * 50)
+    begun = time.monotonic()
+    assert argosy("shares", "--timeout", "0.1").code == 4
+    assert time.monotonic() - begun < 5

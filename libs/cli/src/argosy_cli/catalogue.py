@@ -22,7 +22,24 @@ class Entry(NamedTuple):
 
 
 GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
-    ("Jobs", ("submit", "jobs", "watch", "logs", "explain", "cancel", "reprioritize", "hold", "release")),
+    (
+        "Jobs",
+        (
+            "run",
+            "submit",
+            "jobs",
+            "watch",
+            "logs",
+            "explain",
+            "cancel",
+            "reprioritize",
+            "hold",
+            "release",
+            "wait",
+            "resubmit",
+            "job-set",
+        ),
+    ),
     ("Fairness and machines", ("queue", "shares", "cluster", "node")),
     ("A mesh on this machine", ("up", "down", "status", "demo")),
     ("Workloads and measuring", ("replay", "simulate", "trace", "bench")),
@@ -33,6 +50,7 @@ GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 """Headings of the help, and the commands below each."""
 
 COMMANDS: Final[dict[str, Entry]] = {
+    "run": Entry("run", "run", "Run a command as a job, show its output, end with its exit code."),
     "submit": Entry("submit", "submit", "Submit jobs from YAML or JSON files."),
     "jobs": Entry("jobs", "jobs", "List jobs by selector, or show one."),
     "watch": Entry("watch", "watch", "Follow a job set until all its jobs ended; resumable."),
@@ -42,6 +60,9 @@ COMMANDS: Final[dict[str, Entry]] = {
     "reprioritize": Entry("change_requests", "reprioritize", "Give jobs another priority, by id or selector."),
     "hold": Entry("change_requests", "hold", "Hold jobs back, by id or selector."),
     "release": Entry("change_requests", "release", "Let held jobs go, by id or selector."),
+    "wait": Entry("ended", "wait", "Return when jobs have ended."),
+    "resubmit": Entry("ended", "resubmit", "Submit jobs again, by id or those that failed."),
+    "job-set": Entry("job_sets", "job_set", "Show job sets, and why jobs of one failed."),
     "queue": Entry("queues", "queue", "Make, show, change, cordon and delete queues."),
     "shares": Entry("shares", "shares", "Show usage, flow and fair share of each queue."),
     "cluster": Entry("clusters", "cluster", "Show, cordon and forget clusters."),
@@ -80,7 +101,8 @@ Exit codes:
   2    the command line or an input file is wrong
   3    what was named does not exist
   4    the server cannot be reached, or time ran out
-  5    jobs that were watched or replayed failed or were cancelled
+  5    jobs that were watched, waited for or replayed failed or were cancelled
+  125  of `argosy run`: something else failed than its command, whose exit code it passes on
   130  interrupted
 """
 """What the exit codes mean; they are stable."""

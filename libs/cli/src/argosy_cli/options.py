@@ -108,14 +108,6 @@ def global_options(function: _Function) -> _Function:
     """Add the global options to the root command."""
     for option in (
         click.option(
-            "--timeout",
-            type=FiniteRange(0, 86400),
-            expose_value=False,
-            callback=_set("timeout_s"),
-            metavar="SECONDS",
-            help="How long to try to reach the server.",
-        ),
-        click.option(
             "--home",
             type=click.Path(file_okay=False, path_type=Path),
             expose_value=False,
@@ -162,11 +154,22 @@ def output_options(function: _Function) -> _Function:
 
 def common_options(function: _Function) -> _Function:
     """Add the options that stand behind any command of a server, too."""
-    option = click.option(
-        "--server",
-        expose_value=False,
-        callback=_set("server"),
-        metavar="HOST:PORT",
-        help="API server; else ARGOSY_SERVER, else the mesh of `argosy up`, else what listens at 127.0.0.1:50051.",
-    )
-    return output_options(option(function))
+    for option in (
+        click.option(
+            "--timeout",
+            type=FiniteRange(0, 86400),
+            expose_value=False,
+            callback=_set("timeout_s"),
+            metavar="SECONDS",
+            help="How long to try to reach the server.",
+        ),
+        click.option(
+            "--server",
+            expose_value=False,
+            callback=_set("server"),
+            metavar="HOST:PORT",
+            help="API server; else ARGOSY_SERVER, else the mesh of `argosy up`, else what listens at 127.0.0.1:50051.",
+        ),
+    ):
+        function = option(function)
+    return output_options(function)

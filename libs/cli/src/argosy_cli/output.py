@@ -11,6 +11,8 @@ import codecs
 import dataclasses
 import json
 import re
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +21,7 @@ from typing import Any, Final, Generic, TypeVar
 import click
 
 from argosy_cli.options import Settings
+from argosy_core.errors import ArgosyError
 
 __all__ = [
     "Column",
@@ -28,8 +31,10 @@ __all__ = [
     "print_one",
     "print_rows",
     "print_value",
+    "show_error",
     "shown",
     "state_text",
+    "time_text",
     "to_plain",
 ]
 
@@ -70,7 +75,9 @@ class Column(Generic[Row]):
     """Numbers stand to the right."""
 
 
-def print_rows(settings: Settings, rows: Iterable[Row], columns: Sequence[Column[Row]], *, empty: str) -> None:
+def print_rows(
+    settings: Settings, rows: Iterable[Row], columns: Sequence[Column[Row]], *, empty: str, is_paged: bool = False
+) -> None:
     """Print values in the form the settings say.
 
     Args:
@@ -78,6 +85,7 @@ def print_rows(settings: Settings, rows: Iterable[Row], columns: Sequence[Column
         rows: Values; with jsonl each is printed as it comes.
         columns: Columns of tables; the other forms print all fields.
         empty: Said on the standard error if there is nothing to put in a table.
+        is_paged: Show a table that is longer than the terminal in the user's pager.
     """
     if settings.output == "jsonl":
         for row in rows:
@@ -91,7 +99,11 @@ def print_rows(settings: Settings, rows: Iterable[Row], columns: Sequence[Column
         click.echo(empty, err=True)
         return
     kept = [column for column in columns if settings.output == "wide" or not column.wide]
-    click.echo(_table_text(kept, listed))
+    text = _table_text(kept, listed)
+    if is_paged and sys.stdout.isatty() and len(listed) >= shutil.get_terminal_size().lines:
+        click.echo_via_pager(text + "\n")
+    else:
+        click.echo(text)
 
 
 def print_one(settings: Settings, value: object, lines: Iterable[tuple[str, str]]) -> None:
@@ -120,6 +132,14 @@ def print_value(settings: Settings, value: object) -> None:
         click.echo(shown(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)), nl=False)
     else:
         click.echo(shown(json.dumps(plain, indent=2, ensure_ascii=False)))
+
+
+def show_error(error: ArgosyError) -> None:
+    """Say on the standard error what went wrong, with everything that was wrong with a request."""
+    click.echo(f"{click.style('error:', fg='red')} {shown(error.message)}", err=True)
+    for violation in error.violations:
+        if violation.description not in error.message:
+            click.echo(shown(f"  {violation.field}: {violation.description}"), err=True)
 
 
 def shown(text: str) -> str:
@@ -188,6 +208,11 @@ def age_text(time: datetime | None, *, now: datetime | None = None) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size}{unit}"
     return f"{seconds}s"
+
+
+def time_text(time: datetime | None) -> str:
+    """Return a moment for people, in their time zone and to the second; empty for none."""
+    return "" if time is None else time.astimezone().isoformat(sep=" ", timespec="seconds")
 
 
 def amount_text(resource: str, amount: int) -> str:

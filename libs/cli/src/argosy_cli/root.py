@@ -16,7 +16,7 @@ import click
 from argosy_cli.catalogue import COMMANDS, EXTRAS, help_text
 from argosy_cli.exits import ExitCode, exit_code_of
 from argosy_cli.options import Settings, global_options
-from argosy_cli.output import shown
+from argosy_cli.output import show_error
 from argosy_core.errors import ArgosyError
 
 __all__ = ["cli", "run"]
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except ArgosyError as error:
-        _show(error)
+        show_error(error)
         return exit_code_of(error)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
@@ -106,10 +106,3 @@ def _show_fault(error: Exception) -> ExitCode:
         f"error: a fault in argosy itself: {type(error).__name__}: {error}; ARGOSY_DEBUG=1 shows where", err=True
     )
     return ExitCode.SERVER
-
-
-def _show(error: ArgosyError) -> None:
-    click.echo(f"{click.style('error:', fg='red')} {shown(error.message)}", err=True)
-    for violation in error.violations:
-        if violation.description not in error.message:
-            click.echo(shown(f"  {violation.field}: {violation.description}"), err=True)

@@ -52,6 +52,12 @@ class FakeApi:
         """Job id by client id and copy."""
         self.warnings: list[job_pb2.SubmitWarning] = []
         """What submits are warned of."""
+        self.submitted_state: job_pb2.JobState = job_pb2.JOB_STATE_QUEUED
+        """State of jobs as soon as they are submitted."""
+        self.submitted_runs: list[job_pb2.Run] = []
+        """Their runs."""
+        self.needs_queues = False
+        """Refuse submits to queues that do not exist."""
         self.requests: dict[str, list[Any]] = defaultdict(list)
         """Requests by method, in the order they came."""
         self.log_pieces = [b"first li", b"ne\nsecond line\n"]
@@ -170,6 +176,9 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
 
     async def SubmitJobs(self, request: Any, context: Any) -> Any:
         await self.api.enter("SubmitJobs", request, context)
+        missing = [item.queue for item in request.items if item.queue not in self.api.queues]
+        if missing and self.api.needs_queues:
+            await self.api.abort(context, grpc.StatusCode.NOT_FOUND, f"there is no queue {missing[0]}")
         ids = []
         for item in request.items if not request.validate_only else ():
             for copy in range(max(item.count, 1)):
@@ -182,7 +191,8 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
                         id=known,
                         queue=item.queue,
                         job_set=item.job_set,
-                        state=job_pb2.JOB_STATE_QUEUED,
+                        state=self.api.submitted_state,
+                        runs=self.api.submitted_runs,
                         priority=item.priority,
                         client_id=item.client_id,
                         labels=item.labels,
@@ -200,9 +210,13 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
 
     async def BatchGetJobs(self, request: Any, context: Any) -> Any:
         await self.api.enter("BatchGetJobs", request, context)
+        found = {
+            one: next((job for job_id, job in self.api.jobs.items() if job_id.endswith(one)), None)
+            for one in request.ids
+        }
         return job_pb2.BatchGetJobsResponse(
-            jobs=[self.api.jobs[one] for one in request.ids if one in self.api.jobs],
-            unknown_ids=[one for one in request.ids if one not in self.api.jobs],
+            jobs=[job for job in found.values() if job is not None],
+            unknown_ids=[one for one, job in found.items() if job is None],
         )
 
     async def ListJobSets(self, request: Any, context: Any) -> Any:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.identity import compose_id, first_handle_of_day, id_high, parse_id
+from argosy_core.job.identity import compose_id, first_handle_of_day, handles_of_ending, id_high, parse_id, short_id
 
 
 @given(
@@ -41,3 +41,13 @@ def test_handles_of_a_day_share_a_range() -> None:
     """Rows of one day share a partition."""
     handle = first_handle_of_day(20_000) + 5
     assert first_handle_of_day(20_000) < handle < first_handle_of_day(20_001)
+
+
+def test_short_id_is_the_end_that_only_one_job_has() -> None:
+    """The digits of the number, at least six; they lead back to the handle, whatever its day was."""
+    handle = first_handle_of_day(19_700) + 0x1A2B3C4
+    job_id = compose_id(id_high(1, 0), handle)
+    assert short_id(job_id) == "1a2b3c4"
+    assert short_id(compose_id(id_high(1, 0), first_handle_of_day(3) + 0x2F)) == "00002f"
+    for ending in ("1a2b3c4", "1A2B3C4", "0001A2B3C4", job_id[-12:]):
+        assert handles_of_ending(ending, range(19_700, 19_701)) == [handle]

@@ -10,6 +10,7 @@ import click
 
 from argosy_cli.commands.jobs import job_columns
 from argosy_cli.exits import ExitCode
+from argosy_cli.job_ids import whole_ids
 from argosy_cli.options import Settings, common_options, settings_of
 from argosy_cli.output import print_rows, print_value
 from argosy_cli.selectors import make_selector, selector_options
@@ -110,9 +111,17 @@ def _change(
     selector = make_selector(asked["queue"], asked["job_set"], asked["states"], asked["label_selector"])
     target = _target(context, asked["job_ids"], selector)
     sure = asked["yes"] or bool(asked["job_ids"])
+
+    def change_request(only: bool) -> Callable[[ArgosyClient], Awaitable[ChangeResult]]:  # noqa: FBT001 - private
+        async def carry_out(client: ArgosyClient) -> ChangeResult:
+            ids = asked["job_ids"]
+            return await send(client, await whole_ids(client, ids) if ids else target, only)
+
+        return carry_out
+
     return _carry_out(
         settings_of(context),
-        lambda only: lambda client: send(client, target, only),
+        change_request,
         verb=verb,
         dry_run=asked["dry_run"],
         sure=sure,

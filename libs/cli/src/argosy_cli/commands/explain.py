@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from argosy_cli.job_ids import whole_id
 from argosy_cli.options import common_options, settings_of
 from argosy_cli.output import print_one, state_text
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
-    from argosy_client import Explanation
+    from argosy_client import ArgosyClient, Explanation
 
 __all__ = ["explain"]
 
@@ -23,7 +24,11 @@ __all__ = ["explain"]
 def explain(context: click.Context, *, job_id: str) -> None:
     """Say where the job JOB_ID stands and, if it waits, why: nodes per filter, and the nearest miss."""
     settings = settings_of(context)
-    answer = call(settings, lambda client: client.explain_job(job_id))
+
+    async def fetch(client: ArgosyClient) -> Explanation:
+        return await client.explain_job(await whole_id(client, job_id))
+
+    answer = call(settings, fetch)
     print_one(settings, answer, _lines(answer))
 
 

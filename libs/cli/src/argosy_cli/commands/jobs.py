@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypedDict, Unpack
 
 import click
 
+from argosy_cli.job_ids import whole_id
 from argosy_cli.options import Settings, common_options, duration, settings_of
-from argosy_cli.output import Column, age_text, print_one, print_rows, state_text
+from argosy_cli.output import Column, age_text, print_one, print_rows, shown, state_text, time_text
 from argosy_cli.selectors import make_selector, selector_options
 from argosy_cli.session import call
+from argosy_core.job.identity import short_id
 
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient, Job, Run
 
-__all__ = ["job_columns", "jobs"]
+__all__ = ["job_columns", "jobs", "say_failures"]
 
 _ACTIVE: Final = ("leased", "queued", "running")
+_NARROWING: Final = ("states", "failed", "active", "label_selector", "since_s", "cluster", "node")
+_MOST_REASONS: Final = 10
 _ENDED: Final = ("cancelled", "failed", "succeeded")
 
 
@@ -31,6 +37,8 @@ class _ListOptions(TypedDict):
     since_s: int | None
     sort: Literal["active", "newest", "oldest"]
     limit: int
+    cluster: str
+    node: str
 
 
 @click.command()
@@ -52,6 +60,8 @@ class _ListOptions(TypedDict):
     show_default=True,
     help="active: those that have not ended first, the newest first.",
 )
+@click.option("--cluster", default="", help="Only jobs whose last run is on this cluster.")
+@click.option("--node", default="", help="Only jobs whose last run is on this node.")
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="Most jobs to list.")
 @common_options
 @click.pass_context
@@ -61,10 +71,14 @@ def jobs(
     """List jobs, those that have not ended first, or show the job JOB_ID with its runs."""
     settings = settings_of(context)
     if job_id:
-        narrowed = any(options[name] for name in ("states", "failed", "active", "label_selector", "since_s"))
+        narrowed = any(options[name] for name in _NARROWING)
         if queue or job_set or narrowed:
             raise click.UsageError("give a job id or a selector, not both", context)
-        _print(settings, call(settings, lambda client: client.get_job(job_id)))
+
+        async def get(client: ArgosyClient) -> Job:
+            return await client.get_job(await whole_id(client, job_id))
+
+        _print(settings, call(settings, get))
         return
     limit, since_s = options["limit"], options["since_s"]
     created_from = None if since_s is None else datetime.now(UTC) - timedelta(seconds=since_s)
@@ -78,16 +92,46 @@ def jobs(
                 newest_first=options["sort"] != "oldest",
                 created_from=created_from,
             )
-            async for job in listed:
+            async for job in _at(listed, options["cluster"], options["node"]):
                 found.setdefault(job.id, job)
                 if len(found) > limit:
                     return list(found.values())
         return list(found.values())
 
     found = call(settings, fetch)
-    print_rows(settings, found[:limit], job_columns(), empty="no such jobs")
+    print_rows(settings, found[:limit], job_columns(), empty="no such jobs", is_paged=True)
     if len(found) > limit:
         click.echo(f"there are more than {limit}; --limit shows more", err=True)
+    if settings.is_table:
+        say_failures(found[:limit])
+
+
+def say_failures(jobs: Iterable[Job]) -> None:
+    """Say on the standard error how many of some jobs failed, and why, the commonest first."""
+    reasons = Counter(_failure_text(job) for job in jobs if job.state == "failed")
+    if not reasons:
+        return
+    click.echo(f"{sum(reasons.values())} failed:", err=True)
+    for reason, count in reasons.most_common(_MOST_REASONS):
+        click.echo(f"  {count:,} {shown(reason)}", err=True)
+    if len(reasons) > _MOST_REASONS:
+        click.echo(f"  and {len(reasons) - _MOST_REASONS} more reasons", err=True)
+
+
+def _failure_text(job: Job) -> str:
+    """Return why a job failed, equal for jobs that failed alike: names of nodes and numbers of pods are left out."""
+    run = job.runs[-1] if job.runs else None
+    if run is not None and run.failure == "exit_code":
+        return f"ended with exit code {run.exit_code}"
+    return (run.failure.replace("_", " ") if run is not None and run.failure else "") or job.reason or "unknown reason"
+
+
+async def _at(jobs: AsyncIterator[Job], cluster: str, node: str) -> AsyncIterator[Job]:
+    """Give the jobs whose last run is on a cluster and a node; empty for any."""
+    async for job in jobs:
+        run = job.runs[-1] if job.runs else None
+        if (not cluster or (run and run.cluster == cluster)) and (not node or (run and run.node == node)):
+            yield job
 
 
 def _steps(options: _ListOptions) -> list[tuple[str, ...]]:
@@ -106,7 +150,8 @@ def _steps(options: _ListOptions) -> list[tuple[str, ...]]:
 def job_columns() -> list[Column[Job]]:
     """Return the columns of a table of jobs."""
     return [
-        Column("ID", lambda j: j.id),
+        Column("ID", lambda j: short_id(j.id), wide=False),
+        Column("WHOLE ID", lambda j: j.id, wide=True),
         Column("QUEUE", lambda j: j.queue),
         Column("JOB SET", lambda j: j.job_set),
         Column("STATE", lambda j: state_text(j.state) + _mark(j)),
@@ -159,12 +204,7 @@ def _run_number(job: Job, run: Run) -> str:
 
 
 def _print(settings: Settings, job: Job) -> None:
-    runs = "\n".join(
-        f"{_run_number(job, run)}: {state_text(run.state)} on {run.cluster}/{run.node}"
-        + (f", exit code {run.exit_code}" if run.exit_code else "")
-        + (f", {run.reason}" if run.reason else "")
-        for run in job.runs
-    )
+    runs = "\n".join(f"{_run_number(job, run)}: {_run_text(run)}" for run in job.runs)
     lines = [
         ("id", job.id),
         ("queue", job.queue),
@@ -178,14 +218,28 @@ def _print(settings: Settings, job: Job) -> None:
         ("submitter", job.submitter),
         ("estimate", _duration_text(job.estimate_s)),
         ("after", f"{', '.join(job.after)} {job.after_until}" if job.after else ""),
-        ("submitted", job.create_time.isoformat(timespec="milliseconds") if job.create_time else ""),
-        ("ended", job.end_time.isoformat(timespec="milliseconds") if job.end_time else ""),
+        ("submitted", time_text(job.create_time)),
+        ("ended", time_text(job.end_time)),
         ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),
         ("annotations", ", ".join(f"{key}={value}" for key, value in job.annotations.items())),
         ("runs", runs),
         ("manifests", "---\n".join(_manifest_text(manifest) for manifest in job.manifests).rstrip()),
     ]
     print_one(settings, job, lines)
+
+
+def _run_text(run: Run) -> str:
+    """Return a run as a line: where, since when, how long, how it ended."""
+    parts = [f"{state_text(run.state)} on {run.cluster}/{run.node}"]
+    if run.start_time is not None:
+        parts.append(f"began {time_text(run.start_time)}, ran {age_text(run.start_time, now=run.end_time)}")
+    elif run.lease_time is not None:
+        parts.append(f"leased {time_text(run.lease_time)}")
+    if run.exit_code is not None:
+        parts.append(f"exit code {run.exit_code}")
+    if run.reason:
+        parts.append(run.reason)
+    return ", ".join(parts)
 
 
 def _manifest_text(manifest: str) -> str:

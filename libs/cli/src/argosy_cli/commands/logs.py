@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from argosy_cli.job_ids import whole_id
 from argosy_cli.options import common_options, settings_of
 from argosy_cli.output import TerminalText
 from argosy_cli.session import call
 from argosy_core.errors import NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from argosy_client import ArgosyClient, Job
 
-__all__ = ["logs"]
+__all__ = ["logs", "stream_log"]
 
 _POLL_S: Final = 0.5
 _NO_COLOUR: Final = "\x1b[0m"
@@ -57,10 +58,11 @@ def logs(
     """
 
     async def show(client: ArgosyClient) -> None:
+        whole = await whole_id(client, job_id)
         if flags["follow"] and attempt is None:
-            await _wait_for_pod(client, job_id)
+            await _wait_for_pod(client, whole)
         pieces = client.read_log(
-            job_id,
+            whole,
             attempt=attempt or 0,
             member=member,
             pod=pod,
@@ -68,14 +70,29 @@ def logs(
             follow=flags["follow"],
             tail_line_count=tail,
         )
-        async with contextlib.aclosing(pieces):
-            if flags["raw"] or not sys.stdout.isatty():
-                async for piece in pieces:
-                    _write(piece)
-            else:
-                await _show(pieces)
+        await _print(pieces, is_raw=flags["raw"])
 
     call(settings_of(context), show)
+
+
+async def stream_log(client: ArgosyClient, job_id: str) -> None:
+    """Print what the first container of a job writes until it ends, from the moment it has a pod.
+
+    Raises:
+        NotFound: It ended without a pod, or its pod is gone.
+    """
+    await _wait_for_pod(client, job_id)
+    await _print(client.read_log(job_id, follow=True), is_raw=False)
+
+
+async def _print(pieces: AsyncGenerator[bytes, None], *, is_raw: bool) -> None:
+    """Print a log as it comes; a terminal gets what it may get, unless it is to get all."""
+    async with contextlib.aclosing(pieces):
+        if is_raw or not sys.stdout.isatty():
+            async for piece in pieces:
+                _write(piece)
+        else:
+            await _show(pieces)
 
 
 def _write(piece: bytes) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from argosy_cli.exits import exit_code_of_jobs
 from argosy_cli.options import Settings, common_options, settings_of
-from argosy_cli.output import print_value, shown, state_text, to_plain
+from argosy_cli.output import print_value, shown, state_text, time_text, to_plain
 from argosy_cli.progress import CountsDisplay
 from argosy_cli.selectors import JOB_STATE_NAMES
 from argosy_cli.session import call
+from argosy_core.job.identity import short_id
 
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient, JobEvent
@@ -88,5 +90,6 @@ def _print_event(settings: Settings, event: JobEvent) -> None:
     else:
         where = f" on {event.cluster}/{event.node}" if event.cluster else ""
         reason = f": {shown(event.reason)}" if event.reason else ""
-        click.echo(f"{event.number:>8}  {event.job_id}  {state_text(event.kind)}{where}{reason}")
+        time = time_text(datetime.fromtimestamp(event.time_s, UTC))
+        click.echo(f"{event.number:>8}  {time}  {short_id(event.job_id)}  {state_text(event.kind)}{where}{reason}")
     sys.stdout.flush()

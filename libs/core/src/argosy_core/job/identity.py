@@ -6,6 +6,8 @@ The id is a version 7 UUID: 48 bits of milliseconds, 12 bits for the fraction of
 lower 62 bits. So an id leads to its row without an index of its own, and the upper 64 bits plus the handle make the id
 again.
 
+Ids of one moment begin alike, and end in the number, which no other job has: its digits are the *short id*.
+
 Source: design section 4, "jobs" and section 8, "int64 handles".
 """
 
@@ -16,13 +18,16 @@ from uuid import UUID
 
 from argosy_core.errors import InvalidRequest
 
-__all__ = ["DAY_SHIFT", "compose_id", "first_handle_of_day", "id_high", "parse_id"]
+__all__ = ["DAY_SHIFT", "compose_id", "first_handle_of_day", "handles_of_ending", "id_high", "parse_id", "short_id"]
 
 DAY_SHIFT: Final = 40
 """Bits of a handle below the day."""
 _VARIANT: Final = 0b10 << 62
 _HANDLE_MASK: Final = (1 << 62) - 1
 _MAX_HANDLE: Final = 1 << 55
+_NUMBER_DIGITS: Final = DAY_SHIFT // 4
+_LEAST_DIGITS: Final = 6
+"""Of a short id, so that the ids of a list are mostly equally long."""
 
 
 def id_high(time_ms: int, fraction: int) -> int:
@@ -60,6 +65,22 @@ def parse_id(text: str) -> tuple[int, int]:
         raise InvalidRequest(msg)
     high = number >> 64
     return (high - (1 << 64) if high >= 1 << 63 else high), handle
+
+
+def short_id(job_id: str) -> str:
+    """Return the end of a job id that no other job's id has: the digits of its number, at least six."""
+    return job_id[-_NUMBER_DIGITS:].lstrip("0").rjust(_LEAST_DIGITS, "0")
+
+
+def handles_of_ending(ending: str, days: range) -> list[int]:
+    """Return the handles of the days whose ids may end with a text, which is all of their number but leading zeros.
+
+    Args:
+        ending: Hexadecimal digits.
+        days: Days of submit, since the Unix epoch.
+    """
+    number = int(ending[-_NUMBER_DIGITS:], 16)
+    return [day << DAY_SHIFT | number for day in days]
 
 
 def first_handle_of_day(day: int) -> int:

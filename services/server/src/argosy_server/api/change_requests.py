@@ -7,7 +7,8 @@ Source: design section 5, "Change requests"; `proto/argosy/api/v1/job.proto`, "J
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +19,7 @@ from argosy.api.v1 import job_pb2
 from argosy.lease.v1 import lease_pb2
 from argosy_core.access import Permissions, Verb
 from argosy_core.errors import FieldViolation, InvalidRequest
-from argosy_core.job.identity import parse_id
+from argosy_core.job.identity import handles_of_ending, parse_id
 from argosy_core.job.states import JobState
 from argosy_runtime.metrics import METRICS
 from argosy_server.api.changes_codec import encode_change_requests
@@ -29,10 +30,14 @@ from argosy_store.change_requests import BoundedFilter, ChangeRequestName
 from argosy_store.job_filters import JobFilter
 from argosy_store.rows import JobRecord
 
-__all__ = ["ChangeRequest", "ChangeRequestOutcome", "make_change_request", "read_filter", "read_ids"]
+__all__ = ["ChangeRequest", "ChangeRequestOutcome", "make_change_request", "read_endings", "read_filter", "read_ids"]
 
 _SAMPLE_COUNT: Final = 20
 _LOOK_UP_COUNT: Final = 1000
+_MAX_ENDING: Final = 12  # characters; what is longer is a whole id
+_MAX_ENDINGS: Final = 100  # each is looked for on every day
+_ENDING_DAYS: Final = 400
+_DAY_S: Final = 86_400
 _KINDS: Final[Mapping[ChangeRequestName, lease_pb2.ChangeRequestKind]] = {
     "cancel": lease_pb2.CHANGE_REQUEST_KIND_CANCEL,
     "reprioritize": lease_pb2.CHANGE_REQUEST_KIND_REPRIORITIZE,
@@ -202,12 +207,26 @@ def _set(store: ApiStore, change_request: ChangeRequest, target: Sequence[int] |
     return result.job_count
 
 
-def read_ids(job_ids: Sequence[str], *, field: str) -> dict[str, int]:
+def read_endings(job_ids: Sequence[str], *, field: str) -> dict[str, list[int]]:
+    """Return the handles that ids may have of which only the end is given, by the end in lower case.
+
+    Raises:
+        InvalidRequest: There are too many.
+    """
+    found = [text.lower() for text in job_ids if len(text) <= _MAX_ENDING]
+    if len(found) > _MAX_ENDINGS:
+        raise _wrong(field, f"hold {len(found)} endings of ids, at most {_MAX_ENDINGS} are allowed; give whole ids")
+    today = int(time.time()) // _DAY_S
+    return {text: handles_of_ending(text, range(today - _ENDING_DAYS, today + 2)) for text in found}
+
+
+def read_ids(job_ids: Sequence[str], *, field: str, endings: Collection[str] = ()) -> dict[str, int]:
     """Return handles by id in canonical form; each job once however often it is named.
 
     Args:
         job_ids: The ids.
         field: Path of their field, for the error.
+        endings: What of them is only the end of an id, in lower case; left out.
 
     Raises:
         InvalidRequest: Some are no ids of this system; all of them are listed.
@@ -215,6 +234,8 @@ def read_ids(job_ids: Sequence[str], *, field: str) -> dict[str, int]:
     handles: dict[str, int] = {}
     violations: list[FieldViolation] = []
     for index, job_id in enumerate(job_ids):
+        if job_id.lower() in endings:
+            continue
         try:
             _, handle = parse_id(job_id)
         except InvalidRequest as error:

@@ -27,6 +27,7 @@ from argosy_server.api.change_requests import (
     ChangeRequest,
     ChangeRequestOutcome,
     make_change_request,
+    read_endings,
     read_filter,
     read_ids,
 )
@@ -203,13 +204,19 @@ class JobService(LeaderJobService):
         """Answer jobs by their ids, each once."""
         del context
         check_request(request)
-        handles = read_ids(request.ids, field="ids")
-        records = await self._threads.run(self._store.get_jobs, list(handles.values()))
+        endings = read_endings(request.ids, field="ids")
+        handles = read_ids(request.ids, field="ids", endings=endings)
+        wanted = [*handles.values(), *(handle for found in endings.values() for handle in found)]
+        records = await self._threads.run(self._store.get_jobs, wanted)
         permissions = CALLER.get().permissions
-        by_id = {record.job_id: record for record in records if permissions.may(Verb.WATCH, record.queue)}
+        seen = [record for record in records if permissions.may(Verb.WATCH, record.queue)]
+        by_id = {record.job_id: record for record in seen}
+        for record in seen:  # ascending, so that the newest job of an ending is kept
+            by_id |= {ending: record for ending in endings if record.job_id.endswith(ending)}
+        found = {by_id[text].job_id: by_id[text] for text in map(str.lower, request.ids) if text in by_id}
         return job_pb2.BatchGetJobsResponse(
-            jobs=[job_message(by_id[job_id]) for job_id in handles if job_id in by_id],
-            unknown_ids=[job_id for job_id in handles if job_id not in by_id],
+            jobs=[job_message(record) for record in found.values()],
+            unknown_ids=[text for text in dict.fromkeys(map(str.lower, request.ids)) if text not in by_id],
         )
 
     async def ListJobSets(  # noqa: N802 - the protocol's name

@@ -1,0 +1,289 @@
+"""`argosy run`: a command as a job, without a manifest.
+
+Source: design section 9.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from argosy_cli.commands.ended import ended_jobs
+from argosy_cli.commands.logs import stream_log
+from argosy_cli.commands.watch import follow
+from argosy_cli.exits import ExitCode
+from argosy_cli.job_ids import whole_ids
+from argosy_cli.options import Settings, common_options, duration, settings_of
+from argosy_cli.output import print_value, show_error
+from argosy_cli.session import call
+from argosy_core.errors import AlreadyExists, ArgosyError, InvalidRequest, NotFound
+
+if TYPE_CHECKING:
+    from argosy_client import ArgosyClient, JobDraft
+
+__all__ = ["array_indices", "run"]
+
+DEFAULT_IMAGE: Final = "busybox:1.36"
+"""Small, and has a shell."""
+_DEFAULT_QUEUE: Final = "default"
+_OWN_FAILURE: Final = 125
+"""Exit code where not the job failed but we did, as docker's."""
+_MOST_SCRIPT_BYTES: Final = 200_000
+"""A config map holds a mebibyte, a manifest of ours 256 KiB with its JSON escapes."""
+_MOST_INDICES: Final = 10_000
+_SCRIPT_DIRECTORY: Final = "/argosy"
+_RANGE: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
+_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,30}[a-z0-9])?")
+
+
+class _Run(click.Command):
+    """A command whose arguments behind `--` are another's, options included."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own, dashes, rest = (
+            (args[: args.index("--")], "--", args[args.index("--") + 1 :]) if "--" in args else (args, "", [])
+        )
+        ctx.meta["argosy.command"] = tuple(rest) if dashes else ()
+        return super().parse_args(ctx, own)
+
+
+def array_indices(text: str) -> list[int]:
+    """Return the indices that `0-99`, `1,5,7` or `0-90:10` means, in order, each once.
+
+    Raises:
+        BadParameter: It means none, or too many.
+    """
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if match is None:
+            raise click.BadParameter(f"{part[:40]!r} is no index or range; write 0-99, 1,5,7 or 0-90:10")
+        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if last < first or not step or (last - first) // step >= _MOST_INDICES:
+            raise click.BadParameter(f"{part[:40]!r} is no range of 1 to {_MOST_INDICES:,} indices")
+        found |= dict.fromkeys(range(first, last + 1, step))
+    if len(found) > _MOST_INDICES:
+        raise click.BadParameter(f"has {len(found):,} indices, at most {_MOST_INDICES:,} are allowed")
+    return list(found)
+
+
+@click.command(cls=_Run, options_metavar="[OPTIONS]", epilog="Behind --: the command and its arguments.")
+@click.argument("image", default=DEFAULT_IMAGE, metavar=f"[IMAGE, else {DEFAULT_IMAGE}]")
+@click.option("--cpu", default="1", show_default=True, help="Cores, as in 4 or 500m.")
+@click.option("--mem", default="1Gi", show_default=True, help="Memory, as in 2Gi; using more ends the job.")
+@click.option("--gpu", type=click.IntRange(0, 1024), default=0, help="GPUs (nvidia.com/gpu).")
+@click.option("--array", type=array_indices, metavar="0-99", help="One job for each index, in ARGOSY_ARRAY_INDEX.")
+@click.option("--time", "time_limit_s", type=duration, metavar="TIME", help="Stop the job after this time, as in 1h.")
+@click.option("--after", multiple=True, metavar="JOB_ID", help="Begin after this job has succeeded; may be repeated.")
+@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Variable; may be repeated.")
+@click.option(
+    "--script",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help=f"Local file (at most {_MOST_SCRIPT_BYTES // 1000} kB) that travels along in a config map and is run, with the"
+    " command behind -- as its arguments.",
+)
+@click.option("--name", default="run", show_default=True, help="Name of the pod, and of the job set.")
+@click.option(
+    "--priority", type=click.IntRange(-(2**31), 2**31 - 1), default=0, help="Order in the queue, higher first."
+)
+@click.option(
+    "--queue", envvar="ARGOSY_QUEUE", default="", help="Queue; else ARGOSY_QUEUE, else `default`, made if missing."
+)
+@click.option("-d", "--detach", is_flag=True, help="Print the job's id and return, instead of following it.")
+@common_options
+@click.pass_context
+def run(context: click.Context, /, *, detach: bool, queue: str, after: tuple[str, ...], **what: Any) -> int:  # noqa: ANN401 - options of the job
+    """Run a command as a job, show what it writes, and end with its exit code.
+
+    Arrays are followed by their counts, and end with exit code 5 if a job of theirs failed. Where not the command
+    failed but its submit, its placement or its cluster, the exit code is 125. Ctrl-C asks whether to cancel.
+    """
+    settings = settings_of(context)
+    try:
+        drafts = _drafts(queue or _DEFAULT_QUEUE, context.meta["argosy.command"], **what)
+        ids = call(settings, lambda client: _submit(client, drafts, after, makes_queue=not queue))
+        if detach or not settings.is_table:
+            if settings.is_table:
+                click.echo("\n".join(ids))
+            else:
+                print_value(settings, [{"id": job_id} for job_id in ids])
+            return ExitCode.OK
+        try:
+            if what["array"]:
+                return follow(settings, drafts[0].queue, drafts[0].job_set, cursor="")
+            return call(settings, lambda client: _follow(client, ids[0]))
+        except KeyboardInterrupt:
+            _ask_to_cancel(settings, ids)
+            raise
+    except ArgosyError as error:
+        show_error(error)
+        return _OWN_FAILURE
+
+
+def _drafts(
+    queue: str,
+    command: tuple[str, ...],
+    *,
+    name: str,
+    array: list[int] | None,
+    time_limit_s: int | None,
+    priority: int,
+    **pod: Any,  # noqa: ANN401 - options of the pod
+) -> list[JobDraft]:
+    """Return what to submit: one draft, or one for each index of an array.
+
+    Raises:
+        InvalidRequest: An option says what cannot be.
+    """
+    import json
+    import uuid
+
+    from argosy_client import JobDraft
+
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(f"--name {name[:40]!r} must be at most 32 of a-z, 0-9 and '-', not '-' at the ends")
+    job_set = f"{name}-{uuid.uuid4().hex[:8]}"
+    drafts = []
+    for index in array or (None,):
+        manifests = _manifests(name, command, index, len(array or ()), **pod)
+        drafts.append(
+            JobDraft(
+                queue=queue,
+                job_set=job_set,
+                manifests=tuple(json.dumps(manifest) for manifest in manifests),
+                priority=priority,
+                labels={} if index is None else {"array-index": str(index)},
+                time_limit_s=time_limit_s,
+            )
+        )
+    return drafts
+
+
+def _manifests(  # noqa: PLR0913 - one parameter per option
+    name: str,
+    command: tuple[str, ...],
+    index: int | None,
+    index_count: int,
+    *,
+    image: str,
+    cpu: str,
+    mem: str,
+    gpu: int,
+    variables: tuple[str, ...],
+    script: Path | None,
+) -> list[dict[str, Any]]:
+    env = []
+    for variable in variables:
+        key, equals, value = variable.partition("=")
+        if not key or not equals:
+            raise InvalidRequest(f"--env {variable[:40]!r} is no NAME=VALUE")
+        env.append({"name": key, "value": value})
+    if index is not None:
+        env += [
+            {"name": "ARGOSY_ARRAY_INDEX", "value": str(index)},
+            {"name": "ARGOSY_ARRAY_COUNT", "value": str(index_count)},
+        ]
+    devices = {"nvidia.com/gpu": gpu} if gpu else {}
+    container: dict[str, Any] = {
+        "name": "main",
+        "image": image,
+        "env": env,
+        "resources": {"requests": {"cpu": cpu, "memory": mem, **devices}, "limits": {"memory": mem, **devices}},
+    }
+    spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name if index is None else f"{name}-{index}"},
+        "spec": spec,
+    }
+    if script is None:
+        if not command:
+            raise InvalidRequest("there is nothing to run; write the command behind --, or give a --script")
+        container["command"] = list(command)
+        return [pod]
+    config_map = f"{name}-script"
+    container["command"] = [f"{_SCRIPT_DIRECTORY}/{script.name}", *command]
+    container["volumeMounts"] = [{"name": "script", "mountPath": _SCRIPT_DIRECTORY}]
+    spec["volumes"] = [{"name": "script", "configMap": {"name": config_map, "defaultMode": 0o555}}]
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": config_map},
+            "data": {script.name: _script_text(script)},
+        },
+        pod,
+    ]
+
+
+def _script_text(script: Path) -> str:
+    """Return what a script says.
+
+    Raises:
+        InvalidRequest: It is too long, no text, or has a name that no key of a config map can have.
+    """
+    data = script.read_bytes()
+    if len(data) > _MOST_SCRIPT_BYTES:
+        raise InvalidRequest(
+            f"{script} has {len(data):,} bytes, at most {_MOST_SCRIPT_BYTES:,} travel along; put it into the image"
+        )
+    if not re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", script.name):
+        raise InvalidRequest(f"{script.name!r} is no name for a script; use letters, digits, '-', '_' and '.'")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as cause:
+        raise InvalidRequest(f"{script} is no UTF-8 text; programs belong into the image") from cause
+
+
+async def _submit(
+    client: ArgosyClient, drafts: list[JobDraft], after: tuple[str, ...], *, makes_queue: bool
+) -> list[str]:
+    """Submit drafts, and make the default queue if it is missing and nobody named another; return the ids."""
+    from argosy_client import Queue
+    from argosy_client.batches import split_drafts
+
+    ids: list[str] = []
+    others = await whole_ids(client, after)
+    for part in split_drafts([replace(draft, after=others) for draft in drafts]):
+        try:
+            ids += await client.submit(part)
+        except NotFound:
+            if not makes_queue or ids:
+                raise
+            try:
+                await client.create_queue(Queue(name=_DEFAULT_QUEUE))
+            except AlreadyExists:
+                click.echo("somebody else made the queue", err=True)
+            ids += await client.submit(part)
+    return ids
+
+
+async def _follow(client: ArgosyClient, job_id: str) -> int:
+    """Show what a job writes until it has ended; return its exit code, or 125 if it has none."""
+    try:
+        await stream_log(client, job_id)
+    except NotFound as error:
+        click.echo(error.message, err=True)
+    (job,) = await ended_jobs(client, (job_id,))
+    if job.state == "succeeded":
+        return ExitCode.OK
+    exit_code = job.runs[-1].exit_code if job.runs else None
+    if job.state == "failed" and exit_code:
+        return exit_code
+    click.echo(f"the job has {'failed' if job.state == 'failed' else 'been cancelled'}: {job.reason}", err=True)
+    return _OWN_FAILURE
+
+
+def _ask_to_cancel(settings: Settings, ids: list[str]) -> None:
+    """Cancel jobs if whoever interrupted wants it; say how to go on with them otherwise."""
+    what = f"job {ids[0]}" if len(ids) == 1 else f"{len(ids)} jobs"
+    if sys.stdin.isatty() and click.confirm(f"\ncancel {what}?", err=True):
+        call(settings, lambda client: client.cancel_jobs(ids, reason="interrupted"))
+    else:
+        click.echo(f"{what} goes on; `argosy logs -f {ids[0]}` follows it, `argosy cancel {ids[0]}` ends it", err=True)

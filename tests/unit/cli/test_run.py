@@ -1,0 +1,139 @@
+"""`argosy run`: what it submits, shows and ends with."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from argosy.api.v1 import job_pb2
+from argosy_cli.commands.run import array_indices
+from argosy_core.job.spec import SpecLimits, read_bag
+from argosy_testkit.fake_api import FakeApi
+
+
+@pytest.fixture
+def ended(api: FakeApi) -> FakeApi:
+    """A server whose jobs have ended well as soon as they are submitted."""
+    api.submitted_state = job_pb2.JOB_STATE_SUCCEEDED
+    api.submitted_runs = [job_pb2.Run(attempt=1, state=job_pb2.RUN_STATE_SUCCEEDED, exit_code=0)]
+    return api
+
+
+def bags(api: FakeApi) -> list[list[dict[str, Any]]]:
+    """Return the manifests of each job, after seeing that a server takes them without a word."""
+    found = []
+    for job in api.jobs.values():
+        bag = read_bag([manifest.encode() for manifest in job.spec.manifests], SpecLimits())
+        assert (bag.violations, bag.field_faults, bag.warnings) == ((), (), ())
+        found.append([json.loads(manifest) for manifest in job.spec.manifests])
+    return found
+
+
+def test_run_needs_no_manifest_and_shows_the_log(ended: FakeApi, argosy: Any) -> None:
+    """The command behind `--` is the container's, options of its own included."""
+    outcome = argosy("run", "python:3.12", "--cpu", "4", "--mem", "2Gi", "--gpu", "1", "--", "python", "-c", "print(1)")
+
+    assert (outcome.code, outcome.out) == (0, "first line\nsecond line\n")
+    ((pod,),) = bags(ended)
+    (container,) = pod["spec"]["containers"]
+    assert (container["image"], container["command"]) == ("python:3.12", ["python", "-c", "print(1)"])
+    assert container["resources"] == {
+        "requests": {"cpu": "4", "memory": "2Gi", "nvidia.com/gpu": 1},
+        "limits": {"memory": "2Gi", "nvidia.com/gpu": 1},
+    }
+
+
+def test_run_has_a_default_image_and_makes_the_default_queue(ended: FakeApi, argosy: Any) -> None:
+    """A newcomer needs one command; a queue that was named and is not there is an error."""
+    ended.needs_queues = True
+    assert argosy("run", "--", "true").code == 0
+    assert list(ended.queues) == ["default"]
+    ((pod,),) = bags(ended)
+    assert pod["spec"]["containers"][0]["image"] == "busybox:1.36"
+    missing = argosy("run", "--queue", "nope", "--", "true")
+    assert (missing.code, "nope" in missing.err, list(ended.queues)) == (125, True, ["default"])
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_code", "code"),
+    [
+        pytest.param(job_pb2.JOB_STATE_FAILED, 7, 7, id="exit-code"),
+        pytest.param(job_pb2.JOB_STATE_FAILED, None, 125, id="no-exit-code"),
+        pytest.param(job_pb2.JOB_STATE_CANCELLED, None, 125, id="cancelled"),
+    ],
+)
+def test_run_ends_as_its_command_did(
+    api: FakeApi, argosy: Any, *, state: Any, exit_code: int | None, code: int
+) -> None:
+    """The command's exit code is passed on; 125 stands for everything that is not the command's doing."""
+    api.submitted_state = state
+    api.submitted_runs = [job_pb2.Run(attempt=1, state=job_pb2.RUN_STATE_FAILED, exit_code=exit_code)]
+    assert argosy("run", "--", "false").code == code
+
+
+def test_run_begins_after_others(ended: FakeApi, argosy: Any) -> None:
+    """The end of an id is enough."""
+    first = argosy("run", "-d", "--", "true").out.strip()
+    assert argosy("run", "-d", "--after", first[-6:], "--", "true").code == 0
+    assert list(ended.requests["SubmitJobs"][-1].items[0].after.job_ids) == [first]
+
+
+def test_array_is_a_job_for_each_index_in_one_job_set(ended: FakeApi, argosy: Any) -> None:
+    """The index is in the environment, in the pod's name and in a label."""
+    outcome = argosy("run", "--array", "0-4:2", "--name", "sweep", "-d", "--", "work")
+
+    assert outcome.out.split() == list(ended.jobs)
+    pods = [pod for (pod,) in bags(ended)]
+    assert [pod["metadata"]["name"] for pod in pods] == ["sweep-0", "sweep-2", "sweep-4"]
+    assert [{one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]} for pod in pods] == [
+        {"ARGOSY_ARRAY_INDEX": index, "ARGOSY_ARRAY_COUNT": "3"} for index in "024"
+    ]
+    assert [job.labels["array-index"] for job in ended.jobs.values()] == ["0", "2", "4"]
+    assert len({job.job_set for job in ended.jobs.values()}) == 1
+
+
+def test_script_travels_in_a_config_map(ended: FakeApi, argosy: Any, tmp_path: Path) -> None:
+    """It is made executable, and what stands behind `--` are its arguments; what is too large is refused."""
+    script = tmp_path / "work.sh"
+    script.write_text("#!/bin/sh\necho $1\n")
+    assert argosy("run", "--script", str(script), "--env", "A=b=c", "--", "one").code == 0
+
+    ((config_map, pod),) = bags(ended)
+    (container,) = pod["spec"]["containers"]
+    assert config_map["data"] == {"work.sh": script.read_text()}
+    assert container["command"] == ["/argosy/work.sh", "one"]
+    assert container["env"] == [{"name": "A", "value": "b=c"}]
+    assert pod["spec"]["volumes"][0]["configMap"] == {"name": config_map["metadata"]["name"], "defaultMode": 0o555}
+    script.write_bytes(b"x" * 200_001)
+    refused = argosy("run", "--script", str(script))
+    assert (refused.code, "at most 200,000 travel along" in refused.err) == (125, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        pytest.param((), "there is nothing to run", id="nothing"),
+        pytest.param(("--env", "A", "--", "true"), "is no NAME=VALUE", id="env"),
+        pytest.param(("--name", "A_b", "--", "true"), "--name 'A_b' must be", id="name"),
+    ],
+)
+def test_own_mistake_is_125(ended: FakeApi, argosy: Any, arguments: tuple[str, ...], text: str) -> None:
+    """What cannot be submitted is said, and is no exit code that a command would have."""
+    outcome = argosy("run", *arguments)
+    assert (outcome.code, text in outcome.err) == (125, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "indices"),
+    [("7", [7]), ("0-3", [0, 1, 2, 3]), ("5,1,5", [5, 1]), ("0-10:5", [0, 5, 10])],
+)
+def test_array_names_its_indices(text: str, indices: list[int]) -> None:
+    """Single ones, ranges and steps, each index once."""
+    assert array_indices(text) == indices
+
+
+@pytest.mark.parametrize("text", ["", "a", "3-1", "0-99%10", "0-20000", "1-5:0"])
+def test_array_that_means_nothing_is_refused(offline: Any, text: str) -> None:
+    """Empty, backwards, endless, or a form that there is not."""
+    assert offline("run", "--array", text, "--", "true").code == 2
