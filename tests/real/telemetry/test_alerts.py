@@ -46,6 +46,7 @@ HEALTHY = {
     f'argosy_quarantined_records_total{{pool="default",{LEADER}}}': "0+0x",
     f'argosy_suspects{{pool="default",{LEADER}}}': "0+0x",
     f'argosy_abandoned_rounds_total{{pool="default",{LEADER}}}': "0+0x",
+    f'argosy_foreign_states_total{{pool="default",{LEADER}}}': "0+0x",
     f'argosy_ended_sessions_total{{pool="default",role="sampler",{LEADER}}}': "0+0x",
     'argosy_log_lag_records{pool="default"}': "3+0x",
     'argosy_queued_jobs{pool="default"}': "50+0x",
@@ -133,6 +134,11 @@ CASES = {
         alert="ArgosySessionsEnded",
         changed={f'argosy_ended_sessions_total{{pool="default",role="sampler",{LEADER}}}': "0x6 1+1x"},
         labels={**POOL, "role": "sampler"}, silent_s=60, firing_s=80,
+    ),
+    "a cluster speaks of another's runs": Case(
+        alert="ArgosyForeignStates",
+        changed={f'argosy_foreign_states_total{{pool="default",{LEADER}}}': "0x6 1+1x"}, labels=POOL,
+        silent_s=60, firing_s=80,
     ),
     "rounds fail": Case(
         alert="ArgosyRoundsFail",

@@ -138,6 +138,11 @@ class Metrics:
             "ended_sessions", "Sessions of samplers and executors ended for what was said there.", ("pool", "role")
         )
     )
+    foreign_states: Counter = field(
+        default_factory=lambda: _counter(
+            "foreign_states", "States that clusters told of runs that are live in another cluster.", ("pool",)
+        )
+    )
     abandoned_rounds: Counter = field(
         default_factory=lambda: _counter("abandoned_rounds", "Rounds that failed and were given up.", ("pool",))
     )

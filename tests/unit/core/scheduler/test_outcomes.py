@@ -7,7 +7,7 @@ import pytest
 from argosy_core.job.members import Members
 from argosy_core.job.states import JobEventKind as Kind
 from argosy_core.job.states import JobState, RunState
-from argosy_core.leader.instructions import SendReleases, SendStops
+from argosy_core.leader.instructions import SendReleases, SendStops, Warn
 from argosy_core.scheduler import (
     RoundSettings,
     StateColumns,
@@ -173,8 +173,8 @@ def test_report_of_a_run_that_is_not_live_is_counted_and_told_to_stop(report: Re
     assert world.job_state(handle) == JobState.LEASED
 
 
-def test_report_from_another_cluster_than_the_run_s_is_stale() -> None:
-    """No two pods of one job: the other one stops."""
+def test_report_from_another_cluster_than_the_run_s_is_stopped_and_told() -> None:
+    """No two pods of one job: the other one stops. People are told once, and what is late is nobody's fault."""
     world = LeaderWorld(clusters={"a": 1, "b": 1})
     handle = world.submit(1)[0]
     cluster = world.round().clusters[0]
@@ -182,6 +182,13 @@ def test_report_from_another_cluster_than_the_run_s_is_stale() -> None:
     world.report(other, [Report(handle=handle, state=RUNNING)])
     assert world.sent(SendStops) == [(other, handle, 1)]
     assert world.job_state(handle) == JobState.LEASED
+    world.report(other, [Report(handle=handle, state=SUCCEEDED)])
+    warnings = [one.subject for one in world.said if isinstance(one, Warn) and "in another one" in one.text]
+    assert (world.machine.totals["foreign_states"], warnings) == (2, [other])
+    world.report(other, [Report(handle=handle, attempt=2, state=SUCCEEDED), Report(handle=99, state=SUCCEEDED)])
+    world.report(cluster, [Report(handle=handle, state=SUCCEEDED), Report(handle=handle, state=RUNNING)])
+    world.report(other, [Report(handle=handle, state=SUCCEEDED)])
+    assert (world.job_state(handle), world.machine.totals["foreign_states"]) == (JobState.SUCCEEDED, 2)
 
 
 def test_reports_of_several_clusters_at_once_do_what_they_do_one_by_one() -> None:

@@ -9,7 +9,7 @@ Source: design section 5, "Take changes" and "Sync".
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -94,6 +94,7 @@ class Intake:
         self._deleted: set[int] = set()  # since the read under way began: it may still have seen them
         self._returned: set[int] = set()
         self._failed: list[tuple[str, Members, str]] = []
+        self._foreign: set[str] = set()
         self._ends: dict[int, int] = {}  # what the database says of jobs that others wait for
         self.suspects: Int64s = np.zeros(0, dtype=np.int64)
         """Handles of jobs that ended a term: they are not taken."""
@@ -336,7 +337,19 @@ class Intake:
         self.release(effects.releases)
         term.totals["requeued"] += effects.requeued_count
         term.totals["stale"] += effects.stale_count
+        self._note_foreign(effects.foreign_counts)
         return reported, effects.stops
+
+    def _note_foreign(self, counts: Mapping[str, int]) -> None:
+        """Tell people of clusters that speak of runs of others; nothing of it was applied, and such runs are stopped.
+
+        Their sessions go on: after a fail-over to a database that lost the last leases it is the truth, and has to be
+        heard until what runs twice is gone.
+        """
+        self._term.totals["foreign_states"] += sum(counts.values())
+        for cluster in counts.keys() - self._foreign:
+            self._term.say(Warn(text="a cluster tells states of runs that are live in another one", subject=cluster))
+        self._foreign.update(counts)
 
     def release(self, releases: Iterable[ClusterRuns]) -> None:
         """Have samplers told of placements that ended."""

@@ -210,6 +210,8 @@ class StateEffects:
     """Jobs that wait again."""
     stale_count: int
     """Elements of runs that are not live here."""
+    foreign_counts: dict[str, int]
+    """By cluster: those of them that are of a run which is live in another cluster, by attempt, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

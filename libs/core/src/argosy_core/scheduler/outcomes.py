@@ -71,6 +71,7 @@ def take_states(state: PoolState, reports: Sequence[tuple[str, StateColumns]], n
         progress.apply(chosen, slots[chosen], None if held is None else held[chosen])
     stale = ~current
     stale_count = columns.handle.size - rows.size
+    foreign_counts: dict[str, int] = {}
     ended: tuple[tuple[str, ObjectUpdates], ...] = ()
     if stale_count:
         # An attempt that no row can have would be written to another's.
@@ -78,6 +79,7 @@ def take_states(state: PoolState, reports: Sequence[tuple[str, StateColumns]], n
         ended_stale = np.flatnonzero(has_row & IS_RUN_TERMINAL[np.clip(columns.state, 0, len(IS_RUN_TERMINAL) - 1)])
         ended = _ended_updates(state, (clusters, columns), ended_stale)
         state.totals["stale"] += stale_count
+        foreign_counts = _foreign_counts(state, clusters, columns, slots)
     # Read before anything that ended leaves its slot.
     start_time_us = np.where(current, live.start_time_us[slots], 0)
     if held is not None:
@@ -100,7 +102,17 @@ def take_states(state: PoolState, reports: Sequence[tuple[str, StateColumns]], n
         stops=stops,
         requeued_count=outcome.requeued_count,
         stale_count=stale_count,
+        foreign_counts=foreign_counts,
     )
+
+
+def _foreign_counts(state: PoolState, clusters: Int64s, columns: StateColumns, slots: Int32s) -> dict[str, int]:
+    """Return how many elements each cluster told of runs that are live in another, now: nobody gave it those."""
+    live = state.live
+    foreign = (slots >= 0) & (live.attempt[slots] == columns.attempt) & (live.run_state[slots] > 0)
+    foreign &= (live.flags[slots] & IN_FLIGHT) == 0
+    found, counts = np.unique(clusters[foreign & (live.cluster[slots] != clusters)], return_counts=True)
+    return {state.clusters.names[index]: count for index, count in zip(found.tolist(), counts.tolist(), strict=True)}
 
 
 def _ended_updates(

@@ -159,6 +159,7 @@ _POOL_COUNTERS: Final[tuple[tuple[str, Any], ...]] = (
     ("stored_records", METRICS.ingested_records),
     ("quarantined", METRICS.quarantined_records),
     ("abandoned_rounds", METRICS.abandoned_rounds),
+    ("foreign_states", METRICS.foreign_states),
 )
 """Totals of a leadership by name, and the counter of each."""
 _POOL_GAUGES: Final = (
