@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from argosy_core.errors import OutOfRange
 from argosy_core.job.classes import HostPort
+from argosy_core.ledger import Scaling
 from argosy_core.nodes import Taint
 from argosy_core.reconcile import Creates, Deletes
 
@@ -245,6 +246,8 @@ class ObjectEvents:
     """By place: details of pods that have failed or that wait for something; not every adapter has them."""
     host_ports: dict[int, tuple[HostPort, ...]] = field(default_factory=dict)
     """By place: ports of their node that unmanaged pods have; only in events of all pods."""
+    scalings: dict[int, Scaling] = field(default_factory=dict)
+    """By place: within what pods are resized; only in events of all pods."""
     unlistable_kinds: tuple[str, ...] = ()
     """Kinds that the cluster does not let us list now, `*.group` for all of a group: that no object of theirs is
     here says nothing. As of this batch, whatever it brings."""

@@ -194,6 +194,15 @@ class Metrics:
     ledger_placements: Gauge = field(
         default_factory=lambda: _gauge("ledger_placements", "Placements in the ledger.", ("cluster",))
     )
+    agent_sessions: Gauge = field(
+        default_factory=lambda: _gauge("agent_sessions", "Agents that resize pods, with a session.", ("cluster",))
+    )
+    scaled_pods: Gauge = field(default_factory=lambda: _gauge("scaled_pods", "Pods that are scaled.", ("cluster",)))
+    deferred_pods: Gauge = field(
+        default_factory=lambda: _gauge(
+            "deferred_pods", "Scaled pods that wait for room to grow, of which some was denied.", ("cluster",)
+        )
+    )
 
     # --- executor
     created_objects: Counter = field(

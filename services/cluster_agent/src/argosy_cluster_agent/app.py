@@ -21,6 +21,7 @@ from argosy_runtime.grpc_server import GrpcServer
 from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.metrics import MetricsServer
+from argosy_sampler.app import add_permits
 from argosy_sampler.app import start as start_sampler
 from argosy_sampler.config import SamplerConfig
 
@@ -41,6 +42,7 @@ async def start(life: Lifecycle, config: ClusterAgentConfig, *, cluster: Cluster
         InvalidRequest: The configuration names no server, or an address cannot be listened on.
     """
     server = GrpcServer(config.grpc)
+    permits = add_permits(server, config.cluster)
     await server.start(serving=False)
     life.on_close(partial(server.stop, _GRACE_S))
     life.on_stop_intake(server.stop_intake)
@@ -65,5 +67,5 @@ async def start(life: Lifecycle, config: ClusterAgentConfig, *, cluster: Cluster
             await server.set_serving(True)
 
     sampler, executor = part_config(config, SamplerConfig), part_config(config, ExecutorConfig)
-    await start_sampler(life, sampler, cluster=cluster, on_ready=partial(take_ready, "sampler"))
+    await start_sampler(life, sampler, cluster=cluster, on_ready=partial(take_ready, "sampler"), permits=permits)
     await start_executor(life, executor, cluster=cluster, on_ready=partial(take_ready, "executor"))

@@ -8,7 +8,7 @@ from typing import ClassVar, TypeVar
 
 from argosy_core.plugins.registry import DEFAULT_PROFILE
 from argosy_executor.config import ExecutorConfig
-from argosy_sampler.config import SamplerConfig
+from argosy_sampler.config import PermitConfig, SamplerConfig
 
 __all__ = ["ClusterAgentConfig", "part_config"]
 
@@ -41,6 +41,8 @@ class ClusterAgentConfig(ExecutorConfig):
     """What plugins are made with: values by `plugin.keyword`."""
     retry_most_s: float = 2.0
     """Longest wait before the sampler tries the leader or the cluster again, seconds."""
+    permits: PermitConfig = field(default_factory=PermitConfig)
+    """How agents are permitted to resize pods; see docs/autoscale.md."""
 
     def __post_init__(self) -> None:
         """Refuse what either part would.

@@ -9,8 +9,10 @@ from functools import partial
 
 import numpy as np
 
+from argosy.autoscale.v1 import permit_pb2, permit_pb2_grpc
 from argosy_core.errors import InvalidRequest
 from argosy_core.ledger import NodeLedger
+from argosy_core.permits import PermitService
 from argosy_kube import open_cluster
 from argosy_kube.port import Cluster
 from argosy_runtime.channel import Backoff, Caller
@@ -22,9 +24,10 @@ from argosy_runtime.metrics import MetricsServer
 from argosy_sampler.config import SamplerConfig
 from argosy_sampler.handler import SessionHandler
 from argosy_sampler.informer import Informer
+from argosy_sampler.permits import PermitServicer
 from argosy_sampler.session import SessionClient
 
-__all__ = ["run", "start"]
+__all__ = ["add_permits", "run", "start"]
 
 
 async def start(
@@ -33,6 +36,7 @@ async def start(
     *,
     cluster: Cluster | None = None,
     on_ready: Callable[[], Awaitable[None]] | None = None,
+    permits: PermitServicer | None = None,
 ) -> None:
     """Start a sampler within a service's life; returns once its tasks run.
 
@@ -44,6 +48,7 @@ async def start(
         cluster: The cluster, if the process has it open already.
         on_ready: Called when health would say SERVING, by a process that serves health and metrics for several parts;
             no port is opened here then.
+        permits: What serves agents there; see `add_permits`.
 
     Raises:
         InvalidRequest: The configuration names no server, or an address cannot be listened on.
@@ -61,14 +66,19 @@ async def start(
             meter=KubeMeter(config.cluster),
         )
         life.on_close(cluster.close)
-    ledger = NodeLedger(pool_count=len(config.pools))
+    ledger = NodeLedger(pool_count=len(config.pools), permits=config.permits.settings())
+    ledger.permits.start(time.monotonic())
     framework = config.make_framework()
     informer = Informer(cluster, ledger, framework=framework, backoff=new_backoff, log=log)
-    ready = on_ready if on_ready is not None else await _open_ports(life, config)
+    ready = on_ready
+    if ready is None:
+        ready, permits = await _open_ports(life, config)
 
     async def serve() -> None:
         cluster_uid, caller = await informer.cluster_uid(), Caller()
         await informer.wait_listed()
+        if permits is not None:
+            permits.open(PermitService(ledger, cluster=config.cluster, cluster_uid=cluster_uid))
         await ready()
         async with asyncio.TaskGroup() as sessions:
             for number, pool in enumerate(config.pools):
@@ -96,11 +106,22 @@ async def start(
     life.spawn(informer.follow_nodes(), name="nodes")
     life.spawn(informer.follow_pods(), name="pods")
     life.spawn(serve(), name="sessions")
+    if permits is not None:
+        life.spawn(permits.run(), name="permits")
 
 
-async def _open_ports(life: Lifecycle, config: SamplerConfig) -> Callable[[], Awaitable[None]]:
-    """Serve health and metrics; return what makes health say SERVING."""
+def add_permits(server: GrpcServer, cluster: str) -> PermitServicer:
+    """Let a server that has not started serve permits, once the sampler that is started with them is ready."""
+    permits = PermitServicer(cluster, Caller().process_id, log=get_logger(cluster=cluster))
+    name = permit_pb2.DESCRIPTOR.services_by_name["PermitService"].full_name
+    server.add(permit_pb2_grpc.add_PermitServiceServicer_to_server, permits, name)
+    return permits
+
+
+async def _open_ports(life: Lifecycle, config: SamplerConfig) -> tuple[Callable[[], Awaitable[None]], PermitServicer]:
+    """Serve permits, health and metrics; return what makes health say SERVING, and the servicer of permits."""
     server = GrpcServer(config.grpc)
+    permits = add_permits(server, config.cluster)
     await server.start(serving=False)
     life.on_close(partial(server.stop, 0.0))
     life.on_stop_intake(server.stop_intake)
@@ -111,7 +132,7 @@ async def _open_ports(life: Lifecycle, config: SamplerConfig) -> Callable[[], Aw
             metrics.close()
 
         life.on_close(close_metrics)
-    return partial(server.set_serving, True)
+    return partial(server.set_serving, True), permits
 
 
 async def run(config: SamplerConfig, *, life: Lifecycle | None = None) -> None:

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from argosy_core.autoscale.annotations import read_amounts
 from argosy_core.framework import Framework
+from argosy_core.ledger import PermitSettings
 from argosy_core.plugins.registry import DEFAULT_PROFILE, Profile, build_framework
 from argosy_kube import KubernetesSettings
 from argosy_runtime.channel import ChannelCredentials
@@ -18,7 +20,44 @@ from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.logs import LogLevel
 from argosy_runtime.plugins import load_plugins
 
-__all__ = ["SamplerConfig"]
+__all__ = ["PermitConfig", "SamplerConfig"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermitConfig:
+    """How agents are permitted to resize pods."""
+
+    lease_s: float = 6.0
+    """How long an agent that is not heard may go on giving pods what it was permitted, seconds."""
+    margin_s: float = 4.0
+    """How much longer a change that it began may take to be seen, seconds. For both together pods count at their
+    maximum after a start of the sampler, unless their agent reports before."""
+    unit: str = "cpu=250m,memory=1Gi"
+    """Compute unit: what pods are given in whole multiples of."""
+    node_units: Mapping[str, str] = field(default_factory=dict)
+    """Other compute units by name of a node."""
+    rises_per_s: float = 10.0
+    """How often an agent may ask for more for one pod, for ever; ten seconds' worth at once."""
+
+    def __post_init__(self) -> None:
+        """Refuse units and times that nothing can be measured by.
+
+        Raises:
+            InvalidRequest: A unit cannot be read, or a value is not above 0.
+        """
+        self.settings()
+
+    def settings(self) -> PermitSettings:
+        """Return them as the ledger takes them."""
+        return PermitSettings(
+            lease_s=self.lease_s,
+            margin_s=self.margin_s,
+            unit=read_amounts("permits.unit", self.unit),
+            node_units={
+                name: read_amounts(f"permits.node_units.{name}", unit) for name, unit in self.node_units.items()
+            },
+            rises_per_s=self.rises_per_s,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +107,10 @@ class SamplerConfig:
     """How the API server is used, where the cluster is a Kubernetes."""
     credentials: ChannelCredentials = field(default_factory=ChannelCredentials)
     """How servers are known, and how this process proves to them for which cluster it speaks."""
+    permits: PermitConfig = field(default_factory=PermitConfig)
+    """How agents are permitted to resize pods; see docs/autoscale.md."""
     grpc: GrpcSettings = field(default_factory=lambda: GrpcSettings(listen="127.0.0.1:0"))
-    """Where health and reflection are served; the sampler dials the leader and serves nothing else."""
+    """Where permits, health and reflection are served; the sampler itself dials the leader."""
 
     def __post_init__(self) -> None:
         """Refuse plugins that do not exist, and names that are none.

@@ -190,6 +190,7 @@ class Informer:
             ended=_ENDED[events.phase_column] | (events.change_column == Change.DELETED),
             requests=self._mapped[events.request_column],
             host_ports=events.host_ports,
+            scalings=events.scalings,
         )
         return self._run_pods.fold(self._ledger.disown(pods), self._shapes, events.request_column)
 

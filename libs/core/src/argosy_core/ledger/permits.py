@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Final
 
 import numpy as np
 
@@ -49,6 +50,10 @@ from argosy_core.ledger.sharing import Demand, share_room
 from argosy_core.nodes import NodeFlag, NodeTable
 
 __all__ = ["NodeBooks", "PermitBook", "PermitSettings", "RefusalReason"]
+
+
+_BURST_S: Final = 10.0
+"""How many seconds' worth of asking for more a pod may do at once."""
 
 
 class RefusalReason(IntEnum):
@@ -88,6 +93,8 @@ class PermitSettings:
     """Compute unit: by resource of SCALED, base units."""
     node_units: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Other compute units by name of a node."""
+    rises_per_s: float = 10.0
+    """How often one pod may ask for more, for ever; ten seconds' worth at once."""
 
     def __post_init__(self) -> None:
         """Refuse times and units that nothing can be measured by.
@@ -95,8 +102,8 @@ class PermitSettings:
         Raises:
             InvalidRequest: A time is not positive, or a unit has not some of each resource.
         """
-        if not (0 < self.lease_s < float("inf") and 0 < self.margin_s < float("inf")):
-            raise InvalidRequest("lease_s and margin_s must be above 0")
+        if not all(0 < value < float("inf") for value in (self.lease_s, self.margin_s, self.rises_per_s)):
+            raise InvalidRequest("lease_s, margin_s and rises_per_s must be above 0")
         for unit in (self.unit, *self.node_units.values()):
             if len(unit) != len(SCALED) or min(unit) < 1:
                 raise InvalidRequest(f"a compute unit has some of {' and of '.join(SCALED)}")
@@ -146,6 +153,7 @@ class PermitBook:
         self._queues: dict[str, int] = {}
         self._settled_at = 0
         self._stopped: list[tuple[int, int]] = []
+        self._moved: list[tuple[Int32s, bool]] = []
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -273,6 +281,8 @@ class PermitBook:
         _refuse(refused, (differs & (wanted < least)).any(axis=0), RefusalReason.BELOW_MINIMUM)
         _refuse(refused, (differs & (wanted > most)).any(axis=0), RefusalReason.ABOVE_MAXIMUM)
         _refuse(refused, (differs & ~in_units).any(axis=0), RefusalReason.NOT_IN_UNITS)
+        rising = (refused == 0) & (wanted > permit).any(axis=0)
+        refused[rising] = np.where(self._is_too_often(rows[rising]), np.int8(RefusalReason.TOO_OFTEN), np.int8(0))
         known = rows[ours]
         pods.number[known] = numbers[ours]
         pods.wanted[:, known] = pods.permit[:, known]
@@ -338,6 +348,22 @@ class PermitBook:
     def move(self, rows: Int32s, *, is_moving: bool) -> None:
         """Name pods that are to be moved, or give their moves up."""
         self.pods.is_moving[rows] = is_moving
+        self._moved.append((rows, is_moving))
+
+    def take_moved(self) -> list[tuple[Int32s, bool]]:
+        """Return which pods were named to be moved, or not to be any more, each told once."""
+        moved, self._moved = self._moved, []
+        return moved
+
+    def take_drained(self) -> list[tuple[Int32s, bool]]:
+        """Return held pods whose node was cordoned, or is open again, since they were told, each told once."""
+        pods = self.pods
+        rows = np.flatnonzero(pods.session).astype(np.int32)
+        cordoned = self._nodes.flags[self._placements.node[pods.slot[rows]]] & NodeFlag.CORDONED != 0
+        changed = cordoned != pods.is_draining[rows]
+        rows, cordoned = rows[changed], cordoned[changed]
+        pods.is_draining[rows] = cordoned
+        return [(rows[cordoned == drains], drains) for drains in (True, False) if (cordoned == drains).any()]
 
     def set_weights(self, weights: Mapping[str, float]) -> None:
         """Say what queues weigh; one that is left out weighs 1.
@@ -427,6 +453,15 @@ class PermitBook:
         """Forget pods that are not scaled any more; they are booked as observed."""
         self._placements.scaled[self.pods.slot[rows]] = 0
         self.pods.drop(rows)
+
+    def _is_too_often(self, rows: Int32s) -> Bools:
+        """Return which of pods that ask for more do so too often, and count that they do."""
+        pods, rate = self.pods, self.settings.rises_per_s
+        level = np.maximum(pods.asked[rows] - (self.now_s - pods.asked_s[rows]) * rate, 0.0)
+        too_often = level >= _BURST_S * rate
+        pods.asked[rows] = np.where(too_often, level, level + 1)
+        pods.asked_s[rows] = self.now_s
+        return np.asarray(too_often)
 
     def _units(self, rows: Int32s) -> Int64s:
         """Return (resource, n) the compute unit at each pod's node."""

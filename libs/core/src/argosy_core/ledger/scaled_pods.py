@@ -94,6 +94,12 @@ class ScaledPodTable:
         """(row,): its run may be ended to make room for others."""
         self.is_moving = np.zeros(narrow, np.bool_)
         """(row,): it was named to be moved."""
+        self.is_draining = np.zeros(narrow, np.bool_)
+        """(row,): its agent was told that the node is to be emptied."""
+        self.asked = np.zeros(narrow, np.float64)
+        """(row,): how often it asked for more of late, falling by the permitted rate."""
+        self.asked_s = np.zeros(narrow, np.float64)
+        """(row,): when it asked for more last."""
         self.is_off = np.zeros(narrow, np.bool_)
         """(row,): it is not scaled any more, and forgotten once no lease can last."""
         self.since_s = np.zeros(narrow, np.float64)
@@ -156,7 +162,7 @@ class ScaledPodTable:
         ]  # fmt: skip
         return [
             *wide, self.floor_until_s, self.is_bundle, self.session, self.process, self.number, self.queue,
-            self.is_movable, self.is_moving, self.is_off, self.since_s,
+            self.is_movable, self.is_moving, self.is_draining, self.is_off, self.since_s, self.asked, self.asked_s,
         ]  # fmt: skip
 
     def _grow(self) -> None:

@@ -9,6 +9,14 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from argosy_core.autoscale.annotations import (
+    MAXIMUM_ANNOTATION,
+    MINIMUM_ANNOTATION,
+    MOVABLE_ANNOTATION,
+    QUEUE_ANNOTATION,
+    SWITCH_ANNOTATION,
+)
+
 __all__ = [
     "FOUND_KEY",
     "FOUND_POD",
@@ -162,10 +170,26 @@ class PodStatus(_Part):
     container_statuses: list[ContainerStatus] | None = None
 
 
+class PodNotes(_Part):
+    """Annotations of a pod that are read of every pod; the others are skipped where they stand."""
+
+    minimum: str | None = msgspec.field(default=None, name=MINIMUM_ANNOTATION)
+    maximum: str | None = msgspec.field(default=None, name=MAXIMUM_ANNOTATION)
+    switch: str | None = msgspec.field(default=None, name=SWITCH_ANNOTATION)
+    movable: str | None = msgspec.field(default=None, name=MOVABLE_ANNOTATION)
+    queue: str | None = msgspec.field(default=None, name=QUEUE_ANNOTATION)
+
+
+class PodMetadata(Metadata):
+    """Metadata of a pod."""
+
+    annotations: PodNotes | None = None
+
+
 class PodDocument(_Part):
     """A pod."""
 
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    metadata: PodMetadata = msgspec.field(default_factory=PodMetadata)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
@@ -183,9 +207,9 @@ class FoundKey(KeyDocument):
 
 
 class FoundPod(PodDocument):
-    """A pod with its annotations."""
+    """A pod with all its annotations."""
 
-    metadata: FoundMetadata = msgspec.field(default_factory=FoundMetadata)
+    metadata: FoundMetadata = msgspec.field(default_factory=FoundMetadata)  # type: ignore[assignment]
 
 
 class NodeTaint(_Part):

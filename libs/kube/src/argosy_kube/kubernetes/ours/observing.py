@@ -21,7 +21,15 @@ from argosy_kube.kubernetes.ours.relabelling import Relabeller, tells_deletion
 from argosy_kube.kubernetes.reading.columns import EventRows, TableBook, read_run, uid_bytes
 from argosy_kube.kubernetes.reading.details import detail_of
 from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates
-from argosy_kube.kubernetes.reading.pods import ended_us, exit_and_reason, host_ports, is_gone, phase_of, read_time_us
+from argosy_kube.kubernetes.reading.pods import (
+    ended_us,
+    exit_and_reason,
+    host_ports,
+    is_gone,
+    phase_of,
+    read_time_us,
+    scaling_of,
+)
 from argosy_kube.port import Change, Detail, ObjectEvents, PodPhase
 
 __all__ = ["CHANGES", "Observer", "apply_health"]
@@ -124,6 +132,8 @@ class Observer:
         self._add(rows, change, pod, run=run, state=(node, *_state_of(pod)), time_us=time_us)
         if run is None and (ports := host_ports(pod.spec)):
             rows.note_ports(ports)
+        if scaling := scaling_of(pod):
+            rows.note_scaling(scaling)
 
     def _add(
         self,

@@ -15,6 +15,7 @@ import numpy as np
 
 from argosy_core.job.classes import HostPort
 from argosy_core.job.naming import run_suffix
+from argosy_core.ledger import Scaling
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, parse_run_label
 from argosy_kube.failure_table import NODE_LOST
 from argosy_kube.kubernetes.api.documents import Metadata
@@ -89,6 +90,8 @@ class EventRows:
         self._chunk_details: list[dict[int, Detail]] = []
         self._ports: dict[int, tuple[HostPort, ...]] = {}
         """Of all rows, by place."""
+        self._scalings: dict[int, Scaling] = {}
+        """Of all rows, by place."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -140,6 +143,10 @@ class EventRows:
         """Note the ports of its node that the pod of the last row has."""
         self._ports[len(self) - 1] = ports
 
+    def note_scaling(self, scaling: Scaling) -> None:
+        """Note within what the pod of the last row is resized."""
+        self._scalings[len(self) - 1] = scaling
+
     def fold(self) -> None:
         """Turn the rows so far into an array, which takes a tenth of the memory; call it after each page of a list."""
         if self._rows:
@@ -168,6 +175,7 @@ class EventRows:
             self._rows, self._uids, self._details = [], [], {}
             del self._chunks[mark:], self._chunk_details[mark:]
             self._ports = {place: ports for place, ports in self._ports.items() if place < len(self)}
+            self._scalings = {place: scaling for place, scaling in self._scalings.items() if place < len(self)}
             return take
 
         return begin
@@ -178,6 +186,7 @@ class EventRows:
         other.fold()
         begin = len(self)
         self._ports.update({begin + place: ports for place, ports in other._ports.items()})
+        self._scalings.update({begin + place: scaling for place, scaling in other._scalings.items()})
         self._chunks += other._chunks
         self._chunk_details += other._chunk_details
 
@@ -222,6 +231,7 @@ class EventRows:
             version=version,
             details=details,
             host_ports=dict(self._ports),
+            scalings=dict(self._scalings),
         )
 
 

@@ -10,9 +10,18 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Final
 
+from argosy_core.autoscale.annotations import (
+    MAXIMUM_ANNOTATION,
+    MINIMUM_ANNOTATION,
+    MOVABLE_ANNOTATION,
+    QUEUE_ANNOTATION,
+    SWITCH_ANNOTATION,
+    read_scaling,
+)
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import HostPort
 from argosy_core.job.requests import effective_request
+from argosy_core.ledger import Scaling
 from argosy_core.resources import parse_quantity
 from argosy_kube.failure_table import (
     DISRUPTIONS,
@@ -46,6 +55,7 @@ __all__ = [
     "phase_of",
     "pod_request",
     "read_time_us",
+    "scaling_of",
 ]
 
 ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
@@ -298,3 +308,21 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
                 address = "" if address in _ALL_ADDRESSES else address
                 found.append(HostPort(port.protocol or "TCP", port.host_port, address))
     return tuple(sorted(set(found))) if found else ()
+
+
+def scaling_of(pod: PodDocument) -> Scaling | None:
+    """Return within what a pod is resized; None if it is not, or its annotations cannot be read."""
+    notes = pod.metadata.annotations
+    if notes is None or notes.minimum is None:
+        return None
+    texts = {
+        MINIMUM_ANNOTATION: notes.minimum,
+        MAXIMUM_ANNOTATION: notes.maximum,
+        SWITCH_ANNOTATION: notes.switch,
+        MOVABLE_ANNOTATION: notes.movable,
+        QUEUE_ANNOTATION: notes.queue,
+    }
+    try:
+        return read_scaling({name: text for name, text in texts.items() if text is not None})
+    except InvalidRequest:
+        return None

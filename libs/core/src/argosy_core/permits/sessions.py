@@ -1,0 +1,249 @@
+"""The permit service without I/O: sessions with the agents of a cluster, answered from its ledger.
+
+An agent's session begins with a hello, then brings its inventory and requests. Leases are renewed by whatever it says
+and end with silence; a session that ended leaves its pods booked for as long as its agent may act on what it was told.
+
+Whatever cannot come from an agent that keeps the protocol ends its session: a sequence number out of turn, a pod named
+twice in a message, a number of a pod that does not rise, too many pods. What one pod may not have is refused for it
+alone. The shell is `argosy_sampler.permits`.
+
+Source: design sections 5 "Resize" and 7 invariants 8, 9 and 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from argosy_core.arrays import Int8s, Int32s, Int64s
+from argosy_core.errors import InvalidRequest, NotAllowedNow, QuotaExceeded, StateConflict
+from argosy_core.ledger import NodeLedger, RefusalReason
+from argosy_core.permits.messages import (
+    AgentHello,
+    AgentMessage,
+    Directive,
+    Directives,
+    Goodbye,
+    Inventory,
+    PermitRequest,
+    Permits,
+    Refusals,
+    Reply,
+    Welcome,
+)
+
+__all__ = ["Outcome", "PermitService"]
+
+
+@dataclass(slots=True)
+class _Session:
+    """One agent's session."""
+
+    process: int
+    """Number of its process."""
+    renewed_s: float
+    """When it was last heard."""
+    sequence: int = 1
+    """Number of its latest message; the hello is the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What to say to whom, and whose sessions are over."""
+
+    replies: list[tuple[int, Reply]] = field(default_factory=list)
+    """(session, message), in order."""
+    ended: list[int] = field(default_factory=list)
+    """Sessions that are over; their streams are to be ended."""
+
+
+class PermitService:
+    """Answers all agents of one cluster.
+
+    Args:
+        ledger: The cluster's ledger.
+        cluster: Name of the cluster.
+        cluster_uid: Its uid.
+        max_pod_count: Most pods that one message may name.
+        max_session_count: Most sessions at once.
+    """
+
+    def __init__(
+        self,
+        ledger: NodeLedger,
+        *,
+        cluster: str,
+        cluster_uid: str,
+        max_pod_count: int = 20_000,
+        max_session_count: int = 1000,
+    ) -> None:
+        """Start without sessions."""
+        self._book = ledger.permits
+        self._cluster = cluster, cluster_uid
+        self._max_pod_count = max_pod_count
+        self._max_session_count = max_session_count
+        self._sessions: dict[int, _Session] = {}
+        self._last = 0
+
+    @property
+    def scaled_count(self) -> int:
+        """How many pods are scaled."""
+        return len(self._book.pods)
+
+    @property
+    def deferred_count(self) -> int:
+        """How many pods wait for room to grow."""
+        return int(np.count_nonzero(self._book.pods.deferred(self._book.pods.live()).any(axis=0)))
+
+    def confirmed(self, session: int) -> int:
+        """Return the number of the latest message of a session that was taken in; 0 if it is over."""
+        return self._sessions[session].sequence if session in self._sessions else 0
+
+    def begin(self, hello: AgentHello, now_s: float) -> tuple[Welcome, list[int]]:
+        """Begin a session; return the welcome, and sessions of the same process that it replaces.
+
+        Args:
+            hello: The first message, whose sequence number is 1.
+            now_s: Present time of the sampler's own clock, seconds.
+
+        Raises:
+            InvalidRequest: The agent is of another cluster, or its process id has not 16 bytes.
+            NotAllowedNow: The pods of the cluster have not been listed.
+            QuotaExceeded: There are too many sessions.
+        """
+        if (hello.cluster, hello.cluster_uid) != self._cluster:
+            raise InvalidRequest(f"this sampler serves cluster {self._cluster[0]!r}, not {hello.cluster!r} or its uid")
+        if len(hello.process_id) != 16:
+            raise InvalidRequest("the process id has not 16 bytes")
+        if not self._book.has_listed:
+            raise NotAllowedNow("the sampler has not yet listed the cluster's pods; try again")
+        self._book.advance(now_s)
+        process = int.from_bytes(hello.process_id[:8], "little", signed=True) or 1
+        replaced = [number for number, session in self._sessions.items() if session.process == process]
+        for number in replaced:
+            self.end(number, now_s)
+        if len(self._sessions) >= self._max_session_count:
+            raise QuotaExceeded(f"{len(self._sessions)} agents have sessions, which is as many as are served")
+        self._last += 1
+        self._sessions[self._last] = _Session(process, now_s)
+        lease_s = self._book.settings.lease_s
+        welcome = Welcome(
+            session=self._last, lease_s=lease_s, heartbeat_s=lease_s / 3, max_pod_count=self._max_pod_count
+        )
+        return welcome, replaced
+
+    def take(self, session: int, sequence: int, message: AgentMessage, now_s: float) -> Outcome:
+        """Take in a message of an agent.
+
+        Raises:
+            StateConflict: The session is over.
+            InvalidRequest: The message breaks the protocol; the session is to be ended.
+        """
+        known = self._sessions.get(session)
+        if known is None:
+            raise StateConflict("the session is over")
+        if sequence != known.sequence + 1:
+            raise InvalidRequest(f"message {sequence} came after message {known.sequence}")
+        self._book.advance(now_s)
+        outcome = Outcome()
+        if isinstance(message, Goodbye):
+            self._book.leave(session)
+            del self._sessions[session]
+            outcome.ended.append(session)
+        elif isinstance(message, Inventory | PermitRequest):
+            self._answer(session, known.process, message, outcome)
+        known.sequence, known.renewed_s = sequence, max(known.renewed_s, now_s)
+        self._direct(outcome)
+        return outcome
+
+    def end(self, session: int, now_s: float) -> None:
+        """Note that a stream ended; what its agent was permitted stays booked for as long as it may act on it."""
+        known = self._sessions.pop(session, None)
+        if known is not None:
+            self._book.advance(now_s)
+            self._book.cut_off(session, known.renewed_s)
+
+    def tick(self, now_s: float) -> Outcome:
+        """Let time pass: end silent sessions, give back what nobody can take any more, push what room has come."""
+        outcome = Outcome()
+        lease_s = self._book.settings.lease_s
+        for number in [number for number, one in self._sessions.items() if one.renewed_s + lease_s < now_s]:
+            self.end(number, now_s)
+            outcome.ended.append(number)
+        self._book.advance(now_s)
+        self._tell(self._book.settle(np.zeros(0, np.int32)), outcome)
+        self._direct(outcome)
+        return outcome
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _answer(self, session: int, process: int, message: Inventory | PermitRequest, outcome: Outcome) -> None:
+        """Answer an inventory or a request, and tell others what comes of it."""
+        self._check_uids(message.uids)
+        book = self._book
+        rows = book.pods.rows(message.uids)
+        if isinstance(message, Inventory):
+            refused = book.join(
+                rows, message.ceilings, message.held, numbers=message.numbers, session=session, process=process
+            )
+        else:
+            refused = book.request(rows, message.wanted, message.bundle, numbers=message.numbers, session=session)
+        taken = rows[refused == 0]
+        self._tell(np.union1d(taken, book.settle(taken)).astype(np.int32), outcome)
+        if refused.any():
+            outcome.replies.append((session, self._refusals(message, rows, refused)))
+
+    def _check_uids(self, uids: Int64s) -> None:
+        if len(uids) > self._max_pod_count:
+            raise InvalidRequest(f"a message names {len(uids)} pods; at most {self._max_pod_count} are taken")
+        ordered = uids[np.lexsort(uids.T)]
+        if len(uids) > 1 and (ordered[1:] == ordered[:-1]).all(axis=1).any():
+            raise InvalidRequest("a message names a pod twice")
+
+    def _refusals(self, message: Inventory | PermitRequest, rows: Int32s, refused: Int8s) -> Refusals:
+        book, wrong = self._book, refused != 0
+        reasons = refused[wrong]
+        wait_s = np.zeros(len(reasons), np.float32)
+        wait_s[reasons == RefusalReason.UNKNOWN_POD] = 1.0
+        wait_s[reasons == RefusalReason.TOO_OFTEN] = 1.0
+        awaited = reasons == RefusalReason.HELD_BY_ANOTHER
+        wait_s[awaited] = np.maximum(book.pods.floor_until_s[rows[wrong][awaited]] - book.now_s, 1.0)
+        return Refusals(uids=message.uids[wrong], numbers=message.numbers[wrong], reasons=reasons, retry_after_s=wait_s)
+
+    def _tell(self, rows: Int32s, outcome: Outcome) -> None:
+        """Say to each session what its pods among these may have."""
+        pods = self._book.pods
+        for session, own in self._by_session(rows):
+            permits = Permits(
+                uids=pods.uid[own],
+                numbers=pods.number[own],
+                permits=pods.permit[:, own],
+                deferred=pods.deferred(own),
+                units=pods.unit[:, own],
+            )
+            outcome.replies.append((session, permits))
+
+    def _direct(self, outcome: Outcome) -> None:
+        """Say what has become of pods besides."""
+        for session, row in self._book.take_stopped():
+            self._directive(session, np.array([row], np.int32), Directive.STOP, outcome)
+        for rows, directive in (
+            *((rows, Directive.DRAIN if drains else Directive.RESUME) for rows, drains in self._book.take_drained()),
+            *((rows, Directive.MIGRATE if moves else Directive.RESUME) for rows, moves in self._book.take_moved()),
+        ):
+            for session, own in self._by_session(rows):
+                self._directive(session, own, directive, outcome)
+
+    def _directive(self, session: int, rows: Int32s, directive: Directive, outcome: Outcome) -> None:
+        if session in self._sessions:
+            kinds = np.full(len(rows), directive, np.int8)
+            outcome.replies.append((session, Directives(uids=self._book.pods.uid[rows], directives=kinds)))
+
+    def _by_session(self, rows: Int32s) -> Iterable[tuple[int, Int32s]]:
+        """Yield (session, its rows)."""
+        of = self._book.pods.session[rows]
+        for session in np.unique(of).tolist():
+            if session:
+                yield session, rows[of == session]

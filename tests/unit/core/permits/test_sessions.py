@@ -1,0 +1,303 @@
+"""The permit service's sessions: who is let in, what renews a lease, what ends a session, who is told what."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import InvalidRequest, NotAllowedNow, QuotaExceeded, StateConflict
+from argosy_core.job.members import Members
+from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, RefusalReason, Scaling
+from argosy_core.nodes import NodeSpec
+from argosy_core.permits import (
+    AgentHello,
+    AgentMessage,
+    Directive,
+    Directives,
+    Goodbye,
+    Heartbeat,
+    Inventory,
+    Outcome,
+    PermitRequest,
+    Permits,
+    PermitService,
+    Refusals,
+)
+
+BOUNDS = Scaling(least=(100, 10), most=(800, 80))
+
+
+def uids(*pods: int) -> np.ndarray:
+    """Uids of pods called by small numbers."""
+    raw = np.zeros((len(pods), 16), np.uint8)
+    raw[:, 0] = pods
+    return raw.view(np.int64)
+
+
+class World:
+    """A service, one node of 1000 and 100, and agents called by letters."""
+
+    def __init__(self, **limits: int) -> None:
+        """All is listed; there is no pod yet."""
+        self.ledger = NodeLedger(permits=PermitSettings(lease_s=6.0, margin_s=4.0, unit=(100, 10), rises_per_s=2.0))
+        self.ledger.put_nodes([NodeSpec(name="n", total={"cpu": 1000, "memory": 100})])
+        self.service = PermitService(self.ledger, cluster="c", cluster_uid="u", **limits)
+        self.numbers = 0
+        self.sequences: dict[int, int] = {}
+        self.now_s = 0.0
+        self.see()
+
+    def see(self, *pods: int, scaling: Scaling | None = BOUNDS) -> None:
+        """Exactly these pods are there, each as large as 200 and 20."""
+        count = len(pods)
+        self.ledger.observe_all(
+            PodEvents(
+                members=Members.of([0] * count, [0] * count), uids=uids(*pods).view(np.uint8).reshape(-1, 16),
+                nodes=np.zeros(count, np.int32), ended=np.zeros(count, np.bool_),
+                requests=np.tile(np.array([200, 20, 1], np.int64), (count, 1)),
+                scalings=dict.fromkeys(range(count), scaling) if scaling else {},
+            )
+        )  # fmt: skip
+
+    def begin(self, agent: str = "a", **wrong: Any) -> int:
+        """An agent dials."""
+        fields: dict[str, Any] = {"cluster": "c", "cluster_uid": "u", "process_id": agent.encode() * 16, **wrong}
+        welcome, _ = self.service.begin(AgentHello(**fields), self.now_s)
+        self.sequences[welcome.session] = 1
+        return welcome.session
+
+    def say(self, session: int, message: AgentMessage) -> Outcome:
+        """An agent says something in turn."""
+        self.sequences[session] += 1
+        outcome = self.service.take(session, self.sequences[session], message, self.now_s)
+        self.ledger.check_invariants()
+        return outcome
+
+    def tell(self, session: int, *pods: int, held: bool = True) -> Outcome:
+        """An agent says which pods it has."""
+        self.numbers += 1
+        count = len(pods)
+        ceilings = np.tile(np.array([[200], [20]]), count)
+        return self.say(
+            session,
+            Inventory(
+                uids=uids(*pods), ceilings=ceilings, held=np.full(count, held), numbers=np.full(count, self.numbers)
+            ),
+        )
+
+    def ask(self, session: int, wanted: dict[int, tuple[int, int]]) -> Outcome:
+        """An agent says what its pods are to have."""
+        self.numbers += 1
+        return self.say(
+            session,
+            PermitRequest(
+                uids=uids(*wanted), wanted=np.array(list(wanted.values())).T,
+                bundle=np.zeros(len(wanted), np.bool_), numbers=np.full(len(wanted), self.numbers),
+            ),
+        )  # fmt: skip
+
+
+@pytest.fixture
+def world() -> World:
+    """Two pods."""
+    world = World()
+    world.see(1, 2)
+    return world
+
+
+def permits_in(outcome: Outcome, session: int) -> dict[int, list[int]]:
+    """Permits told to a session, by pod."""
+    return {
+        int(reply.uids.view(np.uint8).reshape(-1, 16)[at, 0]): reply.permits[:, at].tolist()
+        for to, reply in outcome.replies
+        if to == session and isinstance(reply, Permits)
+        for at in range(len(reply.uids))
+    }
+
+
+def test_an_inventory_is_answered_with_permits_and_a_request_with_the_number_it_answers(world: World) -> None:
+    """What comes back names the pod, what is answered, the permit, what is deferred and the unit."""
+    agent = world.begin()
+    assert permits_in(world.tell(agent, 1, 2), agent) == {1: [200, 20], 2: [200, 20]}
+    ((to, reply),) = world.ask(agent, {1: (800, 30), 2: (800, 20)}).replies
+    assert isinstance(reply, Permits)
+    assert to == agent
+    assert reply.numbers.tolist() == [2, 2]
+    assert (reply.permits + reply.deferred).T.tolist() == [[800, 30], [800, 20]]
+    assert reply.permits[0].sum() == 1000
+    assert reply.units.T.tolist() == [[100, 10], [100, 10]]
+
+
+def test_an_agent_of_another_cluster_is_refused(world: World) -> None:
+    """Name and uid must be the sampler's, and the process id must be one."""
+    for wrong in ({"cluster": "d"}, {"cluster_uid": "v"}, {"process_id": b"short"}):
+        with pytest.raises(InvalidRequest):
+            world.begin(**wrong)
+
+
+def test_no_agent_is_let_in_before_the_pods_were_listed() -> None:
+    """It would be told that its pods are unknown."""
+    world = World()
+    world.ledger.permits.has_listed = False
+    with pytest.raises(NotAllowedNow, match="not yet listed"):
+        world.begin()
+
+
+def test_there_are_no_more_sessions_than_are_served() -> None:
+    """The one that is too many is told so."""
+    world = World(max_session_count=1)
+    world.begin("a")
+    with pytest.raises(QuotaExceeded):
+        world.begin("b")
+
+
+def test_a_new_stream_of_the_same_process_replaces_the_one_before(world: World) -> None:
+    """What it held it holds again with its first word; the old stream is over."""
+    first = world.begin()
+    world.tell(first, 1)
+    world.ask(first, {1: (500, 20)})
+    welcome, replaced = world.service.begin(AgentHello(cluster="c", cluster_uid="u", process_id=b"a" * 16), world.now_s)
+    assert replaced == [first]
+    with pytest.raises(StateConflict):
+        world.say(first, Heartbeat())
+    world.sequences[welcome.session] = 1
+    assert permits_in(world.tell(welcome.session, 1), welcome.session) == {1: [200, 20]}
+
+
+def test_whatever_an_agent_says_renews_its_leases_and_silence_ends_them(world: World) -> None:
+    """A session that is silent for a lease is over; its pods stay booked for the margin."""
+    agent = world.begin()
+    world.tell(agent, 1)
+    world.ask(agent, {1: (500, 20)})
+    world.now_s = 5.0
+    world.say(agent, Heartbeat())
+    assert world.service.tick(11.0).ended == []
+    assert world.service.tick(11.1).ended == [agent]
+    free = world.ledger.nodes.free
+    assert free[0, 0] == 300
+    world.service.tick(15.0)
+    assert free[0, 0] == 600
+
+
+def test_a_stream_that_breaks_leaves_its_pods_booked(world: World) -> None:
+    """Its agent may still act on its permits; another agent is refused until then and told when to ask."""
+    agent = world.begin()
+    world.tell(agent, 1)
+    world.ask(agent, {1: (500, 20)})
+    world.now_s = 1.0
+    world.service.end(agent, world.now_s)
+    assert world.ledger.nodes.free[0, 0] == 300
+    ((_, reply),) = world.tell(world.begin("b"), 1, held=False).replies
+    assert isinstance(reply, Refusals)
+    assert reply.reasons.tolist() == [RefusalReason.HELD_BY_ANOTHER]
+    assert reply.retry_after_s.tolist() == [9.0]
+
+
+def test_a_goodbye_ends_the_session_and_gives_all_back(world: World) -> None:
+    """Whoever comes next may have the pods at once."""
+    agent = world.begin()
+    world.tell(agent, 1)
+    world.ask(agent, {1: (500, 20)})
+    assert world.say(agent, Goodbye()).ended == [agent]
+    assert world.ledger.nodes.free[0, 0] == 600
+    other = world.begin("b")
+    assert permits_in(world.tell(other, 1, held=False), other) == {1: [200, 20]}
+
+
+@pytest.mark.parametrize("sequence", [0, 1, 2, 4, -1])
+def test_a_message_out_of_turn_is_refused_and_changes_nothing(world: World, sequence: int) -> None:
+    """One that comes twice or late would give back what was permitted since."""
+    agent = world.begin()
+    world.tell(agent, 1)
+    with pytest.raises(InvalidRequest, match="came after message 2"):
+        world.service.take(agent, sequence, Goodbye(), 0.0)
+    assert permits_in(world.ask(agent, {1: (300, 20)}), agent) == {1: [300, 20]}
+
+
+def test_a_message_that_names_a_pod_twice_or_too_many_is_refused() -> None:
+    """Neither can come from an agent that keeps the protocol."""
+    world = World(max_pod_count=2)
+    world.see(1, 2, 3)
+    agent = world.begin()
+    with pytest.raises(InvalidRequest, match="twice"):
+        world.tell(agent, 1, 1)
+    world.sequences[agent] -= 1
+    with pytest.raises(InvalidRequest, match="at most 2"):
+        world.tell(agent, 1, 2, 3)
+
+
+def test_what_one_agent_gives_back_is_pushed_to_another_that_waits(world: World) -> None:
+    """Deferred demand is granted as soon as there is room, whoever made it."""
+    first, second = world.begin("a"), world.begin("b")
+    world.tell(first, 1)
+    world.tell(second, 2)
+    world.ask(first, {1: (800, 20)})
+    world.ask(second, {2: (300, 20)})
+    outcome = world.ask(first, {1: (700, 20)})
+    assert permits_in(outcome, first) == {1: [700, 20]}
+    assert permits_in(outcome, second) == {2: [300, 20]}
+
+
+def test_room_that_comes_by_itself_is_pushed_with_the_next_tick(world: World) -> None:
+    """A node that grew, a pod that ended: nobody has to ask again."""
+    agent = world.begin()
+    world.tell(agent, 1, 2)
+    world.ask(agent, {1: (800, 20), 2: (800, 20)})
+    assert world.service.tick(0.1).replies == []
+    world.see(1)
+    assert permits_in(world.service.tick(0.2), agent) == {1: [800, 20]}
+
+
+def test_agents_are_told_of_drained_nodes_moves_and_pods_that_are_not_scaled_any_more(world: World) -> None:
+    """Each is told once, and of its end."""
+    agent = world.begin()
+    world.tell(agent, 1, 2)
+
+    def told() -> list[tuple[int, list[int]]]:
+        outcome = world.service.tick(0.1)
+        return [
+            (len(reply.uids), reply.directives.tolist())
+            for _, reply in outcome.replies
+            if isinstance(reply, Directives)
+        ]
+
+    world.ledger.set_cordons(["n"])
+    assert told() == [(2, [Directive.DRAIN] * 2)]
+    assert told() == []
+    world.ledger.set_cordons([])
+    assert told() == [(2, [Directive.RESUME] * 2)]
+    row = world.ledger.permits.pods.rows(uids(1))
+    world.ledger.permits.move(row, is_moving=True)
+    assert told() == [(1, [Directive.MIGRATE])]
+    world.ledger.permits.move(row, is_moving=False)
+    assert told() == [(1, [Directive.RESUME])]
+    world.see(1, 2, scaling=None)
+    assert told() == [(1, [Directive.STOP])] * 2
+
+
+def test_an_agent_that_asks_too_often_for_one_pod_is_told_so(world: World) -> None:
+    """Ten seconds' worth at once, then by the rate; telling of less is never too often, nor are other pods."""
+    agent = world.begin()
+    world.tell(agent, 1, 2)
+    for _ in range(10):
+        world.ask(agent, {1: (300, 20)})
+        world.ask(agent, {1: (200, 20)})
+        world.ask(agent, {1: (300, 20)})
+        world.ask(agent, {1: (200, 20)})
+    ((_, reply),) = world.ask(agent, {1: (300, 20)}).replies
+    assert isinstance(reply, Refusals)
+    assert reply.reasons.tolist() == [RefusalReason.TOO_OFTEN]
+    assert permits_in(world.ask(agent, {2: (300, 20)}), agent) == {2: [300, 20]}
+    world.now_s = 0.5
+    assert permits_in(world.ask(agent, {1: (300, 20)}), agent) == {1: [300, 20]}
+
+
+def test_a_clock_that_goes_back_gives_nothing_away(world: World) -> None:
+    """Time stands still until it has caught up."""
+    agent = world.begin()
+    world.tell(agent, 1)
+    world.ask(agent, {1: (500, 20)})
+    world.service.end(agent, 100.0)
+    world.service.tick(5.0)
+    world.service.tick(9.9)
+    assert world.ledger.permits.now_s == 100.0
