@@ -150,7 +150,7 @@ async def test_refusals_and_directives_are_told(sampler: Sampler, agent: Agent) 
     """Each pod by itself; a refusal says which word it answers and when to ask again."""
     await begin(agent)
     await agent.say(request=asking(2, 850, 20, 300, 20))
-    permits, refusals = (await agent.hear()).permits, (await agent.hear()).refusals
+    refusals, permits = (await agent.hear()).refusals, (await agent.hear()).permits
     assert permits.permit_column == numbers(300, 20)
     assert (refusals.uid_column, refusals.number_column) == (UIDS[:16], numbers(2))
     assert list(refusals.reason_column) == [permit_pb2.REFUSAL_REASON_ABOVE_MAXIMUM]

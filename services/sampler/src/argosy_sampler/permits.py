@@ -9,15 +9,17 @@ Source: design section 5, "Resize"; section 7, invariants 8 and 11.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import grpc
 
 from argosy.autoscale.v1 import permit_pb2, permit_pb2_grpc
 from argosy_core.errors import BackendUnavailable, InvalidRequest, StateConflict
-from argosy_core.permits import Outcome, PermitService
+from argosy_core.permits import AgentMessage, Outcome, PermitService
 from argosy_runtime.logs import Logger
 from argosy_runtime.metrics import METRICS
 from argosy_sampler.permit_codec import read_agent_message, read_hello, reply_message, welcome_message
@@ -60,6 +62,17 @@ class _Stream:
             await context.write(message)
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A message that is to be taken in."""
+
+    session: int
+    sequence: int
+    message: AgentMessage
+    taken: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    """Whether the session goes on, once it is; or how the message breaks the protocol."""
+
+
 class PermitServicer(permit_pb2_grpc.PermitServiceServicer):
     """Serves `argosy.autoscale.v1.PermitService` from the time that `open` is called.
 
@@ -80,20 +93,53 @@ class PermitServicer(permit_pb2_grpc.PermitServiceServicer):
         self._monotonic = monotonic
         self._service: PermitService | None = None
         self._streams: dict[int, _Stream] = {}
+        self._inbox: list[_Said] = []
+        """What was said and is not taken in: at most one message of each stream."""
+        self._news = asyncio.Event()
 
     def open(self, service: PermitService) -> None:
         """Let agents in."""
         self._service = service
 
     async def run(self) -> None:
-        """Let the service's time pass until cancelled."""
+        """Take in what agents say and let the service's time pass, until cancelled.
+
+        Whatever has come by the time that the last was answered is taken in together.
+        """
+        due_s = self._monotonic()
         while True:
-            await asyncio.sleep(_TICK_S)
-            if self._service is not None:
-                self._deliver(self._service, self._service.tick(self._monotonic()))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, due_s - self._monotonic())):
+                    await self._news.wait()
+            self._news.clear()
+            service, inbox = self._service, self._inbox
+            self._inbox = []
+            if service is None:
+                due_s = self._monotonic() + _TICK_S
+                continue
+            if inbox:
+                self._take(service, inbox)
+            if self._monotonic() >= due_s:
+                self._deliver(service, service.tick(self._monotonic()))
+                due_s = self._monotonic() + _TICK_S
                 METRICS.agent_sessions.labels(self._cluster).set(len(self._streams))
-                METRICS.scaled_pods.labels(self._cluster).set(self._service.scaled_count)
-                METRICS.deferred_pods.labels(self._cluster).set(self._service.deferred_count)
+                METRICS.scaled_pods.labels(self._cluster).set(service.scaled_count)
+                METRICS.deferred_pods.labels(self._cluster).set(service.deferred_count)
+
+    def _take(self, service: PermitService, inbox: list[_Said]) -> None:
+        """Take in messages, answer them, and let their streams be read on."""
+        outcome = service.take([(one.session, one.sequence, one.message) for one in inbox], self._monotonic())
+        self._deliver(service, outcome)
+        told = {session for session, _ in outcome.replies}
+        for one in inbox:
+            if one.taken.done():
+                continue  # its stream has ended
+            if one.session in outcome.broken:
+                one.taken.set_exception(outcome.broken[one.session])
+            else:
+                one.taken.set_result(one.session not in outcome.ended)
+                if one.session not in told and one.session in self._streams:
+                    self._streams[one.session].send(reply_message(None, service.confirmed(one.session)))
 
     async def Session(  # type: ignore[override]  # noqa: N802 - name is given by the proto
         self, request_iterator: AsyncIterator[permit_pb2.SessionRequest], context: Context
@@ -122,7 +168,7 @@ class PermitServicer(permit_pb2_grpc.PermitServiceServicer):
         stream.send(welcome_message(welcome, self._process_id))
         self._log.info("connected", peer="agent", host=hello.host)
         try:
-            await self._converse(stream, self._read(service, session, requests), context)
+            await self._converse(stream, self._read(session, requests), context)
         finally:
             del self._streams[session]
             service.end(session, self._monotonic())
@@ -146,9 +192,7 @@ class PermitServicer(permit_pb2_grpc.PermitServiceServicer):
             writing.cancel()
             await asyncio.gather(reading, writing, return_exceptions=True)
 
-    async def _read(
-        self, service: PermitService, session: int, requests: AsyncIterator[permit_pb2.SessionRequest]
-    ) -> None:
+    async def _read(self, session: int, requests: AsyncIterator[permit_pb2.SessionRequest]) -> None:
         """Take what an agent says until it says no more, as fast as anybody needs to speak."""
         turn_s = 0.0
         async for request in requests:
@@ -156,13 +200,11 @@ class PermitServicer(permit_pb2_grpc.PermitServiceServicer):
             turn_s = max(turn_s, now_s - _BURST_S) + 1 / _MESSAGES_PER_S
             if turn_s > now_s:
                 await asyncio.sleep(turn_s - now_s)
-            message = read_agent_message(request)
-            outcome = service.take(session, request.sequence, message, self._monotonic())
-            if session in outcome.ended:
+            said = _Said(session, request.sequence, read_agent_message(request))
+            self._inbox.append(said)
+            self._news.set()
+            if not await said.taken:
                 return
-            if not any(to == session for to, _ in outcome.replies):
-                self._streams[session].send(reply_message(None, service.confirmed(session)))
-            self._deliver(service, outcome)
 
     def _deliver(self, service: PermitService, outcome: Outcome) -> None:
         """Put what is to be said in line, and close the streams of sessions that are over."""

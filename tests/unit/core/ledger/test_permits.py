@@ -78,9 +78,11 @@ class World:
         """An agent says what its pods are to have; return what is refused."""
         rows = self.rows(*wanted)
         self.sequence += 1
+        numbers = np.full(len(rows), self.sequence)
+        self.book.check_numbers(rows, numbers, session)
         refused = self.book.request(
             rows, np.array(list(wanted.values())).T, np.full(len(rows), bundle),
-            numbers=np.full(len(rows), self.sequence), session=session,
+            numbers=numbers, session=np.full(len(rows), session),
         )  # fmt: skip
         if settle:
             self.book.settle(rows)
@@ -345,6 +347,19 @@ def test_a_pod_that_somebody_else_enlarged_is_booked_as_it_is(world: World) -> N
     world.node("a", cpu=900)
     world.ask({1: (700, 20)})
     assert (world.permit(1), world.reserved) == ((700, 20), (900, 40))
+
+
+def test_what_is_seen_of_a_pod_is_no_permit_where_less_than_nothing_is_free(world: World) -> None:
+    """The watch may be late: the pod was shrunk since, and its room is another's by now."""
+    world.ask({1: (800, 20)})
+    world.ask({1: (200, 20)})
+    world.ask({2: (800, 20)})
+    world.see({1: (800, 20)})
+    assert world.reserved == (1600, 40)
+    world.ask({1: (800, 30)})
+    assert world.permit(1) == (200, 30)
+    world.see({1: (200, 20)})
+    assert world.reserved == (1000, 50)
 
 
 def test_a_new_maximum_limits_what_is_deferred_and_takes_nothing_back(world: World) -> None:

@@ -162,12 +162,16 @@ class PermitBook:
         self.now_s = now_s
         self._uncertain_until_s = now_s + self.settings.lease_s + self.settings.margin_s
 
+    def set_time(self, now_s: float) -> None:
+        """Say what time it is; a clock that goes back stands still."""
+        self.now_s = max(self.now_s, now_s)
+
     def advance(self, now_s: float) -> None:
-        """Let time pass; what nobody can give any more is given back. A clock that goes back stands still.
+        """Let time pass; what nobody can give any more is given back.
 
         Complexity: O(scaled pods) in NumPy.
         """
-        self.now_s = max(self.now_s, now_s)
+        self.set_time(now_s)
         pods, rows = self.pods, self.pods.live()
         rows = rows[(pods.session[rows] == 0) & (pods.floor_until_s[rows] <= self.now_s)]
         self._rebook_without_floor(rows[pods.floor[:, rows].any(axis=0)])
@@ -250,26 +254,32 @@ class PermitBook:
         self._rebook_without_floor(rows)
         return refused
 
-    def request(self, rows: Int32s, wanted: Int64s, bundle: Bools, *, numbers: Int64s, session: int) -> Int8s:
+    def check_numbers(self, rows: Int32s, numbers: Int64s, session: int) -> None:
+        """Do nothing if the numbers of a session's pods rise.
+
+        Raises:
+            InvalidRequest: One does not: the message came twice, or late.
+        """
+        pods = self.pods
+        ours = pods.session[rows] == session
+        if (numbers[ours] <= pods.number[rows[ours]]).any():
+            raise InvalidRequest("the number of a pod does not rise")
+
+    def request(self, rows: Int32s, wanted: Int64s, bundle: Bools, *, numbers: Int64s, session: Int64s) -> Int8s:
         """Take in what pods are to have; return what is refused, by RefusalReason.
 
         What was lowered is given back at once. What is asked for is deferred demand until `settle`, which gives all
-        that comes together its turn, whoever came first in the message.
+        that comes together its turn, whoever came first.
 
         Args:
-            rows: n distinct rows of pods, 0 for unknown ones.
+            rows: n rows of pods, 0 for unknown ones; those of one session distinct.
             wanted: (resource, n) what each is to have in all.
             bundle: (n,) all resources in equal steps, or none.
-            numbers: (n,) numbers of what the agent says of each.
-            session: Number of the session.
-
-        Raises:
-            InvalidRequest: A number does not rise; nothing was taken in.
+            numbers: (n,) numbers of what the agents say of each; they rise (`check_numbers`).
+            session: (n,) numbers of the sessions that ask.
         """
         pods = self.pods
         ours = (rows > 0) & (pods.session[rows] == session)
-        if (numbers[ours] <= pods.number[rows[ours]]).any():
-            raise InvalidRequest("the number of a pod does not rise")
         refused = np.zeros(len(rows), np.int8)
         permit, least, most = pods.permit[:, rows], pods.least[:, rows], pods.most[:, rows]
         differs = wanted != permit
@@ -496,18 +506,17 @@ class PermitBook:
     def _give(self, rows: Int32s, at: Int32s) -> None:
         """Raise the permits of pods that want more, on nodes whose demand is all among them."""
         pods = self.pods
-        # What the pod has beyond its permit, by somebody else's hand, is booked already.
-        pods.permit[:, rows] = np.maximum(pods.permit[:, rows], np.minimum(pods.wanted[:, rows], pods.booked(rows)))
         missing = np.maximum(pods.wanted[:, rows] - pods.booked(rows), 0)
-        room = np.maximum(self._nodes.free[self._columns], 0)
-        is_enough = (_sums(missing, at, len(self._nodes)) <= room).all(axis=0)
+        # Nothing is given where less than nothing is free, not even what a pod has already: what is seen may be of
+        # yesterday, and a permit would make it last.
+        is_enough = (_sums(missing, at, len(self._nodes)) <= self._nodes.free[self._columns]).all(axis=0)
         fits = is_enough[at]
         pods.permit[:, rows[fits]] = np.maximum(pods.permit[:, rows[fits]], pods.wanted[:, rows[fits]])
         self._rebook(rows[fits])
         for node in np.unique(at[~fits]).tolist():
-            self._share(rows[~fits & (at == node)], node, room[:, node])
+            self._share(rows[~fits & (at == node)], node)
 
-    def _share(self, rows: Int32s, node: int, room: Int64s) -> None:
+    def _share(self, rows: Int32s, node: int) -> None:
         """Share out the room of one node that has too little."""
         pods, live = self.pods, self.pods.live()
         there = live[self._placements.node[pods.slot[live]] == node]
@@ -528,8 +537,11 @@ class PermitBook:
             for at, row in enumerate(rows.tolist())
         ]
         total = self._nodes.allocatable[self._columns, node].tolist()
-        given = share_room(room.tolist(), demands, total=total, growth=grown, weights=self.weights)
+        free = self._nodes.free[self._columns, node]
+        room = np.maximum(free, 0).tolist()
+        given = share_room(room, demands, total=total, growth=grown, weights=self.weights)
         permits = np.minimum(np.array(given, np.int64).T, pods.wanted[:, rows])
+        permits[free < 0] = 0
         pods.permit[:, rows] = np.maximum(pods.permit[:, rows], permits)
         self._rebook(rows)
 

@@ -12,13 +12,13 @@ Source: design sections 5 "Resize" and 7 invariants 8, 9 and 11.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from argosy_core.arrays import Int8s, Int32s, Int64s
-from argosy_core.errors import InvalidRequest, NotAllowedNow, QuotaExceeded, StateConflict
+from argosy_core.errors import InvalidRequest, NotAllowedNow, QuotaExceeded
 from argosy_core.ledger import NodeLedger, RefusalReason
 from argosy_core.permits.messages import (
     AgentHello,
@@ -56,7 +56,9 @@ class Outcome:
     replies: list[tuple[int, Reply]] = field(default_factory=list)
     """(session, message), in order."""
     ended: list[int] = field(default_factory=list)
-    """Sessions that are over; their streams are to be ended."""
+    """Sessions that are over, after a goodbye or in silence; their streams are to be ended."""
+    broken: dict[int, InvalidRequest] = field(default_factory=dict)
+    """Sessions that are over because a message broke the protocol, and how; nothing of it was taken in."""
 
 
 class PermitService:
@@ -134,28 +136,24 @@ class PermitService:
         )
         return welcome, replaced
 
-    def take(self, session: int, sequence: int, message: AgentMessage, now_s: float) -> Outcome:
-        """Take in a message of an agent.
+    def take(self, messages: Sequence[tuple[int, int, AgentMessage]], now_s: float) -> Outcome:
+        """Take in what agents have said; room is shared out once for all of it.
 
-        Raises:
-            StateConflict: The session is over.
-            InvalidRequest: The message breaks the protocol; the session is to be ended.
+        Args:
+            messages: (session, sequence number, message); those of one session in the order of its stream.
+            now_s: Present time of the sampler's own clock, seconds.
+
+        Complexity: half a millisecond for each time that some session speaks again, and microseconds a pod.
         """
-        known = self._sessions.get(session)
-        if known is None:
-            raise StateConflict("the session is over")
-        if sequence != known.sequence + 1:
-            raise InvalidRequest(f"message {sequence} came after message {known.sequence}")
-        self._book.advance(now_s)
         outcome = Outcome()
-        if isinstance(message, Goodbye):
-            self._book.leave(session)
-            del self._sessions[session]
-            outcome.ended.append(session)
-        elif isinstance(message, Inventory | PermitRequest):
-            self._answer(session, known.process, message, outcome)
-        known.sequence, known.renewed_s = sequence, max(known.renewed_s, now_s)
-        self._direct(outcome)
+        self._book.set_time(now_s)
+        wave: dict[int, tuple[int, AgentMessage]] = {}
+        for session, sequence, message in messages:
+            if session in wave:
+                self._take_wave(wave, now_s, outcome)
+                wave = {}
+            wave[session] = sequence, message
+        self._take_wave(wave, now_s, outcome)
         return outcome
 
     def end(self, session: int, now_s: float) -> None:
@@ -175,25 +173,79 @@ class PermitService:
         self._book.advance(now_s)
         self._tell(self._book.settle(np.zeros(0, np.int32)), outcome)
         self._direct(outcome)
+        for rows, directive in (
+            *((rows, Directive.DRAIN if drains else Directive.RESUME) for rows, drains in self._book.take_drained()),
+            *((rows, Directive.MIGRATE if moves else Directive.RESUME) for rows, moves in self._book.take_moved()),
+        ):
+            for session, own in self._by_session(rows):
+                self._directive(session, own, directive, outcome)
         return outcome
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    def _answer(self, session: int, process: int, message: Inventory | PermitRequest, outcome: Outcome) -> None:
-        """Answer an inventory or a request, and tell others what comes of it."""
-        self._check_uids(message.uids)
-        book = self._book
-        rows = book.pods.rows(message.uids)
-        if isinstance(message, Inventory):
-            refused = book.join(
-                rows, message.ceilings, message.held, numbers=message.numbers, session=session, process=process
-            )
-        else:
-            refused = book.request(rows, message.wanted, message.bundle, numbers=message.numbers, session=session)
-        taken = rows[refused == 0]
-        self._tell(np.union1d(taken, book.settle(taken)).astype(np.int32), outcome)
+    def _take_wave(self, wave: dict[int, tuple[int, AgentMessage]], now_s: float, outcome: Outcome) -> None:
+        """Take in one message each of some sessions."""
+        self._direct(outcome)  # before anything renews a lease in its agent's eyes
+        answered: list[Int32s] = [np.zeros(0, np.int32)]
+        requests: list[tuple[int, PermitRequest, Int32s]] = []
+        for session, (sequence, message) in wave.items():
+            known = self._sessions.get(session)
+            if known is None:
+                continue
+            try:
+                if sequence != known.sequence + 1:
+                    raise InvalidRequest(f"message {sequence} came after message {known.sequence}")
+                if isinstance(message, Inventory | PermitRequest):
+                    self._check_uids(message.uids)
+                    rows = self._book.pods.rows(message.uids)
+                    if isinstance(message, Inventory):
+                        answered.append(self._join(session, known.process, message, rows, outcome=outcome))
+                    else:
+                        self._book.check_numbers(rows, message.numbers, session)
+                        requests.append((session, message, rows))
+            except InvalidRequest as error:
+                self.end(session, now_s)
+                outcome.broken[session] = error
+                continue
+            known.sequence, known.renewed_s = sequence, max(known.renewed_s, now_s)
+            if isinstance(message, Goodbye):
+                self._book.leave(session)
+                del self._sessions[session]
+                outcome.ended.append(session)
+        if requests:
+            answered.append(self._request(requests, outcome))
+        taken = np.concatenate(answered)
+        if len(taken):
+            self._tell(np.union1d(taken, self._book.settle(taken)).astype(np.int32), outcome)
+
+    def _join(self, session: int, process: int, message: Inventory, rows: Int32s, *, outcome: Outcome) -> Int32s:
+        """Take in an inventory; return the rows that the session holds by it."""
+        refused = self._book.join(
+            rows, message.ceilings, message.held, numbers=message.numbers, session=session, process=process
+        )
         if refused.any():
             outcome.replies.append((session, self._refusals(message, rows, refused)))
+        taken: Int32s = rows[refused == 0]
+        return taken
+
+    def _request(self, requests: list[tuple[int, PermitRequest, Int32s]], outcome: Outcome) -> Int32s:
+        """Take in requests of distinct sessions at once; return the rows of pods that were not refused."""
+        counts = [len(rows) for _, _, rows in requests]
+        rows = np.concatenate([rows for _, _, rows in requests])
+        refused = self._book.request(
+            rows,
+            np.concatenate([message.wanted for _, message, _ in requests], axis=1),
+            np.concatenate([message.bundle for _, message, _ in requests]),
+            numbers=np.concatenate([message.numbers for _, message, _ in requests]),
+            session=np.repeat([session for session, _, _ in requests], counts),
+        )
+        if refused.any():
+            ends = np.cumsum(counts)[:-1]
+            for (session, message, own), reasons in zip(requests, np.split(refused, ends), strict=True):
+                if reasons.any():
+                    outcome.replies.append((session, self._refusals(message, own, reasons)))
+        taken: Int32s = rows[refused == 0]
+        return taken
 
     def _check_uids(self, uids: Int64s) -> None:
         if len(uids) > self._max_pod_count:
@@ -226,15 +278,9 @@ class PermitService:
             outcome.replies.append((session, permits))
 
     def _direct(self, outcome: Outcome) -> None:
-        """Say what has become of pods besides."""
+        """Say which pods are not scaled any more."""
         for session, row in self._book.take_stopped():
             self._directive(session, np.array([row], np.int32), Directive.STOP, outcome)
-        for rows, directive in (
-            *((rows, Directive.DRAIN if drains else Directive.RESUME) for rows, drains in self._book.take_drained()),
-            *((rows, Directive.MIGRATE if moves else Directive.RESUME) for rows, moves in self._book.take_moved()),
-        ):
-            for session, own in self._by_session(rows):
-                self._directive(session, own, directive, outcome)
 
     def _directive(self, session: int, rows: Int32s, directive: Directive, outcome: Outcome) -> None:
         if session in self._sessions:

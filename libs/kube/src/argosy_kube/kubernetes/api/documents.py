@@ -57,6 +57,16 @@ class _Part(msgspec.Struct, rename="camel", gc=False):
     pass
 
 
+class PodNotes(_Part):
+    """Annotations of a pod that are read of every pod; the others are skipped where they stand."""
+
+    minimum: str | None = msgspec.field(default=None, name=MINIMUM_ANNOTATION)
+    maximum: str | None = msgspec.field(default=None, name=MAXIMUM_ANNOTATION)
+    switch: str | None = msgspec.field(default=None, name=SWITCH_ANNOTATION)
+    movable: str | None = msgspec.field(default=None, name=MOVABLE_ANNOTATION)
+    queue: str | None = msgspec.field(default=None, name=QUEUE_ANNOTATION)
+
+
 class Metadata(_Part):
     """Metadata."""
 
@@ -69,6 +79,7 @@ class Metadata(_Part):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
+    annotations: PodNotes | None = None
 
 
 class KeyDocument(_Part):
@@ -170,26 +181,10 @@ class PodStatus(_Part):
     container_statuses: list[ContainerStatus] | None = None
 
 
-class PodNotes(_Part):
-    """Annotations of a pod that are read of every pod; the others are skipped where they stand."""
-
-    minimum: str | None = msgspec.field(default=None, name=MINIMUM_ANNOTATION)
-    maximum: str | None = msgspec.field(default=None, name=MAXIMUM_ANNOTATION)
-    switch: str | None = msgspec.field(default=None, name=SWITCH_ANNOTATION)
-    movable: str | None = msgspec.field(default=None, name=MOVABLE_ANNOTATION)
-    queue: str | None = msgspec.field(default=None, name=QUEUE_ANNOTATION)
-
-
-class PodMetadata(Metadata):
-    """Metadata of a pod."""
-
-    annotations: PodNotes | None = None
-
-
 class PodDocument(_Part):
     """A pod."""
 
-    metadata: PodMetadata = msgspec.field(default_factory=PodMetadata)
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
@@ -197,7 +192,7 @@ class PodDocument(_Part):
 class FoundMetadata(Metadata):
     """Metadata of an object that was looked for by name; lists of all pods need not read annotations."""
 
-    annotations: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None  # type: ignore[assignment]
 
 
 class FoundKey(KeyDocument):
@@ -209,7 +204,7 @@ class FoundKey(KeyDocument):
 class FoundPod(PodDocument):
     """A pod with all its annotations."""
 
-    metadata: FoundMetadata = msgspec.field(default_factory=FoundMetadata)  # type: ignore[assignment]
+    metadata: FoundMetadata = msgspec.field(default_factory=FoundMetadata)
 
 
 class NodeTaint(_Part):

@@ -1,0 +1,211 @@
+"""Prints, as JSON, how many permits a sampler gives in a second, and how long each takes, over a real socket.
+
+Usage: python tests/benchmarks/permits.py [PODS ...]
+
+A process serves permits as a sampler does; this one plays ten agents. Pods want one to eight units at random, twenty to
+a node that has room for five each, so that about one request in ten is granted in part and pushed later. `rate` is
+reached when every agent asks again as soon as it is answered, for a tenth of its pods at a time; `latency` is from the
+write of a request to the read of its answer while all agents ask for 5,000 permits a second, ten pods a message.
+"""
+
+import asyncio
+import itertools
+import json
+import multiprocessing
+import random
+import sys
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from argosy.autoscale.v1 import permit_pb2, permit_pb2_grpc
+from argosy_core.job.members import Members
+from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, Scaling
+from argosy_core.nodes import NodeSpec
+from argosy_core.permits import PermitService
+from argosy_runtime.channel import ChannelCredentials, open_channel
+from argosy_runtime.grpc_server import GrpcServer, GrpcSettings
+from argosy_runtime.logs import get_logger
+from argosy_sampler.permits import PermitServicer
+
+_UNIT = (250, 1 << 30)
+_PODS_A_NODE = 20
+_AGENTS = 10
+_RATE = 5000
+_SECONDS = 8.0
+
+
+def _uids(first: int, count: int) -> np.ndarray:
+    uids = np.zeros((count, 2), np.int64)
+    uids[:, 0] = np.arange(first + 1, first + 1 + count)
+    return uids
+
+
+def _ledger(pods: int) -> NodeLedger:
+    """Return a ledger whose pods have one unit each."""
+    ledger = NodeLedger(permits=PermitSettings(unit=_UNIT, rises_per_s=1000.0))
+    room = 5 * _PODS_A_NODE
+    total = {"cpu": room * _UNIT[0], "memory": room * _UNIT[1]}
+    ledger.put_nodes([NodeSpec(name=f"n{node}", total=total) for node in range(pods // _PODS_A_NODE)])
+    ledger.permits.has_listed = True
+    scaling = Scaling(least=_UNIT, most=(8 * _UNIT[0], 8 * _UNIT[1]))
+    ledger.observe(
+        PodEvents(
+            members=Members.of([0] * pods, [0] * pods),
+            uids=_uids(0, pods).view(np.uint8).reshape(-1, 16),
+            nodes=(np.arange(pods) // _PODS_A_NODE).astype(np.int32),
+            ended=np.zeros(pods, np.bool_),
+            requests=np.tile(np.array([*_UNIT, 1], np.int64), (pods, 1)),
+            scalings=dict.fromkeys(range(pods), scaling),
+        )
+    )
+    return ledger
+
+
+async def _serve(pods: int, pipe: Connection) -> None:
+    servicer = PermitServicer("c", b"p" * 16, log=get_logger())
+    server = GrpcServer(GrpcSettings(listen="127.0.0.1:0"))
+    server.add(permit_pb2_grpc.add_PermitServiceServicer_to_server, servicer, "permits")
+    servicer.open(PermitService(_ledger(pods), cluster="c", cluster_uid="u"))
+    await server.start()
+    pipe.send(server.address)
+    async with asyncio.TaskGroup() as group:
+        ticking = group.create_task(servicer.run())
+        await asyncio.to_thread(pipe.recv)
+        ticking.cancel()
+    pipe.send(time.process_time())
+    await server.stop(0)
+
+
+def _process(pods: int, pipe: Connection) -> None:
+    asyncio.run(_serve(pods, pipe))
+
+
+class _Agent:
+    """One agent with its part of the pods."""
+
+    def __init__(self, channel: Any, number: int, pods: int) -> None:
+        self.stream = permit_pb2_grpc.PermitServiceStub(channel).Session()
+        self.uids = _uids(number * pods, pods)
+        self.numbers = itertools.count(2)
+        self.sequences = itertools.count(1)
+        self.process_id = bytes([number]) * 16
+        self.random = random.Random(number)
+        self.sent: dict[int, float] = {}
+        self.waits: list[float] = []
+        self.answered = asyncio.Event()
+
+    async def say(self, **message: Any) -> None:
+        await self.stream.write(permit_pb2.SessionRequest(sequence=next(self.sequences), **message))
+
+    async def begin(self) -> None:
+        hello = permit_pb2.Hello(cluster="c", cluster_uid="u", process_id=self.process_id)
+        await self.say(hello=hello)
+        await self.stream.read()
+        count = len(self.uids)
+        await self.say(
+            inventory=permit_pb2.Inventory(
+                uid_column=self.uids.tobytes(),
+                ceiling_column=np.tile(np.array(_UNIT, np.int64), (count, 1)).tobytes(),
+                held_column=bytes(count),
+                number_column=np.ones(count, np.int64).tobytes(),
+            )
+        )
+        await self.stream.read()
+
+    async def ask(self, count: int) -> None:
+        """Ask for as many pods, all by one number."""
+        first = self.random.randrange(0, len(self.uids) - count + 1)
+        number = next(self.numbers)
+        units = np.array([self.random.randint(1, 8) for _ in range(count)], np.int64)
+        request = permit_pb2.PermitRequest(
+            uid_column=self.uids[first : first + count].tobytes(),
+            wanted_column=(units[:, np.newaxis] * np.array(_UNIT)).tobytes(),
+            number_column=np.full(count, number, np.int64).tobytes(),
+        )
+        self.sent[number] = time.perf_counter()
+        await self.say(request=request)
+
+    async def read(self) -> None:
+        """Note how long each request took until its first answer."""
+        while True:
+            heard = await self.stream.read()
+            if not isinstance(heard, permit_pb2.SessionResponse):
+                return
+            assert heard.WhichOneof("message") != "refusals", heard
+            now_s = time.perf_counter()
+            for number in np.unique(np.frombuffer(heard.permits.number_column, np.int64)).tolist():
+                if number in self.sent:
+                    self.waits.append(now_s - self.sent.pop(number))
+                    self.answered.set()
+
+
+async def _flat_out(agent: _Agent, until_s: float) -> int:
+    """Ask again as soon as answered; return how many permits were given."""
+    size = max(1, len(agent.uids) // 10)
+    given = 0
+    while time.perf_counter() < until_s:
+        agent.answered.clear()
+        await agent.ask(size)
+        await agent.answered.wait()
+        given += size
+    return given
+
+
+async def _paced(agent: _Agent, until_s: float) -> None:
+    """Ask at the rate, ten pods a message."""
+    gap_s = 10 * _AGENTS / _RATE
+    next_s = time.perf_counter() + agent.random.random() * gap_s
+    while next_s < until_s:
+        await asyncio.sleep(max(0.0, next_s - time.perf_counter()))
+        await agent.ask(10)
+        next_s += gap_s
+
+
+async def _play(address: str, pods: int) -> dict[str, float]:
+    channels = [open_channel(address, ChannelCredentials()) for _ in range(_AGENTS)]
+    agents = [_Agent(channel, number, pods // _AGENTS) for number, channel in enumerate(channels)]
+    async with asyncio.TaskGroup() as group:
+        for agent in agents:
+            await agent.begin()
+        reading = [group.create_task(agent.read()) for agent in agents]
+        begun_s = time.perf_counter()
+        given = await asyncio.gather(*(_flat_out(agent, begun_s + _SECONDS) for agent in agents))
+        rate = sum(given) / (time.perf_counter() - begun_s)
+        for agent in agents:
+            agent.waits.clear()
+        await asyncio.gather(*(_paced(agent, time.perf_counter() + _SECONDS) for agent in agents))
+        await asyncio.sleep(0.5)
+        waits = np.array([wait for agent in agents for wait in agent.waits])
+        for task in reading:
+            task.cancel()
+    for channel in channels:
+        await channel.close()
+    return {
+        "pods": pods,
+        "permits_per_s": round(rate),
+        "asked_per_s": round(10 * len(waits) / _SECONDS),
+        "p50_ms": round(1e3 * float(np.quantile(waits, 0.5)), 2),
+        "p99_ms": round(1e3 * float(np.quantile(waits, 0.99)), 2),
+    }
+
+
+def main() -> None:
+    """Measure each size in turn."""
+    context = multiprocessing.get_context("spawn")
+    for pods in [int(word) for word in sys.argv[1:]] or [1000, 10_000]:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_process, args=(pods, theirs))
+        process.start()
+        address = ours.recv()
+        figures = asyncio.run(_play(address, pods))
+        ours.send(None)
+        figures["server_cpu_s"] = round(ours.recv(), 2)
+        process.join()
+        print(json.dumps(figures))  # noqa: T201 - the result of the program
+
+
+if __name__ == "__main__":
+    main()
