@@ -9,10 +9,12 @@ from typing import Any
 import grpc
 import pytest
 import yaml
+from click.shell_completion import BashComplete
 
 from argosy.api.v1 import event_pb2, job_pb2
 from argosy_cli.exits import ExitCode
 from argosy_cli.output import shown, state_text
+from argosy_cli.root import cli
 from argosy_testkit.fake_api import FakeApi
 
 JOB = "kind: Pod\napiVersion: v1\n"
@@ -477,3 +479,76 @@ def test_timeout_may_stand_behind_a_command(argosy: Any, api: FakeApi) -> None:
     begun = time.monotonic()
     assert argosy("shares", "--timeout", "0.1").code == 4
     assert time.monotonic() - begun < 5
+
+
+def test_submit_takes_files_directories_and_patterns(api: FakeApi, argosy: Any, tmp_path: Path) -> None:
+    """Files may stand without -f; of a directory those count that can be submissions; none at all is an error."""
+    for name in ("b.yaml", "a.json", "notes.txt"):
+        (tmp_path / name).write_text('{"kind": "Pod"}' if name != "notes.txt" else "nothing")
+    where = ("--queue", "q", "--job-set", "s")
+    for given, count in (((str(tmp_path),), 2), ((str(tmp_path / "*.yaml"),), 1), ((str(tmp_path / "a.json"),), 1)):
+        before = len(api.jobs)
+        assert argosy("submit", *given, *where).code == 0
+        assert len(api.jobs) == before + count
+    (tmp_path / "empty").mkdir()
+    assert argosy("submit", str(tmp_path / "empty"), *where).code == 2
+    assert argosy("submit", *where).code == 2
+
+
+def test_submit_may_wait_for_the_end(api: FakeApi, argosy: Any, job_file: str) -> None:
+    """The exit code says how the jobs ended, as that of `argosy wait`."""
+    where = ("--queue", "q", "--job-set", "s", "--wait")
+    api.submitted_state = job_pb2.JOB_STATE_SUCCEEDED
+    assert argosy("submit", job_file, *where).code == 0
+    api.submitted_state = job_pb2.JOB_STATE_FAILED
+    failed = argosy("submit", job_file, *where)
+    assert (failed.code, failed.out.splitlines()[1]) == (5, "1 failed")
+
+
+def test_dry_run_has_an_answer_for_programs(api: FakeApi, argosy: Any, job_file: str) -> None:
+    """JSON is asked for, and JSON comes."""
+    outcome = argosy("submit", job_file, "--queue", "q", "--job-set", "s", "--dry-run", "-o", "json")
+    assert json.loads(outcome.out) == {"job_count": 1, "document_count": 1, "submitted": False}
+    assert api.jobs == {}
+
+
+def test_declined_question_is_no_interruption(
+    api: FakeApi, argosy: Any, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever says no gets told that nothing was done, and exit code 0."""
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("click.confirm", lambda *_, **__: False)
+    outcome = argosy("cancel", "--queue", "science")
+    assert (outcome.code, outcome.err.splitlines()[-1]) == (0, "nothing was done")
+    assert not api.jobs[job_id].cancel_requested
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        pytest.param("argosy jobs --queue s", {"science"}, id="queue"),
+        pytest.param("argosy queue get s", {"science"}, id="queue-argument"),
+        pytest.param("argosy jobs --queue science --job-set f", {"first"}, id="job-set"),
+        pytest.param("argosy cluster cordon c", {"c1"}, id="cluster"),
+        pytest.param("argosy watch science f", {"first"}, id="watch"),
+    ],
+)
+def test_names_are_completed(
+    argosy: Any, job_id: str, monkeypatch: pytest.MonkeyPatch, *, typed: str, expected: set[str]
+) -> None:
+    """What the server knows is offered where it can stand."""
+    argosy("queue", "create", "science")
+    assert completed(monkeypatch, typed) == expected
+
+
+def test_completion_says_nothing_where_no_server_is(offline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell's prompt is no place for errors."""
+    assert completed(monkeypatch, "argosy jobs --queue s") == set()
+
+
+def completed(monkeypatch: pytest.MonkeyPatch, typed: str) -> set[str]:
+    """Return what the command offers for the last word."""
+    monkeypatch.setenv("_ARGOSY_COMPLETE", "bash_complete")
+    words = typed.split()
+    found = BashComplete(cli, {}, "argosy", "_ARGOSY_COMPLETE").get_completions(words[1:-1], words[-1])
+    return {item.value for item in found}

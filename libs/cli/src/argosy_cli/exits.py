@@ -10,7 +10,7 @@ from enum import IntEnum
 
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotFound
 
-__all__ = ["ExitCode", "exit_code_of", "exit_code_of_jobs"]
+__all__ = ["Declined", "ExitCode", "exit_code_of", "exit_code_of_jobs"]
 
 
 class ExitCode(IntEnum):
@@ -30,6 +30,10 @@ class ExitCode(IntEnum):
     """Jobs that were watched or replayed have ended, and some failed or were cancelled."""
     INTERRUPTED = 130
     """Stopped by the user."""
+
+
+class Declined(Exception):
+    """Somebody was asked, and does not want it."""
 
 
 def exit_code_of(error: ArgosyError) -> ExitCode:

@@ -20,6 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import click
 
+from argosy_cli.exits import Declined
 from argosy_cli.options import Settings
 from argosy_core.errors import ArgosyError
 
@@ -28,6 +29,7 @@ __all__ = [
     "TerminalText",
     "age_text",
     "amount_text",
+    "ask",
     "print_one",
     "print_rows",
     "print_value",
@@ -132,6 +134,16 @@ def print_value(settings: Settings, value: object) -> None:
         click.echo(shown(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)), nl=False)
     else:
         click.echo(shown(json.dumps(plain, indent=2, ensure_ascii=False)))
+
+
+def ask(question: str) -> None:
+    """Return if somebody at the terminal says yes.
+
+    Raises:
+        Declined: They say no.
+    """
+    if not click.confirm(question, err=True):
+        raise Declined
 
 
 def show_error(error: ArgosyError) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from argosy_cli.catalogue import COMMANDS, EXTRAS, help_text
-from argosy_cli.exits import ExitCode, exit_code_of
+from argosy_cli.exits import Declined, ExitCode, exit_code_of
 from argosy_cli.options import Settings, global_options
 from argosy_cli.output import show_error
 from argosy_core.errors import ArgosyError
@@ -37,6 +37,10 @@ class _LazyGroup(click.Group):
             return None
         module = importlib.import_module(f"argosy_cli.commands.{entry.module}")
         command: click.Command = getattr(module, entry.attribute)
+        if "_ARGOSY_COMPLETE" in os.environ:
+            from argosy_cli.completing import complete_names
+
+            complete_names(command)
         return command
 
     def resolve_command(
@@ -72,6 +76,9 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         error.show()
         return ExitCode.USAGE
+    except Declined:
+        click.echo("nothing was done", err=True)
+        return ExitCode.OK
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return ExitCode.INTERRUPTED

@@ -8,7 +8,7 @@ import sys
 import click
 
 from argosy_cli.options import output_options, settings_of
-from argosy_cli.output import print_value
+from argosy_cli.output import ask, print_value
 
 __all__ = ["release_cluster"]
 
@@ -44,7 +44,7 @@ def release_cluster(
     if not dry_run and not yes:
         if not sys.stdin.isatty():
             raise click.UsageError(f"this would let go of the pods of {installation}; confirm with -y", context)
-        click.confirm(f"let go of the pods of {installation}; is its executor stopped for good?", abort=True, err=True)
+        ask(f"let go of the pods of {installation}; is its executor stopped for good?")
 
     async def run() -> int:
         async with cluster:

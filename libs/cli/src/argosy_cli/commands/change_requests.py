@@ -12,7 +12,7 @@ from argosy_cli.commands.jobs import job_columns
 from argosy_cli.exits import ExitCode
 from argosy_cli.job_ids import whole_ids
 from argosy_cli.options import Settings, common_options, settings_of
-from argosy_cli.output import print_rows, print_value
+from argosy_cli.output import ask, print_rows, print_value
 from argosy_cli.selectors import make_selector, selector_options
 from argosy_cli.session import call
 
@@ -160,7 +160,7 @@ def _carry_out(
         _print(Settings(), preview, f"would {verb}")
         if preview.job_count == 0:
             return ExitCode.OK
-        click.confirm(f"{verb} {preview.job_count} jobs?", abort=True, err=True)
+        ask(f"{verb} {preview.job_count} jobs?")
     answer = call(settings, change_request(False))
     _print(settings, answer, f"asked to {verb}")
     return ExitCode.NOT_FOUND if answer.unknown_ids else ExitCode.OK

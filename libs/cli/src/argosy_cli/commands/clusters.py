@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from argosy_cli.options import Settings, common_options, settings_of
-from argosy_cli.output import Column, age_text, amount_text, print_one, print_rows, print_value
+from argosy_cli.output import Column, age_text, amount_text, ask, print_one, print_rows, print_value
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def forget_cluster(context: click.Context, *, name: str, yes: bool) -> None:
     if not yes and not sys.stdin.isatty():
         raise click.UsageError(f"this would forget {name}; confirm with -y", context)
     if not yes:
-        click.confirm(f"forget {name}, although jobs run twice if its pods still run?", abort=True, err=True)
+        ask(f"forget {name}, although jobs run twice if its pods still run?")
     lost_count = call(settings, lambda client: client.forget_cluster(name))
     if settings.is_table:
         click.echo(f"cluster {name} is forgotten; {lost_count} runs are lost, their jobs queued again")

@@ -12,8 +12,8 @@ import click
 from argosy_cli.commands.jobs import say_failures
 from argosy_cli.exits import ExitCode, exit_code_of_jobs
 from argosy_cli.job_ids import whole_ids
-from argosy_cli.options import common_options, duration, settings_of
-from argosy_cli.output import print_value, state_text
+from argosy_cli.options import Settings, common_options, duration, settings_of
+from argosy_cli.output import ask, print_value, state_text
 from argosy_cli.selectors import JOB_STATE_NAMES, make_selector
 from argosy_cli.session import call
 from argosy_core.errors import DeadlineExceeded, NotFound
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from argosy_client import ArgosyClient, Job, JobDraft
 
-__all__ = ["ended_jobs", "resubmit", "wait"]
+__all__ = ["ended_jobs", "report_ended", "resubmit", "wait"]
 
 _ENDED: Final = ("succeeded", "failed", "cancelled")
 _LOOK_S: Final = 0.5
@@ -64,7 +64,11 @@ def wait(context: click.Context, *, job_ids: tuple[str, ...], queue: str, job_se
         except TimeoutError as cause:
             raise DeadlineExceeded(f"not all of the {len(ids)} jobs have ended within {within_s} s") from cause
 
-    jobs = call(settings, follow)
+    return report_ended(settings, call(settings, follow))
+
+
+def report_ended(settings: Settings, jobs: list[Job]) -> ExitCode:
+    """Say how jobs ended, and why some failed; return what to end with."""
     counts = Counter(job.state for job in jobs)
     if settings.is_table:
         click.echo(", ".join(f"{counts[state]} {state_text(state)}" for state in JOB_STATE_NAMES if counts[state]))
@@ -134,9 +138,10 @@ def resubmit(
     if flags["dry_run"] or not ids:
         click.echo(f"would submit {what} again")
         return ExitCode.OK
-    if failed and not flags["yes"] and not _is_wanted(context, what):
-        click.echo("nothing was submitted", err=True)
-        return ExitCode.OK
+    if failed and not flags["yes"]:
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"this would submit {what} again; confirm with -y, or look with --dry-run", context)
+        ask(f"submit {what} again?")
 
     async def send(client: ArgosyClient) -> list[str]:
         from argosy_client.batches import split_drafts
@@ -153,12 +158,6 @@ def resubmit(
     else:
         click.echo(f"{len(made)} jobs accepted; first {made[0]}, last {made[-1]}")
     return ExitCode.OK
-
-
-def _is_wanted(context: click.Context, what: str) -> bool:
-    if not sys.stdin.isatty():
-        raise click.UsageError(f"this would submit {what} again; confirm with -y, or look with --dry-run", context)
-    return click.confirm(f"submit {what} again?", err=True)
 
 
 def _draft_of(job: Job) -> JobDraft:

@@ -10,7 +10,7 @@ import click
 
 from argosy_cli.exits import ExitCode
 from argosy_cli.options import FiniteRange, event_log_options, output_options, settings_of
-from argosy_cli.output import Column, amount_text, print_rows, print_value
+from argosy_cli.output import Column, amount_text, ask, print_rows, print_value
 
 if TYPE_CHECKING:
     from argosy_local.process_status import ProcessStatus
@@ -116,7 +116,7 @@ def down(context: click.Context, *, purge: bool, yes: bool) -> None:
     if purge and not yes and mesh.directory.exists():
         if not sys.stdin.isatty():
             raise click.UsageError(f"this would remove {mesh.directory} with all jobs; confirm with -y", context)
-        click.confirm(f"remove {mesh.directory} with all jobs?", abort=True, err=True)
+        ask(f"remove {mesh.directory} with all jobs?")
     if purge:
         mesh.down()
         click.echo("the mesh is stopped and removed" if was_known or was_kept else "no mesh was running", err=True)

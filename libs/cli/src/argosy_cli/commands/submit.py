@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+import glob
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
+from argosy_cli.commands.ended import ended_jobs, report_ended
 from argosy_cli.commands.watch import follow
 from argosy_cli.exits import ExitCode
-from argosy_cli.options import common_options, duration, settings_of
+from argosy_cli.options import Settings, common_options, duration, settings_of
 from argosy_cli.output import print_value, shown
 from argosy_cli.session import call
-from argosy_core.errors import ArgosyError
+from argosy_core.errors import ArgosyError, InvalidRequest
 
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient, JobDraft
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["submit"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_SUFFIXES: Final = (".yaml", ".yml", ".json", ".jsonl")
 
 
 def _duration_options(function: _Function) -> _Function:
@@ -56,13 +61,13 @@ def _check_options(function: _Function) -> _Function:
 
 
 @click.command()
+@click.argument("paths", nargs=-1, metavar="[FILE]...")
 @click.option(
     "-f",
     "--file",
     "files",
     multiple=True,
-    required=True,
-    help="YAML or JSON file, - for standard input; may be repeated.",
+    help="YAML or JSON file, directory of such, pattern as 'jobs/*.yaml', or - for standard input; may be repeated.",
 )
 @click.option("--queue", default="", help="Queue of all documents, whatever they name.")
 @click.option("--job-set", default="", help="Job set of all documents, whatever they name.")
@@ -78,15 +83,18 @@ def _check_options(function: _Function) -> _Function:
 )
 @_check_options
 @click.option("--watch", "watched", is_flag=True, help="Follow the job set until all its jobs ended.")
+@click.option("--wait", "waited", is_flag=True, help="Return when the jobs have ended; exit code 5 if one failed.")
 @common_options
 @click.pass_context
 def submit(
     context: click.Context,
     /,
     *,
+    paths: tuple[str, ...],
     files: tuple[str, ...],
     dry_run: bool,
     watched: bool,
+    waited: bool,
     validation: Literal["strict", "warn", "ignore"],
     **options: Any,  # noqa: ANN401 - fields of DocumentOptions
 ) -> int:
@@ -97,49 +105,88 @@ def submit(
     documents go as one request, all of them or none; more go in parts. A document with a clientId is submitted once,
     however often the command is repeated; one without is submitted anew each time.
     """
-    from argosy_client.batches import split_drafts
-    from argosy_client.documents import DocumentOptions, name_places, name_warnings, read_documents
+    from argosy_client.documents import DocumentOptions, read_documents
 
+    if not paths and not files:
+        raise click.UsageError("give files to submit, or - for standard input", context)
     settings = settings_of(context)
-    drafts = read_documents(files, DocumentOptions(**options))
+    drafts = read_documents(_expanded((*paths, *files)), DocumentOptions(**options))
     targets = sorted({(draft.queue, draft.job_set) for draft in drafts})
     if watched and len(targets) > 1:
         raise click.UsageError(f"--watch follows one job set, and the files name {len(targets)}", context)
-    parts = list(split_drafts(drafts))
-
-    async def send(client: ArgosyClient) -> list[str]:
-        ids: list[str] = []
-        for number, part in enumerate(parts, start=1):
-            try:
-                answer = await client.submit_checked(part, validate_only=dry_run, validation=validation)
-                ids += answer.job_ids
-                for told in name_warnings(answer.warnings, part):
-                    click.echo(shown(f"warning: {told.field}: {told.description}"), err=True)
-            except ArgosyError as error:
-                _say_accepted(number, len(parts), len(ids))
-                raise name_places(error, part) from error
-            except BaseException:
-                _say_accepted(number, len(parts), len(ids))
-                raise
-        return ids
-
-    ids = call(settings, send)
-    job_count = sum(draft.count for draft in drafts)
+    ids = call(settings, lambda client: _send(client, drafts, dry_run=dry_run, validation=validation))
     if dry_run:
-        click.echo(
-            f"{_count(job_count, 'job')} in {_count(len(drafts), 'document')} checked; nothing was submitted", err=True
-        )
+        _report_checked(settings, drafts)
         return ExitCode.OK
     _report(settings.is_table, ids, drafts)
     if not settings.is_table:
         print_value(settings, [{"id": job_id} for job_id in ids])
-    return follow(settings, *targets[0], cursor="") if watched else ExitCode.OK
+    if watched:
+        return follow(settings, *targets[0], cursor="")
+    return report_ended(settings, call(settings, lambda client: ended_jobs(client, ids))) if waited else ExitCode.OK
+
+
+def _expanded(paths: Iterable[str]) -> list[str]:
+    """Return the files that paths, directories and patterns mean; those of each in order of their names.
+
+    Raises:
+        InvalidRequest: A directory or pattern means none.
+    """
+    files: list[str] = []
+    for path in paths:
+        if Path(path).is_dir():
+            found = sorted(str(one) for one in Path(path).iterdir() if one.suffix in _SUFFIXES)
+        elif glob.has_magic(path) and not Path(path).exists():
+            found = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - a pattern of any root
+        else:
+            found = [path]
+        if not found:
+            raise InvalidRequest(f"{path}: holds no file that ends in {', '.join(_SUFFIXES)}")
+        files += found
+    return files
+
+
+async def _send(
+    client: ArgosyClient,
+    drafts: tuple[JobDraft, ...],
+    *,
+    dry_run: bool,
+    validation: Literal["strict", "warn", "ignore"],
+) -> list[str]:
+    """Submit drafts, in parts where they are many, and show the server's warnings; return the ids."""
+    from argosy_client.batches import split_drafts
+    from argosy_client.documents import name_places, name_warnings
+
+    parts = list(split_drafts(drafts))
+    ids: list[str] = []
+    for number, part in enumerate(parts, start=1):
+        try:
+            answer = await client.submit_checked(part, validate_only=dry_run, validation=validation)
+        except ArgosyError as error:
+            _say_accepted(number, len(parts), len(ids))
+            raise name_places(error, part) from error
+        except BaseException:
+            _say_accepted(number, len(parts), len(ids))
+            raise
+        ids += answer.job_ids
+        for told in name_warnings(answer.warnings, part):
+            click.echo(shown(f"warning: {told.field}: {told.description}"), err=True)
+    return ids
 
 
 def _say_accepted(number: int, part_count: int, job_count: int) -> None:
     """Say what was accepted before part `number` failed."""
     if number > 1:
         click.echo(f"parts 1 to {number - 1} of {part_count} were accepted ({job_count} jobs)", err=True)
+
+
+def _report_checked(settings: Settings, drafts: tuple[JobDraft, ...]) -> None:
+    """Say that nothing was submitted, and how much would have been."""
+    job_count = sum(draft.count for draft in drafts)
+    what = f"{_count(job_count, 'job')} in {_count(len(drafts), 'document')} checked; nothing was submitted"
+    click.echo(what, err=True)
+    if not settings.is_table:
+        print_value(settings, {"job_count": job_count, "document_count": len(drafts), "submitted": False})
 
 
 def _count(number: int, noun: str) -> str:
