@@ -20,6 +20,15 @@ from argosy_runtime.errors import from_rpc_error
 from argosy_store import LeaderStore
 
 
+def make_item(**fields: Any) -> job_pb2.SubmitJobsRequest:
+    """Return a submit of one item to queue red."""
+    container = {"name": "main", "image": "a", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    pod = json.dumps({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}})
+    return job_pb2.SubmitJobsRequest(
+        specs=[job_pb2.JobSpec(manifests=[pod])], items=[job_pb2.JobItem(queue="red", job_set="one", **fields)]
+    )
+
+
 def take_changes(leader_store: Any) -> list[lease_pb2.Changes]:
     """Return the news for the leader, in order."""
     return [lease_pb2.Changes.FromString(payload) for _, payload in leader_store.read_changes(1000)]
@@ -67,12 +76,9 @@ async def test_submit_takes_manifests_as_yaml(api: Any) -> None:
 
 async def test_submit_judges_unknown_fields_as_the_request_wants(api: Any) -> None:
     """Strict refuses them, warn tells and accepts, ignore accepts; memory without a unit is told unless ignored."""
-    container = {"name": "main", "image": "a", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
-    text = json.dumps({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}})
-    text = text.replace('"image"', '"imagee": "x", "image"').replace('"1Gi"', '"512"')
-    request = job_pb2.SubmitJobsRequest(
-        specs=[job_pb2.JobSpec(manifests=[text])], items=[job_pb2.JobItem(queue="red", job_set="one")]
-    )
+    request = make_item()
+    text = request.specs[0].manifests[0].replace('"image"', '"imagee": "x", "image"').replace('"1Gi"', '"512"')
+    request.specs[0].manifests[0] = text
     place = "specs[0].manifests[0].spec.containers[0]"
     for strict in (job_pb2.MANIFEST_VALIDATION_UNSPECIFIED, job_pb2.MANIFEST_VALIDATION_STRICT):
         request.validation = strict
@@ -124,6 +130,14 @@ async def test_submit_gives_same_job_for_same_client_id_and_payload(api: Any, le
     again = await api.submit({"client_id": "c"})
     assert first == [again[0], again[0]]
     assert len(submitted_handles(leader_store)) == 1
+
+
+async def test_submit_says_which_jobs_existed_before(api: Any) -> None:
+    """The copies that a larger count adds are made, those that were there are named by their index."""
+    few, many = (make_item(client_id="x", count=count) for count in (2, 4))
+    assert list((await api.jobs.SubmitJobs(few)).existing_jobs) == []
+    answer = await api.jobs.SubmitJobs(many)
+    assert (len(answer.job_ids), list(answer.existing_jobs)) == (4, [0, 1])
 
 
 async def test_submit_refuses_other_payload_under_same_client_id(api: Any, leader_store: Any) -> None:

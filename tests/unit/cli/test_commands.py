@@ -495,6 +495,18 @@ def test_submit_takes_files_directories_and_patterns(api: FakeApi, argosy: Any, 
     assert argosy("submit", *where).code == 2
 
 
+def test_submit_says_which_jobs_existed_before(argosy: Any, tmp_path: Path) -> None:
+    """A client id that was used with a smaller count makes the rest, and says so."""
+    path = tmp_path / "jobs.yaml"
+    path.write_text("clientId: a\ncount: 2\nspec: {manifests: [{kind: Pod}]}\n")
+    where = ("--queue", "q", "--job-set", "s")
+    assert argosy("submit", str(path), *where).err == ""
+    path.write_text(path.read_text().replace("2", "3"))
+    assert "2 of them existed already under the same client id" in argosy("submit", str(path), *where).err
+    again = json.loads(argosy("submit", str(path), *where, "-o", "json").out)
+    assert [one["already_existed"] for one in again] == [True] * 3
+
+
 def test_submit_may_wait_for_the_end(api: FakeApi, argosy: Any, job_file: str) -> None:
     """The exit code says how the jobs ended, as that of `argosy wait`."""
     where = ("--queue", "q", "--job-set", "s", "--wait")

@@ -141,6 +141,7 @@ def submitted_of(response: job_pb2.SubmitJobsResponse) -> Submitted:
     return Submitted(
         job_ids=tuple(response.job_ids),
         warnings=tuple(SubmitWarning(field=told.field, description=told.description) for told in response.warnings),
+        existing=tuple(response.existing_jobs),
     )
 
 

@@ -124,6 +124,8 @@ class Submitted:
     """Ids of jobs, one per draft and count, in order; none if it was only checked."""
     warnings: tuple[SubmitWarning, ...]
     """What is probably not meant."""
+    existing: tuple[int, ...] = ()
+    """Indices into `job_ids` of jobs that were not made now: their client ids stood for them before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

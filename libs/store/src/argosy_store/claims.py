@@ -65,7 +65,11 @@ class SubmitPart:
     def result(self) -> SubmitResult:
         """Return what to answer."""
         return SubmitResult(
-            id_highs=self.id_highs, handles=self.handles, conflicts=tuple(self.conflicts), error=self.error
+            id_highs=self.id_highs,
+            handles=self.handles,
+            conflicts=tuple(self.conflicts),
+            existing=np.flatnonzero(~self.keep),
+            error=self.error,
         )
 
 

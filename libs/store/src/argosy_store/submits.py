@@ -89,6 +89,8 @@ class SubmitResult:
     """Handles to answer with."""
     conflicts: tuple[tuple[int, str], ...] = ()
     """(index, client id) of jobs whose client id stands for another payload; then nothing of the request was stored."""
+    existing: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Indices of jobs that were not made now, because their client ids stood for them before."""
     error: ArgosyError | None = None
     """Why the request was refused otherwise, as a queue that was deleted meanwhile; then nothing of it was stored."""
 

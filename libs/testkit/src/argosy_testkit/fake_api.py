@@ -179,11 +179,14 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
         missing = [item.queue for item in request.items if item.queue not in self.api.queues]
         if missing and self.api.needs_queues:
             await self.api.abort(context, grpc.StatusCode.NOT_FOUND, f"there is no queue {missing[0]}")
-        ids = []
+        ids: list[str] = []
+        existing: list[int] = []
         for item in request.items if not request.validate_only else ():
             for copy in range(max(item.count, 1)):
                 key = f"{item.client_id}~{copy}"
                 known = self.api.ids.get(key) if item.client_id else None
+                if known is not None:
+                    existing.append(len(ids))
                 if known is None:
                     known = f"01890000-0000-7000-8000-{len(self.api.jobs) + 1:012d}"
                     self.api.ids[key] = known
@@ -200,7 +203,7 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
                     )
                 ids.append(known)
         await self.api.leave("SubmitJobs", context)
-        return job_pb2.SubmitJobsResponse(job_ids=ids, warnings=self.api.warnings)
+        return job_pb2.SubmitJobsResponse(job_ids=ids, warnings=self.api.warnings, existing_jobs=existing)
 
     async def GetJob(self, request: Any, context: Any) -> Any:
         await self.api.enter("GetJob", request, context)

@@ -114,13 +114,17 @@ def submit(
     targets = sorted({(draft.queue, draft.job_set) for draft in drafts})
     if watched and len(targets) > 1:
         raise click.UsageError(f"--watch follows one job set, and the files name {len(targets)}", context)
-    ids = call(settings, lambda client: _send(client, drafts, dry_run=dry_run, validation=validation))
+    ids, existing = call(settings, lambda client: _send(client, drafts, dry_run=dry_run, validation=validation))
     if dry_run:
         _report_checked(settings, drafts)
         return ExitCode.OK
     _report(settings.is_table, ids, drafts)
     if not settings.is_table:
-        print_value(settings, [{"id": job_id} for job_id in ids])
+        made = [{"id": job_id, "already_existed": index in existing} for index, job_id in enumerate(ids)]
+        print_value(settings, made)
+    elif existing:
+        what = f"{len(existing):,} of them" if len(ids) > 1 else "it"
+        click.echo(f"{what} existed already under the same client id, and was not made again", err=True)
     if watched:
         return follow(settings, *targets[0], cursor="")
     return report_ended(settings, call(settings, lambda client: ended_jobs(client, ids))) if waited else ExitCode.OK
@@ -152,13 +156,18 @@ async def _send(
     *,
     dry_run: bool,
     validation: Literal["strict", "warn", "ignore"],
-) -> list[str]:
-    """Submit drafts, in parts where they are many, and show the server's warnings; return the ids."""
+) -> tuple[list[str], set[int]]:
+    """Submit drafts, in parts where they are many, and show the server's warnings.
+
+    Returns:
+        The ids, and the indices of those that existed before.
+    """
     from argosy_client.batches import split_drafts
     from argosy_client.documents import name_places, name_warnings
 
     parts = list(split_drafts(drafts))
     ids: list[str] = []
+    existing: set[int] = set()
     for number, part in enumerate(parts, start=1):
         try:
             answer = await client.submit_checked(part, validate_only=dry_run, validation=validation)
@@ -168,10 +177,11 @@ async def _send(
         except BaseException:
             _say_accepted(number, len(parts), len(ids))
             raise
+        existing |= {len(ids) + index for index in answer.existing}
         ids += answer.job_ids
         for told in name_warnings(answer.warnings, part):
             click.echo(shown(f"warning: {told.field}: {told.description}"), err=True)
-    return ids
+    return ids, existing
 
 
 def _say_accepted(number: int, part_count: int, job_count: int) -> None:

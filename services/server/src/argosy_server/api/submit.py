@@ -101,7 +101,11 @@ class Submission:
         if result.conflicts:
             raise _conflict(jobs, result.conflicts)
         METRICS.submitted_jobs.inc(jobs.count)
-        return job_pb2.SubmitJobsResponse(job_ids=job_ids(result.id_highs, result.handles), warnings=warnings)
+        return job_pb2.SubmitJobsResponse(
+            job_ids=job_ids(result.id_highs, result.handles),
+            warnings=warnings,
+            existing_jobs=result.existing.tolist(),
+        )
 
     async def _check_others(self, items: ItemColumns) -> None:
         """Refuse jobs that are to run after some that do not exist, or that the caller may not see."""

@@ -223,12 +223,14 @@ class SubmitWarning(_message.Message):
     def __init__(self, field: _Optional[str] = ..., description: _Optional[str] = ...) -> None: ...
 
 class SubmitJobsResponse(_message.Message):
-    __slots__ = ("job_ids", "warnings")
+    __slots__ = ("job_ids", "warnings", "existing_jobs")
     JOB_IDS_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    EXISTING_JOBS_FIELD_NUMBER: _ClassVar[int]
     job_ids: _containers.RepeatedScalarFieldContainer[str]
     warnings: _containers.RepeatedCompositeFieldContainer[SubmitWarning]
-    def __init__(self, job_ids: _Optional[_Iterable[str]] = ..., warnings: _Optional[_Iterable[_Union[SubmitWarning, _Mapping]]] = ...) -> None: ...
+    existing_jobs: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, job_ids: _Optional[_Iterable[str]] = ..., warnings: _Optional[_Iterable[_Union[SubmitWarning, _Mapping]]] = ..., existing_jobs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Run(_message.Message):
     __slots__ = ("attempt", "state", "cluster", "node", "lease_time", "start_time", "end_time", "exit_code", "reason", "failure", "member")
