@@ -195,7 +195,7 @@ def test_read_bag_refuses_kinds_of_kubernetes_itself_and_what_is_none(
     ("ours", "theirs", "both"),
     [
         ({"key": "x", "operator": "Exists"}, {"key": "x", "value": "1"}, Toleration("x", "Equal", "1")),
-        ({"operator": "Exists"}, {"key": "y", "effect": "NoSchedule"}, Toleration("y", "Equal", "", "NoSchedule")),
+        ({"operator": "Exists", "effect": "NoExecute"}, {"key": "y"}, Toleration("y", "Equal", "", "NoExecute")),
         ({"key": "x", "effect": "NoExecute"}, {"key": "x"}, Toleration("x", "Equal", "", "NoExecute")),
         ({"key": "x", "value": "1"}, {"key": "x", "value": "2"}, None),
         ({"key": "x", "effect": "NoExecute"}, {"key": "x", "effect": "NoSchedule"}, None),
@@ -259,7 +259,7 @@ def test_read_bag_reads_constraints_into_sorted_class() -> None:
         affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}},
         tolerations=[{"key": "b", "effect": "NoSchedule", "value": "1"}, {"operator": "Exists"}],
     )
-    found = read(spec, limits=SpecLimits(rights=PodRights(host_ports=((30000, 30100),))))
+    found = read(spec, limits=SpecLimits(rights=PodRights(host_ports=((30000, 30100),), control_plane_allowed=True)))
     assert found.violations == ()
     cls = found.scheduling_class
     assert cls.node_selector == (("zone", "b"),)
@@ -389,6 +389,8 @@ REFUSED = [
         id="reserved-annotation",
     ),
     pytest.param(pod(nodeSelector={"argosy.dev/x": "1"}), "spec.nodeSelector.argosy.dev/x", id="reserved-selector"),
+    pytest.param(pod(tolerations=[{"operator": "Exists"}]), "spec.tolerations[0]", id="every-taint"),
+    pytest.param(pod(tolerations=[{"key": "node-role.kubernetes.io/master"}]), "spec.tolerations[0]", id="masters"),
     pytest.param(
         pod(tolerations=[{"key": "argosy.dev/x", "operator": "Exists"}]),
         "spec.tolerations[0].key",

@@ -21,6 +21,8 @@ __all__ = ["NodeConstraints", "merge_constraints", "read_constraints"]
 _OS_LABEL: Final = "kubernetes.io/os"
 _ARCH_LABEL: Final = "kubernetes.io/arch"
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
+_CONTROL_PLANE: Final = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
+_CONTROL_PLANE_EFFECTS: Final = frozenset({"", "NoSchedule"})
 _EFFECTS: Final = frozenset({"", "NoSchedule", "PreferNoSchedule", "NoExecute"})
 _PROTOCOLS: Final = frozenset({"TCP", "UDP", "SCTP"})
 _MAX_TERM_COUNT: Final = 64
@@ -79,7 +81,7 @@ def read_constraints(
     return NodeConstraints(
         node_selector=selector,
         affinity=_read_affinity(spec.get("affinity"), f"{path}.affinity", findings),
-        tolerations=_read_tolerations(spec.get("tolerations"), f"{path}.tolerations", findings),
+        tolerations=_read_tolerations(spec.get("tolerations"), f"{path}.tolerations", findings, rights),
         platform=(operating_system or selected, selector.pop(_ARCH_LABEL, "")),
         host_ports=host_ports,
     )
@@ -160,8 +162,8 @@ def _read_expression(key: str, item: dict[str, Any], path: str, findings: Findin
     return []
 
 
-def _read_tolerations(value: object, path: str, findings: Findings) -> frozenset[Toleration]:
-    """Return the tolerations."""
+def _read_tolerations(value: object, path: str, findings: Findings, rights: PodRights) -> frozenset[Toleration]:
+    """Return the tolerations; none of the control plane's taints, which whoever binds pods to nodes must keep."""
     tolerations: set[Toleration] = set()
     for index, item in enumerate(findings.mappings(value, path)):
         place = f"{path}[{index}]"
@@ -179,6 +181,12 @@ def _read_tolerations(value: object, path: str, findings: Findings) -> frozenset
             findings.add(f"{place}.value", "must not be set with the operator Exists")
         elif effect not in _EFFECTS:
             findings.add(f"{place}.effect", "must be NoSchedule, PreferNoSchedule or NoExecute")
+        elif not rights.control_plane_allowed and (
+            key in _CONTROL_PLANE or (not key and effect in _CONTROL_PLANE_EFFECTS)
+        ):
+            findings.add(
+                place, "tolerates the taint of control-plane nodes; name the keys of the taints that are meant"
+            )
         else:
             tolerations.add(Toleration(key, "Exists" if operator == "Exists" else "Equal", text, effect))
     return frozenset(tolerations)

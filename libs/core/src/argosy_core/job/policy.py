@@ -71,6 +71,8 @@ class PodRights:
     """Service accounts that pods may name besides `default`."""
     token_allowed: bool = False
     """Whether pods may mount a service account token."""
+    control_plane_allowed: bool = False
+    """Whether pods may tolerate the taints of control-plane nodes."""
     host_ports: tuple[tuple[int, int], ...] = ()
     """Ranges (first, last) of node ports that pods may take; none by default."""
 
