@@ -223,11 +223,18 @@ def test_pod_loads_the_configuration_that_its_manifest_gives_it(pod: dict[str, A
 
 @pytest.mark.parametrize("pod", [pod for pod in PODS if "restartPolicy" not in pod.values[0]])
 def test_pod_whose_event_loop_hangs_is_restarted(pod: dict[str, Any]) -> None:
-    """An open port says nothing: the kernel takes connections for a process that does nothing any more."""
+    """An open port says nothing: the kernel takes connections for a process that does nothing any more.
+
+    Of servers health is asked where no caller can be in its way.
+    """
     (container,) = pod["containers"]
+    listen = values_of(pod).get("ARGOSY_SERVER_GRPC_HEALTH_LISTEN", "0.0.0.0:50051")
+    port = int(listen.rpartition(":")[2])
+    assert (port != 50051) == ("ARGOSY_SERVER_GRPC_LISTEN" in values_of(pod))
+    assert port in {one["containerPort"] for one in container["ports"]}
     for probe in ("startupProbe", "livenessProbe"):
-        assert container[probe]["grpc"] == {"port": 50051, "service": LIVENESS_SERVICE}
-    assert container["readinessProbe"]["grpc"] == {"port": 50051}
+        assert container[probe]["grpc"] == {"port": port, "service": LIVENESS_SERVICE}
+    assert container["readinessProbe"]["grpc"] == {"port": port}
     assert container["livenessProbe"]["failureThreshold"] * container["livenessProbe"]["periodSeconds"] >= 60
 
 

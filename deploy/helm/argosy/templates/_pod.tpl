@@ -70,12 +70,15 @@ spec:
       {{- if .served }}
       ports:
         - {name: grpc, containerPort: 50051}
+        {{- if ne .healthPort 50051 }}
+        - {name: health, containerPort: {{ .healthPort }}}
+        {{- end }}
         - {name: metrics, containerPort: 9090}
       # Alive is what answers: one that waits for its cluster or leader is not ready, and no restart would help; one whose
       # event loop hangs answers nothing, and is restarted after a minute.
-      startupProbe: {grpc: {port: 50051, service: liveness}, periodSeconds: 2, failureThreshold: 60, timeoutSeconds: 2}
-      readinessProbe: {grpc: {port: 50051}, periodSeconds: 5, timeoutSeconds: 5}
-      livenessProbe: {grpc: {port: 50051, service: liveness}, periodSeconds: 10, failureThreshold: 6, timeoutSeconds: 10}
+      startupProbe: {grpc: {port: {{ .healthPort }}, service: liveness}, periodSeconds: 2, failureThreshold: 60, timeoutSeconds: 2}
+      readinessProbe: {grpc: {port: {{ .healthPort }}}, periodSeconds: 5, timeoutSeconds: 5}
+      livenessProbe: {grpc: {port: {{ .healthPort }}, service: liveness}, periodSeconds: 10, failureThreshold: 6, timeoutSeconds: 10}
       {{- end }}
       resources: {{ toJson .resources }}
       securityContext:
