@@ -36,6 +36,7 @@ __all__ = [
     "show_error",
     "shown",
     "state_text",
+    "table_text",
     "time_text",
     "to_plain",
 ]
@@ -101,7 +102,7 @@ def print_rows(
         click.echo(empty, err=True)
         return
     kept = [column for column in columns if settings.output == "wide" or not column.wide]
-    text = _table_text(kept, listed)
+    text = table_text(kept, listed)
     if is_paged and sys.stdout.isatty() and len(listed) >= shutil.get_terminal_size().lines:
         click.echo_via_pager(text + "\n")
     else:
@@ -238,10 +239,11 @@ def amount_text(resource: str, amount: int) -> str:
     return str(amount)
 
 
-def _table_text(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> str:
+def table_text(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> str:
+    """Return a table with a heading, of all given columns."""
     cells = [[shown(column.text(row)).replace("\n", " ") for column in columns] for row in rows]
     widths = [
-        max(len(column.title), *(len(click.unstyle(line[index])) for line in cells))
+        max([len(column.title), *(len(click.unstyle(line[index])) for line in cells)])
         for index, column in enumerate(columns)
     ]
     lines = [_line_text([column.title for column in columns], columns, widths)]
