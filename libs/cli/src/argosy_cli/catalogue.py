@@ -45,6 +45,7 @@ GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Workloads and measuring", ("replay", "simulate", "trace", "bench")),
     ("Access", ("whoami", "grant", "revoke", "grants", "certs")),
     ("Operating", ("admin",)),
+    ("Other dialects", ("slurm",)),
     ("Shell", ("completion",)),
 )
 """Headings of the help, and the commands below each."""
@@ -82,6 +83,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "trace": Entry("traces", "trace", "Make workload profiles of traces."),
     "bench": Entry("benches", "bench", "Measure the scheduling core or the whole mesh."),
     "admin": Entry("admin", "admin", "Prepare and check the database and the event log of an installation."),
+    "slurm": Entry("slurm", "slurm", "sbatch, squeue, scancel and sinfo, for those who come from Slurm."),
     "completion": Entry("completion", "completion", "Print the completion script of a shell."),
 }
 """Every command."""

@@ -26,11 +26,12 @@ from argosy_core.errors import AlreadyExists, ArgosyError, InvalidRequest, NotFo
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient, JobDraft
 
-__all__ = ["array_indices", "run"]
+__all__ = ["DEFAULT_IMAGE", "DEFAULT_QUEUE", "array_indices", "make_drafts", "run", "submit_drafts"]
 
 DEFAULT_IMAGE: Final = "busybox:1.36"
 """Small, and has a shell."""
-_DEFAULT_QUEUE: Final = "default"
+DEFAULT_QUEUE: Final = "default"
+"""Made by whoever first submits to it, where no queue is named."""
 _OWN_FAILURE: Final = 125
 """Exit code where not the job failed but we did, as docker's."""
 _MOST_SCRIPT_BYTES: Final = 200_000
@@ -105,8 +106,8 @@ def run(context: click.Context, /, *, detach: bool, queue: str, after: tuple[str
     """
     settings = settings_of(context)
     try:
-        drafts = _drafts(queue or _DEFAULT_QUEUE, context.meta["argosy.command"], **what)
-        ids = call(settings, lambda client: _submit(client, drafts, after, makes_queue=not queue))
+        drafts = make_drafts(queue or DEFAULT_QUEUE, context.meta["argosy.command"], **what)
+        ids = call(settings, lambda client: submit_drafts(client, drafts, after, makes_queue=not queue))
         if detach or not settings.is_table:
             if settings.is_table:
                 click.echo("\n".join(ids))
@@ -125,7 +126,7 @@ def run(context: click.Context, /, *, detach: bool, queue: str, after: tuple[str
         return _OWN_FAILURE
 
 
-def _drafts(
+def make_drafts(
     queue: str,
     command: tuple[str, ...],
     *,
@@ -178,16 +179,16 @@ def _manifests(  # noqa: PLR0913 - one parameter per option
     script: Path | None,
 ) -> list[dict[str, Any]]:
     env = []
-    for variable in variables:
-        key, equals, value = variable.partition("=")
-        if not key or not equals:
-            raise InvalidRequest(f"--env {variable[:40]!r} is no NAME=VALUE")
-        env.append({"name": key, "value": value})
     if index is not None:
         env += [
             {"name": "ARGOSY_ARRAY_INDEX", "value": str(index)},
             {"name": "ARGOSY_ARRAY_COUNT", "value": str(index_count)},
         ]
+    for variable in variables:
+        key, equals, value = variable.partition("=")
+        if not key or not equals:
+            raise InvalidRequest(f"--env {variable[:40]!r} is no NAME=VALUE")
+        env.append({"name": key, "value": value})  # may name those above, as $(ARGOSY_ARRAY_INDEX)
     devices = {"nvidia.com/gpu": gpu} if gpu else {}
     container: dict[str, Any] = {
         "name": "main",
@@ -241,7 +242,7 @@ def _script_text(script: Path) -> str:
         raise InvalidRequest(f"{script} is no UTF-8 text; programs belong into the image") from cause
 
 
-async def _submit(
+async def submit_drafts(
     client: ArgosyClient, drafts: list[JobDraft], after: tuple[str, ...], *, makes_queue: bool
 ) -> list[str]:
     """Submit drafts, and make the default queue if it is missing and nobody named another; return the ids."""
@@ -257,7 +258,7 @@ async def _submit(
             if not makes_queue or ids:
                 raise
             try:
-                await client.create_queue(Queue(name=_DEFAULT_QUEUE))
+                await client.create_queue(Queue(name=DEFAULT_QUEUE))
             except AlreadyExists:
                 click.echo("somebody else made the queue", err=True)
             ids += await client.submit(part)
