@@ -49,14 +49,17 @@ async def test_batch_get_finds_jobs_by_the_ends_of_their_ids(api: Any) -> None:
     """The last digits that are a job's own are enough, in any case of letters; others are answered as unknown."""
     ids = await api.submit({"count": 3})
     endings = [short_id(job_id) for job_id in ids]
+    for digits in (4, 6, 12):  # fewer than are shown, and more
+        found = await api.jobs.BatchGetJobs(job_pb2.BatchGetJobsRequest(ids=[ids[2][-digits:]]))
+        assert [job.id for job in found.jobs] == [ids[2]]
     request = job_pb2.BatchGetJobsRequest(ids=[endings[1].upper(), ids[0], ids[1], "ffffff"])
     answer = await api.jobs.BatchGetJobs(request)
     assert ([job.id for job in answer.jobs], list(answer.unknown_ids)) == ([ids[1], ids[0]], ["ffffff"])
     for wrong in ("123", "1234567890123", "xyzw"):
         with pytest.raises(grpc.RpcError, match="ids"):
             await api.jobs.BatchGetJobs(job_pb2.BatchGetJobsRequest(ids=[wrong]))
-    with pytest.raises(grpc.RpcError, match="at most 100"):
-        await api.jobs.BatchGetJobs(job_pb2.BatchGetJobsRequest(ids=[f"{number:06d}" for number in range(101)]))
+    with pytest.raises(grpc.RpcError, match="at most 20"):
+        await api.jobs.BatchGetJobs(job_pb2.BatchGetJobsRequest(ids=[f"{number:06d}" for number in range(21)]))
 
 
 async def test_get_job_shows_runs_and_why_they_ended(api: Any, leader_store: Any) -> None:

@@ -18,7 +18,7 @@ __all__ = ["whole_id", "whole_ids"]
 
 _ID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _ENDING: Final = re.compile(r"[0-9A-Fa-f]{4,12}")
-_MOST: Final = 100
+_MOST: Final = 20
 """Endings that a server looks for at once."""
 
 

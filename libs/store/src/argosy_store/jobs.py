@@ -40,6 +40,7 @@ _READ_EVENTS: Final = (
     " WHERE job_set_id = %(set)s AND first_number <= %(next)s), 0)"
     " AND last_number >= %(next)s ORDER BY first_number LIMIT %(limit)s"
 )
+_NUMBER_MARGIN: Final = 200_000  # jobs of two of the largest requests
 _MAX_WINDOWS: Final = 8
 """Most windows that one page looks at: some hundred milliseconds if none of their jobs is meant."""
 
@@ -91,6 +92,20 @@ class JobCalls:
         )
         with self._connections.read() as connection:
             return {str(row[0]): str(row[1]) for row in connection.execute(statement, [list(handles)])}
+
+    def job_numbers(self) -> range:
+        """Return numbers among which are those of all jobs; see `argosy_core.job.identity`.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            row = connection.execute("SELECT min(handle), max(handle) FROM jobs").fetchone()
+        if row is None or row[0] is None:
+            return range(0)
+        # Numbers are reserved in blocks, so those of one moment may be a little out of order.
+        first, last = (int(handle) & ((1 << DAY_SHIFT) - 1) for handle in row)
+        return range(max(min(first, last) - _NUMBER_MARGIN, 0), max(first, last) + _NUMBER_MARGIN)
 
     def list_jobs(
         self, job_filter: JobFilter, after_handle: int = 0, limit: int = 100, *, newest_first: bool = False

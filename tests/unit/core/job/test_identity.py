@@ -49,5 +49,9 @@ def test_short_id_is_the_end_that_only_one_job_has() -> None:
     job_id = compose_id(id_high(1, 0), handle)
     assert short_id(job_id) == "1a2b3c4"
     assert short_id(compose_id(id_high(1, 0), first_handle_of_day(3) + 0x2F)) == "00002f"
-    for ending in ("1a2b3c4", "1A2B3C4", "0001A2B3C4", job_id[-12:]):
-        assert handles_of_ending(ending, range(19_700, 19_701)) == [handle]
+    day, numbers = range(19_700, 19_701), range(0x1000000, 0x2000000)
+    for ending in ("1a2b3c4", "A2B3C4", "0001A2B3C4", job_id[-12:]):
+        assert handles_of_ending(ending, day, numbers, most=1) == [handle]
+    assert len(handles_of_ending("3c4f", day, range(0x30000), most=3)) == 3
+    with pytest.raises(InvalidRequest, match="too short"):
+        handles_of_ending("b3c4", day, numbers, most=8)

@@ -72,15 +72,24 @@ def short_id(job_id: str) -> str:
     return job_id[-_NUMBER_DIGITS:].lstrip("0").rjust(_LEAST_DIGITS, "0")
 
 
-def handles_of_ending(ending: str, days: range) -> list[int]:
-    """Return the handles of the days whose ids may end with a text, which is all of their number but leading zeros.
+def handles_of_ending(ending: str, days: range, numbers: range, *, most: int) -> list[int]:
+    """Return the handles whose ids may end with a text.
 
     Args:
         ending: Hexadecimal digits.
         days: Days of submit, since the Unix epoch.
+        numbers: Numbers that jobs may have.
+        most: Most numbers to look for.
+
+    Raises:
+        InvalidRequest: So many numbers end so that the text is too short.
     """
-    number = int(ending[-_NUMBER_DIGITS:], 16)
-    return [day << DAY_SHIFT | number for day in days]
+    digits = ending[-_NUMBER_DIGITS:]
+    step = 16 ** len(digits)
+    found = range(numbers.start + (int(digits, 16) - numbers.start) % step, numbers.stop, step)
+    if len(found) > most:
+        raise InvalidRequest(f"{ending} is too short to be the end of one id among so many; give more of it")
+    return [day << DAY_SHIFT | number for day in days for number in found]
 
 
 def first_handle_of_day(day: int) -> int:

@@ -30,12 +30,22 @@ from argosy_store.change_requests import BoundedFilter, ChangeRequestName
 from argosy_store.job_filters import JobFilter
 from argosy_store.rows import JobRecord
 
-__all__ = ["ChangeRequest", "ChangeRequestOutcome", "make_change_request", "read_endings", "read_filter", "read_ids"]
+__all__ = [
+    "ChangeRequest",
+    "ChangeRequestOutcome",
+    "has_endings",
+    "make_change_request",
+    "one_each",
+    "read_endings",
+    "read_filter",
+    "read_ids",
+]
 
 _SAMPLE_COUNT: Final = 20
 _LOOK_UP_COUNT: Final = 1000
 _MAX_ENDING: Final = 12  # characters; what is longer is a whole id
-_MAX_ENDINGS: Final = 100  # each is looked for on every day
+_MAX_ENDINGS: Final = 20  # each is looked for on every day, with each number that ends so
+_MOST_NUMBERS: Final = 8
 _ENDING_DAYS: Final = 400
 _DAY_S: Final = 86_400
 _KINDS: Final[Mapping[ChangeRequestName, lease_pb2.ChangeRequestKind]] = {
@@ -207,17 +217,44 @@ def _set(store: ApiStore, change_request: ChangeRequest, target: Sequence[int] |
     return result.job_count
 
 
-def read_endings(job_ids: Sequence[str], *, field: str) -> dict[str, list[int]]:
+def read_endings(job_ids: Sequence[str], numbers: range, *, field: str) -> dict[str, list[int]]:
     """Return the handles that ids may have of which only the end is given, by the end in lower case.
 
+    Args:
+        job_ids: Ids, and ends of ids.
+        numbers: Numbers that jobs may have.
+        field: Path of their field, for the error.
+
     Raises:
-        InvalidRequest: There are too many.
+        InvalidRequest: There are too many ends, or one is too short.
     """
     found = [text.lower() for text in job_ids if len(text) <= _MAX_ENDING]
     if len(found) > _MAX_ENDINGS:
         raise _wrong(field, f"hold {len(found)} endings of ids, at most {_MAX_ENDINGS} are allowed; give whole ids")
     today = int(time.time()) // _DAY_S
-    return {text: handles_of_ending(text, range(today - _ENDING_DAYS, today + 2)) for text in found}
+    days = range(today - _ENDING_DAYS, today + 2)
+    return {text: handles_of_ending(text, days, numbers, most=_MOST_NUMBERS) for text in found}
+
+
+def has_endings(job_ids: Sequence[str]) -> bool:
+    """Return whether of some ids only the end is given."""
+    return any(len(text) <= _MAX_ENDING for text in job_ids)
+
+
+def one_each(endings: Collection[str], records: Sequence[JobRecord], *, field: str) -> dict[str, JobRecord]:
+    """Return the job whose id ends with each text; those that no id ends with are left out.
+
+    Raises:
+        InvalidRequest: Several ids end with one of them.
+    """
+    found: dict[str, JobRecord] = {}
+    for ending in endings:
+        matches = [record for record in records if record.job_id.endswith(ending)]
+        if len(matches) > 1:
+            raise _wrong(field, f"{len(matches)} ids end with {ending}; give more of the one that is meant")
+        if matches:
+            found[ending] = matches[0]
+    return found
 
 
 def read_ids(job_ids: Sequence[str], *, field: str, endings: Collection[str] = ()) -> dict[str, int]:

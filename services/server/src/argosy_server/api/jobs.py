@@ -26,7 +26,9 @@ from argosy_server.api.calls import Context
 from argosy_server.api.change_requests import (
     ChangeRequest,
     ChangeRequestOutcome,
+    has_endings,
     make_change_request,
+    one_each,
     read_endings,
     read_filter,
     read_ids,
@@ -204,15 +206,16 @@ class JobService(LeaderJobService):
         """Answer jobs by their ids, each once."""
         del context
         check_request(request)
-        endings = read_endings(request.ids, field="ids")
+        endings: dict[str, list[int]] = {}
+        if has_endings(request.ids):
+            numbers = await self._threads.run(self._store.job_numbers)
+            endings = read_endings(request.ids, numbers, field="ids")
         handles = read_ids(request.ids, field="ids", endings=endings)
         wanted = [*handles.values(), *(handle for found in endings.values() for handle in found)]
         records = await self._threads.run(self._store.get_jobs, wanted)
         permissions = CALLER.get().permissions
         seen = [record for record in records if permissions.may(Verb.WATCH, record.queue)]
-        by_id = {record.job_id: record for record in seen}
-        for record in seen:  # ascending, so that the newest job of an ending is kept
-            by_id |= {ending: record for ending in endings if record.job_id.endswith(ending)}
+        by_id = {record.job_id: record for record in seen} | one_each(endings, seen, field="ids")
         found = {by_id[text].job_id: by_id[text] for text in map(str.lower, request.ids) if text in by_id}
         return job_pb2.BatchGetJobsResponse(
             jobs=[job_message(record) for record in found.values()],
