@@ -30,7 +30,7 @@ from argosy_server.api.leader_view import (
 )
 
 SHARE = QueueShares(
-    queue="red", weight=2.0, fair_share_ratio=0.5, usage_cores=1.0, flow_cores=1.5, demand_cores=3.0,
+    queue="red", parent="all", weight=2.0, fair_share_ratio=0.5, usage_cores=1.0, flow_cores=1.5, demand_cores=3.0,
     entitled_cores=2.0, queued_count=1, pending_count=2, leased_count=3,
     resources=(ResourceShares(resource="memory", requested=3, running=1, entitled=2),),
 )  # fmt: skip

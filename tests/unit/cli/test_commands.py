@@ -38,7 +38,7 @@ def job_id(argosy: Any, job_file: str) -> str:
 def test_queue_commands_make_show_change_and_delete(api: FakeApi, argosy: Any) -> None:
     """A queue's whole life by command."""
     made = argosy("queue", "create", "science", "--weight", "2")
-    changed = argosy("queue", "update", "science", "--max-queued", "5")
+    changed = argosy("queue", "update", "science", "--max-queued", "5", "--parent", "all")
     argosy("queue", "cordon", "science", "--reason", "repair")
     listed = argosy("queue", "list")
     deleted = argosy("queue", "delete", "science")
@@ -46,8 +46,8 @@ def test_queue_commands_make_show_change_and_delete(api: FakeApi, argosy: Any) -
     assert (made.code, changed.code, listed.code, deleted.code) == (0, 0, 0, 0)
     assert made.out.splitlines()[:2] == ["name:     science", "weight:   2"]
     assert (api.requests["UpdateQueue"][0].queue.weight, api.requests["UpdateQueue"][0].queue.etag) == (2, "1")
-    assert listed.out.splitlines()[0].split() == ["NAME", "WEIGHT", "CORDONED", "AGE"]
-    assert listed.out.splitlines()[1].split()[:4] == ["science", "2", "yes", "(repair)"]
+    assert listed.out.splitlines()[0].split() == ["NAME", "WEIGHT", "PARENT", "CORDONED", "AGE"]
+    assert listed.out.splitlines()[1].split()[:5] == ["science", "2", "all", "yes", "(repair)"]
     assert api.queues == {}
 
 

@@ -34,6 +34,7 @@ class Queues:
             "create_time_us": 0,
             "namespaces": (),
             "max_queued_count": 10,
+            "parent": "",
             "deleted": False,
         }
         there = [name for name in names if name in NAMES]

@@ -130,7 +130,7 @@ class ArgosyClient(AccessCalls):
 
         Args:
             queue: The queue as it was read, with its etag, and with new values.
-            fields: Which of weight, pool, namespaces and max_queued_count are changed; `*` for all.
+            fields: Which of weight, pool, namespaces, max_queued_count and parent are changed; `*` for all.
 
         Raises:
             StateConflict: Somebody changed the queue since it was read.

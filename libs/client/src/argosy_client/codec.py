@@ -82,6 +82,7 @@ def queue_message(queue: Queue) -> queue_pb2.Queue:
         pool=queue.pool,
         namespaces=queue.namespaces,
         max_queued_count=queue.max_queued_count,
+        parent=queue.parent,
         etag=queue.etag,
     )
 
@@ -93,6 +94,7 @@ def queue_of(message: queue_pb2.Queue) -> Queue:
         weight=message.weight,
         pool=message.pool,
         max_queued_count=message.max_queued_count,
+        parent=message.parent,
         namespaces=tuple(message.namespaces),
         cordoned=message.HasField("cordon"),
         cordon_reason=message.cordon.reason,
@@ -312,6 +314,7 @@ def shares_of(message: scheduling_pb2.GetSharesResponse) -> Shares:
         shares=tuple(
             QueueShare(
                 queue=share.queue,
+                parent=share.parent,
                 weight=share.weight,
                 fair_share_ratio=share.fair_share_ratio,
                 usage_cores=share.usage_cores,

@@ -48,7 +48,7 @@ OPEN_STATES: Final = frozenset({"queued", "leased", "running"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue; the fields below `namespaces` are given by the server."""
+    """A queue; the fields below `parent` are given by the server."""
 
     name: str
     """Name, unique in the installation."""
@@ -60,6 +60,8 @@ class Queue:
     """Most jobs that may wait; 0 for the installation's limit."""
     namespaces: tuple[str, ...] = ()
     """Namespaces in which the queue's jobs may make objects."""
+    parent: str = ""
+    """Queue that this one stands below; empty for none."""
     cordoned: bool = False
     """No job of the queue becomes pending."""
     cordon_reason: str = ""
@@ -392,7 +394,7 @@ class QueueShare:
     weight: float
     """Weight."""
     fair_share_ratio: float
-    """Weight divided by the sum of weights of the queues that count."""
+    """Weight divided by the sum of weights of the queues beside it, times the share of the queue above."""
     usage_cores: float
     """Leased and running jobs."""
     flow_cores: float
@@ -409,6 +411,8 @@ class QueueShare:
     """Jobs leased or running."""
     resources: tuple[ResourceShare, ...] = ()
     """The same of every resource that it asks for."""
+    parent: str = ""
+    """Queue above it; amounts of a queue with others below it are those of all of them together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,6 +90,8 @@ class WorldPlan:
     """What submitters say of jobs; None if nothing is said of any."""
     after: Mapping[int, tuple[AfterUntil, tuple[int, ...]]] = field(default_factory=dict)
     """Job -> what it waits for, and the earlier jobs that it waits for."""
+    parents: Mapping[str, str] = field(default_factory=dict)
+    """Name of a queue -> name of the one above it."""
 
     def __post_init__(self) -> None:
         """Refuse columns that do not fit each other.
@@ -181,7 +183,10 @@ class JobBook:
 
     def queues(self) -> list[QueueView]:
         """Return the queues."""
-        return [QueueView(queue_id=i, name=name, weight=weight) for i, (name, weight) in enumerate(self.plan.queues, 1)]
+        return [
+            QueueView(queue_id=i, name=name, weight=weight, parent=self.plan.parents.get(name, ""))
+            for i, (name, weight) in enumerate(self.plan.queues, 1)
+        ]
 
     def job_set_views(self, last_numbers: dict[int, int]) -> list[JobSetView]:
         """Return job sets by id, each with the number of its last event."""

@@ -14,6 +14,7 @@ from argosy_store.connection import StoreConnection
 from argosy_store.partitions import exclusively
 from argosy_store.pool import Connections
 from argosy_store.queue_limits import read_waiting
+from argosy_store.queue_trees import check_parent, refuse_parent_of
 from argosy_store.rows import QUEUE_COLUMNS, QueueRow
 
 __all__ = ["EncodeQueues", "QueueCalls"]
@@ -21,10 +22,10 @@ __all__ = ["EncodeQueues", "QueueCalls"]
 EncodeQueues = Callable[[Sequence[int]], bytes]
 """Makes the payload of a `changes` row out of the ids of queues that changed."""
 
-_CHANGEABLE: Final = frozenset({"weight", "pool", "namespaces", "max_queued_count"})
+_CHANGEABLE: Final = frozenset({"weight", "pool", "namespaces", "max_queued_count", "parent"})
 _INSERT: Final = (
-    "INSERT INTO queues (name, weight, pool, namespaces, max_queued_count, create_time_us)"
-    " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (name) WHERE NOT deleted DO NOTHING"
+    "INSERT INTO queues (name, weight, pool, namespaces, max_queued_count, parent, create_time_us)"
+    " VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (name) WHERE NOT deleted DO NOTHING"
     f" RETURNING {QUEUE_COLUMNS}"
 )
 _OPEN_JOBS: Final = (
@@ -40,7 +41,7 @@ class QueueCalls:
         """Keep the connections."""
         self._connections = connections
 
-    def create_queue(
+    def create_queue(  # noqa: PLR0913 - a column each, and all go by name
         self,
         name: str,
         *,
@@ -50,23 +51,28 @@ class QueueCalls:
         encode: EncodeQueues,
         namespaces: Sequence[str] = (),
         max_queued_count: int = 0,
+        parent: str = "",
     ) -> QueueRow:
         """Make a queue; an equal one by the same name is success.
 
         Raises:
             AlreadyExists: There is another one by that name.
+            NotAllowedNow: It cannot stand below that parent.
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._connections.read() as connection, connection.transaction_block():
-            values = [name, weight, pool, list(namespaces), max_queued_count, create_time_us]
+            if parent:
+                check_parent(connection, name, parent=parent, pool=pool)
+            values = [name, weight, pool, list(namespaces), max_queued_count, parent, create_time_us]
             row = connection.execute(_INSERT, values).fetchone()
             if row is not None:
                 made = QueueRow.of(row)
                 _tell(connection, made.pool, encode([made.queue_id]))
                 return made
             present = _find(connection, name)
-        wanted = (weight, pool, tuple(namespaces), max_queued_count)
-        if (present.weight, present.pool, present.namespaces, present.max_queued_count) != wanted:
+        wanted = (weight, pool, tuple(namespaces), max_queued_count, parent)
+        known = (present.weight, present.pool, present.namespaces, present.max_queued_count, present.parent)
+        if known != wanted:
             raise AlreadyExists(f"queue {name} exists with other settings; update it instead", resource=_resource(name))
         return present
 
@@ -135,14 +141,16 @@ class QueueCalls:
         Args:
             name: Which queue.
             etag: That of the queue as the caller read it.
-            changes: New values of weight, pool, namespaces and max_queued_count, as far as they change. The pool can
-                only change while the queue has no open jobs.
+            changes: New values of weight, pool, namespaces, max_queued_count and parent, as far as they change. The
+                pool can only change while the queue has no open jobs and stands neither above nor below another. It may
+                move in its tree at any time, with its jobs and all below it.
             encode: Makes the leader's news.
 
         Raises:
             NotFound: There is none by that name.
             StateConflict: The queue was changed, or made anew, since the caller read it.
-            NotAllowedNow: The pool would change under open jobs, or before its leader has numbered their last events.
+            NotAllowedNow: The pool would change under open jobs, or before its leader has numbered their last events,
+                or the queues would be no trees of one pool each.
             BackendUnavailable: Postgres cannot be reached.
         """
 
@@ -168,6 +176,11 @@ class QueueCalls:
                     resource=_resource(name),
                 )
             assert changes.keys() <= _CHANGEABLE, changes
+            parent = str(changes.get("parent", present.parent))
+            if pool != present.pool:
+                refuse_parent_of(connection, name, to="move to another pool")
+            if parent and (parent, pool) != (present.parent, present.pool):
+                check_parent(connection, name, parent=parent, pool=pool)
             assignments = "".join(f"{column} = %s, " for column in changes)
             row = connection.execute(
                 f"UPDATE queues SET {assignments}version = version + 1 WHERE queue_id = %s RETURNING {QUEUE_COLUMNS}",
@@ -209,7 +222,7 @@ class QueueCalls:
 
         Raises:
             NotFound: There never was one by that name.
-            NotAllowedNow: It has open jobs.
+            NotAllowedNow: It has open jobs, or queues below it.
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._connections.read() as connection:
@@ -223,6 +236,7 @@ class QueueCalls:
         """Delete a queue in the present transaction, which holds the exclusive lock."""
         present = _find(connection, name, lock=True)
         self._refuse_open(connection, present)
+        refuse_parent_of(connection, name, to="be deleted")
         connection.execute(
             "UPDATE queues SET deleted = true, version = version + 1 WHERE queue_id = %s", [present.queue_id]
         )

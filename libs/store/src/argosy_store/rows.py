@@ -21,7 +21,7 @@ __all__ = [
     "RunRecord",
 ]
 
-_QUEUE_SETTINGS: Final = "namespaces, max_queued_count, deleted"
+_QUEUE_SETTINGS: Final = "namespaces, max_queued_count, parent, deleted"
 QUEUE_COLUMNS: Final = (
     f"queue_id, name, weight, pool, cordoned, cordon_reason, version, create_time_us, {_QUEUE_SETTINGS}"
 )
@@ -60,6 +60,8 @@ class QueueRow:
     """Namespaces its jobs may use."""
     max_queued_count: int
     """Most jobs that may wait; 0 for the installation's limit."""
+    parent: str
+    """Name of the queue that it stands below; empty for none."""
     deleted: bool
     """Whether it takes no jobs any more."""
 

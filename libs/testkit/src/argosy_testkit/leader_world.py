@@ -67,6 +67,7 @@ class LeaderWorld:
         clusters: Name -> number of nodes.
         node_amounts: What each node has, base units.
         queues: Name -> weight; ids are 1, 2, ...
+        parents: Name -> name of the queue above, for those that have one.
         settings: Of the rounds.
         seed: Of all randomness.
     """
@@ -77,6 +78,7 @@ class LeaderWorld:
         clusters: Mapping[str, int] | None = None,
         node_amounts: Mapping[str, int] | None = None,
         queues: Mapping[str, float] | None = None,
+        parents: Mapping[str, str] | None = None,
         settings: RoundSettings | None = None,
         seed: int = 1,
     ) -> None:
@@ -87,7 +89,7 @@ class LeaderWorld:
         self._mono_s = 0.0
         self._begin_s = self.now_s
         self.node_amounts = dict(node_amounts or {"cpu": 4000, "memory": 16 << 30})
-        self.book = empty_book(queues or {"alice": 1.0})
+        self.book = empty_book(queues or {"alice": 1.0}, parents)
         self.events = EventKeeper()
         self.store = DurableStore(self.book, self.events)
         self.clusters: dict[str, WorldCluster] = {}

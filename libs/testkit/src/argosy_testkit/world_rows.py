@@ -60,7 +60,7 @@ class Report:
     """When; 0 for now."""
 
 
-def empty_book(queues: Mapping[str, float]) -> JobBook:
+def empty_book(queues: Mapping[str, float], parents: Mapping[str, str] | None = None) -> JobBook:
     """Return a book without jobs, to be added to."""
     none = np.zeros(0, dtype=np.int32)
     plan = WorldPlan(
@@ -75,6 +75,7 @@ def empty_book(queues: Mapping[str, float]) -> JobBook:
         priority=none,
         exit_code=none,
         layout=none,
+        parents=dict(parents or {}),
     )
     book = JobBook(plan)
     book.definitions.clear()

@@ -36,6 +36,7 @@ def _plan() -> LeasePlan:
             failed_attempt=np.array([4], dtype=np.int32),
             weights=(StoredWeight(resource="example.com/gpu", cores=4.0, target_cores=5.0),),
             weight_time_us=75,
+            branch_flow=np.array([4.5]),
         ),
         releases=(),
     )
@@ -54,6 +55,8 @@ def test_a_lease_batch_survives_the_log() -> None:
     assert plan.round_state.failed_attempt.tolist() == [4]
     assert plan.round_state.weights == _plan().round_state.weights
     assert plan.round_state.weight_time_us == 75
+    assert plan.round_state.branch_flow is not None
+    assert plan.round_state.branch_flow.tolist() == [4.5]
 
 
 def test_a_marker_is_known_as_one() -> None:

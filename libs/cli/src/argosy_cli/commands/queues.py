@@ -30,15 +30,25 @@ def queue() -> None:
 @click.option(
     "--max-queued", type=click.IntRange(0), default=0, help="Most jobs that may wait; 0 for the server's limit."
 )
+@click.option("--parent", default="", help="Queue that it stands below and shares with.")
 @common_options
 @click.pass_context
 def create(
-    context: click.Context, *, name: str, weight: float, pool: str, namespaces: tuple[str, ...], max_queued: int
+    context: click.Context,
+    *,
+    name: str,
+    weight: float,
+    pool: str,
+    namespaces: tuple[str, ...],
+    max_queued: int,
+    parent: str,
 ) -> None:
     """Make a queue; an equal one by its name is success."""
     from argosy_client import Queue
 
-    wanted = Queue(name=name, weight=weight, pool=pool, namespaces=namespaces, max_queued_count=max_queued)
+    wanted = Queue(
+        name=name, weight=weight, pool=pool, namespaces=namespaces, max_queued_count=max_queued, parent=parent
+    )
     settings = settings_of(context)
     _print(settings, call(settings, lambda client: client.create_queue(wanted)))
 
@@ -56,6 +66,7 @@ def list_(context: click.Context) -> None:
     columns: list[Column[Queue]] = [
         Column("NAME", lambda q: q.name),
         Column("WEIGHT", lambda q: f"{q.weight:g}", right=True),
+        Column("PARENT", lambda q: q.parent or "-"),
         Column("CORDONED", _cordon_text),
         Column("POOL", lambda q: q.pool, wide=True),
         Column("MAX QUEUED", lambda q: str(q.max_queued_count or "-"), wide=True, right=True),
@@ -80,10 +91,17 @@ def get(context: click.Context, *, name: str) -> None:
 @click.option("--weight", type=FiniteRange(0, 1_000_000), help="New weight.")
 @click.option("--namespace", "namespaces", multiple=True, help="New list of namespaces; may be repeated.")
 @click.option("--max-queued", type=click.IntRange(0), help="New limit of waiting jobs.")
+@click.option("--parent", help="Queue to stand below, with its jobs and all below it; empty for none.")
 @common_options
 @click.pass_context
 def update(
-    context: click.Context, *, name: str, weight: float | None, namespaces: tuple[str, ...], max_queued: int | None
+    context: click.Context,
+    *,
+    name: str,
+    weight: float | None,
+    namespaces: tuple[str, ...],
+    max_queued: int | None,
+    parent: str | None,
 ) -> None:
     """Change what is given and leave the rest; refused if somebody else changed the queue meanwhile."""
     changes: dict[str, object] = {}
@@ -93,8 +111,10 @@ def update(
         changes["namespaces"] = namespaces
     if max_queued is not None:
         changes["max_queued_count"] = max_queued
+    if parent is not None:
+        changes["parent"] = parent
     if not changes:
-        raise click.UsageError("nothing to change: give --weight, --namespace or --max-queued", context)
+        raise click.UsageError("nothing to change: give --weight, --namespace, --max-queued or --parent", context)
 
     async def change(client: ArgosyClient) -> Queue:
         current = await client.get_queue(name)
@@ -145,6 +165,7 @@ def _print(settings: Settings, value: Queue) -> None:
         ("name", value.name),
         ("weight", f"{value.weight:g}"),
         ("pool", value.pool),
+        ("parent", value.parent),
         ("cordoned", _cordon_text(value)),
         ("namespaces", ", ".join(value.namespaces)),
         ("most queued jobs", str(value.max_queued_count or "")),

@@ -31,6 +31,7 @@ def shares(context: click.Context, *, pool: str) -> None:
         return
     columns: list[Column[QueueShare]] = [
         Column("QUEUE", lambda s: s.queue),
+        Column("PARENT", lambda s: s.parent or "-", wide=True),
         Column("WEIGHT", lambda s: f"{s.weight:g}", right=True),
         Column("SHARE", lambda s: f"{s.fair_share_ratio:.1%}", right=True),
         Column("REQUESTED", lambda s: f"{s.demand_cores:,.1f}", right=True),

@@ -23,7 +23,7 @@ _STATE_SHARE: Final = 4
 """Failed attempts of the round's state may take a quarter of a record."""
 _FAILED_BYTES: Final = 8
 _ATTEMPTED_BYTES: Final = 12
-_QUEUE_BYTES: Final = 16
+_QUEUE_BYTES: Final = 24
 _WEIGHT_BYTES: Final = 24
 _LEASE_BYTES: Final = 20
 _MEMBER_BYTES: Final = 2

@@ -3,9 +3,10 @@
 Source: 003 "Resource usage and fairness", "Global prioritisation".
 """
 
-from argosy_core.queueing.filling import Filled, FillingLimits, FillingQueues, fill, flow_keys, walk
-from argosy_core.queueing.flow import advance_flow
+from argosy_core.queueing.filling import Filled, FillingLimits, FillingQueues, fill, next_turn, walk
+from argosy_core.queueing.flow import advance_flow, flow_keys
 from argosy_core.queueing.order import Backlog, Entries
+from argosy_core.queueing.tree import QueueTree
 from argosy_core.queueing.usage import MICRO, most_usage, to_cores, weigh_rows, weigh_vector
 from argosy_core.queueing.water_filling import fill_water, fill_water_of
 from argosy_core.queueing.weights import ResourceWeights, StoredWeight
@@ -17,6 +18,7 @@ __all__ = [
     "Filled",
     "FillingLimits",
     "FillingQueues",
+    "QueueTree",
     "ResourceWeights",
     "StoredWeight",
     "advance_flow",
@@ -25,6 +27,7 @@ __all__ = [
     "fill_water_of",
     "flow_keys",
     "most_usage",
+    "next_turn",
     "to_cores",
     "walk",
     "weigh_rows",

@@ -28,9 +28,11 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import find_begins
-from argosy_core.queueing.usage import MICRO, to_cores
+from argosy_core.queueing.flow import flow_keys
+from argosy_core.queueing.tree import QueueTree
+from argosy_core.queueing.usage import MICRO
 
-__all__ = ["Filled", "FillingLimits", "FillingQueues", "fill", "flow_keys", "walk"]
+__all__ = ["Filled", "FillingLimits", "FillingQueues", "fill", "next_turn", "walk"]
 
 Bools = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
@@ -65,6 +67,8 @@ class FillingQueues:
     """Usage of jobs, micro-cores, 0 or more."""
     job_class: Callable[[Int32s], Int32s]
     """Class index of jobs."""
+    tree: QueueTree | None = None
+    """What stands above the queues, which are its leaves; None if they all stand side by side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,24 +111,12 @@ class Filled:
         )
 
 
-def flow_keys(flow: Floats | float, usage_after: Int64s, weight: Floats | float) -> Floats:
-    """Return flow divided by weight if scheduled; for weight 0, the flow itself.
-
-    Args:
-        flow: Flow of the queue now, cores.
-        usage_after: Usage of the queue with the job, micro-cores.
-        weight: Weight of the queue.
-    """
-    flow_after = np.maximum(flow, to_cores(usage_after))
-    divisor = np.where(np.asarray(weight) > 0, weight, 1.0)
-    return np.asarray(flow_after / divisor, dtype=np.float64)
-
-
 def _ranks(queues: FillingQueues) -> Int64s:
-    """Return the rank of each queue by flow until now and id, which is what ties go by."""
-    shares = flow_keys(queues.flow, queues.usage, queues.weight)
+    """Return the rank of each queue, or entity of the tree, by flow until now and id, which is what ties go by."""
+    of, ids = queues.tree or queues, queues.tree.entity_id if queues.tree else queues.queue_id
+    shares = flow_keys(of.flow, of.usage, of.weight)
     ranks = np.empty(shares.size, dtype=np.int64)
-    ranks[np.lexsort((queues.queue_id, shares))] = np.arange(shares.size)
+    ranks[np.lexsort((ids, shares))] = np.arange(shares.size)
     return ranks
 
 
@@ -137,6 +129,8 @@ def _order(queues: FillingQueues, ranks: Int64s, rows: Int64s, usage: Int64s) ->
         rows: Queue of each job; jobs of one queue stand together, in its order.
         usage: Usage of each job.
     """
+    if queues.tree is not None:
+        return queues.tree.order(ranks, rows, usage)
     running = np.cumsum(usage)
     begins = find_begins(rows)
     before = np.concatenate([[0], running])[begins]
@@ -150,7 +144,7 @@ class _Window:
     """The jobs at the heads of queues, as far as they were looked at.
 
     Queues are opened in the order in which their turn can come at the earliest, so that those whose turn is far away
-    cost nothing.
+    cost nothing. Below a tree all are opened at once: the turn of one depends on its whole branch.
     """
 
     def __init__(self, queues: FillingQueues, expected_count: int) -> None:
@@ -159,9 +153,10 @@ class _Window:
         self._ranks = _ranks(queues)
         self._earliest = flow_keys(queues.flow, queues.usage + queues.least_usage, queues.weight)
         self._zero = queues.weight <= 0
-        self._turn = np.lexsort((self._ranks, self._earliest, self._zero))
+        self._turn = np.lexsort((self._ranks[: self._zero.size], self._earliest, self._zero))
         self._opened = 0
-        first_count = math.ceil(_SPARE * expected_count / max(1, min(queues.queue_id.size, _FIRST_QUEUES)))
+        self._first_queues = _FIRST_QUEUES if queues.tree is None else max(1, queues.queue_id.size)
+        first_count = math.ceil(_SPARE * expected_count / max(1, min(queues.queue_id.size, self._first_queues)))
         self._first_count = min(max(first_count, _FIRST_CHUNK), _MAX_CHUNK)
         self._counts: dict[int, int] = {}
         """Queue -> jobs asked of it."""
@@ -172,7 +167,7 @@ class _Window:
 
     def open_more(self) -> bool:
         """Open more queues; return whether there were any left."""
-        end = max(2 * self._opened, _FIRST_QUEUES)
+        end = max(2 * self._opened, self._first_queues)
         rows = self._turn[self._opened : end]
         self._opened += rows.size
         for row in rows.tolist():
@@ -319,15 +314,40 @@ def walk(queues: FillingQueues, jobs: Filled, place: Callable[[int, int], bool])
             placed = turns[:count]
             rest = turns[count + 1 :]
             rest = rest[jobs.classes[rest] != class_index]
-            usage = queues.usage.copy()
-            np.add.at(usage, jobs.rows[placed], jobs.usage[placed])
+            usage = _with_placed(queues, jobs.take(placed))
             further = _Turns(queues, ranks, jobs, rest, usage=usage).run(place)
             return np.concatenate([placed, np.array(further, dtype=np.intp)])
     return turns
 
 
+def next_turn(queues: FillingQueues, jobs: Filled) -> int:
+    """Return the position of the job whose turn is first, of at least one.
+
+    Args:
+        queues: The queues.
+        jobs: Jobs, at most one of each queue.
+
+    Complexity: O(n log n) in NumPy.
+    """
+    order, _ = _order(queues, _ranks(queues), jobs.rows, jobs.usage)
+    return int(order[0])
+
+
+def _with_placed(queues: FillingQueues, placed: Filled) -> Int64s:
+    """Return the usage of each queue, or entity of the tree, once some jobs are placed."""
+    if queues.tree is not None:
+        return queues.tree.with_placed(placed.rows, placed.usage)
+    usage = queues.usage.copy()
+    np.add.at(usage, placed.rows, placed.usage)
+    return usage
+
+
 class _Turns:
-    """The one-by-one rule with a heap of queues, from the moment on when some class is exhausted."""
+    """The one-by-one rule with heaps of siblings, from the moment on when some class is exhausted.
+
+    Entities are queues, and what stands above them if there is a tree. Each has its next job, and stands with it in
+    the heap of its parent; where it changes, the entries above are made anew and the old ones void.
+    """
 
     def __init__(
         self, queues: FillingQueues, ranks: Int64s, jobs: Filled, rest: npt.NDArray[np.intp], *, usage: Int64s
@@ -336,48 +356,54 @@ class _Turns:
 
         Args:
             queues: The queues.
-            ranks: Rank of each.
+            ranks: Rank of each entity.
             jobs: All jobs.
             rest: Positions of those left, of one queue in its order.
-            usage: Usage of each queue by now.
+            usage: Usage of each entity by now.
         """
         rest = rest[np.argsort(jobs.rows[rest], kind="stable")]
         rows = jobs.rows[rest]
         begins = find_begins(rows)
         self._jobs = rest.tolist()
+        self._queue = rows.tolist()
         self._classes = jobs.classes[rest].tolist()
         self._sizes = jobs.usage[rest].tolist()
-        present = rows[begins]
-        self._next = begins.tolist()
-        self._end = np.append(begins, rows.size)[1:].tolist()
-        self._usage = usage[present].tolist()
-        self._flow = queues.flow[present].tolist()
-        weights = queues.weight[present]
-        self._weight = np.where(weights > 0, weights, 1.0).tolist()
-        self._is_last = (weights <= 0).tolist()
-        self._rank = ranks[present].tolist()
+        present = rows[begins].tolist()
+        self._next = dict(zip(present, begins.tolist(), strict=True))
+        self._end = dict(zip(present, np.append(begins, rows.size)[1:].tolist(), strict=True))
+        of = queues.tree or queues
+        self._parent = queues.tree.parent.tolist() if queues.tree else [-1] * usage.size
+        self._usage = usage.tolist()
+        self._flow = of.flow.tolist()
+        self._weight = np.where(of.weight > 0, of.weight, 1.0).tolist()
+        self._is_last = (of.weight <= 0).tolist()
+        self._rank = ranks.tolist()
         self._exhausted: set[int] = set()
         self._led_by: dict[int, set[int]] = {}
         """Class -> queues whose head is of that class."""
-        self._heap: list[tuple[bool, float, int, int, int]] = []
-        """(weight 0, key, rank, queue, place of its head); void if the queue's head is another one by now."""
+        self._head = [-1] * usage.size
+        """Place of the next job of each entity, -1 if it has none."""
+        self._stamp = [0] * usage.size
+        """Grows with each new entry of an entity; older ones are void."""
+        self._heaps: dict[int, list[tuple[bool, float, int, int, int]]] = {}
+        """Parent -> (weight 0, key, rank, entity, stamp) of those below it."""
 
     def run(self, place: Callable[[int, int], bool]) -> list[int]:
         """Return the jobs that found a place, in the order of their turns."""
-        for queue in range(len(self._next)):
+        for queue in self._next:
             self._line_up(queue)
         placed: list[int] = []
-        heap, following = self._heap, self._next
-        while heap:
-            _, _, _, queue, at = heapq.heappop(heap)
-            if following[queue] != at:
-                continue
-            class_index = self._classes[at]
+        while (first := self._first(-1)) >= 0:
+            at = self._head[first]
+            queue, class_index = self._queue[at], self._classes[at]
             if place(self._jobs[at], class_index):
                 placed.append(self._jobs[at])
-                self._usage[queue] += self._sizes[at]
+                entity = queue
+                while entity >= 0:
+                    self._usage[entity] += self._sizes[at]
+                    entity = self._parent[entity]
                 self._led_by[class_index].discard(queue)
-                following[queue] = at + 1
+                self._next[queue] = at + 1
                 self._line_up(queue)
             else:
                 self._exhausted.add(class_index)
@@ -385,14 +411,33 @@ class _Turns:
                     self._line_up(other)
         return placed
 
+    def _first(self, parent: int) -> int:
+        """Return which entity below a parent, -1 for the root, comes first; -1 if there is none with a job."""
+        heap = self._heaps.setdefault(parent, [])
+        while heap and heap[0][4] != self._stamp[heap[0][3]]:
+            heapq.heappop(heap)
+        return heap[0][3] if heap else -1
+
     def _line_up(self, queue: int) -> None:
-        """Put a queue into line with its first job that may still find a place."""
+        """Put a queue into line with its first job that may still find a place, and what is above it accordingly."""
         at, end, classes = self._next[queue], self._end[queue], self._classes
         while at < end and classes[at] in self._exhausted:
             at += 1
         self._next[queue] = at
+        self._head[queue] = at if at < end else -1
         if at < end:
             self._led_by.setdefault(classes[at], set()).add(queue)
-            flow = max(self._flow[queue], (self._usage[queue] + self._sizes[at]) / MICRO)
-            item = (self._is_last[queue], flow / self._weight[queue], self._rank[queue], queue, at)
-            heapq.heappush(self._heap, item)
+        entity = queue
+        while True:
+            self._stamp[entity] += 1
+            at, parent = self._head[entity], self._parent[entity]
+            if at >= 0:
+                flow = max(self._flow[entity], (self._usage[entity] + self._sizes[at]) / MICRO)
+                key = flow / self._weight[entity]
+                item = (self._is_last[entity], key, self._rank[entity], entity, self._stamp[entity])
+                heapq.heappush(self._heaps.setdefault(parent, []), item)
+            if parent < 0:
+                return
+            first = self._first(parent)
+            self._head[parent] = self._head[first] if first >= 0 else -1
+            entity = parent

@@ -12,7 +12,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["advance_flow"]
+from argosy_core.queueing.usage import to_cores
+
+__all__ = ["advance_flow", "flow_keys"]
+
+Floats = npt.NDArray[np.float64]
 
 
 def advance_flow(
@@ -31,3 +35,16 @@ def advance_flow(
     beta = 0.5 ** (max(elapsed_s, 0.0) / half_time_s)
     flow: npt.NDArray[np.float64] = usage_cores + np.maximum(flow_cores - usage_cores, 0.0) * beta
     return flow
+
+
+def flow_keys(flow: Floats | float, usage_after: npt.NDArray[np.int64], weight: Floats | float) -> Floats:
+    """Return flow divided by weight if scheduled; for weight 0, the flow itself.
+
+    Args:
+        flow: Flow of the queue now, cores.
+        usage_after: Usage of the queue with the job, micro-cores.
+        weight: Weight of the queue.
+    """
+    flow_after = np.maximum(flow, to_cores(usage_after))
+    divisor = np.where(np.asarray(weight) > 0, weight, 1.0)
+    return np.asarray(flow_after / divisor, dtype=np.float64)

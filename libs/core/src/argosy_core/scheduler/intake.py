@@ -103,7 +103,7 @@ def class_definitions(state: PoolState, class_ids: Iterable[int]) -> list[bytes]
 
 
 def set_queues(state: PoolState, queues: Iterable[QueueView]) -> None:
-    """Add queues or change their weight, name and cordon; flow and jobs stay."""
+    """Add queues or change their weight, name, cordon and what they stand below; flow and jobs stay."""
     for view in queues:
         index = state.queues.ids.find(view.queue_id)
         if index is None:
@@ -111,7 +111,11 @@ def set_queues(state: PoolState, queues: Iterable[QueueView]) -> None:
         state.queues.names[index] = view.name
         state.queues.weight[index] = view.weight
         state.queues.cordoned[index] = view.cordoned
+        state.queues.branches.forget(index)
+        if view.parent:
+            state.queues.branches.parents[index] = view.parent
         state.change_count += 1
+    state.queues.branches.arrange(state.queues.names, state.queues.flow)
 
 
 def remove_queues(state: PoolState, queue_ids: Iterable[int]) -> None:

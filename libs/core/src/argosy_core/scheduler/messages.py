@@ -54,6 +54,8 @@ class QueueView:
     """Weight, 0 or more; a queue of weight 0 gets only what all others leave."""
     cordoned: bool = False
     """True if none of its queued jobs may be placed."""
+    parent: str = ""
+    """Name of the queue that it stands below; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,6 +312,8 @@ class RoundStateColumns:
     """Jobs with failed attempts."""
     failed_attempt: Int32s
     """Their counts."""
+    branch_flow: Float64s | None = None
+    """Flows of the same queues with all that stand below them, cores; None if no queue stands below another."""
     weights: tuple[StoredWeight, ...] = ()
     """Weights of resources, where they are found."""
     weight_time_us: int = 0

@@ -65,7 +65,9 @@ def decide_stops(state: PoolState) -> Members:
 def round_state(state: PoolState) -> RoundStateColumns:
     """Return what the next leader needs to continue: flows and failed attempts."""
     live, queues = state.live, state.queues
-    rows = np.flatnonzero((queues.flow > 0) & (queues.queue_id > 0))
+    branches = queues.branches
+    has_flow = (queues.flow > 0) | (branches.flow > 0) if branches else queues.flow > 0
+    rows = np.flatnonzero(has_flow & (queues.queue_id > 0))
     attempted = live.slots(np.fromiter(state.attempted, dtype=np.int64, count=len(state.attempted)))
     attempted = attempted[attempted >= 0]
     attempted = attempted[state.stage_is_queued(attempted)]
@@ -75,6 +77,7 @@ def round_state(state: PoolState) -> RoundStateColumns:
         flow_time_us=round(state.flow_time_s * 1e6),
         attempted_handle=live.handle[attempted],
         failed_attempt=live.failed_attempts[attempted].astype(np.int32),
+        branch_flow=branches.flow[rows] if branches else None,
         weights=state.weights.store(),
         weight_time_us=round(state.weights.time_s * 1e6),
     )

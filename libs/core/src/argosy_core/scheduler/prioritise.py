@@ -12,7 +12,7 @@ import numpy as np
 from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.job.live import PENDING
 from argosy_core.placement import KIND_BITS, WaitReason
-from argosy_core.queueing import Filled, FillingLimits, FillingQueues, fill, flow_keys, most_usage
+from argosy_core.queueing import Filled, FillingLimits, FillingQueues, QueueTree, fill, flow_keys, most_usage, next_turn
 from argosy_core.scheduler.asking import find_placeable, reasons_at
 from argosy_core.scheduler.state import PoolState
 
@@ -82,6 +82,7 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
             heads=look,
             job_usage=state.job_usage,
             job_class=state.job_class,
+            tree=_tree(state, rows, state.counted_usage()),
         ),
         limits,
     )
@@ -120,18 +121,28 @@ def _rows_with_work(state: PoolState, *, wanted: bool) -> Int64s:
     return np.flatnonzero(chosen)
 
 
-def queues_of(state: PoolState, rows: Int64s) -> FillingQueues:
-    """Return queues as they are now, for `queueing.walk`."""
+def _tree(state: PoolState, rows: Int64s, usage: Int64s) -> QueueTree | None:
+    """Return what stands above some queues, whose usages may count more than is held."""
     queues = state.queues
+    if not queues.branches:
+        return None
+    return queues.branches.tree(rows, queue_id=queues.queue_id, weight=queues.weight, flow=queues.flow, usage=usage)
+
+
+def queues_of(state: PoolState, rows: Int64s, usage: Int64s | None = None) -> FillingQueues:
+    """Return queues as they are now, for `queueing.walk`; with other usages if they are given."""
+    queues = state.queues
+    usage = state.counted_usage() if usage is None else usage
     return FillingQueues(
         queue_id=queues.queue_id[rows],
         weight=queues.weight[rows],
         flow=queues.flow[rows],
-        usage=state.counted_usage()[rows],
+        usage=usage[rows],
         least_usage=0,
         heads=lambda _position, _count: (np.zeros(0, dtype=np.int32), True),
         job_usage=state.job_usage,
         job_class=state.job_class,
+        tree=_tree(state, rows, usage),
     )
 
 
@@ -181,6 +192,8 @@ def _first(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) ->
     """Return the slot of the next job in fairness order of wanted classes, but those chosen; -1 if there is none."""
     queues, live = state.queues, state.live
     rows = _rows_with_work(state, wanted=False)
+    if queues.branches:
+        return _first_below(state, wanted, usage, chosen)
     least = int(state.classes.usage[np.flatnonzero(wanted)].min())
     weight, zero = queues.weight[rows], queues.weight[rows] <= 0
     earliest = flow_keys(queues.flow[rows], usage[rows] + least, weight)
@@ -202,3 +215,21 @@ def _first(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) ->
             if best is None or turn < best[0]:
                 best = (turn, int(left[0]))
     return -1 if best is None else best[1]
+
+
+def _first_below(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) -> int:
+    """As `_first`, where queues stand below others: a turn depends on whole branches, so all queues are looked at."""
+    live, rows = state.live, _rows_with_work(state, wanted=False)
+    heads: list[int] = []
+    for row in rows.tolist():
+        taken = [slot for slot in chosen if live.queue[slot] == row]
+        slots, _ = state.queues.orders[row].heads(1 + len(taken), wanted, _HEAD_VIEW)
+        left = slots[~np.isin(slots, taken)]
+        heads.append(int(left[0]) if left.size else -1)
+    slots = np.array(heads, dtype=np.int32)
+    positions = np.flatnonzero(slots >= 0)
+    if not positions.size:
+        return -1
+    slots = slots[positions]
+    jobs = Filled(slots=slots, rows=positions, usage=state.job_usage(slots), classes=live.class_index[slots])
+    return int(slots[next_turn(queues_of(state, rows, usage), jobs)])

@@ -226,6 +226,10 @@ def _recover_round_state(state: PoolState, stored: RoundStateColumns, now_s: flo
         index = queues.ids.find(queue_id)
         if index is not None and 0 <= flow < math.inf:
             queues.flow[index] = flow
+    for queue_id, flow in zip(stored.queue.tolist(), _branch_flows(state, stored), strict=False):
+        index = queues.ids.find(queue_id)
+        if index is not None and 0 <= flow < math.inf:
+            queues.branches.flow[index] = flow
     # A clock that was ahead must not make flows stand still until this one has caught up with it.
     state.flow_time_s = min(stored.flow_time_us / 1e6, now_s)
     attempted = live.slots(stored.attempted_handle)
@@ -235,6 +239,11 @@ def _recover_round_state(state: PoolState, stored: RoundStateColumns, now_s: flo
     slots = attempted[there]
     slots = slots[state.stage_is_queued(slots) & ((live.flags[slots] & BACKING_OFF) == 0)]
     state.back_off_until(slots, now_s + back_off_s(state, live.failed_attempts[slots].astype(np.int64)))
+
+
+def _branch_flows(state: PoolState, stored: RoundStateColumns) -> list[float]:
+    """Return the stored flows of branches, nothing if there are none here or there."""
+    return stored.branch_flow.tolist() if stored.branch_flow is not None and state.queues.branches else []
 
 
 def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:

@@ -12,10 +12,12 @@ import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.job.live import HELD
-from argosy_core.queueing import MICRO, fill_water_of, to_cores
+from argosy_core.queueing import MICRO, fill_water_of
 from argosy_core.resources import base_units_per_unit
 from argosy_core.scheduler.state import PoolState
 from argosy_core.scheduler.weighing import advance_weights
+
+Floats = npt.NDArray[np.float64]
 
 __all__ = ["PoolShares", "QueueShares", "ResourceCapacity", "ResourceShares", "shares"]
 
@@ -36,14 +38,16 @@ class ResourceShares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueShares:
-    """What one queue has and could have."""
+    """What one queue has and could have; of a queue with others below it, all amounts are those of its whole branch."""
 
     queue: str
     """Name."""
+    parent: str = ""
+    """Queue above it; empty for none."""
     weight: float
     """Weight."""
     fair_share_ratio: float
-    """Weight divided by the sum of weights of all queues that are defined."""
+    """Weight divided by the sum of weights of the queues beside it, times the share of the queue above."""
     usage_cores: float
     """Usage of in-flight, leased and running jobs, cores."""
     flow_cores: float
@@ -106,28 +110,30 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
     queues, names, usage = state.queues, state.classes.axis.names, state.counted_usage()
     capacity = state.clusters.total[state.clusters.usable()].sum(axis=0)
     requested, entitled = _amounts(state, capacity)
+    requested, held, entitled = (queues.branches.sum_below(one) for one in (requested, queues.held, entitled))
+    usage, demand, flow, ratio = _branch_sums(state, usage)
+    counts = (queues.queued_count, np.bincount(state.live.queue[state.pending_slots()], minlength=usage.size))
+    queued, pending, leased = (queues.branches.sum_below(count) for count in (*counts, queues.leased_count))
     weights = state.weights.values
     prices = np.array([weights.get(name, 0.0) for name in names])
-    weight_sum = float(queues.weight.sum())
-    pending = np.bincount(state.live.queue[state.pending_slots()], minlength=queues.usage.size)
-    demand = to_cores(usage + queues.queued_usage)
     rows = [
         QueueShares(
             queue=queues.names[index],
             weight=float(queues.weight[index]),
-            fair_share_ratio=float(queues.weight[index]) / weight_sum if weight_sum else 0.0,
+            parent=queues.branches.parents.get(index, ""),
+            fair_share_ratio=float(ratio[index]),
             usage_cores=float(usage[index]) / MICRO,
-            flow_cores=float(queues.flow[index]),
-            demand_cores=float(demand[index]),
+            flow_cores=float(flow[index]),
+            demand_cores=float(demand[index]) / MICRO,
             entitled_cores=float(entitled[index] @ prices),
-            queued_count=int(queues.queued_count[index] - pending[index]),
+            queued_count=int(queued[index] - pending[index]),
             pending_count=int(pending[index]),
-            leased_count=int(queues.leased_count[index]),
+            leased_count=int(leased[index]),
             resources=tuple(
                 ResourceShares(
                     resource=names[column],
                     requested=int(requested[index, column]),
-                    running=int(queues.held[index, column]),
+                    running=int(held[index, column]),
                     entitled=round(float(entitled[index, column])),
                 )
                 for column in np.flatnonzero(requested[index]).tolist()
@@ -149,7 +155,7 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
     )
 
 
-def _amounts(state: PoolState, capacity: Int64s) -> tuple[Int64s, npt.NDArray[np.float64]]:
+def _amounts(state: PoolState, capacity: Int64s) -> tuple[Int64s, Floats]:
     """Return (queue, resource) what queues ask for and are entitled to, base units."""
     live, queues = state.live, state.queues
     slots = live.live_slots()
@@ -170,13 +176,63 @@ def _amounts(state: PoolState, capacity: Int64s) -> tuple[Int64s, npt.NDArray[np
     demands = np.zeros((len(parts), capacity.size))
     np.add.at(demands, part, (of_kind[able] * counts[able, None]).astype(np.float64))
     usage = np.bincount(part, state.job_usage(slots[first])[able] * counts[able], len(parts)) / MICRO
-    weights = np.where(queues.queue_id > 0, queues.weight, 0.0)
-    given = fill_water_of(
-        demands, parts[:, 0], np.maximum(usage, 1 / MICRO), weights=weights, capacity=capacity.astype(np.float64)
-    )
+    given = _fill_level(state, demands, parts, np.maximum(usage, 1 / MICRO), capacity=capacity.astype(np.float64))
     entitled = np.zeros(shape)
     np.add.at(entitled, parts[:, 0], demands * given[:, None])
     return requested, entitled
+
+
+def _branch_sums(state: PoolState, usage: Int64s) -> tuple[Int64s, Int64s, Floats, Floats]:
+    """Return usage, demand, flow and fair share of each queue's branch."""
+    queues, branches = state.queues, state.queues.branches
+    demand = usage + queues.queued_usage
+    weight_sum = float(queues.weight.sum())
+    if not branches:
+        return usage, demand, queues.flow, queues.weight / weight_sum if weight_sum else queues.weight
+    ratio, is_parent = np.zeros(queues.weight.size), branches.is_parent()
+    beside = np.bincount(branches.above + 1, queues.weight, queues.weight.size + 1)
+    beside[1:] += is_parent  # the queue's own jobs
+    for rows in [np.flatnonzero(branches.above < 0), *branches.levels()]:
+        above = branches.above[rows]
+        share = np.where(above >= 0, ratio[above], 1.0) * queues.weight[rows]
+        ratio[rows] = np.divide(share, beside[above + 1], out=np.zeros(rows.size), where=beside[above + 1] > 0)
+    flow = np.where(is_parent, branches.flow, queues.flow)
+    return branches.sum_below(usage), branches.sum_below(demand), flow, ratio
+
+
+def _fill_level(
+    state: PoolState, demands: Floats, parts: Int64s, sizes: Floats, *, capacity: Floats, above: int = -1
+) -> Floats:
+    """Return how much of each part its queue is entitled to: among all below a queue, then within each of these.
+
+    Args:
+        state: The pool.
+        demands: (part, resource) amounts.
+        parts: (part, 1 + ...) queue of each, and what tells parts of one queue apart.
+        sizes: (part,) what each counts, above 0.
+        capacity: (resource,) what there is for all of them.
+        above: Queue that all of them stand below or belong to; -1 for none.
+    """
+    queues, branches = state.queues, state.queues.branches
+    weights = np.where(queues.queue_id > 0, queues.weight, 0.0)
+    if not branches:
+        return fill_water_of(demands, parts[:, 0], sizes, weights=weights, capacity=capacity)
+    child = branches.child_of(parts[:, 0], above)
+    if above >= 0:
+        weights[above] = 1.0  # its own jobs
+    kinds, kind = np.unique(np.column_stack([child, parts[:, 1:]]), axis=0, return_inverse=True)
+    kind = kind.reshape(-1)
+    amounts, sums = np.zeros((len(kinds), capacity.size)), np.zeros(len(kinds))
+    np.add.at(amounts, kind, demands)
+    np.add.at(sums, kind, sizes)
+    given = fill_water_of(amounts, kinds[:, 0], sums, weights=weights, capacity=capacity)
+    result = given[kind]
+    for node in np.unique(child[(child != parts[:, 0]) & (child != above)]).tolist():
+        rows, own = child == node, kinds[:, 0] == node
+        result[rows] = _fill_level(
+            state, demands[rows], parts[rows], sizes[rows], capacity=given[own] @ amounts[own], above=node
+        )
+    return result
 
 
 def _kinds(state: PoolState, slots: Int32s) -> tuple[Int64s, Int64s]:

@@ -392,14 +392,19 @@ class PoolState:
         """Bring the flows to a moment; called before usage changes, so that the tick does not matter."""
         queues = self.queues
         elapsed = now_s - self.flow_time_s if self.flow_time_s else 0.0
-        queues.flow = advance_flow(
-            queues.flow, to_cores(self.counted_usage()), elapsed_s=elapsed, half_time_s=self.settings.half_time_s
-        )
+        usage, half_time_s = to_cores(self.counted_usage()), self.settings.half_time_s
+        queues.flow = advance_flow(queues.flow, usage, elapsed_s=elapsed, half_time_s=half_time_s)
+        if branches := queues.branches:
+            below = branches.sum_below(usage)
+            branches.flow = advance_flow(branches.flow, below, elapsed_s=elapsed, half_time_s=half_time_s)
         self.flow_time_s = max(self.flow_time_s, now_s)
 
     def raise_flow(self) -> None:
         """Bring the flows up to the usages, after usages rose; a flow never lies below its usage."""
-        self.queues.flow = np.maximum(self.queues.flow, to_cores(self.counted_usage()))
+        usage = to_cores(self.counted_usage())
+        self.queues.flow = np.maximum(self.queues.flow, usage)
+        if branches := self.queues.branches:
+            branches.flow = np.maximum(branches.flow, branches.sum_below(usage))
 
     def counted_usage(self) -> Int64s:
         """Return the usage of each queue as it counts for shares, micro-cores.

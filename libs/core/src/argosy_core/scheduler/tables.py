@@ -23,6 +23,7 @@ from argosy_core.queueing.order import Backlog
 from argosy_core.queueing.usage import weigh_rows
 from argosy_core.queueing.weights import ResourceWeights
 from argosy_core.resources.axis import DEFAULT_AXIS, ResourceAxis
+from argosy_core.scheduler.branches import Branches
 
 __all__ = [
     "MAX_NODES",
@@ -228,6 +229,8 @@ class QueueTable:
         """`PoolState.wake_count` at which no queued job was of a class that may be placed; -1 if that is not known."""
         self.leased_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """In-flight, leased and running jobs."""
+        self.branches = Branches()
+        """Which queues stand below which."""
         self.deleted: set[int] = set()
         """Ids of deleted queues whose last jobs are not known to have ended."""
 
@@ -275,6 +278,8 @@ class QueueTable:
         self.weight[index] = 0.0
         self.flow[index] = 0.0
         del self.names[index], self.orders[index]
+        self.branches.forget(index)
+        self.branches.arrange(self.names, self.flow)
 
 
 class JobSetTable:

@@ -36,7 +36,9 @@ def weigh_again(state: PoolState) -> None:
     Complexity: O(live jobs + classes) in NumPy.
     """
     live, queues = state.live, state.queues
-    above = queues.flow - to_cores(state.counted_usage())
+    branches, usage_before = queues.branches, to_cores(state.counted_usage())
+    above = np.maximum(queues.flow - usage_before, 0.0)
+    branch_above = np.maximum(branches.flow - branches.sum_below(usage_before), 0.0) if branches else above
     state.classes.weigh_again()
     state.demands.usage = state.classes.weigh(state.demands.permitted)
     slots = live.live_slots()
@@ -45,5 +47,8 @@ def weigh_again(state: PoolState) -> None:
     for column, rows in ((queues.queued_usage, wanted), (queues.usage, ~queued)):
         column[:] = 0
         np.add.at(column, live.queue[slots[rows]], usage[rows])
-    queues.flow = to_cores(state.counted_usage()) + np.maximum(above, 0.0)
+    usage_now = to_cores(state.counted_usage())
+    queues.flow = usage_now + above
+    if branches:
+        branches.flow = branches.sum_below(usage_now) + branch_above
     state.change_count += 1

@@ -78,6 +78,7 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
             encode=encode_queue_changes,
             namespaces=_distinct(queue.namespaces),
             max_queued_count=queue.max_queued_count,
+            parent=queue.parent,
         )
         self._cache.forget(row.name)
         return queue_pb2.CreateQueueResponse(queue=_message(row))
@@ -115,6 +116,7 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
             "pool": queue.pool or self._default_pool,
             "namespaces": list(_distinct(queue.namespaces)),
             "max_queued_count": queue.max_queued_count,
+            "parent": queue.parent,
         }
         paths = _read_mask(request.update_mask.paths, values.keys())
         _require_edit(queue.name, paths)
@@ -257,4 +259,5 @@ def _message(row: QueueRow) -> queue_pb2.Queue:
         create_time=timestamp(row.create_time_us),
         namespaces=row.namespaces,
         max_queued_count=row.max_queued_count,
+        parent=row.parent,
     )

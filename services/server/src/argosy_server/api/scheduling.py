@@ -75,6 +75,7 @@ def _shares_message(shares: PoolShares) -> scheduling_pb2.GetSharesResponse:
         shares=[
             scheduling_pb2.QueueShare(
                 queue=share.queue,
+                parent=share.parent,
                 weight=share.weight,
                 fair_share_ratio=share.fair_share_ratio,
                 usage_cores=share.usage_cores,

@@ -18,7 +18,7 @@ class Cordon(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Queue(_message.Message):
-    __slots__ = ("name", "weight", "pool", "cordon", "etag", "create_time", "namespaces", "max_queued_count")
+    __slots__ = ("name", "weight", "pool", "cordon", "etag", "create_time", "namespaces", "max_queued_count", "parent")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     POOL_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class Queue(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     NAMESPACES_FIELD_NUMBER: _ClassVar[int]
     MAX_QUEUED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
     name: str
     weight: float
     pool: str
@@ -35,7 +36,8 @@ class Queue(_message.Message):
     create_time: _timestamp_pb2.Timestamp
     namespaces: _containers.RepeatedScalarFieldContainer[str]
     max_queued_count: int
-    def __init__(self, name: _Optional[str] = ..., weight: _Optional[float] = ..., pool: _Optional[str] = ..., cordon: _Optional[_Union[Cordon, _Mapping]] = ..., etag: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., namespaces: _Optional[_Iterable[str]] = ..., max_queued_count: _Optional[int] = ...) -> None: ...
+    parent: str
+    def __init__(self, name: _Optional[str] = ..., weight: _Optional[float] = ..., pool: _Optional[str] = ..., cordon: _Optional[_Union[Cordon, _Mapping]] = ..., etag: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., namespaces: _Optional[_Iterable[str]] = ..., max_queued_count: _Optional[int] = ..., parent: _Optional[str] = ...) -> None: ...
 
 class CreateQueueRequest(_message.Message):
     __slots__ = ("queue",)

@@ -105,7 +105,8 @@ class QueueServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteQueue(self, request, context):
-        """Deletes a queue without open jobs, otherwise FAILED_PRECONDITION; one that was deleted before is success.
+        """Deletes a queue without open jobs and without queues below it, otherwise FAILED_PRECONDITION; one that was deleted
+        before is success.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,7 +42,9 @@ class QueueServiceStub:
     UpdateQueue: _grpc.UnaryUnaryMultiCallable[_queue_pb2.UpdateQueueRequest, _queue_pb2.UpdateQueueResponse]
     """Changes the fields of a queue that the mask names; an etag that is not the current one is ABORTED."""
     DeleteQueue: _grpc.UnaryUnaryMultiCallable[_queue_pb2.DeleteQueueRequest, _queue_pb2.DeleteQueueResponse]
-    """Deletes a queue without open jobs, otherwise FAILED_PRECONDITION; one that was deleted before is success."""
+    """Deletes a queue without open jobs and without queues below it, otherwise FAILED_PRECONDITION; one that was deleted
+    before is success.
+    """
     CordonQueue: _grpc.UnaryUnaryMultiCallable[_queue_pb2.CordonQueueRequest, _queue_pb2.CordonQueueResponse]
     """Stops a queue's jobs from becoming pending; running ones go on."""
     UncordonQueue: _grpc.UnaryUnaryMultiCallable[_queue_pb2.UncordonQueueRequest, _queue_pb2.UncordonQueueResponse]
@@ -62,7 +64,9 @@ class QueueServiceAsyncStub(QueueServiceStub):
     UpdateQueue: _aio.UnaryUnaryMultiCallable[_queue_pb2.UpdateQueueRequest, _queue_pb2.UpdateQueueResponse]  # type: ignore[assignment]
     """Changes the fields of a queue that the mask names; an etag that is not the current one is ABORTED."""
     DeleteQueue: _aio.UnaryUnaryMultiCallable[_queue_pb2.DeleteQueueRequest, _queue_pb2.DeleteQueueResponse]  # type: ignore[assignment]
-    """Deletes a queue without open jobs, otherwise FAILED_PRECONDITION; one that was deleted before is success."""
+    """Deletes a queue without open jobs and without queues below it, otherwise FAILED_PRECONDITION; one that was deleted
+    before is success.
+    """
     CordonQueue: _aio.UnaryUnaryMultiCallable[_queue_pb2.CordonQueueRequest, _queue_pb2.CordonQueueResponse]  # type: ignore[assignment]
     """Stops a queue's jobs from becoming pending; running ones go on."""
     UncordonQueue: _aio.UnaryUnaryMultiCallable[_queue_pb2.UncordonQueueRequest, _queue_pb2.UncordonQueueResponse]  # type: ignore[assignment]
@@ -109,7 +113,9 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_pb2.DeleteQueueRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_pb2.DeleteQueueResponse, _abc.Awaitable[_queue_pb2.DeleteQueueResponse]]:
-        """Deletes a queue without open jobs, otherwise FAILED_PRECONDITION; one that was deleted before is success."""
+        """Deletes a queue without open jobs and without queues below it, otherwise FAILED_PRECONDITION; one that was deleted
+        before is success.
+        """
 
     @_abc_1.abstractmethod
     def CordonQueue(

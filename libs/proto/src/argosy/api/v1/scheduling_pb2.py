@@ -26,7 +26,7 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x61rgosy/api/v1/scheduling.proto\x12\rargosy.api.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"\x90\x02\n\nQueueShare\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06weight\x18\x02 \x01(\x01\x12\x18\n\x10\x66\x61ir_share_ratio\x18\x03 \x01(\x01\x12\x13\n\x0busage_cores\x18\x04 \x01(\x01\x12\x12\n\nflow_cores\x18\x05 \x01(\x01\x12\x14\n\x0c\x64\x65mand_cores\x18\x06 \x01(\x01\x12\x16\n\x0e\x65ntitled_cores\x18\x07 \x01(\x01\x12\x14\n\x0cqueued_count\x18\x08 \x01(\x03\x12\x15\n\rpending_count\x18\t \x01(\x03\x12\x14\n\x0cleased_count\x18\n \x01(\x03\x12/\n\tresources\x18\x0b \x03(\x0b\x32\x1c.argosy.api.v1.ResourceShare\"W\n\rResourceShare\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x11\n\trequested\x18\x02 \x01(\x03\x12\x0f\n\x07running\x18\x03 \x01(\x03\x12\x10\n\x08\x65ntitled\x18\x04 \x01(\x03\"J\n\x10ResourceCapacity\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x10\n\x08\x63\x61pacity\x18\x02 \x01(\x03\x12\x12\n\nunit_cores\x18\x03 \x01(\x01\")\n\x10GetSharesRequest\x12\x15\n\x04pool\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\"\x8a\x01\n\x11GetSharesResponse\x12)\n\x06shares\x18\x01 \x03(\x0b\x32\x19.argosy.api.v1.QueueShare\x12\x16\n\x0e\x63\x61pacity_cores\x18\x02 \x01(\x01\x12\x32\n\tresources\x18\x03 \x03(\x0b\x32\x1f.argosy.api.v1.ResourceCapacity\",\n\x13GetLastRoundRequest\x12\x15\n\x04pool\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\"Q\n\rPhaseDuration\x12\r\n\x05phase\x18\x01 \x01(\t\x12+\n\x08\x64uration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationJ\x04\x08\x02\x10\x03\"\x94\x02\n\x0cStageLatency\x12*\n\x05stage\x18\x01 \x01(\x0e\x32\x1b.argosy.api.v1.LatencyStage\x12\x11\n\tjob_count\x18\x02 \x01(\x03\x12\x15\n\rbucket_counts\x18\x07 \x03(\x03\x12&\n\x03p50\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03p90\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03p99\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rbucket_bounds\x18\x0b \x03(\x0b\x32\x19.google.protobuf.DurationJ\x04\x08\x03\x10\x07\"\xf2\x02\n\x14GetLastRoundResponse\x12\r\n\x05round\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x14\n\x0cqueued_count\x18\x03 \x01(\x03\x12\x15\n\rpending_count\x18\x04 \x01(\x03\x12\x14\n\x0cleased_count\x18\x05 \x01(\x03\x12\x16\n\x0e\x63onflict_count\x18\x06 \x01(\x03\x12\x13\n\x0b\x63lass_count\x18\x07 \x01(\x03\x12,\n\x06phases\x18\x08 \x03(\x0b\x32\x1c.argosy.api.v1.PhaseDuration\x12?\n\x06totals\x18\t \x03(\x0b\x32/.argosy.api.v1.GetLastRoundResponse.TotalsEntry\x12.\n\tlatencies\x18\n \x03(\x0b\x32\x1b.argosy.api.v1.StageLatency\x1a-\n\x0bTotalsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01*\x9c\x01\n\x0cLatencyStage\x12\x1d\n\x19LATENCY_STAGE_UNSPECIFIED\x10\x00\x12\x1c\n\x18LATENCY_STAGE_CONSIDERED\x10\x01\x12\x18\n\x14LATENCY_STAGE_LEASED\x10\x02\x12\x19\n\x15LATENCY_STAGE_RUNNING\x10\x03\x12\x1a\n\x16LATENCY_STAGE_FINISHED\x10\x04\x32\xbc\x01\n\x11SchedulingService\x12N\n\tGetShares\x12\x1f.argosy.api.v1.GetSharesRequest\x1a .argosy.api.v1.GetSharesResponse\x12W\n\x0cGetLastRound\x12\".argosy.api.v1.GetLastRoundRequest\x1a#.argosy.api.v1.GetLastRoundResponseB\\\n\x11\x64\x65v.argosy.api.v1B\x0fSchedulingProtoP\x01Z$argosy.dev/stubs/argosy/api/v1;apiv1\xaa\x02\rArgosy.Api.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x61rgosy/api/v1/scheduling.proto\x12\rargosy.api.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa0\x02\n\nQueueShare\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06weight\x18\x02 \x01(\x01\x12\x18\n\x10\x66\x61ir_share_ratio\x18\x03 \x01(\x01\x12\x13\n\x0busage_cores\x18\x04 \x01(\x01\x12\x12\n\nflow_cores\x18\x05 \x01(\x01\x12\x14\n\x0c\x64\x65mand_cores\x18\x06 \x01(\x01\x12\x16\n\x0e\x65ntitled_cores\x18\x07 \x01(\x01\x12\x14\n\x0cqueued_count\x18\x08 \x01(\x03\x12\x15\n\rpending_count\x18\t \x01(\x03\x12\x14\n\x0cleased_count\x18\n \x01(\x03\x12/\n\tresources\x18\x0b \x03(\x0b\x32\x1c.argosy.api.v1.ResourceShare\x12\x0e\n\x06parent\x18\x0c \x01(\t\"W\n\rResourceShare\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x11\n\trequested\x18\x02 \x01(\x03\x12\x0f\n\x07running\x18\x03 \x01(\x03\x12\x10\n\x08\x65ntitled\x18\x04 \x01(\x03\"J\n\x10ResourceCapacity\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x10\n\x08\x63\x61pacity\x18\x02 \x01(\x03\x12\x12\n\nunit_cores\x18\x03 \x01(\x01\")\n\x10GetSharesRequest\x12\x15\n\x04pool\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\"\x8a\x01\n\x11GetSharesResponse\x12)\n\x06shares\x18\x01 \x03(\x0b\x32\x19.argosy.api.v1.QueueShare\x12\x16\n\x0e\x63\x61pacity_cores\x18\x02 \x01(\x01\x12\x32\n\tresources\x18\x03 \x03(\x0b\x32\x1f.argosy.api.v1.ResourceCapacity\",\n\x13GetLastRoundRequest\x12\x15\n\x04pool\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\"Q\n\rPhaseDuration\x12\r\n\x05phase\x18\x01 \x01(\t\x12+\n\x08\x64uration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationJ\x04\x08\x02\x10\x03\"\x94\x02\n\x0cStageLatency\x12*\n\x05stage\x18\x01 \x01(\x0e\x32\x1b.argosy.api.v1.LatencyStage\x12\x11\n\tjob_count\x18\x02 \x01(\x03\x12\x15\n\rbucket_counts\x18\x07 \x03(\x03\x12&\n\x03p50\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03p90\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03p99\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rbucket_bounds\x18\x0b \x03(\x0b\x32\x19.google.protobuf.DurationJ\x04\x08\x03\x10\x07\"\xf2\x02\n\x14GetLastRoundResponse\x12\r\n\x05round\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x14\n\x0cqueued_count\x18\x03 \x01(\x03\x12\x15\n\rpending_count\x18\x04 \x01(\x03\x12\x14\n\x0cleased_count\x18\x05 \x01(\x03\x12\x16\n\x0e\x63onflict_count\x18\x06 \x01(\x03\x12\x13\n\x0b\x63lass_count\x18\x07 \x01(\x03\x12,\n\x06phases\x18\x08 \x03(\x0b\x32\x1c.argosy.api.v1.PhaseDuration\x12?\n\x06totals\x18\t \x03(\x0b\x32/.argosy.api.v1.GetLastRoundResponse.TotalsEntry\x12.\n\tlatencies\x18\n \x03(\x0b\x32\x1b.argosy.api.v1.StageLatency\x1a-\n\x0bTotalsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01*\x9c\x01\n\x0cLatencyStage\x12\x1d\n\x19LATENCY_STAGE_UNSPECIFIED\x10\x00\x12\x1c\n\x18LATENCY_STAGE_CONSIDERED\x10\x01\x12\x18\n\x14LATENCY_STAGE_LEASED\x10\x02\x12\x19\n\x15LATENCY_STAGE_RUNNING\x10\x03\x12\x1a\n\x16LATENCY_STAGE_FINISHED\x10\x04\x32\xbc\x01\n\x11SchedulingService\x12N\n\tGetShares\x12\x1f.argosy.api.v1.GetSharesRequest\x1a .argosy.api.v1.GetSharesResponse\x12W\n\x0cGetLastRound\x12\".argosy.api.v1.GetLastRoundRequest\x1a#.argosy.api.v1.GetLastRoundResponseB\\\n\x11\x64\x65v.argosy.api.v1B\x0fSchedulingProtoP\x01Z$argosy.dev/stubs/argosy/api/v1;apiv1\xaa\x02\rArgosy.Api.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,28 +40,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETLASTROUNDREQUEST'].fields_by_name['pool']._serialized_options = b'\272H\004r\002\030?'
   _globals['_GETLASTROUNDRESPONSE_TOTALSENTRY']._loaded_options = None
   _globals['_GETLASTROUNDRESPONSE_TOTALSENTRY']._serialized_options = b'8\001'
-  _globals['_LATENCYSTAGE']._serialized_start=1516
-  _globals['_LATENCYSTAGE']._serialized_end=1672
+  _globals['_LATENCYSTAGE']._serialized_start=1532
+  _globals['_LATENCYSTAGE']._serialized_end=1688
   _globals['_QUEUESHARE']._serialized_start=111
-  _globals['_QUEUESHARE']._serialized_end=383
-  _globals['_RESOURCESHARE']._serialized_start=385
-  _globals['_RESOURCESHARE']._serialized_end=472
-  _globals['_RESOURCECAPACITY']._serialized_start=474
-  _globals['_RESOURCECAPACITY']._serialized_end=548
-  _globals['_GETSHARESREQUEST']._serialized_start=550
-  _globals['_GETSHARESREQUEST']._serialized_end=591
-  _globals['_GETSHARESRESPONSE']._serialized_start=594
-  _globals['_GETSHARESRESPONSE']._serialized_end=732
-  _globals['_GETLASTROUNDREQUEST']._serialized_start=734
-  _globals['_GETLASTROUNDREQUEST']._serialized_end=778
-  _globals['_PHASEDURATION']._serialized_start=780
-  _globals['_PHASEDURATION']._serialized_end=861
-  _globals['_STAGELATENCY']._serialized_start=864
-  _globals['_STAGELATENCY']._serialized_end=1140
-  _globals['_GETLASTROUNDRESPONSE']._serialized_start=1143
-  _globals['_GETLASTROUNDRESPONSE']._serialized_end=1513
-  _globals['_GETLASTROUNDRESPONSE_TOTALSENTRY']._serialized_start=1468
-  _globals['_GETLASTROUNDRESPONSE_TOTALSENTRY']._serialized_end=1513
-  _globals['_SCHEDULINGSERVICE']._serialized_start=1675
-  _globals['_SCHEDULINGSERVICE']._serialized_end=1863
+  _globals['_QUEUESHARE']._serialized_end=399
+  _globals['_RESOURCESHARE']._serialized_start=401
+  _globals['_RESOURCESHARE']._serialized_end=488
+  _globals['_RESOURCECAPACITY']._serialized_start=490
+  _globals['_RESOURCECAPACITY']._serialized_end=564
+  _globals['_GETSHARESREQUEST']._serialized_start=566
+  _globals['_GETSHARESREQUEST']._serialized_end=607
+  _globals['_GETSHARESRESPONSE']._serialized_start=610
+  _globals['_GETSHARESRESPONSE']._serialized_end=748
+  _globals['_GETLASTROUNDREQUEST']._serialized_start=750
+  _globals['_GETLASTROUNDREQUEST']._serialized_end=794
+  _globals['_PHASEDURATION']._serialized_start=796
+  _globals['_PHASEDURATION']._serialized_end=877
+  _globals['_STAGELATENCY']._serialized_start=880
+  _globals['_STAGELATENCY']._serialized_end=1156
+  _globals['_GETLASTROUNDRESPONSE']._serialized_start=1159
+  _globals['_GETLASTROUNDRESPONSE']._serialized_end=1529
+  _globals['_GETLASTROUNDRESPONSE_TOTALSENTRY']._serialized_start=1484
+  _globals['_GETLASTROUNDRESPONSE_TOTALSENTRY']._serialized_end=1529
+  _globals['_SCHEDULINGSERVICE']._serialized_start=1691
+  _globals['_SCHEDULINGSERVICE']._serialized_end=1879
 # @@protoc_insertion_point(module_scope)

@@ -25,7 +25,7 @@ LATENCY_STAGE_RUNNING: LatencyStage
 LATENCY_STAGE_FINISHED: LatencyStage
 
 class QueueShare(_message.Message):
-    __slots__ = ("queue", "weight", "fair_share_ratio", "usage_cores", "flow_cores", "demand_cores", "entitled_cores", "queued_count", "pending_count", "leased_count", "resources")
+    __slots__ = ("queue", "weight", "fair_share_ratio", "usage_cores", "flow_cores", "demand_cores", "entitled_cores", "queued_count", "pending_count", "leased_count", "resources", "parent")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     FAIR_SHARE_RATIO_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,7 @@ class QueueShare(_message.Message):
     PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
     LEASED_COUNT_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
     queue: str
     weight: float
     fair_share_ratio: float
@@ -48,7 +49,8 @@ class QueueShare(_message.Message):
     pending_count: int
     leased_count: int
     resources: _containers.RepeatedCompositeFieldContainer[ResourceShare]
-    def __init__(self, queue: _Optional[str] = ..., weight: _Optional[float] = ..., fair_share_ratio: _Optional[float] = ..., usage_cores: _Optional[float] = ..., flow_cores: _Optional[float] = ..., demand_cores: _Optional[float] = ..., entitled_cores: _Optional[float] = ..., queued_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[ResourceShare, _Mapping]]] = ...) -> None: ...
+    parent: str
+    def __init__(self, queue: _Optional[str] = ..., weight: _Optional[float] = ..., fair_share_ratio: _Optional[float] = ..., usage_cores: _Optional[float] = ..., flow_cores: _Optional[float] = ..., demand_cores: _Optional[float] = ..., entitled_cores: _Optional[float] = ..., queued_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[ResourceShare, _Mapping]]] = ..., parent: _Optional[str] = ...) -> None: ...
 
 class ResourceShare(_message.Message):
     __slots__ = ("resource", "requested", "running", "entitled")

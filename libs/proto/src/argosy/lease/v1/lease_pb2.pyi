@@ -81,12 +81,13 @@ class FailedJobs(_message.Message):
     def __init__(self, handle_column: _Optional[bytes] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RoundState(_message.Message):
-    __slots__ = ("queue_column", "flow_column", "flow_time_us", "attempted_handle_column", "failed_attempt_column", "weights", "weight_time_us")
+    __slots__ = ("queue_column", "flow_column", "flow_time_us", "attempted_handle_column", "failed_attempt_column", "branch_flow_column", "weights", "weight_time_us")
     QUEUE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FLOW_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FLOW_TIME_US_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTED_HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FAILED_ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_FLOW_COLUMN_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_TIME_US_FIELD_NUMBER: _ClassVar[int]
     queue_column: bytes
@@ -94,9 +95,10 @@ class RoundState(_message.Message):
     flow_time_us: int
     attempted_handle_column: bytes
     failed_attempt_column: bytes
+    branch_flow_column: bytes
     weights: _containers.RepeatedCompositeFieldContainer[ResourceWeight]
     weight_time_us: int
-    def __init__(self, queue_column: _Optional[bytes] = ..., flow_column: _Optional[bytes] = ..., flow_time_us: _Optional[int] = ..., attempted_handle_column: _Optional[bytes] = ..., failed_attempt_column: _Optional[bytes] = ..., weights: _Optional[_Iterable[_Union[ResourceWeight, _Mapping]]] = ..., weight_time_us: _Optional[int] = ...) -> None: ...
+    def __init__(self, queue_column: _Optional[bytes] = ..., flow_column: _Optional[bytes] = ..., flow_time_us: _Optional[int] = ..., attempted_handle_column: _Optional[bytes] = ..., failed_attempt_column: _Optional[bytes] = ..., branch_flow_column: _Optional[bytes] = ..., weights: _Optional[_Iterable[_Union[ResourceWeight, _Mapping]]] = ..., weight_time_us: _Optional[int] = ...) -> None: ...
 
 class ResourceWeight(_message.Message):
     __slots__ = ("resource", "cores", "target_cores")

@@ -333,6 +333,7 @@ def _round_state_message(columns: RoundStateColumns) -> lease_pb2.RoundState:
         flow_time_us=columns.flow_time_us,
         attempted_handle_column=pack_column(columns.attempted_handle, "int64"),
         failed_attempt_column=pack_column(columns.failed_attempt, "int32"),
+        branch_flow_column=b"" if columns.branch_flow is None else pack_column(columns.branch_flow, "float64"),
         weights=[
             lease_pb2.ResourceWeight(resource=one.resource, cores=one.cores, target_cores=one.target_cores)
             for one in columns.weights
@@ -347,12 +348,14 @@ def _round_state_columns(message: lease_pb2.RoundState) -> RoundStateColumns:
     attempted: dict[str, Any] = read_columns(
         message, {"attempted_handle_column": "int64", "failed_attempt_column": "int32"}, where="attempted"
     )
+    branch_flow = read_columns(message, {"branch_flow_column": "float64"}, where="branch flow")["branch_flow_column"]
     return RoundStateColumns(
         queue=flows["queue_column"],
         flow=flows["flow_column"],
         flow_time_us=message.flow_time_us,
         attempted_handle=attempted["attempted_handle_column"],
         failed_attempt=attempted["failed_attempt_column"],
+        branch_flow=branch_flow if branch_flow.size else None,
         weights=tuple(
             StoredWeight(resource=one.resource, cores=one.cores, target_cores=one.target_cores)
             for one in message.weights

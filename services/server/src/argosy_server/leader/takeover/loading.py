@@ -28,7 +28,13 @@ __all__ = ["cluster_settings", "job_set_views", "loaded_pool", "queue_views"]
 def queue_views(rows: Iterable[QueueRow]) -> list[QueueView]:
     """Return queues as the scheduler sees them."""
     return [
-        QueueView(queue_id=row.queue_id, name=row.name, weight=row.weight, cordoned=row.cordoned or row.deleted)
+        QueueView(
+            queue_id=row.queue_id,
+            name=row.name,
+            weight=row.weight,
+            cordoned=row.cordoned or row.deleted,
+            parent=row.parent,
+        )
         for row in rows
     ]
 
