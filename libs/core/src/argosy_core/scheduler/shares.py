@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int32s, Int64s
-from argosy_core.job.live import HELD
+from argosy_core.job.live import ON_HOLD
 from argosy_core.queueing import MICRO, fill_water_of
 from argosy_core.resources import base_units_per_unit
 from argosy_core.scheduler.state import PoolState
@@ -159,7 +159,7 @@ def _amounts(state: PoolState, capacity: Int64s) -> tuple[Int64s, Floats]:
     """Return (queue, resource) what queues ask for and are entitled to, base units."""
     live, queues = state.live, state.queues
     slots = live.live_slots()
-    slots = slots[~state.stage_is_queued(slots) | ((live.flags[slots] & HELD) == 0)]
+    slots = slots[~state.stage_is_queued(slots) | ((live.flags[slots] & ON_HOLD) == 0)]
     first, counts = _kinds(state, slots)
     of_kind = state.requested_vectors(slots[first])
     owner = live.queue[slots[first]].astype(np.int64)

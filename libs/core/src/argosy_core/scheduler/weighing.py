@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from argosy_core.job.live import HELD
+from argosy_core.job.live import ON_HOLD
 from argosy_core.queueing import to_cores
 from argosy_core.scheduler.state import PoolState
 
@@ -43,7 +43,7 @@ def weigh_again(state: PoolState) -> None:
     state.demands.usage = state.classes.weigh(state.demands.permitted)
     slots = live.live_slots()
     usage, queued = state.job_usage(slots), state.stage_is_queued(slots)
-    wanted = queued & ((live.flags[slots] & HELD) == 0)
+    wanted = queued & ((live.flags[slots] & ON_HOLD) == 0)
     for column, rows in ((queues.queued_usage, wanted), (queues.usage, ~queued)):
         column[:] = 0
         np.add.at(column, live.queue[slots[rows]], usage[rows])
