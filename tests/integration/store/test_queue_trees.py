@@ -88,3 +88,18 @@ def test_queues_stand_in_eight_levels_at_most(world: StoreWorld) -> None:
     make(world, "top")
     with pytest.raises(NotAllowedNow, match="9 levels, but at most 8"):
         move(world, "l0", parent="top")
+
+
+def test_limits_are_stored_with_the_queue(world: StoreWorld) -> None:
+    """As they were given; with others it is another queue."""
+    limits = {"max_running_count": 3, "max_running_amounts": ["cpu=64000"]}
+    made = world.api.create_queue(
+        "small", weight=1.0, pool="default", create_time_us=1, encode=encode_queue_changes, **limits
+    )
+    assert (made.max_running_count, made.max_running_amounts) == (3, ("cpu=64000",))
+    with pytest.raises(AlreadyExists):
+        make(world, "small")
+    changed = world.api.update_queue(
+        "small", etag=made.etag, changes={"max_running_amounts": []}, encode=encode_queue_changes
+    )
+    assert (changed.max_running_count, changed.max_running_amounts) == (3, ())

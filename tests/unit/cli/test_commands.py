@@ -38,12 +38,16 @@ def job_id(argosy: Any, job_file: str) -> str:
 def test_queue_commands_make_show_change_and_delete(api: FakeApi, argosy: Any) -> None:
     """A queue's whole life by command."""
     made = argosy("queue", "create", "science", "--weight", "2")
-    changed = argosy("queue", "update", "science", "--max-queued", "5", "--parent", "all")
+    changed = argosy("queue", "update", "science", "--max-queued", "5", "--parent", "all", "--max-running", "3")
+    limited = argosy("queue", "update", "science", "--max-amount", "cpu=64", "--max-amount", "memory=1Ti")
+    assert argosy("queue", "update", "science", "--max-amount", "cpu").code == 2
     argosy("queue", "cordon", "science", "--reason", "repair")
     listed = argosy("queue", "list")
     deleted = argosy("queue", "delete", "science")
 
     assert (made.code, changed.code, listed.code, deleted.code) == (0, 0, 0, 0)
+    assert "most running jobs: 3" in changed.out
+    assert "cpu=64, memory=1Ti" in limited.out
     assert made.out.splitlines()[:2] == ["name:     science", "weight:   2"]
     assert (api.requests["UpdateQueue"][0].queue.weight, api.requests["UpdateQueue"][0].queue.etag) == (2, "1")
     assert listed.out.splitlines()[0].split() == ["NAME", "WEIGHT", "PARENT", "CORDONED", "AGE"]

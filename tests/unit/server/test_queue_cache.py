@@ -35,6 +35,8 @@ class Queues:
             "namespaces": (),
             "max_queued_count": 10,
             "parent": "",
+            "max_running_count": 0,
+            "max_running_amounts": (),
             "deleted": False,
         }
         there = [name for name in names if name in NAMES]

@@ -83,6 +83,8 @@ def queue_message(queue: Queue) -> queue_pb2.Queue:
         namespaces=queue.namespaces,
         max_queued_count=queue.max_queued_count,
         parent=queue.parent,
+        max_running_count=queue.max_running_count,
+        max_running_amounts=queue.max_running_amounts,
         etag=queue.etag,
     )
 
@@ -95,6 +97,8 @@ def queue_of(message: queue_pb2.Queue) -> Queue:
         pool=message.pool,
         max_queued_count=message.max_queued_count,
         parent=message.parent,
+        max_running_count=message.max_running_count,
+        max_running_amounts=dict(message.max_running_amounts),
         namespaces=tuple(message.namespaces),
         cordoned=message.HasField("cordon"),
         cordon_reason=message.cordon.reason,

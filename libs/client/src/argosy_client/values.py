@@ -48,7 +48,7 @@ OPEN_STATES: Final = frozenset({"queued", "leased", "running"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue; the fields below `parent` are given by the server."""
+    """A queue; the fields below `max_running_amounts` are given by the server."""
 
     name: str
     """Name, unique in the installation."""
@@ -62,6 +62,10 @@ class Queue:
     """Namespaces in which the queue's jobs may make objects."""
     parent: str = ""
     """Queue that this one stands below; empty for none."""
+    max_running_count: int = 0
+    """Most jobs that are leased or run at once; 0 for no limit."""
+    max_running_amounts: Mapping[str, int] = field(default_factory=dict)
+    """Most of each resource that these hold together, base units; a resource that is not named has no limit."""
     cordoned: bool = False
     """No job of the queue becomes pending."""
     cordon_reason: str = ""

@@ -22,10 +22,13 @@ __all__ = ["EncodeQueues", "QueueCalls"]
 EncodeQueues = Callable[[Sequence[int]], bytes]
 """Makes the payload of a `changes` row out of the ids of queues that changed."""
 
-_CHANGEABLE: Final = frozenset({"weight", "pool", "namespaces", "max_queued_count", "parent"})
+_CHANGEABLE: Final = frozenset(
+    {"weight", "pool", "namespaces", "max_queued_count", "parent", "max_running_count", "max_running_amounts"}
+)
 _INSERT: Final = (
-    "INSERT INTO queues (name, weight, pool, namespaces, max_queued_count, parent, create_time_us)"
-    " VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (name) WHERE NOT deleted DO NOTHING"
+    "INSERT INTO queues (name, weight, pool, namespaces, max_queued_count, parent, max_running_count,"
+    " max_running_amounts, create_time_us) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+    " ON CONFLICT (name) WHERE NOT deleted DO NOTHING"
     f" RETURNING {QUEUE_COLUMNS}"
 )
 _OPEN_JOBS: Final = (
@@ -52,6 +55,8 @@ class QueueCalls:
         namespaces: Sequence[str] = (),
         max_queued_count: int = 0,
         parent: str = "",
+        max_running_count: int = 0,
+        max_running_amounts: Sequence[str] = (),
     ) -> QueueRow:
         """Make a queue; an equal one by the same name is success.
 
@@ -63,16 +68,18 @@ class QueueCalls:
         with self._connections.read() as connection, connection.transaction_block():
             if parent:
                 check_parent(connection, name, parent=parent, pool=pool)
-            values = [name, weight, pool, list(namespaces), max_queued_count, parent, create_time_us]
+            limits = (max_running_count, list(max_running_amounts))
+            values = [name, weight, pool, list(namespaces), max_queued_count, parent, *limits, create_time_us]
             row = connection.execute(_INSERT, values).fetchone()
             if row is not None:
                 made = QueueRow.of(row)
                 _tell(connection, made.pool, encode([made.queue_id]))
                 return made
             present = _find(connection, name)
-        wanted = (weight, pool, tuple(namespaces), max_queued_count, parent)
+        wanted = (weight, pool, tuple(namespaces), max_queued_count, parent, max_running_count)
         known = (present.weight, present.pool, present.namespaces, present.max_queued_count, present.parent)
-        if known != wanted:
+        same = (*known, present.max_running_count) == wanted
+        if not same or present.max_running_amounts != tuple(max_running_amounts):
             raise AlreadyExists(f"queue {name} exists with other settings; update it instead", resource=_resource(name))
         return present
 
@@ -141,8 +148,8 @@ class QueueCalls:
         Args:
             name: Which queue.
             etag: That of the queue as the caller read it.
-            changes: New values of weight, pool, namespaces, max_queued_count and parent, as far as they change. The
-                pool can only change while the queue has no open jobs and stands neither above nor below another. It may
+            changes: New values of weight, pool, namespaces, parent and limits, as far as they change. The pool can
+                only change while the queue has no open jobs and stands neither above nor below another. It may
                 move in its tree at any time, with its jobs and all below it.
             encode: Makes the leader's news.
 

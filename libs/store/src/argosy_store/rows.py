@@ -19,9 +19,10 @@ __all__ = [
     "JobSetRow",
     "QueueRow",
     "RunRecord",
+    "read_amounts",
 ]
 
-_QUEUE_SETTINGS: Final = "namespaces, max_queued_count, parent, deleted"
+_QUEUE_SETTINGS: Final = "namespaces, max_queued_count, parent, max_running_count, max_running_amounts, deleted"
 QUEUE_COLUMNS: Final = (
     f"queue_id, name, weight, pool, cordoned, cordon_reason, version, create_time_us, {_QUEUE_SETTINGS}"
 )
@@ -34,6 +35,11 @@ CLUSTER_COLUMNS: Final = (
 """Columns of a cluster in the order of `ClusterRow`."""
 OF_POOL: Final = "EXISTS (SELECT FROM cluster_pools p WHERE p.cluster = clusters.name AND p.pool = %s)"
 """Condition on a row of `clusters`: it serves a pool."""
+
+
+def read_amounts(texts: Sequence[str]) -> dict[str, int]:
+    """Return stored amounts, `resource=amount` each, by resource."""
+    return {name: int(amount) for name, _, amount in (text.rpartition("=") for text in texts)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,10 @@ class QueueRow:
     """Most jobs that may wait; 0 for the installation's limit."""
     parent: str
     """Name of the queue that it stands below; empty for none."""
+    max_running_count: int
+    """Most jobs that are leased or run at once; 0 for no limit."""
+    max_running_amounts: tuple[str, ...]
+    """`resource=amount`, most that these hold together, base units; sorted."""
     deleted: bool
     """Whether it takes no jobs any more."""
 
@@ -73,7 +83,7 @@ class QueueRow:
     @classmethod
     def of(cls, row: Sequence[Any]) -> QueueRow:
         """Return the value of a row in the order of `QUEUE_COLUMNS`."""
-        values = [*row[:8], tuple(row[8]), *row[9:]]
+        values = [*row[:8], tuple(row[8]), *row[9:12], tuple(row[12]), *row[13:]]
         return cls(*values)
 
 

@@ -63,6 +63,8 @@ queues: Final = sa.Table(
     sa.Column("max_queued_count", sa.BigInteger, nullable=False, server_default=_ZERO),
     sa.Column("deleted", sa.Boolean, nullable=False, server_default=_FALSE),
     sa.Column("parent", sa.Text, nullable=False, server_default=_EMPTY),
+    sa.Column("max_running_count", sa.BigInteger, nullable=False, server_default=_ZERO),
+    sa.Column("max_running_amounts", ARRAY(sa.Text), nullable=False, server_default=sa.text("'{}'")),
     sa.Index("queues_name", "name", unique=True, postgresql_where=sa.text("NOT deleted")),
 )
 """A queue. Deleted ones keep their row, since finished jobs still name them; their name is free again."""

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from argosy_cli.options import FiniteRange, Settings, common_options, settings_of
-from argosy_cli.output import Column, age_text, print_one, print_rows
+from argosy_cli.output import Column, age_text, amount_text, print_one, print_rows
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient, Queue
 
 __all__ = ["queue"]
+
+_AMOUNT_HELP = "Most of a resource that its jobs hold at once, as cpu=64 or memory=1Ti; may be repeated."
 
 
 @click.group()
@@ -31,9 +33,11 @@ def queue() -> None:
     "--max-queued", type=click.IntRange(0), default=0, help="Most jobs that may wait; 0 for the server's limit."
 )
 @click.option("--parent", default="", help="Queue that it stands below and shares with.")
+@click.option("--max-running", type=click.IntRange(0), default=0, help="Most jobs at once; 0 for no limit.")
+@click.option("--max-amount", "max_amounts", multiple=True, help=_AMOUNT_HELP)
 @common_options
 @click.pass_context
-def create(
+def create(  # noqa: PLR0913 - an option each
     context: click.Context,
     *,
     name: str,
@@ -42,12 +46,21 @@ def create(
     namespaces: tuple[str, ...],
     max_queued: int,
     parent: str,
+    max_running: int,
+    max_amounts: tuple[str, ...],
 ) -> None:
     """Make a queue; an equal one by its name is success."""
     from argosy_client import Queue
 
     wanted = Queue(
-        name=name, weight=weight, pool=pool, namespaces=namespaces, max_queued_count=max_queued, parent=parent
+        name=name,
+        weight=weight,
+        pool=pool,
+        namespaces=namespaces,
+        max_queued_count=max_queued,
+        parent=parent,
+        max_running_count=max_running,
+        max_running_amounts=_read_amounts(max_amounts),
     )
     settings = settings_of(context)
     _print(settings, call(settings, lambda client: client.create_queue(wanted)))
@@ -92,9 +105,11 @@ def get(context: click.Context, *, name: str) -> None:
 @click.option("--namespace", "namespaces", multiple=True, help="New list of namespaces; may be repeated.")
 @click.option("--max-queued", type=click.IntRange(0), help="New limit of waiting jobs.")
 @click.option("--parent", help="Queue to stand below, with its jobs and all below it; empty for none.")
+@click.option("--max-running", type=click.IntRange(0), help="New limit of jobs at once; 0 for none.")
+@click.option("--max-amount", "max_amounts", multiple=True, help=f"{_AMOUNT_HELP} Give `none` for no such limits.")
 @common_options
 @click.pass_context
-def update(
+def update(  # noqa: PLR0913 - an option each
     context: click.Context,
     *,
     name: str,
@@ -102,6 +117,8 @@ def update(
     namespaces: tuple[str, ...],
     max_queued: int | None,
     parent: str | None,
+    max_running: int | None,
+    max_amounts: tuple[str, ...],
 ) -> None:
     """Change what is given and leave the rest; refused if somebody else changed the queue meanwhile."""
     changes: dict[str, object] = {}
@@ -113,8 +130,12 @@ def update(
         changes["max_queued_count"] = max_queued
     if parent is not None:
         changes["parent"] = parent
+    if max_running is not None:
+        changes["max_running_count"] = max_running
+    if max_amounts:
+        changes["max_running_amounts"] = {} if max_amounts == ("none",) else _read_amounts(max_amounts)
     if not changes:
-        raise click.UsageError("nothing to change: give --weight, --namespace, --max-queued or --parent", context)
+        raise click.UsageError("nothing to change: give an option, such as --weight", context)
 
     async def change(client: ArgosyClient) -> Queue:
         current = await client.get_queue(name)
@@ -156,6 +177,25 @@ def uncordon(context: click.Context, *, name: str) -> None:
     _print(settings, call(settings, lambda client: client.uncordon_queue(name)))
 
 
+def _read_amounts(texts: tuple[str, ...]) -> dict[str, int]:
+    """Return amounts by resource, base units.
+
+    Raises:
+        click.UsageError: One cannot be read.
+    """
+    from argosy_core.errors import InvalidRequest
+    from argosy_core.resources import parse_quantity
+
+    amounts: dict[str, int] = {}
+    for text in texts:
+        name, _, amount = text.partition("=")
+        try:
+            amounts[name] = parse_quantity(name, amount)
+        except InvalidRequest as cause:
+            raise click.UsageError(f"--max-amount {text!r} is no RESOURCE=AMOUNT: {cause}") from cause
+    return amounts
+
+
 def _cordon_text(value: Queue) -> str:
     return (f"yes ({value.cordon_reason})" if value.cordon_reason else "yes") if value.cordoned else "no"
 
@@ -169,5 +209,7 @@ def _print(settings: Settings, value: Queue) -> None:
         ("cordoned", _cordon_text(value)),
         ("namespaces", ", ".join(value.namespaces)),
         ("most queued jobs", str(value.max_queued_count or "")),
+        ("most running jobs", str(value.max_running_count or "")),
+        ("most at once", ", ".join(f"{k}={amount_text(k, v)}" for k, v in value.max_running_amounts.items())),
     ]
     print_one(settings, value, lines)

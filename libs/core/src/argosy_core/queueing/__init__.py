@@ -5,6 +5,7 @@ Source: 003 "Resource usage and fairness", "Global prioritisation".
 
 from argosy_core.queueing.filling import Filled, FillingLimits, FillingQueues, fill, next_turn, walk
 from argosy_core.queueing.flow import advance_flow, flow_keys
+from argosy_core.queueing.limits import QueueLimits, keep_within
 from argosy_core.queueing.order import Backlog, Entries
 from argosy_core.queueing.tree import QueueTree
 from argosy_core.queueing.usage import MICRO, most_usage, to_cores, weigh_rows, weigh_vector
@@ -18,6 +19,7 @@ __all__ = [
     "Filled",
     "FillingLimits",
     "FillingQueues",
+    "QueueLimits",
     "QueueTree",
     "ResourceWeights",
     "StoredWeight",
@@ -26,6 +28,7 @@ __all__ = [
     "fill_water",
     "fill_water_of",
     "flow_keys",
+    "keep_within",
     "most_usage",
     "next_turn",
     "to_cores",

@@ -103,7 +103,7 @@ def class_definitions(state: PoolState, class_ids: Iterable[int]) -> list[bytes]
 
 
 def set_queues(state: PoolState, queues: Iterable[QueueView]) -> None:
-    """Add queues or change their weight, name, cordon and what they stand below; flow and jobs stay."""
+    """Add queues or change their weight, name, cordon, limits and what they stand below; flow and jobs stay."""
     for view in queues:
         index = state.queues.ids.find(view.queue_id)
         if index is None:
@@ -114,6 +114,9 @@ def set_queues(state: PoolState, queues: Iterable[QueueView]) -> None:
         state.queues.branches.forget(index)
         if view.parent:
             state.queues.branches.parents[index] = view.parent
+        state.queues.limits.pop(index, None)
+        if view.limits:
+            state.queues.limits[index] = view.limits
         state.change_count += 1
     state.queues.branches.arrange(state.queues.names, state.queues.flow)
 

@@ -10,7 +10,7 @@ Source: design section 5 and the protos of argosy.lease.v1, argosy.executor.v1 a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -19,7 +19,7 @@ from argosy_core.arrays import Bools, Float64s, Int8s, Int16s, Int32s, Int64s
 from argosy_core.job.after import AfterJobs
 from argosy_core.job.members import Members
 from argosy_core.job.options import JobOptions
-from argosy_core.queueing import StoredWeight
+from argosy_core.queueing import QueueLimits, StoredWeight
 
 __all__ = [
     "CapacityColumns",
@@ -56,6 +56,8 @@ class QueueView:
     """True if none of its queued jobs may be placed."""
     parent: str = ""
     """Name of the queue that it stands below; empty for none."""
+    limits: QueueLimits = field(default_factory=QueueLimits)
+    """What its own jobs may hold at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

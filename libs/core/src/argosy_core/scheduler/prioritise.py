@@ -14,6 +14,7 @@ from argosy_core.job.live import PENDING
 from argosy_core.placement import KIND_BITS, WaitReason
 from argosy_core.queueing import Filled, FillingLimits, FillingQueues, QueueTree, fill, flow_keys, most_usage, next_turn
 from argosy_core.scheduler.asking import find_placeable, reasons_at
+from argosy_core.scheduler.limits import heads_within
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["choose_jobs", "elect_heads", "queues_of"]
@@ -29,8 +30,9 @@ _HEAD_VIEW: Final = 1
 def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
     """Return the jobs to ask for, in the order in which they would be placed if every one fitted.
 
-    Jobs are passed over that no cluster can be asked for, that back off, or whose queue is cordoned; waiting heads are
-    always among the chosen, and count for no limit. Nothing that others see is changed.
+    Jobs are passed over that no cluster can be asked for, that back off, whose queue is cordoned, or that the limits of
+    their queue hold back; waiting heads are always among the chosen, and count for no limit of the round. Nothing that
+    others see is changed.
 
     Returns:
         Queue indices, and the jobs with positions among them.
@@ -64,11 +66,11 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
     limits.room[head_class] = heads.size
     rows = _rows_with_work(state, wanted=True)
     usages = np.append(state.classes.usage[classes], state.job_usage(heads))
-    orders = [queues.orders[row] for row in rows.tolist()]
+    indices = rows.tolist()
 
     def look(position: int, count: int) -> tuple[Int32s, bool]:
-        slots, all_of_them = orders[position].heads(count, wanted, _ROUND_VIEW)
-        if not slots.size and all_of_them:
+        slots, all_of_them = heads_within(state, indices[position], count, wanted, view=_ROUND_VIEW)
+        if not slots.size and all_of_them and indices[position] not in queues.limits:
             queues.idle_at[rows[position]] = state.wake_count
         return slots, all_of_them
 
@@ -206,7 +208,7 @@ def _first(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) ->
         if best is not None and best[0] <= (bool(zero[position]), float(earliest[position]), *rank):
             break
         taken = [slot for slot in chosen if live.queue[slot] == row]
-        slots, _ = queues.orders[row].heads(1 + len(taken), wanted, _HEAD_VIEW)
+        slots, _ = heads_within(state, row, 1 + len(taken), wanted, view=_HEAD_VIEW)
         left = slots[~np.isin(slots, taken)] if taken else slots
         if left.size:
             after = usage[row : row + 1] + state.job_usage(left[:1])
@@ -223,7 +225,7 @@ def _first_below(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[in
     heads: list[int] = []
     for row in rows.tolist():
         taken = [slot for slot in chosen if live.queue[slot] == row]
-        slots, _ = state.queues.orders[row].heads(1 + len(taken), wanted, _HEAD_VIEW)
+        slots, _ = heads_within(state, row, 1 + len(taken), wanted, view=_HEAD_VIEW)
         left = slots[~np.isin(slots, taken)]
         heads.append(int(left[0]) if left.size else -1)
     slots = np.array(heads, dtype=np.int32)

@@ -364,6 +364,8 @@ class Round:
                 find_placeable(state)
                 if not (state.placeable.any() or state.explained or find_unjudged(state)[0].size):
                     state.idle_at = state.change_count  # another round would find that there is nothing to ask
+            elif self._rows.size and all(row in state.queues.limits for row in self._rows.tolist()):
+                state.idle_at = state.change_count  # the limits of its queues hold back all that waits
             elect_heads(state)
 
     def _still_held(self, rows: npt.NDArray[np.int64], slots: Int32s) -> tuple[npt.NDArray[np.int64], Int32s]:

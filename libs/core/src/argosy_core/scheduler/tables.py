@@ -19,6 +19,7 @@ from argosy_core.job.class_columns import ClassColumns
 from argosy_core.job.classes import HostPort, SchedulingClass
 from argosy_core.job.ids import IdTable, grow
 from argosy_core.job.interning import distinct
+from argosy_core.queueing.limits import QueueLimits
 from argosy_core.queueing.order import Backlog
 from argosy_core.queueing.usage import weigh_rows
 from argosy_core.queueing.weights import ResourceWeights
@@ -229,6 +230,8 @@ class QueueTable:
         """`PoolState.wake_count` at which no queued job was of a class that may be placed; -1 if that is not known."""
         self.leased_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """In-flight, leased and running jobs."""
+        self.limits: dict[int, QueueLimits] = {}
+        """Index -> what it may hold at once; those without limits are left out."""
         self.branches = Branches()
         """Which queues stand below which."""
         self.deleted: set[int] = set()
@@ -278,6 +281,7 @@ class QueueTable:
         self.weight[index] = 0.0
         self.flow[index] = 0.0
         del self.names[index], self.orders[index]
+        self.limits.pop(index, None)
         self.branches.forget(index)
         self.branches.arrange(self.names, self.flow)
 

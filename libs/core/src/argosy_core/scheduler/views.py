@@ -20,6 +20,7 @@ from argosy_core.job.states import JobStage, JobState
 from argosy_core.placement import WaitReason
 from argosy_core.plugins import turned_away_text
 from argosy_core.scheduler.asking import reasons_at
+from argosy_core.scheduler.limits import limit_text
 from argosy_core.scheduler.shares import shares
 from argosy_core.scheduler.state import PoolState, RoundStatistics
 
@@ -138,7 +139,12 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
         summary="; ".join(
             [
                 f"{_stage_text(stage)} with {position} jobs of its queue before it",
-                *_wait_texts(reason, objection, cluster_reasons, cordoned=bool(queues.cordoned[queue])),
+                *_wait_texts(
+                    reason,
+                    objection,
+                    cluster_reasons,
+                    constraint="its queue is cordoned" if queues.cordoned[queue] else limit_text(state, slot),
+                ),
                 *_dependency_texts(state, handle),
                 *_back_off_texts(state, slot, now_s),
             ]
@@ -205,12 +211,12 @@ def _place_text(state: PoolState, slot: int, stage: JobStage) -> str:
 
 
 def _wait_texts(
-    reason: WaitReason, objection: str, clusters: tuple[ClusterReason, ...], *, cordoned: bool
+    reason: WaitReason, objection: str, clusters: tuple[ClusterReason, ...], *, constraint: str
 ) -> list[str]:
     """Return why a job waits: for all clusters, and what plugins and failed filters said at single ones."""
     told = [f"{one.cluster}: {one.text}" for one in clusters if one.text]
     if reason == WaitReason.CONSTRAINT:
-        return ["its queue is cordoned" if cordoned else "no cluster may be given work", *told]
+        return [constraint or "no cluster may be given work", *told]
     if reason == WaitReason.HELD:
         return [_REASONS[reason]]
     if reason == WaitReason.DEPENDENCY:
@@ -247,7 +253,7 @@ def _reason(state: PoolState, slot: int) -> WaitReason:
         return WaitReason.DEPENDENCY
     if int(state.live.handle[slot]) in state.objections:
         return WaitReason.PLUGIN
-    if state.queues.cordoned[state.live.queue[slot]]:
+    if state.queues.cordoned[state.live.queue[slot]] or limit_text(state, slot):
         return WaitReason.CONSTRAINT
     if state.live.flags[slot] & BACKING_OFF:
         return WaitReason.CONFLICT

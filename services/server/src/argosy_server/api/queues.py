@@ -6,7 +6,7 @@ Source: design section 3; `proto/argosy/api/v1/queue.proto`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from argosy.api.v1 import queue_pb2, queue_pb2_grpc
@@ -23,7 +23,7 @@ from argosy_server.api.names import is_queue_name
 from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.store_threads import StoreThreads
 from argosy_store.api import ApiStore
-from argosy_store.rows import QueueRow
+from argosy_store.rows import QueueRow, read_amounts
 
 __all__ = ["QueueService"]
 
@@ -79,6 +79,8 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
             namespaces=_distinct(queue.namespaces),
             max_queued_count=queue.max_queued_count,
             parent=queue.parent,
+            max_running_count=queue.max_running_count,
+            max_running_amounts=_amount_texts(queue.max_running_amounts),
         )
         self._cache.forget(row.name)
         return queue_pb2.CreateQueueResponse(queue=_message(row))
@@ -117,6 +119,8 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
             "namespaces": list(_distinct(queue.namespaces)),
             "max_queued_count": queue.max_queued_count,
             "parent": queue.parent,
+            "max_running_count": queue.max_running_count,
+            "max_running_amounts": list(_amount_texts(queue.max_running_amounts)),
         }
         paths = _read_mask(request.update_mask.paths, values.keys())
         _require_edit(queue.name, paths)
@@ -249,6 +253,11 @@ def _distinct(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(set(names)))
 
 
+def _amount_texts(amounts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return amounts as they are stored."""
+    return tuple(sorted(f"{name}={amount}" for name, amount in amounts.items()))
+
+
 def _message(row: QueueRow) -> queue_pb2.Queue:
     return queue_pb2.Queue(
         name=row.name,
@@ -260,4 +269,6 @@ def _message(row: QueueRow) -> queue_pb2.Queue:
         namespaces=row.namespaces,
         max_queued_count=row.max_queued_count,
         parent=row.parent,
+        max_running_count=row.max_running_count,
+        max_running_amounts=read_amounts(row.max_running_amounts),
     )

@@ -18,7 +18,14 @@ class Cordon(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Queue(_message.Message):
-    __slots__ = ("name", "weight", "pool", "cordon", "etag", "create_time", "namespaces", "max_queued_count", "parent")
+    __slots__ = ("name", "weight", "pool", "cordon", "etag", "create_time", "namespaces", "max_queued_count", "parent", "max_running_count", "max_running_amounts")
+    class MaxRunningAmountsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     POOL_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +35,8 @@ class Queue(_message.Message):
     NAMESPACES_FIELD_NUMBER: _ClassVar[int]
     MAX_QUEUED_COUNT_FIELD_NUMBER: _ClassVar[int]
     PARENT_FIELD_NUMBER: _ClassVar[int]
+    MAX_RUNNING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MAX_RUNNING_AMOUNTS_FIELD_NUMBER: _ClassVar[int]
     name: str
     weight: float
     pool: str
@@ -37,7 +46,9 @@ class Queue(_message.Message):
     namespaces: _containers.RepeatedScalarFieldContainer[str]
     max_queued_count: int
     parent: str
-    def __init__(self, name: _Optional[str] = ..., weight: _Optional[float] = ..., pool: _Optional[str] = ..., cordon: _Optional[_Union[Cordon, _Mapping]] = ..., etag: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., namespaces: _Optional[_Iterable[str]] = ..., max_queued_count: _Optional[int] = ..., parent: _Optional[str] = ...) -> None: ...
+    max_running_count: int
+    max_running_amounts: _containers.ScalarMap[str, int]
+    def __init__(self, name: _Optional[str] = ..., weight: _Optional[float] = ..., pool: _Optional[str] = ..., cordon: _Optional[_Union[Cordon, _Mapping]] = ..., etag: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., namespaces: _Optional[_Iterable[str]] = ..., max_queued_count: _Optional[int] = ..., parent: _Optional[str] = ..., max_running_count: _Optional[int] = ..., max_running_amounts: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class CreateQueueRequest(_message.Message):
     __slots__ = ("queue",)

@@ -13,8 +13,10 @@ import structlog
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.leader.events import ClusterSettings, Loaded, Origin, OriginKind
+from argosy_core.queueing import QueueLimits
 from argosy_core.scheduler.messages import JobSetView, QueueView, RoundStateColumns
 from argosy_server.leader.log.codec import decode_changes, decode_round_state
+from argosy_store.rows import read_amounts
 
 if TYPE_CHECKING:
     from argosy_store.load import LoadedPool
@@ -34,6 +36,10 @@ def queue_views(rows: Iterable[QueueRow]) -> list[QueueView]:
             weight=row.weight,
             cordoned=row.cordoned or row.deleted,
             parent=row.parent,
+            limits=QueueLimits(
+                max_running_count=row.max_running_count,
+                max_running_amounts=tuple(read_amounts(row.max_running_amounts).items()),
+            ),
         )
         for row in rows
     ]
