@@ -141,7 +141,8 @@ MAKERS = (
 def test_full_queues_hold_what_weighted_max_min_gives(make: Callable[[np.random.Generator], Case]) -> None:
     """On average over the window each queue is within a few points of its division, and the pool is used."""
     case = make(np.random.default_rng(5))
-    rounds = RoundSettings(half_time_s=case.half_time_s)
+    # What is held is compared in cores, so cores alone count.
+    rounds = RoundSettings(half_time_s=case.half_time_s, resource_weights={"cpu": 0.001})
     begin_s, end_s = case.window_s
     result = run(case.plan, replace(SETTINGS, leader=MachineSettings(round=rounds)), stop_s=end_s)
     real = held(case.plan, result, np.arange(begin_s, end_s, 0.25)).mean(axis=1)
