@@ -49,5 +49,5 @@ async def test_servers_need_no_more_than_the_rights_of_their_roles(
         watch.cancel()
         cancelled = await api.jobs.CancelJobs(job_pb2.CancelJobsRequest(jobs=job_pb2.JobIds(ids=[job_id])))
         assert cancelled.job_count == 1
-    maintain_once(leader_url, 7)
-    maintain_once(api_url, None)
+    maintain_once(leader_url, 7, 90)
+    maintain_once(api_url, None, 90)

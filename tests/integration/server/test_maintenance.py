@@ -26,14 +26,14 @@ async def test_maintenance_makes_days_to_come_and_drops_ended_jobs_of_aged_days(
     now_us = today() * DAY_US
     leader_store.apply(leadership.epoch, Effects(job_updates=make_job_ends(handles, end_time_us=now_us)))
     set_database_time(api.url, now_us + 5 * DAY_US)
-    made, retained = maintain_once(api.url, 7)
+    made, retained = maintain_once(api.url, 7, 90)
     assert today() + 5 in made
     assert today() not in retained.dropped_days
     set_database_time(api.url, now_us + 9 * DAY_US)
-    made, retained = maintain_once(api.url, 7)
+    made, retained = maintain_once(api.url, 7, 90)
     assert today() in retained.dropped_days
     assert (await api.jobs.GetJob(job_pb2.GetJobRequest(id=open_))).job.id == open_
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await api.jobs.GetJob(job_pb2.GetJobRequest(id=ended))
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
-    assert maintain_once(api.url, 7)[0] == ()
+    assert maintain_once(api.url, 7, 90)[0] == ()

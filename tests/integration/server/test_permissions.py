@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import psycopg
 import pytest
 import yaml
 from google.protobuf.field_mask_pb2 import FieldMask
+from prometheus_client import generate_latest
 
 from argosy.api.v1 import access_pb2, cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2, server_pb2
 from argosy.channel_credentials import hash_token
@@ -88,6 +90,7 @@ CASES: Mapping[str, Case] = {
     f"{API}AccessService/AddGrants": Case(lambda _: access_pb2.AddGrantsRequest(grants=[GRANT]), ADMINS),
     f"{API}AccessService/RemoveGrants": Case(lambda _: access_pb2.RemoveGrantsRequest(grants=[GRANT]), ADMINS),
     f"{API}AccessService/ListGrants": Case(lambda _: access_pb2.ListGrantsRequest(), OVERSEERS),
+    f"{API}AccessService/ListAuditRecords": Case(lambda _: access_pb2.ListAuditRecordsRequest(), OVERSEERS),
     f"{API}QueueService/CreateQueue": Case(
         lambda p: queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name=p.queue, weight=-1.0)), ADMINS
     ),
@@ -348,3 +351,71 @@ async def test_facade_may_do_what_its_user_may_and_nothing_more(mesh: Mesh) -> N
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await mesh.api.jobs.SubmitJobs(submit(mesh.places[OWN]), metadata=metadata)
         assert caught.value.code() == DENIED
+
+
+async def test_every_change_is_in_the_audit_with_who_made_it(mesh: Mesh) -> None:
+    """Queues, jobs and grants: who, as whom, by which method; previews and refused calls changed nothing."""
+    acting = (*bearer("impersonator"), ("argosy-acting-as", "may-cancel"))
+    target = job_pb2.JobIds(ids=[mesh.places[OWN].job_id])
+    preview = job_pb2.CancelJobsRequest(jobs=target, validate_only=True)
+    await mesh.api.jobs.CancelJobs(preview, metadata=acting)
+    await mesh.api.jobs.CancelJobs(job_pb2.CancelJobsRequest(jobs=target, reason="wrong input"), metadata=acting)
+    await mesh.api.queues.CordonQueue(
+        queue_pb2.CordonQueueRequest(name=OWN, reason="repair"), metadata=bearer("operator")
+    )
+    with pytest.raises(grpc.aio.AioRpcError):
+        await mesh.api.queues.DeleteQueue(queue_pb2.DeleteQueueRequest(name=OTHERS), metadata=bearer("root"))
+    request = access_pb2.ListAuditRecordsRequest(page_size=1)
+    records = []
+    while not records or request.page_token:
+        page = await mesh.api.access.ListAuditRecords(request, metadata=bearer("auditor"))
+        records += page.records
+        request.page_token = page.next_page_token
+    said = [
+        (one.principal, one.acted_by, one.method.rpartition("/")[2], one.kind, one.name, one.detail) for one in records
+    ]
+    assert said[:2] == [
+        ("operator", "", "CordonQueue", "Queue", OWN, "repair"),
+        ("may-cancel", "impersonator", "CancelJobs", "Job", mesh.places[OWN].job_id, "cancel wrong input"),
+    ]
+    assert ("root", "", "AddGrants", "Grant", "user:auditor", "auditor") in said
+    assert said[-2:] == [("root", "", "CreateQueue", "Queue", name, "") for name in (OTHERS, OWN)]
+    assert {one.host for one in records} == {"ipv4:127.0.0.1"}
+    mine = access_pb2.ListAuditRecordsRequest(principal="operator")
+    assert len((await mesh.api.access.ListAuditRecords(mine, metadata=bearer("auditor"))).records) == 1
+
+
+async def test_change_that_fails_is_not_in_the_audit(mesh: Mesh) -> None:
+    """What is noted is in the transaction of the change: neither is there without the other."""
+    with psycopg.connect(mesh.api.url, autocommit=True) as connection:
+        before = connection.execute("SELECT count(*) FROM audit_records").fetchone()
+        connection.execute("ALTER TABLE audit_records ADD CONSTRAINT none CHECK (kind <> 'Queue') NOT VALID")
+        try:
+            with pytest.raises(grpc.aio.AioRpcError):
+                await mesh.api.queues.CordonQueue(queue_pb2.CordonQueueRequest(name=OWN), metadata=bearer("operator"))
+        finally:
+            connection.execute("ALTER TABLE audit_records DROP CONSTRAINT none")
+        assert connection.execute("SELECT count(*) FROM audit_records").fetchone() == before
+        assert connection.execute("SELECT cordoned FROM queues WHERE name = 'red'").fetchone() == (False,)
+
+
+async def test_token_reaches_no_log_no_error_no_row_and_no_metric(
+    mesh: Mesh, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Known and unknown tokens are nowhere but with their holders."""
+    secret = "argosy_a-token-that-nobody-knows"
+    said = []
+    for metadata in (
+        bearer(secret),
+        (("authorization", secret),),
+        (*bearer("root"), ("argosy-acting-as", secret + " x")),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await mesh.api.queues.ListQueues(queue_pb2.ListQueuesRequest(), metadata=metadata)
+        said.append(f"{caught.value.details()} {caught.value.trailing_metadata()}")
+    captured = capsys.readouterr()
+    said += [captured.out, captured.err, generate_latest().decode()]
+    with psycopg.connect(mesh.api.url) as connection:
+        tables = [row[0] for row in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+        said += [str(connection.execute(f'SELECT * FROM "{table}"').fetchall()) for table in tables]
+    assert [text[:200] for text in said if secret in text or hash_token("root") in text] == []

@@ -40,3 +40,11 @@ def test_whoami_says_name_groups_roles_and_verbs(argosy: Any) -> None:
         "roles: auditor",
         "on queues: submit on red",
     ]
+
+
+def test_audit_says_who_did_what(api: FakeApi, argosy: Any) -> None:
+    """Who, as whom, by which method and what of it; filters reach the server."""
+    shown = argosy("audit", "--principal", "root", "--name", "red", "--since", "1h")
+    assert shown.out.splitlines()[1].split()[1:] == ["root", "(by", "facade)", "CordonQueue", "Queue", "red", "repair"]
+    (request,) = api.requests["ListAuditRecords"]
+    assert (request.principal, request.name, request.HasField("create_time_from")) == ("root", "red", True)

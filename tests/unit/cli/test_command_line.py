@@ -29,7 +29,7 @@ LOCAL = (
     "argosy_cluster_agent",
 )
 ADMIN = ("argosy_store", "argosy_eventlog")
-ACCESS = {"whoami", "grant", "revoke", "grants"}
+ACCESS = {"whoami", "grant", "revoke", "grants", "audit"}
 
 
 def run_alone(program: str, *, missing: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:

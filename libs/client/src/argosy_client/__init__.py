@@ -13,7 +13,7 @@ Start: `client.ArgosyClient`.
 """
 
 from argosy.channel_credentials import ChannelCredentials, hash_token, new_token
-from argosy_client.access import Identity
+from argosy_client.access import AuditRecord, Identity
 from argosy_client.backoff import RetryPolicy
 from argosy_client.batches import split_drafts
 from argosy_client.client import ArgosyClient
@@ -48,6 +48,7 @@ __all__ = [
     "JOB_STATES",
     "OPEN_STATES",
     "ArgosyClient",
+    "AuditRecord",
     "ChangeResult",
     "ChannelCredentials",
     "Cluster",

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from argosy.api.v1 import access_pb2, access_pb2_grpc
 from argosy_client.repeated_calls import RepeatedCalls
 from argosy_core.access import Grant
 
-__all__ = ["AccessCalls", "Identity"]
+__all__ = ["AccessCalls", "AuditRecord", "Identity"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,30 @@ class Identity:
     """Roles."""
     grants: tuple[Grant, ...] = ()
     """What the caller may do with single queues."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRecord:
+    """One change that somebody made."""
+
+    number: int
+    """Later changes have higher ones."""
+    create_time: datetime
+    """When."""
+    method: str
+    """Method that was called."""
+    principal: str
+    """Who called."""
+    acted_by: str
+    """Who called as the principal; empty where it called itself."""
+    host: str
+    """Host that called."""
+    kind: str
+    """What was changed."""
+    name: str
+    """Its name or id."""
+    detail: str
+    """What of it."""
 
 
 class AccessCalls(RepeatedCalls):
@@ -78,6 +103,39 @@ class AccessCalls(RepeatedCalls):
             answer = await self.call(access_pb2_grpc.AccessServiceStub(self._channel).ListGrants, request)
             for message in answer.grants:
                 yield _grant_of(message)
+            request.page_token = answer.next_page_token
+            if not request.page_token:
+                return
+
+    async def list_audit_records(
+        self, *, principal: str = "", name: str = "", created_from: datetime | None = None, page_size: int = 1000
+    ) -> AsyncIterator[AuditRecord]:
+        """Give who changed what, the newest first, page by page.
+
+        Args:
+            principal: Only changes by this principal.
+            name: Only changes of what is called so.
+            created_from: Only those of then or later; an aware time.
+            page_size: Most records of a page.
+        """
+        request = access_pb2.ListAuditRecordsRequest(
+            principal=principal, name=name, create_time_from=created_from, page_size=page_size
+        )
+        stub = access_pb2_grpc.AccessServiceStub(self._channel)
+        while True:
+            answer = await self.call(stub.ListAuditRecords, request)
+            for record in answer.records:
+                yield AuditRecord(
+                    number=record.number,
+                    create_time=record.create_time.ToDatetime(tzinfo=UTC),
+                    method=record.method,
+                    principal=record.principal,
+                    acted_by=record.acted_by,
+                    host=record.host,
+                    kind=record.kind,
+                    name=record.name,
+                    detail=record.detail,
+                )
             request.page_token = answer.next_page_token
             if not request.page_token:
                 return

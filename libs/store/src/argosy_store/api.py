@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import psycopg
 
 from argosy_core.errors import BackendUnavailable
+from argosy_store.audit import AuditCalls
 from argosy_store.binary import INT4, UUID, array, bytes_array, fields, text_array, uuid_column
 from argosy_store.change_requests import ChangeRequestCalls
 from argosy_store.clusters import ClusterCalls
@@ -53,7 +54,7 @@ _USE_JOB_SET: Final = (
 _DAY_S: Final = 86_400
 
 
-class ApiStore(QueueCalls, GrantCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
+class ApiStore(QueueCalls, GrantCalls, AuditCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
     """The database as an API replica sees it. Thread-safe.
 
     Args:

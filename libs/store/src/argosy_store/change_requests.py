@@ -18,6 +18,7 @@ import numpy.typing as npt
 import sqlalchemy as sa
 
 from argosy_core.job.states import JobState
+from argosy_store.audit import ACTOR, note_changes
 from argosy_store.binary import INT4, INT8, TEXT, array, scalar
 from argosy_store.connection import StoreConnection
 from argosy_store.job_filters import (
@@ -229,6 +230,18 @@ def _apply(connection: StoreConnection, found: _Found, change_request: _ChangeRe
                 connection.execute(
                     "INSERT INTO changes (pool, payload) VALUES (%s, %s)", [pool, change_request.encode(changed, ended)]
                 )
+                _note(connection, changed, change_request)
+
+
+def _note(connection: StoreConnection, changed: npt.NDArray[np.int64], change_request: _ChangeRequest) -> None:
+    """Note for the audit that jobs were changed, by the first one's id and their number."""
+    if ACTOR.get() is None:
+        return
+    row = connection.execute("SELECT job_id FROM jobs WHERE handle = %s", [int(changed[0])]).fetchone()
+    assert row is not None
+    others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    detail = f"{change_request.kind}{others} {change_request.reason}".rstrip()
+    note_changes(connection, [("Job", str(row[0]), detail)])
 
 
 def _update(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from argosy_core.errors import NotAllowedNow, NotFound, Resource
+from argosy_store.audit import note_changes
 from argosy_store.pool import Connections
 from argosy_store.rows import CLUSTER_COLUMNS, ClusterRow
 
@@ -81,7 +82,11 @@ class ClusterCalls:
             BackendUnavailable: Postgres cannot be reached.
         """
         return self._change(
-            name, "cordoned = %s, cordon_reason = %s", [cordoned, reason if cordoned else ""], encode=encode
+            name,
+            "cordoned = %s, cordon_reason = %s",
+            [cordoned, reason if cordoned else ""],
+            encode=encode,
+            detail=reason,
         )
 
     def set_node_cordon(
@@ -100,7 +105,7 @@ class ClusterCalls:
         if cordoned and reason:
             change += " || jsonb_build_object(%s::text, %s::text)"
             values += [node, reason]
-        return self._change(name, change, values, encode=encode)
+        return self._change(name, change, values, encode=encode, detail=f"node {node} {reason}".rstrip())
 
     def forget_cluster(self, name: str, *, encode: EncodeClusters) -> ClusterRow:
         """Declare a cluster gone for good; the leaders of its pools then take its runs for lost.
@@ -113,7 +118,14 @@ class ClusterCalls:
         return self._change(name, "forgotten = true", [], encode=encode, unless_held=True)
 
     def _change(
-        self, name: str, assignments: str, values: Sequence[Any], *, encode: EncodeClusters, unless_held: bool = False
+        self,
+        name: str,
+        assignments: str,
+        values: Sequence[Any],
+        *,
+        encode: EncodeClusters,
+        unless_held: bool = False,
+        detail: str = "",
     ) -> ClusterRow:
         """Change a cluster and tell the leaders of its pools."""
         statement = f"UPDATE clusters SET {assignments} WHERE name = %s AND NOT forgotten RETURNING {CLUSTER_COLUMNS}"
@@ -134,4 +146,5 @@ class ClusterCalls:
                 "INSERT INTO changes (pool, payload) SELECT pool, %s FROM unnest(%s::text[]) AS pool",
                 [encode([cluster.name]), list(cluster.pools)],
             )
+            note_changes(connection, [("Cluster", name, detail)])
             return cluster

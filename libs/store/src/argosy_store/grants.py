@@ -12,6 +12,7 @@ from typing import Final
 
 from argosy_core.access import Grant
 from argosy_core.errors import NotFound, Resource
+from argosy_store.audit import note_changes
 from argosy_store.pool import Connections
 
 __all__ = ["GrantCalls"]
@@ -71,6 +72,7 @@ class GrantCalls:
                 for name in sorted(names - found):
                     raise NotFound(f"there is no queue {name}", resource=Resource(kind="Queue", name=name))
             connection.execute(_ADD, _columns(grants))
+            note_changes(connection, _described(grants))
 
     def remove_grants(self, grants: Sequence[Grant]) -> None:
         """Take grants away, all in one step; those that are not there are fine.
@@ -80,6 +82,11 @@ class GrantCalls:
         """
         with self._connections.read() as connection, connection.transaction_block():
             connection.execute(_REMOVE, _columns(grants))
+            note_changes(connection, _described(grants))
+
+
+def _described(grants: Sequence[Grant]) -> list[tuple[str, str, str]]:
+    return [("Grant", one.subject, f"{one.verb} on {one.queue}" if one.queue else one.verb) for one in grants]
 
 
 def _columns(grants: Sequence[Grant]) -> list[list[str]]:

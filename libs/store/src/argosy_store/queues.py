@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from argosy_core.errors import AlreadyExists, NotAllowedNow, NotFound, Resource, StateConflict
+from argosy_store.audit import note_changes
 from argosy_store.connection import StoreConnection
 from argosy_store.partitions import exclusively
 from argosy_store.pool import Connections
@@ -74,6 +75,7 @@ class QueueCalls:
             if row is not None:
                 made = QueueRow.of(row)
                 _tell(connection, made.pool, encode([made.queue_id]))
+                note_changes(connection, [("Queue", name, "")])
                 return made
             present = _find(connection, name)
         wanted = (weight, pool, tuple(namespaces), max_queued_count, parent, max_running_count)
@@ -196,6 +198,7 @@ class QueueCalls:
             assert row is not None
             for told in sorted({present.pool, pool}):
                 _tell(connection, told, encode([present.queue_id]))
+            note_changes(connection, [("Queue", name, _named(changes))])
             return QueueRow.of(row)
 
         with self._connections.read() as connection:
@@ -222,6 +225,7 @@ class QueueCalls:
                 raise NotFound(f"there is no queue {name}", resource=_resource(name))
             changed = QueueRow.of(row)
             _tell(connection, changed.pool, encode([changed.queue_id]))
+            note_changes(connection, [("Queue", name, reason)])
             return changed
 
     def delete_queue(self, name: str, *, encode: EncodeQueues) -> None:
@@ -252,6 +256,7 @@ class QueueCalls:
             "UPDATE partition_state SET deleted_queue_ids = array_append(deleted_queue_ids, %s)", [present.queue_id]
         )
         _tell(connection, present.pool, encode([present.queue_id]))
+        note_changes(connection, [("Queue", name, "")])
 
     @staticmethod
     def _refuse_open(connection: StoreConnection, queue: QueueRow) -> None:
@@ -292,6 +297,11 @@ def _has_untaken_changes(connection: StoreConnection, queue: QueueRow) -> bool:
     )
     row = connection.execute(statement, [queue.pool, queue.queue_id]).fetchone()
     return row is not None and bool(row[0])
+
+
+def _named(values: Mapping[str, object]) -> str:
+    """Return new values for people."""
+    return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def _tell(connection: StoreConnection, pool: str, payload: bytes) -> None:

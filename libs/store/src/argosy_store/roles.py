@@ -45,6 +45,7 @@ ROLES: Final[Mapping[str, str]] = {
 _EVERYTHING: Final = "*"
 _API: Final[Mapping[str, Sequence[str]]] = {
     "alembic_version": ("SELECT",),
+    "audit_records": ("SELECT", "INSERT"),
     "changes": ("SELECT", "INSERT"),
     "cluster_pools": ("SELECT",),
     "clusters": ("SELECT", "UPDATE (cordoned, cordon_reason, cordoned_nodes, node_cordon_reasons, forgotten)"),
@@ -69,6 +70,7 @@ _API: Final[Mapping[str, Sequence[str]]] = {
 _LEADER: Final[Mapping[str, Sequence[str]]] = {
     _EVERYTHING: ("SELECT",),
     # Calls about clusters are served by leaders, too, and each is news.
+    "audit_records": ("INSERT", "DELETE"),
     "changes": ("INSERT", "DELETE"),
     "cluster_pools": ("INSERT", "UPDATE", "DELETE"),
     "clusters": ("INSERT", "UPDATE"),

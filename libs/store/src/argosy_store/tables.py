@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, UUID
 
 __all__ = [
+    "audit_records",
     "changes",
     "cluster_pools",
     "clusters",
@@ -211,6 +212,22 @@ objects: Final = sa.Table(
 `start_time_us` is when the member's first pod ran: it comes with a report that is stored anyway, so the row of a live
 run stays as it is.
 """
+
+audit_records: Final = sa.Table(
+    "audit_records",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("create_time_us", sa.BigInteger, nullable=False, server_default=sa.text("argosy_now_us()")),
+    sa.Column("method", sa.Text, nullable=False),
+    sa.Column("principal", sa.Text, nullable=False),
+    sa.Column("acted_by", sa.Text, nullable=False),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+    sa.Index("audit_records_of_principal", "principal", "id"),
+)
+"""Who changed what, and from where; written in the transaction of the change."""
 
 changes: Final = sa.Table(
     "changes",

@@ -33,6 +33,7 @@ from argosy.api.v1 import (
     server_pb2_grpc,
 )
 from argosy.debug.v1 import debug_pb2, debug_pb2_grpc
+from argosy_testkit.fake_access import FakeAccess
 
 __all__ = ["FakeApi", "start_fake"]
 
@@ -454,40 +455,6 @@ class _Scheduling(scheduling_pb2_grpc.SchedulingServiceServicer):
         )
 
 
-class _Access(access_pb2_grpc.AccessServiceServicer):
-    """Keeps grants; the caller is alice, an auditor."""
-
-    def __init__(self, api: FakeApi) -> None:
-        self.api = api
-
-    async def WhoAmI(self, request: Any, context: Any) -> Any:
-        await self.api.enter("WhoAmI", request, context)
-        return access_pb2.WhoAmIResponse(
-            name="alice", groups=["research"], roles=["auditor"], grants=list(self.api.grants.values())
-        )
-
-    async def AddGrants(self, request: Any, context: Any) -> Any:
-        await self.api.enter("AddGrants", request, context)
-        self.api.grants.update({(one.subject, one.queue, one.verb): one for one in request.grants})
-        return access_pb2.AddGrantsResponse()
-
-    async def RemoveGrants(self, request: Any, context: Any) -> Any:
-        await self.api.enter("RemoveGrants", request, context)
-        for one in request.grants:
-            self.api.grants.pop((one.subject, one.queue, one.verb), None)
-        return access_pb2.RemoveGrantsResponse()
-
-    async def ListGrants(self, request: Any, context: Any) -> Any:
-        await self.api.enter("ListGrants", request, context)
-        keys = sorted(self.api.grants)
-        first = keys.index(tuple(request.page_token.split())) if request.page_token else 0
-        after = keys[first + 2 :]
-        return access_pb2.ListGrantsResponse(
-            grants=[self.api.grants[key] for key in keys[first : first + 2]],
-            next_page_token=" ".join(after[0]) if after else "",
-        )
-
-
 class _Debug(debug_pb2_grpc.DebugServiceServicer):
     """A dump in two pieces."""
 
@@ -532,7 +499,7 @@ async def start_fake(api: FakeApi) -> tuple[grpc.aio.Server, str]:
     scheduling_pb2_grpc.add_SchedulingServiceServicer_to_server(_Scheduling(api), server)
     server_pb2_grpc.add_ServerServiceServicer_to_server(_Server(api), server)
     debug_pb2_grpc.add_DebugServiceServicer_to_server(_Debug(api), server)
-    access_pb2_grpc.add_AccessServiceServicer_to_server(_Access(api), server)
+    access_pb2_grpc.add_AccessServiceServicer_to_server(FakeAccess(api), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     return server, f"127.0.0.1:{port}"

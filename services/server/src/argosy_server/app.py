@@ -188,7 +188,9 @@ class ServerApp:
         life.on_drain(self._drain)
         if config.role != "relay":
             retention_days = None if config.role == "api" else config.retention_days
-            life.spawn(maintain(config.database_url, retention_days), name="maintenance")
+            life.spawn(
+                maintain(config.database_url, retention_days, config.access.audit_retention_days), name="maintenance"
+            )
         if config.role in {"api", "both"}:
             for number in range(config.api.submit_transaction_count):
                 life.spawn(self.gather.work(), name=f"submits {number}")

@@ -14,6 +14,7 @@ from typing import Final
 from argosy_core.errors import ArgosyError
 from argosy_runtime.logs import get_logger
 from argosy_store import Retained, ensure_partitions, retain
+from argosy_store.audit import forget_audit
 from argosy_store.outbox import forget_outbox
 from argosy_store.retention import NOTHING_RETAINED
 
@@ -23,12 +24,13 @@ _INTERVAL_S: Final = 3600.0
 _RETRY_S: Final = 60.0
 
 
-def maintain_once(url: str, retention_days: int | None) -> tuple[tuple[int, ...], Retained]:
+def maintain_once(url: str, retention_days: int | None, audit_days: int) -> tuple[tuple[int, ...], Retained]:
     """Make the partitions that are missing and drop those that have aged. Blocks.
 
     Args:
         url: Database.
-        retention_days: Full days that ended jobs and events are kept; None leaves them to others.
+        retention_days: Full days that ended jobs and events are kept; None leaves them, and the audit, to others.
+        audit_days: Full days that the audit is kept.
 
     Returns:
         The days that were made, and what was dropped.
@@ -40,16 +42,17 @@ def maintain_once(url: str, retention_days: int | None) -> tuple[tuple[int, ...]
     if retention_days is None:
         return made, NOTHING_RETAINED
     forget_outbox(url, retention_days)
+    forget_audit(url, audit_days)
     return made, retain(url, retention_days)
 
 
-async def maintain(url: str, retention_days: int | None) -> None:
+async def maintain(url: str, retention_days: int | None, audit_days: int) -> None:
     """Maintain the database for ever, once an hour; sooner after a failure."""
     log = get_logger()
     while True:
         pause_s = _INTERVAL_S
         try:
-            made, retained = await asyncio.to_thread(maintain_once, url, retention_days)
+            made, retained = await asyncio.to_thread(maintain_once, url, retention_days, audit_days)
             if made or retained.dropped_days:
                 log.info("partitions maintained", made_days=made, dropped_days=retained.dropped_days)
         except ArgosyError as error:

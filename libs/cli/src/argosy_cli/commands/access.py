@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
 
-from argosy_cli.options import common_options, settings_of
-from argosy_cli.output import Column, print_rows, print_value
+from argosy_cli.options import common_options, duration, settings_of
+from argosy_cli.output import Column, age_text, print_rows, print_value
 from argosy_cli.session import call
 from argosy_core.access import Grant, Role, Verb
 
 if TYPE_CHECKING:
-    from argosy_client import ArgosyClient
+    from argosy_client import ArgosyClient, AuditRecord
 
-__all__ = ["grant", "grants", "revoke", "whoami"]
+__all__ = ["audit", "grant", "grants", "revoke", "whoami"]
 
 _VERBS = [*(str(verb) for verb in Verb), *(str(role) for role in Role)]
 
@@ -84,3 +85,38 @@ def grants(context: click.Context, *, subject: str, queue: str) -> None:
         Column("MAY", lambda g: g.verb),
     ]
     print_rows(settings, call(settings, fetch), columns, empty="nothing is granted to anybody")
+
+
+@click.command()
+@click.option("--principal", default="", help="Only what this caller changed.")
+@click.option("--name", default="", help="Only changes of the queue, cluster, job or subject of this name or id.")
+@click.option("--since", "since_s", type=duration, metavar="TIME", help="Only this time back, as in 90s, 6h or 7d.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Most changes.")
+@common_options
+@click.pass_context
+def audit(context: click.Context, *, principal: str, name: str, since_s: int | None, limit: int) -> None:
+    """List who changed what, the newest first; submits are not among it, since jobs keep their submitter."""
+    created_from = None if since_s is None else datetime.now(UTC) - timedelta(seconds=since_s)
+
+    async def fetch(client: ArgosyClient) -> list[AuditRecord]:
+        found: list[AuditRecord] = []
+        records = client.list_audit_records(
+            principal=principal, name=name, created_from=created_from, page_size=min(limit, 1000)
+        )
+        async for record in records:
+            found.append(record)
+            if len(found) == limit:
+                break
+        return found
+
+    settings = settings_of(context)
+    columns: list[Column[AuditRecord]] = [
+        Column("AGE", lambda r: age_text(r.create_time), right=True),
+        Column("WHO", lambda r: r.principal + (f" (by {r.acted_by})" if r.acted_by else "")),
+        Column("FROM", lambda r: r.host, wide=True),
+        Column("DID", lambda r: r.method.rpartition("/")[2]),
+        Column("KIND", lambda r: r.kind),
+        Column("NAME", lambda r: r.name),
+        Column("DETAIL", lambda r: r.detail or "-"),
+    ]
+    print_rows(settings, call(settings, fetch), columns, empty="nobody has changed anything")

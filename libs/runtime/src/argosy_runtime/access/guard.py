@@ -57,6 +57,9 @@ class AccessSettings:
     grants_keep_s: float = 2.0
     """How long a caller's grants are remembered; a changed grant counts so much later at other replicas."""
 
+    audit_retention_days: int = 90
+    """Full days that it is kept who changed what."""
+
     def __post_init__(self) -> None:
         """Refuse subjects that are none.
 
@@ -76,6 +79,8 @@ class Caller:
     """Who calls."""
     permissions: Permissions = EVERYTHING
     """What it may do, as known when it was asked last."""
+    method: str = ""
+    """Method that it calls."""
     asked: list[tuple[Verb, str]] = field(default_factory=list)
     """What was required of it, verb and queue; asked again while the call lasts."""
 
@@ -162,6 +167,7 @@ class Guard:
         if rule is None:
             raise NotPermitted("nobody may call this method here")
         rule.require(caller.principal, caller.permissions)
+        caller.method = method
         CALLER.set(caller)
         return caller
 

@@ -17,12 +17,15 @@ from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
 from argosy_server.api.cursors import read_name_token, write_name_token
 from argosy_server.api.grants import GrantedPermissions
+from argosy_server.api.job_codec import timestamp
 from argosy_server.api.store_threads import StoreThreads
 from argosy_store.api import ApiStore
+from argosy_store.audit import AuditRow
 
 __all__ = ["AccessService"]
 
 _PAGE_SIZE: Final = 100
+_MAX_DIGITS: Final = 19  # of an int64
 
 
 class AccessService(access_pb2_grpc.AccessServiceServicer):
@@ -96,6 +99,68 @@ class AccessService(access_pb2_grpc.AccessServiceServicer):
             grants=[access_pb2.Grant(subject=row.subject, queue=row.queue, verb=row.verb) for row in rows[:size]],
             next_page_token=_write_token(rows[size - 1]) if len(rows) > size else "",
         )
+
+    async def ListAuditRecords(  # noqa: N802 - the protocol's name
+        self, request: access_pb2.ListAuditRecordsRequest, context: Context
+    ) -> access_pb2.ListAuditRecordsResponse:
+        """Answer who changed what, the newest first."""
+        del context
+        check_request(request)
+        size = request.page_size or _PAGE_SIZE
+        rows = await self._threads.run(
+            self._store.list_audit,
+            _read_number(request.page_token),
+            size + 1,
+            principal=request.principal,
+            name=request.name,
+            from_time_us=_read_time_us(request),
+        )
+        return access_pb2.ListAuditRecordsResponse(
+            records=[_audit_message(row) for row in rows[:size]],
+            next_page_token=write_name_token(str(rows[size - 1].id)) if len(rows) > size else "",
+        )
+
+
+def _audit_message(row: AuditRow) -> access_pb2.AuditRecord:
+    return access_pb2.AuditRecord(
+        number=row.id,
+        create_time=timestamp(row.create_time_us),
+        method=row.actor.method,
+        principal=row.actor.principal,
+        acted_by=row.actor.acted_by,
+        host=row.actor.host,
+        kind=row.kind,
+        name=row.name,
+        detail=row.detail,
+    )
+
+
+def _read_number(token: str) -> int:
+    """Return the number that a page ended with; 0 for none.
+
+    Raises:
+        InvalidRequest: The token is none of ours.
+    """
+    text = read_name_token(token)
+    if text and not (text.isascii() and text.isdigit() and len(text) < _MAX_DIGITS):
+        violation = FieldViolation(field="page_token", description="must be that of the answer before")
+        raise InvalidRequest("one field is wrong in the request", violations=(violation,))
+    return int(text or 0)
+
+
+def _read_time_us(request: access_pb2.ListAuditRecordsRequest) -> int:
+    """Return from when on, microseconds since the Unix epoch; 0 if it is not said.
+
+    Raises:
+        InvalidRequest: It is no time.
+    """
+    if not request.HasField("create_time_from"):
+        return 0
+    try:
+        return -(-int(request.create_time_from.ToNanoseconds()) // 1000)
+    except ValueError as cause:
+        violation = FieldViolation(field="create_time_from", description="must be a time of the years 1 to 9999")
+        raise InvalidRequest("one field is wrong in the request", violations=(violation,)) from cause
 
 
 def _read(messages: Sequence[access_pb2.Grant]) -> list[Grant]:

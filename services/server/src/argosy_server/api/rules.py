@@ -26,6 +26,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "/argosy.api.v1.AccessService/AddGrants": _ADMIN,
     "/argosy.api.v1.AccessService/RemoveGrants": _ADMIN,
     "/argosy.api.v1.AccessService/ListGrants": _AUDITOR,
+    "/argosy.api.v1.AccessService/ListAuditRecords": _AUDITOR,
     "/argosy.api.v1.QueueService/CreateQueue": _ADMIN,
     "/argosy.api.v1.QueueService/GetQueue": ANYONE,
     "/argosy.api.v1.QueueService/ListQueues": ANYONE,

@@ -11,8 +11,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from argosy_runtime.access.guard import CALLER, Caller
 from argosy_runtime.peers import PEER, Peer
 from argosy_server.api.turns import Turns
+from argosy_store.audit import ACTOR, Actor
 
 __all__ = ["StoreThreads"]
 
@@ -42,10 +44,12 @@ class StoreThreads:
     async def run(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
         """Return what a blocking call returns, called in a thread for requests when it is its caller's turn."""
         peer = PEER.get()
+        actor = _actor(CALLER.get(), peer)
         await self._turns.take(peer)
         loop = asyncio.get_running_loop()
+        call = partial(function, *args, **kwargs)
         try:
-            future = self._readers.submit(partial(function, *args, **kwargs))
+            future = self._readers.submit(call if actor is None else partial(_act, actor, call))
         except RuntimeError:  # the threads are closed
             self._turns.end(peer)
             raise
@@ -71,3 +75,19 @@ class StoreThreads:
     def _end_from_thread(self, loop: asyncio.AbstractEventLoop, peer: Peer, _: Future[object]) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(self._turns.end, peer)
+
+
+def _actor(caller: Caller, peer: Peer) -> Actor | None:
+    """Return whom the audit names for what a call changes; None where nobody is asked who they are."""
+    if not caller.method:
+        return None
+    principal = caller.principal
+    return Actor(method=caller.method, principal=principal.name, acted_by=principal.acted_by, host=peer.host)
+
+
+def _act(actor: Actor, call: Callable[[], Answer]) -> Answer:
+    token = ACTOR.set(actor)
+    try:
+        return call()
+    finally:
+        ACTOR.reset(token)

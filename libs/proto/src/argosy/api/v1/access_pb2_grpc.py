@@ -55,6 +55,11 @@ class AccessServiceStub(object):
                 request_serializer=argosy_dot_api_dot_v1_dot_access__pb2.ListGrantsRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_access__pb2.ListGrantsResponse.FromString,
                 _registered_method=True)
+        self.ListAuditRecords = channel.unary_unary(
+                '/argosy.api.v1.AccessService/ListAuditRecords',
+                request_serializer=argosy_dot_api_dot_v1_dot_access__pb2.ListAuditRecordsRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_access__pb2.ListAuditRecordsResponse.FromString,
+                _registered_method=True)
 
 
 class AccessServiceServicer(object):
@@ -89,6 +94,14 @@ class AccessServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListAuditRecords(self, request, context):
+        """Answers who changed what, the newest first. Takes the role admin, operator or auditor. Empty where callers are not
+        asked who they are.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccessServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -111,6 +124,11 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.ListGrants,
                     request_deserializer=argosy_dot_api_dot_v1_dot_access__pb2.ListGrantsRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_access__pb2.ListGrantsResponse.SerializeToString,
+            ),
+            'ListAuditRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAuditRecords,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_access__pb2.ListAuditRecordsRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_access__pb2.ListAuditRecordsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -222,6 +240,33 @@ class AccessService(object):
             '/argosy.api.v1.AccessService/ListGrants',
             argosy_dot_api_dot_v1_dot_access__pb2.ListGrantsRequest.SerializeToString,
             argosy_dot_api_dot_v1_dot_access__pb2.ListGrantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAuditRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.AccessService/ListAuditRecords',
+            argosy_dot_api_dot_v1_dot_access__pb2.ListAuditRecordsRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_access__pb2.ListAuditRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,6 +41,10 @@ class AccessServiceStub:
     """Takes grants away; those that are not there are success. Takes the role admin."""
     ListGrants: _grpc.UnaryUnaryMultiCallable[_access_pb2.ListGrantsRequest, _access_pb2.ListGrantsResponse]
     """Answers grants by subject, queue and verb. Takes the role admin, operator or auditor."""
+    ListAuditRecords: _grpc.UnaryUnaryMultiCallable[_access_pb2.ListAuditRecordsRequest, _access_pb2.ListAuditRecordsResponse]
+    """Answers who changed what, the newest first. Takes the role admin, operator or auditor. Empty where callers are not
+    asked who they are.
+    """
 
 @_typing.type_check_only
 class AccessServiceAsyncStub(AccessServiceStub):
@@ -55,6 +59,10 @@ class AccessServiceAsyncStub(AccessServiceStub):
     """Takes grants away; those that are not there are success. Takes the role admin."""
     ListGrants: _aio.UnaryUnaryMultiCallable[_access_pb2.ListGrantsRequest, _access_pb2.ListGrantsResponse]  # type: ignore[assignment]
     """Answers grants by subject, queue and verb. Takes the role admin, operator or auditor."""
+    ListAuditRecords: _aio.UnaryUnaryMultiCallable[_access_pb2.ListAuditRecordsRequest, _access_pb2.ListAuditRecordsResponse]  # type: ignore[assignment]
+    """Answers who changed what, the newest first. Takes the role admin, operator or auditor. Empty where callers are not
+    asked who they are.
+    """
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     """Access. Served by every API replica."""
@@ -90,5 +98,15 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_access_pb2.ListGrantsResponse, _abc.Awaitable[_access_pb2.ListGrantsResponse]]:
         """Answers grants by subject, queue and verb. Takes the role admin, operator or auditor."""
+
+    @_abc_1.abstractmethod
+    def ListAuditRecords(
+        self,
+        request: _access_pb2.ListAuditRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_pb2.ListAuditRecordsResponse, _abc.Awaitable[_access_pb2.ListAuditRecordsResponse]]:
+        """Answers who changed what, the newest first. Takes the role admin, operator or auditor. Empty where callers are not
+        asked who they are.
+        """
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
