@@ -51,6 +51,7 @@ def server(api: FakeApi) -> Iterator[str]:
 def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Argosy:
     """Runs command lines in an empty home, without a server."""
     monkeypatch.setenv("ARGOSY_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ARGOSY_CONFIG", str(tmp_path / "config.toml"))
     monkeypatch.delenv("ARGOSY_SERVER", raising=False)
     monkeypatch.setattr("argosy_cli.session.DEFAULT_ADDRESS", "127.0.0.1:1")  # this machine may have a server
 

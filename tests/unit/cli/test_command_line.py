@@ -300,7 +300,7 @@ def test_completion_knows_commands_without_an_argument(monkeypatch: pytest.Monke
 
 def test_fault_of_ours_is_no_traceback_unless_asked_for(offline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even what nobody expected ends with one line."""
-    monkeypatch.setattr("argosy_cli.session.server_address", lambda _: 1 / 0)
+    monkeypatch.setattr("argosy_cli.session._target", lambda _: 1 / 0)
 
     outcome = offline("shares")
 
@@ -317,6 +317,6 @@ def test_interrupt_is_exit_code_130(offline: Any, monkeypatch: pytest.MonkeyPatc
     def interrupt(_: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("argosy_cli.session.server_address", interrupt)
+    monkeypatch.setattr("argosy_cli.session._target", interrupt)
 
     assert offline("shares").code == 130

@@ -43,7 +43,7 @@ GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Fairness and machines", ("top", "queue", "shares", "cluster", "node")),
     ("A mesh on this machine", ("up", "down", "status", "demo")),
     ("Workloads and measuring", ("replay", "simulate", "trace", "bench")),
-    ("Access", ("whoami", "grant", "revoke", "grants", "audit", "certs")),
+    ("Access", ("whoami", "grant", "revoke", "grants", "audit", "context", "certs")),
     ("Operating", ("admin",)),
     ("Other dialects", ("slurm",)),
     ("Shell", ("completion",)),
@@ -74,6 +74,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "revoke": Entry("access", "revoke", "Take it away."),
     "grants": Entry("access", "grants", "List what is granted to whom."),
     "audit": Entry("access", "audit", "List who changed what."),
+    "context": Entry("contexts", "context_group", "Keep servers by name, with how each is reached."),
     "certs": Entry("certs", "certs", "Make the certificates of a small installation, and renew them."),
     "up": Entry("local", "up", "Start a mesh with simulated clusters on this machine."),
     "down": Entry("local", "down", "Stop it."),
@@ -118,8 +119,8 @@ Usage: argosy [OPTIONS] COMMAND [ARGS]...
 
 Options:
   -o, --output table|wide|json|yaml|jsonl  Form of the output.
-  --server HOST:PORT   API server; else ARGOSY_SERVER, else the mesh of `argosy up`, else what listens at
-                       127.0.0.1:50051.
+  --server HOST:PORT   API server; else ARGOSY_SERVER, else that of the context in use, else the mesh of `argosy up`,
+                       else what listens at 127.0.0.1:50051.
   --home DIRECTORY     Where `argosy up` keeps its mesh; else ARGOSY_HOME, else ~/.argosy.
   --timeout SECONDS    How long to try to reach the server (default 10).
   --version            Show the version.

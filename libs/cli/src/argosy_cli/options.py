@@ -168,7 +168,8 @@ def common_options(function: _Function) -> _Function:
             expose_value=False,
             callback=_set("server"),
             metavar="HOST:PORT",
-            help="API server; else ARGOSY_SERVER, else the mesh of `argosy up`, else what listens at 127.0.0.1:50051.",
+            help="API server; else ARGOSY_SERVER, else that of the context in use, else the mesh of `argosy up`, else"
+            " what listens at 127.0.0.1:50051.",
         ),
     ):
         function = option(function)

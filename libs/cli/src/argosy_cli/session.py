@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from argosy_cli.options import Settings
@@ -15,6 +16,7 @@ from argosy_core.errors import BackendUnavailable, InvalidRequest
 
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient
+    from argosy_client.contexts import ClientContext
     from argosy_local.mesh_state import MeshState
 
 __all__ = ["CREDENTIAL_VARIABLES", "DEFAULT_ADDRESS", "call", "local_mesh", "server_address"]
@@ -37,10 +39,23 @@ _Answer = TypeVar("_Answer")
 
 
 def server_address(settings: Settings) -> str:
-    """Return host:port of the server a command talks to: the one named, the mesh's, or what listens at the default.
+    """Return host:port of the server a command talks to.
+
+    That is the one named, that of the user's context in use, the mesh's, or what listens at the default.
 
     Raises:
         InvalidRequest: What was named is no HOST:PORT.
+        BackendUnavailable: None was named, and neither a mesh nor another server runs on this machine.
+    """
+    return _target(settings)[0]
+
+
+def _target(settings: Settings) -> tuple[str, ClientContext | None]:
+    """Return host:port of the server, and the user's context if that names it.
+
+    Raises:
+        InvalidRequest: What was named is no HOST:PORT, or the user's contexts cannot be read.
+        NotFound: The context that is named, or in use, does not exist.
         BackendUnavailable: None was named, and neither a mesh nor another server runs on this machine.
     """
     if settings.server:
@@ -50,12 +65,17 @@ def server_address(settings: Settings) -> str:
                 f"the server {settings.server!r}, of --server or ARGOSY_SERVER, is no HOST:PORT; one is, for instance,"
                 f" {DEFAULT_ADDRESS}"
             )
-        return settings.server
+        return settings.server, None
+    from argosy_client.contexts import read_contexts
+
+    context = read_contexts().find(os.environ.get("ARGOSY_CONTEXT", ""))
+    if context is not None:
+        return context.server, context
     state = local_mesh(settings)
     if state is not None and not state.stopped:
-        return state.server
+        return state.server, None
     if _listens(DEFAULT_ADDRESS):
-        return DEFAULT_ADDRESS
+        return DEFAULT_ADDRESS, None
     if state is not None:
         raise BackendUnavailable("no server: the mesh is stopped; `argosy up` goes on with it")
     raise BackendUnavailable(
@@ -105,10 +125,10 @@ def call(settings: Settings, action: Callable[[ArgosyClient], Awaitable[_Answer]
 
     from argosy_client import ArgosyClient, ChannelCredentials, RetryPolicy
 
-    address = server_address(settings)
-    credentials = ChannelCredentials(
-        **{name: os.environ.get(variable, "") for name, variable in CREDENTIAL_VARIABLES.items()}
-    )
+    address, context = _target(settings)
+    known = ChannelCredentials() if context is None else context.credentials
+    given = {name: os.environ.get(variable, "") for name, variable in CREDENTIAL_VARIABLES.items()}
+    credentials = replace(known, **{name: value for name, value in given.items() if value})
 
     async def run() -> _Answer:
         retries = RetryPolicy(total_s=settings.timeout_s)

@@ -61,6 +61,8 @@ class FakeApi:
         """Refuse submits to queues that do not exist."""
         self.requests: dict[str, list[Any]] = defaultdict(list)
         """Requests by method, in the order they came."""
+        self.metadata: dict[str, dict[str, Any]] = {}
+        """Metadata of each method's last call."""
         self.log_pieces = [b"first li", b"ne\nsecond line\n"]
         """What the container of any job wrote."""
         self.failures: dict[str, deque[grpc.StatusCode]] = defaultdict(deque)
@@ -85,6 +87,7 @@ class FakeApi:
     async def enter(self, name: str, request: Any, context: Any) -> None:
         """Keep a request and fail if that is due."""
         self.requests[name].append(request)
+        self.metadata[name] = dict(context.invocation_metadata() or ())
         if self.failures[name]:
             await self.abort(context, self.failures[name].popleft(), "not now")
 

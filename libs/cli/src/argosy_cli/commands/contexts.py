@@ -1,0 +1,118 @@
+"""`argosy context`: named servers, and how each is reached."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from argosy_cli.options import output_options, settings_of
+from argosy_cli.output import Column, print_rows
+
+if TYPE_CHECKING:
+    from argosy_client.contexts import ClientContext
+
+__all__ = ["context_group"]
+
+_file = click.Path(path_type=Path)
+
+
+@click.group("context")
+def context_group() -> None:
+    """Keep servers by name, with how each is reached; commands talk to the one in use."""
+
+
+@context_group.command("set")
+@click.argument("name")
+@click.option("--address", required=True, metavar="HOST:PORT", help="API server.")
+@click.option("--authority-file", default="", help="Authorities that sign its certificate, PEM; or `system`.")
+@click.option("--server-name", default="", help="Name in its certificate, if it is not the one dialled.")
+@click.option("--token-file", type=_file, help="File that holds your token.")
+@click.option("--certificate-file", type=_file, help="Your certificate, PEM.")
+@click.option("--key-file", type=_file, help="Its key, PEM.")
+@output_options
+@click.pass_context
+def set_(  # noqa: PLR0913 - one for each option
+    context: click.Context,
+    *,
+    name: str,
+    address: str,
+    authority_file: str,
+    server_name: str,
+    token_file: Path | None,
+    certificate_file: Path | None,
+    key_file: Path | None,
+) -> None:
+    """Make the context NAME, or change it, and use it."""
+    from argosy_client import ChannelCredentials
+    from argosy_client.contexts import ClientContext, read_contexts, write_contexts
+
+    authority = Path(authority_file).absolute() if authority_file not in {"", "system"} else authority_file
+    credentials = ChannelCredentials(
+        authority_file=str(authority),
+        server_name=server_name,
+        token_file=_absolute(token_file),
+        certificate_file=_absolute(certificate_file),
+        key_file=_absolute(key_file),
+    )
+    known = read_contexts()
+    made = ClientContext(server=address, credentials=credentials)
+    write_contexts(replace(known, current=name, contexts={**known.contexts, name: made}))
+    _print(context)
+
+
+@context_group.command("use")
+@click.argument("name")
+@output_options
+@click.pass_context
+def use(context: click.Context, *, name: str) -> None:
+    """Let commands talk to the server of the context NAME."""
+    from argosy_client.contexts import read_contexts, write_contexts
+
+    known = read_contexts()
+    known.find(name)
+    write_contexts(replace(known, current=name))
+    _print(context)
+
+
+@context_group.command("remove")
+@click.argument("name")
+@output_options
+@click.pass_context
+def remove(context: click.Context, *, name: str) -> None:
+    """Forget the context NAME; its files stay."""
+    from argosy_client.contexts import read_contexts, write_contexts
+
+    known = read_contexts()
+    known.find(name)
+    rest = {other: one for other, one in known.contexts.items() if other != name}
+    write_contexts(replace(known, current="" if known.current == name else known.current, contexts=rest))
+    _print(context)
+
+
+@context_group.command("list")
+@output_options
+@click.pass_context
+def list_(context: click.Context) -> None:
+    """List contexts; the one in use has a star."""
+    _print(context)
+
+
+def _print(context: click.Context) -> None:
+    from argosy_client.contexts import read_contexts
+
+    known = read_contexts()
+    columns: list[Column[tuple[str, ClientContext]]] = [
+        Column("NAME", lambda c: c[0] + (" *" if c[0] == known.current else "")),
+        Column("SERVER", lambda c: c[1].server),
+        Column("TLS", lambda c: "yes" if c[1].credentials.authority_file else "no"),
+        Column("TOKEN", lambda c: c[1].credentials.token_file or "-"),
+        Column("CERTIFICATE", lambda c: c[1].credentials.certificate_file or "-", wide=True),
+    ]
+    print_rows(settings_of(context), sorted(known.contexts.items()), columns, empty="no contexts")
+
+
+def _absolute(path: Path | None) -> str:
+    return "" if path is None else str(path.expanduser().absolute())

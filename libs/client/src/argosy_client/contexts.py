@@ -1,0 +1,127 @@
+"""Contexts: named servers, and how each is reached, in one file of the user; commands and programs share it.
+
+The file is `$ARGOSY_CONFIG`, else `argosy/config.toml` below `$XDG_CONFIG_HOME`, else `~/.config/argosy/config.toml`::
+
+    current = "work"
+
+    [contexts.work]
+    server = "argosy.example:50051"
+    authority_file = "~/authority.pem"
+    token_file = "~/token"
+
+It names files of secrets and holds none.
+
+Source: `docs/security.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Final
+
+from argosy.channel_credentials import ChannelCredentials
+from argosy_core.errors import InvalidRequest, NotFound
+
+__all__ = ["ClientContext", "ClientContexts", "contexts_path", "read_contexts", "write_contexts"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientContext:
+    """A server, and how it is reached."""
+
+    server: str
+    """host:port."""
+    credentials: ChannelCredentials = field(default_factory=ChannelCredentials)
+    """How it is known, and who calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientContexts:
+    """What the file says."""
+
+    current: str = ""
+    """Name of the context in use; empty for none."""
+    contexts: Mapping[str, ClientContext] = field(default_factory=dict)
+    """Contexts by name."""
+
+    def find(self, name: str = "") -> ClientContext | None:
+        """Return a context by name, else the one in use; None if none is.
+
+        Raises:
+            NotFound: There is none by that name.
+        """
+        wanted = name or self.current
+        if not wanted:
+            return None
+        if wanted not in self.contexts:
+            raise NotFound(f"there is no context {wanted!r}; there are {', '.join(sorted(self.contexts)) or 'none'}")
+        return self.contexts[wanted]
+
+
+def contexts_path() -> Path:
+    """Return where the user's contexts are, whether there are any or not."""
+    named = os.environ.get("ARGOSY_CONFIG")
+    if named:
+        return Path(named).expanduser()
+    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "argosy" / "config.toml"
+
+
+def read_contexts(path: Path | None = None) -> ClientContexts:
+    """Return the contexts of a file, the user's if none is named; none if there is no such file.
+
+    Raises:
+        InvalidRequest: It cannot be read, or says what no context has; the message names the place.
+    """
+    path = path or contexts_path()
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ClientContexts()
+    except (OSError, ValueError) as cause:
+        raise InvalidRequest(f"{path} cannot be read: {cause}") from cause
+    tables = document.get("contexts", {})
+    current = document.get("current", "")
+    if not isinstance(tables, dict) or not isinstance(current, str) or not document.keys() <= {"contexts", "current"}:
+        raise InvalidRequest(f"{path}: may have current, the name of a context, and the tables contexts.NAME")
+    return ClientContexts(current=current, contexts={name: _read(path, name, tables[name]) for name in tables})
+
+
+def write_contexts(contexts: ClientContexts, path: Path | None = None) -> None:
+    """Write contexts, in one step, to a file that is the user's alone.
+
+    Raises:
+        InvalidRequest: A name has other signs than letters, digits, `-` and `_`.
+        OSError: The file cannot be written.
+    """
+    path = path or contexts_path()
+    lines = [f"current = {json.dumps(contexts.current)}"]
+    for name, context in sorted(contexts.contexts.items()):
+        if not _NAME.fullmatch(name):
+            raise InvalidRequest(f"{name!r} is no context's name: 1 to 63 letters, digits, '-' and '_'")
+        values = {"server": context.server, **asdict(context.credentials)}
+        # Strings of JSON are strings of TOML.
+        lines += ["", f"[contexts.{name}]", *(f"{key} = {json.dumps(text)}" for key, text in values.items() if text)]
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    fresh.replace(path)
+
+
+def _read(path: Path, name: str, table: object) -> ClientContext:
+    known = {"server", *(one.name for one in fields(ChannelCredentials))}
+    if not isinstance(table, dict) or not table.keys() <= known or not all(isinstance(v, str) for v in table.values()):
+        raise InvalidRequest(f"{path}: contexts.{name} may have the texts {', '.join(sorted(known))}, and nothing else")
+    values = dict(table)
+    server = values.pop("server", "")
+    if not server:
+        raise InvalidRequest(f"{path}: contexts.{name} needs a server, as in 127.0.0.1:50051")
+    return ClientContext(server=server, credentials=ChannelCredentials(**values))
