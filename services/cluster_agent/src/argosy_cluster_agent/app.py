@@ -17,11 +17,10 @@ from argosy_executor.app import start as start_executor
 from argosy_executor.config import ExecutorConfig
 from argosy_kube import open_cluster
 from argosy_kube.port import Cluster
-from argosy_runtime.grpc_server import GrpcServer
 from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.metrics import MetricsServer
-from argosy_sampler.app import add_permits
+from argosy_sampler.app import make_server
 from argosy_sampler.app import start as start_sampler
 from argosy_sampler.config import SamplerConfig
 
@@ -41,8 +40,7 @@ async def start(life: Lifecycle, config: ClusterAgentConfig, *, cluster: Cluster
     Raises:
         InvalidRequest: The configuration names no server, or an address cannot be listened on.
     """
-    server = GrpcServer(config.grpc)
-    permits = add_permits(server, config.cluster)
+    server, permits = make_server(config.grpc, config.access, cluster=config.cluster)
     await server.start(serving=False)
     life.on_close(partial(server.stop, _GRACE_S))
     life.on_stop_intake(server.stop_intake)

@@ -8,6 +8,7 @@ from typing import ClassVar, TypeVar
 
 from argosy_core.plugins.registry import DEFAULT_PROFILE
 from argosy_executor.config import ExecutorConfig
+from argosy_runtime.access.guard import CallerSettings
 from argosy_sampler.config import PermitConfig, SamplerConfig
 
 __all__ = ["ClusterAgentConfig", "part_config"]
@@ -39,6 +40,8 @@ class ClusterAgentConfig(ExecutorConfig):
     """Installed plugins that the sampler calls at every point that they have, in this order; see docs/plugins.md."""
     plugin_settings: Mapping[str, str] = field(default_factory=dict)
     """What plugins are made with: values by `plugin.keyword`."""
+    access: CallerSettings = field(default_factory=CallerSettings)
+    """How it is known which agents ask for permits; with nothing set here and no client certificates, all may."""
     retry_most_s: float = 2.0
     """Longest wait before the sampler tries the leader or the cluster again, seconds."""
     permits: PermitConfig = field(default_factory=PermitConfig)

@@ -6,17 +6,20 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Final
 
 import numpy as np
 
 from argosy.autoscale.v1 import permit_pb2, permit_pb2_grpc
+from argosy_core.access import ClusterPart, Rule
 from argosy_core.errors import InvalidRequest
 from argosy_core.ledger import NodeLedger
 from argosy_core.permits import PermitService
 from argosy_kube import open_cluster
 from argosy_kube.port import Cluster
+from argosy_runtime.access.guard import CallerSettings, cluster_guard
 from argosy_runtime.channel import Backoff, Caller
-from argosy_runtime.grpc_server import GrpcServer
+from argosy_runtime.grpc_server import GrpcServer, GrpcSettings
 from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
@@ -27,7 +30,10 @@ from argosy_sampler.informer import Informer
 from argosy_sampler.permits import PermitServicer
 from argosy_sampler.session import SessionClient
 
-__all__ = ["add_permits", "run", "start"]
+__all__ = ["RULES", "make_server", "run", "start"]
+
+RULES: Final = {"/argosy.autoscale.v1.PermitService/Session": Rule(part=ClusterPart.AGENT)}
+"""What it takes to call each method of a sampler, by the method's path."""
 
 
 async def start(
@@ -48,7 +54,7 @@ async def start(
         cluster: The cluster, if the process has it open already.
         on_ready: Called when health would say SERVING, by a process that serves health and metrics for several parts;
             no port is opened here then.
-        permits: What serves agents there; see `add_permits`.
+        permits: What serves agents there; see `make_server`.
 
     Raises:
         InvalidRequest: The configuration names no server, or an address cannot be listened on.
@@ -110,18 +116,25 @@ async def start(
         life.spawn(permits.run(), name="permits")
 
 
-def add_permits(server: GrpcServer, cluster: str) -> PermitServicer:
-    """Let a server that has not started serve permits, once the sampler that is started with them is ready."""
+def make_server(grpc: GrpcSettings, access: CallerSettings, *, cluster: str) -> tuple[GrpcServer, PermitServicer]:
+    """Return a server that has not started, and the permits that it serves once their sampler is ready.
+
+    Where callers are asked who they are, permits are for the agents of the cluster.
+
+    Raises:
+        InvalidRequest: The server cannot be as configured.
+    """
+    asks = bool(access.tokens_file or grpc.client_authority_file)
+    server = GrpcServer(grpc, guard=cluster_guard(access, cluster=cluster, rules=RULES) if asks else None)
     permits = PermitServicer(cluster, Caller().process_id, log=get_logger(cluster=cluster))
     name = permit_pb2.DESCRIPTOR.services_by_name["PermitService"].full_name
     server.add(permit_pb2_grpc.add_PermitServiceServicer_to_server, permits, name)
-    return permits
+    return server, permits
 
 
 async def _open_ports(life: Lifecycle, config: SamplerConfig) -> tuple[Callable[[], Awaitable[None]], PermitServicer]:
     """Serve permits, health and metrics; return what makes health say SERVING, and the servicer of permits."""
-    server = GrpcServer(config.grpc)
-    permits = add_permits(server, config.cluster)
+    server, permits = make_server(config.grpc, config.access, cluster=config.cluster)
     await server.start(serving=False)
     life.on_close(partial(server.stop, 0.0))
     life.on_stop_intake(server.stop_intake)

@@ -14,6 +14,7 @@ from argosy_core.framework import Framework
 from argosy_core.ledger import PermitSettings
 from argosy_core.plugins.registry import DEFAULT_PROFILE, Profile, build_framework
 from argosy_kube import KubernetesSettings
+from argosy_runtime.access.guard import CallerSettings
 from argosy_runtime.channel import ChannelCredentials
 from argosy_runtime.config import require_names, require_pools
 from argosy_runtime.grpc_server import GrpcSettings
@@ -105,6 +106,8 @@ class SamplerConfig:
     """How long stopping may take, seconds; there is nothing to finish, because the ledger is rebuilt from facts."""
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     """How the API server is used, where the cluster is a Kubernetes."""
+    access: CallerSettings = field(default_factory=CallerSettings)
+    """How it is known which agents ask for permits; with nothing set here and no client certificates, all may."""
     credentials: ChannelCredentials = field(default_factory=ChannelCredentials)
     """How servers are known, and how this process proves to them for which cluster it speaks."""
     permits: PermitConfig = field(default_factory=PermitConfig)

@@ -26,7 +26,9 @@ __all__ = [
     "CALLER",
     "AccessSettings",
     "Caller",
+    "CallerSettings",
     "Guard",
+    "cluster_guard",
 ]
 
 AUTHORIZATION_KEY: Final = "authorization"
@@ -43,20 +45,25 @@ _UNKNOWN: Final = "the token is not known here; it may have been replaced or rev
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessSettings:
-    """How it is known who calls, and who may do everything from the beginning."""
+class CallerSettings:
+    """How it is known who calls."""
 
     tokens_file: str = ""
     """YAML file of static tokens' hashes, made by `argosy admin token`; read again when it changes. Empty for none."""
-    admins: tuple[str, ...] = ()
-    """Who has the role admin whatever is granted, as in `user:alice,group:operations`; they grant the rest."""
     installation: str = "argosy"
     """Trust domain of SPIFFE identities in client certificates."""
     check_again_s: float = 5.0
     """How often a stream's caller is asked for again; who was revoked keeps a stream so long at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessSettings(CallerSettings):
+    """How it is known who calls, and who may do everything from the beginning."""
+
+    admins: tuple[str, ...] = ()
+    """Who has the role admin whatever is granted, as in `user:alice,group:operations`; they grant the rest."""
     grants_keep_s: float = 2.0
     """How long a caller's grants are remembered; a changed grant counts so much later at other replicas."""
-
     audit_retention_days: int = 90
     """Full days that it is kept who changed what."""
 
@@ -141,7 +148,7 @@ class Guard:
 
     def __init__(
         self,
-        settings: AccessSettings,
+        settings: CallerSettings,
         *,
         rules: Mapping[str, Rule],
         permissions_of: Callable[[Principal], Awaitable[Permissions]],
@@ -229,3 +236,18 @@ class Guard:
         if not (await self._permissions_of(principal)).may_act_as_others:
             raise NotPermitted("acting as another user needs the role impersonator; an administrator can grant it")
         return Principal(name=name, groups=groups, acted_by=principal.name)
+
+
+def cluster_guard(settings: CallerSettings, *, cluster: str, rules: Mapping[str, Rule]) -> Guard:
+    """Return the guard of a process of a cluster, which serves the parts of that cluster and nobody else.
+
+    Raises:
+        InvalidRequest: A file of the settings cannot be used.
+    """
+
+    async def refuse_others(principal: Principal) -> Permissions:
+        if principal.cluster != cluster:
+            raise NotPermitted(f"this serves cluster {cluster!r} alone, for which who calls does not speak")
+        return Permissions()
+
+    return Guard(settings, rules=rules, permissions_of=refuse_others)
