@@ -106,6 +106,14 @@ async def test_leader_asks_what_the_caller_of_a_replica_may_see(secured: grpc.ai
     assert seen == {"root": ["red", "blue"], "alice": ["red"], "mallory": []}
 
 
+async def test_replica_that_its_leader_does_not_know_says_so(secured: grpc.aio.Channel, tmp_path: Path) -> None:
+    """It is the operator's to mend: the caller is neither unknown nor refused."""
+    (tmp_path / "own").write_text("another\n")
+    with pytest.raises(grpc.aio.AioRpcError, match=r"credentials\.token_file") as caught:
+        await call(secured, "SchedulingService/GetShares", scheduling_pb2.GetSharesRequest(), "root")
+    assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
 async def test_server_by_itself_may_do_nothing_but_forward(secured: grpc.aio.Channel) -> None:
     """The token of servers administers nothing and speaks for no cluster."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:

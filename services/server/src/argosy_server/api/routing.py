@@ -146,7 +146,17 @@ class LeaderRouter:
         return ((FORWARDED_KEY, "1"), *own, *CALLER.get().acting_metadata())
 
     def lost(self, pool: str, error: grpc.aio.AioRpcError) -> None:
-        """Look the leader up again at the next call if this error says that it cannot be reached."""
+        """Look the leader up again at the next call if this error says that it cannot be reached.
+
+        Raises:
+            BackendUnavailable: The leader does not know this server, which is no fault of whoever called here.
+        """
+        if error.code() == grpc.StatusCode.UNAUTHENTICATED:
+            raise BackendUnavailable(
+                f"the leader of pool {pool!r} does not know this server; its operator must set credentials.token_file",
+                reason="UNKNOWN_SERVER",
+                resource=Resource(kind="Pool", name=pool),
+            ) from error
         if error.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}:
             self._routes.pop(pool, None)
 
