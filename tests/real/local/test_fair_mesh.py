@@ -38,7 +38,10 @@ def running_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     """The mesh of `argosy up`, but for a half time that suits a test."""
     plan = MeshPlan(
         clusters=tuple(ClusterPlan(name=name, kinds="10:cpu=32,memory=128Gi") for name in CLUSTERS),
-        flags={"server": ("--leader-round-half-time-s", str(HALF_TIME_S))},
+        flags={
+            # Nothing is promised, or nodes would be emptied for the jobs that need whole ones.
+            "server": ("--leader-round-half-time-s", str(HALF_TIME_S), "--leader-round-promised-nodes-ratio", "0")
+        },
     )
     mesh = Mesh(tmp_path_factory.mktemp("fair") / "mesh")
     mesh.up(plan)

@@ -24,9 +24,10 @@ def test_sample_request_comes_as_it_went() -> None:
         deadline_ms=150,
         strategy="round-robin",
         extra_count=9,
+        for_promise=np.array([False, True]),
     )
     came = read_sample(sample_request(went, epoch=1, classes=[]))
-    columns = ("class_ids", "wanted", "complete")
+    columns = ("class_ids", "wanted", "complete", "for_promise")
     fields = ("round_number", "resources", "nodes_to_sample_ratio", "deadline_ms", "strategy", "extra_count")
     assert [getattr(came, name).tolist() for name in columns] == [getattr(went, name).tolist() for name in columns]
     assert [getattr(came, name) for name in fields] == [getattr(went, name) for name in fields]
@@ -53,6 +54,8 @@ def test_sample_reply_comes_as_it_went() -> None:
         texts=("", "closed"),
         retry_after_s=np.array([0, 2.5], np.float32),
         node_kinds=np.array([-1, 5], np.int64),
+        could_hold_offset=np.array([0, 0, 1], np.int32),
+        could_hold=np.zeros(1, np.int32),
     )
     asked = SampleRequest(
         round_number=7,

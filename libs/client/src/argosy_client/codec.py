@@ -28,6 +28,7 @@ from argosy_client.values import (
     JobSet,
     LastRound,
     Node,
+    PromisedStart,
     Queue,
     QueueShare,
     ResourceCapacity,
@@ -276,7 +277,13 @@ def explanation_of(message: job_pb2.ExplainJobResponse) -> Explanation:
         queue_flow_per_weight=message.queue_flow_per_weight,
         least_flow_per_weight=message.least_flow_per_weight,
         last_choice_nodes=tuple(message.last_choice_nodes),
+        promised_start=_promise_of(message.promised_start) if message.HasField("promised_start") else None,
     )
+
+
+def _promise_of(message: job_pb2.PromisedStart) -> PromisedStart:
+    """Return a promised start."""
+    return PromisedStart(time=_time_of(message, "time"), firm=message.firm, node=message.node)
 
 
 def cluster_of(message: cluster_pb2.Cluster) -> Cluster:

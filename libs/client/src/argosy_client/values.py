@@ -292,6 +292,18 @@ class ClusterWaitReason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PromisedStart:
+    """The promise of a start to a job that waits."""
+
+    time: datetime | None
+    """The job starts no later."""
+    firm: bool
+    """It follows from time limits, and is broken by nothing but lost capacity; else it follows from estimates."""
+    node: str
+    """The node that is kept for it, as `cluster/node`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """Where a job stands and, if it waits, why."""
 
@@ -304,7 +316,7 @@ class Explanation:
     queue_position: int
     """Jobs of its queue before it."""
     wait_reason: str
-    """Why it waits: mismatch, no_room, conflict, plugin, fault, constraint; empty if only for its turn, or not."""
+    """Why it waits: mismatch, no_room, conflict, plugin, fault, constraint, promised; empty if for its turn, or not."""
     cluster_reasons: tuple[ClusterWaitReason, ...]
     """Why single clusters have no node for it."""
     filters: tuple[FilterCount, ...]
@@ -321,6 +333,8 @@ class Explanation:
     """Smallest flow per weight among queues with work."""
     last_choice_nodes: tuple[str, ...]
     """Nodes, as `cluster/node`, where its like failed so often that it gets them only if there is no other."""
+    promised_start: PromisedStart | None
+    """What it was promised, if anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,6 +93,18 @@ class Metrics:
     commit_conflicts: Counter = field(
         default_factory=lambda: _counter("commit_conflicts", "Commits that met a conflict.", ("pool",))
     )
+    promised_starts: Counter = field(
+        default_factory=lambda: _counter(
+            "promised_starts",
+            "Promised starts by what became of them: firm, expected, kept, capacity, late.",
+            ("pool", "outcome"),
+        )
+    )
+    estimated_runs: Counter = field(
+        default_factory=lambda: _counter(
+            "estimated_runs", "Runs that ended and had an estimate, by whether they took longer.", ("pool", "exceeded")
+        )
+    )
     refused_leases: Counter = field(
         default_factory=lambda: _counter("refused_leases", "Leases refused at ingest.", ("pool",))
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import code_pb2, error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
 from argosy.api.v1 import (
@@ -296,6 +297,7 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
             examined_node_count=12,
             nearest_miss="c1/n7 lacks 2 cpu",
             last_choice_nodes=["c1/n9"],
+            promised_start=job_pb2.PromisedStart(time=Timestamp(seconds=1_000_000_000), firm=True, node="c1/n7"),
         )
 
     async def GetJobLog(self, request: Any, context: Any) -> AsyncIterator[Any]:

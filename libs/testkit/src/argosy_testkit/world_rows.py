@@ -116,7 +116,7 @@ def capacity_columns(sampler: NodeSampler, incarnation: int) -> CapacityColumns:
     """Return all that a sampler tells of its nodes."""
     ledger = sampler.ledger
     table, totals = ledger.nodes, ledger.totals()
-    rows = table.live()
+    rows = np.arange(len(table), dtype=np.int32)
     fitting, room = sampler.take_fitting()
     return CapacityColumns(
         incarnation=incarnation,
@@ -125,7 +125,7 @@ def capacity_columns(sampler: NodeSampler, incarnation: int) -> CapacityColumns:
         names=tuple(table.names[row] for row in rows.tolist()),
         allocatable=np.ascontiguousarray(table.allocatable[:, rows].T),
         free=np.ascontiguousarray(table.free[:, rows].T),
-        flag=np.ones(rows.size, dtype=np.int8),
+        flag=table.flags.astype(np.int8),
         total=totals.allocatable,
         total_free=totals.free,
         node_count=totals.node_count,

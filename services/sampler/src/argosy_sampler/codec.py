@@ -99,6 +99,7 @@ def read_sample(message: sampler_pb2.SampleRequest) -> SampleRequest:
         nodes_to_sample_ratio=message.nodes_to_sample_ratio,
         strategy=message.strategy or "random",
         extra_count=message.extra_count,
+        for_promise=np.frombuffer(message.for_promise_column, dtype=np.int8) != 0,
     )
 
 
@@ -124,6 +125,8 @@ def sample_response(reply: SampleReply, request: SampleRequest) -> sampler_pb2.S
         texts=_told(reply.texts),
         retry_after_column=reply.retry_after_s.astype("<f4", copy=False).tobytes(),
         node_kinds_column=pack_column(reply.node_kinds, "int64"),
+        could_hold_offset_column=pack_column(reply.could_hold_offset, "int32"),
+        could_hold_column=pack_column(reply.could_hold, "int32"),
     )
 
 

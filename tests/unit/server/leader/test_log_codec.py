@@ -10,7 +10,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.members import Members
 from argosy_core.queueing import StoredWeight
 from argosy_core.scheduler.effects import LeasePlan
-from argosy_core.scheduler.messages import RoundStateColumns
+from argosy_core.scheduler.messages import PromiseColumns, RoundStateColumns
 from argosy_server.leader.log.codec import decode_changes, decode_lease_batch, encode_lease_batch, encode_marker
 
 
@@ -37,6 +37,13 @@ def _plan() -> LeasePlan:
             weights=(StoredWeight(resource="example.com/gpu", cores=4.0, target_cores=5.0),),
             weight_time_us=75,
             branch_flow=np.array([4.5]),
+            promises=PromiseColumns(
+                handle=np.array([13], dtype=np.int64),
+                kind=np.array([1], dtype=np.int8),
+                time_us=np.array([99], dtype=np.int64),
+                clusters=("c1",),
+                nodes=("n2",),
+            ),
         ),
         releases=(),
     )
@@ -57,6 +64,9 @@ def test_a_lease_batch_survives_the_log() -> None:
     assert plan.round_state.weight_time_us == 75
     assert plan.round_state.branch_flow is not None
     assert plan.round_state.branch_flow.tolist() == [4.5]
+    promises = plan.round_state.promises
+    assert (promises.handle.tolist(), promises.kind.tolist(), promises.time_us.tolist()) == ([13], [1], [99])
+    assert (promises.clusters, promises.nodes) == (("c1",), ("n2",))
 
 
 def test_a_marker_is_known_as_one() -> None:
@@ -81,6 +91,14 @@ def test_a_marker_is_known_as_one() -> None:
                 )
             ).SerializeToString(),
             id="index out of range",
+        ),
+        pytest.param(
+            lease_pb2.LeaseBatch(
+                round_state=lease_pb2.RoundState(
+                    promises=lease_pb2.Promises(handle_column=bytes(8), kind_column=bytes(1), time_us_column=bytes(8))
+                )
+            ).SerializeToString(),
+            id="promise without a node",
         ),
     ],
 )

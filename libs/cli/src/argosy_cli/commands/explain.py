@@ -8,11 +8,11 @@ import click
 
 from argosy_cli.job_ids import whole_id
 from argosy_cli.options import common_options, settings_of
-from argosy_cli.output import print_one, state_text
+from argosy_cli.output import print_one, state_text, to_plain
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
-    from argosy_client import ArgosyClient, Explanation
+    from argosy_client import ArgosyClient, Explanation, PromisedStart
 
 __all__ = ["explain"]
 
@@ -58,6 +58,14 @@ def _lines(answer: Explanation) -> list[tuple[str, str]]:
         ("nodes looked at", f"{answer.examined_node_count:,}" if answer.examined_node_count else ""),
         ("turned away", "\n".join(count.text or f"{count.filter}: {count.node_count:,}" for count in answer.filters)),
         ("nearest miss", answer.nearest_miss),
+        ("promised", _promise_text(answer.promised_start)),
         ("failed often on", "\n".join(answer.last_choice_nodes)),
         ("conflicts so far", str(answer.failed_attempt_count or "")),
     ]
+
+
+def _promise_text(promise: PromisedStart | None) -> str:
+    """Return what was promised, or nothing."""
+    if promise is None:
+        return ""
+    return f"{promise.node} by {to_plain(promise.time)} ({'firm' if promise.firm else 'expected'})"

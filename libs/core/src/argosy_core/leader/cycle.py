@@ -178,8 +178,10 @@ class Cycle:
         self._intake.release(plan.releases)
         plan = self.permits.admit(plan, self._transaction)
         if not plan.has_news:
-            if term.state.statistics.failed_attempt_count:
-                # A leader that fails again and again must not try the same for ever: the next one counts on.
+            statistics = term.state.statistics
+            if statistics.failed_attempt_count or statistics.has_new_promises:
+                # A leader that fails again and again must not try the same for ever: the next one counts on. And it
+                # keeps what was promised.
                 self._transaction.round_state = plan.round_state
             self._store(None)
             return

@@ -25,6 +25,7 @@ _FAILED_BYTES: Final = 8
 _ATTEMPTED_BYTES: Final = 12
 _QUEUE_BYTES: Final = 24
 _WEIGHT_BYTES: Final = 24
+_PROMISE_BYTES: Final = 24
 _LEASE_BYTES: Final = 20
 _MEMBER_BYTES: Final = 2
 _RUN_BYTES: Final = 12
@@ -67,6 +68,9 @@ def most_bytes(plan: LeasePlan) -> int:
         + _QUEUE_BYTES * state.queue.size
         + _WEIGHT_BYTES * len(state.weights)
         + _text_bytes(one.resource for one in state.weights)
+        + _PROMISE_BYTES * state.promises.handle.size
+        + _text_bytes(state.promises.clusters)
+        + _text_bytes(state.promises.nodes)
         + _text_bytes(plan.nodes)
         + _text_bytes(plan.clusters)
         + _text_bytes(plan.failed_reasons)

@@ -327,23 +327,30 @@ class Decider:
         self._class_id = -1
         self._queue: _Queue | None = None
 
-    def place(self, class_id: int, last_choice: frozenset[int] = frozenset()) -> bool:
+    def place(
+        self, class_id: int, last_choice: frozenset[int] = frozenset(), barred: frozenset[int] = frozenset()
+    ) -> bool:
         """Choose candidates for one more run; return whether there is any. A run without one is not counted.
 
         Args:
             class_id: Its class.
             last_choice: Entries that it gets only where there are not enough others.
+            barred: Entries that it does not get.
         """
         if class_id != self._class_id:
             self._class_id, self._queue = class_id, self._pool.queue(class_id, self._rng)
         if self._queue is None:
             return False
         chosen = self._chosen
-        _choose(self._pool, self._queue, self._count, chosen, last_choice=last_choice)
+        _choose(self._pool, self._queue, self._count, chosen, last_choice=last_choice, barred=barred)
         if len(chosen) == self._offset[-1]:
             return False
         self._offset.append(len(chosen))
         return True
+
+    def chosen_last(self) -> list[int]:
+        """Return the entries of the last run that was placed."""
+        return self._chosen[self._offset[-2] :]
 
     def decision(self) -> Decision:
         """Return the candidates of the runs that have any, in the order in which they were placed."""
@@ -373,14 +380,22 @@ def decide(pool: CandidatePool, waiting: Int32s, commit_candidate_count: int, rn
     return Decision(offset=offset, cluster=decision.cluster, node=decision.node)
 
 
-def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *, last_choice: frozenset[int]) -> None:
+def _choose(
+    pool: CandidatePool,
+    queue: _Queue,
+    count: int,
+    chosen: list[int],
+    *,
+    last_choice: frozenset[int],
+    barred: frozenset[int],
+) -> None:
     """Append up to `count` candidates of one run, those of last choice behind all others, and give it its first."""
-    spread = pool.profile.spread
+    spread, apart = pool.profile.spread, last_choice | barred if barred else last_choice
     fits, load, stamp = pool.room.fits, pool.load, pool.stamp
     heap, keys, asked, ports = queue.heap, pool.keys, queue.asked, queue.ports
     position, end = queue.position, queue.end
     # Enough to choose well among; without a bound a run would look at every node that others were given.
-    last = position + 2 * count + len(last_choice)
+    last = position + 2 * count + len(apart)
     picked: list[tuple[int, int, int, int]] = []
     put_off: list[tuple[int, int, int, int]] = []
     while len(picked) < count:
@@ -404,15 +419,25 @@ def _choose(pool: CandidatePool, queue: _Queue, count: int, chosen: list[int], *
             if fresh > now:
                 heappush(heap, (fresh, key, entry, version))
                 continue
-        (put_off if entry in last_choice else picked).append((now, key, entry, version))
+        (put_off if entry in apart else picked).append((now, key, entry, version))
     queue.position = position
-    picked += put_off
+    picked += _put_back(heap, put_off, barred) if barred else put_off
     if not picked:
         return
     chosen.extend(map(_ENTRY, picked[:count]))
     for item in picked:
         heappush(heap, item)
     _give(pool, picked[0][2], queue)
+
+
+def _put_back(
+    heap: list[tuple[int, int, int, int]], items: list[tuple[int, int, int, int]], barred: frozenset[int]
+) -> list[tuple[int, int, int, int]]:
+    """Put the items of barred entries back, for other runs, and return the others."""
+    for item in items:
+        if item[2] in barred:
+            heappush(heap, item)
+    return [item for item in items if item[2] not in barred]
 
 
 def _give(pool: CandidatePool, entry: int, queue: _Queue) -> None:

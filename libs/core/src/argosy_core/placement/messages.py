@@ -43,6 +43,8 @@ class SampleRequest:
     """Candidates beyond one per waiting pod; at least the m of the commit phase, so each pod has m to choose from."""
     extra_count: int = 0
     """Nodes to find and to answer beyond what Np and the waiting pods call for: as many may be a last choice."""
+    for_promise: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """c flags: of which classes the nodes are wanted that could hold a pod if nothing else ran there, or empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,10 @@ class SampleReply:
     node_kinds: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """c sets of kinds of nodes, a bit each, that a class without a candidate fits if nothing else runs there; -1 where
     that is not known, empty if none is. Classes without a common bit have no node in common."""
+    could_hold_offset: Int32s = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    """c + 1 positions in `could_hold`; empty if the request asks for none."""
+    could_hold: Int32s = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    """Positions in `node` of the nodes that could hold a pod if nothing else ran there, those that lack least first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

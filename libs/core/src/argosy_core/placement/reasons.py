@@ -31,3 +31,5 @@ class WaitReason(IntEnum):
     """Somebody holds it, until it is released."""
     DEPENDENCY = 8
     """Other jobs have to end before it."""
+    PROMISED = 9
+    """What is free is promised to jobs that come first, and this one could delay them."""

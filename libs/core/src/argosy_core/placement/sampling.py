@@ -272,6 +272,8 @@ class NodeSampler:
         """Refuse a request that makes no sense."""
         if not len(request.class_ids) == len(request.wanted) == len(request.complete):
             raise InvalidRequest("the columns of the sampling request differ in length")
+        if len(request.for_promise) not in (0, len(request.class_ids)):
+            raise InvalidRequest("the columns of the sampling request differ in length")
         if request.extra_count < 0:
             raise InvalidRequest(f"extra_count is {request.extra_count}, but must be 0 or more")
         if not 0 <= request.nodes_to_sample_ratio <= 1:
@@ -289,6 +291,8 @@ class NodeSampler:
         rows = nodes_of(ranks)
         place = np.zeros(len(table), np.int32)
         place[rows] = 1
+        could_hold, could_hold_offset = self._could_hold(request, slots)
+        place[could_hold] = 1
         nodes = np.flatnonzero(place).astype(np.int32)
         place[nodes] = np.arange(len(nodes), dtype=np.int32)
         columns = [table.axis.names.index(name) if name in table.axis.names else -1 for name in request.resources]
@@ -324,7 +328,19 @@ class NodeSampler:
             texts=texts,
             retry_after_s=retry_after_s,
             node_kinds=kinds if (kinds != ANY_KIND).any() else _NO_RANKS,
+            could_hold_offset=could_hold_offset,
+            could_hold=place[could_hold],
         )
+
+    def _could_hold(self, request: SampleRequest, slots: Int32s) -> tuple[Int32s, Int32s]:
+        """Return the nodes that could hold classes if nothing else ran there, where asked, and their offsets."""
+        if not request.for_promise.any():
+            return _NO_NODES, _NO_NODES
+        wanted = request.for_promise.astype(np.bool_) & (slots >= 0)
+        found = self._waiting.could_hold(slots[wanted])
+        counts = np.zeros(len(slots) + 1, np.int32)
+        counts[1:][wanted] = [len(nodes) for nodes in found]
+        return np.concatenate([_NO_NODES, *found]), np.cumsum(counts, dtype=np.int32)
 
     def _reasons(
         self, slots: Int32s, findings: _Findings, empty: Bools, kinds: Int64s

@@ -34,6 +34,8 @@ ANY_KIND: Final = -1
 _MAX_CLASSES: Final = 10_000
 """Classes remembered; of those forgotten the leader asks again when their reason expires."""
 _UNKNOWN_ROOM: Final = np.iinfo(np.int32).max
+_MOST_FOR_PROMISE: Final = 32
+"""Nodes answered for a promise: the earliest start is sought among those that lack least."""
 _BLOCK: Final = 1 << 16
 """(class, node) pairs that are evaluated in one go."""
 
@@ -121,6 +123,29 @@ class WaitingClasses:
         if len(self._fits_empty) > _MAX_CLASSES:
             self._fits_empty.clear()
         return answer
+
+    def could_hold(self, slots: Int32s) -> list[Int32s]:
+        """Return the nodes that could hold a pod of each class if nothing else ran there, those that lack least first.
+
+        Of each class at most 32. What a node lacks is the largest share of it that must come free.
+
+        Complexity: O(classes x nodes).
+        """
+        table, framework = self._ledger.nodes, self._framework
+        rows, empty = np.flatnonzero(table.usable()), table.emptied()
+        found: list[Int32s] = []
+        for slot in slots.tolist():
+            one = np.array([slot], np.int32)
+            batch = self._ledger.classes.batch(one)
+            cycle = Cycle(empty, batch, rows[None, :])
+            framework.pre_filter(cycle)
+            fitting = rows[framework.filter(cycle)[0]] if slot not in cycle.faults else rows[:0]
+            demand = batch.demands[0]
+            asked = np.flatnonzero(demand)
+            missing = np.maximum(demand[asked, None] - table.free[np.ix_(asked, fitting)], 0)
+            share = (missing / np.maximum(table.allocatable[np.ix_(asked, fitting)], 1)).max(axis=0, initial=0.0)
+            found.append(fitting[np.argsort(share, kind="stable")[:_MOST_FOR_PROMISE]].astype(np.int32))
+        return found
 
     def _kind_bits(self, rows: npt.NDArray[np.intp]) -> Int64s:
         """Return the kind of each node as a bit, which stays its own as long as the sampler lives."""

@@ -114,6 +114,7 @@ from argosy_core.scheduler.messages import (
     JobColumns,
     JobSetView,
     Missing,
+    PromiseColumns,
     QueueView,
     RoundStateColumns,
     SpecReference,
@@ -121,6 +122,7 @@ from argosy_core.scheduler.messages import (
 )
 from argosy_core.scheduler.outcomes import failed_states, forget_cluster, take_states
 from argosy_core.scheduler.plan import lease_columns
+from argosy_core.scheduler.promised import BrokenBy, PromisedStart
 from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
 from argosy_core.scheduler.refusals import Refusals
 from argosy_core.scheduler.round import Round, begin_round, next_due_s
@@ -134,6 +136,7 @@ from argosy_core.scheduler.views import (
     ClusterReason,
     Explanation,
     FilterCount,
+    ToldPromise,
     count_waiting,
     dump,
     explain,
@@ -144,6 +147,7 @@ from argosy_core.scheduler.views import (
 __all__ = [
     "MAX_NODES",
     "MAX_TOTAL",
+    "BrokenBy",
     "CapacityColumns",
     "ChangeRequestColumns",
     "ChangeRequestEffects",
@@ -167,6 +171,8 @@ __all__ = [
     "Missing",
     "PoolShares",
     "PoolState",
+    "PromiseColumns",
+    "PromisedStart",
     "QueueShares",
     "QueueView",
     "RecoverEffects",
@@ -184,6 +190,7 @@ __all__ = [
     "StateColumns",
     "StateEffects",
     "TakeEffects",
+    "ToldPromise",
     "UnfitJobs",
     "adopt_plan",
     "apply_ingested",

@@ -5,7 +5,8 @@ Source: design section 5, "Round"; 003 "Scheduler architecture".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +15,13 @@ from argosy_core.arrays import Int32s
 from argosy_core.framework import Fault
 from argosy_core.placement import SampleReply, WaitReason
 from argosy_core.scheduler.asking import Asking
+from argosy_core.scheduler.promises import CouldHold
 from argosy_core.scheduler.state import ClassResult, PoolState
 
 __all__ = ["Answers"]
+
+_PROMISED_RETRY_S: Final = 1.0
+"""After how long a class is asked for again whose jobs were kept from promised nodes, if nothing comes free before."""
 
 
 class Answers:
@@ -39,14 +44,25 @@ class Answers:
         self._woken: set[tuple[int, int]] = set()
         self._lacking: list[tuple[int, npt.NDArray[np.int64], SampleReply]] = []
         self._exhausted: set[int] = set()
+        self._held_back: set[int] = set()
 
     def note_woken(self, cluster: int, classes: Int32s) -> None:
         """Take note that a sampler's news came in the middle of the round: it outlasts the answer to its request."""
         self._woken.update((index, cluster) for index in classes.tolist())
 
-    def exhaust(self, class_index: int) -> None:
-        """Take note that a job of a class found no place any more."""
+    def exhaust(self, class_index: int, *, is_held_back: bool = False) -> None:
+        """Take note that a job of a class found no place any more, perhaps because it was kept from promised nodes."""
         self._exhausted.add(class_index)
+        if is_held_back:
+            self._held_back.add(class_index)
+
+    def could_hold(self) -> list[CouldHold]:
+        """Return what was said of nodes that could hold classes if nothing else ran there, in sessions that last."""
+        return [
+            CouldHold(cluster=index, classes=classes, reply=reply)
+            for index, classes, reply in self._lacking
+            if reply.could_hold_offset.size and self._state.clusters.session[index] == self._session[index]
+        ]
 
     def take(self, index: int, rows: npt.NDArray[np.int64], reply: SampleReply) -> None:
         """Remember what the answer says of each class, but for whether it waits: that the decision tells.
@@ -81,11 +97,12 @@ class Answers:
                 state.answers.pop((class_index, index), None)
         self._lacking.append((index, np.where(same, classes, -1), reply))
 
-    def note_waits(self, faults: Mapping[int, Fault]) -> None:
+    def note_waits(self, faults: Mapping[int, Fault], promised: Container[int] = ()) -> None:
         """Have classes wait at clusters that said why they have no node for all of them, and had none for some job.
 
         Args:
             faults: What plugins of the decision said of classes, by class id.
+            promised: Clusters of which nodes that others were promised stood among the candidates.
         """
         state = self._state
         is_exhausted = np.zeros(state.classes.ids.end + 1, dtype=np.bool_)  # the last stands for a forgotten class
@@ -107,6 +124,15 @@ class Answers:
                     retry_after_s=retry_s,
                     now_s=self._now_s,
                     node_kinds=reply.node_kinds[waits] if reply.node_kinds.size else None,
+                )
+            if self._held_back and index in promised:
+                behind = classes[known & ~said & np.isin(classes, list(self._held_back))]
+                state.waits.wait(
+                    behind,
+                    index,
+                    np.full(behind.size, WaitReason.PROMISED, dtype=np.int8),
+                    retry_after_s=np.full(behind.size, _PROMISED_RETRY_S),
+                    now_s=self._now_s,
                 )
         for class_id, fault in faults.items():
             self._note_fault(class_id, fault)

@@ -27,6 +27,7 @@ _SOONER_HALF_S: Final = 0.5
 _LATER_HALF_S: Final = 3.0
 _MOST_UNJUDGED: Final = 256
 """Classes that a round asks for just to learn whether any node matches them."""
+_NO_FLAGS: Final = np.zeros(0, dtype=np.bool_)
 _MOST_EXTRA: Final = 64
 """Candidates asked for beyond the usual, at most, because nodes are a last choice."""
 
@@ -194,6 +195,8 @@ class Asking:
         self.wanted = wanted
         self.asked = asked
         self.complete = complete
+        self.for_promise: Bools | None = None
+        """(class, cluster) of which classes the nodes are wanted that could hold them; None if of none."""
         self.axis = state.classes.axis
         self.incarnation = state.clusters.incarnation.copy()
 
@@ -225,6 +228,7 @@ class Asking:
                     nodes_to_sample_ratio=settings.nodes_to_sample_ratio,
                     deadline_ms=settings.sample_deadline_ms,
                     strategy=settings.strategy,
+                    for_promise=_NO_FLAGS if self.for_promise is None else self.for_promise[rows, cluster],
                     extra_count=_extra_count(last_choices, self.class_ids[rows], cluster) if last_choices else 0,
                 )
             )
@@ -245,6 +249,7 @@ def choose(
     *,
     heads: npt.NDArray[np.integer],
     unjudged: tuple[Int32s, Bools],
+    for_promise: tuple[Int32s, Bools],
     rng: np.random.Generator,
 ) -> Asking:
     """Return whom to ask: per class, ceil(Cp x clusters) drawn among those that may be asked.
@@ -260,15 +265,16 @@ def choose(
         wanted: How many pods of each wait.
         heads: Class indices of waiting heads, among `classes`.
         unjudged: More classes, and whom to ask for them, as `find_unjudged` says.
+        for_promise: Classes, and whom to ask which nodes could hold them if nothing else ran there.
         rng: Draws the order.
     """
     clusters = state.clusters
-    if not (classes.size or unjudged[0].size or state.explained):
+    if not (classes.size or unjudged[0].size or for_promise[0].size or state.explained):
         rng.permutation(len(clusters))  # as when somebody is asked, so that chance does not depend on idle rounds
         nothing = np.zeros((0, len(clusters)), dtype=np.bool_)
         return Asking(state, classes, wanted=wanted, asked=nothing, complete=np.zeros(0, dtype=np.bool_))
     explained = np.array(sorted(state.explained), dtype=np.int32)
-    named = np.concatenate([explained, unjudged[0]])
+    named = np.concatenate([explained, unjudged[0], for_promise[0]])
     extra = np.unique(named[~_among(named, classes)])
     classes = np.concatenate([classes, extra]).astype(np.int32)
     wanted = np.concatenate([wanted, np.ones(extra.size, dtype=np.int32)]).astype(np.int32)
@@ -286,12 +292,16 @@ def choose(
         hopeful &= _holds(state.classes.requests[classes[heading]], room) & clusters.usable()
         asked[heading] |= hopeful & asked.any(axis=0)
     complete = _among(classes, np.array(sorted(state.asked_complete | state.explained), dtype=np.int32))
-    position = {class_index: row for row, class_index in enumerate(classes.tolist())} if unjudged[0].size else {}
-    for class_index, where in zip(unjudged[0].tolist(), unjudged[1], strict=True):
-        asked[position[class_index]] |= where
+    for more, where in (unjudged, for_promise):
+        position = {class_index: row for row, class_index in enumerate(classes.tolist())} if more.size else {}
+        asked[[position[class_index] for class_index in more.tolist()]] |= where
     asked[_among(classes, explained)] = clusters.usable()
     state.explained.clear()
-    return Asking(state, classes, wanted=wanted, asked=asked, complete=complete)
+    asking = Asking(state, classes, wanted=wanted, asked=asked, complete=complete)
+    if for_promise[0].size:
+        asking.for_promise = np.zeros_like(asked)
+        asking.for_promise[_among(classes, for_promise[0])] = True
+    return asking
 
 
 def _among(values: npt.NDArray[np.integer], others: npt.NDArray[np.integer]) -> Bools:

@@ -42,6 +42,7 @@ from argosy_core.scheduler.progress import Progress
 from argosy_core.scheduler.rows import Texts, job_ends, job_updates, run_updates, runs_by_cluster
 from argosy_core.scheduler.run_members import follow_members
 from argosy_core.scheduler.state import PoolState
+from argosy_core.scheduler.work_ends import note_ended
 
 __all__ = ["NOTHING_ENDED", "Ended", "back_off_s", "finish"]
 
@@ -164,6 +165,8 @@ def finish(state: PoolState, columns: StateColumns, progress: Progress, *, event
         touched = np.unique(rows.slots)
         follow_members(state, touched[~IS_RUN_TERMINAL[live.run_state[touched]] & live.members.has(touched)])
     again = job_end == _REQUEUE
+    done = job_end == JOB_SUCCEEDED
+    note_ended(state, slots[done], ends.time_us[done])
     _say_ends(events, slots, ends, job_end=job_end, reason=reason)
     state.give_back(slots)
     _requeue(state, slots[again], ends.failure[again], now_s)

@@ -59,6 +59,8 @@ _CANCEL: Final = 1
 _REPRIORITIZE: Final = 2
 _HOLD: Final = 4
 _RELEASE: Final = 5
+_READY: Final = 1
+"""Flags of a node that may be given work."""
 _REMOVED: Final = 4
 _ROOMY_AXIS: Final = 64
 """Resources up to which nobody looks whether they are all still used."""
@@ -241,6 +243,8 @@ def _update_nodes(state: PoolState, index: int, columns: CapacityColumns, resour
     place = np.array([resources.index(name) for name in columns.resources], dtype=np.int32)
     matrix[np.ix_(columns.node, place)] = np.where(gone[:, None], 0, columns.allocatable)
     clusters.resources[index], clusters.allocatable[index] = resources, matrix
+    clusters.ready[index] = grow(clusters.ready[index], end)
+    clusters.ready[index][columns.node] = columns.flag == _READY
     clusters.largest[index] = state.in_axis_order(matrix.max(axis=0), resources)
     if names.is_crowded and state.round is None:
         state.compact_node_names(index)

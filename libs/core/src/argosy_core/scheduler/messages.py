@@ -30,6 +30,7 @@ __all__ = [
     "JobColumns",
     "JobSetView",
     "Missing",
+    "PromiseColumns",
     "QueueView",
     "RoundStateColumns",
     "SpecReference",
@@ -301,6 +302,22 @@ def join_members(parts: Sequence[tuple[Int16s | None, int]]) -> Int16s | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PromiseColumns:
+    """Promised starts that stand; p promises, oldest first."""
+
+    handle: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """(p,) jobs, each once."""
+    kind: Int8s = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
+    """(p,) values of PromiseKind."""
+    time_us: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """(p,) promised moments, microseconds since the Unix epoch."""
+    clusters: tuple[str, ...] = ()
+    """p names of clusters."""
+    nodes: tuple[str, ...] = ()
+    """p names of nodes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundStateColumns:
     """What the next leader needs to continue (lease.v1.RoundState)."""
 
@@ -320,3 +337,5 @@ class RoundStateColumns:
     """Weights of resources, where they are found."""
     weight_time_us: int = 0
     """When these had moved last."""
+    promises: PromiseColumns = field(default_factory=PromiseColumns)
+    """Promised starts."""

@@ -14,6 +14,7 @@ from argosy_core.job.interning import distinct
 from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT, TIMED_OUT
 from argosy_core.job.members import Members
 from argosy_core.scheduler.messages import RoundStateColumns
+from argosy_core.scheduler.promises import stored_promises
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["decide_stops", "lease_columns", "round_state", "time_out_runs"]
@@ -63,7 +64,7 @@ def decide_stops(state: PoolState) -> Members:
 
 
 def round_state(state: PoolState) -> RoundStateColumns:
-    """Return what the next leader needs to continue: flows and failed attempts."""
+    """Return what the next leader needs to continue: flows, failed attempts, and promised starts."""
     live, queues = state.live, state.queues
     branches = queues.branches
     has_flow = (queues.flow > 0) | (branches.flow > 0) if branches else queues.flow > 0
@@ -80,4 +81,5 @@ def round_state(state: PoolState) -> RoundStateColumns:
         branch_flow=branches.flow[rows] if branches else None,
         weights=state.weights.store(),
         weight_time_us=round(state.weights.time_s * 1e6),
+        promises=stored_promises(state),
     )

@@ -162,6 +162,9 @@ def elect_heads(state: PoolState) -> None:
     live.flags[before] &= np.uint8(0xFF ^ PENDING)
     chosen: list[int] = []
     limit = state.settings.waiting_heads
+    promised = state.live.slots(np.array(list(state.promises.standing), dtype=np.int64))
+    promised = promised[promised >= 0]
+    promised = promised[state.stage_is_queued(promised)]
     heads_at = np.zeros((len(state.clusters), KIND_BITS.size), dtype=np.int64)
     head_kinds = [np.zeros((0, len(state.clusters)), dtype=np.int64)]
     end = state.classes.ids.end
@@ -174,7 +177,7 @@ def elect_heads(state: PoolState) -> None:
         while True:
             full = (heads_at >= limit) @ KIND_BITS
             wanted = np.asarray(kinds.any(axis=1) & ~(kinds & full).any(axis=1))
-            slot = _first(state, wanted, usage, chosen) if wanted.any() else -1
+            slot = _first(state, wanted, usage, [*chosen, *promised.tolist()]) if wanted.any() else -1
             if slot < 0:
                 break
             chosen.append(slot)
@@ -183,8 +186,9 @@ def elect_heads(state: PoolState) -> None:
             usage[live.queue[slot]] += state.classes.usage[live.class_index[slot]]
     slots = np.array(chosen, dtype=np.int32)
     live.flags[slots] |= PENDING
+    live.flags[promised] |= PENDING
     state.heads, state.head_kinds = live.handle[slots], np.concatenate(head_kinds)
-    known = set(before.tolist())
+    known = {*before.tolist(), *promised.tolist()}
     for slot in (slot for slot in chosen if slot not in known):
         state.queues.orders[int(live.queue[slot])].look_again(_ROUND_VIEW)
         state.queues.idle_at[live.queue[slot]] = -1

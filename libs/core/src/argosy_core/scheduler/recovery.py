@@ -45,6 +45,7 @@ from argosy_core.scheduler.intake import add_jobs, define_job_sets
 from argosy_core.scheduler.messages import ClusterRuns, RoundStateColumns
 from argosy_core.scheduler.plan import time_out_runs
 from argosy_core.scheduler.progress import broken_runs
+from argosy_core.scheduler.promises import recover_promises
 from argosy_core.scheduler.rows import job_ends
 from argosy_core.scheduler.run_members import add_members, follow_members, run_states
 from argosy_core.scheduler.state import BagFailure, PoolState
@@ -218,7 +219,7 @@ def _recover_back_offs(state: PoolState, loaded: LoadedColumns, now_s: float) ->
 
 
 def _recover_round_state(state: PoolState, stored: RoundStateColumns, now_s: float) -> None:
-    """Continue the order of the last leader: flows and failed attempts."""
+    """Continue the order of the last leader: flows, failed attempts, and promised starts."""
     live, queues = state.live, state.queues
     state.weights.restore(stored.weights, min(stored.weight_time_us / 1e6, now_s))
     weigh_again(state)
@@ -239,6 +240,7 @@ def _recover_round_state(state: PoolState, stored: RoundStateColumns, now_s: flo
     slots = attempted[there]
     slots = slots[state.stage_is_queued(slots) & ((live.flags[slots] & BACKING_OFF) == 0)]
     state.back_off_until(slots, now_s + back_off_s(state, live.failed_attempts[slots].astype(np.int64)))
+    recover_promises(state, stored.promises)
 
 
 def _branch_flows(state: PoolState, stored: RoundStateColumns) -> list[float]:

@@ -18,6 +18,8 @@ Source: design section 5, "Round"; 003 "Global prioritisation", "Scheduler archi
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
@@ -40,13 +42,18 @@ from argosy_core.scheduler.commits import CommitStages, Placed
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.ends import back_off_s
 from argosy_core.scheduler.messages import ClusterRuns
+from argosy_core.scheduler.passing import Passing
 from argosy_core.scheduler.plan import decide_stops, lease_columns, round_state, time_out_runs
 from argosy_core.scheduler.prioritise import choose_jobs, elect_heads, queues_of
+from argosy_core.scheduler.promises import find_due, give_promises, plan_asking, review_promises
 from argosy_core.scheduler.run_members import RunPlaces, hold_runs
 from argosy_core.scheduler.state import PoolState, RoundStatistics
 from argosy_core.scheduler.weighing import advance_weights
 
 __all__ = ["Round", "begin_round", "next_due_s"]
+
+_NOBODY: Final = np.zeros(0, dtype=np.int32)
+_NOTHING: Final[frozenset[int]] = frozenset()
 
 
 def next_due_s(state: PoolState, now_s: float) -> float:
@@ -61,7 +68,7 @@ def next_due_s(state: PoolState, now_s: float) -> float:
 
     Complexity: O(queues) in NumPy.
     """
-    limit_s = state.time_limits.next_s()
+    limit_s = min(state.time_limits.next_s(), state.promises.due_s)
     if state.unsent_stops or state.explained or state.has_doomed or limit_s <= now_s:
         return now_s
     if not (state.queues.queued_count > state.queues.on_hold_count).any():
@@ -94,21 +101,24 @@ def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Rou
     state.node_failures.expire(now_s)
     state.advance_flow(now_s)
     advance_weights(state, now_s)
-    if state.waits.expire(now_s):
+    review_promises(state, now_s)
+    due_heads = find_due(state, now_s) if state.heads.size else _NOBODY
+    if state.waits.expire(now_s) or due_heads.size:
         state.change_count += 1
-    return Round(state, rng, now_s=now_s)
+    return Round(state, rng, now_s=now_s, due_heads=due_heads)
 
 
 class Round:
     """One round in progress; made by `begin_round`, ended by `finish`."""
 
-    def __init__(self, state: PoolState, rng: np.random.Generator, *, now_s: float) -> None:
+    def __init__(self, state: PoolState, rng: np.random.Generator, *, now_s: float, due_heads: Int32s) -> None:
         """Choose for which jobs to ask whom.
 
         Args:
             state: The pool.
             rng: Draws the clusters.
             now_s: Now.
+            due_heads: Heads for which it is to be asked where they could start.
         """
         self._state = state
         self._now_s = now_s
@@ -117,16 +127,24 @@ class Round:
         nobody = np.zeros(0, dtype=np.int32)
         self._rows: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._jobs = Filled(slots=nobody, rows=self._rows, usage=self._rows, classes=nobody)
-        unjudged = nobody, np.zeros((0, len(state.clusters)), dtype=np.bool_)
+        unjudged = for_promise = nobody, np.zeros((0, len(state.clusters)), dtype=np.bool_)
+        self._due_heads = due_heads
         if not self._is_idle:
             self._rows, self._jobs = choose_jobs(state)
             unjudged = find_unjudged(state)
+            for_promise = plan_asking(state, due_heads, now_s)
         self._handles = state.live.handle[self._jobs.slots]
         classes, which = distinct(self._jobs.classes)
         wanted = np.bincount(which, minlength=classes.size)
         heads = state.live.class_index[state.pending_slots()]
         self._asking = choose(
-            state, classes.astype(np.int32), wanted.astype(np.int32), heads=heads, unjudged=unjudged, rng=rng
+            state,
+            classes.astype(np.int32),
+            wanted.astype(np.int32),
+            heads=heads,
+            unjudged=unjudged,
+            for_promise=for_promise,
+            rng=rng,
         )
         self._pool = CandidatePool(
             self._asking.class_ids,
@@ -205,21 +223,38 @@ class Round:
         class_ids = state.classes.class_id.tolist()
         last_choices = self._last_choices(rng)
         job_sets = state.job_sets.job_set_id[live.job_set[jobs.slots]].tolist() if last_choices else []
+        passing = self._find_passing(jobs, rng)
 
-        def place(job: int, class_index: int) -> bool:
+        def place(job: int, class_index: int, barred: frozenset[int] = _NOTHING) -> bool:
             class_id = class_ids[class_index]
-            last = last_choices.get((job_sets[job], class_id), frozenset()) if last_choices else frozenset()
-            if decider.place(class_id, last):
+            last = last_choices.get((job_sets[job], class_id), _NOTHING) if last_choices else _NOTHING
+            if decider.place(class_id, last, barred):
                 return True
-            self._answers.exhaust(class_index)
+            self._answers.exhaust(class_index, is_held_back=bool(barred))
             return False
 
-        placed = walk(queues_of(state, self._rows), jobs, place)
-        self._answers.note_waits(self._pool.faults)
+        def place_beside(job: int, kind: int) -> bool:
+            assert passing is not None
+            is_placed = place(job, passing.class_of[kind], passing.barred(kind))
+            if is_placed:
+                passing.take(kind, decider.chosen_last())
+            return is_placed
+
+        turns = queues_of(state, self._rows)
+        placed = walk(turns, jobs, place) if passing is None else walk(turns, passing.jobs, place_beside)
+        self._answers.note_waits(self._pool.faults, passing.clusters if passing is not None else ())
         self._stages = CommitStages(state, jobs.slots[placed], decider.decision())
         self._told_count = state.clusters.told_count.copy()
         self._statistics.decided_count = self._stages.decided_count
         return self._stages.next_requests(self.number)
+
+    def _find_passing(self, jobs: Filled, rng: np.random.Generator) -> Passing | None:
+        """Return what guards promised nodes among the candidates; None if there are none."""
+        if not self._state.promises.standing:
+            return None
+        self._pool.merge(rng)
+        passing = Passing(self._state, self._pool, jobs, self._now_s)
+        return passing if passing.entries else None
 
     def _last_choices(self, rng: np.random.Generator) -> dict[tuple[int, int], frozenset[int]]:
         """Return which entries of the candidates are the last choice, by job set id and class id."""
@@ -336,6 +371,7 @@ class Round:
         self._close_stage()
         state.advance_flow(now_s)
         self._elect()
+        self._promise(now_s)
         failed_handle, reasons = self._count_failures(now_s)
         stages = self._stages
         rows = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *self._leased]))
@@ -367,6 +403,18 @@ class Round:
             elif self._rows.size and all(row in state.queues.limits for row in self._rows.tolist()):
                 state.idle_at = state.change_count  # the limits of its queues hold back all that waits
             elect_heads(state)
+
+    def _promise(self, now_s: float) -> None:
+        """Promise starts to the heads that it was asked for, and look when to ask next."""
+        state = self._state
+        if self._due_heads.size:
+            leased = self._stages.slots[np.concatenate(self._leased)] if self._leased and self._stages else _NOBODY
+            give_promises(state, self._due_heads, self._answers.could_hold(), leased=leased, now_s=now_s)
+            elect_heads(state)
+        state.promises.note_heads(state.heads.tolist(), now_s)
+        review_promises(state, now_s)
+        self._statistics.has_new_promises = state.promises.is_changed
+        state.promises.is_changed = False
 
     def _still_held(self, rows: npt.NDArray[np.int64], slots: Int32s) -> tuple[npt.NDArray[np.int64], Int32s]:
         """Return the placed runs whose job is still there, and release the others."""

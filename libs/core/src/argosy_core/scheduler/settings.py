@@ -66,6 +66,18 @@ class RoundSettings:
     """Back-off after the first failed attempt, seconds; doubles with each."""
     back_off_max_s: float = 10.0
     """Longest back-off, seconds."""
+    promised_nodes_ratio: float = 0.05
+    """Share of the nodes on which waiting heads are promised starts at once, rounded up, at most 32 nodes; 0 promises
+    nothing."""
+    promise_after_s: float = 5.0
+    """After how long at the earliest a waiting head for which no room was found is promised a start, seconds: small
+    jobs find room by themselves, and emptying a node costs what stands idle meanwhile. Where nothing else happens,
+    `wait_expiry_s` comes first."""
+    run_allowance_s: float = 60.0
+    """How much longer than its time limit a run may hold its room, seconds: until its first pod runs, and until its
+    pods are gone. A firm promise counts on it."""
+    assumed_run_time_s: float = 3600.0
+    """How long a run is expected to take as long as nothing is known of any, seconds."""
     wait_expiry_s: float = 10.0
     """After how long a cluster that had no node for a class is asked again without news from its sampler, seconds."""
 
@@ -81,9 +93,17 @@ class RoundSettings:
             self._require(name, getattr(self, name) >= 1, "at least 1")
         for name in ("max_failed_attempts", "max_runs"):
             self._require(name, getattr(self, name) <= _MOST_ATTEMPTS, f"at most {_MOST_ATTEMPTS}")
-        for name in ("half_time_s", "weight_half_time_s", "back_off_initial_s", "sample_deadline_ms", "wait_expiry_s"):
+        self._require("promised_nodes_ratio", 0.0 <= self.promised_nodes_ratio <= 1.0, "between 0 and 1")
+        for name in (
+            "half_time_s",
+            "weight_half_time_s",
+            "back_off_initial_s",
+            "sample_deadline_ms",
+            "wait_expiry_s",
+            "assumed_run_time_s",
+        ):
             self._require(name, getattr(self, name) > 0, "above 0")
-        for name in ("waiting_heads", "cluster_spread_weight"):
+        for name in ("waiting_heads", "cluster_spread_weight", "promise_after_s", "run_allowance_s"):
             self._require(name, getattr(self, name) >= 0, "0 or more")
         first = f"at least leader.round.back_off_initial_s, which is {self.back_off_initial_s}"
         self._require("back_off_max_s", self.back_off_max_s >= self.back_off_initial_s, first)

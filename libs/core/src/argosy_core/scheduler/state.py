@@ -33,6 +33,8 @@ from argosy_core.scheduler.codes import JOB_QUEUED
 from argosy_core.scheduler.demands import DemandTable
 from argosy_core.scheduler.dependencies import Dependencies, Settled
 from argosy_core.scheduler.node_failures import NodeFailures
+from argosy_core.scheduler.promised import PromisedStarts
+from argosy_core.scheduler.run_history import RunHistory
 from argosy_core.scheduler.settings import RoundSettings
 from argosy_core.scheduler.tables import ClusterTable, JobSetTable, LiveClasses, QueueTable
 from argosy_core.scheduler.time_limits import TimeLimits
@@ -106,6 +108,8 @@ class RoundStatistics:
     """Runs leased."""
     conflict_count: int = 0
     """Commits that met a conflict."""
+    has_new_promises: bool = False
+    """Promised starts were given or ended."""
     failed_attempt_count: int = 0
     """Runs all of whose candidates conflicted."""
     stage_count: int = 0
@@ -142,7 +146,12 @@ class PoolState:
         """What single jobs ask for and may hold, where that is not what their class says."""
         self.clusters = ClusterTable(len(self.classes.axis))
         self.heads: Int64s = np.zeros(0, dtype=np.int64)
-        """Handles of the waiting heads: the pending jobs, in fairness order, as the last round elected them."""
+        """Handles of the waiting heads: the pending jobs, in fairness order, as the last round elected them; those that
+        were promised a start apart."""
+        self.promises = PromisedStarts()
+        """Promised starts."""
+        self.run_history = RunHistory(self.settings.assumed_run_time_s)
+        """How long runs take."""
         self.flow_time_s = 0.0
         """Moment for which the flows are right; 0 before the first."""
         self.back_off: list[tuple[float, int]] = []
@@ -368,7 +377,8 @@ class PoolState:
         """Return the class index of jobs; waiting heads count as of one class of their own behind all others."""
         heads = (self.live.flags[slots] & PENDING) != 0
         classes = self.live.class_index[slots]
-        return np.where(heads, np.int32(self.classes.ids.end), classes) if self.heads.size else classes
+        has_heads = self.heads.size or self.promises.standing
+        return np.where(heads, np.int32(self.classes.ids.end), classes) if has_heads else classes
 
     def count_queued(self, slots: Int32s, sign: int) -> None:
         """Count jobs in (+1) or out (-1) of the queued stage; those on hold are counted, and want nothing."""
@@ -466,8 +476,11 @@ class PoolState:
         self.push_queued(slots)
 
     def pending_slots(self) -> Int32s:
-        """Return the slots of the waiting heads that still wait, in order."""
-        slots = self.live.slots(self.heads)
+        """Return the slots of the jobs that were promised a start, then of the waiting heads, that still wait."""
+        handles = self.heads
+        if self.promises.standing:
+            handles = np.append(np.array(list(self.promises.standing), dtype=np.int64), handles)
+        slots = self.live.slots(handles)
         slots = slots[slots >= 0]
         return slots[self.stage_is_queued(slots)]
 
@@ -505,9 +518,10 @@ class PoolState:
         live = self.live
         slots = live.live_slots()
         slots = slots[(live.cluster[slots] == index) & (live.node[slots] >= 0)]
-        failed = self.node_failures.nodes_of(index)
-        moved = self.clusters.nodes[index].compact(np.concatenate([live.node[slots], np.array(failed, np.int32)]))
+        others = [*self.node_failures.nodes_of(index), *self.promises.nodes_of(index)]
+        moved = self.clusters.nodes[index].compact(np.concatenate([live.node[slots], np.array(others, np.int32)]))
         live.node[slots] = moved[live.node[slots]]
+        self.promises.move_nodes(index, moved.tolist())
         self.node_failures.move_nodes(index, moved.tolist())
 
     def in_axis_order(self, values: npt.NDArray[np.int64], names: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -540,6 +554,8 @@ class PoolState:
         """
         if slots.size:
             np.add.at(self.clusters.free, self.live.cluster[slots], self.job_vectors(slots))
+            if self.promises.standing:
+                self.waits.end(WaitReason.PROMISED, np.unique(self.live.cluster[slots]))
             self.change_count += 1
 
     def ensure_class_grid(self) -> None:

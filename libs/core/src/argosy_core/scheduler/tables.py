@@ -415,6 +415,8 @@ class ClusterTable:
         """Per cluster, the resources that its sampler has told."""
         self.allocatable: list[npt.NDArray[np.int64]] = []
         """Per cluster, (sampler node, resource of its own) allocatable; zeros for nodes that are gone."""
+        self.ready: list[npt.NDArray[np.bool_]] = []
+        """Per cluster, (sampler node,) whether it may be given work."""
         self.connected: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         """Whether a sampler session stands and is ready."""
         self.cordoned: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
@@ -453,6 +455,7 @@ class ClusterTable:
         self.nodes.append(NodeNames())
         self.resources.append(())
         self.allocatable.append(np.zeros((0, 0), dtype=np.int64))
+        self.ready.append(np.zeros(0, dtype=np.bool_))
         count = index + 1
         self.connected = np.append(self.connected, False)
         self.cordoned = np.append(self.cordoned, False)

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Int64s
+from argosy_core.backfill import PromiseKind
 from argosy_core.job.after import AfterUntil
 from argosy_core.job.live import AWAITING, BACKING_OFF, HELD, IN_FLIGHT, PENDING
 from argosy_core.job.states import JobStage, JobState
@@ -21,6 +22,7 @@ from argosy_core.placement import WaitReason
 from argosy_core.plugins import turned_away_text
 from argosy_core.scheduler.asking import reasons_at
 from argosy_core.scheduler.limits import limit_text
+from argosy_core.scheduler.promised import BrokenBy
 from argosy_core.scheduler.shares import shares
 from argosy_core.scheduler.state import PoolState, RoundStatistics
 
@@ -28,6 +30,7 @@ __all__ = [
     "ClusterReason",
     "Explanation",
     "FilterCount",
+    "ToldPromise",
     "count_waiting",
     "dump",
     "explain",
@@ -36,14 +39,19 @@ __all__ = [
 ]
 
 _DUMP_CHUNK: Final = 2000
-_TELLING: Final = (WaitReason.NO_ROOM, WaitReason.FAULT, WaitReason.PLUGIN, WaitReason.MISMATCH)
+_TELLING: Final = (WaitReason.PROMISED, WaitReason.NO_ROOM, WaitReason.FAULT, WaitReason.PLUGIN, WaitReason.MISMATCH)
 """Which of several clusters' reasons is told for the job: the one that is nearest to its end, first."""
 _REASONS: Final = {
     WaitReason.MISMATCH: "it matches no node of any cluster",
     WaitReason.NO_ROOM: "it fits on no node of any cluster now",
     WaitReason.PLUGIN: "a plugin objects",
+    WaitReason.PROMISED: "what is free is promised to jobs that come first",
     WaitReason.FAULT: "a filter failed and is asked again soon",
     WaitReason.HELD: "it is held until it is released",
+}
+_BROKEN: Final = {
+    BrokenBy.CAPACITY: "the node is gone, or too small by now",
+    BrokenBy.LATE: "what ran on the node took longer than was known",
 }
 
 
@@ -69,6 +77,18 @@ class FilterCount:
     """Nodes."""
     text: str
     """The same for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldPromise:
+    """The promise of a start to a job that waits."""
+
+    moment_s: float
+    """It starts no later, seconds since the Unix epoch."""
+    is_firm: bool
+    """It follows from time limits, and is broken by nothing but lost capacity; else it follows from estimates."""
+    node: str
+    """The node that is kept for it, as `cluster/node`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +121,8 @@ class Explanation:
     """Smallest such number among queues with work, cores."""
     last_choice_nodes: tuple[str, ...] = ()
     """Nodes, as `cluster/node`, where its like failed so often that it gets them only if there is no other."""
+    promise: ToldPromise | None = None
+    """What it was promised, if anything."""
 
 
 def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
@@ -147,6 +169,7 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
                 ),
                 *_dependency_texts(state, handle),
                 *_back_off_texts(state, slot, now_s),
+                *_promise_texts(state, handle, now_s),
             ]
         )
         if waits
@@ -162,7 +185,29 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
         queue_flow_per_weight=float(per_weight[queue]),
         least_flow_per_weight=float(per_weight[work].min()),
         last_choice_nodes=_last_choice_nodes(state, slot, now_s),
+        promise=_told_promise(state, handle) if waits else None,
     )
+
+
+def _told_promise(state: PoolState, handle: int) -> ToldPromise | None:
+    """Return what a job was promised."""
+    promise = state.promises.standing.get(handle)
+    if promise is None:
+        return None
+    cluster, names = state.clusters.names[promise.cluster], state.clusters.nodes[promise.cluster].names
+    is_firm = promise.kind == PromiseKind.FIRM
+    return ToldPromise(moment_s=promise.moment_s, is_firm=is_firm, node=f"{cluster}/{names[promise.node]}")
+
+
+def _promise_texts(state: PoolState, handle: int, now_s: float) -> list[str]:
+    """Return what a job was promised, and why an earlier promise was broken."""
+    promise, broken = _told_promise(state, handle), state.promises.broken.get(handle)
+    texts = [f"a promise to it was broken: {_BROKEN[broken]}"] if broken is not None else []
+    if promise is not None:
+        how = "by the time limits of" if promise.is_firm else "as far as is known of"
+        left_s = max(0.0, promise.moment_s - now_s)
+        texts.append(f"promised a start on {promise.node} in {left_s:.0f} s at the latest, {how} what runs there")
+    return texts
 
 
 def _last_choice_nodes(state: PoolState, slot: int, now_s: float) -> tuple[str, ...]:

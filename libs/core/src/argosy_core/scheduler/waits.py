@@ -118,6 +118,13 @@ class WaitTable:
         self.fault_count[classes, cluster] = 0
         self.judged[classes, cluster] = True
 
+    def end(self, reason: WaitReason, clusters: npt.NDArray[np.integer]) -> None:
+        """End a reason of all classes at some clusters."""
+        clusters = clusters[clusters < self.reason.shape[1]]
+        over = np.zeros_like(self.reason, dtype=np.bool_)
+        over[:, clusters] = self.reason[:, clusters] == reason
+        self.reason[over], self.until_s[over] = WaitReason.NONE, math.inf
+
     def wake(self, classes: npt.NDArray[np.integer], cluster: int, room: npt.NDArray[np.integer]) -> None:
         """Let classes be asked at a cluster, whose sampler says how many of their pods now fit there."""
         self.answered(classes, cluster)

@@ -129,6 +129,7 @@ def split_body(body: bytes) -> Iterator[str]:
 
 def explain_response(record: JobRecord, explanation: Explanation) -> job_pb2.ExplainJobResponse:
     """Return where a job stands as a message."""
+    promise = explanation.promise
     return job_pb2.ExplainJobResponse(
         job=job_message(record),
         stage=job_pb2.JobStage.Name(explanation.stage),
@@ -149,4 +150,9 @@ def explain_response(record: JobRecord, explanation: Explanation) -> job_pb2.Exp
             job_pb2.ClusterWaitReason(cluster=one.cluster, reason=job_pb2.WaitReason.Name(one.reason), text=one.text)
             for one in explanation.cluster_reasons
         ],
+        promised_start=job_pb2.PromisedStart(
+            time=timestamp(round(promise.moment_s * 1e6)), firm=promise.is_firm, node=promise.node
+        )
+        if promise is not None
+        else None,
     )

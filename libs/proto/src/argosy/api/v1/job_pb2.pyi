@@ -89,6 +89,7 @@ class WaitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     WAIT_REASON_CONSTRAINT: _ClassVar[WaitReason]
     WAIT_REASON_HELD: _ClassVar[WaitReason]
     WAIT_REASON_DEPENDENCY: _ClassVar[WaitReason]
+    WAIT_REASON_PROMISED: _ClassVar[WaitReason]
 JOB_STATE_UNSPECIFIED: JobState
 JOB_STATE_QUEUED: JobState
 JOB_STATE_LEASED: JobState
@@ -143,6 +144,7 @@ WAIT_REASON_FAULT: WaitReason
 WAIT_REASON_CONSTRAINT: WaitReason
 WAIT_REASON_HELD: WaitReason
 WAIT_REASON_DEPENDENCY: WaitReason
+WAIT_REASON_PROMISED: WaitReason
 
 class JobSpec(_message.Message):
     __slots__ = ("manifests",)
@@ -527,7 +529,7 @@ class FilterCount(_message.Message):
     def __init__(self, filter: _Optional[str] = ..., node_count: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ExplainJobResponse(_message.Message):
-    __slots__ = ("job", "stage", "summary", "queue_position", "filters", "examined_node_count", "nearest_miss", "failed_attempt_count", "queue_flow_per_weight", "least_flow_per_weight", "wait_reason", "cluster_reasons", "last_choice_nodes")
+    __slots__ = ("job", "stage", "summary", "queue_position", "filters", "examined_node_count", "nearest_miss", "failed_attempt_count", "queue_flow_per_weight", "least_flow_per_weight", "wait_reason", "cluster_reasons", "last_choice_nodes", "promised_start")
     JOB_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
@@ -541,6 +543,7 @@ class ExplainJobResponse(_message.Message):
     WAIT_REASON_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_REASONS_FIELD_NUMBER: _ClassVar[int]
     LAST_CHOICE_NODES_FIELD_NUMBER: _ClassVar[int]
+    PROMISED_START_FIELD_NUMBER: _ClassVar[int]
     job: Job
     stage: JobStage
     summary: str
@@ -554,7 +557,18 @@ class ExplainJobResponse(_message.Message):
     wait_reason: WaitReason
     cluster_reasons: _containers.RepeatedCompositeFieldContainer[ClusterWaitReason]
     last_choice_nodes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., stage: _Optional[_Union[JobStage, str]] = ..., summary: _Optional[str] = ..., queue_position: _Optional[int] = ..., filters: _Optional[_Iterable[_Union[FilterCount, _Mapping]]] = ..., examined_node_count: _Optional[int] = ..., nearest_miss: _Optional[str] = ..., failed_attempt_count: _Optional[int] = ..., queue_flow_per_weight: _Optional[float] = ..., least_flow_per_weight: _Optional[float] = ..., wait_reason: _Optional[_Union[WaitReason, str]] = ..., cluster_reasons: _Optional[_Iterable[_Union[ClusterWaitReason, _Mapping]]] = ..., last_choice_nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+    promised_start: PromisedStart
+    def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., stage: _Optional[_Union[JobStage, str]] = ..., summary: _Optional[str] = ..., queue_position: _Optional[int] = ..., filters: _Optional[_Iterable[_Union[FilterCount, _Mapping]]] = ..., examined_node_count: _Optional[int] = ..., nearest_miss: _Optional[str] = ..., failed_attempt_count: _Optional[int] = ..., queue_flow_per_weight: _Optional[float] = ..., least_flow_per_weight: _Optional[float] = ..., wait_reason: _Optional[_Union[WaitReason, str]] = ..., cluster_reasons: _Optional[_Iterable[_Union[ClusterWaitReason, _Mapping]]] = ..., last_choice_nodes: _Optional[_Iterable[str]] = ..., promised_start: _Optional[_Union[PromisedStart, _Mapping]] = ...) -> None: ...
+
+class PromisedStart(_message.Message):
+    __slots__ = ("time", "firm", "node")
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    FIRM_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    time: _timestamp_pb2.Timestamp
+    firm: bool
+    node: str
+    def __init__(self, time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., firm: bool = ..., node: _Optional[str] = ...) -> None: ...
 
 class ClusterWaitReason(_message.Message):
     __slots__ = ("cluster", "reason", "text")

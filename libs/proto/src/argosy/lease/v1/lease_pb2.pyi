@@ -81,12 +81,13 @@ class FailedJobs(_message.Message):
     def __init__(self, handle_column: _Optional[bytes] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RoundState(_message.Message):
-    __slots__ = ("queue_column", "flow_column", "flow_time_us", "attempted_handle_column", "failed_attempt_column", "branch_flow_column", "weights", "weight_time_us")
+    __slots__ = ("queue_column", "flow_column", "flow_time_us", "attempted_handle_column", "failed_attempt_column", "promises", "branch_flow_column", "weights", "weight_time_us")
     QUEUE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FLOW_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FLOW_TIME_US_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTED_HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FAILED_ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    PROMISES_FIELD_NUMBER: _ClassVar[int]
     BRANCH_FLOW_COLUMN_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_TIME_US_FIELD_NUMBER: _ClassVar[int]
@@ -95,10 +96,11 @@ class RoundState(_message.Message):
     flow_time_us: int
     attempted_handle_column: bytes
     failed_attempt_column: bytes
+    promises: Promises
     branch_flow_column: bytes
     weights: _containers.RepeatedCompositeFieldContainer[ResourceWeight]
     weight_time_us: int
-    def __init__(self, queue_column: _Optional[bytes] = ..., flow_column: _Optional[bytes] = ..., flow_time_us: _Optional[int] = ..., attempted_handle_column: _Optional[bytes] = ..., failed_attempt_column: _Optional[bytes] = ..., branch_flow_column: _Optional[bytes] = ..., weights: _Optional[_Iterable[_Union[ResourceWeight, _Mapping]]] = ..., weight_time_us: _Optional[int] = ...) -> None: ...
+    def __init__(self, queue_column: _Optional[bytes] = ..., flow_column: _Optional[bytes] = ..., flow_time_us: _Optional[int] = ..., attempted_handle_column: _Optional[bytes] = ..., failed_attempt_column: _Optional[bytes] = ..., promises: _Optional[_Union[Promises, _Mapping]] = ..., branch_flow_column: _Optional[bytes] = ..., weights: _Optional[_Iterable[_Union[ResourceWeight, _Mapping]]] = ..., weight_time_us: _Optional[int] = ...) -> None: ...
 
 class ResourceWeight(_message.Message):
     __slots__ = ("resource", "cores", "target_cores")
@@ -109,6 +111,20 @@ class ResourceWeight(_message.Message):
     cores: float
     target_cores: float
     def __init__(self, resource: _Optional[str] = ..., cores: _Optional[float] = ..., target_cores: _Optional[float] = ...) -> None: ...
+
+class Promises(_message.Message):
+    __slots__ = ("handle_column", "kind_column", "time_us_column", "clusters", "nodes")
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    KIND_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    TIME_US_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    CLUSTERS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    handle_column: bytes
+    kind_column: bytes
+    time_us_column: bytes
+    clusters: _containers.RepeatedScalarFieldContainer[str]
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, handle_column: _Optional[bytes] = ..., kind_column: _Optional[bytes] = ..., time_us_column: _Optional[bytes] = ..., clusters: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Changes(_message.Message):
     __slots__ = ("submitted", "change_requests", "changed_queue_ids", "changed_clusters", "traced")

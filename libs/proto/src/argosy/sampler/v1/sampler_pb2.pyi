@@ -105,7 +105,7 @@ class Ready(_message.Message):
     def __init__(self, placement_count: _Optional[int] = ...) -> None: ...
 
 class SampleResponse(_message.Message):
-    __slots__ = ("round", "incarnation", "node_column", "free_column", "offset_column", "candidate_column", "score_column", "examined_column", "eligible_column", "filters", "rejection_column", "total_free_column", "complete_column", "nearest_misses", "reason_column", "texts", "retry_after_column", "filter_texts", "node_kinds_column")
+    __slots__ = ("round", "incarnation", "node_column", "free_column", "offset_column", "candidate_column", "score_column", "examined_column", "eligible_column", "filters", "rejection_column", "total_free_column", "complete_column", "nearest_misses", "reason_column", "texts", "retry_after_column", "filter_texts", "node_kinds_column", "could_hold_offset_column", "could_hold_column")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     NODE_COLUMN_FIELD_NUMBER: _ClassVar[int]
@@ -125,6 +125,8 @@ class SampleResponse(_message.Message):
     RETRY_AFTER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FILTER_TEXTS_FIELD_NUMBER: _ClassVar[int]
     NODE_KINDS_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    COULD_HOLD_OFFSET_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    COULD_HOLD_COLUMN_FIELD_NUMBER: _ClassVar[int]
     round: int
     incarnation: int
     node_column: bytes
@@ -144,7 +146,9 @@ class SampleResponse(_message.Message):
     retry_after_column: bytes
     filter_texts: _containers.RepeatedScalarFieldContainer[str]
     node_kinds_column: bytes
-    def __init__(self, round: _Optional[int] = ..., incarnation: _Optional[int] = ..., node_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., offset_column: _Optional[bytes] = ..., candidate_column: _Optional[bytes] = ..., score_column: _Optional[bytes] = ..., examined_column: _Optional[bytes] = ..., eligible_column: _Optional[bytes] = ..., filters: _Optional[_Iterable[str]] = ..., rejection_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., complete_column: _Optional[bytes] = ..., nearest_misses: _Optional[_Iterable[str]] = ..., reason_column: _Optional[bytes] = ..., texts: _Optional[_Iterable[str]] = ..., retry_after_column: _Optional[bytes] = ..., filter_texts: _Optional[_Iterable[str]] = ..., node_kinds_column: _Optional[bytes] = ...) -> None: ...
+    could_hold_offset_column: bytes
+    could_hold_column: bytes
+    def __init__(self, round: _Optional[int] = ..., incarnation: _Optional[int] = ..., node_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., offset_column: _Optional[bytes] = ..., candidate_column: _Optional[bytes] = ..., score_column: _Optional[bytes] = ..., examined_column: _Optional[bytes] = ..., eligible_column: _Optional[bytes] = ..., filters: _Optional[_Iterable[str]] = ..., rejection_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., complete_column: _Optional[bytes] = ..., nearest_misses: _Optional[_Iterable[str]] = ..., reason_column: _Optional[bytes] = ..., texts: _Optional[_Iterable[str]] = ..., retry_after_column: _Optional[bytes] = ..., filter_texts: _Optional[_Iterable[str]] = ..., node_kinds_column: _Optional[bytes] = ..., could_hold_offset_column: _Optional[bytes] = ..., could_hold_column: _Optional[bytes] = ...) -> None: ...
 
 class CommitResponse(_message.Message):
     __slots__ = ("round", "stage", "incarnation", "node_column", "outcome_column")
@@ -229,7 +233,7 @@ class PlacementList(_message.Message):
     def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., class_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., nodes: _Optional[_Iterable[str]] = ..., classes: _Optional[_Iterable[_Union[ClassDefinition, _Mapping]]] = ..., last: bool = ..., member_column: _Optional[bytes] = ...) -> None: ...
 
 class SampleRequest(_message.Message):
-    __slots__ = ("round", "epoch", "classes", "class_column", "wanted_column", "resources", "nodes_to_sample_ratio", "deadline_ms", "complete_column", "strategy", "extra_count")
+    __slots__ = ("round", "epoch", "classes", "class_column", "wanted_column", "resources", "nodes_to_sample_ratio", "deadline_ms", "complete_column", "strategy", "extra_count", "for_promise_column")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
@@ -241,6 +245,7 @@ class SampleRequest(_message.Message):
     COMPLETE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
     EXTRA_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FOR_PROMISE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     round: int
     epoch: int
     classes: _containers.RepeatedCompositeFieldContainer[ClassDefinition]
@@ -252,7 +257,8 @@ class SampleRequest(_message.Message):
     complete_column: bytes
     strategy: str
     extra_count: int
-    def __init__(self, round: _Optional[int] = ..., epoch: _Optional[int] = ..., classes: _Optional[_Iterable[_Union[ClassDefinition, _Mapping]]] = ..., class_column: _Optional[bytes] = ..., wanted_column: _Optional[bytes] = ..., resources: _Optional[_Iterable[str]] = ..., nodes_to_sample_ratio: _Optional[float] = ..., deadline_ms: _Optional[int] = ..., complete_column: _Optional[bytes] = ..., strategy: _Optional[str] = ..., extra_count: _Optional[int] = ...) -> None: ...
+    for_promise_column: bytes
+    def __init__(self, round: _Optional[int] = ..., epoch: _Optional[int] = ..., classes: _Optional[_Iterable[_Union[ClassDefinition, _Mapping]]] = ..., class_column: _Optional[bytes] = ..., wanted_column: _Optional[bytes] = ..., resources: _Optional[_Iterable[str]] = ..., nodes_to_sample_ratio: _Optional[float] = ..., deadline_ms: _Optional[int] = ..., complete_column: _Optional[bytes] = ..., strategy: _Optional[str] = ..., extra_count: _Optional[int] = ..., for_promise_column: _Optional[bytes] = ...) -> None: ...
 
 class CommitRequest(_message.Message):
     __slots__ = ("round", "stage", "epoch", "handle_column", "attempt_column", "class_column", "offset_column", "candidate_column", "member_column")

@@ -23,7 +23,13 @@ from argosy_core.leader.transaction import SetAside
 from argosy_core.queueing import StoredWeight
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.events import EventGroup
-from argosy_core.scheduler.messages import ChangeRequestColumns, JobColumns, RoundStateColumns, SpecReference
+from argosy_core.scheduler.messages import (
+    ChangeRequestColumns,
+    JobColumns,
+    PromiseColumns,
+    RoundStateColumns,
+    SpecReference,
+)
 from argosy_eventlog import LogRecord
 from argosy_runtime.columns import (
     ColumnType,
@@ -339,6 +345,15 @@ def _round_state_message(columns: RoundStateColumns) -> lease_pb2.RoundState:
             for one in columns.weights
         ],
         weight_time_us=columns.weight_time_us,
+        promises=lease_pb2.Promises(
+            handle_column=pack_column(columns.promises.handle, "int64"),
+            kind_column=pack_column(columns.promises.kind, "int8"),
+            time_us_column=pack_column(columns.promises.time_us, "int64"),
+            clusters=columns.promises.clusters,
+            nodes=columns.promises.nodes,
+        )
+        if columns.promises.handle.size
+        else None,
     )
 
 
@@ -361,6 +376,23 @@ def _round_state_columns(message: lease_pb2.RoundState) -> RoundStateColumns:
             for one in message.weights
         ),
         weight_time_us=message.weight_time_us,
+        promises=_promise_columns(message.promises),
+    )
+
+
+def _promise_columns(message: lease_pb2.Promises) -> PromiseColumns:
+    """Return promised starts as columns."""
+    columns: dict[str, Any] = read_columns(
+        message, {"handle_column": "int64", "kind_column": "int8", "time_us_column": "int64"}, where="promises"
+    )
+    if not len(message.clusters) == len(message.nodes) == len(columns["handle_column"]):
+        raise InvalidRequest("promises do not have one cluster and one node each")
+    return PromiseColumns(
+        handle=columns["handle_column"],
+        kind=columns["kind_column"],
+        time_us=columns["time_us_column"],
+        clusters=tuple(message.clusters),
+        nodes=tuple(message.nodes),
     )
 
 

@@ -89,6 +89,7 @@ def sample_request(
         complete_column=pack_column(request.complete, "int8"),
         strategy=request.strategy,
         extra_count=request.extra_count,
+        for_promise_column=pack_column(request.for_promise, "int8"),
     )
 
 
@@ -103,6 +104,10 @@ def sample_reply(message: sampler_pb2.SampleResponse, request: SampleRequest) ->
     offset = fields["offset_column"]
     if offset[0] != 0 or offset[-1] != len(fields["candidate_column"]) or np.any(np.diff(offset) < 0):
         raise InvalidRequest("sample.offset_column does not rise from 0 to the number of candidates")
+    could_hold_offset = fields["could_hold_offset_column"]
+    ends = could_hold_offset[[0, -1]].tolist() if could_hold_offset.size else [0, 0]
+    if ends != [0, len(fields["could_hold_column"])] or np.any(np.diff(could_hold_offset) < 0):
+        raise InvalidRequest("sample.could_hold_offset_column does not rise from 0 to the number of nodes told")
     retry_after_s = fields["retry_after_column"]
     return SampleReply(
         incarnation=fields["incarnation"],
@@ -123,6 +128,8 @@ def sample_reply(message: sampler_pb2.SampleResponse, request: SampleRequest) ->
         texts=fields["texts"],
         retry_after_s=np.where(np.isfinite(retry_after_s), retry_after_s, np.float32(0)),
         node_kinds=fields["node_kinds_column"],
+        could_hold_offset=could_hold_offset,
+        could_hold=fields["could_hold_column"],
     )
 
 

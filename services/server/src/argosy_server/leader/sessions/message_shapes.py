@@ -80,7 +80,7 @@ SAMPLE_RESPONSE: Final[Shape] = {
     "examined_column": Column("int32", ("class",), 0),
     "eligible_column": Column("int32", ("class",), 0),
     "complete_column": Column("int8", ("class",), 0, 1),
-    "reason_column": Column("int8", ("class",), 0, int(max(WaitReason))),
+    "reason_column": Column("int8", ("class",), 0, int(WaitReason.FAULT)),
     "filters": Entries(of="filter", most=_MAX_FILTERS, longest=_MAX_NAME),
     "filter_texts": Entries(of="filter", most=_MAX_FILTERS, longest=MAX_TEXT),
     "rejection_column": Column("int32", ("class", "filter"), 0),
@@ -89,6 +89,8 @@ SAMPLE_RESPONSE: Final[Shape] = {
     "texts": Entries(of="class", most=_MAX_CLASSES, longest=MAX_TEXT, optional=True),
     "retry_after_column": Column("float32", ("class",), optional=True),
     "node_kinds_column": Column("int64", ("class",), -1, optional=True),
+    "could_hold_offset_column": Column("int32", ("class",), 0, extra=1, optional=True),
+    "could_hold_column": Column("int32", ("could hold",), into="node"),
 }
 
 COMMIT_RESPONSE: Final[Shape] = {

@@ -70,6 +70,7 @@ class LeaderGauges:
         self._counters: tuple[tuple[str, Counter], ...] = (
             *((name, counter.labels(pool)) for name, counter in _POOL_COUNTERS),
             *((state, METRICS.finished_jobs.labels(state)) for state in ("succeeded", "failed", "cancelled")),
+            *((name, METRICS.promised_starts.labels(pool, outcome)) for name, outcome in _PROMISES),
         )
         self._shown: dict[str, int] = {}
         self._latencies = {stage: np.zeros(len(_BUCKET_S), dtype=np.int64) for stage, _ in _STAGES}
@@ -135,6 +136,11 @@ class LeaderGauges:
             total = totals.get(name, 0)
             counter.inc(total - self._shown.get(name, 0))
             self._shown[name] = total
+        estimated, exceeded, _ = self._machine.state.run_history.error
+        for name, total in (("true", exceeded), ("false", estimated - exceeded)):
+            shown = f"estimated_{name}"
+            METRICS.estimated_runs.labels(self._pool, name).inc(total - self._shown.get(shown, 0))
+            self._shown[shown] = total
         for stage, histogram in _STAGES:
             counts = self._clock.latencies[stage].counts
             observe_counts(histogram, _BUCKET_S, counts - self._latencies[stage])
@@ -162,6 +168,14 @@ _POOL_COUNTERS: Final[tuple[tuple[str, Any], ...]] = (
     ("foreign_states", METRICS.foreign_states),
 )
 """Totals of a leadership by name, and the counter of each."""
+_PROMISES: Final = (
+    ("promises_firm", "firm"),
+    ("promises_expected", "expected"),
+    ("promises_kept", "kept"),
+    ("promises_broken_capacity", "capacity"),
+    ("promises_broken_late", "late"),
+)
+"""Totals of a leadership by name, and what they say of promised starts."""
 _POOL_GAUGES: Final = (
     METRICS.queued_jobs,
     METRICS.pending_jobs,

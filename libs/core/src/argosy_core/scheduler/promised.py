@@ -1,0 +1,101 @@
+"""The promises of starts that stand, as the memory of a pool keeps them.
+
+Source: design section 5, "Round" 5; section 7, invariant 13; decision 0017.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from argosy_core.backfill import PromiseKind
+
+__all__ = ["BrokenBy", "PromisedStart", "PromisedStarts"]
+
+_MOST_REMEMBERED: Final = 256
+"""Jobs of which is remembered since when they are heads, and whose promise was broken last."""
+
+
+class BrokenBy(StrEnum):
+    """Why a promise was not kept."""
+
+    CAPACITY = "capacity"
+    """The node went, or shrank, or its cluster is not heard of."""
+    LATE = "late"
+    """The moment came without room: estimates were wrong, or runs took longer to start and to stop than allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromisedStart:
+    """What one waiting job was promised."""
+
+    handle: int
+    """The job."""
+    kind: PromiseKind
+    """Firm or expected."""
+    moment_s: float
+    """It starts no later, seconds since the Unix epoch."""
+    cluster: int
+    """Cluster index."""
+    node: int
+    """Node name index in that cluster; others start there only as far as that does not delay the job."""
+
+
+@dataclass(slots=True)
+class PromisedStarts:
+    """The promises that stand, and which heads wait for one."""
+
+    standing: dict[int, PromisedStart] = field(default_factory=dict)
+    """By handle, oldest first."""
+    due_s: float = math.inf
+    """When the first promised moment has passed, seconds since the Unix epoch; infinite if there is none."""
+    is_changed: bool = False
+    """Promises were given or ended since the last round was finished: the next leader has to know."""
+    broken: dict[int, BrokenBy] = field(default_factory=dict)
+    """Handle -> why its last promise was broken, of the last ones."""
+    _head_since_s: dict[int, float] = field(default_factory=dict)
+    _asked: dict[int, tuple[float, int]] = field(default_factory=dict)
+
+    def note_heads(self, handles: Sequence[int], now_s: float) -> None:
+        """Take note of who is a waiting head now."""
+        for handle in handles:
+            self._head_since_s.setdefault(handle, now_s)
+        _forget_oldest(self._head_since_s)
+        _forget_oldest(self._asked)
+        _forget_oldest(self.broken)
+
+    def is_due(self, handle: int, now_s: float, *, after_s: float, again_s: float, told_count: int) -> bool:
+        """Return whether to ask where a head could start.
+
+        Args:
+            handle: The head.
+            now_s: Now.
+            after_s: How long it must have been one, seconds.
+            again_s: How long ago it must have been asked last, seconds.
+            told_count: How often samplers have told what they have; without news the answer would be the same.
+        """
+        asked_s, told_then = self._asked.get(handle, (-math.inf, -1))
+        since_s = self._head_since_s.get(handle, math.inf)
+        return since_s + after_s <= now_s and asked_s + again_s <= now_s and told_then != told_count
+
+    def nodes_of(self, cluster: int) -> list[int]:
+        """Return the promised nodes of a cluster."""
+        return [promise.node for promise in self.standing.values() if promise.cluster == cluster]
+
+    def move_nodes(self, cluster: int, moved: Sequence[int]) -> None:
+        """Take over new indices of a cluster's nodes, by old index."""
+        for handle, promise in self.standing.items():
+            if promise.cluster == cluster:
+                self.standing[handle] = replace(promise, node=moved[promise.node])
+
+    def note_asked(self, handles: Sequence[int], now_s: float, told_count: int) -> None:
+        """Take note that it was asked where heads could start, and how often samplers had told what they have."""
+        self._asked.update(dict.fromkeys(handles, (now_s, told_count)))
+
+
+def _forget_oldest(remembered: dict[int, Any]) -> None:
+    while len(remembered) > _MOST_REMEMBERED:
+        del remembered[next(iter(remembered))]

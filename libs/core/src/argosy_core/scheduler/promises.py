@@ -1,0 +1,322 @@
+"""Promised starts: who has one, when it ends, and who is given the next.
+
+A waiting head that no room was found for within `promise_after_s` is promised the earliest moment at which a node has
+room for it, and that node, if more than one run has to end there for that. Samplers say which nodes could hold it if
+nothing else ran there and what is free on each; when the pool's own runs give back what they hold there is known here
+(`work_ends`). The promise stands until its job starts or leaves, or until it cannot be kept: the node is gone or
+smaller, or the moment has passed. Then it is told as broken, and given anew.
+
+Of a hundred nodes five are promised at once (`promised_nodes_ratio`), of a pool of any size one at least and 32 at
+most, each to one job: emptying a node costs what stands idle meanwhile.
+
+Source: design section 5, "Round" 5; section 7, invariant 13; decision 0017.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from argosy_core.arrays import Bools, Int32s, Int64s
+from argosy_core.backfill import PromiseKind, Releases, find_earliest
+from argosy_core.job.live import HELD, PENDING
+from argosy_core.placement import SampleReply, WaitReason
+from argosy_core.scheduler.messages import PromiseColumns
+from argosy_core.scheduler.promised import BrokenBy, PromisedStart
+from argosy_core.scheduler.state import PoolState
+from argosy_core.scheduler.work_ends import WorkEnds, expected_run_time_s, find_work
+
+__all__ = [
+    "CouldHold",
+    "find_due",
+    "give_promises",
+    "plan_asking",
+    "recover_promises",
+    "review_promises",
+    "stored_promises",
+]
+
+_MOST_LOOKED_AT: Final = 64
+"""Runs of a class that are looked at, the oldest ones."""
+MOST_PROMISES: Final = 32
+"""Promises that stand at once, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CouldHold:
+    """A sampler's word on which nodes could hold classes if nothing else ran there."""
+
+    cluster: int
+    """Cluster index."""
+    classes: Int64s
+    """Class indices in the order of the answer, -1 for those that were forgotten."""
+    reply: SampleReply
+    """The answer."""
+
+
+def _quota(state: PoolState) -> int:
+    """Return how many promises may stand at once."""
+    ratio = state.settings.promised_nodes_ratio
+    count = int(state.clusters.node_count[state.clusters.usable()].sum())
+    return min(MOST_PROMISES, max(1, math.ceil(ratio * count))) if ratio > 0 and count else 0
+
+
+def find_due(state: PoolState, now_s: float) -> Int32s:
+    """Return the slots of the waiting heads for which it is to be asked now where they could start."""
+    table, settings = state.promises, state.settings
+    room = _quota(state) - len(table.standing)
+    told_count = _told_count(state)
+    due = [
+        handle
+        for handle in state.heads.tolist()
+        if handle not in table.standing
+        and table.is_due(
+            handle,
+            now_s,
+            after_s=settings.promise_after_s,
+            again_s=settings.wait_expiry_s,
+            told_count=told_count,
+        )
+    ]
+    slots = state.live.slots(np.array(due[: max(room, 0)], dtype=np.int64))
+    slots = slots[slots >= 0]
+    slots = slots[state.stage_is_queued(slots) & ~state.queues.cordoned[state.live.queue[slots]]]
+    soon = np.array([_has_room_soon(state, slot, now_s) for slot in slots.tolist()], dtype=np.bool_)
+    table.note_asked(state.live.handle[slots[soon]].tolist(), now_s, told_count)
+    return slots[~soon]
+
+
+def _has_room_soon(state: PoolState, slot: int, now_s: float) -> bool:
+    """Return whether a run of a head's own class is expected to end soon: its room is the head's without a promise."""
+    live = state.live
+    like = np.flatnonzero((live.class_index == live.class_index[slot]) & (live.cluster >= 0)).astype(np.int32)
+    like = like[(live.handle[like] >= 0) & (live.start_time_us[like] > 0)]
+    like = like[np.argsort(live.start_time_us[like], kind="stable")[:_MOST_LOOKED_AT]]
+    start_s = live.start_time_us[like] / 1e6
+    end_s = start_s + expected_run_time_s(state, like, np.maximum(now_s - start_s, 0.0))
+    return bool((end_s <= now_s + state.settings.wait_expiry_s).any())
+
+
+def _told_count(state: PoolState) -> int:
+    """Return how often samplers have told what they have, sessions that began and ended included."""
+    return int(state.clusters.told_count.sum() + state.clusters.session.sum())
+
+
+def plan_asking(state: PoolState, slots: Int32s, now_s: float) -> tuple[Int32s, Bools]:
+    """Return n class indices of heads, each once, and (n, cluster) whom to ask where these could start."""
+    clusters = state.clusters
+    classes = np.unique(state.live.class_index[slots])
+    if not slots.size:
+        return classes, np.zeros((0, len(clusters)), dtype=np.bool_)
+    state.promises.note_asked(state.live.handle[slots].tolist(), now_s, _told_count(state))
+    state.ensure_class_grid()
+    reason = state.waits.reason[classes, : len(clusters)]
+    where = ((reason == WaitReason.NO_ROOM) | (reason == WaitReason.NONE)) & clusters.usable()
+    where &= (state.classes.requests[classes][:, None] <= clusters.largest).all(axis=2)
+    return classes, where
+
+
+def review_promises(state: PoolState, now_s: float) -> None:
+    """End the promises whose jobs have started or left, or that cannot be kept, and say when to look again."""
+    table, live = state.promises, state.live
+    if not table.standing:
+        table.due_s = math.inf
+        return
+    for promise in tuple(table.standing.values()):
+        slot = int(live.slots(np.array([promise.handle], dtype=np.int64))[0])
+        one = np.array([slot], dtype=np.int32)
+        if slot < 0 or state.queues.cordoned[live.queue[slot]] or live.flags[slot] & HELD:
+            del table.standing[promise.handle]
+        elif not state.stage_is_queued(one)[0]:
+            state.totals["promises_kept"] += 1
+            del table.standing[promise.handle]
+        elif not _has_node(state, promise, state.requested_vectors(one)[0]):
+            _break(state, promise, BrokenBy.CAPACITY)
+        elif promise.moment_s < now_s:
+            is_heard = bool(state.clusters.connected[promise.cluster])
+            _break(state, promise, BrokenBy.LATE if is_heard else BrokenBy.CAPACITY)
+            if is_heard and _renew(state, promise, now_s):
+                continue
+        else:
+            continue
+        live.flags[one[one >= 0]] &= np.uint8(0xFF ^ PENDING)  # until the next heads are elected
+        table.is_changed = True
+        state.change_count += 1
+    ends = [math.nextafter(promise.moment_s, math.inf) for promise in table.standing.values()]
+    table.due_s = min([math.inf, *ends])
+
+
+def _break(state: PoolState, promise: PromisedStart, reason: BrokenBy) -> None:
+    """End a promise that cannot be kept; its job is looked after at once."""
+    table = state.promises
+    del table.standing[promise.handle]
+    table.broken[promise.handle] = reason
+    state.totals[f"promises_broken_{reason}"] += 1
+    state.totals["firm_promises_broken"] += promise.kind == PromiseKind.FIRM
+
+
+def _renew(state: PoolState, promise: PromisedStart, now_s: float) -> bool:
+    """Promise the same node anew while runs are left there; return whether there are any.
+
+    Without it the node would be given away in the moment in which it is almost empty.
+    """
+    table, node = state.promises, np.array([promise.node], dtype=np.int32)
+    expected_s = find_work(state, promise.cluster, node, now_s).expected_s
+    expected_s = expected_s[np.isfinite(expected_s)]
+    if expected_s.size:
+        moment_s = max(float(expected_s.max()), now_s)
+        table.standing[promise.handle] = replace(promise, kind=PromiseKind.EXPECTED, moment_s=moment_s)
+        table.is_changed = True
+        state.totals["promises_expected"] += 1
+    return bool(expected_s.size)
+
+
+def _has_node(state: PoolState, promise: PromisedStart, demand: Int64s) -> bool:
+    """Return whether the promised node may be given work and is large enough, as far as its cluster is heard of."""
+    clusters, index = state.clusters, promise.cluster
+    if index in clusters.forgotten:
+        return False
+    if not clusters.connected[index]:
+        return True
+    rows = np.flatnonzero(clusters.nodes[index].by_sampler == promise.node)
+    if not rows.size or not clusters.ready[index][rows[0]]:
+        return False
+    amounts = dict(zip(clusters.resources[index], clusters.allocatable[index][rows[0]].tolist(), strict=True))
+    names = state.classes.axis.names
+    return all(amounts.get(name, 0) >= needed for name, needed in zip(names, demand.tolist(), strict=True) if needed)
+
+
+# --- the round state --------------------------------------------------------------------------------------------------
+
+
+def stored_promises(state: PoolState) -> PromiseColumns:
+    """Return the promises that stand, as the next leader takes them up."""
+    standing = tuple(state.promises.standing.values())
+    clusters = state.clusters
+    return PromiseColumns(
+        handle=np.array([promise.handle for promise in standing], dtype=np.int64),
+        kind=np.array([promise.kind for promise in standing], dtype=np.int8),
+        time_us=np.array([round(promise.moment_s * 1e6) for promise in standing], dtype=np.int64),
+        clusters=tuple(clusters.names[promise.cluster] for promise in standing),
+        nodes=tuple(clusters.nodes[promise.cluster].names[promise.node] for promise in standing),
+    )
+
+
+def recover_promises(state: PoolState, stored: PromiseColumns) -> None:
+    """Take up what the last leader promised to jobs that wait still; `review_promises` ends what is not to be kept.
+
+    A promise of a kind that is not known, or on a node of a cluster that is not, is left out.
+    """
+    slots, kinds = state.live.slots(stored.handle), set(PromiseKind)
+    columns = (slots.tolist(), stored.kind.tolist(), stored.time_us.tolist(), stored.clusters, stored.nodes)
+    for slot, kind, time_us, cluster, node in zip(*columns, strict=True):
+        index, one = state.clusters.find(cluster), np.array([slot], dtype=np.int32)
+        if index is None or kind not in kinds or slot < 0 or not state.stage_is_queued(one)[0]:
+            continue
+        promise = PromisedStart(
+            handle=int(state.live.handle[slot]),
+            kind=PromiseKind(kind),
+            moment_s=time_us / 1e6,
+            cluster=index,
+            node=int(state.clusters.nodes[index].intern([node])[0]),
+        )
+        if len(state.promises.standing) < MOST_PROMISES:
+            state.promises.standing[promise.handle] = promise
+            state.live.flags[slot] |= PENDING
+    state.promises.due_s = -math.inf if state.promises.standing else math.inf
+
+
+# --- giving -----------------------------------------------------------------------------------------------------------
+
+
+def give_promises(state: PoolState, slots: Int32s, told: Sequence[CouldHold], *, leased: Int32s, now_s: float) -> None:
+    """Promise starts to waiting heads, in their order, as far as samplers said where.
+
+    Args:
+        state: The pool.
+        slots: Heads for which it was asked in this round.
+        told: What samplers said.
+        leased: What this round placed after that was said: it takes of what they told to be free.
+        now_s: Now.
+
+    Complexity: O(slots x jobs) in NumPy.
+    """
+    slots = slots[np.isin(slots, state.pending_slots())]
+    for slot in slots.tolist():
+        if len(state.promises.standing) >= _quota(state):
+            return
+        promise = _find_promise(state, slot, told, leased=leased, now_s=now_s)
+        if promise is not None:
+            state.promises.standing[promise.handle] = promise
+            state.promises.is_changed = True
+            state.totals[f"promises_{promise.kind.name.lower()}"] += 1
+
+
+def _find_promise(
+    state: PoolState, slot: int, told: Sequence[CouldHold], *, leased: Int32s, now_s: float
+) -> PromisedStart | None:
+    """Return the earliest start of a job on a node that nobody else was promised: firm if it can be, else expected."""
+    taken = {(promise.cluster, promise.node) for promise in state.promises.standing.values()}
+    demand = state.requested_vectors(np.array([slot], dtype=np.int32))[0]
+    places: list[tuple[int, int]] = []
+    frees, works, begins = [np.zeros((0, demand.size), dtype=np.int64)], [], []
+    for one in told:
+        nodes, free = _could_hold(state, one, int(state.live.class_index[slot]))
+        open_ = np.array([node >= 0 and (one.cluster, node) not in taken for node in nodes.tolist()], dtype=np.bool_)
+        nodes, free = nodes[open_], free[open_]
+        work = find_work(state, one.cluster, nodes, now_s)
+        new = np.isin(work.slots, leased)
+        np.subtract.at(free, work.node[new], work.amount[new])
+        begins.append(len(places))
+        places += [(one.cluster, node) for node in nodes.tolist()]
+        frees.append(free)
+        works.append(work)
+    all_free = np.concatenate(frees)
+    for kind in PromiseKind:
+        releases = _releases(works, begins, kind, demand.size)
+        found = find_earliest(all_free, releases, demand, now_s=now_s)
+        if found is not None:
+            row = int(found.nodes[0])
+            if found.moment_s <= now_s or _has_room_by_one(
+                all_free[row], releases, demand, node=row, moment_s=found.moment_s
+            ):
+                return None
+            cluster, node = places[row]
+            handle = int(state.live.handle[slot])
+            return PromisedStart(handle=handle, kind=kind, moment_s=found.moment_s, cluster=cluster, node=node)
+    return None
+
+
+def _has_room_by_one(free: Int64s, releases: Releases, demand: Int64s, *, node: int, moment_s: float) -> bool:
+    """Return whether a job has room on a node as soon as a single run has ended there.
+
+    As a waiting head it gets that room by itself; to keep others from the node until then would only disturb the order.
+    """
+    ends = (releases.node == node) & (releases.end_s <= moment_s)
+    return bool((free + releases.amount[ends] >= demand).all(axis=1).any())
+
+
+def _could_hold(state: PoolState, told: CouldHold, class_index: int) -> tuple[Int32s, Int64s]:
+    """Return the nodes that could hold a class, and what is free on each in the order of the axis."""
+    rows = np.flatnonzero(told.classes == class_index)
+    offset, reply = told.reply.could_hold_offset, told.reply
+    if not rows.size or not offset.size:
+        return np.zeros(0, dtype=np.int32), np.zeros((0, len(state.classes.axis)), dtype=np.int64)
+    at = reply.could_hold[offset[rows[0]] : offset[rows[0] + 1]]
+    free = np.zeros((at.size, len(state.classes.axis)), dtype=np.int64)
+    free[:, : reply.free.shape[1]] = reply.free[at]
+    return state.clusters.nodes[told.cluster].translate(reply.node[at]), free
+
+
+def _releases(works: Sequence[WorkEnds], begins: Sequence[int], kind: PromiseKind, width: int) -> Releases:
+    """Return what comes free on all nodes together."""
+    node = [work.node + begin for work, begin in zip(works, begins, strict=True)]
+    return Releases(
+        node=np.concatenate([np.zeros(0, dtype=np.int32), *node]).astype(np.int32),
+        amount=np.concatenate([np.zeros((0, width), dtype=np.int64), *(work.amount for work in works)]),
+        end_s=np.concatenate([np.zeros(0), *(work.ends_s(kind) for work in works)]),
+    )

@@ -1,0 +1,222 @@
+"""Promised starts in the leader: who gets one, who may go before it, and when it ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from argosy_core.backfill import PromiseKind
+from argosy_core.job.states import ObjectState
+from argosy_core.placement import WaitReason
+from argosy_core.scheduler import PromisedStart, RoundSettings, explain, next_due_s
+from argosy_testkit.leader_world import LeaderWorld
+from argosy_testkit.world_rows import Report
+
+SETTINGS = RoundSettings(
+    clusters_to_sample_ratio=1.0,
+    promise_after_s=1.0,
+    run_allowance_s=0.0,
+    assumed_run_time_s=1000.0,
+    wait_expiry_s=1.0,
+)
+LIMIT_100 = (-1, 100, -1)
+
+
+def begin(world: LeaderWorld, handles: list[int]) -> None:
+    """Have pods of jobs run from now on."""
+    for handle in handles:
+        world.report(world.place(handle)[0], [Report(handle=handle, state=ObjectState.RUNNING)])
+
+
+def end(world: LeaderWorld, handles: list[int]) -> None:
+    """Have jobs end with success, and their samplers hear of it."""
+    for handle in handles:
+        world.report(world.place(handle)[0], [Report(handle=handle, state=ObjectState.SUCCEEDED)])
+
+
+def pass_time(world: LeaderWorld, seconds: float) -> None:
+    """Let time pass, with a round whenever one is due."""
+    until_s = world.now_s + seconds
+    while world.now_s < until_s:
+        world.now_s += 0.5
+        world.tell_news()
+        world.round()
+
+
+def promised(world: LeaderWorld, handle: int) -> PromisedStart:
+    """Return what a job was promised."""
+    return world.state.promises.standing[handle]
+
+
+def half_full(options: tuple[int, int, int] | None = LIMIT_100) -> tuple[LeaderWorld, list[int], int]:
+    """Return three nodes of four cores with two jobs of a core each, and a waiting job of a whole node."""
+    world = LeaderWorld(clusters={"a": 3}, settings=SETTINGS)
+    world.define_class(4, cpu=4000)
+    small = world.submit(6, options=options)
+    world.round()
+    begin(world, small)
+    assert Counter(Counter(world.place(handle)[1] for handle in small).values()) == {2: 3}
+    [large] = world.submit(1, class_id=4)
+    return world, small, large
+
+
+def test_a_head_without_room_is_promised_the_earliest_moment_and_a_node() -> None:
+    """By time limits the promise is firm: the job starts no later than the first of the running jobs has to end."""
+    world, small, large = half_full()
+    begun_s = world.now_s
+    pass_time(world, 3.0)
+    promise = promised(world, large)
+    assert promise.kind == PromiseKind.FIRM
+    assert promise.moment_s == pytest.approx(begun_s + 100)
+    names = {world.place(handle)[1] for handle in small}
+    assert world.state.clusters.nodes[promise.cluster].names[promise.node] in names
+    assert world.state.totals["promises_firm"] == 1
+
+
+def test_without_time_limits_the_promise_is_only_expected() -> None:
+    """It goes by the stated prior where nothing is known."""
+    world, _, large = half_full(options=None)
+    pass_time(world, 3.0)
+    assert promised(world, large).kind == PromiseKind.EXPECTED
+
+
+def test_jobs_that_could_delay_the_promised_one_are_kept_from_its_node() -> None:
+    """Of six free cores the two on the promised node stay free, and those who wait for them are told so."""
+    world, _, large = half_full()
+    pass_time(world, 3.0)
+    later = world.submit(6, class_id=1)
+    pass_time(world, 1.0)
+    node = world.state.clusters.nodes[0].names[promised(world, large).node]
+    placed = [world.place(handle)[1] for handle in later if world.job(handle).runs]
+    assert len(placed) == 4
+    assert node not in placed
+    waiting = explain(world.state, later[-1], world.now_s)
+    assert waiting is not None
+    assert waiting.reason == WaitReason.PROMISED
+
+
+def test_a_job_that_is_over_before_the_promised_moment_goes_first() -> None:
+    """A time limit that ends before it delays nobody."""
+    world, _, large = half_full()
+    pass_time(world, 3.0)
+    later = world.submit(6, class_id=1, options=(-1, 50, -1))
+    pass_time(world, 1.0)
+    assert large in world.state.promises.standing
+    assert all(world.place(handle)[1] for handle in later)
+
+
+def test_a_job_that_needs_no_more_than_is_spare_goes_first() -> None:
+    """What the promised job leaves of its node is for everybody, for as long as there is some."""
+    world = LeaderWorld(clusters={"a": 1}, node_amounts={"cpu": 6000, "memory": 16 << 30}, settings=SETTINGS)
+    world.define_class(5, cpu=5000)
+    first = world.submit(3, options=LIMIT_100)
+    world.round()
+    begin(world, first)
+    [large] = world.submit(1, class_id=5)
+    pass_time(world, 3.0)
+    assert large in world.state.promises.standing
+    later = world.submit(2, class_id=1)
+    pass_time(world, 3.0)
+    assert [bool(world.job(handle).runs) for handle in later] == [True, False]
+
+
+def test_the_promised_job_starts_as_soon_as_there_is_room() -> None:
+    """Its promise is kept then, whoever has come meanwhile."""
+    world, small, large = half_full()
+    pass_time(world, 3.0)
+    node = world.state.clusters.nodes[0].names[promised(world, large).node]
+    later = world.submit(8, class_id=1)
+    end(world, [handle for handle in small if world.place(handle)[1] == node])
+    pass_time(world, 2.0)
+    assert world.place(large)[1] == node
+    assert (world.state.promises.standing, world.state.totals["promises_kept"]) == ({}, 1)
+    assert sum(bool(world.job(handle).runs) for handle in later) == 4
+    world.check()
+
+
+def test_a_firm_promise_outlives_its_leader() -> None:
+    """The next leader keeps the node for the same job until the same moment."""
+    world, _, large = half_full()
+    pass_time(world, 3.0)
+    before = promised(world, large)
+    name = world.state.clusters.nodes[before.cluster].names[before.node]
+    world.take_over()
+    after = promised(world, large)
+    assert after.kind == before.kind
+    assert after.moment_s == pytest.approx(before.moment_s, abs=1e-3)
+    assert world.state.clusters.nodes[after.cluster].names[after.node] == name
+    later = world.submit(6, class_id=1)
+    pass_time(world, 2.0)
+    assert promised(world, large) == after
+    assert sum(bool(world.job(handle).runs) for handle in later) == 4
+
+
+def test_a_promised_node_that_is_gone_breaks_the_promise_and_another_is_given() -> None:
+    """It is counted with its reason."""
+    world, _, large = half_full()
+    pass_time(world, 3.0)
+    before = promised(world, large)
+    name = world.state.clusters.nodes[before.cluster].names[before.node]
+    world.clusters["a"].ledger.remove_nodes([name])
+    world.send_capacity("a")
+    pass_time(world, 15.0)
+    after = promised(world, large)
+    assert after.node != before.node
+    assert world.state.totals["promises_broken_capacity"] == 1
+    assert world.state.totals["firm_promises_broken"] == 1
+
+
+def test_an_expected_moment_that_passes_breaks_the_promise_and_another_is_given() -> None:
+    """Runs take longer than was expected of them."""
+    world, _, large = half_full(options=(-1, -1, 20))
+    pass_time(world, 3.0)
+    assert promised(world, large).kind == PromiseKind.EXPECTED
+    pass_time(world, 40.0)
+    assert world.state.totals["promises_broken_late"] >= 1
+    assert promised(world, large).moment_s > world.now_s
+
+
+def test_a_promise_ends_with_its_job() -> None:
+    """A job that is cancelled keeps nobody from its node."""
+    world, _, large = half_full()
+    pass_time(world, 3.0)
+    later = world.submit(6, class_id=1)
+    pass_time(world, 1.0)
+    world.cancel([large])
+    pass_time(world, 3.0)
+    assert world.state.promises.standing == {}
+    assert all(world.job(handle).runs for handle in later)
+
+
+def test_only_a_share_of_the_nodes_is_promised_at_once() -> None:
+    """Of three nodes one, whoever else waits for one."""
+    world, _, large = half_full()
+    world.submit(5, class_id=4)
+    pass_time(world, 5.0)
+    assert list(world.state.promises.standing) == [large]
+    assert next_due_s(world.state, world.now_s) > world.now_s
+
+
+def test_nothing_is_promised_where_nobody_wants_it() -> None:
+    """A share of 0 turns promises off."""
+    world = LeaderWorld(clusters={"a": 1}, settings=RoundSettings(promised_nodes_ratio=0.0))
+    world.define_class(4, cpu=4000)
+    world.submit(1, options=LIMIT_100)
+    world.round()
+    world.submit(1, class_id=4)
+    pass_time(world, 20.0)
+    assert world.state.promises.standing == {}
+    assert world.state.heads.size == 1
+
+
+def test_a_job_for_which_one_run_has_to_end_is_promised_nothing() -> None:
+    """It gets that room by itself as a waiting head; a promise would only keep others from the node."""
+    world = LeaderWorld(clusters={"a": 1}, settings=SETTINGS)
+    begun = world.submit(4, options=LIMIT_100)
+    world.round()
+    begin(world, begun)
+    world.submit(1)
+    pass_time(world, 15.0)
+    assert world.state.heads.size == 1
+    assert world.state.promises.standing == {}
