@@ -419,3 +419,15 @@ async def test_token_reaches_no_log_no_error_no_row_and_no_metric(
         tables = [row[0] for row in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
         said += [str(connection.execute(f'SELECT * FROM "{table}"').fetchall()) for table in tables]
     assert [text[:200] for text in said if secret in text or hash_token("root") in text] == []
+
+
+async def test_grant_holds_for_queues_below_and_not_above(mesh: Mesh) -> None:
+    """Who may watch a queue may watch what stands below it, at any depth, and nothing beside or above it."""
+    root = {"metadata": bearer("root")}
+    for name, parent in (("top", ""), ("middle", "top"), ("bottom", "middle"), ("beside", "top")):
+        queue = queue_pb2.Queue(name=name, parent=parent)
+        await mesh.api.queues.CreateQueue(queue_pb2.CreateQueueRequest(queue=queue), **root)
+    grant = access_pb2.Grant(subject="user:stranger", queue="middle", verb="watch")
+    await mesh.api.access.AddGrants(access_pb2.AddGrantsRequest(grants=[grant]), **root)
+    listed = await mesh.api.queues.ListQueues(queue_pb2.ListQueuesRequest(), metadata=bearer("stranger"))
+    assert [queue.name for queue in listed.queues] == ["bottom", "middle"]

@@ -20,6 +20,11 @@ __all__ = ["GrantCalls"]
 _UNNEST: Final = "SELECT * FROM unnest(%s::text[], %s::text[], %s::text[])"
 _ADD: Final = f"INSERT INTO grants (subject, queue, verb) {_UNNEST} ON CONFLICT DO NOTHING"
 _REMOVE: Final = f"DELETE FROM grants WHERE (subject, queue, verb) IN ({_UNNEST})"
+_GRANTS_OF: Final = (
+    "WITH RECURSIVE g AS (SELECT subject, queue, verb FROM grants WHERE subject = ANY (%s)"
+    " UNION SELECT g.subject, q.name, g.verb FROM g JOIN queues q ON q.parent = g.queue AND NOT q.deleted"
+    " WHERE g.queue <> '') SELECT subject, queue, verb FROM g"
+)
 _LOCK_QUEUES: Final = "SELECT name FROM queues WHERE name = ANY (%s) AND NOT deleted ORDER BY queue_id FOR SHARE"
 _LIST: Final = (
     "SELECT subject, queue, verb FROM grants WHERE (subject, queue, verb) > (%s, %s, %s)"
@@ -35,14 +40,13 @@ class GrantCalls:
         self._connections = connections
 
     def grants_of(self, subjects: Sequence[str]) -> list[Grant]:
-        """Return what was granted to some subjects.
+        """Return what was granted to some subjects, on queues themselves or on those that they stand below.
 
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
-        statement = "SELECT subject, queue, verb FROM grants WHERE subject = ANY (%s)"
         with self._connections.submits() as connection:  # every call may wait for it, so slow requests must not
-            rows = connection.execute(statement, [list(subjects)])
+            rows = connection.execute(_GRANTS_OF, [list(subjects)])
             return [Grant(subject=row[0], queue=row[1], verb=row[2]) for row in rows]
 
     def list_grants(
