@@ -75,13 +75,6 @@ class FreesAtOnce(PermitBook):
         self.leave(session)
 
 
-class WithoutMargin(PermitBook):
-    """Nothing is expected to come after a lease has ended."""
-
-    def _orphan(self, rows: Any, renewed_s: float) -> None:
-        super()._orphan(rows, renewed_s - self.settings.margin_s)
-
-
 class WithoutRoom(PermitBook):
     """Whatever is asked is given."""
 
@@ -93,11 +86,10 @@ class WithoutRoom(PermitBook):
 @pytest.mark.parametrize(
     ("book", "seed"),
     [
-        (WithoutUncertainty, 12),
+        (WithoutUncertainty, 13),
         (TrustsEverybody, 19),
         (LetsAnybodyJoin, 11),
-        (FreesAtOnce, 0),
-        (WithoutMargin, 15),
+        (FreesAtOnce, 15),
         (WithoutRoom, 0),
     ],
 )

@@ -160,12 +160,13 @@ async def test_refusals_and_directives_are_told(sampler: Sampler, agent: Agent) 
 
 
 async def test_a_goodbye_ends_the_stream_and_frees_the_pods(sampler: Sampler, agent: Agent) -> None:
-    """The agent is told OK, and its permits are given back."""
+    """The agent is told OK, and its permits are given back after the margin."""
     await begin(agent)
     await agent.say(request=asking(2, 500, 20, 200, 20))
     await agent.hear()
     await agent.say(goodbye=permit_pb2.Goodbye())
     assert (await agent.code())[0] is grpc.StatusCode.OK
+    sampler.ledger.permits.advance(sampler.ledger.permits.now_s + 4.0)
     assert sampler.ledger.nodes.free[0, 0] == 600
 
 

@@ -153,8 +153,9 @@ class PermitWorld:
         if lot < self._restart_ratio and is_remembered:
             self._start_sampler()
         elif lot > 0.9997:
-            self.now_s += 12 * chance.random()
-            self._pass_time()
+            for _ in range(chance.randrange(60)):  # nobody is heard for long; what is due happens when it is
+                self.now_s += 0.2
+                self._pass_time()
         else:
             acts, weights = zip(*self._acts, strict=True)
             chance.choices(acts, weights)[0]()

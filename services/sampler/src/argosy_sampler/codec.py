@@ -18,17 +18,18 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.findings import printable
 from argosy_core.job.members import Members
-from argosy_core.ledger import NodeLedger
+from argosy_core.ledger import SCALED, NodeLedger
 from argosy_core.nodes import NodeGroup
 from argosy_core.placement import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
 from argosy_core.resources import DEFAULT_AXIS
 from argosy_core.scheduler import MAX_TOTAL
-from argosy_runtime.columns import check_indices, pack_column, read_columns, read_members, unpack_column
+from argosy_runtime.columns import check_indices, member_columns, pack_column, read_columns, read_members, unpack_column
 
 __all__ = [
     "CapacityWriter",
     "class_definitions",
     "commit_response",
+    "held_amounts_message",
     "read_commit",
     "read_placements",
     "read_release",
@@ -160,6 +161,13 @@ def commit_response(reply: CommitReply, request: CommitRequest) -> sampler_pb2.C
         incarnation=reply.incarnation,
         node_column=pack_column(reply.node, "int32"),
         outcome_column=pack_column(reply.outcome, "int8"),
+    )
+
+
+def held_amounts_message(members: Members, amounts: Int64s) -> sampler_pb2.HeldAmounts:
+    """Return what members of runs hold, (resource of SCALED, n) base units or -1 for what their class says."""
+    return sampler_pb2.HeldAmounts(
+        **member_columns(members), resources=SCALED, amount_column=pack_column(amounts.T, "int64")
     )
 
 

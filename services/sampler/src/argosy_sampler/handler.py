@@ -6,6 +6,7 @@ Source: design section 5, "Sampler session"; section 7, invariants 8 and 9.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from argosy_sampler.codec import (
     CapacityWriter,
     class_definitions,
     commit_response,
+    held_amounts_message,
     read_commit,
     read_placements,
     read_release,
@@ -28,6 +30,8 @@ from argosy_sampler.codec import (
 )
 
 __all__ = ["SessionHandler"]
+
+_HELD_ANEW_S: Final = 60.0
 
 
 class SessionHandler:
@@ -63,12 +67,15 @@ class SessionHandler:
         self._names = names
         self._faults = FaultReporter(framework, names[0], log=log, monotonic=monotonic)
         self._monotonic = monotonic
+        self._pool = pool
+        self._held_anew_s = 0.0
         self._log = log
 
     def begin(self) -> sampler_pb2.Capacity | None:
         """Begin a new stream; return all nodes."""
         self._session.begin()
         self.capacity.start_over()
+        self._held_anew_s = 0.0
         return self.capacity.next_message()
 
     def stop(self) -> None:
@@ -88,6 +95,17 @@ class SessionHandler:
     def tell_capacity(self, *, with_nodes: bool) -> sampler_pb2.Capacity | None:
         """Return what changed of the nodes, with the classes that fit by now; None if nothing did."""
         return self.capacity.next_message(with_nodes=with_nodes, fitting=self._session.sampler.take_fitting())
+
+    def tell_held(self) -> sampler_pb2.HeldAmounts | None:
+        """Return what pods that are resized hold by now, if that changed; now and then what all of them hold."""
+        permits, now_s = self.ledger.permits, self._monotonic()
+        if not self.ready or not len(permits.pods):
+            return None
+        if now_s >= self._held_anew_s:  # the leader heeds no word on runs that it has not yet stored
+            permits.forget_told(self._pool)
+            self._held_anew_s = now_s + _HELD_ANEW_S
+        members, amounts = permits.take_held(self._pool, self.ledger.classes.requests)
+        return held_amounts_message(members, amounts) if len(members) else None
 
     def welcome(self, epoch: int, incarnation: int) -> None:
         """Take the epoch of the stream's leader, and the number that this process has there.

@@ -267,10 +267,12 @@ def test_another_agents_pod_is_refused_until_its_lease_ran_out(world: World) -> 
     assert world.reserved == (400, 40)
 
 
-def test_a_goodbye_gives_permits_back_at_once(world: World) -> None:
-    """Nobody resizes the pods any more, so they count as they are and another agent may come."""
+def test_a_goodbye_gives_permits_back_once_all_that_was_done_is_seen(world: World) -> None:
+    """Nobody resizes the pods any more, so after the margin they count as they are and another agent may come."""
     world.ask({1: (500, 50)})
     world.book.leave(1)
+    assert (world.reserved, world.buffer) == ((700, 70), (300, 30))
+    world.book.advance(4.0)
     assert (world.reserved, world.buffer) == ((400, 40), (0, 0))
     assert world.join(1, session=2, process=2, held=False) == [0]
 
@@ -502,3 +504,39 @@ def test_many_pods_come_and_go_without_a_trace() -> None:
         world.see({number % 256: (100, 10) for number in range(begin, begin + 100)})
     world.see({}, everything=True)
     assert (len(world.book.pods), world.reserved) == (0, (0, 0))
+
+
+def test_a_leader_is_told_once_what_its_pods_hold_and_again_on_a_new_stream() -> None:
+    """Permits count as usage, what is only uncertain does not; as its class says is -1."""
+    world = World()
+    world.ledger.define_class(1, SchedulingClass(requests=(("cpu", 200), ("memory", 20))))
+    one = np.array([0], np.int32)
+    member = Members.of([7], [1])
+    commit(world.ledger, member, class_ids=one + 1, offsets=np.array([0, 1], np.int32), candidates=one)
+    requests = world.ledger.classes.requests
+
+    def told(scaling: Scaling | None = BOUNDS) -> list[list[int]]:
+        events = PodEvents(
+            members=member, uids=np.array([[1] + 15 * [0]], np.uint8), nodes=one, ended=np.zeros(1, np.bool_),
+            requests=np.array([[200, 20, 1]]), scalings={0: scaling} if scaling else {},
+        )  # fmt: skip
+        world.ledger.observe(events)
+        members, amounts = world.book.take_held(0, requests)
+        assert members.is_in(member).all()
+        return amounts.T.tolist()
+
+    assert told() == []
+    world.join(1)
+    world.ask({1: (500, 20)})
+    assert told() == [[500, -1]]
+    assert told() == []
+    world.book.forget_told(0)
+    assert told() == [[500, -1]]
+    world.book.cut_off(1, renewed_s=0.0)
+    assert told() == [[-1, -1]]
+    world.join(1)
+    world.ask({1: (300, 20)})
+    assert told() == [[300, -1]]
+    assert told(None) == [[-1, -1]]
+    world.book.advance(20.0)
+    assert len(world.book.pods) == 0

@@ -195,12 +195,14 @@ def test_a_stream_that_breaks_leaves_its_pods_booked(world: World) -> None:
 
 
 def test_a_goodbye_ends_the_session_and_gives_all_back(world: World) -> None:
-    """Whoever comes next may have the pods at once."""
+    """Whoever comes next may have the pods as soon as all that was done is seen."""
     agent = world.begin()
     world.tell(agent, 1)
     world.ask(agent, {1: (500, 20)})
     assert world.say(agent, Goodbye()).ended == [agent]
+    world.service.tick(4.0)
     assert world.ledger.nodes.free[0, 0] == 600
+    world.now_s = 4.0
     other = world.begin("b")
     assert permits_in(world.tell(other, 1, held=False), other) == {1: [200, 20]}
 

@@ -52,6 +52,7 @@ def packed(kind: str, *values: float) -> bytes:
     [
         (sampler_pb2.Capacity, message_shapes.CAPACITY),
         (sampler_pb2.Ready, message_shapes.READY),
+        (sampler_pb2.HeldAmounts, message_shapes.HELD_AMOUNTS),
         (sampler_pb2.SampleResponse, message_shapes.SAMPLE_RESPONSE),
         (sampler_pb2.CommitResponse, message_shapes.COMMIT_RESPONSE),
         (executor_pb2.Hello, message_shapes.HELLO_RUNS),
@@ -89,6 +90,10 @@ SAMPLE_ANSWER = sampler_pb2.SampleResponse(
     nearest_misses=["", ""], reason_column=packed("i1", 0, 2), texts=["", "no"],
     retry_after_column=packed("<f4", 0, 1), filter_texts=["{nodes} do not fit"],
 )  # fmt: skip
+HELD = sampler_pb2.HeldAmounts(
+    handle_column=packed("<i8", 5, 6), attempt_column=packed("<i4", 1, 1), resources=["cpu", "memory"],
+    amount_column=packed("<i8", 500, -1, -1, 80),
+)  # fmt: skip
 COMMIT_ANSWER = sampler_pb2.CommitResponse(
     round=1, stage=1, incarnation=1, node_column=packed("<i4", 4, 6), outcome_column=packed("i1", 1, 1)
 )
@@ -106,6 +111,7 @@ def targets(leader: Leader) -> list[tuple[Message, Callable[[Any], object]]]:
         (capacity.capacity, leader.take_capacity),
         (SAMPLE_ANSWER, lambda message: cluster_codec.sample_reply(message, SAMPLE)),
         (COMMIT_ANSWER, lambda message: cluster_codec.commit_reply(message, COMMIT)),
+        (HELD, cluster_codec.held_amounts),
         (hello.hello, cluster_codec.hello_runs),
         (seen.seen, cluster_codec.seen_runs),
         (states.states, cluster_codec.state_columns),

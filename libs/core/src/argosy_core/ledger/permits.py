@@ -20,7 +20,7 @@ Transitions, r the booking, b the buffer, p what is deferred, q what is asked fo
 | its agent reports a ceiling | most of ceiling and observed, never more than r was | 0 | 0 |
 | its agent is cut off | as it was | r - observed | 0 |
 | no lease can last any more | observed | 0 | 0 |
-| the agent says goodbye | observed | 0 | 0 |
+| the agent says goodbye | as it was until the margin is over, then observed | r - observed | 0 |
 | named to be moved | as it was; q other than the permit is refused | 0 | as it was |
 | bounds changed, nobody holds it | most of old and new maximum | r - observed | 0 |
 | bounds changed, held | as it was | 0 | at most up to the new maximum |
@@ -43,6 +43,7 @@ import numpy as np
 
 from argosy_core.arrays import Bools, Int8s, Int32s, Int64s
 from argosy_core.errors import InvalidRequest, InvariantViolation
+from argosy_core.job.members import Members
 from argosy_core.ledger.placements import PlacementTable
 from argosy_core.ledger.records import PodEvents
 from argosy_core.ledger.scaled_pods import SCALED, ScaledPodTable, Scaling
@@ -175,7 +176,9 @@ class PermitBook:
         pods, rows = self.pods, self.pods.live()
         rows = rows[(pods.session[rows] == 0) & (pods.floor_until_s[rows] <= self.now_s)]
         self._rebook_without_floor(rows[pods.floor[:, rows].any(axis=0)])
-        self._switch_off(rows[pods.is_off[rows]])
+        # Until the leader was told that it is as it is, which it is from now on, a pod is kept.
+        is_told = ((pods.told[:, rows] == -1) | (pods.told[:, rows] == pods.observed[:, rows])).all(axis=0)
+        self._switch_off(rows[pods.is_off[rows] & is_told])
 
     # --- facts, from the ledger ---------------------------------------------------------------------------------------
 
@@ -345,15 +348,41 @@ class PermitBook:
         self._orphan(self.held_by(session), renewed_s)
 
     def leave(self, session: int) -> None:
-        """Note that an agent gave its permits back: nobody resizes its pods any more."""
-        rows = self.held_by(session)
-        self._orphan(rows, self.now_s)
-        self._rebook_without_floor(rows)
+        """Note that an agent gave its permits back; what it did last may not have been seen."""
+        self._orphan(self.held_by(session), self.now_s - self.settings.lease_s)
 
     def take_stopped(self) -> list[tuple[int, int]]:
         """Return (session, row) of pods that are not scaled any more and were held, each told once."""
         stopped, self._stopped = self._stopped, []
         return stopped
+
+    def forget_told(self, pool: int) -> None:
+        """Let a pool's leader be told anew what its pods hold, as on a new stream."""
+        rows = self.pods.live()
+        self.pods.told[:, rows[self._placements.pool[self.pods.slot[rows]] == pool]] = -2
+
+    def take_held(self, pool: int, class_requests: Int64s) -> tuple[Members, Int64s]:
+        """Return what members of a pool's runs hold that its leader was not told, each once.
+
+        Uncertainty is left out: it takes room, but nobody has it.
+
+        Args:
+            pool: Number of the pool.
+            class_requests: (class slot, resource of the axis) what classes ask for.
+
+        Returns:
+            n members; (resource of SCALED, n) base units, -1 for what the class says.
+        """
+        pods, table = self.pods, self._placements
+        rows = pods.live()
+        slots = pods.slot[rows]
+        ours = (table.pool[slots] == pool) & (table.class_slot[slots] >= 0) & (table.handle[slots] >= 0)
+        rows, slots = rows[ours], slots[ours]
+        held = np.maximum(pods.permit[:, rows], pods.observed[:, rows])
+        held[held == class_requests[table.class_slot[slots]][:, self._columns].T] = -1
+        news = (held != pods.told[:, rows]).any(axis=0)
+        pods.told[:, rows[news]] = held[:, news]
+        return table.keys(slots[news]), held[:, news]
 
     def move(self, rows: Int32s, *, is_moving: bool) -> None:
         """Name pods that are to be moved, or give their moves up."""

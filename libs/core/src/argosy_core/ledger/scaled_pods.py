@@ -102,6 +102,8 @@ class ScaledPodTable:
         """(row,): when it asked for more last."""
         self.is_off = np.zeros(narrow, np.bool_)
         """(row,): it is not scaled any more, and forgotten once no lease can last."""
+        self.told = np.zeros(wide, np.int64)
+        """(resource, row): what the leader was told that it holds: -1 for what its class says, -2 for nothing."""
         self.since_s = np.zeros(narrow, np.float64)
         """(row,): when it was first seen, seconds of the ledger's clock."""
         self._index = KeyIndex(2)
@@ -143,6 +145,7 @@ class ScaledPodTable:
         for column in self._columns():
             column[..., row] = 0
         self.unit[:, row] = 1
+        self.told[:, row] = -1
         self.uid[row], self.slot[row] = uid, slot
         self._index.insert(*_keys(uid[np.newaxis]), slots=np.array([row], np.int32))
         return row
@@ -158,7 +161,7 @@ class ScaledPodTable:
     def _columns(self) -> list[Int64s | Float64s | Bools | Int32s]:
         """Return every column whose last dimension is the row."""
         wide: list[Int64s | Float64s | Bools | Int32s] = [
-            self.least, self.most, self.observed, self.permit, self.floor, self.wanted, self.unit,
+            self.least, self.most, self.observed, self.permit, self.floor, self.wanted, self.unit, self.told,
         ]  # fmt: skip
         return [
             *wide, self.floor_until_s, self.is_bundle, self.session, self.process, self.number, self.queue,

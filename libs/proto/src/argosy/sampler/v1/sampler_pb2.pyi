@@ -37,20 +37,22 @@ COMMIT_OUTCOME_UNKNOWN_CLASS: CommitOutcome
 COMMIT_OUTCOME_REFUSED: CommitOutcome
 
 class SessionRequest(_message.Message):
-    __slots__ = ("hello", "capacity", "ready", "sample", "commit", "heartbeat")
+    __slots__ = ("hello", "capacity", "ready", "sample", "commit", "heartbeat", "held_amounts")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    HELD_AMOUNTS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     capacity: Capacity
     ready: Ready
     sample: SampleResponse
     commit: CommitResponse
     heartbeat: Heartbeat
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., capacity: _Optional[_Union[Capacity, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., sample: _Optional[_Union[SampleResponse, _Mapping]] = ..., commit: _Optional[_Union[CommitResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+    held_amounts: HeldAmounts
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., capacity: _Optional[_Union[Capacity, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., sample: _Optional[_Union[SampleResponse, _Mapping]] = ..., commit: _Optional[_Union[CommitResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., held_amounts: _Optional[_Union[HeldAmounts, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("cluster", "cluster_uid", "process_id", "host", "pool")
@@ -97,6 +99,20 @@ class Capacity(_message.Message):
     fitting_class_column: bytes
     fitting_room_column: bytes
     def __init__(self, resources: _Optional[_Iterable[str]] = ..., node_column: _Optional[bytes] = ..., names: _Optional[_Iterable[str]] = ..., allocatable_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., flag_column: _Optional[bytes] = ..., groups: _Optional[_Iterable[bytes]] = ..., group_column: _Optional[bytes] = ..., total_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., node_count: _Optional[int] = ..., placement_count: _Optional[int] = ..., fitting_class_column: _Optional[bytes] = ..., fitting_room_column: _Optional[bytes] = ...) -> None: ...
+
+class HeldAmounts(_message.Message):
+    __slots__ = ("handle_column", "attempt_column", "member_column", "resources", "amount_column")
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    AMOUNT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    handle_column: bytes
+    attempt_column: bytes
+    member_column: bytes
+    resources: _containers.RepeatedScalarFieldContainer[str]
+    amount_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ..., resources: _Optional[_Iterable[str]] = ..., amount_column: _Optional[bytes] = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ("placement_count",)

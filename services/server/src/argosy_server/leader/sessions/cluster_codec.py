@@ -14,6 +14,7 @@ from argosy.executor.v1 import executor_pb2
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.members import Members
+from argosy_core.job.rows import HeldAmounts
 from argosy_core.placement import CommitOutcome, CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
 from argosy_core.scheduler.messages import CapacityColumns, StateColumns
 from argosy_runtime.columns import member_columns, pack_column
@@ -21,6 +22,7 @@ from argosy_runtime.shapes import read_message
 from argosy_server.leader.sessions.message_shapes import (
     CAPACITY,
     COMMIT_RESPONSE,
+    HELD_AMOUNTS,
     HELLO_RUNS,
     SAMPLE_RESPONSE,
     SEEN_RUNS,
@@ -31,6 +33,7 @@ __all__ = [
     "capacity_columns",
     "commit_reply",
     "commit_request",
+    "held_amounts",
     "hello_runs",
     "placement_parts",
     "sample_reply",
@@ -64,6 +67,20 @@ def capacity_columns(message: sampler_pb2.Capacity, incarnation: int) -> Capacit
         placement_count=fields["placement_count"],
         fitting=fields["fitting_class_column"],
         fitting_room=fields["fitting_room_column"],
+    )
+
+
+def held_amounts(message: sampler_pb2.HeldAmounts) -> HeldAmounts:
+    """Return what members of runs hold by now.
+
+    Raises:
+        InvalidRequest: A field is not as it may be.
+    """
+    fields = read_message(message, HELD_AMOUNTS, where="held_amounts")
+    return HeldAmounts(
+        members=Members.of(fields["handle_column"], fields["attempt_column"], _numbers(fields["member_column"])),
+        names=fields["resources"],
+        amounts=fields["amount_column"],
     )
 
 

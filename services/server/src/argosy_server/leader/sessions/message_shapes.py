@@ -20,6 +20,7 @@ from argosy_runtime.shapes import Column, Entries, Number, Shape, Text
 __all__ = [
     "CAPACITY",
     "COMMIT_RESPONSE",
+    "HELD_AMOUNTS",
     "HELLO_RUNS",
     "LOG_CHUNK",
     "LOG_END",
@@ -102,6 +103,14 @@ COMMIT_RESPONSE: Final[Shape] = {
 }
 
 READY: Final[Shape] = {"placement_count": Number(least=0, most=_MAX_RUNS)}
+
+HELD_AMOUNTS: Final[Shape] = {
+    "handle_column": Column("int64", ("member",), 0, _MAX_HANDLE),
+    "attempt_column": Column("int32", ("member",), 0, MAX_ATTEMPT),
+    "member_column": Column("int16", ("member",), 0, MAX_MEMBER, optional=True),
+    "resources": Entries(of="resource", most=_MAX_RESOURCES, longest=_MAX_RESOURCE_NAME, shortest=1, distinct=True),
+    "amount_column": Column("int64", ("member", "resource"), -1, MAX_AMOUNT),
+}
 
 HELLO_RUNS: Final[Shape] = {
     "handle_column": Column("int64", ("member",), 0, _MAX_HANDLE),

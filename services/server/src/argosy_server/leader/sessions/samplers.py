@@ -15,7 +15,15 @@ import numpy as np
 
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.errors import InvalidRequest
-from argosy_core.leader.events import CapacityTold, CommitAnswered, Heard, Role, SampleAnswered, SamplerReady
+from argosy_core.leader.events import (
+    AmountsHeld,
+    CapacityTold,
+    CommitAnswered,
+    Heard,
+    Role,
+    SampleAnswered,
+    SamplerReady,
+)
 from argosy_runtime.columns import member_columns
 from argosy_runtime.shapes import read_message
 from argosy_server.leader.sessions import cluster_codec
@@ -168,6 +176,8 @@ class SamplerService(ClusterStreams[SamplerSession], sampler_pb2_grpc.SamplerSer
             event = session.read_commit(request.commit)
         elif kind == "capacity":
             event = session.read_capacity(request.capacity)
+        elif kind == "held_amounts":
+            event = AmountsHeld(session=session.key, held=cluster_codec.held_amounts(request.held_amounts))
         elif kind == "ready":
             read_message(request.ready, READY, where="ready")
             session.ready = True
