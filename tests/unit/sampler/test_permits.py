@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from argosy.autoscale.v1 import permit_pb2, permit_pb2_grpc
+from argosy_core.errors import InvalidRequest
 from argosy_core.job.members import Members
 from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, Scaling
 from argosy_core.nodes import NodeSpec
@@ -17,6 +18,7 @@ from argosy_core.permits import PermitService
 from argosy_runtime.channel import ChannelCredentials, open_channel
 from argosy_runtime.grpc_server import GrpcServer, GrpcSettings
 from argosy_runtime.logs import get_logger
+from argosy_sampler.config import PermitConfig
 from argosy_sampler.permit_codec import INVENTORY, PERMIT_REQUEST
 from argosy_sampler.permits import PermitServicer
 
@@ -223,6 +225,23 @@ async def test_a_stream_that_does_not_begin_with_a_hello_is_ended(agent: Agent) 
     """Nothing is read of a peer that does not say who it is."""
     await agent.say(heartbeat=permit_pb2.Heartbeat())
     assert (await agent.code())[0] is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_the_configuration_says_units_times_and_weights() -> None:
+    """As quantities of Kubernetes; what measures nothing is refused by name."""
+    config = PermitConfig(
+        unit="cpu=500m,memory=2Gi",
+        node_units={"big": "cpu=1,memory=4Gi"},
+        queue_weights={"a": 2},
+        lease_s=3,
+        margin_s=2,
+    )
+    book = config.make_ledger().permits
+    assert (book.settings.unit, book.settings.node_units) == ((500, 2 << 30), {"big": (1000, 4 << 30)})
+    assert (book.settings.lease_s, book.settings.margin_s, list(book.weights.values())) == (3, 2, [2])
+    for wrong in ({"unit": "cpu=1"}, {"lease_s": 0.0}, {"queue_weights": {"a": 0.0}}, {"node_units": {"n": "x"}}):
+        with pytest.raises(InvalidRequest):
+            PermitConfig(**wrong)  # type: ignore[arg-type]
 
 
 def test_every_column_that_an_agent_sends_has_a_rule() -> None:

@@ -13,7 +13,6 @@ import numpy as np
 from argosy.autoscale.v1 import permit_pb2, permit_pb2_grpc
 from argosy_core.access import ClusterPart, Rule
 from argosy_core.errors import InvalidRequest
-from argosy_core.ledger import NodeLedger
 from argosy_core.permits import PermitService
 from argosy_kube import open_cluster
 from argosy_kube.port import Cluster
@@ -72,7 +71,7 @@ async def start(
             meter=KubeMeter(config.cluster),
         )
         life.on_close(cluster.close)
-    ledger = NodeLedger(pool_count=len(config.pools), permits=config.permits.settings())
+    ledger = config.permits.make_ledger(len(config.pools))
     ledger.permits.start(time.monotonic())
     framework = config.make_framework()
     informer = Informer(cluster, ledger, framework=framework, backoff=new_backoff, log=log)

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from argosy_core.autoscale.annotations import read_amounts
 from argosy_core.framework import Framework
-from argosy_core.ledger import PermitSettings
+from argosy_core.ledger import NodeLedger, PermitSettings
 from argosy_core.plugins.registry import DEFAULT_PROFILE, Profile, build_framework
 from argosy_kube import KubernetesSettings
 from argosy_runtime.access.guard import CallerSettings
@@ -39,18 +39,20 @@ class PermitConfig:
     """Other compute units by name of a node."""
     rises_per_s: float = 10.0
     """How often an agent may ask for more for one pod, for ever; ten seconds' worth at once."""
+    queue_weights: Mapping[str, float] = field(default_factory=dict)
+    """By queue: what room that is short on a node is shared by; 1 for those left out."""
 
     def __post_init__(self) -> None:
-        """Refuse units and times that nothing can be measured by.
+        """Refuse units, times and weights that nothing can be measured by.
 
         Raises:
             InvalidRequest: A unit cannot be read, or a value is not above 0.
         """
-        self.settings()
+        self.make_ledger()
 
-    def settings(self) -> PermitSettings:
-        """Return them as the ledger takes them."""
-        return PermitSettings(
+    def make_ledger(self, pool_count: int = 1) -> NodeLedger:
+        """Return an empty ledger that gives permits so."""
+        settings = PermitSettings(
             lease_s=self.lease_s,
             margin_s=self.margin_s,
             unit=read_amounts("permits.unit", self.unit),
@@ -59,6 +61,9 @@ class PermitConfig:
             },
             rises_per_s=self.rises_per_s,
         )
+        ledger = NodeLedger(pool_count=pool_count, permits=settings)
+        ledger.permits.set_weights(self.queue_weights)
+        return ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

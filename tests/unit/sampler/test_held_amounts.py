@@ -1,0 +1,60 @@
+"""What pods that are resized hold, on the session with the leader."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import numpy as np
+from tests.unit.sampler.conftest import FakeLeader, int32, int64
+
+from argosy_core.job.members import Members
+from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, Scaling
+from argosy_core.nodes import NodeSpec
+from argosy_runtime.channel import Backoff, Caller
+from argosy_runtime.logs import get_logger
+from argosy_sampler.config import SamplerConfig
+from argosy_sampler.handler import SessionHandler
+from argosy_sampler.session import SessionClient
+
+GIB = 1 << 30
+
+
+async def test_permits_are_told_as_what_members_hold(leader: FakeLeader) -> None:
+    """As soon as they are given, and anew to a leader that takes over."""
+    ledger = NodeLedger(permits=PermitSettings(unit=(1000, GIB)))
+    ledger.put_nodes([NodeSpec(name="n", total={"cpu": 8000, "memory": 8 * GIB})])
+    config = SamplerConfig(
+        cluster="lab", cluster_address="unix:/unused", server_addresses=(leader.address,), capacity_interval_ms=5.0,
+        node_interval_ms=5.0, retry_most_s=0.05,
+    )  # fmt: skip
+    rng, log = np.random.default_rng(1), get_logger()
+    handler = SessionHandler(
+        ("lab", "default"), ledger, framework=config.make_framework(), rng=rng, monotonic=time.monotonic, log=log
+    )
+    client = SessionClient(
+        config, "uid", pool="default", caller=Caller(), handler=handler, backoff=Backoff(rng=rng, most_s=0.05), log=log
+    )
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(client.run())
+        session = await leader.ready_session({(7, 1): "n"})
+        uids = np.full((1, 16), 7, np.uint8)
+        scaling = Scaling(least=(1000, GIB), most=(4000, 4 * GIB))
+        ledger.permits.has_listed = True
+        ledger.observe(
+            PodEvents(
+                members=Members.of([7], [1]), uids=uids, nodes=ledger.rows_of_names(["n"]), ended=np.zeros(1, np.bool_),
+                requests=np.array([[1000, GIB, 1]]), scalings={0: scaling},
+            )
+        )  # fmt: skip
+        rows, one = ledger.permits.pods.rows(uids.view(np.int64)), np.ones(1, np.int64)
+        ledger.permits.join(rows, np.array([[1000], [GIB]]), one > 0, numbers=one, session=1, process=1)
+        ledger.permits.request(rows, np.array([[3000], [GIB]]), one == 0, numbers=one + 1, session=one)
+        ledger.permits.settle(rows)
+        for _ in range(2):
+            held = await session.next_answer("held_amounts")
+            assert (held.handle_column, held.attempt_column) == (int64([7]), int32([1]))
+            assert (list(held.resources), held.amount_column) == (["cpu", "memory"], int64([3000, -1]))
+            session.ended.set()
+            session = await leader.ready_session({(7, 1): "n"})
+        running.cancel()
