@@ -49,6 +49,9 @@ def config_types(root: Path = ROOT) -> list[type[Any]]:
         if not re.search(r"^    SERVICE: ClassVar", path.read_text(encoding="utf-8"), re.MULTILINE):
             continue
         parts = path.relative_to(root).with_suffix("").parts
+        source = str(root.joinpath(*parts[: parts.index("src") + 1]))
+        if source not in sys.path:  # it may not have been installed yet
+            sys.path.append(source)
         module = importlib.import_module(".".join(parts[parts.index("src") + 1 :]))
         found.extend(
             kind

@@ -53,6 +53,9 @@ BREAKS = (
     Break(contract="kubernetes-client", module="argosy_kube.kubernetes.api.transport", imports="kubernetes.client"),
     Break(contract="kubernetes-client", module="argosy_executor.app", imports="kubernetes.watch"),
     Break(contract="kubernetes-packages", module="argosy_kube.kubernetes.api.x", imports="argosy_kube.kubernetes.ours"),
+    Break(
+        contract="kubernetes-packages", module="argosy_kube.kubernetes.ours.x", imports="argosy_kube.kubernetes.scaling"
+    ),
     Break(contract="rpc-driver", module="argosy_store.tables", imports="grpc"),
     Break(contract="rpc-driver", module="argosy_kube.port", imports="google.protobuf"),
     Break(contract="wire-types-at-edges", module="argosy_server.leader.show.notes", imports="argosy.lease.v1"),
@@ -104,7 +107,7 @@ def tree(tmp_path: Path) -> Path:
     """A folder with all root packages, empty but for the wire types and layers that some breaks import."""
     for package in SETTINGS["root_packages"]:
         write_module(tmp_path, f"{package}.nothing", "")
-    for package in ("acting", "api", "cluster", "ours", "reading"):  # layers must be there
+    for package in ("acting", "api", "cluster", "ours", "reading", "scaling"):  # layers must be there
         write_module(tmp_path, f"argosy_kube.kubernetes.{package}.nothing", "")
     for package in ("argosy.lease", "argosy.api"):
         write_module(tmp_path, f"{package}.v1", "")

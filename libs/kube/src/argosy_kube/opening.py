@@ -5,7 +5,7 @@ Source: `argosy_kube.port`.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from argosy_core.errors import InvalidRequest
 from argosy_kube.kubernetes.settings import KubernetesSettings
@@ -14,7 +14,10 @@ from argosy_kube.port import Cluster
 from argosy_kube.simulated.client import SimulatedCluster
 from argosy_kube.simulated.shared import SharedCluster
 
-__all__ = ["open_cluster"]
+if TYPE_CHECKING:
+    from argosy_kube.kubernetes.api.credentials import CredentialSource
+
+__all__ = ["credential_source", "open_cluster"]
 
 _FORMS: Final = (
     "write simulated:HOST:PORT, simulated:unix:PATH, kubernetes (default kubeconfig), kubernetes:PATH, "
@@ -52,23 +55,10 @@ def open_cluster(
     """
     if address == _KUBERNETES or address.startswith(f"{_KUBERNETES}:"):
         # What Kubernetes needs is loaded only where there is one.
-        from argosy_kube.kubernetes.api.credentials import CredentialSource
         from argosy_kube.kubernetes.cluster import KubernetesCluster
 
-        place = address.removeprefix(_KUBERNETES).removeprefix(":")
-        if address.endswith(":"):
-            raise InvalidRequest(f"cluster address {address!r} names no kubeconfig; {_FORMS}")
-        path, hash_sign, context = place.partition("#")
-        if hash_sign and not context:
-            raise InvalidRequest(f"cluster address {address!r} names no context behind '#'; {_FORMS}")
-        if place == "in-cluster":
-            source = CredentialSource(in_cluster=True)
-        else:
-            source = CredentialSource(path=path, context=context)
-        if missing := source.missing_files():
-            raise InvalidRequest(f"cluster address {address!r} names a kubeconfig, but there is no file {missing}")
         return KubernetesCluster(
-            source,
+            credential_source(address),
             installation=installation,
             call_timeout_s=call_timeout_s,
             settings=settings,
@@ -85,3 +75,24 @@ def open_cluster(
             raise InvalidRequest(f"cluster address {address!r} is none; {_FORMS}")
     simulated = SharedCluster if is_shared else SimulatedCluster
     return simulated(place, installation=installation, timeout_s=call_timeout_s)
+
+
+def credential_source(address: str) -> CredentialSource:
+    """Return where the credentials are of the Kubernetes that an address names; its forms are those of `open_cluster`.
+
+    Raises:
+        InvalidRequest: The address is not that of a Kubernetes, or there is no such kubeconfig.
+    """
+    from argosy_kube.kubernetes.api.credentials import CredentialSource
+
+    place = address.removeprefix(_KUBERNETES).removeprefix(":")
+    if address.endswith(":") or not address.startswith(_KUBERNETES):
+        raise InvalidRequest(f"cluster address {address!r} names no kubeconfig; {_FORMS}")
+    path, hash_sign, context = place.partition("#")
+    if hash_sign and not context:
+        raise InvalidRequest(f"cluster address {address!r} names no context behind '#'; {_FORMS}")
+    is_inside = place == "in-cluster"
+    source = CredentialSource(in_cluster=True) if is_inside else CredentialSource(path=path, context=context)
+    if missing := source.missing_files():
+        raise InvalidRequest(f"cluster address {address!r} names a kubeconfig, but there is no file {missing}")
+    return source

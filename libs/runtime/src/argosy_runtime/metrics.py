@@ -216,6 +216,19 @@ class Metrics:
         )
     )
 
+    # --- agent
+    autoscaled_pods: Gauge = field(
+        default_factory=lambda: _gauge("autoscaled_pods", "Pods that the agent resizes.", ("cluster",))
+    )
+    pod_resizes: Counter = field(
+        default_factory=lambda: _counter(
+            "pod_resizes", "Resizes of pods, by what became of them.", ("cluster", "outcome")
+        )
+    )
+    usage_failures: Counter = field(
+        default_factory=lambda: _counter("usage_failures", "Times that no metrics of pods could be read.", ("cluster",))
+    )
+
     # --- executor
     created_objects: Counter = field(
         default_factory=lambda: _counter("created_objects", "Kubernetes objects created.", ("cluster",))

@@ -449,6 +449,16 @@ def test_a_setting_of_no_time_is_refused() -> None:
         AgentSettings(hold_s=0.0)
 
 
+@pytest.mark.parametrize("cores", [5.5, 50.0])
+def test_a_pod_that_needs_more_than_it_may_have_gets_all_that_it_may_have(cores: float) -> None:
+    """With the predictor as it ships: no size is enough, and the largest is still the best."""
+    world = World()
+    world.agent = Agent(SETTINGS)
+    world.tell(world.pod, SessionUp(1))
+    world.permit(units(2))
+    assert [one.wanted for one in world.use(cores).requests] == [units(6)]
+
+
 def test_a_working_set_that_is_cached_counts_as_memory_up_to_what_is_cached() -> None:
     """2 GiB used and 2 of 5 GiB kept are 4 GiB at nine tenths: five units."""
     world = World()

@@ -88,18 +88,20 @@ class GoalKeeper:
         slots = np.array([self._slots[uid] for uid in metrics.uids], dtype=np.int64)
         policies, units = [policy for policy, _ in pods], [unit for _, unit in pods]
         load, memory = _demands(metrics, policies, units)
+        ranges = [policy.bounds_units(unit) for policy, unit in zip(policies, units, strict=True)]
+        least, most = np.minimum(np.array(ranges, dtype=np.int64).T, self.max_units)
         demand = demand_units(((load, 1.0, 1.0), (memory, 1.0, 1.0)))
         whole = np.isfinite(load) & np.isfinite(memory)
         last = self._last[slots]
         with np.errstate(invalid="ignore"):
             jumped = np.abs(np.log((demand + 1.0) / (last + 1.0))) > math.log(_JUMP_RATIO)
             noted = np.where(whole | (demand > current), demand, np.nan)
+        # Above the largest size every size is as much too small as any other, and none would be worth a change.
+        noted = np.minimum(noted, most)
         elapsed = np.clip(now_s - self._seen_s[slots], 0.0, self._elapsed_most_s)
         self._history.observe(slots, noted, elapsed)
         self._seen_s[slots] = now_s
         self._last[slots] = np.where(np.isfinite(demand), demand, last)
-        ranges = [policy.bounds_units(unit) for policy, unit in zip(policies, units, strict=True)]
-        least, most = np.minimum(np.array(ranges, dtype=np.int64).T, self.max_units)
         needed = np.ceil(np.minimum(np.nan_to_num(memory), 2.0**31)).astype(np.int64)
         bounds = np.minimum(np.maximum(least, needed), most), most
         goals: list[int] = self._history.goals(slots, current, bounds, whole & ~jumped).tolist()

@@ -86,7 +86,7 @@ class _ScaledStatus(PodStatus):
 
 
 class ScaledPod(PodDocument):
-    """A pod, as far as its size goes."""
+    """A pod, as far as its size goes, with all annotations."""
 
     metadata: FoundMetadata = msgspec.field(default_factory=FoundMetadata)
     spec: _ScaledSpec = msgspec.field(default_factory=_ScaledSpec)

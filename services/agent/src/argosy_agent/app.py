@@ -1,0 +1,75 @@
+"""Composition of the agent: cluster, loop and session, and their life."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import numpy as np
+
+from argosy_agent.config import AgentConfig
+from argosy_agent.loop import AgentLoop
+from argosy_agent.session import PermitSession
+from argosy_core.autoscale import Agent
+from argosy_core.autoscale.policies import read_policy
+from argosy_kube.kubernetes.scaling.scaler import MetricsSource, PodScaler
+from argosy_kube.opening import credential_source
+from argosy_runtime.channel import Backoff
+from argosy_runtime.grpc_server import GrpcServer
+from argosy_runtime.kube_meter import KubeMeter
+from argosy_runtime.lifecycle import Lifecycle
+from argosy_runtime.logs import get_logger
+from argosy_runtime.metrics import MetricsServer
+
+__all__ = ["start"]
+
+
+async def start(life: Lifecycle, config: AgentConfig) -> None:
+    """Start an agent within a service's life; returns once its tasks run.
+
+    Health says SERVING once the pods are known.
+
+    Args:
+        life: What the agent's tasks and closings are registered with.
+        config: Its configuration.
+
+    Raises:
+        InvalidRequest: The cluster's address is none, or an address cannot be listened on.
+    """
+    log = get_logger(cluster=config.cluster)
+    new_backoff = partial(Backoff, rng=np.random.default_rng(), most_s=config.retry_most_s)
+    server = GrpcServer(config.grpc)
+    await server.start(serving=False)
+    life.on_close(partial(server.stop, 0.0))
+    life.on_stop_intake(server.stop_intake)
+    if config.metrics_listen:
+        metrics = MetricsServer(config.metrics_listen)
+        life.on_close(partial(asyncio.to_thread, metrics.close))
+    scaler = PodScaler(
+        credential_source(config.cluster_address),
+        installation=config.installation,
+        read_policy=read_policy,
+        settings=config.kubernetes,
+        meter=KubeMeter(config.cluster),
+        metrics=MetricsSource(config.metrics),
+    )
+    life.on_close(scaler.close)
+    loop = AgentLoop(
+        Agent(config.scaling),
+        scaler,
+        cluster=config.cluster,
+        resize_timeout_s=config.scaling.resize_timeout_s,
+        log=log,
+    )
+
+    async def serve() -> None:
+        await loop.listed.wait()
+        session = PermitSession(config, scaler.cluster_uid, tell=loop.tell, backoff=new_backoff(), log=log)
+        await server.set_serving(True)
+        async with asyncio.TaskGroup() as parts:
+            parts.create_task(loop.run(session), name="actions")
+            parts.create_task(session.run(), name="session")
+
+    life.spawn(loop.follow_pods(new_backoff()), name="pods")
+    life.spawn(loop.read_metrics(config.metrics_interval_s), name="metrics")
+    life.spawn(serve(), name="permits")

@@ -1,0 +1,138 @@
+"""The agent's loop: events go into the machine of the core, and what it wants done is done.
+
+Source: design section 5, "Resize"; docs/autoscale.md "The agent".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Final, Protocol
+
+from argosy_core.autoscale import Agent, next_actions
+from argosy_core.autoscale.events import Event, PermitRequest, Resize, StoryEntry
+from argosy_core.errors import BackendUnavailable
+from argosy_kube.kubernetes.scaling.scaler import PodScaler
+from argosy_runtime.channel import Backoff
+from argosy_runtime.logs import Logger
+from argosy_runtime.metrics import METRICS
+
+__all__ = ["AgentLoop"]
+
+_GATHER_S: Final = 0.01
+"""How long events gather before they are acted upon: many come together."""
+
+
+class Requests(Protocol):
+    """Takes what pods want."""
+
+    def send(self, requests: Sequence[PermitRequest]) -> None:
+        """Say it to the sampler."""
+
+
+class AgentLoop:
+    """Runs one agent.
+
+    Args:
+        agent: The machine.
+        scaler: The cluster.
+        cluster: Its name, for metrics.
+        resize_timeout_s: How long a resize may take, seconds.
+        log: Where stories are told.
+    """
+
+    def __init__(self, agent: Agent, scaler: PodScaler, *, cluster: str, resize_timeout_s: float, log: Logger) -> None:
+        """Have heard of nothing."""
+        self._agent = agent
+        self._scaler = scaler
+        self._cluster = cluster
+        self._resize_timeout_s = resize_timeout_s
+        self._log = log
+        self._news = asyncio.Event()
+        self.listed = asyncio.Event()
+        """Set once the pods are known."""
+
+    def tell(self, events: Sequence[Event]) -> None:
+        """Take events in."""
+        now_s = time.monotonic()
+        for event in events:
+            self._agent.take(event, now_s)
+        self._news.set()
+
+    async def run(self, requests: Requests) -> None:
+        """Do what is next, until cancelled.
+
+        Args:
+            requests: Where requests go.
+        """
+        async with asyncio.TaskGroup() as resizes:
+            while True:
+                self._news.clear()
+                actions = next_actions(self._agent, time.monotonic())
+                requests.send(actions.requests)
+                for resize in actions.resizes:  # one for a pod at most, so their number is bounded
+                    resizes.create_task(self._resize(resize), name="resize")
+                for entry in actions.reports:
+                    self._report(entry)
+                METRICS.autoscaled_pods.labels(self._cluster).set(len(self._agent.pods))
+                with contextlib.suppress(TimeoutError):
+                    wait_s = actions.wake_at_s - time.monotonic()
+                    async with asyncio.timeout(None if wait_s == float("inf") else max(wait_s, _GATHER_S)):
+                        await self._news.wait()
+                await asyncio.sleep(_GATHER_S)
+
+    async def _resize(self, resize: Resize) -> None:
+        ended = await self._scaler.resize(resize, self._resize_timeout_s)
+        METRICS.pod_resizes.labels(self._cluster, ended.outcome).inc()
+        self.tell([ended])
+
+    def _report(self, entry: StoryEntry) -> None:
+        self._log.info(
+            "pod size",
+            pod=entry.uid,
+            what=entry.what,
+            goal=tuple(entry.goal),
+            approved=tuple(entry.approved),
+            actual=tuple(entry.actual),
+        )
+
+    async def follow_pods(self, backoff: Backoff) -> None:
+        """Hear of pods, until cancelled; after a failure all of them are listed again.
+
+        Args:
+            backoff: Wait between attempts.
+        """
+        while True:
+            try:
+                async with aclosing(self._scaler.follow()) as batches:
+                    async for batch in batches:
+                        self.tell(batch)
+                        self.listed.set()
+                        backoff.reset()
+                reason = "the watch ended"
+            except BackendUnavailable as error:
+                reason = error.message
+            wait_s = backoff.next_wait_s()
+            self._log.warning("pods are not followed", reason=reason, wait_s=round(wait_s, 3))
+            await asyncio.sleep(wait_s)
+
+    async def read_metrics(self, interval_s: float) -> None:
+        """Read what pods use, until cancelled. Without metrics pods may grow and not shrink.
+
+        Args:
+            interval_s: How often, seconds.
+        """
+        was_told = False
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                self.tell([await self._scaler.read_usage()])
+                was_told = False
+            except BackendUnavailable as error:
+                METRICS.usage_failures.labels(self._cluster).inc()
+                if not was_told:
+                    self._log.warning("no metrics: pods do not shrink", reason=error.message)
+                was_told = True
