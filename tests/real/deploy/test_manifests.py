@@ -22,7 +22,7 @@ from argosy_server.config import ServerConfig
 pytestmark = pytest.mark.timeout(600)
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
-BASES = ("cluster", "cluster-agent", "server", "server-events")
+BASES = ("agent", "cluster", "cluster-agent", "server", "server-events")
 CHARTS = {
     "all": [],
     "server": ["--set", "cluster.enabled=false", "--set", "server.eventLogUrl=pulsar://log:6650"],
@@ -85,7 +85,7 @@ def render_chart(helm: str, *arguments: str) -> str:
 @pytest.fixture(scope="module")
 def cluster(kube_api: KubeApi) -> KubeApi:
     """A cluster with the namespace of Argosy, at its restricted level, and the rights of what runs in it."""
-    for base in ("cluster", "cluster-agent"):
+    for base in ("cluster", "cluster-agent", "agent"):
         manifests = kube_api.kubectl("kustomize", str(DEPLOY / "kustomize" / base))
         documents = [document for document in yaml.safe_load_all(manifests) if document["kind"] != "Deployment"]
         kube_api.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))

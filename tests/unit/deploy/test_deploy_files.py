@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from images.upstream_images import IMAGES
 from testbed.network_policies import is_admitted, pod_labels
 
+from argosy_agent.config import AgentConfig
 from argosy_cli.commands.admin_log import setup_log
 from argosy_cli.options import Settings
 from argosy_cluster_agent.config import ClusterAgentConfig
@@ -36,6 +37,7 @@ CONFIGS: dict[str, type[Any]] = {
     "SAMPLER": SamplerConfig,
     "EXECUTOR": ExecutorConfig,
     "CLUSTER_AGENT": ClusterAgentConfig,
+    "AGENT": AgentConfig,
 }
 OF_THE_COMMAND = {"ARGOSY_DATABASE_URL"}
 ONCE = {"secrets", "migrate", "setup-log"}
@@ -198,11 +200,31 @@ def test_network_policy_of_the_server_lets_in_pods_of_every_base() -> None:
     folder = ROOT / "deploy" / "kustomize"
     pods = {name: labels for base in folder.iterdir() for name, labels in labelled_pods(base).items()}
     policies = [document for _, document in manifests() if document["kind"] == "NetworkPolicy"]
-    dialling = set(pods) - {"argosy-migrate", "argosy-relay"}  # these dial the database and brokers alone
+    dialling = set(pods) - {"argosy-migrate", "argosy-relay", "argosy-agent"}  # these dial others
     assert dialling == {f"argosy-{part}" for part in ("api", "leader", "sampler", "executor", "cluster-agent")}
     for target in ("argosy-api", "argosy-leader"):
         assert {name for name in dialling if not is_admitted(policies, pods[name], pods[target], 50051)} == set()
         assert not is_admitted(policies, {"app.kubernetes.io/name": "argosy-sampler"}, pods[target], 50051)
+
+
+def test_network_policy_of_the_sampler_lets_in_agents_and_nobody_else() -> None:
+    """Permits are asked for by the agents of the cluster; the policy comes with them."""
+    folder = ROOT / "deploy" / "kustomize"
+    pods = {name: labels for base in folder.iterdir() for name, labels in labelled_pods(base).items()}
+    policies = [document for _, document in manifests() if document["kind"] == "NetworkPolicy"]
+    let_in = {name for name, labels in pods.items() if is_admitted(policies, labels, pods["argosy-sampler"], 50051)}
+    assert let_in == {"argosy-agent"}
+
+
+def test_agent_may_change_nothing_but_sizes() -> None:
+    """Its only verb that writes is patch, on a subresource that takes sizes alone."""
+    (rules,) = [
+        document["rules"]
+        for _, document in manifests()
+        if document["kind"] == "ClusterRole" and document["metadata"]["name"] == "argosy-agent"
+    ]
+    writing = [rule for rule in rules if set(rule["verbs"]) - {"get", "list", "watch"}]
+    assert [(rule["resources"], rule["verbs"]) for rule in writing] == [(["pods/resize"], ["patch"])]
 
 
 def values_of(pod: dict[str, Any]) -> dict[str, str]:
