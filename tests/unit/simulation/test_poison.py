@@ -17,6 +17,7 @@ from argosy_core.leader.events import (
     CapacityTold,
     ChangesRead,
     CommitAnswered,
+    EndsRead,
     Event,
     Explained,
     Heard,
@@ -153,7 +154,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> Poisoned:
 
 SESSION_EVENTS = {Bound, CapacityTold, SampleAnswered, CommitAnswered, SamplerReady, SessionLost, StatesReported}
 ANSWERS = {MarkerPublished, Stored, RecordsRead, Published, Loaded, ChangesRead, Tick}
-NOT_IN_THIS_WORLD = {AmountsHeld, Heard, Explained, RowsLost, PluginAnswered, RunsSeen}
+NOT_IN_THIS_WORLD = {AmountsHeld, EndsRead, Heard, Explained, RowsLost, PluginAnswered, RunsSeen}
 
 
 def test_every_kind_of_event_is_poisoned_here() -> None:
