@@ -259,6 +259,29 @@ async def test_jobs_are_held_and_released_by_selector_and_id(api: Any, leader_st
     ]
 
 
+async def test_runs_are_preempted_by_selector_and_jobs_that_wait_are_not_meant(api: Any, leader_store: Any) -> None:
+    """The row says which attempt; the leader hears once; a request for jobs that wait changes nothing."""
+    ids = await api.submit({"count": 2})
+    lead(
+        leader_store, Effects(new_runs=make_leases(handles_of(ids[:1])), new_objects=make_objects(handles_of(ids[:1])))
+    )
+    selector = job_pb2.JobSelector(queue="red", job_set="one")
+    preview = await api.jobs.PreemptJobs(job_pb2.PreemptJobsRequest(selector=selector, validate_only=True))
+    assert [job.id for job in preview.sample] == ids[:1]
+    for _ in range(2):
+        answer = await api.jobs.PreemptJobs(job_pb2.PreemptJobsRequest(selector=selector, reason="make room"))
+        assert answer.job_count == 1
+    waiting = await api.jobs.PreemptJobs(job_pb2.PreemptJobsRequest(jobs=job_pb2.JobIds(ids=ids[1:])))
+    assert waiting.job_count == 0
+    changes = [lease_pb2.Changes.FromString(payload) for _, payload in leader_store.read_changes(100)]
+    (told,) = [change.change_requests for change in changes if change.HasField("change_requests")]
+    assert unpack_column(told.handle_column, "int64", name="x").tolist() == handles_of(ids[:1]).tolist()
+    assert (unpack_column(told.kind_column, "int8", name="x").tolist(), told.reason) == ([3], "make room")
+    preempted = leader_store.load().columns.preempted
+    assert preempted is not None
+    assert preempted.tolist() == [1, 0]
+
+
 async def test_jobs_run_after_others_that_are_known(api: Any, leader_store: Any) -> None:
     """Pairs go to the leader and come back with the job; an unknown or made-up id, or too many pairs, are refused."""
     (first,) = await api.submit({})

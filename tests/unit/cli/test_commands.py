@@ -231,6 +231,14 @@ def test_reprioritize_gives_another_priority(api: FakeApi, argosy: Any, job_id: 
     assert api.jobs[job_id].priority == -7
 
 
+def test_preempt_shows_what_it_means_and_asks_for_it(api: FakeApi, argosy: Any, job_id: str) -> None:
+    """A look changes nothing."""
+    assert "would preempt 1 job" in argosy("preempt", "--queue", "science", "--dry-run").out
+    assert argosy("preempt", job_id, "--reason", "make room").code == 0
+    asked = [(request.validate_only, request.reason) for request in api.requests["PreemptJobs"]]
+    assert asked == [(True, ""), (False, "make room")]
+
+
 def test_hold_and_release_go_by_id_and_by_selector(api: FakeApi, argosy: Any, job_id: str) -> None:
     """The list shows what is held; a look changes nothing."""
     assert "would hold 1 job" in argosy("hold", "--queue", "science", "--dry-run").out

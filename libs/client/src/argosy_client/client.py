@@ -311,6 +311,15 @@ class ArgosyClient(AccessCalls):
         answer = await self.call(self._jobs.ReleaseJobs, request)
         return codec.change_result_of(answer)
 
+    async def preempt_jobs(
+        self, target: Sequence[str] | JobSelector, *, reason: str = "", validate_only: bool = False
+    ) -> ChangeResult:
+        """Stop the runs of jobs, by ids or by selector; the jobs keep their places and wait again."""
+        request = job_pb2.PreemptJobsRequest(reason=reason, validate_only=validate_only)
+        _set_target(request, target)
+        answer = await self.call(self._jobs.PreemptJobs, request)
+        return codec.change_result_of(answer)
+
     async def explain_job(self, job_id: str) -> Explanation:
         """Return where a job stands and, if it waits, why.
 
@@ -517,7 +526,8 @@ def _set_target(
     request: job_pb2.CancelJobsRequest
     | job_pb2.ReprioritizeJobsRequest
     | job_pb2.HoldJobsRequest
-    | job_pb2.ReleaseJobsRequest,
+    | job_pb2.ReleaseJobsRequest
+    | job_pb2.PreemptJobsRequest,
     target: Sequence[str] | JobSelector,
 ) -> None:
     """Say in a change request which jobs are meant."""

@@ -243,7 +243,8 @@ def change_result_of(
     message: job_pb2.CancelJobsResponse
     | job_pb2.ReprioritizeJobsResponse
     | job_pb2.HoldJobsResponse
-    | job_pb2.ReleaseJobsResponse,
+    | job_pb2.ReleaseJobsResponse
+    | job_pb2.PreemptJobsResponse,
 ) -> ChangeResult:
     """Return what a change request did or would do."""
     return ChangeResult(

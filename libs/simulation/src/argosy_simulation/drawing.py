@@ -43,7 +43,7 @@ def draw_world(
         wide: Whether there may be bags of several pods and the faults that `FaultSettings` leaves out by default; they
             are drawn apart, so that the other worlds stay as they were.
         limited: Whether some jobs have time limits; likewise.
-        waiting: Whether some jobs are held for a while, and some wait for others; likewise.
+        waiting: Whether some jobs are held for a while, preempted, and some wait for others; likewise.
         check_steps: After how many events the memories are checked; what truly happens is checked always.
         make_plugins: Makes the plugins of each leader anew.
     """
@@ -161,7 +161,7 @@ def chain_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
 
 
 def hold_plan(plan: WorldPlan, rng: np.random.Generator, until_s: float) -> WorldPlan:
-    """Return a plan in which about a third of the jobs are held at their submit, and others later, for a while.
+    """Return a plan in which about a third of the jobs are held for a while, others later, and all are preempted twice.
 
     Args:
         plan: The plan.
@@ -179,6 +179,9 @@ def hold_plan(plan: WorldPlan, rng: np.random.Generator, until_s: float) -> Worl
         )
         for _ in range(12)
     ]
+    for _ in range(2):
+        at_s = float(rng.uniform(0.0, until_s))
+        requests.append(ChangeRequestPlan(at_s=at_s, jobs=tuple(range(count)), preempt=True))
     last = max(until_s, float(plan.submit_s.max(initial=0.0)) + 60.0)
     requests.append(ChangeRequestPlan(at_s=last, jobs=tuple(range(count)), held=False))
     every = sorted((*plan.change_requests, *requests), key=lambda request: request.at_s)

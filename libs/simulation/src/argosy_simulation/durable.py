@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from argosy_core.arrays import Int64s
+from argosy_core.arrays import Int32s, Int64s
 from argosy_core.errors import InvariantViolation, StateConflict
 from argosy_core.job.members import Members, attempt_of
 from argosy_core.job.options import UNSET, JobOptions
@@ -84,6 +84,8 @@ class JobRow:
     """A cancel request is set."""
     held: bool = False
     """It is held."""
+    preempt_attempt: int = 0
+    """Attempt that somebody asked to preempt, 0 for none."""
     may_run: bool = True
     """It has not been held ever since it was submitted."""
     live_attempt: int = 0
@@ -94,6 +96,19 @@ class JobRow:
     """When the last of its runs that failed ended; 0 if none has."""
     event_state: int = 0
     """State that its events have led to; 0 before the first."""
+
+    def note_request(self, *, priority: int | None, held: bool | None, preempt: bool) -> bool:
+        """Note what somebody asks of the job, which is to cancel it if it is nothing else; return whether it is new."""
+        before = self.priority, self.held, self.preempt_attempt, self.change_request
+        if preempt:
+            self.preempt_attempt = self.live_attempt or self.preempt_attempt
+        elif priority is not None:
+            self.priority = priority
+        elif held is not None:
+            self.held, self.may_run = held, self.may_run or not held
+        else:
+            self.change_request = True
+        return before != (self.priority, self.held, self.preempt_attempt, self.change_request)
 
     def members(self) -> dict[int, RunRow]:
         """Return the members of the live run, those that ended among them."""
@@ -178,7 +193,9 @@ class DurableStore(Process):
         self._times.submit_us[rows] = now_us
         self.changes[change_id] = rows
 
-    def change_request(self, handles: Iterable[int], *, priority: int | None = None, held: bool | None = None) -> bool:
+    def change_request(
+        self, handles: Iterable[int], *, priority: int | None = None, held: bool | None = None, preempt: bool = False
+    ) -> bool:
         """Commit a change request for jobs together with its change; jobs without a live run end by a cancel request.
 
         Its change comes behind those of the jobs, because it was written after they were committed.
@@ -189,28 +206,15 @@ class DurableStore(Process):
         chosen, ended = [], []
         for handle in sorted(handles):
             job = self.jobs.get(handle)
-            if job is None or job.state:
+            if job is None or job.state or not job.note_request(priority=priority, held=held, preempt=preempt):
                 continue
-            if priority is not None:
-                if job.priority == priority:
-                    continue
-                job.priority = priority
-                over = False
-            elif held is not None:
-                if job.held == held:
-                    continue
-                job.held, job.may_run, over = held, job.may_run or not held, False
-            else:
-                if job.change_request:
-                    continue
-                job.change_request = True
-                over = not job.live_attempt
-                if over:
-                    self._end_job(handle, job, _CANCELLED)
+            over = job.change_request and not job.live_attempt
+            if over:
+                self._end_job(handle, job, _CANCELLED)
             chosen.append(handle)
             ended.append(over)
         count = len(chosen)
-        kind = 2 if priority is not None else 1 if held is None else 4 if held else 5
+        kind = 3 if preempt else 2 if priority is not None else 1 if held is None else 4 if held else 5
         if count:
             self.changes[self.next_change_id()] = ChangeRequestColumns(
                 handle=np.array(chosen, dtype=np.int64),
@@ -522,6 +526,7 @@ class DurableStore(Process):
             else None,
             held=_held([one for one in live if one[2].held]),
             round_state=self.round_state,
+            preempted=_preempted(jobs),
             job_sets=tuple(self._book.job_set_views({key: self.event_numbers.get(key, 0) for key in sets})),
         )
 
@@ -532,6 +537,12 @@ def _held_now(columns: JobColumns, jobs: list[JobRow]) -> JobOptions | None:
     if columns.options is None and (held == UNSET).all():
         return None
     return replace(columns.options or JobOptions.unset(len(jobs)), held=held)
+
+
+def _preempted(jobs: list[JobRow]) -> Int32s | None:
+    """Return which attempts of jobs somebody asked to preempt, 0 for none; None if nobody asked."""
+    attempts = np.array([job.preempt_attempt for job in jobs], dtype=np.int32)
+    return attempts if attempts.any() else None
 
 
 def _keys(rows: list[tuple[int, int, RunRow]]) -> Members:

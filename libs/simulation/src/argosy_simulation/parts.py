@@ -156,7 +156,7 @@ class WorldParts:
         """Commit a change request."""
         handles = self.context.book.handles(np.array(change_request.jobs, dtype=np.int64))
         if self.context.store.change_request(
-            handles.tolist(), priority=change_request.priority, held=change_request.held
+            handles.tolist(), priority=change_request.priority, held=change_request.held, preempt=change_request.preempt
         ):
             self._tell_leader()
 

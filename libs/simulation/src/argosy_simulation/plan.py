@@ -54,7 +54,9 @@ class ChangeRequestPlan:
     priority: int | None = None
     """New priority, if it is to change."""
     held: bool | None = None
-    """True to hold, False to release; None for neither. Without this and a priority, to cancel."""
+    """True to hold, False to release; None for neither."""
+    preempt: bool = False
+    """To preempt. Without any of the three, to cancel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,4 +1,4 @@
-"""Change requests: cancel, reprioritise, hold and release, by handles or by a bounded filter, in chunks.
+"""Change requests: cancel, reprioritise, hold, release and preempt, by handles or by a bounded filter, in chunks.
 
 A change request is durable once its transaction is; the leader learns of it from `changes`. A job without a live run
 ends right there. Leases and change requests exclude each other by a lock per pool, so none overlooks the other.
@@ -36,7 +36,7 @@ from argosy_store.tables import jobs, queues
 
 __all__ = ["BoundedFilter", "ChangeRequestCalls", "ChangeRequestName", "EncodeChangeRequests"]
 
-ChangeRequestName: TypeAlias = Literal["cancel", "reprioritize", "hold", "release"]
+ChangeRequestName: TypeAlias = Literal["cancel", "reprioritize", "hold", "release", "preempt"]
 """What may be asked."""
 
 EncodeChangeRequests = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int8]], bytes]
@@ -57,6 +57,12 @@ _REPRIORITIZE: Final = (
     "UPDATE {jobs} t SET priority = $2::integer FROM unnest($1::bigint[]) AS n (handle)"
     " WHERE t.handle = n.handle AND t.state = 0 AND t.priority <> $2::integer AND t.queue_id = ANY ($3::integer[])"
     " RETURNING t.handle, t.state"
+)
+_PREEMPT: Final = (
+    "UPDATE {jobs} t SET preempt_attempt = l.attempt FROM unnest($1::bigint[]) AS n (handle) CROSS JOIN LATERAL"
+    " (SELECT max(r.attempt)::integer AS attempt FROM {runs} r WHERE r.handle = n.handle AND r.end_time_us IS NULL) l"
+    " WHERE t.handle = n.handle AND t.state = 0 AND t.preempt_attempt IS DISTINCT FROM l.attempt"
+    " AND l.attempt IS NOT NULL AND t.queue_id = ANY ($2::integer[]) RETURNING t.handle, t.state"
 )
 _HOLD: Final = (
     "UPDATE {jobs} t SET held = $2::integer FROM unnest($1::bigint[]) AS n (handle)"
@@ -98,7 +104,7 @@ class ChangeRequestCalls:
             pool: Pool whose jobs are meant; None for those of all pools.
             target: Handles, or a bounded filter.
             kind: `cancel` ends jobs without a live run at once; `reprioritize` stores the new priority; `hold` and
-                `release` store whether jobs are held.
+                `release` store whether jobs are held; `preempt` stores which run shall make room.
             encode: Makes the leader's news, once per pool and chunk.
             priority: The new priority.
             reason: Why, shown with jobs that end at once.
@@ -260,6 +266,12 @@ def _update(
                 array(INT8, handles[piece]),
                 scalar(INT8, change_request.end_time_us),
                 scalar(TEXT, change_request.reason or None),
+                array(INT4, queue_ids),
+            )
+        elif change_request.kind == "preempt":
+            result = connection.bulk(
+                _PREEMPT.format(jobs=table, runs=partition(connection, "runs", day)),
+                array(INT8, handles[piece]),
                 array(INT4, queue_ids),
             )
         else:

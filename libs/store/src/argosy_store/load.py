@@ -92,7 +92,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
     pending_runs, pending_names = _begin_runs(reads, scope)
     pending_metadata, pending_past = _begin_metadata(reads, scope), _begin_past_runs(reads, scope)
     pending_options, pending_held = _begin_options(reads, scope), _begin_held(reads, scope)
-    pending_after = _begin_after(reads, scope)
+    pending_after, pending_preempted = _begin_after(reads, scope), _begin_preempted(reads, scope)
     jobs, cancel_requested, hashes = _order_jobs(pending_jobs.result())
     handles = jobs["handle"]
     specs, spec_index = _load_specs(connection, handles, hashes)
@@ -130,6 +130,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
             ended_members=_load_ended_members(connection, parted),
             held=_held_amounts(pending_held.result()),
             round_state=None,
+            preempted=_spread_preempted(pending_preempted.result(), handles),
             job_sets=_load_job_sets(connection, jobs["job_set"]),
         ),
         log_position=head[0],
@@ -267,6 +268,23 @@ def _begin_options(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
         f" WHERE {scope.jobs} AND ({' OR '.join(f'j.{name} IS NOT NULL' for name in names)})",
         [INT8, *[INT4] * len(names)],
     )
+
+
+def _begin_preempted(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
+    return reads.columns(
+        f"SELECT j.handle, j.preempt_attempt FROM jobs j WHERE {scope.jobs} AND j.preempt_attempt IS NOT NULL",
+        [INT8, INT4],
+    )
+
+
+def _spread_preempted(columns: _Columns, handles: npt.NDArray[np.int64]) -> npt.NDArray[np.int32] | None:
+    """Return the attempts that somebody asked to preempt, 0 for none; None if nobody asked."""
+    owners, attempts = columns
+    if not len(owners):
+        return None
+    spread = np.zeros(len(handles), dtype=np.int32)
+    spread[np.searchsorted(handles, owners)] = attempts
+    return spread
 
 
 def _begin_after(reads: SharedReads, scope: _Scope) -> Future[list[tuple[Any, ...]]]:

@@ -55,7 +55,11 @@ _API: Final[Mapping[str, Sequence[str]]] = {
     "job_metadata": ("SELECT", "INSERT", "UPDATE (last_used_day)"),
     "job_sets": ("SELECT", "INSERT", "UPDATE (last_used_day)"),
     "job_specs": ("SELECT", "INSERT"),
-    "jobs": ("SELECT", "INSERT", "UPDATE (state, cancel_requested, priority, end_time_us, reason, held)"),
+    "jobs": (
+        "SELECT",
+        "INSERT",
+        "UPDATE (state, cancel_requested, priority, end_time_us, reason, held, preempt_attempt)",
+    ),
     "object_rows": ("SELECT",),
     "objects": ("SELECT",),
     "partition_state": ("SELECT", "UPDATE (deleted_queue_ids)"),

@@ -119,6 +119,7 @@ jobs: Final = sa.Table(
     sa.Column("submitter", sa.Text),
     sa.Column("held", sa.Integer),
     sa.Column("run_after", sa.LargeBinary),
+    sa.Column("preempt_attempt", sa.Integer),
     sa.Index("jobs_job_set_id_handle_idx", "job_set_id", "handle"),
     sa.Index(
         "jobs_metadata_hash_handle_idx",
@@ -129,8 +130,9 @@ jobs: Final = sa.Table(
     postgresql_partition_by="RANGE (handle)",
 )
 """A job. `state` is 0 while it is open, then its terminal JobState; `cancel_requested` is 1 once somebody did.
-Durations are null where nothing is said, `held` where it is not 1, and `run_after` (`argosy_core.job.after`) where that
-is nothing, so that most rows are no longer for them."""
+Durations are null where nothing is said, `held` where it is not 1, `run_after` (`argosy_core.job.after`) where that is
+nothing, and `preempt_attempt`, the run that somebody asked to preempt, where nobody did: most rows are no longer for
+them."""
 
 job_metadata: Final = sa.Table(
     "job_metadata",

@@ -277,6 +277,14 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
         await self.api.enter("ReleaseJobs", request, context)
         return self._set_held(request, job_pb2.ReleaseJobsResponse, held=False)
 
+    async def PreemptJobs(self, request: Any, context: Any) -> Any:
+        await self.api.enter("PreemptJobs", request, context)
+        found, unknown = self._target(request)
+        if not request.validate_only:
+            for job in found:
+                job.state = job_pb2.JOB_STATE_QUEUED
+        return job_pb2.PreemptJobsResponse(job_count=len(found), unknown_ids=unknown, sample=found[:20])
+
     def _set_held(self, request: Any, response: Any, *, held: bool) -> Any:
         found, unknown = self._target(request)
         if not request.validate_only:

@@ -401,6 +401,11 @@ class LeaderWorld:
         self.store.change_request(handles, held=True)
         self.take()
 
+    def preempt(self, handles: Sequence[int]) -> None:
+        """Ask that the runs of jobs make room."""
+        self.store.change_request(handles, preempt=True)
+        self.take()
+
     def release(self, handles: Sequence[int]) -> None:
         """Let held jobs go."""
         self.store.change_request(handles, held=False)

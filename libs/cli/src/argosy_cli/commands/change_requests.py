@@ -1,4 +1,4 @@
-"""`argosy cancel`, `reprioritize`, `hold` and `release`: change requests, by id or selector, with a preview."""
+"""`argosy cancel`, `reprioritize`, `preempt`, `hold` and `release`: change requests, by id or selector, previewed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from argosy_cli.session import call
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient, ChangeResult, JobSelector
 
-__all__ = ["cancel", "hold", "release", "reprioritize"]
+__all__ = ["cancel", "hold", "preempt", "release", "reprioritize"]
 
 
 class _Asked(TypedDict):
@@ -69,6 +69,24 @@ def reprioritize(context: click.Context, /, *, priority: int, **asked: Unpack[_A
         asked,
         "reprioritize",
         lambda client, target, only: client.reprioritize_jobs(target, priority, validate_only=only),
+    )
+
+
+@click.command()
+@click.argument("job_ids", nargs=-1)
+@selector_options
+@click.option("--reason", default="", help="Shown in the jobs' events.")
+@click.option("--dry-run", is_flag=True, help="Show which jobs are meant, preempt none.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@common_options
+@click.pass_context
+def preempt(context: click.Context, /, *, reason: str, **asked: Unpack[_Asked]) -> int:
+    """Stop the runs of jobs, by JOB_IDS or by selector: they keep their places and wait again."""
+    return _change(
+        context,
+        asked,
+        "preempt",
+        lambda client, target, only: client.preempt_jobs(target, reason=reason, validate_only=only),
     )
 
 

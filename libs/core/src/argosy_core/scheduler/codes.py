@@ -52,6 +52,7 @@ __all__ = [
     "RUN_FAILED",
     "RUN_LEASED",
     "RUN_LOST",
+    "RUN_PREEMPTED",
     "RUN_RUNNING",
     "RUN_SUCCEEDED",
     "RUN_UNKNOWN",
@@ -94,6 +95,7 @@ RUN_CANCELLED: Final = int(RunState.CANCELLED)
 RUN_CREATED: Final = int(RunState.CREATED)
 RUN_FAILED: Final = int(RunState.FAILED)
 RUN_LEASED: Final = int(RunState.LEASED)
+RUN_PREEMPTED: Final = int(RunState.PREEMPTED)
 RUN_LOST: Final = int(RunState.LOST)
 RUN_RUNNING: Final = int(RunState.RUNNING)
 RUN_SUCCEEDED: Final = int(RunState.SUCCEEDED)

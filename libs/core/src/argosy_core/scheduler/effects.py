@@ -304,6 +304,8 @@ class LoadedColumns:
     """What has ended of those runs."""
     held: HeldAmounts | None = None
     """What members of those runs hold, where that is not what their class says."""
+    preempted: Int32s | None = None
+    """Per job: the attempt that somebody asked to preempt, 0 for none; None if nobody asked."""
 
     def without(self, handles: Int64s) -> LoadedColumns:
         """Return all but some jobs; the rows of their runs and objects stay and are met by nobody."""
@@ -315,6 +317,7 @@ class LoadedColumns:
             last_attempt=self.last_attempt[kept],
             failures=self.failures[kept],
             failed_time_us=self.failed_time_us[kept],
+            preempted=None if self.preempted is None else self.preempted[kept],
         )
 
 

@@ -34,10 +34,12 @@ from argosy_core.scheduler.codes import (
     RUN_CANCELLED,
     RUN_FAILED,
     RUN_LOST,
+    RUN_PREEMPTED,
     RUN_SUCCEEDED,
 )
 from argosy_core.scheduler.events import Detail, EventBuffer
 from argosy_core.scheduler.messages import ClusterRuns, StateColumns
+from argosy_core.scheduler.preempting import are_preempted
 from argosy_core.scheduler.progress import Progress
 from argosy_core.scheduler.rows import Texts, job_ends, job_updates, run_updates, runs_by_cluster
 from argosy_core.scheduler.run_members import follow_members
@@ -136,7 +138,7 @@ def finish(state: PoolState, columns: StateColumns, progress: Progress, *, event
     ends = _collect(state, columns, progress, Texts())
     live, slots = state.live, ends.slots
     handle, attempt = live.handle[slots], live.attempt[slots].astype(np.int32)
-    ends = _time_out(state, ends)
+    ends = _preempt(state, _time_out(state, ends))
     run_end, job_end = _judge(state, ends)
     failed = (run_end == RUN_FAILED) | (run_end == RUN_LOST)
     live.failures[slots[failed]] += 1
@@ -260,7 +262,9 @@ def _run_ends(
                 slots=part.slots,
                 keys=Members.of(live.handle[part.slots], live.attempt[part.slots], part.numbers),
                 node=part.nodes,
-                end=np.where(stopped & (part.end != RUN_SUCCEEDED), RUN_CANCELLED, part.end).astype(np.int16),
+                end=np.where(stopped & (part.end != RUN_SUCCEEDED), _stopped_end(state, part.slots), part.end).astype(
+                    np.int16
+                ),
                 start_time_us=part.start_time_us,
                 time_us=columns.time_us[part.rows],
                 failure=columns.failure[part.rows].astype(np.int64),
@@ -300,6 +304,25 @@ def _time_out(state: PoolState, ends: _Ends) -> _Ends:
     return replace(ends, pod_end=pod_end, failure=failure, reason=reason)
 
 
+def _preempt(state: PoolState, ends: _Ends) -> _Ends:
+    """Return the ends with those of runs that were stopped to make room as no failures, and with that as the reason."""
+    preempted = are_preempted(state, ends.slots) & ((state.live.flags[ends.slots] & STOP_SENT) != 0)
+    rows = np.flatnonzero(preempted & (ends.pod_end != RUN_SUCCEEDED) & (ends.failure != FailureKind.TIME_LIMIT))
+    if not rows.size:
+        return ends
+    failure, reason = ends.failure.copy(), ends.reason.copy()
+    failure[rows] = FailureKind.NONE
+    handles = state.live.handle[ends.slots[rows]].tolist()
+    reason[rows] = [ends.texts.index(f"preempted: {state.preempted[handle]}") for handle in handles]
+    return replace(ends, failure=failure, reason=reason)
+
+
+def _stopped_end(state: PoolState, slots: Int32s) -> npt.NDArray[np.int16]:
+    """Return how runs have ended that were stopped, and did not succeed before that."""
+    asked = (state.live.flags[slots] & CANCEL_REQUESTED) != 0
+    return np.where(are_preempted(state, slots) & ~asked, RUN_PREEMPTED, RUN_CANCELLED).astype(np.int16)
+
+
 def _judge(state: PoolState, ends: _Ends) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:
     """Return how each run ended and what its job becomes (QUEUED: waits again).
 
@@ -308,7 +331,7 @@ def _judge(state: PoolState, ends: _Ends) -> tuple[npt.NDArray[np.int16], npt.ND
     flags = state.live.flags[ends.slots]
     asked, stopped = (flags & CANCEL_REQUESTED) != 0, ((flags & STOP_SENT) != 0) & ((flags & TIMED_OUT) == 0)
     succeeded = ends.pod_end == RUN_SUCCEEDED
-    run_end = np.where(stopped & ~succeeded, RUN_CANCELLED, ends.pod_end).astype(np.int16)
+    run_end = np.where(stopped & ~succeeded, _stopped_end(state, ends.slots), ends.pod_end).astype(np.int16)
     own = run_end == RUN_FAILED
     if own.any():
         own &= ~np.isin(ends.failure, _RETRIED)
@@ -351,6 +374,9 @@ def _requeue(state: PoolState, slots: Int32s, failure: Int64s, now_s: float) -> 
     live.state[slots] = JOB_QUEUED
     live.start_time_us[slots] = 0
     live.flags[slots] &= HELD
+    state.totals["preempted"] += int(are_preempted(state, slots).sum())
+    for handle in live.handle[slots].tolist() if state.preempted else ():
+        state.preempted.pop(handle, None)
     live.leave_places(slots)
     state.count_queued(slots, 1)
     failed = failure > 0

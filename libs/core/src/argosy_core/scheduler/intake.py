@@ -35,6 +35,7 @@ from argosy_core.scheduler.messages import (
     Missing,
     QueueView,
 )
+from argosy_core.scheduler.preempting import preempt
 from argosy_core.scheduler.rows import job_ends
 from argosy_core.scheduler.state import PoolState
 from argosy_core.scheduler.tables import NodeNames, check_growth
@@ -57,6 +58,7 @@ __all__ = [
 
 _CANCEL: Final = 1
 _REPRIORITIZE: Final = 2
+_PREEMPT: Final = 3
 _HOLD: Final = 4
 _RELEASE: Final = 5
 _READY: Final = 1
@@ -351,7 +353,7 @@ def take_change_requests(state: PoolState, columns: ChangeRequestColumns, now_s:
 
     Cancel: a job that waits, or whose row the API ended, ends now; a job that is in flight, leased or running is
     stopped by the next round's plan. Reprioritise: a queued job moves in its queue, any other only
-    keeps the number. Hold and release: see `holding`.
+    keeps the number. Preempt: see `preempting`. Hold and release: see `holding`.
 
     Args:
         state: The pool.
@@ -371,6 +373,8 @@ def take_change_requests(state: PoolState, columns: ChangeRequestColumns, now_s:
     reason = events.reason(columns.reason)
     state.advance_flow(now_s)
     _reprioritize(state, columns, np.flatnonzero(~unknown & (columns.kind == _REPRIORITIZE)), events)
+    if (columns.kind == _PREEMPT).any():
+        preempt(state, np.unique(slots[~unknown & (columns.kind == _PREEMPT)]), columns.reason)
     for kind, act in ((_HOLD, hold), (_RELEASE, release)):
         chosen = slots[~unknown & (columns.kind == kind)]
         if chosen.size:

@@ -17,6 +17,7 @@ from argosy_core.scheduler.codes import (
     JOB_QUEUED,
     JOB_RUNNING,
 )
+from argosy_core.scheduler.preempting import are_preempted
 from argosy_core.scheduler.run_members import run_states
 from argosy_core.scheduler.state import PoolState
 
@@ -61,6 +62,7 @@ def _check_stages(state: PoolState, slots: Int32s) -> None:
     waiting = queued_state & ~flying
     _require(bool((live.cluster[slots][waiting] == -1).all()), "waiting jobs have no cluster")
     shall_end = (flags & (CANCEL_REQUESTED | TIMED_OUT)) != 0
+    shall_end |= are_preempted(state, slots)
     _require(not ((flags & STOP_SENT != 0) & ~shall_end).any(), "only jobs that shall end are stopped")
     counts = live.specs.object_counts(live.spec[slots])
     alone = ~live.members.has(slots)

@@ -15,6 +15,7 @@ from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT, TIMED_O
 from argosy_core.job.members import Members
 from argosy_core.scheduler.messages import RoundStateColumns
 from argosy_core.scheduler.promises import stored_promises
+from argosy_core.scheduler.preempting import are_preempted
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["decide_stops", "lease_columns", "round_state", "time_out_runs"]
@@ -55,7 +56,7 @@ def decide_stops(state: PoolState) -> Members:
     handles = np.fromiter(state.unsent_stops, dtype=np.int64, count=len(state.unsent_stops))
     slots = live.slots(handles)
     ready = (slots >= 0) & ((live.flags[slots] & (IN_FLIGHT | STOP_SENT)) == 0) & (live.run_state[slots] > 0)
-    ready &= (live.flags[slots] & (CANCEL_REQUESTED | TIMED_OUT)) != 0
+    ready &= ((live.flags[slots] & (CANCEL_REQUESTED | TIMED_OUT)) != 0) | are_preempted(state, slots)
     chosen = slots[ready]
     live.flags[chosen] |= STOP_SENT
     for handle in handles[ready | (slots < 0)].tolist():

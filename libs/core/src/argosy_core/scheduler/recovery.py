@@ -44,6 +44,7 @@ from argosy_core.scheduler.ingest import executor_rows
 from argosy_core.scheduler.intake import add_jobs, define_job_sets
 from argosy_core.scheduler.messages import ClusterRuns, RoundStateColumns
 from argosy_core.scheduler.plan import time_out_runs
+from argosy_core.scheduler.preempting import recover_preempted
 from argosy_core.scheduler.progress import broken_runs
 from argosy_core.scheduler.promises import recover_promises
 from argosy_core.scheduler.rows import job_ends
@@ -83,6 +84,8 @@ def recover(state: PoolState, loaded: LoadedColumns, now_s: float) -> RecoverEff
     held = slots[live.run_state[slots] > 0]
     state.unsent_stops.update(dict.fromkeys(live.handle[asked[live.run_state[asked] > 0]].tolist()))
     _recover_objects(state, loaded.objects)
+    if loaded.preempted is not None:
+        recover_preempted(state, slots, loaded.preempted)
     time_out_runs(state, now_s)  # the last leader may have stopped them already
     over = asked[live.run_state[asked] == 0]
     events = EventBuffer(state, now_s)

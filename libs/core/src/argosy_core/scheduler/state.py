@@ -190,6 +190,8 @@ class PoolState:
         """Ids of classes that are not asked for: a leader term ended with them."""
         self.unfit: dict[int, str] = {}
         """Handle -> why a job cannot be led; it fails with that reason."""
+        self.preempted: dict[int, str] = {}
+        """Handle -> why, of jobs whose present run is stopped so that others have room."""
         self.dependencies = Dependencies()
         """Which jobs wait for the ends of others."""
         self.has_doomed = False
@@ -450,12 +452,13 @@ class PoolState:
         live = self.live
         np.subtract.at(self.classes.job_count, live.class_index[slots], 1)
         np.subtract.at(self.job_sets.job_count, live.job_set[slots], 1)
-        if self.unsent_stops or self.bag_failures or self.attempted or self.objections:
+        if self.unsent_stops or self.bag_failures or self.attempted or self.objections or self.preempted:
             for handle in live.handle[slots].tolist():
                 self.unsent_stops.pop(handle, None)
                 self.bag_failures.pop(handle, None)
                 self.attempted.pop(handle, None)
                 self.objections.pop(handle, None)
+                self.preempted.pop(handle, None)
         if len(self.demands):
             self._drop_of_members(slots)
             self.demands.drop(live.demand[slots])

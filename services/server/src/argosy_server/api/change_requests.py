@@ -1,4 +1,4 @@
-"""ChangeRequests by ids or selector: cancel, reprioritise, hold and release, with a preview.
+"""ChangeRequests by ids or selector: cancel, reprioritise, hold, release and preempt, with a preview.
 
 A selector is bounded to the jobs that exist when the request is taken, so one submitted a moment later is never meant.
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -53,14 +53,16 @@ _KINDS: Final[Mapping[ChangeRequestName, lease_pb2.ChangeRequestKind]] = {
     "reprioritize": lease_pb2.CHANGE_REQUEST_KIND_REPRIORITIZE,
     "hold": lease_pb2.CHANGE_REQUEST_KIND_HOLD,
     "release": lease_pb2.CHANGE_REQUEST_KIND_RELEASE,
+    "preempt": lease_pb2.CHANGE_REQUEST_KIND_PREEMPT,
 }
 _VERBS: Final[Mapping[ChangeRequestName, Verb]] = {
     "cancel": Verb.CANCEL,
     "reprioritize": Verb.REPRIORITIZE,
     "hold": Verb.REPRIORITIZE,
     "release": Verb.REPRIORITIZE,
+    "preempt": Verb.PREEMPT,
 }
-_OPEN: Final = frozenset({JobState.QUEUED, JobState.LEASED, JobState.RUNNING})
+_OPEN: Final[frozenset[int]] = frozenset({JobState.QUEUED, JobState.LEASED, JobState.RUNNING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +178,7 @@ def _change_request_by_ids(
                 if permissions.may(Verb.WATCH, record.queue):
                     permissions.require(verb, record.queue)
                 unknown.append(job_id)
-            elif record.state in _OPEN:
+            elif record.state in _meant(change_request.kind):
                 meant.append(handle)
                 if len(sample) < _SAMPLE_COUNT:
                     sample.append(record)
@@ -191,6 +193,8 @@ def _change_request_by_selector(
 ) -> ChangeRequestOutcome:
     assert change_request.selector is not None
     job_filter = read_filter(store, change_request.selector, permissions, _VERBS[change_request.kind])
+    if change_request.kind == "preempt" and not job_filter.states:
+        job_filter = replace(job_filter, states=_meant(change_request.kind))
     target = BoundedFilter(job_filter=job_filter, upper_handle=store.highest_handle())
     sample_handles = store.sample_change_requests(target, _SAMPLE_COUNT)
     sample = store.get_jobs(sample_handles) if sample_handles else []
@@ -255,6 +259,11 @@ def one_each(endings: Collection[str], records: Sequence[JobRecord], *, field: s
         if matches:
             found[ending] = matches[0]
     return found
+
+
+def _meant(kind: ChangeRequestName) -> frozenset[int]:
+    """Return the states of the jobs that a request means, unless it says which: only what has a run is preempted."""
+    return _OPEN - {JobState.QUEUED} if kind == "preempt" else _OPEN
 
 
 def read_ids(job_ids: Sequence[str], *, field: str, endings: Collection[str] = ()) -> dict[str, int]:

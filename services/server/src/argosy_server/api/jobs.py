@@ -1,4 +1,4 @@
-"""JobService: submit, read, cancel, reprioritise, hold, release, explain, logs.
+"""JobService: submit, read, cancel, reprioritise, hold, release, preempt, explain, logs.
 
 Source: design sections 3 and 5; `proto/argosy/api/v1/job.proto`.
 """
@@ -300,6 +300,19 @@ class JobService(LeaderJobService):
         )
         outcome = await self._change_request(change_request)
         return job_pb2.ReprioritizeJobsResponse(**_answer_of(outcome))
+
+    async def PreemptJobs(self, request: job_pb2.PreemptJobsRequest, context: Context) -> job_pb2.PreemptJobsResponse:  # noqa: N802 - the protocol's name
+        """Stop the runs of jobs; they wait again."""
+        del context
+        check_request(request)
+        outcome = await self._change_request(
+            ChangeRequest(
+                kind="preempt",
+                **_target_of(request),
+                reason=printable(request.reason),
+            )
+        )
+        return job_pb2.PreemptJobsResponse(**_answer_of(outcome))
 
     async def HoldJobs(self, request: job_pb2.HoldJobsRequest, context: Context) -> job_pb2.HoldJobsResponse:  # noqa: N802 - the protocol's name
         """Hold jobs back."""

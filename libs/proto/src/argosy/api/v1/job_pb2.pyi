@@ -470,6 +470,28 @@ class ReprioritizeJobsResponse(_message.Message):
     sample: _containers.RepeatedCompositeFieldContainer[Job]
     def __init__(self, job_count: _Optional[int] = ..., unknown_ids: _Optional[_Iterable[str]] = ..., sample: _Optional[_Iterable[_Union[Job, _Mapping]]] = ...) -> None: ...
 
+class PreemptJobsRequest(_message.Message):
+    __slots__ = ("jobs", "selector", "validate_only", "reason")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    jobs: JobIds
+    selector: JobSelector
+    validate_only: bool
+    reason: str
+    def __init__(self, jobs: _Optional[_Union[JobIds, _Mapping]] = ..., selector: _Optional[_Union[JobSelector, _Mapping]] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class PreemptJobsResponse(_message.Message):
+    __slots__ = ("job_count", "unknown_ids", "sample")
+    JOB_COUNT_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_IDS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    job_count: int
+    unknown_ids: _containers.RepeatedScalarFieldContainer[str]
+    sample: _containers.RepeatedCompositeFieldContainer[Job]
+    def __init__(self, job_count: _Optional[int] = ..., unknown_ids: _Optional[_Iterable[str]] = ..., sample: _Optional[_Iterable[_Union[Job, _Mapping]]] = ...) -> None: ...
+
 class HoldJobsRequest(_message.Message):
     __slots__ = ("jobs", "selector", "validate_only", "reason")
     JOBS_FIELD_NUMBER: _ClassVar[int]

@@ -80,6 +80,11 @@ class JobServiceStub(object):
                 request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ReleaseJobsRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ReleaseJobsResponse.FromString,
                 _registered_method=True)
+        self.PreemptJobs = channel.unary_unary(
+                '/argosy.api.v1.JobService/PreemptJobs',
+                request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.PreemptJobsRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.PreemptJobsResponse.FromString,
+                _registered_method=True)
         self.ExplainJob = channel.unary_unary(
                 '/argosy.api.v1.JobService/ExplainJob',
                 request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobRequest.SerializeToString,
@@ -160,6 +165,14 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PreemptJobs(self, request, context):
+        """Stops the runs of jobs, by ids or selector, with their grace: the jobs keep their places and wait again, as if they
+        had not been tried. Without states in the selector, jobs that have a run are meant.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExplainJob(self, request, context):
         """Says where a job stands and, if it waits, why.
         """
@@ -222,6 +235,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ReleaseJobs,
                     request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ReleaseJobsRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ReleaseJobsResponse.SerializeToString,
+            ),
+            'PreemptJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.PreemptJobs,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.PreemptJobsRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.PreemptJobsResponse.SerializeToString,
             ),
             'ExplainJob': grpc.unary_unary_rpc_method_handler(
                     servicer.ExplainJob,
@@ -478,6 +496,33 @@ class JobService(object):
             '/argosy.api.v1.JobService/ReleaseJobs',
             argosy_dot_api_dot_v1_dot_job__pb2.ReleaseJobsRequest.SerializeToString,
             argosy_dot_api_dot_v1_dot_job__pb2.ReleaseJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PreemptJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.JobService/PreemptJobs',
+            argosy_dot_api_dot_v1_dot_job__pb2.PreemptJobsRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_job__pb2.PreemptJobsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,6 +57,10 @@ class JobServiceStub:
     """
     ReleaseJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ReleaseJobsRequest, _job_pb2.ReleaseJobsResponse]
     """Lets held jobs go, by ids or selector; they have kept their places in their queues."""
+    PreemptJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.PreemptJobsRequest, _job_pb2.PreemptJobsResponse]
+    """Stops the runs of jobs, by ids or selector, with their grace: the jobs keep their places and wait again, as if they
+    had not been tried. Without states in the selector, jobs that have a run are meant.
+    """
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _job_pb2.ExplainJobResponse]
     """Says where a job stands and, if it waits, why."""
     GetJobLog: _grpc.UnaryStreamMultiCallable[_job_pb2.GetJobLogRequest, _job_pb2.GetJobLogResponse]
@@ -89,6 +93,10 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     ReleaseJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ReleaseJobsRequest, _job_pb2.ReleaseJobsResponse]  # type: ignore[assignment]
     """Lets held jobs go, by ids or selector; they have kept their places in their queues."""
+    PreemptJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.PreemptJobsRequest, _job_pb2.PreemptJobsResponse]  # type: ignore[assignment]
+    """Stops the runs of jobs, by ids or selector, with their grace: the jobs keep their places and wait again, as if they
+    had not been tried. Without states in the selector, jobs that have a run are meant.
+    """
     ExplainJob: _aio.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _job_pb2.ExplainJobResponse]  # type: ignore[assignment]
     """Says where a job stands and, if it waits, why."""
     GetJobLog: _aio.UnaryStreamMultiCallable[_job_pb2.GetJobLogRequest, _job_pb2.GetJobLogResponse]  # type: ignore[assignment]
@@ -172,6 +180,16 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ReleaseJobsResponse, _abc.Awaitable[_job_pb2.ReleaseJobsResponse]]:
         """Lets held jobs go, by ids or selector; they have kept their places in their queues."""
+
+    @_abc_1.abstractmethod
+    def PreemptJobs(
+        self,
+        request: _job_pb2.PreemptJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.PreemptJobsResponse, _abc.Awaitable[_job_pb2.PreemptJobsResponse]]:
+        """Stops the runs of jobs, by ids or selector, with their grace: the jobs keep their places and wait again, as if they
+        had not been tried. Without states in the selector, jobs that have a run are meant.
+        """
 
     @_abc_1.abstractmethod
     def ExplainJob(

@@ -14,11 +14,13 @@ class ChangeRequestKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CHANGE_REQUEST_KIND_REPRIORITIZE: _ClassVar[ChangeRequestKind]
     CHANGE_REQUEST_KIND_HOLD: _ClassVar[ChangeRequestKind]
     CHANGE_REQUEST_KIND_RELEASE: _ClassVar[ChangeRequestKind]
+    CHANGE_REQUEST_KIND_PREEMPT: _ClassVar[ChangeRequestKind]
 CHANGE_REQUEST_KIND_UNSPECIFIED: ChangeRequestKind
 CHANGE_REQUEST_KIND_CANCEL: ChangeRequestKind
 CHANGE_REQUEST_KIND_REPRIORITIZE: ChangeRequestKind
 CHANGE_REQUEST_KIND_HOLD: ChangeRequestKind
 CHANGE_REQUEST_KIND_RELEASE: ChangeRequestKind
+CHANGE_REQUEST_KIND_PREEMPT: ChangeRequestKind
 
 class LeaseBatch(_message.Message):
     __slots__ = ("pool", "epoch", "sequence", "create_time_us", "leader_marker", "leases", "stops", "failed_jobs", "round_state", "traceparent")
