@@ -108,6 +108,9 @@ class Metrics:
     refused_leases: Counter = field(
         default_factory=lambda: _counter("refused_leases", "Leases refused at ingest.", ("pool",))
     )
+    preempted_jobs: Counter = field(
+        default_factory=lambda: _counter("preempted_jobs", "Jobs queued again after a preempted run.", ("pool",))
+    )
     requeued_jobs: Counter = field(
         default_factory=lambda: _counter("requeued_jobs", "Jobs queued again after a lost or returned run.", ("pool",))
     )

@@ -185,7 +185,9 @@ def hold_plan(plan: WorldPlan, rng: np.random.Generator, until_s: float) -> Worl
     last = max(until_s, float(plan.submit_s.max(initial=0.0)) + 60.0)
     requests.append(ChangeRequestPlan(at_s=last, jobs=tuple(range(count)), held=False))
     every = sorted((*plan.change_requests, *requests), key=lambda request: request.at_s)
-    return replace(plan, options=replace(options, held=held), change_requests=tuple(every))
+    lifetime_s = np.where(rng.random(count) < 0.5, rng.integers(0, 15, count), options.lifetime_s).astype(np.int32)
+    options = replace(options, held=held, lifetime_s=lifetime_s)
+    return replace(plan, options=options, change_requests=tuple(every))
 
 
 def draw_plan(rng: np.random.Generator, until_s: float) -> WorldPlan:

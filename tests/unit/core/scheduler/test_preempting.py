@@ -50,7 +50,7 @@ def test_preempted_run_is_stopped_once_and_its_job_begins_again_at_once(
     assert ends.reasons[ends.reason_index[0]] == "preempted: somebody asked for it"
     assert world.kinds(handle)[-1] == JobEventKind.REQUEUED
     assert world.state.live.failures[world.state.live.slots(world.state.live.handle[:1])].tolist() == [0]
-    assert not world.state.preempted
+    assert not world.state.room.preempted
     world.round()
     assert world.job_state(handle) == JobState.LEASED
     world.round()
@@ -65,7 +65,7 @@ def test_run_that_succeeds_before_it_is_gone_has_succeeded() -> None:
     world.round()
     world.report("a", [Report(handle=handle, state=ObjectState.SUCCEEDED)])
     assert world.job_state(handle) == JobState.SUCCEEDED
-    assert not world.state.preempted
+    assert not world.state.room.preempted
 
 
 def test_cancelled_job_ends_although_its_run_was_preempted_before() -> None:

@@ -28,6 +28,7 @@ from argosy_core.scheduler import PoolState, RoundSettings
         ({"clusters_to_sample_ratio": 1.5}, "clusters_to_sample_ratio is 1.5, but must be above 0 and at most 1"),
         ({"nodes_to_sample_ratio": 0.0}, "nodes_to_sample_ratio is 0.0, but must be above 0 and at most 1"),
         ({"max_round_leases": 0}, "max_round_leases is 0, but must be at least 1"),
+        ({"minimum_run_s": -1.0}, "minimum_run_s is -1.0, but must be 0 or more"),
         ({"max_runs": 251}, "max_runs is 251, but must be at most 250"),
         ({"max_failed_attempts": 251}, "max_failed_attempts is 251, but must be at most 250"),
         ({"resource_weights": {"cpu": -1.0, "x": 1.0}}, "resource_weights has cpu=-1.0, but each must be 0 or more"),

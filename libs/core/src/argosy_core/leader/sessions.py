@@ -184,6 +184,7 @@ class ClusterSessions:
             # What is placed where no executor makes it waits in vain, and holds what others could use.
             connected=link is not None and link.ready and self._is_executed(cluster),
             cordoned=settings is not None and settings.cordoned,
+            cordoned_nodes=settings.cordoned_nodes if settings is not None else (),
             incarnation=link.session.incarnation if link is not None else incarnation,
         )
         set_cluster(self._term.state, view)

@@ -57,6 +57,8 @@ class Dependencies:
         self._waits: dict[int, _Wait] = {}
         self._waiters: dict[int, dict[int, None]] = {}
         """Handle of another -> those that wait for it."""
+        self.has_doomed = False
+        """Whether jobs that waited in vain are about to fail."""
         self.unsettled: dict[int, None] = {}
         """Handles of others that are not live here and of which no end is known."""
 

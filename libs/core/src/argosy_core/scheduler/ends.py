@@ -313,7 +313,7 @@ def _preempt(state: PoolState, ends: _Ends) -> _Ends:
     failure, reason = ends.failure.copy(), ends.reason.copy()
     failure[rows] = FailureKind.NONE
     handles = state.live.handle[ends.slots[rows]].tolist()
-    reason[rows] = [ends.texts.index(f"preempted: {state.preempted[handle]}") for handle in handles]
+    reason[rows] = [ends.texts.index(f"preempted: {state.room.preempted[handle]}") for handle in handles]
     return replace(ends, failure=failure, reason=reason)
 
 
@@ -375,8 +375,8 @@ def _requeue(state: PoolState, slots: Int32s, failure: Int64s, now_s: float) -> 
     live.start_time_us[slots] = 0
     live.flags[slots] &= HELD
     state.totals["preempted"] += int(are_preempted(state, slots).sum())
-    for handle in live.handle[slots].tolist() if state.preempted else ():
-        state.preempted.pop(handle, None)
+    for handle in live.handle[slots].tolist() if state.room.preempted else ():
+        state.room.preempted.pop(handle, None)
     live.leave_places(slots)
     state.count_queued(slots, 1)
     failed = failure > 0

@@ -35,7 +35,7 @@ def hold(state: PoolState, slots: Int32s, events: EventBuffer, reason: int) -> N
     state.count_queued(queued, -1)
     live.flags[slots] |= HELD
     state.count_queued(queued, 1)
-    heads = queued[(live.flags[queued] & PENDING) != 0]
+    heads = queued[np.isin(live.handle[queued], state.heads)]  # of those that are promised, their promise is taken back
     if heads.size:
         live.flags[heads] &= np.uint8(0xFF ^ PENDING)
         stay = ~np.isin(state.heads, live.handle[heads])

@@ -164,6 +164,9 @@ def set_cluster(state: PoolState, view: ClusterView) -> None:
     clusters.connected[index] = view.connected
     clusters.forgotten.discard(index)
     clusters.cordoned[index] = view.cordoned
+    state.room.cordoned_nodes.pop(index, None)
+    if view.cordoned_nodes:
+        state.room.cordoned_nodes[index] = frozenset(view.cordoned_nodes)
     state.ensure_class_grid()
     if not usable and clusters.usable()[index]:
         state.waits.clear_cluster(index)
@@ -297,6 +300,7 @@ def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s) -> Int32s:
     np.add.at(state.classes.job_count, class_index, 1)
     np.add.at(state.job_sets.job_count, job_set, 1)
     _add_dependencies(state, columns, slots)
+    state.room.has_lifetimes |= columns.options is not None and bool((columns.options.lifetime_s >= 0).any())
     state.count_queued(slots, 1)
     if bad_specs or state.classes.refused:
         note_unfit(state, slots, columns.spec[rows], bad_specs)
@@ -314,7 +318,7 @@ def _add_dependencies(state: PoolState, columns: JobColumns, slots: Int32s) -> N
     waiting = np.setdiff1d(pairs.handle, np.array(settled.free, dtype=np.int64))
     live.flags[live.slots(waiting)] |= AWAITING
     state.unfit.update(settled.doomed)
-    state.has_doomed |= bool(settled.doomed)
+    state.dependencies.has_doomed |= bool(settled.doomed)
 
 
 def take_jobs(state: PoolState, columns: JobColumns, now_s: float) -> TakeEffects:

@@ -71,6 +71,8 @@ class ClusterView:
     """True while a sampler session stands and has answered Ready."""
     cordoned: bool = False
     """True if nothing new may be placed there."""
+    cordoned_nodes: tuple[str, ...] = ()
+    """Nodes on which nothing new is placed."""
     incarnation: int = 0
     """Incarnation of the sampler whose node indices are in use; 0 before the first session."""
 

@@ -14,8 +14,8 @@ from argosy_core.job.interning import distinct
 from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT, TIMED_OUT
 from argosy_core.job.members import Members
 from argosy_core.scheduler.messages import RoundStateColumns
-from argosy_core.scheduler.promises import stored_promises
 from argosy_core.scheduler.preempting import are_preempted
+from argosy_core.scheduler.promises import stored_promises
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["decide_stops", "lease_columns", "round_state", "time_out_runs"]

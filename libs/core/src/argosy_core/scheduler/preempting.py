@@ -33,16 +33,18 @@ def preempt(state: PoolState, slots: Int32s, reason: str) -> Int32s:
     slots = slots[(live.run_state[slots] > 0) & ((live.flags[slots] & ends_anyway) == 0)]
     slots = slots[~are_preempted(state, slots)]
     handles = live.handle[slots].tolist()
-    state.preempted.update(dict.fromkeys(handles, reason or _ASKED))
+    state.room.preempted.update(dict.fromkeys(handles, reason or _ASKED))
     state.unsent_stops.update(dict.fromkeys(handles))
     return slots
 
 
 def are_preempted(state: PoolState, slots: Int32s) -> Bools:
     """Return which jobs' runs are preempted."""
-    if not state.preempted:
+    if not state.room.preempted:
         return np.zeros(slots.size, dtype=np.bool_)
-    return np.isin(state.live.handle[slots], np.fromiter(state.preempted, dtype=np.int64, count=len(state.preempted)))
+    return np.isin(
+        state.live.handle[slots], np.fromiter(state.room.preempted, dtype=np.int64, count=len(state.room.preempted))
+    )
 
 
 def recover_preempted(state: PoolState, slots: Int32s, attempts: Int32s) -> None:

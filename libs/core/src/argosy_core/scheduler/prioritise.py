@@ -188,6 +188,8 @@ def elect_heads(state: PoolState) -> None:
     live.flags[slots] |= PENDING
     live.flags[promised] |= PENDING
     state.heads, state.head_kinds = live.handle[slots], np.concatenate(head_kinds)
+    if state.room.has_lifetimes and slots.size:
+        state.room.due_s = 0.0  # the next round looks whether runs are to be stopped for them
     known = {*before.tolist(), *promised.tolist()}
     for slot in (slot for slot in chosen if slot not in known):
         state.queues.orders[int(live.queue[slot])].look_again(_ROUND_VIEW)

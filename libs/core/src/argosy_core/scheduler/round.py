@@ -41,6 +41,7 @@ from argosy_core.scheduler.asking import choose, find_placeable, find_unjudged
 from argosy_core.scheduler.commits import CommitStages, Placed
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.ends import back_off_s
+from argosy_core.scheduler.making_room import make_room
 from argosy_core.scheduler.messages import ClusterRuns
 from argosy_core.scheduler.passing import Passing
 from argosy_core.scheduler.plan import decide_stops, lease_columns, round_state, time_out_runs
@@ -60,7 +61,8 @@ def next_due_s(state: PoolState, now_s: float) -> float:
     """Return when a round could next do something without further news, seconds since the Unix epoch.
 
     That is now if something changed since a round found nothing to ask, or a stop or an explanation is due; else when
-    the next back-off or the next reason to wait ends, or the next run reaches its time limit; infinite if none does.
+    the next back-off, reason to wait or lifetime that matters ends, or the next run reaches its time limit; infinite if
+    none does.
 
     Args:
         state: The pool.
@@ -69,13 +71,18 @@ def next_due_s(state: PoolState, now_s: float) -> float:
     Complexity: O(queues) in NumPy.
     """
     limit_s = min(state.time_limits.next_s(), state.promises.due_s)
-    if state.unsent_stops or state.explained or state.has_doomed or limit_s <= now_s:
+    if (
+        state.unsent_stops
+        or state.explained
+        or state.dependencies.has_doomed
+        or min(limit_s, state.room.due_s) <= now_s
+    ):
         return now_s
     if not (state.queues.queued_count > state.queues.on_hold_count).any():
         return limit_s
     if state.idle_at != state.change_count:
         return now_s
-    return min([limit_s, state.waits.next_end_s, *(moment_s for moment_s, _ in state.back_off[:1])])
+    return min([limit_s, state.room.due_s, state.waits.next_end_s, *(moment_s for moment_s, _ in state.back_off[:1])])
 
 
 def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Round:
@@ -101,6 +108,7 @@ def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Rou
     state.node_failures.expire(now_s)
     state.advance_flow(now_s)
     advance_weights(state, now_s)
+    make_room(state, now_s)
     review_promises(state, now_s)
     due_heads = find_due(state, now_s) if state.heads.size else _NOBODY
     if state.waits.expire(now_s) or due_heads.size:

@@ -78,6 +78,8 @@ class RoundSettings:
     pods are gone. A firm promise counts on it."""
     assumed_run_time_s: float = 3600.0
     """How long a run is expected to take as long as nothing is known of any, seconds."""
+    minimum_run_s: float = 0.0
+    """Least time that a run is safe from preemption for fair shares, whatever its lifetime, seconds."""
     wait_expiry_s: float = 10.0
     """After how long a cluster that had no node for a class is asked again without news from its sampler, seconds."""
 
@@ -103,7 +105,7 @@ class RoundSettings:
             "assumed_run_time_s",
         ):
             self._require(name, getattr(self, name) > 0, "above 0")
-        for name in ("waiting_heads", "cluster_spread_weight", "promise_after_s", "run_allowance_s"):
+        for name in ("waiting_heads", "minimum_run_s", "cluster_spread_weight", "promise_after_s", "run_allowance_s"):
             self._require(name, getattr(self, name) >= 0, "0 or more")
         first = f"at least leader.round.back_off_initial_s, which is {self.back_off_initial_s}"
         self._require("back_off_max_s", self.back_off_max_s >= self.back_off_initial_s, first)

@@ -33,6 +33,7 @@ from argosy_core.scheduler.codes import JOB_QUEUED
 from argosy_core.scheduler.demands import DemandTable
 from argosy_core.scheduler.dependencies import Dependencies, Settled
 from argosy_core.scheduler.node_failures import NodeFailures
+from argosy_core.scheduler.nominations import Nominations
 from argosy_core.scheduler.promised import PromisedStarts
 from argosy_core.scheduler.run_history import RunHistory
 from argosy_core.scheduler.settings import RoundSettings
@@ -190,12 +191,10 @@ class PoolState:
         """Ids of classes that are not asked for: a leader term ended with them."""
         self.unfit: dict[int, str] = {}
         """Handle -> why a job cannot be led; it fails with that reason."""
-        self.preempted: dict[int, str] = {}
-        """Handle -> why, of jobs whose present run is stopped so that others have room."""
+        self.room = Nominations()
+        """For which waiting heads runs were stopped."""
         self.dependencies = Dependencies()
         """Which jobs wait for the ends of others."""
-        self.has_doomed = False
-        """Whether some of `unfit` waited for others in vain."""
         self.unsent_stops: dict[int, None] = {}
         """Handles of held jobs whose stop was not decided yet, in order of the change requests and of when
         they reached their time limits."""
@@ -452,13 +451,13 @@ class PoolState:
         live = self.live
         np.subtract.at(self.classes.job_count, live.class_index[slots], 1)
         np.subtract.at(self.job_sets.job_count, live.job_set[slots], 1)
-        if self.unsent_stops or self.bag_failures or self.attempted or self.objections or self.preempted:
+        if self.unsent_stops or self.bag_failures or self.attempted or self.objections or self.room.preempted:
             for handle in live.handle[slots].tolist():
                 self.unsent_stops.pop(handle, None)
                 self.bag_failures.pop(handle, None)
                 self.attempted.pop(handle, None)
                 self.objections.pop(handle, None)
-                self.preempted.pop(handle, None)
+                self.room.preempted.pop(handle, None)
         if len(self.demands):
             self._drop_of_members(slots)
             self.demands.drop(live.demand[slots])
@@ -469,7 +468,7 @@ class PoolState:
     def settle(self, settled: Settled) -> None:
         """Let jobs go that wait for no other any more; those that waited in vain fail with the next changes taken."""
         self.unfit.update(settled.doomed)
-        self.has_doomed |= bool(settled.doomed)
+        self.dependencies.has_doomed |= bool(settled.doomed)
         slots = self.live.slots(np.array(settled.free, dtype=np.int64))
         slots = slots[slots >= 0]
         slots = slots[(self.live.flags[slots] & AWAITING) != 0]

@@ -104,7 +104,7 @@ def fail_unfit(state: PoolState, now_s: float) -> UnfitJobs | None:
     """
     if not state.unfit:
         return None
-    live, state.has_doomed = state.live, False
+    live, state.dependencies.has_doomed = state.live, False
     slots = live.slots(np.fromiter(state.unfit, dtype=np.int64))
     for handle in np.fromiter(state.unfit, dtype=np.int64)[slots < 0].tolist():
         del state.unfit[handle]

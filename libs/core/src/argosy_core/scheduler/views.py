@@ -168,12 +168,15 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
                     constraint="its queue is cordoned" if queues.cordoned[queue] else limit_text(state, slot),
                 ),
                 *_dependency_texts(state, handle),
+                *(["runs are stopped to make room for it"] if handle in state.room.nominated else []),
                 *_back_off_texts(state, slot, now_s),
                 *_promise_texts(state, handle, now_s),
             ]
         )
         if waits
-        else _place_text(state, slot, stage) + (f"; held back by {objection}" if objection else ""),
+        else _place_text(state, slot, stage)
+        + (f"; held back by {objection}" if objection else "")
+        + (f"; preempted: {state.room.preempted[handle]}" if handle in state.room.preempted else ""),
         queue_position=position,
         reason=reason,
         cluster_reasons=cluster_reasons,

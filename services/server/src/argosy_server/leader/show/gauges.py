@@ -162,6 +162,7 @@ _POOL_COUNTERS: Final[tuple[tuple[str, Any], ...]] = (
     ("conflicts", METRICS.commit_conflicts),
     ("refused", METRICS.refused_leases),
     ("requeued", METRICS.requeued_jobs),
+    ("preempted", METRICS.preempted_jobs),
     ("stored_records", METRICS.ingested_records),
     ("quarantined", METRICS.quarantined_records),
     ("abandoned_rounds", METRICS.abandoned_rounds),

@@ -1,0 +1,186 @@
+"""Waiting heads of queues under their shares get room from runs past their lifetimes of queues over theirs."""
+
+from __future__ import annotations
+
+import pytest
+
+from argosy_core.job.options import UNSET
+from argosy_core.job.states import JobState, ObjectState, RunState
+from argosy_core.leader.instructions import SendStops
+from argosy_core.scheduler import RoundSettings, explain, next_due_s
+from argosy_testkit.leader_world import LeaderWorld
+from argosy_testkit.world_rows import Report
+
+NODE = {"cpu": 4000, "memory": 16 << 30}
+
+
+def make_world(lifetime_s: int = 0, *, minimum_run_s: float = 0.0, count: int = 8) -> tuple[LeaderWorld, list[int]]:
+    """Return a world of eight cores that are full of one queue's jobs, which run since just now, and these jobs."""
+    world = LeaderWorld(
+        clusters={"a": 2}, node_amounts=NODE, queues={"alice": 1.0, "bob": 1.0},
+        settings=RoundSettings(minimum_run_s=minimum_run_s, half_time_s=1.0),
+    )  # fmt: skip
+    handles = world.submit(count, options=(lifetime_s, UNSET, UNSET))
+    world.round()
+    world.report("a", [Report(handle=handle, state=ObjectState.RUNNING) for handle in handles])
+    return world, handles
+
+
+def stops(world: LeaderWorld) -> list[int]:
+    """Return the handles of the stops that went to executors, in order."""
+    return [handle for _, handle, _ in world.sent(SendStops)]
+
+
+def settle(world: LeaderWorld, rounds: int = 12) -> None:
+    """Let rounds follow each other, in which the pods of stopped runs go and those of new ones run."""
+    told = 0
+    for _ in range(rounds):
+        world.round()
+        gone, told = stops(world)[told:], len(stops(world))
+        leased = [handle for handle in world.store.open_handles if world.job_state(handle) == JobState.LEASED]
+        ends = dict.fromkeys(leased, ObjectState.RUNNING) | dict.fromkeys(gone, ObjectState.CANCELLED)
+        reports = [
+            Report(handle=handle, state=state, attempt=world.store.jobs[handle].live_attempt)
+            for handle, state in ends.items()
+        ]
+        if reports:
+            world.report("a", reports)
+        world.tell_news()
+        world.now_s += 0.5
+
+
+def running(world: LeaderWorld, handles: list[int]) -> int:
+    """Return how many of some jobs have a run."""
+    return sum(world.job_state(handle) in {JobState.LEASED, JobState.RUNNING} for handle in handles)
+
+
+def test_queue_under_its_share_gets_it_from_one_that_is_over_and_no_more() -> None:
+    """Of eight cores each gets four, however much more is wanted, and then nobody is stopped any more."""
+    world, first = make_world()
+    second = world.submit(8, queue=2)
+    settle(world, 30)
+    assert (running(world, first), running(world, second)) == (4, 4)
+    count = len(stops(world))
+    assert count == 4
+    settle(world, 10)
+    assert len(stops(world)) == count
+    states = [run.state for handle in first for run in world.store.jobs[handle].runs.values() if run.ended]
+    assert states == [RunState.PREEMPTED] * 4
+
+
+def test_head_is_nominated_at_once_and_leased_when_the_victim_is_gone() -> None:
+    """One victim for one job: nothing else is stopped for it, and explanations say what happens."""
+    world, first = make_world()
+    (waiting,) = world.submit(1, queue=2)
+    for _ in range(4):
+        world.round()
+    (victim,) = stops(world)
+    assert victim in first
+    assert list(world.state.room.nominated) == [waiting]
+    told = [explain(world.state, handle, world.now_s) for handle in (waiting, victim)]
+    assert told[0] is not None
+    assert told[1] is not None
+    assert "runs are stopped to make room for it" in told[0].summary
+    assert "preempted: makes room for a job of queue bob, which is under its share" in told[1].summary
+    world.report("a", [Report(handle=victim, state=ObjectState.CANCELLED)])
+    world.tell_news()
+    world.round()
+    assert world.job_state(waiting) == JobState.LEASED
+    assert world.job_state(victim) == JobState.QUEUED
+
+
+@pytest.mark.parametrize(("lifetime_s", "minimum_run_s"), [(60, 0.0), (0, 60.0)], ids=["lifetime", "least-run-time"])
+def test_run_is_safe_until_its_lifetime_is_over_and_a_round_begins_then(lifetime_s: int, minimum_run_s: float) -> None:
+    """Nobody has to send news for that; a setting lengthens short lifetimes."""
+    world, _ = make_world(lifetime_s, minimum_run_s=minimum_run_s)
+    began_s = world.now_s
+    world.submit(1, queue=2)
+    for _ in range(4):
+        world.round()
+    assert stops(world) == []
+    world.state.waits.next_end_s = float("inf")
+    assert next_due_s(world.state, world.now_s) == pytest.approx(began_s + 60.0)
+    world.now_s += 61
+    world.round()
+    world.round()
+    assert len(stops(world)) == 1
+
+
+def test_work_without_a_lifetime_is_never_preempted() -> None:
+    """However far its queue is over its share."""
+    world, _ = make_world(UNSET)
+    world.submit(1, queue=2)
+    world.now_s += 1e6
+    for _ in range(4):
+        world.round()
+    assert stops(world) == []
+
+
+def test_youngest_run_makes_room() -> None:
+    """The least work per core is lost with it."""
+    world, _ = make_world(count=7)
+    world.now_s += 100
+    (late,) = world.submit(1, options=(0, UNSET, UNSET))
+    world.tell_news()
+    world.round()
+    world.report("a", [Report(handle=late, state=ObjectState.RUNNING)])
+    world.now_s += 1
+    world.submit(1, queue=2)
+    for _ in range(4):
+        world.round()
+    assert stops(world) == [late]
+
+
+def test_runs_on_cordoned_nodes_make_no_room() -> None:
+    """What they would free nobody could use."""
+    world, _ = make_world()
+    world.state.room.cordoned_nodes[0] = frozenset({"a-0", "a-1"})
+    world.submit(1, queue=2)
+    for _ in range(4):
+        world.round()
+    assert stops(world) == []
+
+
+def test_victim_that_ends_by_itself_makes_room_all_the_same() -> None:
+    """Its success counts, and nothing else is stopped for the head."""
+    world, _ = make_world()
+    (waiting,) = world.submit(1, queue=2)
+    for _ in range(4):
+        world.round()
+    (victim,) = stops(world)
+    world.report("a", [Report(handle=victim, state=ObjectState.SUCCEEDED)])
+    world.tell_news()
+    world.round()
+    assert (world.job_state(victim), world.job_state(waiting)) == (JobState.SUCCEEDED, JobState.LEASED)
+    assert stops(world) == [victim]
+
+
+def test_leader_that_dies_between_nomination_and_the_end_of_the_victim_changes_nothing_in_the_end() -> None:
+    """The victim's job waits again without a failure, and the head has its room."""
+    world, first = make_world()
+    (waiting,) = world.submit(1, queue=2)
+    for _ in range(4):
+        world.round()
+    (victim,) = stops(world)
+    world.take_over()
+    world.report("a", [Report(handle=victim, state=ObjectState.CANCELLED)])
+    world.tell_news()
+    settle(world, 6)
+    assert world.job_state(waiting) in {JobState.LEASED, JobState.RUNNING}
+    assert running(world, first) == 7
+    assert not world.state.live.failures.any()
+
+
+def test_victim_on_a_lost_cluster_frees_its_head_for_another() -> None:
+    """The nomination falls with time; the victim counts as preempted."""
+    world, _ = make_world()
+    (waiting,) = world.submit(1, queue=2)
+    for _ in range(4):
+        world.round()
+    (victim,) = stops(world)
+    world.forget("a")
+    assert [run.state for run in world.store.jobs[victim].runs.values()] == [RunState.PREEMPTED]
+    assert not world.state.room.preempted
+    world.now_s += 61
+    world.round()
+    assert waiting not in world.state.room.nominated
