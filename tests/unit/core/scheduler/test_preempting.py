@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from argosy_core.job.options import UNSET
 from argosy_core.job.states import FailureKind, JobEventKind, JobState, ObjectState, RunState
 from argosy_core.leader.instructions import SendStops
+from argosy_core.scheduler import next_due_s
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
@@ -78,6 +80,25 @@ def test_cancelled_job_ends_although_its_run_was_preempted_before() -> None:
     world.round()
     world.report("a", [Report(handle=handle, state=ObjectState.CANCELLED)])
     assert world.job_state(handle) == JobState.CANCELLED
+
+
+def test_time_limit_that_is_reached_before_the_stop_wins_and_one_after_it_changes_nothing() -> None:
+    """One stop, for one reason."""
+    for is_late, outcome in ((False, JobState.FAILED), (True, JobState.QUEUED)):
+        world = LeaderWorld(clusters={"a": 1})
+        (handle,) = world.submit(1, options=(UNSET, 60, UNSET))
+        world.round()
+        world.report("a", [Report(handle=handle, state=ObjectState.RUNNING)])
+        if is_late:
+            world.preempt([handle])
+        world.store.change_request([handle], preempt=True)
+        world.now_s += 61
+        world.read()
+        world.round()
+        world.round()
+        assert (stops(world), next_due_s(world.state, world.now_s)) == ([handle], float("inf"))
+        world.report("a", [Report(handle=handle, state=ObjectState.CANCELLED)])
+        assert world.job_state(handle) == outcome
 
 
 def test_job_that_waits_is_not_preempted_and_neither_is_its_next_run() -> None:

@@ -43,7 +43,7 @@ def time_out_runs(state: PoolState, now_s: float) -> None:
     if state.time_limits.next_s() > now_s:
         return
     live, slots = state.live, state.time_limits.take_due(state.live, now_s)
-    slots = slots[(live.flags[slots] & CANCEL_REQUESTED) == 0]
+    slots = slots[(live.flags[slots] & (CANCEL_REQUESTED | STOP_SENT)) == 0]
     live.flags[slots] |= TIMED_OUT
     state.unsent_stops.update(dict.fromkeys(live.handle[slots].tolist()))
 

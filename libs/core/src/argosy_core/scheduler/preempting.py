@@ -2,7 +2,7 @@
 
 A preempted run is stopped as a cancelled one is, with its grace. If it succeeds before it is gone, it has succeeded;
 however else it ends after its stop was sent, it was preempted, which counts for no retry and for no back-off. A cancel
-request, and the job's time limit, win over it.
+request wins over it, and so does the job's time limit if it is reached before the stop is sent.
 
 Source: 003 "Preemption"; design section 5, "Round" 7.
 """
