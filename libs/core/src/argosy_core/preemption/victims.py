@@ -19,6 +19,8 @@ from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
 
 __all__ = ["Candidates", "Excess", "Victims", "choose_victims"]
 
+_ROUNDING_CORES: Final = 1e-4
+"""What sums of usages may be off; less than the smallest job has."""
 _MOST_NODES: Final = 64
 """Nodes that are looked at closely, those with the least lost work first."""
 
@@ -45,11 +47,11 @@ class Excess:
 
     def may_gain(self, queue: int, cores: float) -> bool:
         """Return whether a queue's flow stays at or under its share with so much more."""
-        return bool(self._flow_over[queue] + cores <= 0.0)
+        return bool(self._flow_over[queue] + cores <= _ROUNDING_CORES)
 
     def over(self) -> Float64s:
         """Return how much each queue may lose and still hold its share, cores."""
-        return np.maximum(self._usage_over, 0.0)
+        return np.maximum(self._usage_over, 0.0) + _ROUNDING_CORES
 
     def note(self, queue: int, cores: float) -> None:
         """Take note that a queue will have so much more, or less if it is below 0; its flow remembers what it had."""
