@@ -184,3 +184,17 @@ def test_victim_on_a_lost_cluster_frees_its_head_for_another() -> None:
     world.now_s += 61
     world.round()
     assert waiting not in world.state.room.nominated
+
+
+def test_queues_below_others_have_the_shares_of_their_branch() -> None:
+    """Of eight cores a lone queue keeps four, and two that stand together get two each."""
+    world = LeaderWorld(
+        clusters={"a": 2}, node_amounts=NODE, settings=RoundSettings(half_time_s=1.0),
+        queues={"one": 1.0, "two": 1.0, "alice": 1.0, "bob": 1.0, "carol": 1.0},
+        parents={"alice": "one", "bob": "two", "carol": "two"},
+    )  # fmt: skip
+    first = world.submit(12, queue=3, options=(0, UNSET, UNSET))
+    settle(world, 3)
+    others = [world.submit(8, queue=queue, options=(0, UNSET, UNSET)) for queue in (4, 5)]
+    settle(world, 40)
+    assert [running(world, handles) for handles in (first, *others)] == [4, 2, 2]
