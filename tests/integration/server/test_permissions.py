@@ -128,6 +128,9 @@ CASES: Mapping[str, Case] = {
     f"{API}JobService/ReleaseJobs": Case(
         lambda p: job_pb2.ReleaseJobsRequest(selector=selector(p), validate_only=True), verb="reprioritize"
     ),
+    f"{API}JobService/PreemptJobs": Case(
+        lambda p: job_pb2.PreemptJobsRequest(selector=selector(p), validate_only=True), verb="preempt"
+    ),
     f"{API}JobService/ExplainJob": Case(lambda p: job_pb2.ExplainJobRequest(id=p.job_id), verb="watch"),
     f"{API}JobService/GetJobLog": Case(lambda p: job_pb2.GetJobLogRequest(id=p.job_id), verb="watch"),
     f"{API}EventService/WatchJobSet": Case(
