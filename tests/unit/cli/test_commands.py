@@ -388,6 +388,13 @@ def test_server_that_stays_away_is_exit_code_4(api: FakeApi, argosy: Any) -> Non
     assert "error: server 127.0.0.1:" in outcome.err
 
 
+def test_selector_that_means_no_job_asks_nothing(api: FakeApi, argosy: Any) -> None:
+    """There is nothing to confirm, and nothing to be carried out."""
+    outcome = argosy("cancel", "--queue", "empty")
+    assert (outcome.code, outcome.out) == (0, "asked to cancel 0 jobs\n")
+    assert [request.validate_only for request in api.requests["CancelJobs"]] == [True]
+
+
 def test_forget_without_a_terminal_wants_yes(argosy: Any) -> None:
     """A request that nobody can answer is a mistake in the command, not an interruption."""
     outcome = argosy("cluster", "forget", "c1")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from argosy.api.v1 import job_pb2
+from argosy_cli.commands import logs
 from argosy_cli.commands.run import array_indices
 from argosy_core.job.spec import SpecLimits, read_bag
 from argosy_testkit.fake_api import FakeApi
@@ -70,6 +71,24 @@ def test_run_ends_as_its_command_did(
     api.submitted_state = state
     api.submitted_runs = [job_pb2.Run(attempt=1, state=job_pb2.RUN_STATE_FAILED, exit_code=exit_code)]
     assert argosy("run", "--", "false").code == code
+
+
+def test_run_says_why_it_waits(api: FakeApi, argosy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that nothing can hold would otherwise wait without a word; the reason is said once, not at every look."""
+    monkeypatch.setattr(logs, "_POLL_S", 0.0)
+    asked: list[str] = []
+
+    def end(job_id: str) -> None:
+        asked.append(job_id)
+        if len(asked) == 3:
+            job = api.jobs[job_id]
+            job.state = job_pb2.JOB_STATE_SUCCEEDED
+            job.runs.add(attempt=1, state=job_pb2.RUN_STATE_SUCCEEDED, exit_code=0)
+
+    api.when_explained = end
+    outcome = argosy("run", "--", "true")
+    assert outcome.code == 0
+    assert outcome.err.count("It waits for room. (c1/n7 lacks 2 cpu)") == 1
 
 
 def test_run_begins_after_others(ended: FakeApi, argosy: Any) -> None:

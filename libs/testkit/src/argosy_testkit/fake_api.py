@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
@@ -58,6 +58,8 @@ class FakeApi:
         """State of jobs as soon as they are submitted."""
         self.submitted_runs: list[job_pb2.Run] = []
         """Their runs."""
+        self.when_explained: Callable[[str], None] = lambda _: None
+        """Is told of each job that somebody asks about, before the answer."""
         self.needs_queues = False
         """Refuse submits to queues that do not exist."""
         self.requests: dict[str, list[Any]] = defaultdict(list)
@@ -294,6 +296,7 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
 
     async def ExplainJob(self, request: Any, context: Any) -> Any:
         await self.api.enter("ExplainJob", request, context)
+        self.api.when_explained(request.id)
         return job_pb2.ExplainJobResponse(
             job=self.api.jobs[request.id],
             stage=job_pb2.JOB_STAGE_PENDING,

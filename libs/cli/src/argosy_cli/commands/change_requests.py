@@ -171,13 +171,14 @@ def _carry_out(
         if dry_run:
             _print(settings, preview, f"would {verb}")
             return ExitCode.NOT_FOUND if preview.unknown_ids else ExitCode.OK
+        if preview.job_count == 0:
+            _print(settings, preview, f"asked to {verb}")
+            return ExitCode.NOT_FOUND if preview.unknown_ids else ExitCode.OK
         if not sys.stdin.isatty():
             raise click.UsageError(
                 f"this would {verb} {preview.job_count} jobs; confirm with -y, or look with --dry-run"
             )
         _print(Settings(), preview, f"would {verb}")
-        if preview.job_count == 0:
-            return ExitCode.OK
         ask(f"{verb} {preview.job_count} jobs?")
     answer = call(settings, change_request(False))
     _print(settings, answer, f"asked to {verb}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["logs", "stream_log"]
 
 _POLL_S: Final = 0.5
+_EXPLAIN_POLLS: Final = 4
+"""A job that waits is asked why after so many polls, and again after as many."""
 _NO_COLOUR: Final = "\x1b[0m"
 
 
@@ -116,23 +119,29 @@ async def _show(pieces: AsyncIterator[bytes]) -> None:
 
 
 async def _wait_for_pod(client: ArgosyClient, job_id: str) -> None:
-    """Return once a job has a pod, or will get none.
+    """Return once a job has a pod, or will get none; say why it waits, and again when that changes.
 
     Raises:
         NotFound: There is no such job, or it ended without a pod.
     """
     import asyncio
 
-    is_told = False
-    while True:
+    told = ""
+    for poll in itertools.count():
         job = await client.get_job(job_id)
         if _has_pod(job):
             return
         if job.state not in {"queued", "leased", "running"}:
             raise NotFound(f"job {job_id} ended, {job.state}, and nothing is known of a pod; it wrote nothing")
-        if not is_told:
-            click.echo(f"the job is {job.state}; waiting for its pod", err=True)
-            is_told = True
+        if not told:
+            told = f"the job is {job.state}; waiting for its pod"
+            click.echo(told, err=True)
+        elif job.state == "queued" and poll % _EXPLAIN_POLLS == 0:
+            found = await client.explain_job(job_id)
+            why = found.summary + (f" ({found.nearest_miss})" if found.nearest_miss else "")
+            if why != told:
+                told = why
+                click.echo(told, err=True)
         await asyncio.sleep(_POLL_S)
 
 
