@@ -210,6 +210,6 @@ def _print(settings: Settings, value: Queue) -> None:
         ("namespaces", ", ".join(value.namespaces)),
         ("most queued jobs", str(value.max_queued_count or "")),
         ("most running jobs", str(value.max_running_count or "")),
-        ("most at once", ", ".join(f"{k}={amount_text(k, v)}" for k, v in value.max_running_amounts.items())),
+        ("most at once", ", ".join(f"{k}={amount_text(k, v)}" for k, v in sorted(value.max_running_amounts.items()))),
     ]
     print_one(settings, value, lines)
