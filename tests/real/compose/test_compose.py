@@ -49,9 +49,12 @@ NOT_YET = {
     "argosy_plugin_faults_total",
     "argosy_changed_jobs_total",
     "argosy_grpc_refused_total",
+    "argosy_autoscaled_pods",
+    "argosy_pod_resizes_total",
+    "argosy_usage_failures_total",
 }
 """Metrics without a series where no call or plugin failed or was refused, no quota was reached, no job was cancelled,
-and no API server is."""
+and no API server and no agent is."""
 FAILED_CALLS = 'code!="OK"'
 REAL_NODES = {"example.test/control-plane": "real"}
 

@@ -116,7 +116,7 @@ async fn submit_jobs(
                 ..Default::default()
             })
             .collect(),
-        validate_only: false,
+        ..Default::default()
     };
     let answer = repeat(|| {
         let (mut jobs, request) = (jobs.clone(), request.clone());
