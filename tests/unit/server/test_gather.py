@@ -14,6 +14,7 @@ import pytest
 
 from argosy_core.errors import BackendUnavailable, InvalidRequest, QuotaExceeded
 from argosy_core.job.identity import DAY_SHIFT, compose_id, parse_id
+from argosy_runtime.config import load_config
 from argosy_server.__main__ import main
 from argosy_server.api.admission import AdmittedJobs
 from argosy_server.api.queue_cache import QueueCache
@@ -273,6 +274,13 @@ def test_main_answers_wrong_flags_with_exit_code_2(capsys: pytest.CaptureFixture
     """A wrong flag is a message, not a traceback."""
     assert main(["--databse-url", "x"]) == 2
     assert "did you mean --database-url?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["waiting-heads", "promised-nodes-ratio"])
+def test_what_zero_turns_off_takes_zero(flag: str) -> None:
+    """Their pages say that 0 is meant; a rule for numbers that must be above 0 would refuse it."""
+    round_settings = load_config(ServerConfig, ["--database-url", "x", f"--leader-round-{flag}", "0"], {}).leader.round
+    assert getattr(round_settings, flag.replace("-", "_")) == 0
 
 
 def test_every_setting_of_the_server_is_documented() -> None:

@@ -66,7 +66,7 @@ class RoundSettings:
     """Back-off after the first failed attempt, seconds; doubles with each."""
     back_off_max_s: float = 10.0
     """Longest back-off, seconds."""
-    promised_nodes_ratio: float = 0.05
+    promised_nodes_ratio: float = field(default=0.05, metadata={"may_be_zero": True})
     """Share of the nodes on which waiting heads are promised starts at once, rounded up, at most 32 nodes; 0 promises
     nothing."""
     promise_after_s: float = 5.0
