@@ -136,7 +136,7 @@ async def test_list_jobs_gives_the_newest_first_and_within_a_time(api: Any) -> N
 async def test_batch_get_answers_each_job_once_and_names_what_is_unknown(api: Any) -> None:
     """Jobs come in the order asked for, without their specs; ids that name none are told."""
     ids = await api.submit({"count": 3})
-    unknown = ids[0][:-2] + "ff"
+    unknown = f"{ids[0][:-2]}{int(ids[0][-2:], 16) ^ 0x80:02x}"
     answer = await api.jobs.BatchGetJobs(job_pb2.BatchGetJobsRequest(ids=[ids[2], ids[0].upper(), unknown, ids[2]]))
     assert ([job.id for job in answer.jobs], list(answer.unknown_ids)) == ([ids[2], ids[0]], [unknown])
     assert not answer.jobs[0].HasField("spec")
@@ -185,7 +185,7 @@ async def test_cancel_ends_jobs_without_run_and_asks_leader_for_others(api: Any,
     ids = await api.submit({"count": 2})
     handles = handles_of(ids)
     lead(leader_store, Effects(new_runs=make_leases(handles[:1]), new_objects=make_objects(handles[:1])))
-    unknown = ids[0][:-2] + "ff"
+    unknown = f"{ids[0][:-2]}{int(ids[0][-2:], 16) ^ 0x80:02x}"
     answer = await api.jobs.CancelJobs(
         job_pb2.CancelJobsRequest(jobs=job_pb2.JobIds(ids=[*ids, ids[0], unknown]), reason="by \x1b[31mme")
     )

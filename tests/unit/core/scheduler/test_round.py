@@ -36,6 +36,31 @@ def _conflict(request: CommitRequest) -> CommitReply:
     return CommitReply(incarnation=1, node=np.full(count, -1, np.int32), outcome=np.full(count, 2, np.int8))
 
 
+def test_class_of_which_some_jobs_found_no_place_is_not_asked_for_again_until_room_comes() -> None:
+    """The sampler said that there is not room for all: the rest waits, and no round asks while nothing has changed."""
+    world = LeaderWorld(clusters={"a": 4})
+    world.define_class(2, cpu=3000)
+    world.submit(5, class_id=2)
+    assert world.round().handle.size == 4, "a core is left on each node: enough in sum, too little on each"
+    idle = begin_round(world.state, world.now_s, world.rng)
+    assert idle.requests == ()
+    idle.finish(world.now_s)
+    _end_all(world, "a")
+    assert world.round().handle.size == 1
+
+
+def test_round_that_ends_unanswered_releases_what_it_had_asked_for() -> None:
+    """Nobody knows whether the sampler holds it: the release is in the plan, and the job is placed by a later round."""
+    world = LeaderWorld()
+    handles = world.submit(1)
+    current = begin_round(world.state, world.now_s, world.rng)
+    current.take_sample("a", world.sample(current.requests[0]))
+    world.commit(current.decide(world.rng)[0])
+    plan = current.finish(world.now_s)
+    assert (plan.handle.tolist(), world.state.statistics.decided_count) == ([], 1)
+    assert [(runs.cluster, runs.members.handle.tolist()) for runs in plan.releases] == [("a", handles)]
+
+
 def _end_all(world: LeaderWorld, cluster: str) -> None:
     runs = world.live_runs(cluster)
     world.report(cluster, [Report(handle=handle, attempt=attempt, state=4) for handle, attempt in runs])
