@@ -3,19 +3,28 @@
 Pods of one class are equal for every filter and score, so one evaluation serves all of them. The server gives each
 distinct class an int32 id (table scheduling_classes); wires and arrays carry the id.
 
-Source: design section 6, "Data layout"; seed 004, "Batching".
+The class of a distributed job says its sub-groups, and as requests what all their minima take together: so whatever
+counts jobs counts a gang as one job of that size.
+
+Source: design section 6, "Data layout"; seed 004, "Batching"; 003 "Distributed jobs".
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from argosy_core.resources import MAX_AMOUNT
+import numpy as np
 
-__all__ = ["HostPort", "MatchExpression", "SchedulingClass", "Toleration"]
+from argosy_core.arrays import Int32s
+from argosy_core.errors import InvalidRequest
+from argosy_core.job.members import MAX_MEMBER
+from argosy_core.resources import MAX_AMOUNT, PODS
+
+__all__ = ["GangGroup", "HostPort", "MatchExpression", "SchedulingClass", "Toleration"]
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 
@@ -82,23 +91,40 @@ class SchedulingClass:
     """Ports of the node that the pod takes, sorted."""
     node_name: str = field(default="")
     """The one node allowed, or empty."""
+    gang: tuple[GangGroup, ...] = ()
+    """Sub-groups of a distributed job, of which `requests` are the sum of the minima; empty for a job of one member."""
+
+    @staticmethod
+    def of_gang(groups: Sequence[GangGroup]) -> SchedulingClass:
+        """Return the class of a distributed job.
+
+        Raises:
+            InvalidRequest: It has no sub-group, or more members than a run can have.
+        """
+        if not groups or sum(group.maximum for group in groups) > MAX_MEMBER:
+            raise InvalidRequest(f"a gang has one sub-group or more, and at most {MAX_MEMBER} pods")
+        total: Counter[str] = Counter()
+        for group in groups:
+            for name, amount in {PODS: 1, **dict(group.pod.requests)}.items():
+                total[name] += amount * group.minimum
+        requests = tuple(sorted((name, min(amount, MAX_AMOUNT)) for name, amount in total.items()))
+        return SchedulingClass(requests=requests, gang=tuple(groups))
+
+    @property
+    def member_groups(self) -> Int32s:
+        """Return the sub-group of each member of a gang that has grown to its maximum, by the member's number.
+
+        The minima come first, sub-group by sub-group, then what is beyond them: a number means the same pod whatever
+        the gang has grown to.
+        """
+        numbers = np.arange(len(self.gang), dtype=np.int32)
+        minima = [group.minimum for group in self.gang]
+        extras = [group.maximum - group.minimum for group in self.gang]
+        return np.concatenate([np.repeat(numbers, minima), np.repeat(numbers, extras)])
 
     def definition(self) -> bytes:
         """Return the class as canonical JSON; equal classes give equal bytes."""
-        document: dict[str, Any] = {"requests": dict(self.requests)}
-        if self.node_selector:
-            document["node_selector"] = dict(self.node_selector)
-        if self.affinity:
-            document["affinity"] = [[[e.key, e.operator, list(e.values)] for e in term] for term in self.affinity]
-        if self.tolerations:
-            document["tolerations"] = [[t.key, t.operator, t.value, t.effect] for t in self.tolerations]
-        if self.platforms:
-            document["platforms"] = [list(platform) for platform in self.platforms]
-        if self.host_ports:
-            document["host_ports"] = [[p.protocol, p.port, *filter(None, [p.host_ip])] for p in self.host_ports]
-        if self.node_name:
-            document["node_name"] = self.node_name
-        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+        return json.dumps(_document(self), sort_keys=True, separators=(",", ":")).encode()
 
     @staticmethod
     def parse(definition: bytes) -> SchedulingClass:
@@ -110,21 +136,94 @@ class SchedulingClass:
             ValueError: The bytes are no such definition.
         """
         try:
-            document: Mapping[str, Any] = json.loads(definition)
-            return SchedulingClass(
-                requests=tuple(
-                    sorted((str(name), min(int(amount), MAX_AMOUNT)) for name, amount in document["requests"].items())
-                ),
-                node_selector=tuple(sorted(document.get("node_selector", {}).items())),
-                affinity=tuple(
-                    tuple(MatchExpression(key, operator, tuple(values)) for key, operator, values in term)
-                    for term in document.get("affinity", [])
-                ),
-                tolerations=tuple(Toleration(*toleration) for toleration in document.get("tolerations", [])),
-                platforms=tuple((os, arch) for os, arch in document.get("platforms", [])),
-                host_ports=tuple(HostPort(*port) for port in document.get("host_ports", [])),
-                node_name=document.get("node_name", ""),
-            )
-        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as cause:
+            return _class_of(json.loads(definition))
+        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError, InvalidRequest) as cause:
             msg = "not a scheduling class definition"
             raise ValueError(msg) from cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangGroup:
+    """Pods of a distributed job that are alike."""
+
+    name: str = ""
+    """Its name among those of the job, for people."""
+    pod: SchedulingClass
+    """What one pod needs of a node; no gang itself."""
+    minimum: int
+    """Pods without which the job cannot begin, at least 1."""
+    maximum: int
+    """Pods that it can use."""
+    max_hops: int = -1
+    """Most hops between any two of its pods; negative for no limit."""
+    whole_nodes: bool = False
+    """Its pods share their nodes with pods of their own job alone."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that contradict each other.
+
+        Raises:
+            InvalidRequest: The minimum is below 1 or above the maximum, or the pod is a gang.
+        """
+        if not 1 <= self.minimum <= self.maximum <= MAX_MEMBER:
+            raise InvalidRequest(f"a sub-group of {self.minimum} to {self.maximum} pods: give 1 <= min <= max")
+        if self.pod.gang:
+            raise InvalidRequest("a pod of a sub-group is no gang")
+
+
+def _document(definition: SchedulingClass) -> dict[str, Any]:
+    document: dict[str, Any] = {"requests": dict(definition.requests)}
+    if definition.node_selector:
+        document["node_selector"] = dict(definition.node_selector)
+    if definition.affinity:
+        document["affinity"] = [[[e.key, e.operator, list(e.values)] for e in term] for term in definition.affinity]
+    if definition.tolerations:
+        document["tolerations"] = [[t.key, t.operator, t.value, t.effect] for t in definition.tolerations]
+    if definition.platforms:
+        document["platforms"] = [list(platform) for platform in definition.platforms]
+    if definition.host_ports:
+        document["host_ports"] = [[p.protocol, p.port, *filter(None, [p.host_ip])] for p in definition.host_ports]
+    if definition.node_name:
+        document["node_name"] = definition.node_name
+    if definition.gang:
+        document["gang"] = [
+            {
+                "name": group.name,
+                "min": group.minimum,
+                "max": group.maximum,
+                "hops": group.max_hops,
+                "whole": group.whole_nodes,
+                "pod": _document(group.pod),
+            }
+            for group in definition.gang
+        ]
+    return document
+
+
+def _class_of(document: Mapping[str, Any]) -> SchedulingClass:
+    return SchedulingClass(
+        requests=tuple(
+            sorted((str(name), min(int(amount), MAX_AMOUNT)) for name, amount in document["requests"].items())
+        ),
+        node_selector=tuple(sorted(document.get("node_selector", {}).items())),
+        affinity=tuple(
+            tuple(MatchExpression(key, operator, tuple(values)) for key, operator, values in term)
+            for term in document.get("affinity", [])
+        ),
+        tolerations=tuple(Toleration(*toleration) for toleration in document.get("tolerations", [])),
+        platforms=tuple((os, arch) for os, arch in document.get("platforms", [])),
+        host_ports=tuple(HostPort(*port) for port in document.get("host_ports", [])),
+        node_name=document.get("node_name", ""),
+        gang=tuple(_group_of(group) for group in document.get("gang", [])),
+    )
+
+
+def _group_of(document: Mapping[str, Any]) -> GangGroup:
+    return GangGroup(
+        name=document["name"],
+        pod=_class_of(document["pod"]),
+        minimum=document["min"],
+        maximum=document["max"],
+        max_hops=document["hops"],
+        whole_nodes=document["whole"],
+    )
