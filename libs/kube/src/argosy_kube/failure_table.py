@@ -21,6 +21,7 @@ from argosy_kube.port import Detail
 __all__ = [
     "DISRUPTIONS",
     "NODE_LOST",
+    "NOT_READY",
     "ORDINARY_ENDS",
     "ORDINARY_WAITS",
     "OWN_LIMIT",
@@ -36,6 +37,8 @@ __all__ = [
 
 NODE_LOST: Final = "NodeLost"
 """Reason of pods whose node is gone, or was declared out of service."""
+NOT_READY: Final = "NotReady"
+"""Reason of pods that run, and are not ready although other members of their job wait for that."""
 POD_DELETED: Final = "Deleted"
 """Reason of pods whose containers failed after somebody, of ours or not, had deleted the pod."""
 DISRUPTIONS: Final[Mapping[str, str]] = {
@@ -166,6 +169,8 @@ def describe_wait(reason: str, detail: Detail = _NO_DETAIL) -> str:
         reason: As Kubernetes writes it.
         detail: What is known beyond that.
     """
+    if reason == NOT_READY:
+        return _with_message("it runs and is not ready, and other members of the job wait for it (NotReady)", detail)
     return _with_message(f"{reason}, container {detail.container}" if detail.container else reason, detail)
 
 

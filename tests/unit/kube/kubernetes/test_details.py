@@ -8,8 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from argosy_kube.failure_table import NOT_READY, describe_wait
 from argosy_kube.kubernetes.api.documents import POD, Metadata
-from argosy_kube.kubernetes.ours.observing import apply_health
+from argosy_kube.kubernetes.ours.observing import apply_health, state_of
 from argosy_kube.kubernetes.reading.columns import LOST_REASON, EventRows, EventTables, TableBook
 from argosy_kube.kubernetes.reading.details import detail_of, one_line
 from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates
@@ -147,3 +148,33 @@ def test_tables_that_have_grown_large_are_begun_anew() -> None:
     assert book.begin().tables is last.tables is not first.tables
     assert (len(first.tables.nodes), len(last.tables.nodes)) == (10_001, 0)
     assert last.tables.texts.texts[LOST_REASON] == "NodeLost"
+
+
+@pytest.mark.parametrize(
+    ("labels", "status", "expected"),
+    [
+        pytest.param({}, {}, (PodPhase.RUNNING, ""), id="nobody-waits"),
+        pytest.param({"argosy.dev/awaited": "true"}, {}, (PodPhase.PENDING, NOT_READY), id="not-ready-yet"),
+        pytest.param(
+            {"argosy.dev/awaited": "true"},
+            {"conditions": [{"type": "Ready", "status": "True"}]},
+            (PodPhase.RUNNING, ""),
+            id="ready",
+        ),
+        pytest.param(
+            {"argosy.dev/awaited": "true"},
+            {"containerStatuses": [waiting("main", "CrashLoopBackOff")]},
+            (PodPhase.PENDING, "CrashLoopBackOff"),
+            id="says-why",
+        ),
+    ],
+)
+def test_pod_for_which_others_wait_starts_by_being_ready(
+    labels: dict[str, str], status: dict[str, Any], expected: tuple[PodPhase, str]
+) -> None:
+    """Members that wait for another begin when it is ready, so it counts as started then, and waits until then."""
+    pod = POD.decode(msgspec.json.encode({"metadata": {"labels": labels}, "status": {"phase": "Running", **status}}))
+    phase, _, reason = state_of(pod)
+    assert (phase, reason) == expected
+    if reason == NOT_READY:
+        assert "not ready" in describe_wait(reason)

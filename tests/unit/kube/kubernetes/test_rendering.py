@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.members import ordinal_of
 from argosy_core.job.naming import object_name, run_suffix, run_suffixes
+from argosy_core.job.pod_groups import PodGroup, build_body, member_bags
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 from argosy_kube.kubernetes.acting.rendering import TemplateBook
 from argosy_kube.kubernetes.api.resources import ResourceBook
@@ -62,6 +63,27 @@ async def test_body_equals_what_rendering_gives(handle: int, attempt: int) -> No
         assert template.name(handle, attempt) == expected["metadata"]["name"]
         if index == 0:
             assert expected["data"] == {"a": "é", "pod": object_name("work", handle, attempt)}
+
+
+@pytest.mark.parametrize(("attempt", "member"), [(1, 0), (17, 0), (3, 1), (32_767, 999), (2, 32_767)])
+async def test_body_of_a_member_equals_what_rendering_gives(attempt: int, member: int) -> None:
+    """Names of peers are those of other members than the one that is made, and its own number stands once."""
+    pod = make_pod()
+    pod["spec"]["containers"][0]["env"] = [
+        {"name": "PORT", "value": "32767"},
+        {"name": "PEERS", "value": "$(ARGOSY_PEERS)"},
+    ]
+    groups = [PodGroup(name="work", minimum=3, maximum=4, template=json.dumps(pod).encode())]
+    bag = member_bags(build_body([], groups, namespace="default")).bodies[0]
+    ordinal = ordinal_of(attempt, member)
+    batch = make_create_batch([(77, ordinal)], bag=bag, objects=2, nodes=("node-x",))
+    templates = book()
+    for index in (0, 1):
+        run = RunIdentity(
+            installation="inst", handle=77, ordinal=ordinal, id_high=7, queue="queue", job_set="set", node="node-x"
+        )
+        expected = BagTemplate(bag).render(index, run)
+        assert json.loads((await templates.find(batch, index)).body(77, ordinal, 7, "node-x")) == expected
 
 
 @given(handle=st.integers(0, (1 << 55) - 1), attempt=st.integers(1, 32_767), member=st.integers(0, 32_767))

@@ -54,12 +54,14 @@ from argosy_core.reconcile.fence import SETTLE_MARGIN_S
 from argosy_core.reconcile.intake import add_rows
 from argosy_core.reconcile.invariants import check_table
 from argosy_core.reconcile.machine import Action, Event, Phase
+from argosy_core.reconcile.member_rows import with_member_bags
 from argosy_core.reconcile.object_table import ObjectTable, Stop, distinct
 from argosy_core.reconcile.planning import Plan, plan_runs
 from argosy_core.reconcile.reports import ReportQueue
 from argosy_core.reconcile.retries import retry_later
 from argosy_core.reconcile.search import Search
 from argosy_core.reconcile.settling import Settling
+from argosy_core.reconcile.start_order import StartOrder
 from argosy_core.reconcile.timeouts import StartTimeouts, Waiting
 from argosy_core.reconcile.timers import Timers
 
@@ -108,6 +110,7 @@ class Reconciler:
         self._search = Search(self._table)
         self._settling = Settling(self._table, self._search, self._timers, settled_at_s)
         self._waiting = Waiting(self._table, timeouts or StartTimeouts())
+        self._order = StartOrder(self._table)
         self._reports = ReportQueue(self._table)
         self._ready: list[Int64Array] = []
         self._endings = Endings(
@@ -159,7 +162,7 @@ class Reconciler:
 
     def take_rows(self, rows: RunRows, now: Instant) -> None:
         """Take runs that the leader wants; rows that are already here change nothing."""
-        taken, table = add_rows(self._table, rows), self._table
+        taken, table = add_rows(self._table, with_member_bags(rows)), self._table
         self._ready.append(taken.slots)
         # The run was seen, so what is missing was lost, unless neither the listing nor the watch has shown it yet.
         is_unlistable = table.are_unlistable(taken.missing)
@@ -446,11 +449,11 @@ class Reconciler:
         self._ready[:] = [] if may_act else [slots]
         if not may_act or (not slots.size and self._search.is_empty):
             return _NOTHING
-        slots = slots[table.phase[slots] != Phase.FREE]
+        slots = self._order.with_held(slots[table.phase[slots] != Phase.FREE])
         self._waiting.give_up(slots, now_s)
         plan = plan_runs(table, slots, now_s=now_s)
         deletes = self._carry_out(plan, now)
-        creates = self._cut(plan.create)
+        creates = self._cut(self._order.take_turns(plan.create))
         deletes = self._cut(deletes)
         lookups = self._search.take(MAX_ACTION_COUNT)
         table.transit(creates, Event.CREATE)

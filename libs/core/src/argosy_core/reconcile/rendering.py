@@ -21,8 +21,9 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.findings import Findings
 from argosy_core.job.identity import compose_id
 from argosy_core.job.kinds import POD, kind_name, kind_of_group
-from argosy_core.job.members import MAX_MEMBER, MAX_STORED_ATTEMPT, attempt_of, member_key, member_of
+from argosy_core.job.members import MAX_MEMBER, MAX_STORED_ATTEMPT, attempt_of, member_key, member_of, ordinal_of
 from argosy_core.job.naming import object_name
+from argosy_core.job.pod_groups import AWAITED_LABEL, GROUP_LABEL, MEMBER_NAME, MEMBER_NOTE, MemberSheet
 from argosy_core.job.references import Declared, check_names, has_declarations, read_declarations
 from argosy_core.job.spec import base_names
 
@@ -234,6 +235,9 @@ class BagTemplate:
             RUN_ANNOTATION: run_mark(run.installation, run.handle, run.ordinal, index),
         }
         if kind == POD:
+            sheet = metadata["annotations"].pop(MEMBER_NOTE, None)
+            if sheet is not None:
+                _tell_member(manifest, MemberSheet.parse(sheet), run)
             spec = manifest["spec"]
             spec["nodeName"] = run.node
             spec.setdefault("restartPolicy", "Never")
@@ -293,6 +297,28 @@ def _meant(reference: dict[str, Any], target: str, namespace: str) -> tuple[str,
         kind_of_group(str(reference.get("kind")), str(reference.get("apiGroup") or "")),
         str(reference.get("namespace") or namespace),
     )
+
+
+def _tell_member(pod: dict[str, Any], sheet: MemberSheet, run: RunIdentity) -> None:
+    """Tell a member of a distributed job who it is, and where its peers are.
+
+    Its host name is that of its service, so it calls itself what its peers call it. Variables of the user's come later
+    and may be made of ours.
+    """
+    attempt, member = attempt_of(run.ordinal), member_of(run.ordinal)
+    peers = [object_name(MEMBER_NAME, run.handle, ordinal_of(attempt, number)) for number in range(sheet.count)]
+    told = {
+        "ARGOSY_GROUP": sheet.group,
+        "ARGOSY_MEMBER": str(member),
+        "ARGOSY_MEMBER_COUNT": str(sheet.count),
+        "ARGOSY_PEERS": ",".join(peers),
+    }
+    variables = [{"name": name, "value": value} for name, value in told.items()]
+    spec = pod["spec"]
+    spec["hostname"] = pod["metadata"]["name"]
+    for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+        container["env"] = [*variables, *(container.get("env") or ())]
+    pod["metadata"]["labels"] |= {GROUP_LABEL: sheet.group, **({AWAITED_LABEL: "true"} if sheet.is_awaited else {})}
 
 
 def _our_labels(index: int, run: RunIdentity) -> dict[str, str]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.identity import compose_id
-from argosy_core.job.members import MAX_MEMBER, member_of, ordinal_of
+from argosy_core.job.members import MAX_MEMBER, attempt_of, member_of, ordinal_of
 from argosy_core.job.naming import run_suffix
 from argosy_core.reconcile import Creates
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity, run_label
@@ -56,7 +56,7 @@ class ObjectTemplate:
     pieces: tuple[bytes, ...]
     """Texts that all runs share; between them stand those that differ."""
     slots: tuple[int, ...]
-    """Which text stands between: 0 suffix, 1 run label, 2 job id, 3 node."""
+    """Which text stands between: 0 suffix, 1 run label, 2 job id, 3 node, 4 suffix of member 0, 5 number of member."""
 
     def name(self, handle: int, ordinal: int) -> str:
         """Return the name of a run's object."""
@@ -64,17 +64,25 @@ class ObjectTemplate:
 
     def body(self, handle: int, ordinal: int, id_high: int, node: str) -> bytes:
         """Return the manifest of a run's object."""
+        suffix, member = run_suffix(handle, ordinal).encode(), member_of(ordinal)
         texts = (
-            run_suffix(handle, ordinal).encode(),
+            suffix,
             run_label(handle, ordinal).encode(),
             compose_id(id_high, handle).encode(),
             node.encode(),
+            run_suffix(handle, attempt_of(ordinal)).encode() if member else suffix,
+            _member_text(member),
         )
         parts = [self.pieces[0]]
         for slot, piece in zip(self.slots, self.pieces[1:], strict=True):
             parts.append(texts[slot])
             parts.append(piece)
         return b"".join(parts)
+
+
+def _member_text(member: int) -> bytes:
+    """Return where a member's number stands in its pod, with enough around it to be found again."""
+    return b'"ARGOSY_MEMBER","value":"%d"' % member
 
 
 class TemplateBook:
@@ -99,18 +107,16 @@ class TemplateBook:
         self._handle = int(rng.integers(1 << 53, 1 << 54))
         self._id_high = int(rng.integers(1 << 61, 1 << 62))
         self._node = f"node-{int(rng.integers(1 << 61, 1 << 62)):x}"
-        # Those of a member begin with those of member 0, so they are looked for first.
+        # Those of a member begin with those of member 0, so they are looked for first. Members of distributed jobs are
+        # told where their peers are, whose names begin with the suffix of member 0; for member 0 that is its own.
         self._slot_of = {
-            text.encode(): slot
-            for ordinal in (_SENTINEL_MEMBER, _SENTINEL_ATTEMPT)
-            for slot, text in enumerate(
-                (
-                    run_suffix(self._handle, ordinal),
-                    run_label(self._handle, ordinal),
-                    compose_id(self._id_high, self._handle),
-                    self._node,
-                )
-            )
+            run_suffix(self._handle, _SENTINEL_MEMBER).encode(): 0,
+            run_label(self._handle, _SENTINEL_MEMBER).encode(): 1,
+            run_suffix(self._handle, _SENTINEL_ATTEMPT).encode(): 4,
+            run_label(self._handle, _SENTINEL_ATTEMPT).encode(): 1,
+            compose_id(self._id_high, self._handle).encode(): 2,
+            self._node.encode(): 3,
+            _member_text(MAX_MEMBER): 5,
         }
         self._cut = re.compile(b"(" + b"|".join(re.escape(text) for text in self._slot_of) + b")")
 

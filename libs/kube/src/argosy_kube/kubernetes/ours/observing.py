@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from argosy_kube.failure_table import NOT_READY
 from argosy_kube.kubernetes.api.documents import KeyDocument, Metadata, PodDocument
 from argosy_kube.kubernetes.api.resources import PODS, Resource
 from argosy_kube.kubernetes.ours.binding import PodBinder
@@ -25,6 +26,7 @@ from argosy_kube.kubernetes.reading.pods import (
     ended_us,
     exit_and_reason,
     host_ports,
+    is_awaited,
     is_gone,
     phase_of,
     read_time_us,
@@ -32,7 +34,7 @@ from argosy_kube.kubernetes.reading.pods import (
 )
 from argosy_kube.port import Change, Detail, ObjectEvents, PodPhase
 
-__all__ = ["CHANGES", "Observer", "apply_health"]
+__all__ = ["CHANGES", "Observer", "apply_health", "state_of"]
 
 CHANGES: Final = {"ADDED": Change.ADDED, "MODIFIED": Change.MODIFIED, "DELETED": Change.DELETED}
 """Types of watch events."""
@@ -109,7 +111,7 @@ class Observer:
         if run is None or told is None:
             return
         self._binder.note(pod, is_there=told != Change.DELETED)
-        phase, exit_code, reason = _state_of(pod)
+        phase, exit_code, reason = state_of(pod)
         detail = detail_of(pod, phase, reason)
         warned = self.warnings.note(pod, phase, reason, is_there=told != Change.DELETED)
         if warned is not None:
@@ -129,7 +131,7 @@ class Observer:
         run = self.places.run_of(uid_bytes(pod.metadata.uid)) or read_run(pod.metadata, self._installation)
         # Room that a preemption made for a pod is that pod's, though it is not bound yet.
         node = pod.spec.node_name or pod.status.nominated_node_name
-        self._add(rows, change, pod, run=run, state=(node, *_state_of(pod)), time_us=time_us)
+        self._add(rows, change, pod, run=run, state=(node, *state_of(pod)), time_us=time_us)
         if run is None and (ports := host_ports(pod.spec)):
             rows.note_ports(ports)
         if scaling := scaling_of(pod):
@@ -226,9 +228,12 @@ class Observer:
         )
 
 
-def _state_of(pod: PodDocument) -> tuple[PodPhase, int, str]:
-    """Return phase, exit code and reason, as the pod itself says."""
+def state_of(pod: PodDocument) -> tuple[PodPhase, int, str]:
+    """Return phase, exit code and reason, as the pod itself says; one whose peers wait for it starts by being ready."""
     phase = phase_of(pod.status)
+    if phase == PodPhase.RUNNING and is_awaited(pod):
+        phase = PodPhase.PENDING
+        return phase, 0, exit_and_reason(pod, phase)[1] or NOT_READY
     return phase, *exit_and_reason(pod, phase)
 
 

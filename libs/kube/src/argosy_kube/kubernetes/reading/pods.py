@@ -20,6 +20,7 @@ from argosy_core.autoscale.annotations import (
 )
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import HostPort
+from argosy_core.job.pod_groups import AWAITED_LABEL
 from argosy_core.job.requests import effective_request
 from argosy_core.ledger import Scaling
 from argosy_core.resources import parse_quantity
@@ -51,6 +52,7 @@ __all__ = [
     "ended_us",
     "exit_and_reason",
     "host_ports",
+    "is_awaited",
     "is_gone",
     "phase_of",
     "pod_request",
@@ -89,6 +91,13 @@ def is_gone(pod: PodDocument) -> bool:
         and metadata.deletion_grace_period_seconds == 0
         and phase_of(pod.status) not in ENDED
     )
+
+
+def is_awaited(pod: PodDocument) -> bool:
+    """Return whether other members of a pod's run wait for it to be ready, and it is not."""
+    if AWAITED_LABEL not in (pod.metadata.labels or ()):
+        return False
+    return not any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions or ())
 
 
 def containers_of(pod: PodDocument) -> Iterator[ContainerStatus]:

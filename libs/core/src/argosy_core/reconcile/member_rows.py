@@ -1,0 +1,34 @@
+"""Rows of distributed jobs: each member gets the bag of its own group.
+
+Source: decision 0018.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from argosy_core.job.members import member_of
+from argosy_core.job.pod_groups import is_of_groups, member_bags
+from argosy_core.reconcile.columns import RunRows
+
+__all__ = ["with_member_bags"]
+
+
+def with_member_bags(rows: RunRows) -> RunRows:
+    """Return rows in which every body is that of a member's bag; the same rows if no job has groups.
+
+    Complexity: one search in each distinct body, and array operations over the rows of jobs with groups.
+    """
+    gangs = [index for index, body in enumerate(rows.bodies) if is_of_groups(body)]
+    if not gangs:
+        return rows
+    bodies, specs = list(rows.bodies), rows.spec_column.copy()
+    numbers = member_of(rows.ordinal_column)
+    for index in gangs:
+        bags = member_bags(rows.bodies[index])
+        places = np.flatnonzero(rows.spec_column == index)
+        specs[places] = len(bodies) + bags.group_of(numbers[places])
+        bodies += bags.bodies
+    return replace(rows, bodies=tuple(bodies), spec_column=specs)

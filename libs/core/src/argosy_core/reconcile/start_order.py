@@ -1,0 +1,79 @@
+"""The order in which the groups of a distributed job start: pods of one may wait until those of another are ready.
+
+What waits has its node and its other objects, and no pod yet. The start order is read from the bags whenever a pod
+could be made, so a successor keeps to it without being told.
+
+Source: 003 "Distributed jobs".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.job.members import attempt_of, member_key
+from argosy_core.job.pod_groups import read_sheet
+from argosy_core.job.states import ObjectState
+from argosy_core.reconcile.machine import Phase
+from argosy_core.reconcile.object_table import ObjectTable
+
+__all__ = ["StartOrder"]
+
+Int64Array = npt.NDArray[np.int64]
+
+_READY: Final = (int(ObjectState.RUNNING), int(ObjectState.SUCCEEDED))
+_POD: Final = 0
+
+
+class StartOrder:
+    """Holds pods back whose turn has not come.
+
+    Args:
+        table: Where the objects are.
+    """
+
+    def __init__(self, table: ObjectTable) -> None:
+        """Hold nothing back."""
+        self._table = table
+        self._held: dict[int, list[int]] = {}
+
+    def with_held(self, slots: Int64Array) -> Int64Array:
+        """Return objects that were touched, and the pods that are held back of the same jobs; each once."""
+        if not self._held:
+            return slots
+        table = self._table
+        found = [
+            slot
+            for handle in set(table.handle[slots].tolist()) & self._held.keys()
+            for slot in self._held.pop(handle)
+            if table.handle[slot] == handle and table.phase[slot] == Phase.ABSENT
+        ]
+        return np.union1d(slots, np.array(found, dtype=np.int64)) if found else slots
+
+    def take_turns(self, slots: Int64Array) -> Int64Array:
+        """Return those of the objects to be made whose turn has come, in order; the others are held back."""
+        table = self._table
+        places = np.flatnonzero(table.is_bag[slots] & (table.kind[slots] == _POD))
+        if not places.size:
+            return slots
+        is_turn = np.ones(slots.size, dtype=np.bool_)
+        known: dict[tuple[int, int, tuple[int, int]], bool] = {}
+        for place, slot in zip(places.tolist(), slots[places].tolist(), strict=True):
+            sheet = read_sheet(table.recipe[slot][1])
+            if sheet is None or sheet.after[0] == sheet.after[1]:
+                continue
+            handle = int(table.handle[slot])
+            key = handle, attempt_of(int(table.ordinal[slot])), sheet.after
+            if key not in known:
+                known[key] = all(self._is_ready(member_key(*key[:2], number)) for number in range(*sheet.after))
+            if not known[key]:
+                is_turn[place] = False
+                self._held.setdefault(handle, []).append(slot)
+        return slots[is_turn]
+
+    def _is_ready(self, key: tuple[int, int]) -> bool:
+        """Return whether a pod of a member is ready, or has done its work."""
+        table = self._table
+        return any(table.kind[slot] == _POD and table.state[slot] in _READY for slot in table.slots_of(key))
