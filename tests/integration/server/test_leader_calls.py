@@ -47,6 +47,14 @@ class FixedView:
         """Answer what the test put in."""
         return self.explained.get(handle)
 
+    def standings(self, handles: Sequence[int]) -> dict[int, tuple[JobStage, WaitReason]]:
+        """Answer the same of what the test put in."""
+        return {
+            handle: (found.stage, found.reason)
+            for handle in handles
+            if (found := self.explained.get(handle)) is not None
+        }
+
     def shares(self) -> PoolShares:
         """Answer one share."""
         memory = ResourceCapacity(resource="memory", capacity=4, unit_cores=0.5)
@@ -172,6 +180,30 @@ async def test_explain_comes_from_leader_for_open_jobs(either: Any, role: FixedR
     assert answer.job.id == known
     answer = await either.jobs.ExplainJob(job_pb2.ExplainJobRequest(id=fresh))
     assert (answer.stage, "next round" in answer.summary) == (job_pb2.JOB_STAGE_QUEUED, True)
+
+
+async def test_stages_of_many_jobs_come_from_the_leader_in_one_call(either: Any, role: FixedRole) -> None:
+    """Each open job that the leader has is told with what it waits for; unknown ones and news are left out."""
+    known, fresh = await either.submit({}, {})
+    assert role.present is not None
+    role.present.explained[parse_id(known)[1]] = Explanation(
+        stage=JobStage.PENDING, summary="", reason=WaitReason.NO_ROOM
+    )
+    answer = await either.jobs.BatchGetJobStages(job_pb2.BatchGetJobStagesRequest(ids=[known, fresh]))
+    assert [(job.id, job.stage, job.wait_reason) for job in answer.jobs] == [
+        (known, job_pb2.JOB_STAGE_PENDING, job_pb2.WAIT_REASON_NO_ROOM)
+    ]
+    assert not answer.pools_without_leader
+    (listed, _) = (await either.jobs.ListJobs(job_pb2.ListJobsRequest())).jobs
+    assert set(listed.requests) >= {"cpu"}
+
+
+async def test_stages_name_the_pools_that_nobody_leads(api: Any) -> None:
+    """A list of jobs is shown all the same, and says why it does not say what they wait for."""
+    await api.make_queue("red")
+    (job_id,) = await api.submit({})
+    answer = await api.jobs.BatchGetJobStages(job_pb2.BatchGetJobStagesRequest(ids=[job_id]))
+    assert (list(answer.jobs), list(answer.pools_without_leader)) == ([], ["default"])
 
 
 async def test_clusters_join_rows_with_live_figures(either: Any) -> None:

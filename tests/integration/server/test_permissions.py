@@ -132,6 +132,9 @@ CASES: Mapping[str, Case] = {
         lambda p: job_pb2.PreemptJobsRequest(selector=selector(p), validate_only=True), verb="preempt"
     ),
     f"{API}JobService/ExplainJob": Case(lambda p: job_pb2.ExplainJobRequest(id=p.job_id), verb="watch"),
+    f"{API}JobService/BatchGetJobStages": Case(
+        lambda p: job_pb2.BatchGetJobStagesRequest(ids=[p.job_id]), verb="watch", hides=False
+    ),
     f"{API}JobService/GetJobLog": Case(lambda p: job_pb2.GetJobLogRequest(id=p.job_id), verb="watch"),
     f"{API}EventService/WatchJobSet": Case(
         lambda p: event_pb2.WatchJobSetRequest(queue=p.queue, job_set="none"), verb="watch"

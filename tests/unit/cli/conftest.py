@@ -68,3 +68,17 @@ def argosy(offline: Argosy, server: str, monkeypatch: pytest.MonkeyPatch) -> Arg
     """Runs command lines with a server."""
     monkeypatch.setenv("ARGOSY_SERVER", server)
     return offline
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> str:
+    """A file with one job."""
+    path = tmp_path / "job.yaml"
+    path.write_text("kind: Pod\napiVersion: v1\n")
+    return str(path)
+
+
+@pytest.fixture
+def job_id(argosy: Argosy, job_file: str) -> str:
+    """A job in queue science, job set first."""
+    return str(argosy("submit", "-f", job_file, "--queue", "science", "--job-set", "first").out.strip())

@@ -21,20 +21,6 @@ JOB = "kind: Pod\napiVersion: v1\n"
 UNKNOWN_ID = "01890000-0000-7000-8000-00000000ffff"
 
 
-@pytest.fixture
-def job_file(tmp_path: Path) -> str:
-    """A file with one job."""
-    path = tmp_path / "job.yaml"
-    path.write_text(JOB)
-    return str(path)
-
-
-@pytest.fixture
-def job_id(argosy: Any, job_file: str) -> str:
-    """A job in queue science, job set first."""
-    return str(argosy("submit", "-f", job_file, "--queue", "science", "--job-set", "first").out.strip())
-
-
 def test_queue_commands_make_show_change_and_delete(api: FakeApi, argosy: Any) -> None:
     """A queue's whole life by command."""
     made = argosy("queue", "create", "science", "--weight", "2")
@@ -140,63 +126,6 @@ def test_submit_of_a_wrong_file_sends_nothing_and_names_the_line(api: FakeApi, a
     assert "SubmitJobs" not in api.requests
 
 
-def test_jobs_are_listed_by_selector(api: FakeApi, argosy: Any, job_id: str) -> None:
-    """Conditions reach the server; a table row shows the job."""
-    outcome = argosy("jobs", "--queue", "science", "--state", "queued", "-l", "team=tides")
-
-    selector = api.requests["ListJobs"][0].selector
-    assert (selector.queue, list(selector.states), selector.label_selector) == ("science", [1], "team=tides")
-    assert outcome.out.splitlines()[1].split()[:4] == [job_id[-6:], "science", "first", "queued"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "asked"),
-    [
-        ([], [({1, 2, 3}, 2), ({4, 5, 6}, 2)]),
-        (["--active"], [({1, 2, 3}, 2)]),
-        (["--failed"], [({5}, 2)]),
-        (["--state", "running", "--failed"], [({3}, 2), ({5}, 2)]),
-        (["--sort", "newest"], [(set(), 2)]),
-        (["--sort", "oldest", "--failed"], [({5}, 1)]),
-    ],
-)
-def test_jobs_of_all_queues_are_listed_those_that_have_not_ended_first(
-    api: FakeApi, argosy: Any, arguments: list[str], asked: list[tuple[set[int], int]]
-) -> None:
-    """What runs and waits is looked for most; each part begins with the newest."""
-    assert argosy("jobs", *arguments).code == 0
-
-    assert [(set(request.selector.states), request.order) for request in api.requests["ListJobs"]] == asked
-    assert {request.selector.queue for request in api.requests["ListJobs"]} == {""}
-
-
-def test_jobs_are_listed_since_a_time(api: FakeApi, argosy: Any) -> None:
-    """A time is said as people do; one that is none is refused."""
-    before = time.time()
-    assert argosy("jobs", "--since", "2h30m").code == 0
-    asked_s = api.requests["ListJobs"][0].create_time_from.seconds
-    assert before - 9001 <= asked_s <= time.time() - 9000 + 1
-    assert argosy("jobs", "--since", "yesterday").code == 2
-
-
-def test_jobs_with_an_id_shows_that_job(argosy: Any, job_id: str) -> None:
-    """One job with its manifests."""
-    assert f"id:        {job_id}" in argosy("jobs", job_id).out
-    assert json.loads(argosy("jobs", job_id, "-o", "json").out)["manifests"] == [{"kind": "Pod", "apiVersion": "v1"}]
-
-
-def test_jobs_beyond_the_limit_are_mentioned(argosy: Any, tmp_path: Path) -> None:
-    """A list that was cut says so."""
-    path = tmp_path / "jobs.yaml"
-    path.write_text("count: 5\nspec: {manifests: [{kind: Pod}]}\n")
-    argosy("submit", "-f", str(path), "--queue", "science", "--job-set", "first")
-
-    outcome = argosy("jobs", "--queue", "science", "--limit", "2")
-
-    assert len(outcome.out.splitlines()) == 3
-    assert "more than 2" in outcome.err
-
-
 def test_cancel_by_id_needs_no_confirmation(api: FakeApi, argosy: Any, job_id: str) -> None:
     """Whoever names a job means it; an id that names nothing is exit code 3."""
     outcome = argosy("cancel", job_id, UNKNOWN_ID, "--reason", "enough")
@@ -261,21 +190,6 @@ def test_explain_shows_stage_reasons_counts_and_nearest_miss(argosy: Any, job_id
     assert "turned away:            insufficient resources on 12 nodes" in lines
     assert "nearest miss:           c1/n7 lacks 2 cpu" in lines
     assert "failed often on:        c1/n9" in lines
-
-
-def test_members_of_an_attempt_are_listed_one_by_one(api: FakeApi, argosy: Any, job_id: str) -> None:
-    """An attempt on one node is its number; of one on several, each member is told."""
-    del api.jobs[job_id].runs[:]
-    api.jobs[job_id].runs.extend(
-        job_pb2.Run(attempt=attempt, member=member, state=job_pb2.RUN_STATE_RUNNING, cluster="c", node=f"n{member}")
-        for attempt, member in ((1, 0), (2, 0), (2, 1))
-    )
-    text = argosy("jobs", job_id).out
-    assert "2 member 1: running on c/n1" in text
-    assert "2 member 0: running on c/n0" in text
-    assert "1: running on c/n0" in text
-    assert "1 member" not in text
-    assert '"member": 1' in argosy("jobs", job_id, "-o", "json").out
 
 
 def test_logs_are_printed_as_they_were_written(api: FakeApi, argosy: Any, job_id: str) -> None:
@@ -446,25 +360,6 @@ def test_every_command_takes_the_end_of_an_id(argosy: Any, job_id: str, command:
     missing = argosy(*command, "fffffe")
     assert (missing.code, "no job has an id that ends with fffffe" in missing.err) == (3, True)
     assert argosy(*command, "no-id").code == 2
-
-
-def test_failures_of_a_list_are_summed_up_by_reason(api: FakeApi, argosy: Any, tmp_path: Path) -> None:
-    """A thousand failures have a handful of reasons; the commonest comes first."""
-    path = tmp_path / "jobs.yaml"
-    path.write_text("count: 3\nspec: {manifests: [{kind: Pod}]}\n")
-    argosy("submit", "-f", str(path), "--queue", "science", "--job-set", "first")
-    for number, job in enumerate(api.jobs.values()):
-        job.state = job_pb2.JOB_STATE_FAILED
-        kind = job_pb2.FAILURE_KIND_EXIT_CODE if number else job_pb2.FAILURE_KIND_OUT_OF_MEMORY
-        job.runs.add(attempt=1, cluster="c1", node=f"n{number}", exit_code=7, failure=kind)
-
-    listed = argosy("jobs", "--queue", "science", "--failed")
-    assert listed.err.splitlines() == ["3 failed:", "  2 ended with exit code 7", "  1 out of memory"]
-    assert argosy("job-set", "get", "science", "first").err == listed.err
-    assert "n1" not in argosy("jobs", "--queue", "science", "--node", "n0").out
-    assert argosy("job-set", "get", "science", "none").code == 3
-    argosy("queue", "create", "science")
-    assert argosy("job-set", "list").out.splitlines()[1].split()[:2] == ["science", "first"]
 
 
 def test_wait_ends_with_the_jobs_and_says_how_they_ended(api: FakeApi, argosy: Any, job_id: str) -> None:

@@ -13,12 +13,16 @@ import click
 if TYPE_CHECKING:
     from argosy_client import JobSelector
 
-__all__ = ["JOB_STATE_NAMES", "make_selector", "selector_options"]
+__all__ = ["ACTIVE_STATES", "JOB_STATE_NAMES", "make_selector", "selector_options"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 JOB_STATE_NAMES: Final = ("queued", "leased", "running", "succeeded", "failed", "cancelled")
 """States of a job; a test holds them equal to the client's, which is too slow to import for --help."""
+
+
+ACTIVE_STATES: Final = ("leased", "queued", "running")
+"""Those of jobs that have not ended."""
 
 
 def selector_options(function: _Function) -> _Function:
@@ -28,7 +32,11 @@ def selector_options(function: _Function) -> _Function:
             "-l", "--selector", "label_selector", default="", help="Label selector, as in team=tides,env!=test."
         ),
         click.option(
-            "--state", "states", multiple=True, type=click.Choice(JOB_STATE_NAMES), help="State; may be repeated."
+            "--state",
+            "states",
+            multiple=True,
+            type=click.Choice((*JOB_STATE_NAMES, "active")),
+            help="State, or `active` for those of jobs that have not ended; may be repeated.",
         ),
         click.option("--job-set", default="", help="Job set."),
         click.option("--queue", default="", help="Queue."),
@@ -41,4 +49,5 @@ def make_selector(queue: str, job_set: str, states: tuple[str, ...], label_selec
     """Return the selector of the options."""
     from argosy_client import JobSelector
 
-    return JobSelector(queue=queue, job_set=job_set, states=states, label_selector=label_selector)
+    named = tuple(dict.fromkeys(state for one in states for state in (ACTIVE_STATES if one == "active" else (one,))))
+    return JobSelector(queue=queue, job_set=job_set, states=named, label_selector=label_selector)

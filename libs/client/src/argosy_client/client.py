@@ -46,8 +46,10 @@ from argosy_client.values import (
     Explanation,
     Job,
     JobDraft,
+    JobPage,
     JobSelector,
     JobSet,
+    JobStanding,
     LastRound,
     Node,
     Queue,
@@ -253,23 +255,54 @@ class ArgosyClient(AccessCalls):
             created_from: Only those accepted then or later; an aware time.
             created_before: Only those accepted before then; an aware time.
         """
+        token = ""
+        while True:
+            page = await self.list_jobs_page(
+                selector,
+                page_size=page_size,
+                page_token=token,
+                newest_first=newest_first,
+                created_from=created_from,
+                created_before=created_before,
+            )
+            for job in page.jobs:
+                yield job
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def list_jobs_page(
+        self,
+        selector: JobSelector,
+        *,
+        page_size: int = 1000,
+        page_token: str = "",
+        newest_first: bool = False,
+        created_from: datetime | None = None,
+        created_before: datetime | None = None,
+    ) -> JobPage:
+        """Return one page of what `list_jobs` gives, from the token of the page before on.
+
+        Raises:
+            InvalidRequest: The token is none, or belongs to another list.
+        """
         order = job_pb2.JOB_ORDER_NEWEST_FIRST if newest_first else job_pb2.JOB_ORDER_OLDEST_FIRST
         request = job_pb2.ListJobsRequest(
             selector=codec.selector_message(selector),
             page_size=page_size,
+            page_token=page_token,
             order=order,
             create_time_from=created_from,
             create_time_before=created_before,
         )
-        token = ""
-        while True:
-            request.page_token = token
-            response = await self.call(self._jobs.ListJobs, request)
-            for job in response.jobs:
-                yield codec.job_of(job)
-            token = response.next_page_token
-            if not token:
-                return
+        response = await self.call(self._jobs.ListJobs, request)
+        return JobPage(jobs=tuple(codec.job_of(job) for job in response.jobs), next_page_token=response.next_page_token)
+
+    async def get_job_stages(self, job_ids: Sequence[str]) -> tuple[dict[str, JobStanding], tuple[str, ...]]:
+        """Return where at most 1,000 jobs stand, by id, and pools of theirs without leader; ended ones are left out."""
+        request = job_pb2.BatchGetJobStagesRequest(ids=job_ids)
+        response = await self.call(self._jobs.BatchGetJobStages, request)
+        return {job.id: codec.standing_of(job) for job in response.jobs}, tuple(response.pools_without_leader)
 
     async def cancel_jobs(
         self, target: Sequence[str] | JobSelector, *, reason: str = "", validate_only: bool = False

@@ -26,6 +26,7 @@ from argosy_client.values import (
     JobEvent,
     JobSelector,
     JobSet,
+    JobStanding,
     LastRound,
     Node,
     PromisedStart,
@@ -198,6 +199,7 @@ def job_of(message: job_pb2.Job) -> Job:
         held=message.held,
         after=tuple(message.after.job_ids),
         after_until=_AFTER_NAMES.get(message.after.until, "") if message.HasField("after") else "",
+        requests=dict(message.requests),
     )
 
 
@@ -251,6 +253,15 @@ def change_result_of(
         job_count=message.job_count,
         unknown_ids=tuple(message.unknown_ids),
         sample=tuple(job_of(job) for job in message.sample),
+    )
+
+
+def standing_of(message: job_pb2.JobStanding) -> JobStanding:
+    """Return where one of many jobs stands."""
+    return JobStanding(
+        id=message.id,
+        stage=_JOB_STAGE_NAMES.get(message.stage, "unspecified"),
+        wait_reason=_reason_of(message.wait_reason),
     )
 
 

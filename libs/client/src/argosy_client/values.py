@@ -223,6 +223,34 @@ class Job:
     """Ids of other jobs that it begins after."""
     after_until: str = ""
     """Whether these must have `succeeded` or `ended`; empty without any."""
+    requests: Mapping[str, int] = field(default_factory=dict)
+    """What its pods request together, base units by resource."""
+    stage: str = ""
+    """Where it stands, as `Explanation.stage`; empty where that was not asked for."""
+    wait_reason: str = ""
+    """What it waits for, as `Explanation.wait_reason`; likewise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage:
+    """Some of the jobs that a list asked for."""
+
+    jobs: tuple[Job, ...]
+    """Jobs; maybe fewer than asked for, or none, before the end."""
+    next_page_token: str
+    """Where to go on; empty at the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStanding:
+    """Where one of many jobs stands."""
+
+    id: str
+    """Id of the job."""
+    stage: str
+    """As `Explanation.stage`."""
+    wait_reason: str
+    """As `Explanation.wait_reason`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

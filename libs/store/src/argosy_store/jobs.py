@@ -30,7 +30,7 @@ from argosy_store.job_filters import (
 )
 from argosy_store.pool import Connections
 from argosy_store.rows import JobRecord, JobSetRow, RunRecord
-from argosy_store.tables import job_metadata, job_sets, jobs, queues
+from argosy_store.tables import job_metadata, job_sets, jobs, queues, scheduling_classes
 
 __all__ = ["JobCalls", "JobPage"]
 
@@ -293,9 +293,11 @@ def _read_jobs(
             job_sets.c.name.label("job_set"),
             job_metadata.c.labels,
             job_metadata.c.annotations,
+            scheduling_classes.c.definition,
         )
         .join(queues, queues.c.queue_id == jobs.c.queue_id)
         .join(job_sets, job_sets.c.job_set_id == jobs.c.job_set_id)
+        .outerjoin(scheduling_classes, scheduling_classes.c.class_id == jobs.c.class_id)
         .outerjoin(job_metadata, job_metadata.c.hash == jobs.c.metadata_hash)
         .where(*conditions)
         .order_by(jobs.c.handle.desc() if newest_first else jobs.c.handle)
@@ -331,6 +333,7 @@ def _read_jobs(
             run_after=bytes(row["run_after"] or b""),
             runs=tuple(by_job.get(row["handle"], ())),
             spec_body=_read_spec(connection, row["handle"], row["spec_hash"]) if with_spec else None,
+            class_definition=bytes(row["definition"] or b""),
         )
         for row in rows
     ]

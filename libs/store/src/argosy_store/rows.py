@@ -209,6 +209,8 @@ class JobRecord:
     """Its runs by attempt."""
     spec_body: bytes | None = None
     """Its spec, JSON array of manifests; read for single jobs only."""
+    class_definition: bytes = b""
+    """Definition of its scheduling class (`argosy_core.job.classes`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

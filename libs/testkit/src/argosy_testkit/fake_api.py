@@ -60,6 +60,8 @@ class FakeApi:
         """Their runs."""
         self.when_explained: Callable[[str], None] = lambda _: None
         """Is told of each job that somebody asks about, before the answer."""
+        self.pools_without_leader: list[str] = []
+        """Pools that nobody leads."""
         self.needs_queues = False
         """Refuse submits to queues that do not exist."""
         self.requests: dict[str, list[Any]] = defaultdict(list)
@@ -311,6 +313,17 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
             promised_start=job_pb2.PromisedStart(time=Timestamp(seconds=1_000_000_000), firm=True, node="c1/n7"),
         )
 
+    async def BatchGetJobStages(self, request: Any, context: Any) -> Any:
+        await self.api.enter("BatchGetJobStages", request, context)
+        return job_pb2.BatchGetJobStagesResponse(
+            jobs=[
+                job_pb2.JobStanding(id=one, stage=job_pb2.JOB_STAGE_PENDING, wait_reason=job_pb2.WAIT_REASON_NO_ROOM)
+                for one in request.ids
+                if one in self.api.jobs
+            ],
+            pools_without_leader=self.api.pools_without_leader,
+        )
+
     async def GetJobLog(self, request: Any, context: Any) -> AsyncIterator[Any]:
         await self.api.enter("GetJobLog", request, context)
         for piece in self.api.log_pieces:
@@ -326,7 +339,7 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
         return [
             job
             for job in self.api.jobs.values()
-            if job.queue == selector.queue
+            if selector.queue in {"", job.queue}
             and selector.job_set in {"", job.job_set}
             and (not selector.states or job.state in selector.states)
         ]

@@ -103,6 +103,7 @@ def good_calls(pool: str = "default") -> Mapping[str, Sequence[Message]]:
         f"{api}JobService/CancelJobs": [job_pb2.CancelJobsRequest(selector=selector)],
         f"{api}JobService/ReprioritizeJobs": [job_pb2.ReprioritizeJobsRequest(selector=selector)],
         f"{api}JobService/ExplainJob": [job_pb2.ExplainJobRequest(id=_JOB_ID)],
+        f"{api}JobService/BatchGetJobStages": [job_pb2.BatchGetJobStagesRequest(ids=[_JOB_ID])],
         f"{api}JobService/GetJobLog": [job_pb2.GetJobLogRequest(id=_JOB_ID)],
         f"{api}EventService/WatchJobSet": [event_pb2.WatchJobSetRequest(queue="red", job_set="one")],
         f"{api}QueueService/CreateQueue": [queue_pb2.CreateQueueRequest(queue=spare)],

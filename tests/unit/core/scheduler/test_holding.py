@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from argosy_core.job.options import UNSET
-from argosy_core.job.states import JobEventKind, JobState, ObjectState
+from argosy_core.job.states import JobEventKind, JobStage, JobState, ObjectState
 from argosy_core.placement import WaitReason
-from argosy_core.scheduler import count_waiting, explain, next_due_s, shares
+from argosy_core.scheduler import count_waiting, explain, next_due_s, shares, standings
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
@@ -36,6 +37,22 @@ def test_job_held_at_its_submit_begins_when_it_is_released_and_before_later_ones
     world.round()
     assert leased(world, [held, second]) == [held]
     assert world.kinds(held) == [JobEventKind.SUBMITTED, JobEventKind.RELEASED, JobEventKind.LEASED]
+
+
+def test_standings_of_many_jobs_are_those_that_each_is_explained_with() -> None:
+    """One answer for a list says of each what its own explanation does; who is not live is left out."""
+    world = LeaderWorld(clusters={"a": 1}, node_amounts={"cpu": 1000, "memory": 16 << 30})
+    held = world.submit(1, options=HELD)
+    handles = [*held, *world.submit(3)]
+    world.round()
+    world.round()
+    found = standings(world.state, np.array([*handles, 99], dtype=np.int64))
+    told = {handle: explain(world.state, handle, world.now_s) for handle in handles}
+    assert found == {handle: (one.stage, one.reason) for handle, one in told.items() if one is not None}
+    assert [stage for stage, _ in found.values()].count(JobStage.LEASED) + [stage for stage, _ in found.values()].count(
+        JobStage.IN_FLIGHT
+    ) == 1
+    assert found[held[0]] == (JobStage.QUEUED, WaitReason.HELD)
 
 
 def test_explanation_and_counts_say_that_a_job_is_held() -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from argosy_cli.commands.jobs import job_columns
 from argosy_cli.exits import ExitCode
 from argosy_cli.job_ids import whole_ids
+from argosy_cli.job_text import job_columns
 from argosy_cli.options import Settings, common_options, settings_of
 from argosy_cli.output import ask, print_rows, print_value
 from argosy_cli.selectors import make_selector, selector_options

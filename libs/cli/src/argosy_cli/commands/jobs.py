@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypedDict, Unpack
 
 import click
 
 from argosy_cli.job_ids import whole_id
-from argosy_cli.options import Settings, common_options, duration, settings_of
-from argosy_cli.output import Column, age_text, print_one, print_rows, shown, state_text, time_text
-from argosy_cli.selectors import make_selector, selector_options
+from argosy_cli.job_text import job_columns, print_job
+from argosy_cli.options import common_options, duration, settings_of
+from argosy_cli.output import print_rows, shown
+from argosy_cli.selectors import ACTIVE_STATES, make_selector, selector_options
 from argosy_cli.session import call
-from argosy_core.job.identity import short_id
+from argosy_core.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from argosy_client import ArgosyClient, Job, Run
+    from argosy_client import ArgosyClient, Job, JobStanding
 
-__all__ = ["job_columns", "jobs", "say_failures"]
+__all__ = ["jobs", "say_failures"]
 
-_ACTIVE: Final = ("leased", "queued", "running")
-_NARROWING: Final = ("states", "failed", "active", "label_selector", "since_s", "cluster", "node")
+_NARROWING: Final = ("states", "failed", "active", "label_selector", "since_s", "cluster", "node", "page")
 _MOST_REASONS: Final = 10
+_LARGEST_PAGE: Final = 1000
+_CUT: Final = "cut"
 _ENDED: Final = ("cancelled", "failed", "succeeded")
 
 
@@ -39,6 +42,7 @@ class _ListOptions(TypedDict):
     limit: int
     cluster: str
     node: str
+    page: str
 
 
 @click.command()
@@ -62,13 +66,14 @@ class _ListOptions(TypedDict):
 )
 @click.option("--cluster", default="", help="Only jobs whose last run is on this cluster.")
 @click.option("--node", default="", help="Only jobs whose last run is on this node.")
-@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="Most jobs to list.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Most jobs to list.")
+@click.option("--page", default="", metavar="TOKEN", help="Go on after the jobs of an earlier list, which told it.")
 @common_options
 @click.pass_context
 def jobs(
     context: click.Context, /, *, job_id: str | None, queue: str, job_set: str, **options: Unpack[_ListOptions]
 ) -> None:
-    """List jobs, those that have not ended first, or show the job JOB_ID with its runs."""
+    """List jobs, those that have not ended first, or show the job JOB_ID with its runs and events."""
     settings = settings_of(context)
     if job_id:
         narrowed = any(options[name] for name in _NARROWING)
@@ -76,34 +81,93 @@ def jobs(
             raise click.UsageError("give a job id or a selector, not both", context)
 
         async def get(client: ArgosyClient) -> Job:
-            return await client.get_job(await whole_id(client, job_id))
+            job = await client.get_job(await whole_id(client, job_id))
+            (told,), _ = await _with_stages(client, [job])
+            return told
 
-        _print(settings, call(settings, get))
+        print_job(settings, call(settings, get))
         return
+
+    async def fetch(client: ArgosyClient) -> tuple[list[Job], str, tuple[str, ...]]:
+        found, token = await _list(client, queue, job_set, options)
+        told, leaderless = await _with_stages(client, found)
+        return told, token, leaderless
+
+    found, token, leaderless = call(settings, fetch)
+    print_rows(settings, found, job_columns(), empty="no such jobs", is_paged=True)
+    for pool in leaderless:
+        click.echo(f"pool {pool} has no leader now, so nobody knows what its jobs wait for", err=True)
+    if settings.is_table:
+        say_failures(found)
+    if token == _CUT:
+        click.echo(f"there are more than {len(found)}; --limit shows more", err=True)
+    elif token:
+        click.echo(f"there are more than {len(found)}; the same command with --page {token} goes on", err=True)
+
+
+async def _list(client: ArgosyClient, queue: str, job_set: str, options: _ListOptions) -> tuple[list[Job], str]:
+    """Return the jobs of a list, and where it goes on: empty at its end, `_CUT` if only a higher limit shows more.
+
+    Raises:
+        InvalidRequest: The page is none of this list.
+    """
     limit, since_s = options["limit"], options["since_s"]
     created_from = None if since_s is None else datetime.now(UTC) - timedelta(seconds=since_s)
+    cluster, node = options["cluster"], options["node"]
+    steps = _steps(options)
+    at, token = _read_page(options["page"], len(steps))
+    found: dict[str, Job] = {}  # a job may end between two lists
+    while at < len(steps):
+        is_full = len(found) >= limit
+        page = await client.list_jobs_page(
+            make_selector(queue, job_set, steps[at], options["label_selector"]),
+            # Whether there is more after a step is found out by its first job; what is looked at in vain is looked at
+            # many at a time.
+            page_size=_LARGEST_PAGE if cluster or node else 1 if is_full else min(limit - len(found), _LARGEST_PAGE),
+            page_token=token,
+            newest_first=options["sort"] != "oldest",
+            created_from=created_from,
+        )
+        meant = [job for job in page.jobs if _is_at(job, cluster, node)]
+        if is_full and (meant or page.next_page_token) and not (cluster or node):
+            return list(found.values()), f"{at}.{token}"
+        for job in meant:
+            found.setdefault(job.id, job)
+        if len(found) > limit:
+            return list(found.values())[:limit], _CUT
+        at, token = (at, page.next_page_token) if page.next_page_token else (at + 1, "")
+    return list(found.values()), ""
 
-    async def fetch(client: ArgosyClient) -> list[Job]:
-        found: dict[str, Job] = {}  # a job may end between two lists
-        for states in _steps(options):
-            listed = client.list_jobs(
-                make_selector(queue, job_set, states, options["label_selector"]),
-                page_size=min(limit + 1, 1000),
-                newest_first=options["sort"] != "oldest",
-                created_from=created_from,
-            )
-            async for job in _at(listed, options["cluster"], options["node"]):
-                found.setdefault(job.id, job)
-                if len(found) > limit:
-                    return list(found.values())
-        return list(found.values())
 
-    found = call(settings, fetch)
-    print_rows(settings, found[:limit], job_columns(), empty="no such jobs", is_paged=True)
-    if len(found) > limit:
-        click.echo(f"there are more than {limit}; --limit shows more", err=True)
-    if settings.is_table:
-        say_failures(found[:limit])
+def _read_page(text: str, step_count: int) -> tuple[int, str]:
+    """Return the step and the server's token of `--page`.
+
+    Raises:
+        InvalidRequest: It is none.
+    """
+    step, dot, token = text.partition(".")
+    if not text:
+        return 0, ""
+    if not dot or not step.isdecimal() or int(step) >= step_count:
+        raise InvalidRequest(f"--page {text[:40]!r} is no page of this list; take what `argosy jobs` says of it")
+    return int(step), token
+
+
+async def _with_stages(client: ArgosyClient, found: list[Job]) -> tuple[list[Job], tuple[str, ...]]:
+    """Return jobs with where they stand and what they wait for, and pools without a leader, which cannot tell."""
+    standings: dict[str, JobStanding] = {}
+    leaderless: set[str] = set()
+    waiting = [job.id for job in found if job.state == "queued"]
+    for start in range(0, len(waiting), _LARGEST_PAGE):
+        told, pools = await client.get_job_stages(waiting[start : start + _LARGEST_PAGE])
+        standings |= told
+        leaderless.update(pools)
+    return [
+        replace(job, stage=standing.stage, wait_reason=standing.wait_reason)
+        if (standing := standings.get(job.id)) is not None
+        else job
+        for job in found
+    ], tuple(sorted(leaderless))
 
 
 def say_failures(jobs: Iterable[Job]) -> None:
@@ -126,12 +190,12 @@ def _failure_text(job: Job) -> str:
     return (run.failure.replace("_", " ") if run is not None and run.failure else "") or job.reason or "unknown reason"
 
 
-async def _at(jobs: AsyncIterator[Job], cluster: str, node: str) -> AsyncIterator[Job]:
-    """Give the jobs whose last run is on a cluster and a node; empty for any."""
-    async for job in jobs:
-        run = job.runs[-1] if job.runs else None
-        if (not cluster or (run and run.cluster == cluster)) and (not node or (run and run.node == node)):
-            yield job
+def _is_at(job: Job, cluster: str, node: str) -> bool:
+    """Return whether the last run of a job is on a cluster and a node; empty for any."""
+    run = job.runs[-1] if job.runs else None
+    return (not cluster or (run is not None and run.cluster == cluster)) and (
+        not node or (run is not None and run.node == node)
+    )
 
 
 def _steps(options: _ListOptions) -> list[tuple[str, ...]]:
@@ -139,116 +203,9 @@ def _steps(options: _ListOptions) -> list[tuple[str, ...]]:
     chosen = {*options["states"]}
     if options["failed"]:
         chosen.add("failed")
-    if options["active"]:
-        chosen.update(_ACTIVE)
+    if options["active"] or "active" in chosen:
+        chosen = chosen - {"active"} | {*ACTIVE_STATES}
     if options["sort"] != "active":
         return [tuple(sorted(chosen))]
-    parts = (tuple(state for state in part if not chosen or state in chosen) for part in (_ACTIVE, _ENDED))
+    parts = (tuple(state for state in part if not chosen or state in chosen) for part in (ACTIVE_STATES, _ENDED))
     return [part for part in parts if part]
-
-
-def job_columns() -> list[Column[Job]]:
-    """Return the columns of a table of jobs."""
-    return [
-        Column("ID", lambda j: short_id(j.id), wide=False),
-        Column("WHOLE ID", lambda j: j.id, wide=True),
-        Column("QUEUE", lambda j: j.queue),
-        Column("JOB SET", lambda j: j.job_set),
-        Column("STATE", lambda j: state_text(j.state) + _mark(j)),
-        Column("PRIORITY", lambda j: str(j.priority), wide=True, right=True),
-        Column("CLUSTER", lambda j: j.runs[-1].cluster if j.runs else "-"),
-        Column("NODE", lambda j: j.runs[-1].node if j.runs else "-"),
-        Column("ATTEMPT", lambda j: str(j.runs[-1].attempt) if j.runs else "-", wide=True, right=True),
-        Column("LIFETIME", lambda j: _duration_text(j.lifetime_s) or "-", wide=True, right=True),
-        Column("TIME LIMIT", lambda j: _duration_text(j.time_limit_s) or "-", wide=True, right=True),
-        Column("SUBMITTER", lambda j: j.submitter or "-", wide=True),
-        Column("ESTIMATE", lambda j: _duration_text(j.estimate_s) or "-", wide=True, right=True),
-        Column("CLIENT ID", lambda j: j.client_id or "-", wide=True),
-        Column("RAN", _run_time_text, right=True),
-        Column("EXIT", _exit_text, right=True),
-        Column("AGE", lambda j: age_text(j.create_time), right=True),
-        Column("REASON", lambda j: j.reason, wide=True),
-    ]
-
-
-def _duration_text(seconds: int | None) -> str:
-    """Return a duration for people, empty for none."""
-    from argosy_client.durations import duration_text
-
-    return "" if seconds is None else duration_text(seconds)
-
-
-def _run_time_text(job: Job) -> str:
-    """Return how long the last run has run, `-` if it has not begun."""
-    if not job.runs or job.runs[-1].start_time is None:
-        return "-"
-    return age_text(job.runs[-1].start_time, now=job.runs[-1].end_time)
-
-
-def _exit_text(job: Job) -> str:
-    code = job.runs[-1].exit_code if job.runs else None
-    return "-" if code is None else str(code)
-
-
-def _mark(job: Job) -> str:
-    """Return what is asked of a job that has not ended, in brackets."""
-    if job.state not in _ACTIVE:
-        return ""
-    return " (cancel asked)" if job.cancel_requested else " (held)" if job.held else ""
-
-
-def _run_number(job: Job, run: Run) -> str:
-    """Return the attempt, and which of its members if it has several."""
-    is_one_of_many = sum(other.attempt == run.attempt for other in job.runs) > 1 or run.member
-    return f"{run.attempt} member {run.member}" if is_one_of_many else f"{run.attempt}"
-
-
-def _print(settings: Settings, job: Job) -> None:
-    runs = "\n".join(f"{_run_number(job, run)}: {_run_text(run)}" for run in job.runs)
-    lines = [
-        ("id", job.id),
-        ("queue", job.queue),
-        ("job set", job.job_set),
-        ("state", state_text(job.state) + _mark(job)),
-        ("reason", job.reason),
-        ("priority", str(job.priority)),
-        ("client id", job.client_id),
-        ("lifetime", _duration_text(job.lifetime_s)),
-        ("time limit", _duration_text(job.time_limit_s)),
-        ("submitter", job.submitter),
-        ("estimate", _duration_text(job.estimate_s)),
-        ("after", f"{', '.join(job.after)} {job.after_until}" if job.after else ""),
-        ("submitted", time_text(job.create_time)),
-        ("ended", time_text(job.end_time)),
-        ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),
-        ("annotations", ", ".join(f"{key}={value}" for key, value in job.annotations.items())),
-        ("runs", runs),
-        ("manifests", "---\n".join(_manifest_text(manifest) for manifest in job.manifests).rstrip()),
-    ]
-    print_one(settings, job, lines)
-
-
-def _run_text(run: Run) -> str:
-    """Return a run as a line: where, since when, how long, how it ended."""
-    parts = [f"{state_text(run.state)} on {run.cluster}/{run.node}"]
-    if run.start_time is not None:
-        parts.append(f"began {time_text(run.start_time)}, ran {age_text(run.start_time, now=run.end_time)}")
-    elif run.lease_time is not None:
-        parts.append(f"leased {time_text(run.lease_time)}")
-    if run.exit_code is not None:
-        parts.append(f"exit code {run.exit_code}")
-    if run.reason:
-        parts.append(run.reason)
-    return ", ".join(parts)
-
-
-def _manifest_text(manifest: str) -> str:
-    """Return a manifest as people write it; as it is if it cannot be read."""
-    import json
-
-    import yaml
-
-    try:
-        return str(yaml.safe_dump(json.loads(manifest), sort_keys=False, allow_unicode=True))
-    except ValueError:
-        return manifest + "\n"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from argosy_cli.commands.jobs import job_columns
+from argosy_cli.job_text import job_columns
 from argosy_cli.options import FiniteRange, common_options, settings_of
 from argosy_cli.output import Column, amount_text, print_value, table_text
 from argosy_cli.selectors import make_selector

@@ -142,6 +142,7 @@ from argosy_core.scheduler.views import (
     explain,
     last_choice_job_sets,
     last_round,
+    standings,
 )
 
 __all__ = [
@@ -225,6 +226,7 @@ __all__ = [
     "set_queues",
     "settle_missing",
     "shares",
+    "standings",
     "take_change_requests",
     "take_held_amounts",
     "take_jobs",

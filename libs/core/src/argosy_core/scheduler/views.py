@@ -36,6 +36,7 @@ __all__ = [
     "explain",
     "last_choice_job_sets",
     "last_round",
+    "standings",
 ]
 
 _DUMP_CHUNK: Final = 2000
@@ -190,6 +191,28 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
         last_choice_nodes=_last_choice_nodes(state, slot, now_s),
         promise=_told_promise(state, handle) if waits else None,
     )
+
+
+def standings(state: PoolState, handles: Int64s) -> dict[int, tuple[JobStage, WaitReason]]:
+    """Return where live jobs stand and what they wait for, by handle; those that are not live here are left out.
+
+    Complexity: O(jobs asked for); the reason is found once for those that wait alike.
+    """
+    live = state.live
+    found: dict[int, tuple[JobStage, WaitReason]] = {}
+    alike: dict[tuple[int, int, int], WaitReason] = {}
+    for handle, slot in zip(handles.tolist(), live.slots(handles).tolist(), strict=True):
+        if slot < 0:
+            continue
+        stage, reason = _stage(state, slot), WaitReason.NONE
+        if stage <= JobStage.PENDING:
+            kind = (int(live.flags[slot]), int(live.queue[slot]), int(live.class_index[slot]))
+            if handle in state.objections:
+                reason = _reason(state, slot)
+            else:
+                reason = alike[kind] if kind in alike else alike.setdefault(kind, _reason(state, slot))
+        found[handle] = (stage, reason)
+    return found
 
 
 def _told_promise(state: PoolState, handle: int) -> ToldPromise | None:

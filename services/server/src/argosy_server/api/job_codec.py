@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from argosy.api.v1 import job_pb2
 from argosy_core.job.after import decode_after
+from argosy_core.job.classes import SchedulingClass
 from argosy_core.scheduler import Explanation
 from argosy_store.rows import JobRecord, RunRecord
 
@@ -23,6 +25,7 @@ __all__ = ["explain_response", "id_characters", "job_ids", "job_message", "split
 
 _VARIANT: Final = np.uint64(1 << 63)
 _ID_LENGTH: Final = 36
+_MOST_CLASSES: Final = 4096  # whose requests are remembered; they never change
 _HEXADECIMAL: Final = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 # Where each byte's first digit stands in 8-4-4-4-12.
 _HIGH_NIBBLES: Final = np.array([0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34])
@@ -67,6 +70,15 @@ def _after_message(payload: bytes) -> job_pb2.RunAfter:
     return job_pb2.RunAfter(job_ids=job_ids, until=f"AFTER_UNTIL_{until.name}")
 
 
+@lru_cache(maxsize=_MOST_CLASSES)
+def _requests(class_definition: bytes) -> dict[str, int]:
+    """Return what pods of a class request together, by resource; nothing of a class that cannot be read."""
+    try:
+        return dict(SchedulingClass.parse(class_definition).requests)
+    except ValueError:
+        return {}
+
+
 def job_message(record: JobRecord) -> job_pb2.Job:
     """Return a job with its runs, and its spec if it was read."""
     return job_pb2.Job(
@@ -90,6 +102,7 @@ def job_message(record: JobRecord) -> job_pb2.Job:
         submitter=record.submitter or "",
         held=record.held,
         after=_after_message(record.run_after) if record.run_after else None,
+        requests=_requests(record.class_definition),
     )
 
 

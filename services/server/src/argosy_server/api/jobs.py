@@ -10,11 +10,12 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 from typing import Any, Final
 
+import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from argosy.api.v1 import job_pb2, job_pb2_grpc
 from argosy_core.access import Verb
-from argosy_core.errors import ArgosyError, FieldViolation, InvalidRequest, NotFound, Resource
+from argosy_core.errors import ArgosyError, BackendUnavailable, FieldViolation, InvalidRequest, NotFound, Resource
 from argosy_core.job.findings import printable
 from argosy_core.job.identity import parse_id
 from argosy_core.job.states import JobStage, JobState
@@ -114,6 +115,52 @@ class JobExplanations:
             )
         return explain_response(record, explanation)
 
+    async def stages(
+        self, request: job_pb2.BatchGetJobStagesRequest, context: Context
+    ) -> job_pb2.BatchGetJobStagesResponse:
+        """Return where jobs stand and what they wait for, asking the leader of each pool once.
+
+        Raises:
+            InvalidRequest: Some ids are none of this system.
+        """
+        handles = read_ids(request.ids, field="ids")
+        names = await self._threads.run(self._store.queues_of, list(handles.values()))
+        permissions = CALLER.get().permissions
+        seen = {job_id: name for job_id, name in names.items() if permissions.may(Verb.WATCH, name)}
+        chosen = set(seen.values())
+        queues = await self._threads.run(lambda: self._store.list_queues(limit=len(chosen), names=chosen))
+        pools = {queue.name: queue.pool for queue in queues}
+        by_pool: dict[str, list[str]] = {}
+        for job_id, name in seen.items():
+            if job_id in handles and name in pools:
+                by_pool.setdefault(pools[name], []).append(job_id)
+        response = job_pb2.BatchGetJobStagesResponse()
+        for pool, ids in by_pool.items():
+            view = self._router.view(pool)
+            if view is not None:
+                by_handle = {handles[job_id]: job_id for job_id in ids}
+                response.jobs.extend(
+                    job_pb2.JobStanding(
+                        id=by_handle[handle],
+                        stage=job_pb2.JobStage.Name(stage),
+                        wait_reason=job_pb2.WaitReason.Name(reason),
+                    )
+                    for handle, (stage, reason) in view.standings(list(by_handle)).items()
+                )
+                continue
+            try:
+                told = await self._router.forward(
+                    pool,
+                    lambda channel: job_pb2_grpc.JobServiceStub(channel).BatchGetJobStages,
+                    job_pb2.BatchGetJobStagesRequest(ids=ids),
+                    context=context,
+                )
+            except (BackendUnavailable, grpc.aio.AioRpcError):
+                response.pools_without_leader.append(pool)
+            else:
+                response.MergeFrom(told)
+        return response
+
     async def read_log(
         self, request: job_pb2.GetJobLogRequest, context: Context
     ) -> AsyncGenerator[job_pb2.GetJobLogResponse, None]:
@@ -143,6 +190,13 @@ class LeaderJobService(job_pb2_grpc.JobServiceServicer):
         """Answer where a job stands and, if it waits, why."""
         check_request(request)
         return await self._explanations.explain(request, context)
+
+    async def BatchGetJobStages(  # noqa: N802 - the protocol's name
+        self, request: job_pb2.BatchGetJobStagesRequest, context: Context
+    ) -> job_pb2.BatchGetJobStagesResponse:
+        """Answer where jobs stand and what they wait for."""
+        check_request(request)
+        return await self._explanations.stages(request, context)
 
     async def GetJobLog(  # noqa: N802 - the protocol's name
         self, request: job_pb2.GetJobLogRequest, context: Context

@@ -11,6 +11,8 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from argosy_core.job.states import JobStage
+from argosy_core.placement import WaitReason
 from argosy_core.scheduler import Explanation, PoolShares
 from argosy_runtime.lifecycle import Lifecycle
 
@@ -137,6 +139,9 @@ class LeaderView(Protocol):
 
     def explain(self, handle: int) -> Explanation | None:
         """Return where a job stands, or None for a job that is not in memory (not taken in yet, or ended)."""
+
+    def standings(self, handles: Sequence[int]) -> dict[int, tuple[JobStage, WaitReason]]:
+        """Return where jobs stand and what they wait for, by handle, of those that are in memory."""
 
     def shares(self) -> PoolShares:
         """Return the shares of the pool's queues."""

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class JobServiceStub(object):
-    """Jobs. Served by every API replica; ExplainJob and GetJobLog are forwarded to the pool's leader.
+    """Jobs. Served by every API replica; ExplainJob, BatchGetJobStages and GetJobLog are forwarded to the
+    pool's leader.
     """
 
     def __init__(self, channel):
@@ -90,6 +91,11 @@ class JobServiceStub(object):
                 request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobResponse.FromString,
                 _registered_method=True)
+        self.BatchGetJobStages = channel.unary_unary(
+                '/argosy.api.v1.JobService/BatchGetJobStages',
+                request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobStagesRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobStagesResponse.FromString,
+                _registered_method=True)
         self.GetJobLog = channel.unary_stream(
                 '/argosy.api.v1.JobService/GetJobLog',
                 request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.GetJobLogRequest.SerializeToString,
@@ -98,7 +104,8 @@ class JobServiceStub(object):
 
 
 class JobServiceServicer(object):
-    """Jobs. Served by every API replica; ExplainJob and GetJobLog are forwarded to the pool's leader.
+    """Jobs. Served by every API replica; ExplainJob, BatchGetJobStages and GetJobLog are forwarded to the
+    pool's leader.
     """
 
     def SubmitJobs(self, request, context):
@@ -180,6 +187,13 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BatchGetJobStages(self, request, context):
+        """Says of many jobs at once where they stand and what they wait for, as lists show it; ExplainJob says more of one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetJobLog(self, request, context):
         """Answers what a container of the job wrote, from the cluster it runs on, for as long as its pod is there. NOT_FOUND
         says why there is nothing to read; RESOURCE_EXHAUSTED that too many logs are read at once.
@@ -246,6 +260,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobResponse.SerializeToString,
             ),
+            'BatchGetJobStages': grpc.unary_unary_rpc_method_handler(
+                    servicer.BatchGetJobStages,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobStagesRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobStagesResponse.SerializeToString,
+            ),
             'GetJobLog': grpc.unary_stream_rpc_method_handler(
                     servicer.GetJobLog,
                     request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.GetJobLogRequest.FromString,
@@ -260,7 +279,8 @@ def add_JobServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class JobService(object):
-    """Jobs. Served by every API replica; ExplainJob and GetJobLog are forwarded to the pool's leader.
+    """Jobs. Served by every API replica; ExplainJob, BatchGetJobStages and GetJobLog are forwarded to the
+    pool's leader.
     """
 
     @staticmethod
@@ -550,6 +570,33 @@ class JobService(object):
             '/argosy.api.v1.JobService/ExplainJob',
             argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobRequest.SerializeToString,
             argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BatchGetJobStages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.JobService/BatchGetJobStages',
+            argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobStagesRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobStagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

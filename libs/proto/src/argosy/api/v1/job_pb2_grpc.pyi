@@ -31,7 +31,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class JobServiceStub:
-    """Jobs. Served by every API replica; ExplainJob and GetJobLog are forwarded to the pool's leader."""
+    """Jobs. Served by every API replica; ExplainJob, BatchGetJobStages and GetJobLog are forwarded to the
+    pool's leader.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -63,6 +65,8 @@ class JobServiceStub:
     """
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _job_pb2.ExplainJobResponse]
     """Says where a job stands and, if it waits, why."""
+    BatchGetJobStages: _grpc.UnaryUnaryMultiCallable[_job_pb2.BatchGetJobStagesRequest, _job_pb2.BatchGetJobStagesResponse]
+    """Says of many jobs at once where they stand and what they wait for, as lists show it; ExplainJob says more of one."""
     GetJobLog: _grpc.UnaryStreamMultiCallable[_job_pb2.GetJobLogRequest, _job_pb2.GetJobLogResponse]
     """Answers what a container of the job wrote, from the cluster it runs on, for as long as its pod is there. NOT_FOUND
     says why there is nothing to read; RESOURCE_EXHAUSTED that too many logs are read at once.
@@ -70,7 +74,9 @@ class JobServiceStub:
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
-    """Jobs. Served by every API replica; ExplainJob and GetJobLog are forwarded to the pool's leader."""
+    """Jobs. Served by every API replica; ExplainJob, BatchGetJobStages and GetJobLog are forwarded to the
+    pool's leader.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     SubmitJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.SubmitJobsRequest, _job_pb2.SubmitJobsResponse]  # type: ignore[assignment]
@@ -99,13 +105,17 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     ExplainJob: _aio.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _job_pb2.ExplainJobResponse]  # type: ignore[assignment]
     """Says where a job stands and, if it waits, why."""
+    BatchGetJobStages: _aio.UnaryUnaryMultiCallable[_job_pb2.BatchGetJobStagesRequest, _job_pb2.BatchGetJobStagesResponse]  # type: ignore[assignment]
+    """Says of many jobs at once where they stand and what they wait for, as lists show it; ExplainJob says more of one."""
     GetJobLog: _aio.UnaryStreamMultiCallable[_job_pb2.GetJobLogRequest, _job_pb2.GetJobLogResponse]  # type: ignore[assignment]
     """Answers what a container of the job wrote, from the cluster it runs on, for as long as its pod is there. NOT_FOUND
     says why there is nothing to read; RESOURCE_EXHAUSTED that too many logs are read at once.
     """
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Jobs. Served by every API replica; ExplainJob and GetJobLog are forwarded to the pool's leader."""
+    """Jobs. Served by every API replica; ExplainJob, BatchGetJobStages and GetJobLog are forwarded to the
+    pool's leader.
+    """
 
     @_abc_1.abstractmethod
     def SubmitJobs(
@@ -198,6 +208,14 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ExplainJobResponse, _abc.Awaitable[_job_pb2.ExplainJobResponse]]:
         """Says where a job stands and, if it waits, why."""
+
+    @_abc_1.abstractmethod
+    def BatchGetJobStages(
+        self,
+        request: _job_pb2.BatchGetJobStagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.BatchGetJobStagesResponse, _abc.Awaitable[_job_pb2.BatchGetJobStagesResponse]]:
+        """Says of many jobs at once where they stand and what they wait for, as lists show it; ExplainJob says more of one."""
 
     @_abc_1.abstractmethod
     def GetJobLog(

@@ -9,8 +9,21 @@ import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from argosy_core.job.states import JobStage
 from argosy_core.leader.events import Explained
-from argosy_core.scheduler import Explanation, PoolShares, dump, explain, last_choice_job_sets, last_round, shares
+from argosy_core.placement import WaitReason
+from argosy_core.scheduler import (
+    Explanation,
+    PoolShares,
+    dump,
+    explain,
+    last_choice_job_sets,
+    last_round,
+    shares,
+    standings,
+)
 from argosy_server.api.leader_view import (
     ClusterGauges,
     NodeGauges,
@@ -58,6 +71,10 @@ class LeaderMemoryView:
         if found is not None:
             self._driver.feed(Explained())  # the next round asks for counts
         return found
+
+    def standings(self, handles: Sequence[int]) -> dict[int, tuple[JobStage, WaitReason]]:
+        """Return where jobs stand and what they wait for, by handle, of those that are in memory."""
+        return standings(self._machine.state, np.array(handles, dtype=np.int64))
 
     def shares(self) -> PoolShares:
         """Return the shares of the pool's queues."""
