@@ -390,10 +390,11 @@ def _choose(
     barred: frozenset[int],
 ) -> None:
     """Append up to `count` candidates of one run, those of last choice behind all others, and give it its first."""
-    spread, apart = pool.profile.spread, last_choice | barred if barred else last_choice
-    fits, load, stamp = pool.room.fits, pool.load, pool.stamp
-    heap, keys, asked, ports = queue.heap, pool.keys, queue.asked, queue.ports
+    spread, fits, load, stamp = pool.profile.spread, pool.room.fits, pool.load, pool.stamp
+    entries, keys = pool.entries, pool.keys
+    heap, asked, ports = queue.heap, queue.asked, queue.ports
     position, end = queue.position, queue.end
+    apart = last_choice | barred if barred else last_choice
     # Enough to choose well among; without a bound a run would look at every node that others were given.
     last = position + 2 * count + len(apart)
     picked: list[tuple[int, int, int, int]] = []
@@ -402,7 +403,7 @@ def _choose(
         # Keys as sampled bound keys now from below, so the next in line is due when it beats the heap.
         if position < end and (not heap or (position < last and keys[position] <= heap[0][0])):
             now = key = keys[position]
-            entry, known = pool.entries[position], -1
+            entry, known = entries[position], -1
             position += 1
         elif heap:
             now, key, entry, known = heappop(heap)
@@ -424,7 +425,7 @@ def _choose(
     picked += _put_back(heap, put_off, barred) if barred else put_off
     if not picked:
         return
-    chosen.extend(map(_ENTRY, picked[:count]))
+    chosen += [item[2] for item in picked[:count]]
     for item in picked:
         heappush(heap, item)
     _give(pool, picked[0][2], queue)
@@ -442,9 +443,19 @@ def _put_back(
 
 def _give(pool: CandidatePool, entry: int, queue: _Queue) -> None:
     """Take a pod of a class off what is left of an entry."""
-    given, base = 0.0, entry * pool.room.width
-    for column, amount in queue.asked:
-        given += amount / pool.sampled[base + column]
-    pool.room.take(entry, queue.asked, queue.ports)
-    pool.load[entry] = min(1.0, pool.load[entry] + given / max(1, len(queue.asked)))
-    pool.stamp[entry] = pool.stamp[entry] + 1 if pool.room.fits(entry, pool.least) else _FULL
+    room, sampled, asked = pool.room, pool.sampled, queue.asked
+    free = room.free
+    given, base = 0.0, entry * room.width
+    for column, amount in asked:  # as `Room.take` does
+        at = base + column
+        free[at] -= amount
+        given += amount / sampled[at]
+    if queue.ports:
+        room.claims.take(entry, queue.ports)
+    load = pool.load[entry] + given / (len(asked) or 1)
+    pool.load[entry] = min(1.0, load)
+    for column, amount in pool.least:
+        if free[base + column] < amount:
+            pool.stamp[entry] = _FULL
+            return
+    pool.stamp[entry] += 1
